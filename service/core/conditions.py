@@ -1,0 +1,58 @@
+"""What the numeric core refuses, and the checks that refuse it.
+
+    CoreError (ValueError)
+    ├── InvalidInput         an array or parameter outside of its domain
+    └── BandwidthInfeasible  constraints that no allocation can meet
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+SHOWN = 5
+"""How many offending entries a message names."""
+
+
+class CoreError(ValueError):
+    """A numeric routine refused its input."""
+
+
+class InvalidInput(CoreError):
+    """An array or parameter lies outside of its domain."""
+
+    def __init__(self, name: str, problem: str, entries: NDArray[np.int64] | None = None) -> None:
+        self.name = name
+        self.entries = np.zeros(0, np.int64) if entries is None else entries
+        where = ""
+        if self.entries.size:
+            shown = ", ".join(str(int(i)) for i in self.entries[:SHOWN])
+            more = f" and {self.entries.size - SHOWN} more" if self.entries.size > SHOWN else ""
+            where = f" (entries {shown}{more})"
+        super().__init__(f"{name} {problem}{where}")
+
+
+class BandwidthInfeasible(CoreError):
+    """No allocation meets the constraints within the bandwidth."""
+
+
+def check_array(name: str, values: ArrayLike, shape: tuple[int, ...], *,
+                test: Callable[[Floats], Any], must: str) -> Floats:
+    """Coerce to float64 of `shape` and refuse entries that fail `test`, naming them.
+
+    Raises
+    ------
+    InvalidInput
+        Wrong shape, or entries for which `test` is not true.
+    """
+    array = np.asarray(values, np.float64)
+    if array.shape != shape:
+        raise InvalidInput(name, f"has shape {array.shape}, expected {shape}")
+    passed = np.asarray(test(array))
+    if not passed.all():
+        raise InvalidInput(name, f"must be {must}", np.flatnonzero(~passed))
+    return array
