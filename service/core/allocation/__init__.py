@@ -1,0 +1,44 @@
+"""Crawl rates within a bandwidth: the optimum of each objective, and baselines.
+
+`ALLOCATORS` names the choices of the setting `objective`.
+"""
+
+from typing import Protocol
+
+from numpy.typing import ArrayLike
+
+from service.core.allocation.baselines import allocate_change_rate, allocate_uniform
+from service.core.allocation.harmonic import allocate_harmonic
+from service.core.allocation.result import Allocation
+
+__all__ = [
+    "ALLOCATORS",
+    "Allocation",
+    "Allocator",
+    "allocate_change_rate",
+    "allocate_harmonic",
+    "allocate_uniform",
+]
+
+
+class Allocator(Protocol):
+    """What every objective's solver accepts."""
+
+    def __call__(
+        self,
+        importance: ArrayLike,
+        change_rate: ArrayLike,
+        complete: ArrayLike,
+        bandwidth: float,
+        *,
+        start: float | None = None,
+    ) -> Allocation:
+        """Allocate `bandwidth` to pages; `start` is an earlier multiplier, where one is of use."""
+        ...
+
+
+ALLOCATORS: dict[str, Allocator] = {
+    "harmonic": allocate_harmonic,
+    "uniform": allocate_uniform,
+    "change_rate": allocate_change_rate,
+}

@@ -1,0 +1,123 @@
+import numpy as np
+import pytest
+from allocation_cases import golden_set, magnitudes
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+
+from service.core.allocation import allocate_harmonic
+from service.core.conditions import InvalidInput
+from service.core.costs import binary_cost, harmonic_cost
+
+
+def one(of, change_rate, crawl_rate, crawl_probability, complete, timing="poisson"):
+    return of([1.0], [change_rate], [crawl_rate], [crawl_probability], [complete], timing=timing)[0]
+
+
+@pytest.mark.parametrize(
+    ("x", "harmonic", "binary"),
+    [
+        (0.01, 0.004991680534749854, 0.004983374916805339),
+        (0.5, 0.23078075969248157, 0.21306131942526685),
+        (2.0, 0.7515957145512329, 0.5676676416183064),
+        (10.0, 1.979800374871532, 0.9000045399929762),
+    ],
+)
+def test_crawling_on_time_costs_what_was_published(x, harmonic, binary):
+    assert one(harmonic_cost, x, 1.0, 0, False, "periodic") == pytest.approx(harmonic, rel=1e-13)
+    assert one(binary_cost, x, 1.0, 0, False, "periodic") == pytest.approx(binary, rel=1e-13)
+
+
+@given(st.floats(1e-6, 50))
+def test_crawling_on_time_averages_the_cost_over_an_interval(x):
+    """Ein(u) is the expected penalty u changes after a crawl: average it by quadrature."""
+    ein = lambda u: quad(lambda t: -np.expm1(-t) / t, 0, u)[0]  # noqa: E731
+    average = quad(ein, 0, x)[0] / x
+    assert one(harmonic_cost, x, 1.0, 0, False, "periodic") == pytest.approx(average, rel=1e-9)
+    average = quad(lambda u: -np.expm1(-u), 0, x)[0] / x
+    assert one(binary_cost, x, 1.0, 0, False, "periodic") == pytest.approx(average, rel=1e-9)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 7, 49, 1000])
+def test_crawling_every_kth_ping_costs_the_harmonic_number(k):
+    expected = (1 / np.arange(1, k + 1)).sum() - 1
+    assert one(harmonic_cost, 3.0, 0, 1 / k, True, "periodic") == pytest.approx(expected, abs=1e-12)
+    assert one(binary_cost, 3.0, 0, 1 / k, True, "periodic") == pytest.approx(1 - 1 / k)
+
+
+@given(st.floats(1e-3, 1))
+def test_ping_credit_costs_what_its_runs_of_pings_cost(p):
+    """Spend credit on 200,000 pings and count the changes left waiting after each."""
+    crawls = np.floor(np.arange(1, 200_001) * p + 1e-9)
+    crawled = np.diff(crawls, prepend=0) > 0
+    index = np.arange(1, crawled.size + 1)
+    waiting = index - np.maximum.accumulate(np.where(crawled, index, 0))
+    harmonic_number = np.concatenate([[0.0], (1 / np.arange(1, waiting.max() + 1)).cumsum()])
+    mean = harmonic_number[waiting].mean()
+    assert one(harmonic_cost, 1.0, 0, p, True, "periodic") == pytest.approx(mean, abs=0.02)
+    assert one(binary_cost, 1.0, 0, p, True, "periodic") == pytest.approx(
+        (waiting > 0).mean(), abs=0.01
+    )
+
+
+@pytest.mark.parametrize(("clock", "p"), [(0.7, 0.0), (0.0, 0.3), (0.5, 0.4)])
+def test_poisson_clocks_and_pings_cost_what_a_simulation_counts(clock, p):
+    """Announced changes, crawls by clock and by lot on pings, penalty averaged over time."""
+    rng, change = np.random.default_rng(7), 2.0
+    n = 400_000
+    gap = rng.exponential(1 / (change + clock), n)
+    by_clock = rng.random(n) < clock / (change + clock)
+    crawled = by_clock | (rng.random(n) < p)
+    index = np.arange(n)
+    since = index - np.maximum.accumulate(np.where(crawled, index, 0))
+    changes = np.where(crawled, 0, since)
+    harmonic_number = np.concatenate([[0.0], (1 / np.arange(1, changes.max() + 1)).cumsum()])
+    after = np.append(0, changes[:-1])
+    mean = (harmonic_number[after] * gap).sum() / gap.sum()
+    stale = ((after > 0) * gap).sum() / gap.sum()
+    assert one(harmonic_cost, change, clock, p, True) == pytest.approx(mean, rel=0.02)
+    assert one(binary_cost, change, clock, p, True) == pytest.approx(stale, rel=0.02)
+
+
+def test_the_golden_set_executed_on_time_costs_what_was_published():
+    importance, change_rate, complete, bandwidth = golden_set()
+    allocation = allocate_harmonic(importance, change_rate, complete, bandwidth)
+    rates = allocation.crawl_rate, allocation.crawl_probability, complete
+    harmonic = harmonic_cost(importance, change_rate, *rates, timing="periodic").sum()
+    binary = binary_cost(importance, change_rate, *rates, timing="periodic").sum()
+    assert (harmonic / 1000, binary / 1000) == pytest.approx((14.115, 9.753), abs=5e-4)
+
+
+@given(magnitudes(12, zero=False), magnitudes(12, zero=False), st.sampled_from([0.0, 0.2, 1.0]))
+def test_crawling_on_time_never_costs_more_than_at_random(change_rate, crawl_rate, p):
+    for of in harmonic_cost, binary_cost:
+        for clock, probability, complete in [(crawl_rate, 0.0, False), (0.0, p, True)]:
+            on_time = one(of, change_rate, clock, probability, complete, "periodic")
+            at_random = one(of, change_rate, clock, probability, complete)
+            assert 0 <= on_time <= at_random * (1 + 1e-12)
+
+
+def test_a_page_that_is_never_crawled_costs_without_limit_unless_it_never_changes():
+    rates = [0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [False, True, False]
+    for timing in "poisson", "periodic":
+        cost = harmonic_cost([1.0, 1.0, 0.0], [1.0, 1.0, 1.0], *rates, timing=timing)
+        assert cost.tolist() == [np.inf, np.inf, 0]
+        assert binary_cost([2.0, 1.0, 0.0], [1.0] * 3, *rates, timing=timing).tolist() == [2, 1, 0]
+        assert harmonic_cost([1.0] * 3, [0.0] * 3, *rates, timing=timing).tolist() == [0, 0, 0]
+        assert binary_cost([1.0] * 3, [0.0] * 3, *rates, timing=timing).tolist() == [0, 0, 0]
+
+
+def test_untrusted_pings_earn_nothing():
+    assert one(harmonic_cost, 1.0, 0.0, 1.0, False) == np.inf
+    assert one(harmonic_cost, 1.0, 0.0, 1.0, True) == 0
+
+
+def test_senseless_arguments_are_refused_by_name():
+    with pytest.raises(InvalidInput, match=r"crawl_probability must be in \[0, 1\] \(entries 0\)"):
+        one(harmonic_cost, 1.0, 1.0, 1.5, True)
+    with pytest.raises(InvalidInput, match="crawl_rate must be"):
+        one(binary_cost, 1.0, np.nan, 0.5, True)
+    with pytest.raises(InvalidInput, match="timing is 'weekly'"):
+        one(harmonic_cost, 1.0, 1.0, 0.5, True, "weekly")
+    with pytest.raises(InvalidInput, match="complete has shape"):
+        harmonic_cost([1.0], [1.0], [1.0], [0.0], [True, False])
