@@ -1,0 +1,303 @@
+"""The values that travel between HTTP, the use cases, the core and the store.
+
+Sets of pages are columns: one array per field, aligned by position. In arrays, "none" is
+NaT for an instant, NaN for a number, 0 for an id or digest; in single values it is None.
+Instants are UTC in microseconds, rates are per day, intervals are days.
+"""
+
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from enum import IntEnum, StrEnum
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Instants = NDArray[np.datetime64]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Codes = NDArray[np.int16]
+Bools = NDArray[np.bool_]
+Keys = NDArray[np.void]
+
+INSTANT = np.dtype("M8[us]")
+KEY = np.dtype("V16")
+DAY = np.timedelta64(86_400_000_000, "us")
+NEVER = np.datetime64("NaT", "us")
+UNSAID = -1
+"""In a column of codes: the caller did not say."""
+
+COLUMN: dict[Any, np.dtype[Any]] = {
+    Instants: INSTANT,
+    Floats: np.dtype(np.float64),
+    Ints: np.dtype(np.int64),
+    Codes: np.dtype(np.int16),
+    Bools: np.dtype(np.bool_),
+    Keys: KEY,
+    NDArray[np.object_]: np.dtype(object),
+}
+"""The element type behind each annotation."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Observability(IntEnum):
+    """How changes of a page come to be known (K19's W- and W°)."""
+
+    incomplete = 0
+    """Only by crawling it."""
+    complete = 1
+    """Every change is announced by a ping."""
+    auto = 2
+    """Pings may come; they count for nothing until they have proved themselves."""
+
+
+class Kind(IntEnum):
+    """What an entry of the observation log is evidence from."""
+
+    crawl = 0
+    ping = 1
+
+
+class EpochStatus(StrEnum):
+    """Where a run of the scheduler stands."""
+
+    requested = "requested"
+    running = "running"
+    published = "published"
+    failed = "failed"
+
+
+def instant(moment: datetime) -> np.datetime64:
+    """One aware datetime as an array element.
+
+    >>> instant(datetime(2026, 5, 1, tzinfo=UTC))
+    np.datetime64('2026-05-01T00:00:00.000000')
+    """
+    delta = moment - EPOCH
+    return np.datetime64((delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds, "us")
+
+
+def moment(value: np.datetime64) -> datetime | None:
+    """Give one array element back as an aware datetime; NaT is None."""
+    if np.isnat(value):
+        return None
+    plain: datetime = value.astype(INSTANT).item()
+    return plain.replace(tzinfo=UTC)
+
+
+def days(span: NDArray[np.timedelta64]) -> Floats:
+    """Give (N,) time spans as float days; NaT is NaN."""
+    return np.asarray(span / DAY, np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Arrays of one length, one per field; `None` fields are absent."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+    @classmethod
+    def empty(cls, **shapes: tuple[int, ...]) -> Self:
+        """Give no rows; `shapes` names the fields that have further dimensions."""
+        return cls(
+            **{f.name: np.zeros((0, *shapes.get(f.name, ())), COLUMN[f.type]) for f in fields(cls)}
+        )
+
+    def take(self, where: NDArray[Any]) -> Self:
+        """Give the rows that a mask or an index array selects."""
+        return type(self)(**{f.name: getattr(self, f.name)[where] for f in fields(self)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageColumns(Columns):
+    """(N,) pages as a caller describes them, each once."""
+
+    key: Keys
+    url: NDArray[np.object_]
+    host: NDArray[np.object_]
+    importance: Floats
+    """NaN: keep what is stored, or 1 for a new page."""
+    observability: Codes
+    """UNSAID: keep what is stored, or incomplete for a new page."""
+    min_crawl_rate: Floats
+    max_crawl_rate: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageStates(Columns):
+    """(N,) pages as ingest reads and writes them, by ascending page_id.
+
+    `observability`, `crawl_rate` and `crawl_probability` are read with the state and never
+    written through it; the rates are NaN for a page that no epoch has scheduled.
+    """
+
+    page_id: Ints
+    last_crawl_at: Instants
+    """The newest reported crawl, whether it answered or not."""
+    last_observed_at: Instants
+    """The newest crawl that could be compared with: the start of the running interval."""
+    digest: Ints
+    gone: Bools
+    n_observations: Ints
+    n_changes: Ints
+    n_pings: Ints
+    last_ping_at: Instants
+    pings_since: Instants
+    """When counting pings began."""
+    ping_credit: Floats
+    wanted_at: Instants
+    """The ping that asked for a crawl which has not been reported yet."""
+    gap: Floats
+    """The next crawl is due `gap / crawl_rate` days after the last one."""
+    estimate: Floats
+    """(N, width) the estimator's state."""
+    observability: Codes
+    crawl_rate: Floats
+    crawl_probability: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogColumns(Columns):
+    """(N,) entries of the observation log."""
+
+    page_id: Ints
+    observed_at: Instants
+    kind: Codes
+    changed: Codes
+    """1, 0, or UNSAID where the entry is no evidence of either."""
+    interval: Floats
+    """Days since the observation it was compared with; NaN where it is no evidence."""
+    crawl_rate: Floats
+    """The rate in force over the interval; NaN where none was."""
+    status: Codes
+    """HTTP status of the crawl; UNSAID where none was told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochColumns(Columns):
+    """(N,) what an epoch reads of every page, by ascending page_id."""
+
+    page_id: Ints
+    importance: Floats
+    observability: Codes
+    min_crawl_rate: Floats
+    max_crawl_rate: Floats
+    n_pings: Ints
+    pings_since: Instants
+    estimate: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleColumns(Columns):
+    """(N,) what an epoch publishes for every page, by ascending page_id."""
+
+    page_id: Ints
+    change_rate: Floats
+    crawl_rate: Floats
+    crawl_probability: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledPage:
+    """One row of the published schedule, its due time as of now."""
+
+    page_id: int
+    url: str
+    importance: float
+    change_rate: float
+    crawl_rate: float
+    crawl_probability: float
+    next_crawl_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFilter:
+    """Which rows of the schedule a caller asks for; None asks for all."""
+
+    host: str | None = None
+    page_id: int | None = None
+    observability: Observability | None = None
+    due_before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One entry of a page's log."""
+
+    observed_at: datetime
+    kind: Kind
+    changed: bool | None
+    interval: float | None
+    status: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page with its state and its row of the schedule in force."""
+
+    page_id: int
+    url: str
+    host: str
+    importance: float
+    observability: Observability
+    min_crawl_rate: float | None
+    max_crawl_rate: float | None
+    created_at: datetime
+    last_crawl_at: datetime | None
+    last_observed_at: datetime | None
+    gone: bool
+    n_observations: int
+    n_changes: int
+    n_pings: int
+    last_ping_at: datetime | None
+    pings_since: datetime
+    estimate: tuple[float, ...]
+    change_rate: float | None
+    crawl_rate: float | None
+    crawl_probability: float | None
+    next_crawl_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class PagePatch:
+    """What PATCH changes of a page; a field in `cleared` is set to none."""
+
+    importance: float | None = None
+    observability: Observability | None = None
+    min_crawl_rate: float | None = None
+    max_crawl_rate: float | None = None
+    cleared: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What a published epoch says of itself, so that anyone can check it."""
+
+    bandwidth: float
+    bandwidth_used: float
+    multiplier: float
+    harmonic_cost: float
+    binary_cost: float
+    kkt_residual: float
+    passes: int
+    n_pages: int
+    prior: dict[str, float]
+    crawl_rate_quantiles: tuple[float, ...]
+    """101 of them, from the least to the most often crawled page."""
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One run of the scheduler."""
+
+    epoch: int
+    status: EpochStatus
+    requested_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    reason: str | None = None
+    """Why it failed."""
+    certificate: Certificate | None = field(default=None)

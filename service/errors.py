@@ -1,0 +1,129 @@
+"""The conditions this service names; the docstring of each is its default message.
+
+    RecrawlError
+    ├── RequestError              the caller can mend it
+    │   ├── MalformedBody         the body is not what its media type says
+    │   ├── BodyTooLarge          more bytes than a request may have
+    │   ├── TooManyItems          more items than a batch may have
+    │   ├── UnsupportedMediaType  neither JSON nor NDJSON
+    │   ├── BatchRejected         every item of a batch was rejected
+    │   ├── InvalidField          one field outside of its domain
+    │   ├── InvalidUrl            not an http(s) URL the service can key
+    │   ├── BadCursor             not a cursor this service handed out
+    │   ├── CursorExpired         its epoch is no longer kept
+    │   ├── Unauthorized          no valid API key
+    │   ├── PageNotFound          no page with this id or url
+    │   └── EpochNotFound         no such epoch
+    ├── EpochRunning              another process leads an epoch
+    ├── LeadershipLost            the epoch lost its lead before it could publish
+    ├── StoreUnavailable          the database did not answer
+    ├── StoreFull                 the database has no room left
+    └── StartupRefused            the service will not start like this
+        ├── InvalidSettings       a setting is unknown, malformed or contradicts another
+        ├── SchemaBehind          the database is not at the revision this code needs
+        └── EstimatorMismatch     the database holds another estimator's states
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class RecrawlError(Exception):
+    """Recrawl could not do this."""
+
+    def __init__(self, detail: str | None = None, **extra: Any) -> None:
+        self.detail = detail or (type(self).__doc__ or "").strip()
+        self.extra: Mapping[str, Any] = extra
+        super().__init__(self.detail)
+
+
+class RequestError(RecrawlError):
+    """The request cannot be served as it is."""
+
+
+class MalformedBody(RequestError):
+    """The body is not what its media type says."""
+
+
+class BodyTooLarge(RequestError):
+    """The body has more bytes than a request may have."""
+
+
+class TooManyItems(RequestError):
+    """The batch has more items than a request may have."""
+
+
+class UnsupportedMediaType(RequestError):
+    """Send application/json (an array of items) or application/x-ndjson (one item a line)."""
+
+
+class BatchRejected(RequestError):
+    """None of the items could be taken; `rejected` says why for each."""
+
+
+class InvalidField(RequestError):
+    """A field is outside of its domain."""
+
+    def __init__(self, field: str, detail: str, code: str = "invalid") -> None:
+        self.field = field
+        self.code = code
+        super().__init__(detail, field=field)
+
+
+class InvalidUrl(InvalidField):
+    """Not an http or https URL that the service can key."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("url", detail, "invalid_url")
+
+
+class BadCursor(RequestError):
+    """This cursor was not handed out by GET /schedule; start again without a cursor."""
+
+
+class CursorExpired(RequestError):
+    """The epoch of this cursor is no longer kept; start again without a cursor."""
+
+
+class Unauthorized(RequestError):
+    """Send a valid API key as `Authorization: Bearer KEY`."""
+
+
+class PageNotFound(RequestError):
+    """No such page; register it with POST /pages."""
+
+
+class EpochNotFound(RequestError):
+    """No such epoch; GET /epochs lists them."""
+
+
+class EpochRunning(RecrawlError):
+    """Another process is running an epoch."""
+
+
+class LeadershipLost(RecrawlError):
+    """Another process took the lead of epochs; this epoch was not published."""
+
+
+class StoreUnavailable(RecrawlError):
+    """The database did not answer; nothing of this request was kept, try again."""
+
+
+class StoreFull(RecrawlError):
+    """The database has no room left; nothing of this request was kept."""
+
+
+class StartupRefused(RecrawlError):
+    """The service will not start like this."""
+
+
+class InvalidSettings(StartupRefused):
+    """A setting is unknown, malformed or contradicts another."""
+
+
+class SchemaBehind(StartupRefused):
+    """The database is not at the revision this code needs; run `recrawl migrate`."""
+
+
+class EstimatorMismatch(StartupRefused):
+    """The database holds another estimator's states; run `recrawl rebuild`."""

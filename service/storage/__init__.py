@@ -1,0 +1,33 @@
+"""Where pages, evidence and schedules are kept."""
+
+from service.storage.base import Lead, Registered, Store, Transaction
+
+__all__ = ["Lead", "Registered", "Store", "Transaction", "open_store"]
+
+
+def open_store(url: str, width: int) -> Store:
+    """Open the store a database URL names; `width` is the estimator's numbers per page.
+
+    Raises
+    ------
+    InvalidSettings
+        The URL names neither a SQLite file nor a Postgres database.
+    """
+    import sqlalchemy as sa
+
+    from service.errors import InvalidSettings
+    from service.storage.postgres import PostgresStore
+    from service.storage.sqlite import SqliteStore
+
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError as error:
+        raise InvalidSettings("RECRAWL_DATABASE_URL is not a URL; try sqlite:///recrawl.db") from error
+    backend = parsed.get_backend_name()
+    if backend in ("postgresql", "postgres"):
+        return PostgresStore(url, width)
+    if backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
+        return SqliteStore(url, width)
+    raise InvalidSettings(
+        "RECRAWL_DATABASE_URL must be sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+    )

@@ -1,0 +1,203 @@
+"""What every store promises. One test suite runs against each implementation.
+
+**By value.** Columns go in and come out; no row object, cursor or lock leaves a transaction.
+
+**Transactions.** All work happens inside `with store.begin(...) as tx`. Leaving the block
+commits; an exception rolls back everything the block did. `begin(write=False)` reads; what
+one call returns is one snapshot. Use cases receive `tx` and never commit.
+
+**Durability.** When a write transaction has been left without an exception, its effects
+survive a crash of the process and of the database.
+
+**Locks.** `lock_states` locks the pages it returns until the transaction ends, always in
+ascending page_id, so concurrent writers of the same pages wait and never deadlock. Reads
+take no lock that a writer waits for.
+
+**Epochs.** At every instant readers see one whole published epoch, or none before the first.
+Only the holder of `store.lead()` may start, publish or fail an epoch; a holder that has
+silently lost the lead cannot publish (`LeadershipLost`).
+
+**Errors.** A database that does not answer raises `StoreUnavailable`, one without room
+`StoreFull`; both mean that nothing of the transaction was kept.
+"""
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import NamedTuple
+
+from service.domain import (
+    Bools,
+    Certificate,
+    Epoch,
+    EpochColumns,
+    Ints,
+    Keys,
+    LogColumns,
+    LogEntry,
+    Page,
+    PageColumns,
+    PagePatch,
+    PageStates,
+    ScheduleColumns,
+    ScheduledPage,
+    ScheduleFilter,
+)
+
+EPOCHS_KEPT = 3
+"""Published epochs whose schedule is kept, so that a reader half-way through one can finish."""
+
+
+class Registered(NamedTuple):
+    """(N,) the ids of the pages given, and which of them are new."""
+
+    page_id: Ints
+    created: Bools
+
+
+class Transaction(ABC):
+    """The statements; see the module for what they promise together."""
+
+    # -- pages
+
+    @abstractmethod
+    def register(self, pages: PageColumns, now: datetime) -> Registered:
+        """Insert the pages whose key is new, change of the others what the caller said."""
+
+    @abstractmethod
+    def page_ids(self, key: Keys) -> Ints:
+        """Give the page_id of each key, 0 where no page has it."""
+
+    @abstractmethod
+    def page(self, page_id: int) -> Page:
+        """Give one page; raises `PageNotFound`."""
+
+    @abstractmethod
+    def change_page(self, page_id: int, patch: PagePatch, now: datetime) -> None:
+        """Change one page; becoming `complete` starts a new count of pings.
+
+        Raises `PageNotFound`.
+        """
+
+    @abstractmethod
+    def delete_page(self, page_id: int) -> None:
+        """Forget one page with its state, log and schedule; raises `PageNotFound`."""
+
+    @abstractmethod
+    def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
+        """Give the newest entries of a page's log, newest first."""
+
+    # -- observations
+
+    @abstractmethod
+    def lock_states(self, page_id: Ints) -> PageStates:
+        """Read and lock the states of these pages (ascending, unique); unknown ids are left out."""
+
+    @abstractmethod
+    def save_states(self, states: PageStates) -> None:
+        """Write back states that this transaction has locked."""
+
+    @abstractmethod
+    def append_log(self, entries: LogColumns) -> None:
+        """Append to the observation log."""
+
+    @abstractmethod
+    def log_of(self, page_id: Ints) -> LogColumns:
+        """Give the whole kept log of these pages, ordered by page_id and time."""
+
+    # -- epochs
+
+    @abstractmethod
+    def request_epoch(self, now: datetime) -> Epoch:
+        """Ask for an epoch; if one is already asked for, that one is returned."""
+
+    @abstractmethod
+    def start_epoch(self, now: datetime) -> Epoch:
+        """Mark the requested epoch (or a new one) as running, and runs that died as failed."""
+
+    @abstractmethod
+    def fail_epoch(self, epoch: int, reason: str, now: datetime) -> None:
+        """Record why an epoch failed; the schedule in force stays."""
+
+    @abstractmethod
+    def load_columns(self) -> EpochColumns:
+        """Give what an epoch reads of every page, as of one instant."""
+
+    @abstractmethod
+    def publish(
+        self, epoch: int, schedule: ScheduleColumns, certificate: Certificate, now: datetime
+    ) -> None:
+        """Put a schedule in force, whole; pages deleted since are left out."""
+
+    @abstractmethod
+    def epoch(self, epoch: int) -> Epoch:
+        """Give one epoch; raises `EpochNotFound`."""
+
+    @abstractmethod
+    def epoch_in_force(self) -> Epoch | None:
+        """Give the newest published epoch."""
+
+    @abstractmethod
+    def newest_epoch(self) -> Epoch | None:
+        """Give the epoch asked for or started last, whatever became of it."""
+
+    @abstractmethod
+    def epochs(self, before: int | None, limit: int) -> list[Epoch]:
+        """Give epochs newest first, those below `before` if given."""
+
+    # -- schedule
+
+    @abstractmethod
+    def schedule(
+        self, epoch: int, after: int, limit: int, only: ScheduleFilter
+    ) -> list[ScheduledPage]:
+        """Give rows of a kept epoch with page_id > after, ascending, at most `limit`.
+
+        Raises `CursorExpired` when that epoch is no longer kept.
+        """
+
+    # -- the store itself
+
+    @abstractmethod
+    def estimator(self) -> str | None:
+        """Give the name of the estimator whose states are stored; None in a new store."""
+
+    @abstractmethod
+    def set_estimator(self, name: str) -> None:
+        """Record whose states are stored."""
+
+    @abstractmethod
+    def next_page_ids(self, after: int, limit: int) -> Ints:
+        """Give the next page_ids above `after`, ascending."""
+
+    @abstractmethod
+    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
+        """Make room ahead in the log, drop what is older than `keep_log_since`, and old schedules."""
+
+
+class Store(ABC):
+    """A database of pages, evidence and schedules."""
+
+    @abstractmethod
+    def begin(self, *, write: bool = True) -> AbstractContextManager[Transaction]:
+        """Open a transaction: committed when the block is left, rolled back by an exception."""
+
+    @abstractmethod
+    def lead(self) -> AbstractContextManager["Lead"]:
+        """Take the lead of epochs; raises `EpochRunning` while another process has it."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise `StoreUnavailable` or `SchemaBehind` unless the store can serve."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give the connections back."""
+
+
+class Lead(ABC):
+    """The right to run an epoch, held until its block is left."""
+
+    @abstractmethod
+    def begin(self) -> AbstractContextManager[Transaction]:
+        """Open a write transaction that commits only while the lead is still held."""

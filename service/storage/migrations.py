@@ -1,0 +1,62 @@
+"""Bring a database to the revision this code needs, or tell that it is not there."""
+
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from service.errors import SchemaBehind
+
+_INSTALLED = Path(__file__).parents[1] / "migrations"
+_SOURCE = Path(__file__).parents[2] / "migrations"
+SCRIPTS = _INSTALLED if _INSTALLED.is_dir() else _SOURCE
+"""The revisions: inside the installed package, or at the top of a source tree."""
+
+
+def config(connection: sa.Connection | None = None) -> Config:
+    """Give Alembic's configuration, its output kept quiet."""
+    configured = Config(attributes={"connection": connection})
+    configured.set_main_option("script_location", str(SCRIPTS))
+    configured.set_main_option("path_separator", "os")
+    return configured
+
+
+def head() -> str:
+    """Give the revision this code needs."""
+    return ScriptDirectory.from_config(config()).get_current_head() or ""
+
+
+def current(connection: sa.Connection) -> str | None:
+    """Give the revision the database is at; None for a new one."""
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def upgrade(engine: sa.Engine, revision: str = "head") -> None:
+    """Run the missing revisions, all in one transaction."""
+    _run(engine, command.upgrade, revision)
+
+
+def downgrade(engine: sa.Engine, revision: str) -> None:
+    """Undo revisions down to the one named (`base` undoes all)."""
+    _run(engine, command.downgrade, revision)
+
+
+def _run(engine: sa.Engine, step: Any, revision: str) -> None:
+    with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":  # two `recrawl migrate` at once take turns
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(hashtext('recrawl.migrate'))"))
+        step(config(connection), revision)
+
+
+def check(connection: sa.Connection) -> None:
+    """Raise `SchemaBehind` unless the database is at the revision this code needs."""
+    found = current(connection)
+    if found != head():
+        raise SchemaBehind(
+            f"the database is at revision {found or 'none'}, this version of Recrawl needs "
+            f"{head()}; run `recrawl migrate`"
+        )

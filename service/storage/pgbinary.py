@@ -1,0 +1,195 @@
+"""Arrays to and from Postgres in its binary formats, without a Python object per value.
+
+A statement takes `unnest(%s::bigint[])` with a numpy array for the parameter, and gives one
+row of `array_agg`s back as numpy arrays; COPY moves whole tables. All elements of a column
+have one width and are not null: "none" travels as -infinity, NaN or 0 and is turned into
+NULL (and back) by the statement.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+from psycopg import pq
+from psycopg.adapt import Buffer, Dumper, Loader
+
+from service.domain import INSTANT
+
+POSTGRES_EPOCH = np.int64(946_684_800_000_000)
+"""2000-01-01 in microseconds since 1970: where timestamptz counts from."""
+NAT = np.iinfo(np.int64).min
+"""numpy's NaT and, the same bits, Postgres's -infinity."""
+
+OIDS = {"?": (16, 1000), "i2": (21, 1005), "i4": (23, 1007), "i8": (20, 1016), "f8": (701, 1022),
+        "M8": (1184, 1185), "V16": (2950, 2951), "V": (17, 1001), "O": (25, 1009)}
+"""numpy kind -> (oid of the element, oid of its array): bool, the integers, float8,
+timestamptz, uuid, bytea, text."""
+
+
+MATRIX = 2
+
+
+def _oids(dtype: np.dtype[Any]) -> tuple[int, int]:
+    for name in (dtype.str[1:], dtype.kind, dtype.str[1:3]):
+        if name in OIDS:
+            return OIDS[name]
+    return OIDS["?"]
+
+
+def wire(values: NDArray[Any]) -> NDArray[Any]:
+    """Give a column in the bytes Postgres sends: big-endian, instants counted from 2000."""
+    if values.dtype.kind == "M":
+        us = values.astype(INSTANT).view(np.int64)
+        return np.where(us == NAT, NAT, us - POSTGRES_EPOCH).astype(">i8")
+    if values.ndim == MATRIX:  # rows of float64: one bytea each, little-endian as in memory
+        rows = np.ascontiguousarray(values, "<f8")
+        return rows.view(f"V{rows.shape[1] * 8}").reshape(len(rows))
+    if values.dtype.kind in "if":
+        return values.astype(values.dtype.newbyteorder(">"))
+    return values
+
+
+def unwire(values: NDArray[Any], oid: int) -> NDArray[Any]:
+    """Undo `wire`; `oid` is the element's."""
+    if oid == OIDS["M8"][0]:
+        us = values.astype(np.int64)
+        return np.where(us == NAT, NAT, us + POSTGRES_EPOCH).view(INSTANT)
+    if values.dtype.kind in "if":
+        return values.astype(values.dtype.newbyteorder("="))
+    return values.copy()
+
+
+class ArrayDumper(Dumper):
+    """A numpy array as a one-dimensional Postgres array parameter."""
+
+    format = pq.Format.BINARY
+
+    def get_key(self, obj: NDArray[Any], format: Any) -> Any:  # noqa: A002 - psycopg's name
+        """Choose a dumper for each element type."""
+        return (self.cls, obj.dtype.str, obj.ndim)
+
+    def upgrade(self, obj: NDArray[Any], format: Any) -> "ArrayDumper":  # noqa: A002
+        """Give the dumper for this element type."""
+        dumper = ArrayDumper(self.cls, self.connection)
+        element = np.dtype("V") if obj.ndim == MATRIX else obj.dtype
+        dumper.element, dumper.oid = (OIDS["V"] if obj.ndim == MATRIX else _oids(element))
+        return dumper
+
+    element: int
+
+    def dump(self, obj: NDArray[Any]) -> Buffer | None:
+        """Write the header and every element behind its length."""
+        head = np.array([1 if len(obj) else 0, 0, self.element, len(obj), 1], ">i4")
+        if not len(obj):
+            return head[:3].tobytes()
+        if obj.dtype.kind == "O":
+            return head.tobytes() + _text_elements(obj)
+        values = wire(obj)
+        rows = np.empty(len(obj), [("length", ">i4"), ("value", values.dtype)])
+        rows["length"] = values.dtype.itemsize
+        rows["value"] = values
+        return head.tobytes() + rows.tobytes()
+
+
+def _text_elements(texts: NDArray[np.object_]) -> bytes:
+    parts = []
+    for text in texts:
+        encoded = text.encode()
+        parts += (len(encoded).to_bytes(4, "big"), encoded)
+    return b"".join(parts)
+
+
+ELEMENT_DTYPES = {16: "?", 21: ">i2", 23: ">i4", 20: ">i8", 701: ">f8", 1184: ">i8", 2950: "V16"}
+
+
+class ArrayLoader(Loader):
+    """A one-dimensional array of equally wide elements as a numpy array."""
+
+    format = pq.Format.BINARY
+
+    def load(self, data: Buffer) -> NDArray[Any]:
+        """Read the header, then all elements at once."""
+        data = bytes(data)
+        n_dimensions, _, oid = np.frombuffer(data, ">i4", 3)
+        if n_dimensions == 0:
+            return np.empty(0)
+        n = int.from_bytes(data[12:16], "big")
+        width = (len(data) - 20) // n - 4
+        value = ELEMENT_DTYPES.get(int(oid), f"V{width}")
+        rows = np.frombuffer(data, [("length", ">i4"), ("value", value)], n, 20)
+        return unwire(rows["value"], int(oid))
+
+
+def register(connection: psycopg.Connection[Any]) -> None:
+    """Teach a connection to take and give arrays."""
+    connection.adapters.register_dumper(np.ndarray, ArrayDumper)
+    for element, array in OIDS.values():
+        if element != OIDS["O"][0]:
+            connection.adapters.register_loader(array, ArrayLoader)
+
+
+HEADER = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
+TRAILER = b"\xff\xff"
+
+
+def _row_dtype(values: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
+    layout: list[tuple[str, Any]] = [("n_fields", ">i2")]
+    for i, value in enumerate(values):
+        layout += [(f"length{i}", ">i4"), (f"value{i}", value)]
+    return np.dtype(layout)
+
+
+def copy_in(columns: list[NDArray[Any]], block: int = 65_536) -> Iterator[bytes]:
+    """Give the bytes of COPY … FROM STDIN (FORMAT BINARY) for these columns, block by block."""
+    dtype = _row_dtype([wire(c[:0]).dtype for c in columns])
+    yield HEADER
+    for start in range(0, len(columns[0]), block):
+        parts = [wire(c[start : start + block]) for c in columns]
+        rows = np.empty(len(parts[0]), dtype)
+        rows["n_fields"] = len(parts)
+        for i, part in enumerate(parts):
+            rows[f"length{i}"] = part.dtype.itemsize
+            rows[f"value{i}"] = part
+        yield rows.tobytes()
+    yield TRAILER
+
+
+def copy_out(
+    connection: psycopg.Connection[Any], statement: str, dtypes: dict[str, str], block: int = 65_536
+) -> dict[str, NDArray[Any]]:
+    """Run COPY (…) TO STDOUT (FORMAT BINARY) and give its columns.
+
+    `dtypes` names each column with its numpy type (`M8[us]`, `f8`, `V16`, …); all columns
+    are not null and of fixed width.
+    """
+    wired = [wire(np.empty(0, dtype)).dtype for dtype in dtypes.values()]
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        blocks = list(_row_blocks(connection.pgconn, _row_dtype(wired), block))
+        copy.read()  # the end of the copy, for psycopg to see
+    columns = {}
+    for i, (name, target) in enumerate(dtypes.items()):
+        oid = OIDS["M8"][0] if target.startswith("M8") else 0
+        parts = [unwire(rows[f"value{i}"], oid) for rows in blocks]
+        columns[name] = np.concatenate(parts) if parts else np.empty(0, target)
+    return columns
+
+
+def _row_blocks(
+    pgconn: pq.abc.PGconn, dtype: np.dtype[Any], block: int
+) -> Iterator[NDArray[np.void]]:
+    """Read rows until the trailer: libpq hands out one message a row."""
+    rows: list[bytes] = []
+    head = len(HEADER)
+    while True:
+        data = bytes(pgconn.get_copy_data(0)[1])
+        rows.append(data[head:])
+        head = 0
+        if data.endswith(TRAILER) and len(rows[-1]) in (0, len(TRAILER)):
+            break
+        if len(rows) == block:
+            yield np.frombuffer(b"".join(rows), dtype)
+            rows = []
+    if packed := b"".join(rows).removesuffix(TRAILER):
+        yield np.frombuffer(packed, dtype)

@@ -1,0 +1,276 @@
+"""What both databases say in the same words: single pages, epochs and the schedule's rows."""
+
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from service.domain import (
+    Certificate,
+    Epoch,
+    EpochStatus,
+    Kind,
+    LogEntry,
+    Observability,
+    Page,
+    PagePatch,
+    ScheduledPage,
+    ScheduleFilter,
+)
+from service.errors import CursorExpired, EpochNotFound, PageNotFound
+from service.storage.base import EPOCHS_KEPT, Transaction
+from service.storage.tables import epochs, hosts, meta, observations, page_states, pages, schedule
+
+MAX_DUE_DAYS = 36_500.0
+"""No due time lies further ahead: a century, which both databases can add to a date."""
+
+CERTIFICATE = tuple(Certificate.__dataclass_fields__)
+
+
+class SqlTransaction(Transaction):
+    """The statements that Postgres and SQLite share."""
+
+    next_crawl_at: sa.ColumnElement[datetime]
+    """When a page is due, as of now (see `service.core.timing`); each dialect's own words."""
+
+    def __init__(self, connection: sa.Connection, width: int) -> None:
+        self.connection = connection
+        self.width = width
+
+    # -- pages
+
+    def page(self, page_id: int) -> Page:
+        """Give one page with its state and its row of the schedule in force."""
+        in_force = sa.and_(
+            schedule.c.page_id == pages.c.page_id, schedule.c.epoch == epoch_in_force()
+        )
+        row = self.connection.execute(
+            sa.select(
+                pages,
+                hosts.c.host,
+                page_states,
+                schedule.c.change_rate,
+                schedule.c.crawl_rate,
+                schedule.c.crawl_probability,
+                self.next_crawl_at.label("next_crawl_at"),
+            )
+            .join_from(pages, hosts)
+            .join(page_states)
+            .outerjoin(schedule, in_force)
+            .where(pages.c.page_id == page_id)
+        ).one_or_none()
+        if row is None:
+            raise PageNotFound(f"no page has the id {page_id}; register it with POST /pages")
+        values = {name: getattr(row, name) for name in Page.__dataclass_fields__}
+        values["observability"] = Observability(row.observability)
+        values["gone"] = bool(row.gone)
+        values["estimate"] = tuple(np.frombuffer(row.estimate).tolist())
+        return Page(**values)
+
+    def change_page(self, page_id: int, patch: PagePatch, now: datetime) -> None:
+        """Write what was said; becoming `complete` starts a new count of pings."""
+        said = {name: getattr(patch, name) for name in PagePatch.__dataclass_fields__}
+        cleared = said.pop("cleared")
+        values = {name: value for name, value in said.items() if value is not None}
+        values |= dict.fromkeys(cleared)
+        became_complete = (
+            sa.select(pages.c.page_id)
+            .where(pages.c.page_id == page_id)
+            .where(pages.c.observability != Observability.complete)
+        )
+        if patch.observability is Observability.complete:
+            self.connection.execute(
+                page_states.update()
+                .where(page_states.c.page_id.in_(became_complete))
+                .values(n_pings=0, pings_since=now, ping_credit=0.0)
+            )
+        found = pages.c.page_id == page_id
+        change = pages.update().where(found).values(values or {"page_id": page_id})
+        if not self.connection.execute(change).rowcount:
+            raise PageNotFound(f"no page has the id {page_id}; register it with POST /pages")
+
+    def delete_page(self, page_id: int) -> None:
+        """Delete the page, by cascade its state, and its log and schedule."""
+        if not self.connection.execute(pages.delete().where(pages.c.page_id == page_id)).rowcount:
+            raise PageNotFound(f"no page has the id {page_id}")
+        self.connection.execute(observations.delete().where(observations.c.page_id == page_id))
+        self.connection.execute(
+            schedule.delete()
+            .where(schedule.c.page_id == page_id)
+            .where(schedule.c.epoch.in_(kept_epochs()))
+        )
+
+    def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
+        """Read the log backwards along its key."""
+        columns = [observations.c[name] for name in LogEntry.__dataclass_fields__]
+        rows = self.connection.execute(
+            sa.select(*columns)
+            .where(observations.c.page_id == page_id)
+            .order_by(observations.c.observed_at.desc(), observations.c.kind.desc())
+            .limit(limit)
+        )
+        return [
+            LogEntry(at, Kind(kind), None if changed is None else bool(changed), interval, status)
+            for at, kind, changed, interval, status in rows
+        ]
+
+    # -- epochs
+
+    def request_epoch(self, now: datetime) -> Epoch:
+        """Insert a request unless one waits; the partial unique index settles races."""
+        status = EpochStatus.requested.value
+        waiting = sa.select(epochs).where(epochs.c.status == status)
+        if not self.connection.execute(waiting).first():
+            insert = self.insert(epochs).values(status=status, requested_at=now)
+            self.connection.execute(insert.on_conflict_do_nothing())
+        return decode_epoch(self.connection.execute(waiting).one())
+
+    def start_epoch(self, now: datetime) -> Epoch:
+        """Fail the runs that died, then take the request or open a run of its own."""
+        died = epochs.c.status == EpochStatus.running.value
+        reason = "its process ended before it published"
+        self._change_epoch(died, status=EpochStatus.failed, reason=reason, finished_at=now)
+        asked = epochs.c.status == EpochStatus.requested.value
+        running = {"status": EpochStatus.running.value, "started_at": now}
+        row = self.connection.execute(
+            epochs.update().where(asked).values(running).returning(epochs)
+        ).one_or_none()
+        if row is None:
+            row = self.connection.execute(
+                epochs.insert().values(requested_at=now, **running).returning(epochs)
+            ).one()
+        return decode_epoch(row)
+
+    def fail_epoch(self, epoch: int, reason: str, now: datetime) -> None:
+        """Record why an epoch failed."""
+        which = epochs.c.epoch == epoch
+        self._change_epoch(which, status=EpochStatus.failed, reason=reason, finished_at=now)
+
+    def mark_published(self, epoch: int, certificate: Certificate, now: datetime) -> None:
+        """Put an epoch in force; its schedule is there already."""
+        values = {name: getattr(certificate, name) for name in CERTIFICATE}
+        which = epochs.c.epoch == epoch
+        self._change_epoch(which, status=EpochStatus.published, finished_at=now, **values)
+
+    def _change_epoch(self, which: sa.ColumnElement[bool], **values: Any) -> None:
+        values["status"] = values["status"].value
+        self.connection.execute(epochs.update().where(which).values(values))
+
+    def epoch(self, epoch: int) -> Epoch:
+        """Give one epoch."""
+        row = self._first(sa.select(epochs).where(epochs.c.epoch == epoch))
+        if row is None:
+            raise EpochNotFound(f"no epoch has the number {epoch}; GET /epochs lists them")
+        return row
+
+    def epoch_in_force(self) -> Epoch | None:
+        """Give the newest published epoch."""
+        published = epochs.c.status == EpochStatus.published.value
+        return self._first(sa.select(epochs).where(published).order_by(epochs.c.epoch.desc()))
+
+    def newest_epoch(self) -> Epoch | None:
+        """Give the epoch asked for or started last."""
+        return self._first(sa.select(epochs).order_by(epochs.c.epoch.desc()))
+
+    def _first(self, query: sa.Select[Any]) -> Epoch | None:
+        row = self.connection.execute(query.limit(1)).one_or_none()
+        return None if row is None else decode_epoch(row)
+
+    def epochs(self, before: int | None, limit: int) -> list[Epoch]:
+        """Give epochs, newest first."""
+        query = sa.select(epochs).order_by(epochs.c.epoch.desc()).limit(limit)
+        if before is not None:
+            query = query.where(epochs.c.epoch < before)
+        return [decode_epoch(row) for row in self.connection.execute(query)]
+
+    # -- schedule
+
+    def schedule(
+        self, epoch: int, after: int, limit: int, only: ScheduleFilter
+    ) -> list[ScheduledPage]:
+        """Read along the key; that the epoch is still kept is asked last, when it counts."""
+        due = self.next_crawl_at
+        query = (
+            sa.select(
+                schedule.c.page_id,
+                pages.c.url,
+                pages.c.importance,
+                schedule.c.change_rate,
+                schedule.c.crawl_rate,
+                schedule.c.crawl_probability,
+                due.label("next_crawl_at"),
+            )
+            .join_from(schedule, pages, pages.c.page_id == schedule.c.page_id)
+            .join(page_states, page_states.c.page_id == schedule.c.page_id)
+            .where(schedule.c.epoch == epoch, schedule.c.page_id > after)
+            .order_by(schedule.c.page_id)
+            .limit(limit)
+        )
+        if only.host is not None:
+            host_id = sa.select(hosts.c.host_id).where(hosts.c.host == only.host).scalar_subquery()
+            query = query.where(pages.c.host_id == host_id)
+        if only.page_id is not None:
+            query = query.where(schedule.c.page_id == only.page_id)
+        if only.observability is not None:
+            query = query.where(pages.c.observability == only.observability.value)
+        if only.due_before is not None:
+            query = query.where(due < sa.literal(only.due_before, pages.c.created_at.type))
+        rows = [ScheduledPage(*row) for row in self.connection.execute(query)]
+        if epoch not in self.connection.scalars(kept_epochs()).all():
+            raise CursorExpired
+        return rows
+
+    # -- the store itself
+
+    def estimator(self) -> str | None:
+        """Give the name of the estimator whose states are stored."""
+        return self.connection.scalar(sa.select(meta.c.value).where(meta.c.name == "estimator"))
+
+    def set_estimator(self, name: str) -> None:
+        """Record whose states are stored."""
+        self.put_meta("estimator", name)
+
+    def put_meta(self, name: str, value: str) -> None:
+        """Write one entry of `meta`."""
+        insert = self.insert(meta).values(name=name, value=value)
+        self.connection.execute(
+            insert.on_conflict_do_update(index_elements=["name"], set_={"value": value})
+        )
+
+    def insert(self, table: sa.Table) -> Any:
+        """Give the dialect's INSERT, which knows ON CONFLICT."""
+        raise TypeError(table)
+
+
+def epoch_in_force() -> sa.ScalarSelect[int]:
+    """Give the newest published epoch as a subquery."""
+    published = epochs.c.status == EpochStatus.published.value
+    return (
+        sa.select(sa.func.max(epochs.c.epoch)).where(published).correlate(None).scalar_subquery()
+    )
+
+
+def kept_epochs() -> sa.Select[tuple[int]]:
+    """Give the published epochs whose schedule is kept."""
+    published = epochs.c.status == EpochStatus.published.value
+    newest = sa.select(epochs.c.epoch).where(published).order_by(epochs.c.epoch.desc())
+    return newest.limit(EPOCHS_KEPT)
+
+
+def decode_epoch(row: sa.Row[Any]) -> Epoch:
+    """Read a row of `epochs`."""
+    certificate = None
+    if row.status == EpochStatus.published:
+        values = {name: getattr(row, name) for name in CERTIFICATE}
+        values["crawl_rate_quantiles"] = tuple(values["crawl_rate_quantiles"])
+        certificate = Certificate(**values)
+    return Epoch(
+        epoch=row.epoch,
+        status=EpochStatus(row.status),
+        requested_at=row.requested_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        reason=row.reason,
+        certificate=certificate,
+    )

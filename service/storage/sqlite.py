@@ -1,0 +1,356 @@
+"""The store in one SQLite file: one writer at a time, readers never wait.
+
+Writers queue on a lock inside the process and on SQLite's own between processes, so
+`lock_states` has nothing left to lock. WAL with `synchronous = FULL`: a commit that was
+answered survives a power cut. The leader of epochs holds a lock on a file beside the
+database, which the system releases when that process dies, however it dies.
+"""
+
+import fcntl
+import json
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import fields
+from datetime import datetime, timedelta
+from itertools import repeat
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from sqlalchemy.dialects import sqlite
+
+from service.domain import (
+    COLUMN,
+    EPOCH,
+    INSTANT,
+    Certificate,
+    Columns,
+    EpochColumns,
+    Instants,
+    Ints,
+    Keys,
+    LogColumns,
+    Observability,
+    PageColumns,
+    PageStates,
+    ScheduleColumns,
+)
+from service.errors import EpochRunning, StoreFull, StoreUnavailable
+from service.storage import migrations, tables
+from service.storage.base import Lead, Registered, Store
+from service.storage.sql import MAX_DUE_DAYS, SqlTransaction, kept_epochs
+from service.storage.tables import Instant
+
+C = TypeVar("C", bound=Columns)
+
+NAT = np.iinfo(np.int64).min
+"""The bits of numpy's NaT."""
+
+PRAGMAS = (
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "foreign_keys = ON",
+    "busy_timeout = 10000",
+    "wal_autocheckpoint = 64000",
+    "cache_size = -65536",
+    "temp_store = MEMORY",
+)
+
+ADD_PAGES = """
+INSERT INTO pages
+    (key, url, host_id, importance, observability, min_crawl_rate, max_crawl_rate, created_at)
+SELECT ?, ?, host_id, coalesce(?, 1), max(?, 0), ?, ?, ? FROM hosts WHERE host = ?
+ON CONFLICT (key) DO NOTHING
+"""
+
+ADD_STATES = """
+INSERT INTO page_states (page_id, gone, n_observations, n_changes, n_pings, pings_since,
+    ping_credit, gap, estimate)
+SELECT page_id, 0, 0, 0, 0, created_at, 0, 1, ? FROM pages
+WHERE page_id IN (SELECT value FROM json_each(?))
+"""
+
+RECOUNT_PINGS = """
+UPDATE page_states SET n_pings = 0, pings_since = ?, ping_credit = 0
+WHERE page_id IN (SELECT value FROM json_each(?))
+    AND page_id IN (SELECT page_id FROM pages WHERE observability <> 1)
+"""
+
+CHANGE_PAGES = """
+UPDATE pages SET importance = coalesce(?, importance),
+    observability = CASE ? WHEN -1 THEN observability ELSE ? END,
+    min_crawl_rate = coalesce(?, min_crawl_rate), max_crawl_rate = coalesce(?, max_crawl_rate)
+WHERE page_id = ?
+"""
+
+LOCK_STATES = """
+SELECT page_states.page_id, last_crawl_at, last_observed_at, coalesce(digest, 0), gone,
+    n_observations, n_changes, n_pings, last_ping_at, pings_since, ping_credit, wanted_at, gap,
+    estimate, observability, crawl_rate, crawl_probability
+FROM page_states
+JOIN pages ON pages.page_id = page_states.page_id
+LEFT JOIN schedule ON schedule.page_id = page_states.page_id
+    AND schedule.epoch = (SELECT max(epoch) FROM epochs WHERE status = 'published')
+WHERE page_states.page_id IN (SELECT value FROM json_each(?))
+ORDER BY page_states.page_id
+"""
+
+SAVE_STATES = """
+UPDATE page_states SET last_crawl_at = ?, last_observed_at = ?, digest = nullif(?, 0), gone = ?,
+    n_observations = ?, n_changes = ?, n_pings = ?, last_ping_at = ?, ping_credit = ?,
+    wanted_at = ?, gap = ?, estimate = ?
+WHERE page_id = ?
+"""
+
+APPEND_LOG = """
+INSERT INTO observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
+VALUES (?, ?, ?, nullif(?, -1), ?, ?, nullif(?, -1))
+"""
+
+LOG_OF = """
+SELECT page_id, observed_at, kind, coalesce(changed, -1), "interval", crawl_rate,
+    coalesce(status, -1)
+FROM observations WHERE page_id IN (SELECT value FROM json_each(?))
+ORDER BY page_id, observed_at, kind
+"""
+
+LOAD_COLUMNS = """
+SELECT pages.page_id, importance, observability, min_crawl_rate, max_crawl_rate, n_pings,
+    pings_since, estimate
+FROM pages JOIN page_states ON page_states.page_id = pages.page_id
+ORDER BY pages.page_id
+"""
+
+ADD_SCHEDULE = """
+INSERT INTO schedule (epoch, page_id, change_rate, crawl_rate, crawl_probability)
+VALUES (?, ?, ?, ?, ?)
+"""
+
+
+def values(column: NDArray[Any]) -> list[Any]:
+    """Give a column as SQLite stores it: microseconds, numbers, blobs, and None for none."""
+    if column.dtype.kind == "M":
+        us = column.astype(INSTANT)
+        return np.where(np.isnat(us), None, us.view(np.int64)).tolist()
+    if column.dtype.kind == "f" and column.ndim == 1:
+        return np.where(np.isnan(column), None, column).tolist()
+    if column.ndim > 1:
+        return [row.tobytes() for row in np.ascontiguousarray(column, "<f8")]
+    if column.dtype.kind == "V":
+        return [bytes(value) for value in column]
+    listed: list[Any] = column.tolist()
+    return listed
+
+
+def column(listed: Sequence[Any], kind: Any, width: int) -> NDArray[Any]:
+    """Give what SQLite returned as a column of the annotated type."""
+    if kind == Instants:
+        us = [NAT if value is None else value for value in listed]
+        return np.array(us, np.int64).view(INSTANT)
+    if listed and isinstance(listed[0], bytes):
+        return np.frombuffer(bytearray().join(listed), "<f8").reshape(-1, width)
+    return np.array(listed, COLUMN[kind])
+
+
+class SqliteTransaction(SqlTransaction):
+    """The statements in SQLite's words."""
+
+    _due = (
+        "CASE WHEN page_states.last_crawl_at IS NULL THEN pages.created_at "
+        "WHEN schedule.crawl_rate > 0 THEN page_states.last_crawl_at "
+        f"+ CAST(min(page_states.gap / schedule.crawl_rate, {MAX_DUE_DAYS}) * 86400e6 AS INTEGER) "
+        "END"
+    )
+    next_crawl_at = sa.literal_column(
+        f"min(coalesce(page_states.wanted_at, {_due}), coalesce({_due}, page_states.wanted_at))",
+        Instant,
+    )
+
+    def run(self, statement: str, *parameters: Any) -> list[Any]:
+        """Run one statement over the driver and give its rows."""
+        return self.driver.execute(statement, parameters).fetchall()
+
+    def run_many(self, statement: str, *columns: Iterable[Any]) -> None:
+        """Run one prepared statement for every row of the columns, inside SQLite."""
+        self.driver.executemany(statement, zip(*columns, strict=True))
+
+    @property
+    def driver(self) -> sqlite3.Connection:
+        """The sqlite3 connection under this transaction."""
+        driver: sqlite3.Connection = self.connection.connection.driver_connection  # type: ignore[assignment]
+        return driver
+
+    def insert(self, table: sa.Table) -> sqlite.Insert:
+        """Give the INSERT that knows ON CONFLICT."""
+        return sqlite.insert(table)
+
+    def register(self, pages: PageColumns, now: datetime) -> Registered:
+        """Tell the new from the known, insert those, change these."""
+        known = self.page_ids(pages.key)
+        new, old = pages.take(known == 0), known > 0
+        if len(new):
+            self._add(new, (now - EPOCH) // timedelta(microseconds=1))
+        if old.any():
+            self._change(pages.take(old), known[old], now)
+        return Registered(self.page_ids(pages.key) if len(new) else known, ~old)
+
+    def _add(self, new: PageColumns, created_at: int) -> None:
+        self.run_many("INSERT OR IGNORE INTO hosts (host) VALUES (?)", sorted(set(new.host)))
+        self.run_many(
+            ADD_PAGES, values(new.key), new.url, values(new.importance), values(new.observability),
+            values(new.min_crawl_rate), values(new.max_crawl_rate), repeat(created_at, len(new)),
+            new.host,
+        )  # fmt: skip
+        self.run(ADD_STATES, bytes(8 * self.width), listed(self.page_ids(new.key)))
+
+    def _change(self, said: PageColumns, page_id: Ints, now: datetime) -> None:
+        complete = said.observability == Observability.complete
+        since = (now - EPOCH) // timedelta(microseconds=1)
+        self.run(RECOUNT_PINGS, since, listed(page_id[complete]))
+        self.run_many(
+            CHANGE_PAGES, values(said.importance), values(said.observability),
+            values(said.observability), values(said.min_crawl_rate), values(said.max_crawl_rate),
+            values(page_id),
+        )  # fmt: skip
+
+    def page_ids(self, key: Keys) -> Ints:
+        """Look all keys up in one statement."""
+        keys = values(key)
+        marks = ",".join("?" * len(keys))
+        found = dict(self.run(f"SELECT key, page_id FROM pages WHERE key IN ({marks})", *keys))
+        return np.array([found.get(k, 0) for k in keys], np.int64)
+
+    def lock_states(self, page_id: Ints) -> PageStates:
+        """Read them; the write transaction is the lock."""
+        return self._columns(PageStates, self.run(LOCK_STATES, listed(page_id)))
+
+    def save_states(self, states: PageStates) -> None:
+        """Update them by one prepared statement."""
+        s = states
+        written = (
+            s.last_crawl_at, s.last_observed_at, s.digest, s.gone, s.n_observations, s.n_changes,
+            s.n_pings, s.last_ping_at, s.ping_credit, s.wanted_at, s.gap, s.estimate, s.page_id,
+        )  # fmt: skip
+        self.run_many(SAVE_STATES, *map(values, written))
+
+    def append_log(self, entries: LogColumns) -> None:
+        """Append them by one prepared statement."""
+        names = LogColumns.__dataclass_fields__
+        self.run_many(APPEND_LOG, *(values(getattr(entries, name)) for name in names))
+
+    def log_of(self, page_id: Ints) -> LogColumns:
+        """Read along the log's key."""
+        return self._columns(LogColumns, self.run(LOG_OF, listed(page_id)))
+
+    def load_columns(self) -> EpochColumns:
+        """Read them in one statement, hence one snapshot."""
+        return self._columns(EpochColumns, self.run(LOAD_COLUMNS))
+
+    def _columns(self, kind: type[C], rows: list[Any]) -> C:
+        if not rows:
+            return kind.empty(estimate=(self.width,))
+        read = zip(fields(kind), zip(*rows, strict=True), strict=True)
+        return kind(**{f.name: column(cells, f.type, self.width) for f, cells in read})
+
+    def publish(
+        self, epoch: int, schedule: ScheduleColumns, certificate: Certificate, now: datetime
+    ) -> None:
+        """Insert the schedule under its epoch's number, then put that epoch in force."""
+        columns = [values(getattr(schedule, name)) for name in ScheduleColumns.__dataclass_fields__]
+        self.run_many(ADD_SCHEDULE, repeat(epoch, len(schedule)), *columns)
+        self.mark_published(epoch, certificate, now)
+
+    def next_page_ids(self, after: int, limit: int) -> Ints:
+        """Read along the key of the pages."""
+        query = "SELECT page_id FROM pages WHERE page_id > ? ORDER BY page_id LIMIT ?"
+        return np.array([row[0] for row in self.run(query, after, limit)], np.int64)
+
+    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
+        """Delete old schedules and the log's old entries."""
+        self.connection.execute(tables.schedule.delete().where(tables.schedule.c.epoch.not_in(kept_epochs())))
+        if keep_log_since is not None:
+            old = tables.observations.c.observed_at < keep_log_since
+            self.connection.execute(tables.observations.delete().where(old))
+
+
+class SqliteStore(Store):
+    """Pages, evidence and schedules in one file."""
+
+    def __init__(self, url: str, width: int) -> None:
+        self.width = width
+        self.url = url
+        self.engine = sa.create_engine(url, pool_size=10, max_overflow=40)
+        self.writing = threading.Lock()
+        sa.event.listen(self.engine, "connect", prepare)
+        sa.event.listen(self.engine, "begin", begin)
+
+    @contextmanager
+    def begin(self, *, write: bool = True) -> Iterator[SqliteTransaction]:
+        """Open a transaction; writers take their turn."""
+        turn = self.writing if write else nullcontext()
+        with translated(), turn, self.engine.connect() as connection:
+            connection = connection.execution_options(sqlite_write=write)
+            with connection.begin():
+                yield SqliteTransaction(connection, self.width)
+
+    @contextmanager
+    def lead(self) -> Iterator["SqliteLead"]:
+        """Lock the file beside the database; the system unlocks it when its holder dies."""
+        with Path(f"{self.engine.url.database}-lead").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise EpochRunning from error
+            yield SqliteLead(self)
+
+    def check(self) -> None:
+        """Ask the database for its revision."""
+        with translated(), self.engine.connect() as connection:
+            migrations.check(connection)
+
+    def close(self) -> None:
+        """Close the pool."""
+        self.engine.dispose()
+
+
+class SqliteLead(Lead):
+    """The locked file: while this process lives, nobody else leads."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.store = store
+
+    def begin(self) -> AbstractContextManager[SqliteTransaction]:
+        """Open a write transaction."""
+        return self.store.begin()
+
+
+def prepare(driver: sqlite3.Connection, _record: object) -> None:
+    """Set up a new connection; transactions are begun by `begin`, not by the driver."""
+    driver.isolation_level = None
+    for pragma in PRAGMAS:
+        driver.execute(f"PRAGMA {pragma}")
+
+
+def begin(connection: sa.Connection) -> None:
+    """Take the write lock at once where it will be needed: no upgrade can fail half-way."""
+    write = connection.get_execution_options().get("sqlite_write", True)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Name the driver's conditions in the service's words."""
+    try:
+        yield
+    except (sa.exc.OperationalError, sa.exc.TimeoutError, sqlite3.OperationalError) as error:
+        reason = str(getattr(error, "orig", error))
+        raise (StoreFull() if "full" in reason else StoreUnavailable()) from error
+
+
+def listed(page_id: Ints) -> str:
+    """Give ids as the JSON array that `json_each` reads."""
+    return json.dumps(page_id.tolist())

@@ -1,0 +1,164 @@
+"""The tables, the same on Postgres and SQLite; migrations/ builds them, a test keeps both equal."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator
+
+from service.domain import EPOCH
+
+
+class Instant(TypeDecorator[datetime]):
+    """UTC to the microsecond: `timestamptz` on Postgres, microseconds since 1970 on SQLite."""
+
+    impl = sa.BigInteger
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> Any:
+        """Choose the column type."""
+        postgres = dialect.name == "postgresql"
+        return dialect.type_descriptor(
+            sa.DateTime(timezone=True) if postgres else sa.BigInteger()  # type: ignore[arg-type]
+        )
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        """Write an aware datetime."""
+        if value is None or dialect.name == "postgresql":
+            return value
+        return (value - EPOCH) // timedelta(microseconds=1)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        """Read an aware datetime in UTC."""
+        if value is None:
+            return None
+        if dialect.name == "postgresql":
+            read: datetime = value.astimezone(UTC)
+            return read
+        return EPOCH + timedelta(microseconds=value)
+
+
+Key = sa.LargeBinary(16).with_variant(postgresql.UUID(as_uuid=False), "postgresql")
+Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+Json = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
+
+metadata = sa.MetaData(
+    naming_convention={
+        "pk": "%(table_name)s_pkey",
+        "uq": "%(table_name)s_%(column_0_name)s_key",
+        "ix": "%(table_name)s_%(column_0_name)s_idx",
+        "fk": "%(table_name)s_%(column_0_name)s_fkey",
+    }
+)
+
+meta = sa.Table(
+    "meta",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+    comment="What must be known before states are read: the estimator that wrote them.",
+)
+
+hosts = sa.Table(
+    "hosts",
+    metadata,
+    sa.Column("host_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("host", sa.Text, nullable=False, unique=True),
+)
+
+pages = sa.Table(
+    "pages",
+    metadata,
+    sa.Column("page_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("key", Key, nullable=False, unique=True),
+    sa.Column("url", sa.Text, nullable=False),
+    sa.Column("host_id", Id, sa.ForeignKey("hosts.host_id"), nullable=False, index=True),
+    sa.Column("importance", sa.Double, nullable=False),
+    sa.Column("observability", sa.SmallInteger, nullable=False),
+    sa.Column("min_crawl_rate", sa.Double),
+    sa.Column("max_crawl_rate", sa.Double),
+    sa.Column("created_at", Instant, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+page_states = sa.Table(
+    "page_states",
+    metadata,
+    sa.Column(
+        "page_id", Id, sa.ForeignKey("pages.page_id", ondelete="CASCADE"),
+        primary_key=True, autoincrement=False,
+    ),
+    sa.Column("last_crawl_at", Instant),
+    sa.Column("last_observed_at", Instant),
+    sa.Column("digest", sa.BigInteger),
+    sa.Column("gone", sa.Boolean, nullable=False),
+    sa.Column("n_observations", sa.BigInteger, nullable=False),
+    sa.Column("n_changes", sa.BigInteger, nullable=False),
+    sa.Column("n_pings", sa.BigInteger, nullable=False),
+    sa.Column("last_ping_at", Instant),
+    sa.Column("pings_since", Instant, nullable=False),
+    sa.Column("ping_credit", sa.Double, nullable=False),
+    sa.Column("wanted_at", Instant),
+    sa.Column("gap", sa.Double, nullable=False),
+    sa.Column("estimate", sa.LargeBinary, nullable=False),
+    comment="One row a page, rewritten by every observation: no secondary index, room for HOT.",
+    postgresql_with={"fillfactor": "70", "autovacuum_vacuum_scale_factor": "0.05"},
+)
+
+observations = sa.Table(
+    "observations",
+    metadata,
+    sa.Column("page_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("observed_at", Instant, primary_key=True),
+    sa.Column("kind", sa.SmallInteger, primary_key=True),
+    sa.Column("changed", sa.SmallInteger),
+    sa.Column("interval", sa.Double),
+    sa.Column("crawl_rate", sa.Double),
+    sa.Column("status", sa.SmallInteger),
+    comment="Append-only evidence; partitioned by month on Postgres, cut by retention.",
+    postgresql_partition_by="RANGE (observed_at)",
+    sqlite_with_rowid=False,
+)
+
+epochs = sa.Table(
+    "epochs",
+    metadata,
+    sa.Column("epoch", Id, sa.Identity(), primary_key=True),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("requested_at", Instant, nullable=False),
+    sa.Column("started_at", Instant),
+    sa.Column("finished_at", Instant),
+    sa.Column("reason", sa.Text),
+    sa.Column("bandwidth", sa.Double),
+    sa.Column("bandwidth_used", sa.Double),
+    sa.Column("multiplier", sa.Double),
+    sa.Column("harmonic_cost", sa.Double),
+    sa.Column("binary_cost", sa.Double),
+    sa.Column("kkt_residual", sa.Double),
+    sa.Column("passes", sa.Integer),
+    sa.Column("n_pages", sa.BigInteger),
+    sa.Column("prior", Json),
+    sa.Column("crawl_rate_quantiles", Json),
+    sa.Column("seconds", Json),
+    sa.Index(
+        "epochs_one_request_idx", "status", unique=True,
+        postgresql_where=sa.text("status = 'requested'"),
+        sqlite_where=sa.text("status = 'requested'"),
+    ),
+    sqlite_autoincrement=True,
+)
+
+schedule = sa.Table(
+    "schedule",
+    metadata,
+    sa.Column("epoch", Id, primary_key=True, autoincrement=False),
+    sa.Column("page_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("change_rate", sa.Double, nullable=False),
+    sa.Column("crawl_rate", sa.Double, nullable=False),
+    sa.Column("crawl_probability", sa.Double, nullable=False),
+    comment="What epochs published; on Postgres one partition an epoch.",
+    postgresql_partition_by="LIST (epoch)",
+    sqlite_with_rowid=False,
+)
