@@ -5,6 +5,7 @@ NaT for an instant, NaN for a number, 0 for an id or digest; in single values it
 Instants are UTC in microseconds, rates are per day, intervals are days.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
@@ -59,6 +60,38 @@ class Kind(IntEnum):
     ping = 1
 
 
+class Verdict(IntEnum):
+    """What became of one item of a batch."""
+
+    accepted = 0
+    duplicate = 1
+    """The page's newest entry has the same instant; nothing changed."""
+    late = 2
+    """The page has a newer entry; nothing changed."""
+    unknown = 3
+    """No such page."""
+
+
+class PingReason(StrEnum):
+    """Why a ping leads to a crawl now, or does not."""
+
+    never_crawled = "never_crawled"
+    credit = "credit"
+    saving = "saving"
+    unscheduled = "unscheduled"
+    crawled_since = "crawled_since"
+    not_trusted = "not_trusted"
+    not_newer = "not_newer"
+    unknown_page = "unknown_page"
+
+
+class Timing(StrEnum):
+    """How rates become crawls (see `service.core.timing`)."""
+
+    periodic = "periodic"
+    poisson = "poisson"
+
+
 class EpochStatus(StrEnum):
     """Where a run of the scheduler stands."""
 
@@ -105,6 +138,15 @@ class Columns:
             **{f.name: np.zeros((0, *shapes.get(f.name, ())), COLUMN[f.type]) for f in fields(cls)}
         )
 
+    @classmethod
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
+        """Give the rows of all parts, one after the other."""
+        if not parts:
+            return cls.empty()
+        return cls(
+            **{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)}
+        )
+
     def take(self, where: NDArray[Any]) -> Self:
         """Give the rows that a mask or an index array selects."""
         return type(self)(**{f.name: getattr(self, f.name)[where] for f in fields(self)})
@@ -123,6 +165,28 @@ class PageColumns(Columns):
     """UNSAID: keep what is stored, or incomplete for a new page."""
     min_crawl_rate: Floats
     max_crawl_rate: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrawlColumns(Columns):
+    """(N,) crawl results in the caller's order."""
+
+    page_id: Ints
+    observed_at: Instants
+    changed: Codes
+    """1 or 0 as the caller judged; UNSAID where it did not."""
+    digest: Ints
+    """Hash of the caller's content digest; 0: none given."""
+    status: Codes
+    """HTTP status, 0 where the host did not answer; UNSAID where none was given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PingColumns(Columns):
+    """(N,) change notices in the caller's order."""
+
+    page_id: Ints
+    changed_at: Instants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

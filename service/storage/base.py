@@ -124,10 +124,12 @@ class Transaction(ABC):
         """Give what an epoch reads of every page, as of one instant."""
 
     @abstractmethod
-    def publish(
-        self, epoch: int, schedule: ScheduleColumns, certificate: Certificate, now: datetime
-    ) -> None:
-        """Put a schedule in force, whole; pages deleted since are left out."""
+    def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
+        """Write an epoch's schedule where no reader sees it before `publish`."""
+
+    @abstractmethod
+    def publish(self, epoch: int, certificate: Certificate, now: datetime) -> None:
+        """Put the schedule written by this transaction in force, whole."""
 
     @abstractmethod
     def epoch(self, epoch: int) -> Epoch:

@@ -262,10 +262,8 @@ class PostgresTransaction(SqlTransaction):
         columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, self.width)
         return EpochColumns(**columns)
 
-    def publish(
-        self, epoch: int, schedule: ScheduleColumns, certificate: Certificate, now: datetime
-    ) -> None:
-        """Load a table that nobody sees, index it, attach it, and put the epoch in force."""
+    def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
+        """Copy into a table of its own, then index it."""
         table = f"schedule_{epoch}"
         self.run(f"CREATE TABLE {table} (LIKE schedule, CHECK (epoch = {epoch}))")
         columns = [getattr(schedule, name) for name in ScheduleColumns.__dataclass_fields__]
@@ -275,7 +273,10 @@ class PostgresTransaction(SqlTransaction):
                 copy.write(block)
         self.run(f"ALTER TABLE {table} ADD PRIMARY KEY (epoch, page_id)")
         self.run(f"ANALYZE {table}")
-        self.run(f"ALTER TABLE schedule ATTACH PARTITION {table} FOR VALUES IN ({epoch})")
+
+    def publish(self, epoch: int, certificate: Certificate, now: datetime) -> None:
+        """Attach the table as a partition; the CHECK spares Postgres a scan of it."""
+        self.run(f"ALTER TABLE schedule ATTACH PARTITION schedule_{epoch} FOR VALUES IN ({epoch})")
         self.mark_published(epoch, certificate, now)
 
     def next_page_ids(self, after: int, limit: int) -> Ints:

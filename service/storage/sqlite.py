@@ -256,12 +256,13 @@ class SqliteTransaction(SqlTransaction):
         read = zip(fields(kind), zip(*rows, strict=True), strict=True)
         return kind(**{f.name: column(cells, f.type, self.width) for f, cells in read})
 
-    def publish(
-        self, epoch: int, schedule: ScheduleColumns, certificate: Certificate, now: datetime
-    ) -> None:
-        """Insert the schedule under its epoch's number, then put that epoch in force."""
+    def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
+        """Insert under the epoch's number, which no reader asks for yet."""
         columns = [values(getattr(schedule, name)) for name in ScheduleColumns.__dataclass_fields__]
         self.run_many(ADD_SCHEDULE, repeat(epoch, len(schedule)), *columns)
+
+    def publish(self, epoch: int, certificate: Certificate, now: datetime) -> None:
+        """Put the epoch in force."""
         self.mark_published(epoch, certificate, now)
 
     def next_page_ids(self, after: int, limit: int) -> Ints:

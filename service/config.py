@@ -1,0 +1,136 @@
+"""Settings: read once from RECRAWL_* and .env, frozen, then passed on."""
+
+import difflib
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from service.core.allocation import ALLOCATORS
+from service.core.estimators import ESTIMATORS, make_estimator
+from service.domain import Timing
+from service.epoch import Plan
+from service.errors import InvalidSettings
+
+PREFIX = "RECRAWL_"
+FOR_TESTS = "RECRAWL_TEST_"
+"""Variables of the test suite; the service ignores them."""
+
+
+class Settings(BaseSettings):
+    """Everything an operator can set; `recrawl serve --help` shows the words."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_file=".env", extra="ignore", frozen=True, validate_default=True
+    )
+
+    database_url: SecretStr = SecretStr("sqlite:///recrawl.db")
+    """sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE."""
+    bandwidth: Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)] | None = None
+    """Crawls a day over all pages; unset: 0.2 for each page."""
+    epoch_interval_s: Annotated[float, Field(ge=1, le=31_536_000)] = 600
+    """Seconds from the start of one epoch to the start of the next."""
+    estimator: str = "gamma"
+    timing: Timing = Timing.periodic
+    objective: str = "harmonic"
+    half_life_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = 365
+    """Evidence loses half of its weight in this time; empty: never."""
+    retention_days: Annotated[float, Field(gt=0, le=36_500)] | None = 730
+    """How long the observation log is kept; empty: for ever."""
+    max_items: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    """Items a batch may have."""
+    max_body_bytes: Annotated[int, Field(ge=1_000)] = 32_000_000
+    api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+    """Keys, separated by commas, one of which every call must show; empty: no key is asked for."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _blank_is_unset(cls, given: Any) -> Any:
+        blank_means_none = {"bandwidth", "half_life_days", "retention_days"}
+        return {
+            name: None if name in blank_means_none and value == "" else _keys(name, value)
+            for name, value in given.items()
+        }
+
+    @model_validator(mode="after")
+    def _known_and_compatible(self) -> "Settings":
+        for name, chosen, known in (
+            ("estimator", self.estimator, ESTIMATORS),
+            ("objective", self.objective, ALLOCATORS),
+        ):
+            if chosen not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, not {chosen!r}")
+        estimator = ESTIMATORS[self.estimator]
+        if self.timing is Timing.periodic and not estimator.periodic_timing_ok:
+            raise ValueError(
+                f"estimator {self.estimator} {estimator.refusal}; "
+                "choose timing poisson or another estimator"
+            )
+        return self
+
+    def plan(self) -> Plan:
+        """Give what epochs aim at."""
+        return Plan(
+            estimator=make_estimator(self.estimator, half_life_days=self.half_life_days),
+            objective=self.objective,
+            timing=self.timing,
+            bandwidth=self.bandwidth,
+            retention=self.retention_days and timedelta(days=self.retention_days) or None,
+        )
+
+
+def _keys(name: str, value: Any) -> Any:
+    if name == "api_keys" and isinstance(value, str):
+        return tuple(key.strip() for key in value.split(",") if key.strip())
+    return value
+
+
+def read_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Settings:
+    """Read the settings; `given` overrides the environment.
+
+    Raises
+    ------
+    InvalidSettings
+        A variable RECRAWL_* that means nothing, or a value that cannot be; every fault is
+        named, no secret is shown.
+    """
+    unknown = _unknown(os.environ if environ is None else environ)
+    if unknown:
+        raise InvalidSettings("; ".join(unknown))
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        raise InvalidSettings("; ".join(_faults(error))) from None
+
+
+def _unknown(environ: Mapping[str, str]) -> list[str]:
+    known = {f"{PREFIX}{name}".upper() for name in Settings.model_fields}
+    names = {name.upper() for name in (*environ, *_in_file())}
+    found = {n for n in names if n.startswith(PREFIX) and not n.startswith(FOR_TESTS)}
+    sentences = []
+    for name in sorted(found - known):
+        close = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}"
+        sentences.append(f"{name} is not a setting; {hint}")
+    return sentences
+
+
+def _in_file() -> list[str]:
+    path = Path(str(Settings.model_config.get("env_file")))
+    lines = path.read_text().splitlines() if path.is_file() else []
+    names = (line.removeprefix("export ").partition("=")[0].strip() for line in lines)
+    return [name for name in names if name and not name.startswith("#")]
+
+
+def _faults(error: ValidationError) -> list[str]:
+    return [
+        f"{PREFIX}{'_'.join(map(str, fault['loc'][:1])).upper()}: {fault['msg']}"
+        if fault["loc"]
+        else str(fault["msg"]).removeprefix("Value error, ")
+        for fault in error.errors(include_input=False, include_url=False)
+    ]

@@ -1,0 +1,242 @@
+"""Run an epoch: read every page's estimate, allocate the bandwidth, publish the schedule."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import structlog
+
+from service.core.allocation import ALLOCATORS, Allocation
+from service.core.costs import binary_cost, harmonic_cost
+from service.core.estimators import CompleteObservations, CompleteState, Estimator, Gamma
+from service.core.prior import DEFAULT_PRIOR, fit_gamma_prior
+from service.domain import (
+    Certificate,
+    Epoch,
+    EpochColumns,
+    EpochStatus,
+    Floats,
+    Instants,
+    Observability,
+    ScheduleColumns,
+    Timing,
+    days,
+    instant,
+)
+from service.errors import EpochRunning
+from service.storage import Lead, Store
+
+DEFAULT_BANDWIDTH_PER_PAGE = 0.2
+"""Crawls a day for each page where no bandwidth is set: the ratio of K19's experiments."""
+
+log = structlog.get_logger()
+
+Clock = Callable[[], datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an epoch aims at."""
+
+    estimator: Estimator[Any]
+    objective: str = "harmonic"
+    timing: Timing = Timing.periodic
+    bandwidth: float | None = None
+    """Crawls a day; None: 0.2 for each page."""
+    retention: timedelta | None = None
+    """How long the log is kept; None: for ever."""
+
+
+def run_epoch(store: Store, plan: Plan, now: Clock) -> Epoch:
+    """Run one epoch and give its record, published or failed.
+
+    A failure is recorded with its reason and leaves the old schedule in force. Whatever
+    instant the process dies at, readers see the old schedule or the new one, whole.
+
+    Raises
+    ------
+    EpochRunning
+        Another process is running one.
+    """
+    with store.lead() as lead:
+        with lead.begin() as tx:
+            last, epoch = tx.epoch_in_force(), tx.start_epoch(now())
+        try:
+            _load_solve_publish(lead, plan, epoch, last, now)
+        except Exception as error:
+            log.exception("epoch failed", epoch=epoch.epoch)
+            with lead.begin() as tx:
+                tx.fail_epoch(epoch.epoch, f"{type(error).__name__}: {error}", now())
+        with lead.begin() as tx:
+            tx.housekeep(plan.retention and now() - plan.retention, now())
+            return tx.epoch(epoch.epoch)
+
+
+def _load_solve_publish(
+    lead: Lead, plan: Plan, epoch: Epoch, last: Epoch | None, now: Clock
+) -> None:
+    seconds: dict[str, float] = {}
+    with lead.begin() as tx, stopwatch(seconds, "load"):
+        pages = tx.load_columns()
+    with stopwatch(seconds, "prior"):
+        estimator, prior = refit(plan.estimator, pages)
+    with stopwatch(seconds, "allocate"):
+        schedule, certificate = solve(pages, estimator, plan, now(), last)
+    with lead.begin() as tx:
+        with stopwatch(seconds, "publish"):
+            tx.write_schedule(epoch.epoch, schedule)
+        tx.publish(epoch.epoch, replace(certificate, prior=prior, seconds=seconds), now())
+    log.info("epoch published", epoch=epoch.epoch, n_pages=len(pages), seconds=seconds)
+
+
+def refit(
+    estimator: Estimator[Any], pages: EpochColumns
+) -> tuple[Estimator[Any], dict[str, float]]:
+    """Give the estimator on a prior fitted to what is known of all incomplete pages."""
+    if not isinstance(estimator, Gamma):
+        return estimator, {}
+    incomplete = pages.observability != Observability.complete
+    prior = fit_gamma_prior(*pages.estimate[incomplete].T)
+    return replace(estimator, prior=prior), {"a": prior.a, "b": prior.b}
+
+
+def change_rates(pages: EpochColumns, estimator: Estimator[Any], at: Instants) -> Floats:
+    """Estimate (N,) change rates, 1/day: of complete pages from their pings.
+
+    A rate of zero, which the estimators without a prior give to a page before its first
+    change, would starve the page; it counts as that of a page nobody knows.
+    """
+    state = estimator.State(*pages.estimate.T)
+    counted = CompleteState(pages.n_pings, np.maximum(days(at - pages.pings_since), 0.0))
+    rate = np.where(
+        pages.observability == Observability.complete,
+        CompleteObservations().change_rate(counted),
+        estimator.change_rate(state),
+    )
+    return np.where(rate > 0, rate, DEFAULT_PRIOR.mean)
+
+
+def solve(
+    pages: EpochColumns, estimator: Estimator[Any], plan: Plan, at: datetime, last: Epoch | None
+) -> tuple[ScheduleColumns, Certificate]:
+    """Allocate the bandwidth; gives the schedule and what certifies it. Pure."""
+    change_rate = change_rates(pages, estimator, instant(at))
+    complete = pages.observability == Observability.complete
+    n_pages = len(pages)
+    bandwidth = DEFAULT_BANDWIDTH_PER_PAGE * n_pages if plan.bandwidth is None else plan.bandwidth
+    start = last.certificate.multiplier if last and last.certificate else None
+    allocation = ALLOCATORS[plan.objective](
+        pages.importance, change_rate, complete, bandwidth, start=start
+    )
+    schedule = ScheduleColumns(
+        page_id=pages.page_id,
+        change_rate=change_rate,
+        crawl_rate=allocation.crawl_rate,
+        crawl_probability=allocation.crawl_probability,
+    )
+    return schedule, _certificate(pages, schedule, complete, allocation, plan)
+
+
+def _certificate(
+    pages: EpochColumns,
+    schedule: ScheduleColumns,
+    complete: np.ndarray[Any, np.dtype[np.bool_]],
+    allocation: Allocation,
+    plan: Plan,
+) -> Certificate:
+    priced = (
+        pages.importance,
+        schedule.change_rate,
+        schedule.crawl_rate,
+        schedule.crawl_probability,
+        complete,
+    )
+    spread = np.linspace(0, 1, 101)
+    rates = schedule.crawl_rate
+    return Certificate(
+        bandwidth=allocation.bandwidth,
+        bandwidth_used=allocation.bandwidth_used,
+        multiplier=allocation.multiplier,
+        harmonic_cost=float(harmonic_cost(*priced, timing=plan.timing.value).sum()),
+        binary_cost=float(binary_cost(*priced, timing=plan.timing.value).sum()),
+        kkt_residual=allocation.kkt_residual,
+        passes=allocation.passes,
+        n_pages=len(pages),
+        prior={},
+        crawl_rate_quantiles=tuple(np.quantile(rates, spread).tolist()) if len(rates) else (),
+        seconds={},
+    )
+
+
+@contextmanager
+def stopwatch(seconds: dict[str, float], stage: str) -> Iterator[None]:
+    """Write down how long a stage took."""
+    started = perf_counter()
+    yield
+    seconds[stage] = round(perf_counter() - started, 6)
+
+
+class Runner:
+    """Runs an epoch whenever one is due: by the clock, on request, or left behind by the dead.
+
+    Any number of runners may share a store; one of them leads at a time and the others find
+    nothing due. `stop` ends `run_every` after the round it is in.
+    """
+
+    POLL_S = 1.0
+
+    def __init__(self, store: Store, plan: Plan, interval: timedelta, now: Clock) -> None:
+        self.store = store
+        self.plan = plan
+        self.interval = interval
+        self.now = now
+        self._wake = threading.Event()
+        self._stopped = threading.Event()
+
+    def wake(self) -> None:
+        """Look at once whether an epoch is due."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End `run_every`."""
+        self._stopped.set()
+        self._wake.set()
+
+    def due(self) -> bool:
+        """Tell whether an epoch should start now."""
+        with self.store.begin(write=False) as tx:
+            newest = tx.newest_epoch()
+            if newest is None:
+                return len(tx.next_page_ids(0, 1)) > 0
+        if newest.started_at is None or newest.status is EpochStatus.running:
+            return True
+        return self.now() >= newest.started_at + self.interval
+
+    def run_once(self) -> Epoch | None:
+        """Run an epoch if one is due and nobody else runs it."""
+        try:
+            return run_epoch(self.store, self.plan, self.now) if self.due() else None
+        except EpochRunning:
+            return None
+
+    def run_every(self, loops: int | None = None) -> None:
+        """Run `run_once` until stopped, or `loops` times; what it raises is logged, not fatal."""
+        done = 0
+        while not self._stopped.is_set() and done != loops:
+            started = self.now()
+            try:
+                self.run_once()
+            except Exception:
+                log.exception("the round failed; the next one tries again")
+            if (took := self.now() - started) > self.interval:
+                log.warning("an epoch outlasts its interval", took_s=took.total_seconds())
+            self._wake.wait(self.POLL_S)
+            self._wake.clear()
+            done += 1
+
+
