@@ -56,3 +56,14 @@ def check_array(name: str, values: ArrayLike, shape: tuple[int, ...], *,
     if not passed.all():
         raise InvalidInput(name, f"must be {must}", np.flatnonzero(~passed))
     return array
+
+
+def check_amount(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
+    """Coerce to float64 of `shape` and refuse negative and non-finite entries."""
+    return check_array(
+        name,
+        values,
+        shape,
+        test=lambda amount: (amount >= 0) & (amount < np.inf),
+        must="finite and not negative",
+    )

@@ -1,0 +1,118 @@
+"""What every estimator offers, and the checks and history they share."""
+
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from service.core.conditions import Floats, InvalidInput, check_array
+
+S = TypeVar("S")
+
+POISSON_ONLY = (
+    "assumes exponentially distributed intervals: under periodic timing at crawl rate p it "
+    "converges to p (exp(change_rate / p) - 1) instead of the change rate"
+)
+"""Why LLN, SA and SAM are refused together with periodic timing (THEORY §3)."""
+
+
+class Estimator(Protocol[S]):
+    """The change rate of a page from its crawls, in constant memory.
+
+    An estimator is a frozen dataclass of parameters. Its state is a NamedTuple of numbers, or of
+    (N,) float64 arrays: `init(None)` serves one page, `init(n)` serves n, by the same code.
+    `update` is pure and elementwise.
+    """
+
+    name: ClassVar[str]
+    """The word that selects it in the settings."""
+    State: ClassVar[type]
+    """The NamedTuple of its state; the field names are the columns that store it."""
+    needs_crawl_rate: ClassVar[bool]
+    """Whether it uses the crawl rate in force; without one (NaN) `update` changes nothing."""
+    periodic_timing_ok: ClassVar[bool]
+    """Whether it stays consistent when pages are crawled at regular intervals."""
+    refusal: ClassVar[str]
+    """Why not, if not; else empty."""
+
+    def init(self, n: int | None = None) -> S:
+        """State before the first crawl: zeros, of shape (n,) or scalar."""
+        ...
+
+    def update(
+        self,
+        state: S,
+        interval: ArrayLike,
+        changed: ArrayLike,
+        crawl_rate: ArrayLike = np.nan,
+    ) -> S:
+        """State after one more crawl of every page.
+
+        Parameters
+        ----------
+        state : State
+            Shape (N,) or scalar.
+        interval : array_like, days
+            Time since the previous crawl, positive.
+        changed : array_like of bool
+            Did the page change since the previous crawl?
+        crawl_rate : array_like, 1/day
+            The crawl rate in force over the interval; NaN where none was.
+
+        Raises
+        ------
+        InvalidInput
+            An interval is not positive and finite, or an array is not of the state's shape.
+        """
+        ...
+
+    def change_rate(self, state: S) -> Floats:
+        """Estimate of the change rate, 1/day, shape of the state."""
+        ...
+
+
+def check_crawl(
+    shape: tuple[int, ...], interval: ArrayLike, changed: ArrayLike
+) -> tuple[Floats, Floats]:
+    """Intervals and 1.0 where changed, as float64, each a number or of the state's `shape`.
+
+    Raises
+    ------
+    InvalidInput
+        Another shape, or an interval that is not positive and finite.
+    """
+    days = check_array(
+        "interval",
+        interval,
+        np.shape(interval) and shape,
+        test=lambda x: (x > 0) & (x < np.inf),
+        must="positive and finite",
+    )
+    was_changed = np.asarray(changed, np.bool_)
+    if was_changed.shape not in ((), shape):
+        raise InvalidInput("changed", f"has shape {was_changed.shape}, expected {shape}")
+    return days, was_changed.astype(np.float64)
+
+
+def rate_in_force(shape: tuple[int, ...], crawl_rate: ArrayLike) -> tuple[Floats, Floats]:
+    """Crawl rates with 0 for "none in force" (NaN or 0), and 1.0 where one was in force.
+
+    Raises
+    ------
+    InvalidInput
+        A rate is negative or infinite.
+    """
+    rate = check_array(
+        "crawl_rate",
+        crawl_rate,
+        np.shape(crawl_rate) and shape,
+        test=lambda rates: ~((rates < 0) | (rates == np.inf)),
+        must="finite and not negative, or NaN where none was in force",
+    )
+    in_force = rate > 0
+    return np.where(in_force, rate, 0.0), np.asarray(in_force, np.float64)
+
+
+def zeros(n: int | None) -> Any:
+    """Zero as a number, or as an array of shape (n,)."""
+    return 0.0 if n is None else np.zeros(n)

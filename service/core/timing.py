@@ -1,0 +1,152 @@
+"""When rates become crawls: due times, ping credit, Poisson draws and the order of the overdue.
+
+Crawling on time at a given rate is cheaper than on a Poisson clock of that rate (THEORY §2), so
+periodic due times and ping credits are the default; the Poisson draws are K19's policy and the
+only timing under which LLN, SA and SAM are consistent. All functions are elementwise; random
+numbers are handed in.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from service.core.conditions import Bools, Floats, InvalidInput
+
+GOLDEN_RATIO_64 = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 / golden ratio: its multiples modulo 2^64 are the Weyl sequence of lowest discrepancy."""
+
+CREDIT_TOLERANCE = 1e-9
+"""Credit this close to a whole crawl counts as one: ten pings at 0.1 add up to one crawl."""
+
+
+def phase(page_id: ArrayLike) -> Floats:
+    """Where in its first interval a page is crawled: a fixed fraction in [0, 1) of its id.
+
+    Consecutive ids are spread more evenly than at random, so the crawls of an imported site do
+    not come in bursts.
+
+    Parameters
+    ----------
+    page_id : array_like of int, shape (N,)
+
+    Examples
+    --------
+    >>> phase([0, 1, 2, 3]).round(3)
+    array([0.   , 0.618, 0.236, 0.854])
+    """
+    turns = np.asarray(page_id).astype(np.uint64) * GOLDEN_RATIO_64
+    return (turns >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def first_due_in(crawl_rate: ArrayLike, phase: ArrayLike) -> Floats:
+    """Days until the first crawl: phase/crawl_rate; inf where the rate is 0.
+
+    Examples
+    --------
+    >>> first_due_in([0.5, 0.0], phase=[0.25, 0.25])
+    array([0.5, inf])
+    """
+    return _days(phase, crawl_rate)
+
+
+def next_due_in(crawl_rate: ArrayLike, jitter: float = 0.0, phase: ArrayLike = 0.5) -> Floats:
+    """Days from one crawl to the next: 1/crawl_rate, moved by at most `jitter` of itself.
+
+    Parameters
+    ----------
+    crawl_rate : array_like, 1/day
+        Not negative; inf days where 0.
+    jitter : float in [0, 1]
+        Largest relative displacement.
+    phase : array_like in [0, 1)
+        Position within the jitter; uniform phases keep the mean interval at 1/crawl_rate.
+
+    Examples
+    --------
+    >>> next_due_in([0.5, 4.0, 0.0])
+    array([2.  , 0.25,  inf])
+    >>> next_due_in([0.5, 0.5], jitter=0.1, phase=[0.0, 0.75])
+    array([1.8, 2.1])
+    """
+    if not 0 <= jitter <= 1:
+        raise InvalidInput("jitter", f"must lie between 0 and 1, not {jitter}")
+    return _days(1.0 + jitter * (2.0 * np.asarray(phase, np.float64) - 1.0), crawl_rate)
+
+
+def ping_credit(
+    credit: ArrayLike, crawl_probability: ArrayLike, n_pings: ArrayLike = 1
+) -> tuple[Bools, Floats]:
+    """Decide by accumulated credit whether pings lead to a crawl now.
+
+    Each ping adds crawl_probability to the credit; a whole credit buys a crawl. At 1/k every k-th
+    ping is crawled, at cost mu (H_k - 1) instead of the mu ln k of independent draws. Pings that
+    come together share one crawl: what is left is the fraction.
+
+    Parameters
+    ----------
+    credit : array_like, shape (N,)
+        In [0, 1), left by the last call; 0 for a new page.
+    crawl_probability : array_like, shape (N,)
+        In [0, 1].
+    n_pings : array_like of int
+        Pings since the last call.
+
+    Returns
+    -------
+    crawl_now : (N,) bool
+    credit : (N,) in [0, 1)
+
+    Examples
+    --------
+    >>> credit = 0.0
+    >>> for _ in range(4):
+    ...     crawl_now, credit = ping_credit(credit, 1 / 3)
+    ...     print(bool(crawl_now), f"{credit:.3f}")
+    False 0.333
+    False 0.667
+    True 0.000
+    False 0.333
+    """
+    total = np.asarray(credit, np.float64) + np.multiply(crawl_probability, n_pings)
+    whole = np.floor(total + CREDIT_TOLERANCE)
+    return whole >= 1, np.maximum(total - whole, 0.0)
+
+
+def poisson_gap(crawl_rate: ArrayLike, uniform: ArrayLike) -> Floats:
+    """Exponential days to the next crawl, from uniform draws in [0, 1); inf where the rate is 0.
+
+    Examples
+    --------
+    >>> poisson_gap([0.5, 0.0], uniform=[0.5, 0.5]).round(4)
+    array([1.3863,    inf])
+    """
+    return _days(-np.log1p(-np.asarray(uniform, np.float64)), crawl_rate)
+
+
+def poisson_ping(crawl_probability: ArrayLike, uniform: ArrayLike) -> Bools:
+    """Crawl on this ping? An independent draw per ping (K19), from uniforms in [0, 1).
+
+    Examples
+    --------
+    >>> poisson_ping([0.0, 0.3, 1.0], uniform=[0.0, 0.5, 0.999])
+    array([False, False,  True])
+    """
+    return np.asarray(np.less(uniform, crawl_probability))
+
+
+def overdue(now_minus_last: ArrayLike, crawl_rate: ArrayLike) -> Floats:
+    """Crawls since the last one that were due: time since times rate; due at 1, largest first.
+
+    Examples
+    --------
+    >>> overdue([3.0, 3.0], crawl_rate=[0.5, 0.1]).round(2)
+    array([1.5, 0.3])
+    """
+    return np.asarray(np.multiply(now_minus_last, crawl_rate), np.float64)
+
+
+def _days(crawls: ArrayLike, crawl_rate: ArrayLike) -> Floats:
+    """Days in which `crawls` crawls fall due at a rate; inf where the rate is 0."""
+    rate = np.asarray(crawl_rate, np.float64)
+    with np.errstate(over="ignore"):
+        never: Floats = np.full(np.broadcast_shapes(np.shape(crawls), rate.shape), np.inf)
+        return np.asarray(np.divide(crawls, rate, out=never, where=rate > 0))

@@ -1,0 +1,52 @@
+"""Every registered estimator keeps the contract of `Estimator`."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from service.core import ESTIMATORS, InvalidInput, Prior, make_estimator
+
+names = pytest.mark.parametrize("name", sorted(ESTIMATORS))
+
+
+@names
+def test_it_is_found_by_its_name_and_takes_prior_and_half_life(name):
+    estimator = make_estimator(name, prior=Prior(2.0, 10.0), half_life_days=365.0)
+    assert type(estimator) is ESTIMATORS[name]
+    assert estimator.name == name
+    parameters = {field.name for field in dataclasses.fields(estimator)}
+    if "prior" in parameters:
+        assert estimator.prior == Prior(2.0, 10.0)
+    if "half_life_days" in parameters:
+        assert estimator.half_life_days == 365.0
+
+
+@names
+def test_it_says_why_where_periodic_timing_is_refused(name):
+    estimator = make_estimator(name)
+    assert bool(estimator.refusal) != estimator.periodic_timing_ok
+
+
+@names
+def test_estimates_are_finite_and_not_negative_from_the_first_crawl_on(name):
+    rng = np.random.default_rng(11)
+    estimator = make_estimator(name)
+    state = estimator.init(50)
+    for _ in range(30):
+        rate = estimator.change_rate(state)
+        assert rate.shape == (50,)
+        assert (np.isfinite(rate) & (rate >= 0)).all()
+        crawl_rate = np.where(rng.random(50) < 0.1, np.nan, 2.0)
+        state = estimator.update(state, rng.exponential(0.5, 50), rng.random(50) < 0.6, crawl_rate)
+
+
+@names
+def test_its_parameters_are_frozen(name):
+    with pytest.raises((dataclasses.FrozenInstanceError, TypeError, AttributeError)):
+        make_estimator(name).name_of_nothing = 1
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones():
+    with pytest.raises(InvalidInput, match=r"estimator must be one of gamma, .*, not 'gama'"):
+        make_estimator("gama")
