@@ -18,6 +18,8 @@
     ├── LeadershipLost            the epoch lost its lead before it could publish
     ├── StoreUnavailable          the database did not answer
     ├── StoreFull                 the database has no room left
+    ├── InvalidTrace              a recorded history that cannot be replayed
+    ├── UnexpectedAnswer          the service answered a client with what it cannot go on from
     └── StartupRefused            the service will not start like this
         ├── InvalidSettings       a setting is unknown, malformed or contradicts another
         ├── SchemaBehind          the database is not at the revision this code needs
@@ -111,6 +113,14 @@ class StoreUnavailable(RecrawlError):
 
 class StoreFull(RecrawlError):
     """The database has no room left; nothing of this request was kept."""
+
+
+class InvalidTrace(RecrawlError):
+    """This recorded history of page changes cannot be replayed."""
+
+
+class UnexpectedAnswer(RecrawlError):
+    """The service answered with something this client cannot go on from."""
 
 
 class StartupRefused(RecrawlError):
