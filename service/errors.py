@@ -18,6 +18,7 @@
     ├── LeadershipLost            the epoch lost its lead before it could publish
     ├── StoreUnavailable          the database did not answer
     ├── StoreFull                 the database has no room left
+    ├── UnreadableFile            a file of pages that cannot be read
     ├── InvalidTrace              a recorded history that cannot be replayed
     ├── UnexpectedAnswer          the service answered a client with what it cannot go on from
     └── StartupRefused            the service will not start like this
@@ -113,6 +114,10 @@ class StoreUnavailable(RecrawlError):
 
 class StoreFull(RecrawlError):
     """The database has no room left; nothing of this request was kept."""
+
+
+class UnreadableFile(RecrawlError):
+    """The file is neither CSV with a header nor NDJSON in UTF-8."""
 
 
 class InvalidTrace(RecrawlError):

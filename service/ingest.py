@@ -7,6 +7,7 @@ last one changes nothing, so a batch may be sent any number of times, in any ord
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from service.domain import (
     Kind,
     LogColumns,
     Observability,
+    PageColumns,
     PageStates,
     PingColumns,
     PingReason,
@@ -59,6 +61,27 @@ def rules_in_force(tx: Transaction, rules: Rules) -> Rules:
         return rules
     prior = Prior(**epoch.certificate.prior)
     return replace(rules, estimator=replace(rules.estimator, prior=prior))
+
+
+class Named(NamedTuple):
+    """(N,) items that name their page by id or by URL."""
+
+    page_id: Ints
+    """0 where the page is named by its URL."""
+    row: Ints
+    """The URL's row in `pages`, -1 where the page is named by its id."""
+    pages: PageColumns
+    """The distinct URLs."""
+
+
+def resolve(tx: Transaction, named: Named, now: datetime, *, register: bool) -> Ints:
+    """Give the page_id of each item; URLs not seen before are registered, or left at 0."""
+    if not len(named.pages):
+        return named.page_id
+    found = tx.page_ids(named.pages.key)
+    if register and (new := found == 0).any():
+        found[new] = tx.register(named.pages.take(new), now).page_id
+    return np.where(named.row >= 0, found[named.row], named.page_id)
 
 
 class Recorded(NamedTuple):

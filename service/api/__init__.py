@@ -1,0 +1,1 @@
+"""The HTTP face: decode, call one use case in one transaction, encode."""

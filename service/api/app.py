@@ -1,0 +1,53 @@
+"""The HTTP application."""
+
+import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import Depends, FastAPI
+from fastapi_offline import FastAPIOffline
+
+from service import __version__
+from service.api import openapi, problems
+from service.api.routes import epochs, health, observations, pages, schedule
+from service.api.service import Service, authorised, start_runner
+from service.telemetry import MetricsMiddleware
+
+DESCRIPTION = """\
+Recrawl decides when to crawl which page again. Register pages, report what your crawlers saw,
+pass on change notices; poll the schedule. Rates are per day, intervals are days, instants are
+RFC 3339 with a zone. Batches are JSON arrays or NDJSON; each item succeeds or fails alone.
+Errors are RFC 9457 problems.
+"""
+
+
+def create_app(service: Service | None = None) -> FastAPI:
+    """Build the application; without a service it can only describe itself."""
+    app = FastAPIOffline(
+        title="Recrawl", version=__version__, description=DESCRIPTION, lifespan=lifespan
+    )
+    app.state.service = service
+    for part in (pages, observations, schedule, epochs):
+        app.include_router(part.router, dependencies=[Depends(authorised)])
+    app.include_router(health.router)
+    problems.install(app)
+    openapi.install(app)
+    if service is not None:
+        app.add_middleware(MetricsMiddleware, telemetry=service.telemetry)
+    return app
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Run epochs beside the server where that is this process's part, and close the store."""
+    service: Service = app.state.service
+    runner = start_runner(service)
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        service.runner.stop()
+        if runner is not None:
+            runner.join()
+        service.store.close()

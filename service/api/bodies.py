@@ -1,0 +1,192 @@
+"""Request bodies: read within a limit, decoded item by item, every fault named by its index."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+from fastapi import Request
+
+from service.api.schemas import Item, Rejection
+from service.errors import BodyTooLarge, MalformedBody, TooManyItems, UnsupportedMediaType
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+LINES = (NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines")
+
+DRAIN_FACTOR = 4
+"""A body over the limit is read up to so many limits, so that the client can hear the answer."""
+
+ItemT = TypeVar("ItemT", bound=Item)
+
+
+class Body(NamedTuple):
+    """The bytes of a request and what they are said to be."""
+
+    content: bytes
+    media_type: str
+
+
+class Batch(NamedTuple, Generic[ItemT]):
+    """The items that could be decoded, their positions in the request, and the others."""
+
+    items: list[ItemT]
+    index: list[int]
+    rejected: list[Rejection]
+
+
+async def read_body(request: Request) -> Body:
+    """Read the body, no further than the service's limit.
+
+    Raises
+    ------
+    BodyTooLarge
+        It has more bytes than `max_body_bytes`.
+    """
+    limit: int = request.app.state.service.max_body_bytes
+    content, size = bytearray(), 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size <= limit:
+            content += chunk
+        elif size > DRAIN_FACTOR * limit:
+            break
+    if size > limit:
+        raise BodyTooLarge(f"the body has over {limit} bytes; send it in several requests")
+    media_type = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    return Body(bytes(content), media_type)
+
+
+def decode_batch(body: Body, kind: type[ItemT], max_items: int) -> Batch[ItemT]:
+    """Decode a JSON array, or one JSON object a line.
+
+    The whole body is decoded at once; only where that fails is it done item by item, to tell
+    the good from the bad.
+
+    Raises
+    ------
+    UnsupportedMediaType, MalformedBody, TooManyItems
+        The body as a whole cannot be taken.
+    """
+    if body.media_type == JSON:
+        whole: Callable[..., list[ItemT]] = msgspec.json.Decoder(list[kind]).decode  # type: ignore[valid-type]
+        parts = _array
+    elif body.media_type in LINES:
+        whole = msgspec.json.Decoder(kind).decode_lines
+        parts = _lines
+    else:
+        raise UnsupportedMediaType
+    try:
+        items = whole(body.content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _one_by_one(_limited(parts(body.content), max_items), kind)
+    return Batch(_limited(items, max_items), list(range(len(items))), [])
+
+
+def decode_object(body: Body, kind: type[ItemT]) -> ItemT:
+    """Decode one JSON object.
+
+    Raises
+    ------
+    UnsupportedMediaType, MalformedBody, InvalidField
+        It is not JSON, or a field is wrong.
+    """
+    from service.errors import InvalidField
+
+    if body.media_type != JSON:
+        raise UnsupportedMediaType("send application/json: one object")
+    given = _parse(body.content)
+    batch = _one_by_one([given], kind)
+    if batch.rejected:
+        raise InvalidField(batch.rejected[0].field or "", batch.rejected[0].detail)
+    return batch.items[0]
+
+
+def _limited(items: list[Any], max_items: int) -> list[Any]:
+    if len(items) > max_items:
+        raise TooManyItems(f"the batch has {len(items)} items; send at most {max_items} at a time")
+    return items
+
+
+class _Broken(NamedTuple):
+    """A line that is not JSON."""
+
+    reason: str
+
+
+def _parse(content: bytes) -> Any:
+    """Parse leniently (NaN, lone surrogates): the item's schema refuses these by name."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise MalformedBody(f"the body is not JSON: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.start} is not UTF-8"
+    return str(error)
+
+
+def _array(content: bytes) -> list[Any]:
+    given = _parse(content)
+    if not isinstance(given, list):
+        raise MalformedBody("the body must be a JSON array of items; wrap a single item in [ ]")
+    return given
+
+
+def _lines(content: bytes) -> list[Any]:
+    lines: list[Any] = []
+    for line in content.split(b"\n"):
+        if not line.strip():
+            continue
+        try:
+            lines.append(_parse(line))
+        except MalformedBody as error:
+            lines.append(_Broken(error.detail.replace("the body", "the line")))
+    return lines
+
+
+def _one_by_one(given: list[Any], kind: type[ItemT]) -> Batch[ItemT]:
+    items, index, rejected = [], [], []
+    for i, value in enumerate(given):
+        if isinstance(value, _Broken):
+            rejected.append(Rejection(index=i, code="malformed", detail=value.reason))
+            continue
+        try:
+            items.append(msgspec.convert(value, kind))
+            index.append(i)
+        except msgspec.ValidationError as error:
+            rejected.append(_rejection(i, str(error), kind))
+    return Batch(items, index, rejected)
+
+
+def _rejection(index: int, message: str, kind: type[Item]) -> Rejection:
+    """Name the field, and say what it must be in the schema's own words."""
+    reason, _, path = message.partition(" - at `$")
+    named = re.match(r"\.(\w+)", path) or re.search(r"field `(.*)`$", reason)
+    field = named[1] if named else None
+    if "unknown field" in reason:
+        known = ", ".join(kind.__struct_fields__)
+        return Rejection(
+            index=index, code="unknown_field", field=field,
+            detail=f"{reason}; remove it, known fields are {known}",
+        )  # fmt: skip
+    remedy = _descriptions(kind).get(field or "")
+    detail = f"{reason}; {field} is {remedy}" if remedy else reason
+    return Rejection(index=index, code="invalid", field=field, detail=detail)
+
+
+def _descriptions(kind: type[Item]) -> dict[str, str]:
+    """What each field is, from the OpenAPI schema of the item."""
+    (_,), components = msgspec.json.schema_components([kind])
+    properties = components[kind.__name__]["properties"]
+    return {
+        name: str(described["description"])
+        for name, schema in properties.items()
+        for described in (schema, *schema.get("anyOf", ()))
+        if "description" in described
+    }

@@ -1,0 +1,206 @@
+"""From what use cases give to the answers of the wire."""
+
+import base64
+import binascii
+import re
+from typing import Any
+
+import numpy as np
+from fastapi.responses import Response
+from msgspec import json
+
+from service.api.schemas import (
+    BatchAnswer,
+    CrawlAnswer,
+    EpochAnswer,
+    EstimateAnswer,
+    Interval,
+    PageAnswer,
+    PageScheduleAnswer,
+    Rejection,
+    ScheduleItem,
+    WhyAnswer,
+)
+from service.core.estimators import CompleteObservations, CompleteState, Estimator
+from service.domain import Codes, Epoch, LogEntry, Observability, Page, ScheduledPage, Verdict
+from service.errors import BadCursor, BatchRejected
+
+BUSY_DAYS = 2.0
+"""Intervals shorter than this are told in hours."""
+
+
+def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Answer with JSON."""
+    return Response(json.encode(body), status, headers, media_type="application/json")
+
+
+def batch_counts(
+    verdict: Codes, index: list[int], page_id: np.ndarray[Any, Any], rejected: list[Rejection]
+) -> dict[str, Any]:
+    """Count what became of the items; raises `BatchRejected` when none could be taken."""
+    unknown = [
+        Rejection(
+            index=index[i], code="page_not_found", field="page_id" if page_id[i] else "url",
+            detail="no such page; register it with POST /pages or name it by `url` with "
+            "`register=true`",
+        )
+        for i in np.flatnonzero(verdict == Verdict.unknown)
+    ]  # fmt: skip
+    counts: dict[str, Any] = {
+        "accepted": int((verdict == Verdict.accepted).sum()),
+        "duplicate": int((verdict == Verdict.duplicate).sum()),
+        "late": int((verdict == Verdict.late).sum()),
+        "rejected": sorted([*rejected, *unknown], key=lambda r: r.index),
+    }
+    refuse_empty(counts, len(verdict) - len(unknown))
+    return counts
+
+
+def refuse_empty(counts: dict[str, Any], taken: int) -> None:
+    """Refuse a batch whose every item was rejected."""
+    if counts["rejected"] and not taken:
+        first = counts["rejected"][0]
+        raise BatchRejected(
+            f"none of the {len(counts['rejected'])} items could be taken; item {first.index}: "
+            f"{first.detail}",
+            field=first.field,
+            **counts,
+        )
+
+
+def encode_schedule(rows: list[ScheduledPage]) -> list[ScheduleItem]:
+    """Encode rows of the schedule."""
+    return [
+        ScheduleItem(
+            page_id=row.page_id,
+            url=row.url,
+            importance=row.importance,
+            change_rate=row.change_rate,
+            crawl_rate=row.crawl_rate,
+            crawl_probability=row.crawl_probability,
+            next_crawl_at=row.next_crawl_at,
+        )
+        for row in rows
+    ]
+
+
+def encode_cursor(epoch: int, after: int) -> str:
+    """Name a place in an epoch's schedule."""
+    return base64.urlsafe_b64encode(f"{epoch}:{after}".encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str) -> tuple[int, int]:
+    """Find the place a cursor names; raises `BadCursor`."""
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        place = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
+    except (ValueError, binascii.Error) as error:
+        raise BadCursor from error
+    if not re.fullmatch(r"\d{1,18}:\d{1,18}", place):
+        raise BadCursor
+    epoch, after = place.split(":")
+    return int(epoch), int(after)
+
+
+def encode_epoch(epoch: Epoch) -> EpochAnswer:
+    """Encode one run, its certificate spread out."""
+    answered = EpochAnswer(
+        epoch=epoch.epoch,
+        status=epoch.status.value,
+        requested_at=epoch.requested_at,
+        started_at=epoch.started_at,
+        finished_at=epoch.finished_at,
+        reason=epoch.reason,
+    )
+    for name in EpochAnswer.__struct_fields__:
+        if epoch.certificate is not None and hasattr(epoch.certificate, name):
+            setattr(answered, name, getattr(epoch.certificate, name))
+    return answered
+
+
+def encode_page(
+    page: Page, log: list[LogEntry], epoch: Epoch | None, estimator: Estimator[Any], days: float
+) -> PageAnswer:
+    """Encode one page with its estimate, its schedule and why; `days` is since pings count."""
+    estimate = _estimate(page, estimator, days)
+    scheduled = why = None
+    if epoch is not None and page.crawl_rate is not None:
+        scheduled = PageScheduleAnswer(
+            epoch=epoch.epoch,
+            change_rate=page.change_rate or 0.0,
+            crawl_rate=page.crawl_rate,
+            crawl_probability=page.crawl_probability or 0.0,
+            next_crawl_at=page.next_crawl_at,
+        )
+        why = _why(page, epoch)
+    return PageAnswer(
+        page_id=page.page_id,
+        url=page.url,
+        host=page.host,
+        importance=page.importance,
+        observability=page.observability.name,
+        min_crawl_rate=page.min_crawl_rate,
+        max_crawl_rate=page.max_crawl_rate,
+        created_at=page.created_at,
+        gone=page.gone,
+        last_crawl_at=page.last_crawl_at,
+        estimate=estimate,
+        schedule=scheduled,
+        why=why,
+        last_crawls=[
+            CrawlAnswer(
+                observed_at=entry.observed_at,
+                kind=entry.kind.name,
+                changed=entry.changed,
+                interval=entry.interval,
+                status=entry.status,
+            )
+            for entry in log
+        ],
+    )
+
+
+def _estimate(page: Page, estimator: Estimator[Any], days: float) -> EstimateAnswer:
+    state: Any = estimator.State(*(np.float64(value) for value in page.estimate))
+    if page.observability is Observability.complete:
+        estimator, state = CompleteObservations(), CompleteState(float(page.n_pings), days)
+    interval = getattr(estimator, "credible_interval", None)
+    low, high = interval(state, 0.9) if interval else (None, None)
+    return EstimateAnswer(
+        change_rate=float(estimator.change_rate(state)),
+        credible_interval=None if low is None else Interval(low=float(low), high=float(high)),
+        estimator=estimator.name,
+        n_observations=page.n_observations,
+        n_changes=page.n_changes,
+        n_pings=page.n_pings,
+        last_observed_at=page.last_observed_at,
+        last_ping_at=page.last_ping_at,
+    )
+
+
+def _why(page: Page, epoch: Epoch) -> WhyAnswer:
+    """Say in one sentence what drives the page's rate."""
+    certificate = epoch.certificate
+    change_rate, crawl_rate = page.change_rate or 0.0, page.crawl_rate or 0.0
+    share = None
+    if certificate is not None and certificate.crawl_rate_quantiles:
+        quantiles = certificate.crawl_rate_quantiles
+        share = float(np.searchsorted(quantiles, crawl_rate)) / len(quantiles)
+    if page.observability is Observability.complete:
+        how = f"crawled on {page.crawl_probability or 0.0:.0%} of its pings"
+    elif crawl_rate > 0:
+        how = f"crawled every {_span(1 / crawl_rate)}"
+    else:
+        how = "not crawled: the bandwidth is worth more elsewhere"
+    drivers = f"it changes about every {_span(1 / change_rate)}" if change_rate else "it never changes"
+    rank = "" if share is None or not crawl_rate else f"; {share:.0%} of all pages are crawled less often"
+    return WhyAnswer(
+        sentence=f"{how}: {drivers} and its importance is {page.importance:g}{rank}",
+        multiplier=None if certificate is None else certificate.multiplier,
+        crawled_more_often_than=share,
+        next_change_expected_in_days=1 / change_rate if change_rate else float("inf"),
+    )
+
+
+def _span(days: float) -> str:
+    return f"{days:.1f} days" if days >= BUSY_DAYS else f"{days * 24:.1f} hours"

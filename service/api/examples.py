@@ -1,0 +1,109 @@
+"""One example of every body and answer; the tests send the former and compare the latter's shape."""
+
+from typing import Any
+
+PAGES: list[dict[str, Any]] = [
+    {"url": "https://example.com/news", "importance": 10.0},
+    {"url": "https://example.com/about", "observability": "complete"},
+]
+PAGES_ANSWER = {
+    "accepted": 2, "duplicate": 0, "late": 0, "rejected": [], "created": 2, "page_ids": [1, 2],
+}  # fmt: skip
+PATCH = {"importance": 25.0, "max_crawl_rate": 24.0}
+OBSERVATIONS: list[dict[str, Any]] = [
+    {"url": "https://example.com/news", "observed_at": "2026-05-01T12:00:00Z", "digest": "5f3a9c"},
+    {"url": "https://example.com/about", "observed_at": "2026-05-01T12:00:02Z", "changed": False},
+    {"url": "https://example.com/old", "observed_at": "2026-05-01T12:00:04Z", "status": 404},
+]
+BATCH_ANSWER = {"accepted": 3, "duplicate": 0, "late": 0, "rejected": []}
+PINGS: list[dict[str, Any]] = [
+    {"url": "https://example.com/about", "changed_at": "2026-05-01T12:30:00Z"}
+]
+PINGS_ANSWER = {
+    "accepted": 1, "duplicate": 0, "late": 0, "rejected": [],
+    "decisions": [{"index": 0, "page_id": 2, "crawl": True, "reason": "credit"}],
+}  # fmt: skip
+SCHEDULE_ITEM = {
+    "page_id": 1,
+    "url": "https://example.com/news",
+    "importance": 10.0,
+    "change_rate": 0.31,
+    "crawl_rate": 0.42,
+    "crawl_probability": 0.0,
+    "next_crawl_at": "2026-05-03T21:14:07Z",
+}
+SCHEDULE_ANSWER = {
+    "epoch": 7,
+    "published_at": "2026-05-01T12:10:00Z",
+    "bandwidth": 0.6,
+    "items": [SCHEDULE_ITEM],
+    "next_cursor": "NzoxMDAw",
+}
+EPOCH_ANSWER = {
+    "epoch": 7,
+    "status": "published",
+    "requested_at": "2026-05-01T12:09:59Z",
+    "started_at": "2026-05-01T12:09:59Z",
+    "finished_at": "2026-05-01T12:10:00Z",
+    "reason": None,
+    "bandwidth": 0.6,
+    "bandwidth_used": 0.6,
+    "multiplier": 11.3,
+    "harmonic_cost": 5.7,
+    "binary_cost": 3.9,
+    "kkt_residual": 2.2e-16,
+    "passes": 4,
+    "n_pages": 3,
+    "prior": {"a": 0.5, "b": 15.0},
+    "seconds": {"load": 0.002, "prior": 0.001, "allocate": 0.001, "publish": 0.004},
+}
+EPOCHS_ANSWER = {"items": [EPOCH_ANSWER], "next_before": None}
+REQUESTED = {
+    "epoch": 8, "status": "requested", "requested_at": "2026-05-01T12:15:00Z",
+}  # fmt: skip
+PAGE_ANSWER = {
+    "page_id": 1,
+    "url": "https://example.com/news",
+    "host": "example.com",
+    "importance": 10.0,
+    "observability": "incomplete",
+    "min_crawl_rate": None,
+    "max_crawl_rate": None,
+    "created_at": "2026-04-01T08:00:00Z",
+    "gone": False,
+    "last_crawl_at": "2026-05-01T12:00:00Z",
+    "estimate": {
+        "change_rate": 0.31,
+        "credible_interval": {"low": 0.12, "high": 0.58},
+        "estimator": "gamma",
+        "n_observations": 12,
+        "n_changes": 5,
+        "n_pings": 0,
+        "last_observed_at": "2026-05-01T12:00:00Z",
+        "last_ping_at": None,
+    },
+    "schedule": {
+        "epoch": 7,
+        "change_rate": 0.31,
+        "crawl_rate": 0.42,
+        "crawl_probability": 0.0,
+        "next_crawl_at": "2026-05-03T21:14:07Z",
+    },
+    "why": {
+        "sentence": "crawled every 2.4 days: it changes about every 3.2 days and its importance "
+        "is 10; 67% of all pages are crawled less often",
+        "multiplier": 11.3,
+        "crawled_more_often_than": 0.67,
+        "next_change_expected_in_days": 3.2,
+    },
+    "last_crawls": [
+        {
+            "observed_at": "2026-05-01T12:00:00Z",
+            "kind": "crawl",
+            "changed": True,
+            "interval": 2.4,
+            "status": 200,
+        }
+    ],
+}
+HEALTH = {"status": "ok", "version": "0.1.0"}

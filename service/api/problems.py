@@ -1,0 +1,107 @@
+"""Every condition as RFC 9457 problem+json, in one table."""
+
+import re
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from msgspec import json
+from starlette.exceptions import HTTPException
+
+from service import errors
+from service.api.schemas import Problem, Rejection
+from service.core.conditions import CoreError
+
+log = structlog.get_logger()
+
+STATUS: dict[type[Exception], int] = {
+    errors.MalformedBody: 400,
+    errors.BodyTooLarge: 413,
+    errors.TooManyItems: 413,
+    errors.UnsupportedMediaType: 415,
+    errors.BatchRejected: 422,
+    errors.InvalidField: 422,
+    errors.InvalidUrl: 422,
+    errors.BadCursor: 422,
+    errors.CursorExpired: 410,
+    errors.Unauthorized: 401,
+    errors.PageNotFound: 404,
+    errors.EpochNotFound: 404,
+    errors.EpochRunning: 409,
+    errors.StoreUnavailable: 503,
+    errors.SchemaBehind: 503,
+    errors.StoreFull: 507,
+    CoreError: 422,
+}
+RETRY_AFTER_S = 5
+HEADERS: dict[int, dict[str, str]] = {
+    503: {"Retry-After": str(RETRY_AFTER_S)},
+    507: {"Retry-After": "60"},
+    401: {"WWW-Authenticate": "Bearer"},
+}
+
+
+def problem(status: int, name: str, detail: str, **extra: Any) -> Response:
+    """Answer with a problem; its type is a URN of the condition's name."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    body = Problem(
+        type=f"urn:recrawl:problem:{words.lower().replace(' ', '-')}",
+        title=words.capitalize(),
+        status=status,
+        detail=detail,
+        **extra,
+    )
+    return Response(
+        json.encode(body), status, HEADERS.get(status), media_type="application/problem+json"
+    )
+
+
+def answer(_: Request, error: Exception) -> Response:
+    """Answer one of the named conditions."""
+    status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    detail = getattr(error, "detail", str(error))
+    extra = dict(getattr(error, "extra", {}))
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        log.warning("store trouble", error=type(error).__name__, cause=repr(error.__cause__))
+    return problem(status, type(error).__name__, detail, **extra)
+
+
+def answer_parameters(_: Request, error: Exception) -> Response:
+    """Answer path and query parameters that are not what they should be."""
+    faults = error.errors() if isinstance(error, RequestValidationError) else []
+    rejections = [
+        Rejection(index=i, code="invalid", detail=fault["msg"], field=str(fault["loc"][-1]))
+        for i, fault in enumerate(faults)
+    ]
+    detail = "; ".join(f"{r.field}: {r.detail}" for r in rejections)
+    field = rejections[0].field if rejections else None
+    return problem(422, "InvalidParameter", detail, field=field, errors=rejections)
+
+
+def answer_http(_: Request, error: Exception) -> Response:
+    """Answer what the router refuses: unknown paths and methods."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    phrase = HTTPStatus(status).phrase.title().replace(" ", "")
+    hint = {404: "no such path; /docs lists them", 405: "this path does not take this method"}
+    response = problem(status, phrase, hint.get(status, HTTPStatus(status).description))
+    response.headers.update(getattr(error, "headers", None) or {})
+    return response
+
+
+def answer_unexpected(_: Request, __: Exception) -> Response:
+    """Answer a fault of the service itself; the log has the trace, the client does not."""
+    return problem(
+        500, "InternalError", "the service failed; nothing of this request was kept, its log says why"
+    )
+
+
+def install(app: FastAPI) -> None:
+    """Let every condition be answered as a problem."""
+    for kind in STATUS:
+        app.add_exception_handler(kind, answer)
+    app.add_exception_handler(RequestValidationError, answer_parameters)
+    app.add_exception_handler(HTTPException, answer_http)
+    app.add_exception_handler(Exception, answer_unexpected)

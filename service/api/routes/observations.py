@@ -1,0 +1,80 @@
+"""Evidence: what crawlers saw, and what sites announced."""
+
+from dataclasses import replace
+from typing import Annotated
+
+import numpy as np
+from fastapi import APIRouter, Query, Response
+
+from service import ingest
+from service.api import examples, openapi
+from service.api.bodies import decode_batch
+from service.api.decode import decode_crawls, decode_pings
+from service.api.encode import answer, batch_counts
+from service.api.schemas import BatchAnswer, Decision, ObservationItem, PingItem, PingsAnswer
+from service.api.service import TheBody, TheService
+from service.domain import Verdict
+
+router = APIRouter(tags=["evidence"])
+
+Register = Annotated[
+    bool, Query(description="Register URLs not seen before; with false they are rejected")
+]
+
+
+@router.post(
+    "/observations",
+    operation_id="post_observations",
+    responses=openapi.gives(BatchAnswer, examples.BATCH_ANSWER, *openapi.WRITES),
+    openapi_extra=openapi.takes(ObservationItem, examples.OBSERVATIONS),
+)
+def post_observations(service: TheService, body: TheBody, register: Register = True) -> Response:  # noqa: FBT002
+    """Report crawls. Each item succeeds or fails alone; sending a batch again changes nothing.
+
+    `changed` is your judgement; a `digest` is compared with the last one; a `status` of 304 means
+    unchanged, 404 and 410 mean gone, failures (0, other 4xx, 5xx) are no evidence. Per page time
+    moves forward: what is not newer than the page's last crawl is counted as `duplicate` or
+    `late` and changes nothing. The first crawl of a page opens its first interval.
+    """
+    now = service.now()
+    given = decode_crawls(decode_batch(body, ObservationItem, service.max_items), now)
+    with service.store.begin() as tx:
+        page_id = ingest.resolve(tx, given.named, now, register=register)
+        rules = ingest.rules_in_force(tx, service.rules)
+        recorded = ingest.record(tx, replace(given.columns, page_id=page_id), rules)
+    counts = batch_counts(recorded.verdict, given.index, given.named.page_id, given.rejected)
+    service.telemetry.count_items("observation", counts)
+    return answer(BatchAnswer(**counts))
+
+
+@router.post(
+    "/pings",
+    operation_id="post_pings",
+    responses=openapi.gives(PingsAnswer, examples.PINGS_ANSWER, *openapi.WRITES),
+    openapi_extra=openapi.takes(PingItem, examples.PINGS),
+)
+def post_pings(service: TheService, body: TheBody, register: Register = True) -> Response:  # noqa: FBT002
+    """Announce changes; the answer says of each page whether to crawl it now, and why.
+
+    Reasons to crawl: `never_crawled`, `credit` (its crawl probabilities have added up to one
+    crawl), `unscheduled` (no epoch has scheduled it yet). Reasons not to: `saving` (they have
+    not), `crawled_since`, `not_trusted` (the page is not `complete`), `not_newer`.
+    """
+    now = service.now()
+    given = decode_pings(decode_batch(body, PingItem, service.max_items), now)
+    with service.store.begin() as tx:
+        page_id = ingest.resolve(tx, given.named, now, register=register)
+        rules = ingest.rules_in_force(tx, service.rules)
+        answered = ingest.ping(tx, replace(given.columns, page_id=page_id), rules)
+    counts = batch_counts(answered.verdict, given.index, given.named.page_id, given.rejected)
+    service.telemetry.count_items("ping", counts)
+    decisions = [
+        Decision(
+            index=given.index[i],
+            page_id=int(page_id[i]),
+            crawl=bool(answered.crawl[i]),
+            reason=str(answered.reason[i]),
+        )
+        for i in np.flatnonzero(answered.verdict != Verdict.unknown)
+    ]
+    return answer(PingsAnswer(**counts, decisions=decisions))

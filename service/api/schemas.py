@@ -1,0 +1,285 @@
+"""The wire format: one struct per item and answer, from which bodies are decoded, answers
+encoded and the OpenAPI document written.
+"""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+PageId = Annotated[int, Meta(ge=1, le=2**63 - 1, description="the service's number of the page")]
+Url = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        description="an absolute http or https URL of at most 2,048 bytes",
+        examples=["https://example.com/news"],
+    ),
+]
+Moment = Annotated[
+    datetime,
+    Meta(
+        tz=True,
+        description="an RFC 3339 instant with a zone, such as 2026-05-01T12:00:00Z, "
+        "at most 5 minutes ahead of the service's clock",
+        examples=["2026-05-01T12:00:00Z"],
+    ),
+]
+Importance = Annotated[
+    float,
+    Meta(
+        ge=1e-9,
+        le=1e9,
+        description="a positive number: what a stale moment of this page costs, relative to others",
+        examples=[1.0],
+    ),
+]
+MinRate = Annotated[
+    float, Meta(ge=0, le=1e6, description="a number of crawls a day that is never undercut")
+]
+MaxRate = Annotated[
+    float, Meta(ge=1e-9, le=1e6, description="a positive number of crawls a day, never exceeded")
+]
+Watched = Annotated[
+    Literal["incomplete", "complete", "auto"],
+    Meta(
+        description="incomplete: changes are seen only by crawling; complete: every change is "
+        "announced by a ping; auto: pings count once they have proved themselves"
+    ),
+]
+Digest = Annotated[
+    str, Meta(min_length=1, max_length=256, description="any string that changes with the content")
+]
+Status = Annotated[
+    int,
+    Meta(ge=0, le=599, description="the HTTP status of the crawl, or 0 when there was no answer"),
+]
+
+
+class Item(Struct, forbid_unknown_fields=True, kw_only=True):
+    """One item of a batch; unknown fields are refused."""
+
+
+class PageItem(Item, kw_only=True):
+    """A page to register, or what to change of a known one."""
+
+    url: Url
+    importance: Importance | UnsetType = UNSET
+    observability: Watched | UnsetType = UNSET
+    min_crawl_rate: MinRate | UnsetType = UNSET
+    max_crawl_rate: MaxRate | UnsetType = UNSET
+
+
+class ObservationItem(Item, kw_only=True):
+    """What a crawl saw: name the page by `url` or `page_id`; tell `changed`, `digest` or `status`."""
+
+    url: Url | UnsetType = UNSET
+    page_id: PageId | UnsetType = UNSET
+    observed_at: Moment
+    changed: (
+        Annotated[bool, Meta(description="true or false: did it change since the last crawl?")]
+        | UnsetType
+    ) = UNSET
+    digest: Digest | UnsetType = UNSET
+    status: Status | UnsetType = UNSET
+
+
+class PingItem(Item, kw_only=True):
+    """A notice that a page has changed: name the page by `url` or `page_id`."""
+
+    url: Url | UnsetType = UNSET
+    page_id: PageId | UnsetType = UNSET
+    changed_at: Moment
+
+
+class PagePatchBody(Item, kw_only=True):
+    """What to change of a page; null clears a bound."""
+
+    importance: Importance | UnsetType = UNSET
+    observability: Watched | UnsetType = UNSET
+    min_crawl_rate: MinRate | UnsetType | None = UNSET
+    max_crawl_rate: MaxRate | UnsetType | None = UNSET
+
+
+class Rejection(Struct, kw_only=True):
+    """Why one item of a batch was not taken."""
+
+    index: int
+    code: str
+    detail: str
+    field: str | None = None
+
+
+class BatchAnswer(Struct, kw_only=True):
+    """What became of the items of a batch."""
+
+    accepted: int
+    duplicate: int
+    late: int
+    rejected: list[Rejection]
+
+
+class PagesAnswer(BatchAnswer, kw_only=True):
+    """What became of the pages of a batch."""
+
+    created: int
+    page_ids: list[int | None]
+    """By position in the request; null where the item was rejected."""
+
+
+class Decision(Struct, kw_only=True):
+    """Whether a ping leads to a crawl now, and why."""
+
+    index: int
+    page_id: int
+    crawl: bool
+    reason: str
+
+
+class PingsAnswer(BatchAnswer, kw_only=True):
+    """What became of the pings of a batch."""
+
+    decisions: list[Decision]
+
+
+class ScheduleItem(Struct, kw_only=True):
+    """One page of the schedule."""
+
+    page_id: int
+    url: str
+    importance: float
+    change_rate: float
+    crawl_rate: float
+    crawl_probability: float
+    next_crawl_at: datetime | None
+
+
+class ScheduleAnswer(Struct, kw_only=True):
+    """A part of the schedule in force, by ascending page_id."""
+
+    epoch: int | None
+    published_at: datetime | None
+    bandwidth: float | None
+    items: list[ScheduleItem]
+    next_cursor: str | None
+
+
+class EpochAnswer(Struct, kw_only=True):
+    """One run of the scheduler; what it has not come to yet is null."""
+
+    epoch: int
+    status: Literal["requested", "running", "published", "failed"]
+    requested_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    reason: str | None = None
+    bandwidth: float | None = None
+    bandwidth_used: float | None = None
+    multiplier: float | None = None
+    harmonic_cost: float | None = None
+    binary_cost: float | None = None
+    kkt_residual: float | None = None
+    passes: int | None = None
+    n_pages: int | None = None
+    prior: dict[str, float] | None = None
+    seconds: dict[str, float] | None = None
+
+
+class EpochsAnswer(Struct, kw_only=True):
+    """Epochs, newest first."""
+
+    items: list[EpochAnswer]
+    next_before: int | None
+
+
+class Interval(Struct, kw_only=True):
+    """A range of change rates, 1/day."""
+
+    low: float
+    high: float
+
+
+class EstimateAnswer(Struct, kw_only=True):
+    """What is known of a page's change rate."""
+
+    change_rate: float
+    credible_interval: Interval | None
+    """Central interval that holds the change rate with probability 0.9."""
+    estimator: str
+    n_observations: int
+    n_changes: int
+    n_pings: int
+    last_observed_at: datetime | None
+    last_ping_at: datetime | None
+
+
+class PageScheduleAnswer(Struct, kw_only=True):
+    """A page's row of the schedule in force."""
+
+    epoch: int
+    change_rate: float
+    crawl_rate: float
+    crawl_probability: float
+    next_crawl_at: datetime | None
+
+
+class WhyAnswer(Struct, kw_only=True):
+    """Why the page is crawled as often as it is."""
+
+    sentence: str
+    multiplier: float | None
+    """What one more crawl a day is worth everywhere, in units of importance."""
+    crawled_more_often_than: float | None
+    """The share of all pages, 0 to 1, that are crawled less often."""
+    next_change_expected_in_days: float
+
+
+class CrawlAnswer(Struct, kw_only=True):
+    """One entry of a page's log."""
+
+    observed_at: datetime
+    kind: Literal["crawl", "ping"]
+    changed: bool | None
+    interval: float | None
+    status: int | None
+
+
+class PageAnswer(Struct, kw_only=True):
+    """One page: what it is, what is known of it, and what follows."""
+
+    page_id: int
+    url: str
+    host: str
+    importance: float
+    observability: Watched
+    min_crawl_rate: float | None
+    max_crawl_rate: float | None
+    created_at: datetime
+    gone: bool
+    last_crawl_at: datetime | None
+    estimate: EstimateAnswer
+    schedule: PageScheduleAnswer | None
+    why: WhyAnswer | None
+    last_crawls: list[CrawlAnswer]
+
+
+class Problem(Struct, kw_only=True, omit_defaults=True):
+    """RFC 9457: what went wrong and how to mend it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str | None = None
+    errors: list[Rejection] | UnsetType = UNSET
+    accepted: int | UnsetType = UNSET
+    duplicate: int | UnsetType = UNSET
+    late: int | UnsetType = UNSET
+    rejected: list[Rejection] | UnsetType = UNSET
+
+
+class Health(Struct, kw_only=True):
+    """The process is alive, or ready."""
+
+    status: Literal["ok"]
+    version: str

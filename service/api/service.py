@@ -1,0 +1,134 @@
+"""What every route works with: one service, put together from the settings."""
+
+import hashlib
+import hmac
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import numpy as np
+from fastapi import Depends, Request
+
+from service.api.bodies import Body, read_body
+from service.config import Settings
+from service.epoch import Plan, Runner
+from service.errors import EstimatorMismatch, Unauthorized
+from service.ingest import Rules
+from service.storage import Store, migrations, open_store
+from service.storage.sqlite import SqliteStore
+from service.telemetry import Telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The parts that routes use; frozen, shared by all threads."""
+
+    store: Store
+    rules: Rules
+    plan: Plan
+    runner: Runner
+    embedded: bool
+    """Whether epochs run in a thread of this process."""
+    now: Callable[[], datetime]
+    telemetry: Telemetry
+    max_items: int
+    max_body_bytes: int
+    key_hashes: tuple[bytes, ...]
+
+
+def system_clock() -> datetime:
+    """Give the time of day, UTC."""
+    return datetime.now(UTC)
+
+
+def open_service(
+    settings: Settings,
+    *,
+    now: Callable[[], datetime] = system_clock,
+    rng: np.random.Generator | None = None,
+) -> Service:
+    """Open the store and put the service together.
+
+    A SQLite file is brought to the revision this code needs; a Postgres database must be there.
+
+    Raises
+    ------
+    StartupRefused
+        The schema is behind, or the database holds another estimator's states.
+    StoreUnavailable
+        The database does not answer.
+    """
+    plan = settings.plan()
+    store = open_store(settings.database_url.get_secret_value(), estimate_width(plan))
+    embedded = isinstance(store, SqliteStore)
+    if isinstance(store, SqliteStore):
+        migrations.upgrade(store.engine)
+    store.check()
+    claim_estimator(store, plan.estimator.name)
+    return Service(
+        store=store,
+        rules=Rules(plan.estimator, plan.timing, rng or np.random.default_rng()),
+        plan=plan,
+        runner=Runner(store, plan, timedelta(seconds=settings.epoch_interval_s), now),
+        embedded=embedded,
+        now=now,
+        telemetry=Telemetry(store, now),
+        max_items=settings.max_items,
+        max_body_bytes=settings.max_body_bytes,
+        key_hashes=tuple(hashed(key.get_secret_value()) for key in settings.api_keys),
+    )
+
+
+def estimate_width(plan: Plan) -> int:
+    """Give how many numbers the estimator keeps of each page."""
+    return len(plan.estimator.init(0))
+
+
+def claim_estimator(store: Store, name: str) -> None:
+    """Make sure the stored states are this estimator's; raises `EstimatorMismatch`."""
+    with store.begin() as tx:
+        stored = tx.estimator()
+        if stored is None:
+            tx.set_estimator(name)
+        elif stored != name:
+            raise EstimatorMismatch(
+                f"the database holds the states of estimator {stored}, the settings ask for {name}; "
+                f"stop the service and run `recrawl rebuild` to replay the log, or set "
+                f"RECRAWL_ESTIMATOR={stored}"
+            )
+
+
+def hashed(key: str) -> bytes:
+    """Hash an API key; only hashes are kept and compared."""
+    return hashlib.sha256(key.encode()).digest()
+
+
+def the_service(request: Request) -> Service:
+    """Give the service of this application."""
+    service: Service = request.app.state.service
+    return service
+
+
+def authorised(request: Request) -> None:
+    """Let a call with one of the API keys pass; without keys set, every call passes."""
+    service = the_service(request)
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    given = hashed(key.strip()) if scheme.lower() == "bearer" else b""
+    known = [hmac.compare_digest(given, key_hash) for key_hash in service.key_hashes]
+    if service.key_hashes and not any(known):
+        raise Unauthorized
+
+
+def start_runner(service: Service) -> threading.Thread | None:
+    """Run epochs in a thread of this process, if that is this process's part."""
+    if not service.embedded:
+        return None
+    thread = threading.Thread(target=service.runner.run_every, name="epochs", daemon=True)
+    thread.start()
+    return thread
+
+
+TheService = Annotated[Service, Depends(the_service)]
+TheBody = Annotated[Body, Depends(read_body)]

@@ -1,0 +1,259 @@
+"""The command line: put the parts together and run them."""
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from service import __version__
+from service.errors import RecrawlError
+
+app = typer.Typer(
+    name="recrawl",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="rich",
+    help="Decide when to crawl which page again.\n\n"
+    "Everything else is set by the environment (or a file .env): RECRAWL_DATABASE_URL, "
+    "RECRAWL_BANDWIDTH, RECRAWL_EPOCH_INTERVAL_S, … The README lists them.",
+)
+console = Console(stderr=True)
+
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(help="sqlite:///FILE or postgresql://…; instead of RECRAWL_DATABASE_URL"),
+]
+
+
+def main() -> None:
+    """Run a command; a condition the service names ends it with one sentence and status 2."""
+    try:
+        app()
+    except RecrawlError as error:
+        console.print(f"[bold red]recrawl:[/] {error.detail}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+
+
+def show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
+    """Print the version and stop."""
+    if wanted:
+        typer.echo(f"recrawl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[  # noqa: ARG001 - the callback answers it
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="The version.")
+    ] = False,  # noqa: FBT002
+) -> None:
+    """Take the options that stand before every command."""
+
+
+def settings(database_url: str | None = None, **given: Any) -> Any:
+    """Read the settings; an option that was given overrides its variable."""
+    from service.config import read_settings
+
+    if database_url is not None:
+        given["database_url"] = database_url
+    return read_settings(**given)
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one")] = 8000,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Serve the HTTP API.
+
+    On SQLite (the default, ./recrawl.db) this is all there is to run: the file is migrated and
+    epochs run in a thread. On Postgres run `recrawl migrate` first and `recrawl worker` beside;
+    any number of servers may share one database.
+    """
+    import uvicorn
+
+    from service.api.app import create_app
+    from service.api.service import open_service
+    from service.telemetry import configure_logging
+
+    chosen = settings(database_url)
+    configure_logging(chosen.log_level)
+    service = open_service(chosen)
+    if not chosen.api_keys and host not in ("127.0.0.1", "localhost", "::1"):
+        console.print("recrawl: no RECRAWL_API_KEYS set: whoever reaches this port may write")
+    uvicorn.run(
+        create_app(service), host=host, port=port, access_log=False, log_level="warning",
+        timeout_graceful_shutdown=10, server_header=False,
+    )  # fmt: skip
+
+
+@app.command()
+def worker(database_url: DatabaseUrl = None) -> None:
+    """Run epochs: by the clock, and when POST /epochs asks for one.
+
+    Any number of workers may run; one leads at a time, another takes over when it dies.
+    """
+    from service.api.service import open_service
+    from service.telemetry import configure_logging
+
+    chosen = settings(database_url)
+    configure_logging(chosen.log_level)
+    service = open_service(chosen)
+    with stopped_by_signals(service.runner.stop):
+        service.runner.run_every()
+    service.store.close()
+
+
+@app.command()
+def migrate(
+    database_url: DatabaseUrl = None,
+    down: Annotated[
+        str | None, typer.Option(help="Go back to this revision instead (`base`: drop everything)")
+    ] = None,
+) -> None:
+    """Bring the database to the schema this version needs."""
+    from service.api.service import estimate_width
+    from service.storage import migrations, open_store
+
+    chosen = settings(database_url)
+    width = estimate_width(chosen.plan())
+    store: Any = open_store(chosen.database_url.get_secret_value(), width)
+    if down is None:
+        migrations.upgrade(store.engine)
+    else:
+        migrations.downgrade(store.engine, down)
+    with store.engine.connect() as connection:
+        typer.echo(f"the database is at revision {migrations.current(connection) or 'base'}")
+    store.close()
+
+
+@app.command()
+def rebuild(database_url: DatabaseUrl = None) -> None:
+    """Replay the kept observation log into fresh estimates, as after a change of estimator.
+
+    Stop the service first. What retention has cut from the log is forgotten by this.
+    """
+    from rich.progress import Progress
+
+    from service.api.service import estimate_width, system_clock
+    from service.ingest import Rules, rebuild, rules_in_force
+    from service.storage import open_store
+
+    chosen = settings(database_url)
+    plan = chosen.plan()
+    store = open_store(chosen.database_url.get_secret_value(), estimate_width(plan))
+    store.check()
+    import numpy as np
+
+    rules = Rules(plan.estimator, plan.timing, np.random.default_rng())
+    with store.begin(write=False) as tx:
+        rules = rules_in_force(tx, rules)
+        in_force = tx.epoch_in_force()
+    total = in_force.certificate.n_pages if in_force and in_force.certificate else None
+    with Progress(console=console) as progress:
+        task = progress.add_task(f"rebuilding {plan.estimator.name} states", total=total)
+        done = 0
+        for n_pages in rebuild(store, rules):
+            done += n_pages
+            progress.update(task, completed=done)
+    typer.echo(f"{done} pages rebuilt at {system_clock():%Y-%m-%d %H:%M:%S}Z")
+    store.close()
+
+
+@app.command(name="import")
+def import_(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            exists=True, dir_okay=False, help="CSV (with a header), NDJSON, or either as .gz"
+        ),
+    ],
+    to: Annotated[
+        str, typer.Option(help="Where the service listens", envvar="RECRAWL_URL")
+    ] = "http://127.0.0.1:8000",
+    api_key: Annotated[
+        str | None, typer.Option(help="One of the service's keys", envvar="RECRAWL_API_KEY")
+    ] = None,
+) -> None:
+    """Register pages from a file with a running service.
+
+    Columns are named as the fields of POST /pages: url, and optionally importance,
+    observability, min_crawl_rate, max_crawl_rate. Bad lines are told and skipped; importing a
+    file again changes nothing. Ends with status 1 if lines were skipped.
+    """
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+    from service.sources.files import read_pages
+    from service.sources.posting import Poster
+
+    columns = ("[progress.description]{task.description}", BarColumn(), DownloadColumn())
+    created = skipped = 0
+    with (
+        Poster(to, api_key) as poster,
+        Progress(*columns, TimeRemainingColumn(), console=console) as progress,
+    ):
+        task = progress.add_task(f"importing {file.name}", total=file.stat().st_size)
+        for block in read_pages(file):
+            posted = poster.post_pages(block.items)
+            refused = [(block.lines[r["index"]], r["detail"]) for r in posted["rejected"]]
+            for line, reason in sorted([*block.skipped, *refused]):
+                skipped += 1
+                if skipped <= MAX_SHOWN:
+                    console.print(f"{file}:{line}: {reason}", highlight=False, soft_wrap=True)
+            created += posted["created"]
+            progress.update(task, completed=block.bytes_read)
+    typer.echo(f"{created} new pages registered, {skipped} lines skipped")
+    if skipped:
+        raise typer.Exit(1)
+
+
+MAX_SHOWN = 20
+"""Skipped lines told one by one; the rest are only counted."""
+
+
+@app.command()
+def openapi(
+    output: Annotated[
+        Path | None, typer.Option(help="Write here instead of to standard output")
+    ] = None,
+    check: Annotated[
+        Path | None, typer.Option(help="Compare with this file; status 1 if it differs")
+    ] = None,
+) -> None:
+    """Write the OpenAPI document that clients are generated from."""
+    from service.api.app import create_app
+
+    document = json.dumps(create_app().openapi(), indent=2, ensure_ascii=False) + "\n"
+    if check is not None:
+        if not check.is_file() or check.read_text() != document:
+            console.print(f"{check} differs; run `recrawl openapi --output {check}`")
+            raise typer.Exit(1)
+    elif output is None:
+        typer.echo(document, nl=False)
+    else:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(document)
+
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Let SIGTERM and SIGINT end a loop after the round it is in."""
+
+    def handle(_signal: int, _frame: object) -> None:
+        threading.Thread(target=stop).start()
+
+    previous = {s: signal.signal(s, handle) for s in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for signum, handler in previous.items():
+            signal.signal(signum, handler)

@@ -1,0 +1,134 @@
+"""Logs and metrics: what an operator watches."""
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.domain import Epoch, EpochStatus
+from service.errors import RecrawlError
+from service.storage import Store
+
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+"""Methods with a time series of their own; strangers may send any word."""
+
+
+def configure_logging(level: str) -> None:
+    """One JSON object a line on standard error; in a terminal, readable lines."""
+    numeric = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(numeric),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+    )
+
+
+class EpochCollector(Collector):
+    """What the schedule in force says of itself, read when Prometheus asks."""
+
+    def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
+        self.store = store
+        self.now = now
+
+    def collect(self) -> Iterator[Metric]:
+        """Read two rows; an unreachable store leaves these metrics out."""
+        try:
+            with self.store.begin(write=False) as tx:
+                published, newest = tx.epoch_in_force(), tx.newest_epoch()
+        except RecrawlError:
+            return
+        failed = newest is not None and newest.status is EpochStatus.failed
+        yield gauge("recrawl_epoch_failed", "1 when the newest epoch failed", float(failed))
+        if published is not None:
+            yield from self._published(published)
+
+    def _published(self, epoch: Epoch) -> Iterator[Metric]:
+        certificate, finished = epoch.certificate, epoch.finished_at
+        if certificate is None or finished is None:
+            return
+        age = (self.now() - finished).total_seconds()
+        yield gauge("recrawl_epoch", "Number of the epoch in force", epoch.epoch)
+        yield gauge("recrawl_epoch_age_seconds", "Time since it was published", age)
+        duration = sum(certificate.seconds.values())
+        yield gauge("recrawl_epoch_duration_seconds", "Time it took to run", duration)
+        yield gauge("recrawl_pages", "Pages it scheduled", certificate.n_pages)
+        yield gauge("recrawl_bandwidth", "Crawls a day asked for", certificate.bandwidth)
+        used = certificate.bandwidth_used
+        yield gauge("recrawl_bandwidth_used", "Crawls a day scheduled", used)
+        cost = certificate.harmonic_cost
+        yield gauge("recrawl_harmonic_cost", "Expected harmonic staleness, all pages", cost)
+
+
+def gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
+    """Give one gauge without labels."""
+    return GaugeMetricFamily(name, help_text, value=value)
+
+
+class Telemetry:
+    """The metrics of one process."""
+
+    def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
+        self.registry = CollectorRegistry()
+        self.registry.register(EpochCollector(store, now))
+        self.requests = Counter(
+            "recrawl_requests", "Requests answered", ("method", "route", "status"),
+            registry=self.registry,
+        )  # fmt: skip
+        self.seconds = Histogram(
+            "recrawl_request_seconds", "Time to answer", ("method", "route"),
+            buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
+            registry=self.registry,
+        )  # fmt: skip
+        self.items = Counter(
+            "recrawl_items", "Items of batches", ("kind", "outcome"), registry=self.registry
+        )
+
+    def count_items(self, kind: str, counts: dict[str, Any]) -> None:
+        """Count what became of a batch's items."""
+        for outcome in ("accepted", "duplicate", "late"):
+            self.items.labels(kind, outcome).inc(counts[outcome])
+        self.items.labels(kind, "rejected").inc(len(counts["rejected"]))
+
+
+class MetricsMiddleware:
+    """Time every request by its route; a plain ASGI wrapper, which costs next to nothing."""
+
+    def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
+        self.app = app
+        self.telemetry = telemetry
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request and write down how it went."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 500
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        finally:
+            route = getattr(scope.get("route"), "path", "unknown")
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            self.telemetry.requests.labels(method, route, str(status)).inc()
+            self.telemetry.seconds.labels(method, route).observe(time.perf_counter() - started)
