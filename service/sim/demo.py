@@ -1,0 +1,251 @@
+"""The demo: a crawler fleet plays a world against the running service, over HTTP."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from service.sim import policies
+from service.sim.clock import Clock
+from service.sim.fleet import Due, Fleet
+from service.sim.staleness import Crawls, Staleness, staleness
+from service.sim.world import World
+
+CARRIED_STEPS = 1.0
+"""Unused bandwidth of so many steps may be spent later."""
+NO_GAP = 0.01
+"""Where hindsight gains less than this over uniform there is no gap to close."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one policy did in a world."""
+
+    policy: str
+    crawls: Crawls
+    """Without the first crawl of each page, which all policies have in common."""
+    staleness: Staleness
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Recrawl and what it is measured against, at the same number of crawls."""
+
+    world: World
+    bandwidth: float
+    recrawl: Outcome
+    uniform: Outcome
+    hindsight: Outcome
+
+    @property
+    def outcomes(self) -> tuple[Outcome, Outcome, Outcome]:
+        """The rows of the table."""
+        return self.recrawl, self.uniform, self.hindsight
+
+    @property
+    def gain(self) -> float:
+        """How far harmonic staleness lies below that of uniform crawling, as a share of it."""
+        return 1.0 - self.recrawl.staleness.harmonic / self.uniform.staleness.harmonic
+
+    @property
+    def gap_closed(self) -> float | None:
+        """Share of what hindsight gains over uniform that Recrawl gains; None without a gap."""
+        worst, best = self.uniform.staleness.harmonic, self.hindsight.staleness.harmonic
+        if worst - best <= NO_GAP * worst:
+            return None
+        return (worst - self.recrawl.staleness.harmonic) / (worst - best)
+
+
+def play(
+    client: httpx.Client,
+    world: World,
+    clock: Clock,
+    *,
+    bandwidth: float,
+    step: float = 1.0,
+    progress: Callable[[float], None] = lambda day: None,
+) -> Result:
+    """Crawl the world as the service says, and compare with policies that crawl as often.
+
+    Parameters
+    ----------
+    client
+        Of a fresh server whose time is `clock` and whose bandwidth is `bandwidth`.
+    bandwidth
+        Crawls a day that the fleet can do.
+    step
+        Days from one epoch to the next; within them the fleet follows one schedule.
+    progress
+        Told the day reached.
+
+    Raises
+    ------
+    UnexpectedAnswer
+        The service refused something.
+    """
+    crawls = crawl(Fleet(client, world), clock, bandwidth, step, progress)
+    spent = len(crawls.at) / world.days
+    return Result(
+        world,
+        bandwidth,
+        judge("Recrawl", world, crawls),
+        judge("uniform", world, policies.uniform(world, spent)),
+        judge("LambdaCrawl, true rates", world, policies.hindsight(world, spent)),
+    )
+
+
+def judge(policy: str, world: World, crawls: Crawls) -> Outcome:
+    """Measure a policy by its crawls."""
+    return Outcome(policy, crawls, staleness(world, crawls))
+
+
+def crawl(
+    fleet: Fleet, clock: Clock, bandwidth: float, step: float, progress: Callable[[float], None]
+) -> Crawls:
+    """Play the whole world; gives the crawls after the first of each page."""
+    world = fleet.world
+    n_steps = int(np.ceil(world.days / step))
+    edges = np.minimum(np.arange(n_steps + 1) * step, world.days)
+    fleet.discover(np.flatnonzero(world.created == 0))
+    done, saved = [], 0.0
+    for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        clock.advance(start)
+        fleet.new_epoch()
+        due = fleet.due(end)
+        clock.advance(end)
+        fleet.discover(np.flatnonzero((world.created > start) & (world.created <= end)))
+        asked = fleet.announce(_announced(world, start, end))
+        income = bandwidth * (end - start)
+        on_time = choose(due, start, end, saved + income - len(asked.at))
+        crawls = fleet.crawl(_merge(on_time, asked))
+        saved = min(saved + income - len(crawls.at), CARRIED_STEPS * income)
+        done.append(crawls)
+        progress(end)
+    return _merge(*done)
+
+
+def choose(due: Due, start: float, end: float, allowance: float) -> Crawls:
+    """Take what falls due before `end`, each at its instant; if too much, the most overdue.
+
+    A page is due again 1/crawl_rate after each crawl. How overdue it is counts in its own
+    intervals; what a ping has asked for comes first.
+    """
+    first = np.maximum(due.at, start)
+    again = np.floor((end - first) * due.crawl_rate).astype(np.int64)
+    turn = np.concatenate([np.arange(n + 1) for n in again.tolist()] or [np.zeros(0)])
+    row = np.repeat(np.arange(len(due.page)), again + 1)
+    rate = due.crawl_rate[row]
+    at = first[row] + np.divide(turn, rate, out=np.zeros(len(row)), where=rate > 0)
+    overdue = np.where(rate > 0, (end - due.at[row]) * rate - turn, np.inf)
+    inside = at < end
+    row, at, overdue = row[inside], at[inside], overdue[inside]
+    best = np.argsort(-overdue, kind="stable")[: max(0, int(allowance))]
+    return Crawls(due.page[row[best]], at[best])
+
+
+def _announced(world: World, start: float, end: float) -> Crawls:
+    page = world.changed_page
+    now = world.announced[page] & (world.changed_at > start) & (world.changed_at <= end)
+    return Crawls(page[now], world.changed_at[now])
+
+
+def _merge(*parts: Crawls) -> Crawls:
+    return Crawls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+# -- what the reader sees
+
+
+def run(
+    client: httpx.Client,
+    world: World,
+    clock: Clock,
+    *,
+    bandwidth: float,
+    step: float = 1.0,
+    console: Console | None = None,
+    plot: Path | None = None,
+) -> Result:
+    """Play with a progress bar, then print the table and write the plot; see `play`."""
+    console = console or Console()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("day {task.completed:.0f}/{task.total:.0f}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task(f"{len(world):,} pages over HTTP", total=world.days)
+        result = play(
+            client, world, clock, bandwidth=bandwidth, step=step,
+            progress=lambda day: bar.update(task, completed=day),
+        )  # fmt: skip
+    show(result, console)
+    if plot is not None:
+        draw(result, plot)
+        console.print(f"Plot of staleness over time: {plot}")
+    return result
+
+
+def show(result: Result, console: Console) -> None:
+    """Print the table and what must be known to read it."""
+    world = result.world
+    per_page = result.bandwidth / len(world)
+    table = Table(
+        title=f"{world.name}: {len(world):,} pages, {world.days:.0f} days, "
+        f"budget {result.bandwidth:,.1f} crawls a day ({per_page:.3g} per page)"
+    )
+    table.add_column("policy")
+    for name in ("harmonic staleness", "vs uniform", "binary staleness", "vs uniform", "crawls"):
+        table.add_column(name, justify="right")
+    base = result.uniform.staleness
+    for row in result.outcomes:
+        table.add_row(
+            row.policy,
+            f"{row.staleness.harmonic:.4f}",
+            _change(row.staleness.harmonic, base.harmonic),
+            f"{row.staleness.binary:.4f}",
+            _change(row.staleness.binary, base.binary),
+            f"{len(row.crawls.at):,}",
+        )
+    console.print(table)
+    closed = result.gap_closed
+    console.print(
+        "Hindsight gains nothing over uniform crawling here: there is no gap to close."
+        if closed is None
+        else f"Share of the gap between uniform and hindsight that Recrawl closes: {closed:.0%}"
+    )
+    console.print(
+        "Averages over time and pages, weighted by importance; n uncrawled changes are charged "
+        "1 + 1/2 + … + 1/n (harmonic) or 1 (binary). The first crawl of each page is not counted."
+    )
+    for note in world.notes:
+        console.print(f"Note: {note}")
+
+
+def draw(result: Result, path: Path) -> None:
+    """Write a PNG of harmonic staleness over time, one line a policy."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for outcome, style in zip(result.outcomes, ("-", "--", ":"), strict=True):
+        curve = outcome.staleness
+        axes.stairs(curve.harmonic_curve, curve.edges, baseline=None, ls=style, lw=1.8,
+                    label=f"{outcome.policy} (mean {curve.harmonic:.3f})")  # fmt: skip
+    axes.set(xlabel="day", ylabel="harmonic staleness", title=f"{result.world.name}, "
+             f"{len(result.uniform.crawls.at):,} crawls each", ylim=(0, None))  # fmt: skip
+    axes.legend()
+    axes.grid(visible=True, alpha=0.3)
+    figure.savefig(path, dpi=120, format="png")
+
+
+def _change(value: float, base: float) -> str:
+    return "" if value == base else f"{value / base - 1:+.1%}"

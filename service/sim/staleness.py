@@ -1,0 +1,103 @@
+"""How stale a crawled copy of a world is: exact, by the instants of changes and crawls.
+
+A page with n changes not crawled yet is charged H(n) = 1 + 1/2 + … + 1/n (harmonic) or 1 (binary,
+0 if n = 0), as long as it exists and weighted by its importance (K19). Its copy is fresh when it
+is created: discovery is the same for every policy.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from service.domain import Floats, Ints
+from service.sim.world import World
+
+
+class Crawls(NamedTuple):
+    """(K,) crawls in any order: which page and when, in days since the start."""
+
+    page: Ints
+    at: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Staleness:
+    """Averages over time and pages, weighted by importance: 0 is always fresh."""
+
+    harmonic: float
+    binary: float
+    """Share of the time that a visitor, who comes to pages by their importance, is served old."""
+    edges: Floats
+    """(B + 1,) bounds of the bins of the curve, days."""
+    harmonic_curve: Floats
+    """(B,) the average within each bin."""
+
+
+class Steps(NamedTuple):
+    """(E,) what happens to the uncrawled changes of pages, by page and time."""
+
+    page: Ints
+    at: Floats
+    days: Floats
+    """Until the next step of the page, or its end."""
+    n_uncrawled: Ints
+    """Changes not crawled in that time."""
+
+
+def staleness(world: World, crawls: Crawls, bins: int = 120) -> Staleness:
+    """Average the penalties over the whole time; crawls outside of a page's life do not count."""
+    steps = uncrawled(world, crawls)
+    weight = world.importance[steps.page]
+    penalty = weight * harmonic_numbers(steps.n_uncrawled)
+    lived = float(world.importance @ world.life)
+    edges = np.linspace(0.0, world.days, bins + 1)
+    stale = _within(edges, steps.at, steps.days, penalty)
+    alive = _within(edges, world.created, world.life, world.importance)
+    return Staleness(
+        harmonic=float(penalty @ steps.days) / lived,
+        binary=float((weight * (steps.n_uncrawled > 0)) @ steps.days) / lived,
+        edges=edges,
+        harmonic_curve=np.divide(stale, alive, out=np.zeros(bins), where=alive > 0),
+    )
+
+
+def uncrawled(world: World, crawls: Crawls) -> Steps:
+    """Sort changes and crawls by page and time and count. O((M + K) log (M + K)).
+
+    A crawl at the instant of a change sees the change.
+    """
+    n_pages = len(world)
+    inside = (crawls.at > world.created[crawls.page]) & (crawls.at < world.ended[crawls.page])
+    page = np.concatenate((np.arange(n_pages), world.changed_page, crawls.page[inside]))
+    at = np.concatenate((world.created, world.changed_at, crawls.at[inside]))
+    is_change = np.zeros(len(page), np.bool_)
+    is_change[n_pages : n_pages + len(world.changed_at)] = True
+    order = np.lexsort((~is_change, at, page))
+    page, at, is_change = page[order], at[order], is_change[order]
+    changes = np.cumsum(is_change)
+    crawled = np.maximum.accumulate(np.where(is_change, 0, changes))
+    following = np.append(at[1:], 0.0)
+    last_of_page = np.append(page[1:] != page[:-1], True)
+    until = np.where(last_of_page, world.ended[page], following)
+    return Steps(page, at, until - at, changes - crawled)
+
+
+def harmonic_numbers(n: Ints) -> Floats:
+    """Give H(n) of each entry by one table.
+
+    >>> harmonic_numbers(np.array([0, 1, 2, 4])).round(4)
+    array([0.    , 1.    , 1.5   , 2.0833])
+    """
+    table = np.cumsum(1.0 / np.arange(1, max(n.max(initial=0), 1) + 1))
+    return np.concatenate(([0.0], table))[n]
+
+
+def _within(edges: Floats, at: Floats, days: Floats, height: Floats) -> Floats:
+    """Integrate rectangles of a height from `at` on over each bin, exactly."""
+    moment = np.concatenate((at, at + days))
+    jump = np.concatenate((height, -height))
+    order = np.argsort(moment)
+    moment, level = moment[order], np.cumsum(jump[order])
+    area = np.concatenate(([0.0], np.cumsum(level[:-1] * np.diff(moment))))
+    return np.diff(np.interp(edges, moment, area))
