@@ -1,19 +1,15 @@
-"""Mixed LambdaCrawl (K19 Problems 1-3) by one multiplier."""
+"""Mixed LambdaCrawl (K19 Problems 1-3) with hosts, bounds and noisy pings: nested multipliers."""
 
-from math import inf
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from service.core.allocation.inputs import Pages, check_bandwidth, check_pages
+from service.core.allocation.inputs import check_bandwidth, check_hosts, check_pages
 from service.core.allocation.result import Allocation
+from service.core.allocation.sweeps import Settled, settle, survey, taken
+from service.core.allocation.tree import UNLIMITED, Level, Solution, descend, fold_up, grow
 from service.core.conditions import Floats
-
-CLOSE = 1e-15
-"""Relative distance from the bandwidth at which the multiplier is found."""
-
-MOST_PASSES = 100
-"""Several times what any input has needed."""
 
 
 def allocate_harmonic(
@@ -23,103 +19,119 @@ def allocate_harmonic(
     bandwidth: float,
     *,
     start: float | None = None,
+    host: ArrayLike | None = None,
+    host_bandwidth: ArrayLike | None = None,
+    host_group: ArrayLike | None = None,
+    group_bandwidth: ArrayLike | None = None,
+    min_crawl_rate: ArrayLike | None = None,
+    max_crawl_rate: ArrayLike | None = None,
+    ping_recall: ArrayLike | None = None,
+    ping_precision: ArrayLike | None = None,
 ) -> Allocation:
     r"""Least harmonic cost within a bandwidth.
 
     Minimises :math:`\sum_{inc} \mu \ln(1 + \Delta/\rho) - \sum_{com} \mu \ln p` subject to
-    :math:`\sum \rho + \sum p \Delta = R`, :math:`0 < p \le 1` (K19 Problems 1-3). In
-    :math:`s = 1/\lambda` both kinds of pages have a closed form, and the bandwidth they take is
-    increasing and concave, so Newton's method climbs to the one root from below it. O(N) a pass,
-    about 5 passes.
+    :math:`\sum \rho + \sum p \Delta = R`, :math:`0 < p \le 1` (K19 Problems 1-3), where
+    wanted with the same limit on the pages of each host and each group of hosts, bounds on the
+    crawls of each page, and pings of which some are missing or wrong. In :math:`s = 1/\lambda`
+    every page has a closed form (`demand`), so that one root a budget remains (`tree`, `roots`).
+    O(N) a pass; about 5 passes, and as many again for each level of budgets that bind.
 
     Parameters
     ----------
     importance : (N,) >= 0
     change_rate : (N,) >= 0, 1/day
     complete : (N,) bool
-        Changes are announced by pings; the others are seen only by crawling.
+        All changes are announced by pings, and nothing else is.
     bandwidth : float, 1/day
         Pages of no importance or that never change are given none; a negative bandwidth is 0.
     start : float, optional
         The multiplier of an earlier allocation of similar pages.
+    host, host_bandwidth : (N,) integers, (H,) 1/day, optional
+        The host of each page and the most crawls a day of a host; infinite for no limit.
+    host_group, group_bandwidth : (H,) integers, (G,) 1/day, optional
+        The same one level up, for domains or networks of hosts.
+    min_crawl_rate, max_crawl_rate : (N,) 1/day, optional
+        Bounds on the crawls of a page, on the clock and on pings together.
+    ping_recall, ping_precision : (N,) in [0, 1], optional
+        Share of a page's changes that a ping announces (0 if not given), share of its pings that
+        announce a change (1 if not given). Complete pages have 1 and 1.
 
     Returns
     -------
     Allocation
-        Complete pages have a crawl probability and no crawl rate, the others the reverse.
+        Pages are crawled on pings first, on the clock only if that is worth more than that.
 
     Raises
     ------
     InvalidInput
         An array or the bandwidth is outside of its domain.
+    BandwidthInfeasible
+        Minimum crawl rates exceed the bandwidth, or that of a host or group.
 
     Examples
     --------
-    >>> allocation = allocate_harmonic([10, 5, 8], [0.1, 1.0, 0.25], [False, False, True], 0.5)
+    >>> pages = [10, 5, 8], [0.1, 1.0, 0.25], [False, False, True]
+    >>> allocation = allocate_harmonic(*pages, 0.5)
     >>> allocation.crawl_rate.round(4), allocation.crawl_probability.round(4)
     (array([0.1298, 0.1317, 0.    ]), array([0.    , 0.    , 0.9541]))
-    >>> round(allocation.bandwidth_used, 12)
-    0.5
+    >>> allocate_harmonic(*pages, 0.5, host=[0, 0, 1], host_bandwidth=[0.2, 9]).crawl_rate.round(4)
+    array([0.1037, 0.0963, 0.    ])
     """
-    pages = check_pages(importance, change_rate, complete)
-    bandwidth = check_bandwidth(bandwidth)
-    active = (pages.importance > 0) & (pages.change_rate > 0)
+    pages = check_pages(
+        importance,
+        change_rate,
+        complete,
+        ping_recall,
+        ping_precision,
+        min_crawl_rate,
+        max_crawl_rate,
+    )
     n = pages.importance.size
-    if bandwidth == 0 or not active.any():
-        return Allocation(np.zeros(n), np.zeros(n), inf if active.any() else 0.0, bandwidth, 0.0)
-    chosen = Pages(pages.importance[active], pages.change_rate[active], pages.complete[active])
-    s, passes = _find(chosen, bandwidth, start)
-    rate = _rate(chosen, s)[0]
-    return _read_off(active, chosen, rate, s, bandwidth, passes)
-
-
-def _rate(pages: Pages, s: float) -> tuple[Floats, Floats]:
-    """Crawls a day that each page takes at 1/multiplier `s`, and the derivatives in `s`."""
-    wanted = pages.importance * s
-    if s == inf:
-        return pages.change_rate, np.zeros_like(wanted)
-    root = np.sqrt(1 + 4 * wanted / pages.change_rate)
-    rate = np.where(pages.complete, np.minimum(pages.change_rate, wanted), 2 * wanted / (1 + root))
-    open_ = np.where(wanted < pages.change_rate, pages.importance, 0.0)
-    return rate, np.where(pages.complete, open_, pages.importance / root)
-
-
-def _find(pages: Pages, bandwidth: float, start: float | None) -> tuple[float, int]:
-    """Newton in s from below the root, where steps can only climb (THEORY: B is concave)."""
-    importance, change_rate, complete = pages
-    reachable = float(change_rate[complete].sum())
-    incomplete = np.sqrt(importance[~complete] * change_rate[~complete])
-    if not incomplete.size and bandwidth >= reachable:
-        return inf, 0
-    s = bandwidth / float(importance.sum())
-    if incomplete.size:
-        s = max(s, (max(0.0, bandwidth - reachable) / float(incomplete.sum())) ** 2)
-    lowest, s = s, 1 / start if start and np.isfinite(start) else s
-    climbing = False
-    passes = 0
-    while passes < MOST_PASSES:
-        passes += 1
-        rate, slope = _rate(pages, s)
-        missing = bandwidth - float(rate.sum())
-        if abs(missing) <= CLOSE * bandwidth or (climbing and missing < 0):
-            break
-        climbing = missing > 0
-        s = max(lowest, s + missing / float(slope.sum())) if slope.any() else lowest
-    return s, passes
-
-
-def _read_off(
-    active: np.ndarray, pages: Pages, rate: Floats, s: float, bandwidth: float, passes: int
-) -> Allocation:
-    n = active.size
+    hosts = check_hosts(n, host, host_bandwidth, host_group, group_bandwidth)
+    levels = grow(check_bandwidth(bandwidth), hosts)
+    of_page = None if hosts is None else hosts.of_page
+    reach = survey(pages, of_page, levels[-1].bandwidth.size)
+    solution = descend(levels, partial(taken, pages, of_page), reach, start)
     crawl_rate, crawl_probability = np.zeros(n), np.zeros(n)
-    crawl_rate[active] = np.where(pages.complete, 0.0, rate)
-    crawl_probability[active] = np.where(pages.complete, rate / pages.change_rate, 0.0)
-    used = float(rate.sum())
-    price = np.where(pages.complete, rate, rate * (rate / pages.change_rate + 1)) / pages.importance
-    full = pages.complete & (rate >= pages.change_rate)
-    off = np.where(full, np.maximum(price / s - 1, 0), np.abs(price / s - 1))
-    slack = max(0.0, used / bandwidth - 1) if s == inf else abs(used / bandwidth - 1)
-    gap = (float(rate @ off) + abs(bandwidth - used)) / s
-    worst = max(slack, float(off.max()))
-    return Allocation(crawl_rate, crawl_probability, 1 / s, bandwidth, used, worst, gap, passes)
+    settled = settle(pages, of_page, solution.levels[-1], crawl_rate, crawl_probability)
+    slack, gap = _unspent(levels, solution, settled)
+    multiplier, *nested = (_multiplier(s) for s in solution.levels)
+    return Allocation(
+        crawl_rate,
+        crawl_probability,
+        float(multiplier[0]),
+        bandwidth=float(levels[0].bandwidth[0]),
+        bandwidth_used=float(settled.used.sum()),
+        kkt_residual=max(slack, settled.residual),
+        duality_gap=gap + settled.gap,
+        passes=solution.passes,
+        host_multiplier=nested[-1] if nested else None,
+        group_multiplier=nested[0] if len(nested) > 1 else None,
+    )
+
+
+def _multiplier(s: Floats) -> Floats:
+    with np.errstate(divide="ignore"):
+        return np.where(s >= UNLIMITED, 0.0, 1 / s)
+
+
+def _unspent(levels: list[Level], solution: Solution, settled: Settled) -> tuple[float, float]:
+    """Find the largest relative overspending, or underspending of a budget that has a price.
+
+    Returns that and the cost that the bandwidth left over could save at most.
+    """
+    worst = gap = 0.0
+    above = np.array([UNLIMITED])
+    for depth, (level, s) in enumerate(zip(levels, solution.levels, strict=True)):
+        parent = above[level.parent] if depth else above
+        used = fold_up(levels, settled.used, depth)
+        limited = (level.bandwidth > 0) & (level.bandwidth < np.inf)
+        cap, used, s_, parent = level.bandwidth[limited], used[limited], s[limited], parent[limited]
+        spare = cap - used
+        own = np.divide(parent - s_, parent, out=np.zeros_like(s_), where=parent > 0)
+        worst = max(worst, float(np.maximum(-spare / cap, own * spare / cap).max(initial=0.0)))
+        priced = np.divide(own * np.abs(spare), s_, out=np.zeros_like(s_), where=s_ > 0)
+        gap += float(priced.sum())
+        above = s
+    return worst, gap

@@ -1,33 +1,44 @@
-"""The inputs that every allocator shares: pages as arrays, checked once."""
+"""The pages and hosts that an allocator is given, checked once."""
 
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from service.core.allocation.blocks import Pages, over_blocks
 from service.core.conditions import Bools, Floats, InvalidInput, check_array
 
 SMALLEST, LARGEST = 1e-40, 1e40
-"""Positive inputs lie between these, so that no product of four of them leaves float64."""
+"""Positive inputs lie between these, so that no product in a pass leaves float64."""
 
-IN_RANGE = f"0 or between {SMALLEST:g} and {LARGEST:g}"
-
-
-class Pages(NamedTuple):
-    """Pages as (N,) arrays: importance, change_rate (1/day), complete (bool)."""
-
-    importance: Floats
-    change_rate: Floats
-    complete: Bools
+Indices = NDArray[np.integer]
 
 
-def check_pages(importance: ArrayLike, change_rate: ArrayLike, complete: ArrayLike) -> Pages:
-    """Coerce the arrays of a set of pages.
+class Hosts(NamedTuple):
+    """Caps on the crawls a day of groups of pages, and of groups of those."""
+
+    of_page: Indices
+    bandwidth: Floats
+    group: Indices
+    group_bandwidth: Floats
+
+
+def check_pages(
+    importance: ArrayLike,
+    change_rate: ArrayLike,
+    complete: ArrayLike,
+    ping_recall: ArrayLike | None = None,
+    ping_precision: ArrayLike | None = None,
+    min_crawl_rate: ArrayLike | None = None,
+    max_crawl_rate: ArrayLike | None = None,
+) -> Pages:
+    """Coerce the columns of a set of pages; those that are not given stay None.
 
     Raises
     ------
     InvalidInput
-        An entry is negative, not finite or beyond `SMALLEST`, `LARGEST`; or shapes differ.
+        An entry is negative, not finite or beyond `SMALLEST`, `LARGEST`; a recall or precision is
+        no probability; a minimum is above its maximum; or shapes differ.
     """
     n = np.shape(importance)[:1] or (0,)
     observed = np.asarray(complete)
@@ -35,16 +46,90 @@ def check_pages(importance: ArrayLike, change_rate: ArrayLike, complete: ArrayLi
         raise InvalidInput(
             "complete", f"is {observed.dtype} of shape {observed.shape}, expected bool of {n}"
         )
-    return Pages(
-        check_magnitude("importance", importance, n),
-        check_magnitude("change_rate", change_rate, n),
-        observed,
+    weight = check_magnitude("importance", importance, n)
+    change = check_magnitude("change_rate", change_rate, n)
+    recall = precision = least = most = None
+    if ping_recall is not None or ping_precision is not None:
+        recall = _check_share("ping_recall", 0.0 if ping_recall is None else ping_recall, observed)
+        precision = _check_share(
+            "ping_precision", 1.0 if ping_precision is None else ping_precision, observed
+        )
+        _refuse("ping_precision", "must be positive where pings arrive", precision < SMALLEST)
+    if min_crawl_rate is not None or max_crawl_rate is not None:
+        least = check_magnitude("min_crawl_rate", _filled(min_crawl_rate, 0.0, n), n)
+        most = check_cap("max_crawl_rate", _filled(max_crawl_rate, np.inf, n), n)
+        _refuse("min_crawl_rate", "must not be above max_crawl_rate", least > most)
+    return Pages(weight, change, observed, recall, precision, least, most)
+
+
+def check_hosts(
+    n_pages: int,
+    host: ArrayLike | None,
+    host_bandwidth: ArrayLike | None,
+    host_group: ArrayLike | None,
+    group_bandwidth: ArrayLike | None,
+) -> Hosts | None:
+    """Coerce the tree of pages, hosts and groups; without hosts, None.
+
+    Raises
+    ------
+    InvalidInput
+        An index points nowhere, a cap is negative or NaN, or one array of a pair is missing.
+    """
+    if (host is None) != (host_bandwidth is None):
+        raise InvalidInput("host", "and host_bandwidth go together")
+    if (host_group is None) != (group_bandwidth is None):
+        raise InvalidInput("host_group", "and group_bandwidth go together")
+    if host is None or host_bandwidth is None:
+        if host_group is not None:
+            raise InvalidInput("host_group", "needs host")
+        return None
+    cap = check_cap("host_bandwidth", host_bandwidth, np.shape(host_bandwidth)[:1])
+    of_page = check_index("host", host, n_pages, cap.size)
+    if host_group is None or group_bandwidth is None:
+        nothing = np.zeros(0, np.intp)
+        return Hosts(of_page, cap, nothing, np.zeros(0))
+    group_cap = check_cap("group_bandwidth", group_bandwidth, np.shape(group_bandwidth)[:1])
+    return Hosts(
+        of_page, cap, check_index("host_group", host_group, cap.size, group_cap.size), group_cap
     )
 
 
 def check_magnitude(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
-    """Coerce an array whose entries are 0 or of a magnitude that the solvers can square."""
-    return check_array(name, values, shape, test=_in_range, must=IN_RANGE)
+    """Coerce an array whose entries are 0 or of a magnitude that the solvers can multiply."""
+    array = np.asarray(values, np.float64)
+
+    def in_range(block: Floats) -> Bools:
+        return np.asarray((block == 0) | ((block >= SMALLEST) & (block <= LARGEST)))
+
+    def sane(block: slice) -> bool:
+        return bool(in_range(array[block]).all())
+
+    if array.ndim and array.shape == shape and all(over_blocks(sane, array.size)):
+        return array
+    must = f"0 or between {SMALLEST:g} and {LARGEST:g}"
+    return check_array(name, array, shape, test=in_range, must=must)
+
+
+def check_cap(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
+    """Coerce an array of upper limits: as `check_magnitude`, or infinite for no limit."""
+    capped = np.asarray(values, np.float64)
+    if np.isposinf(capped).any():
+        check_magnitude(name, np.where(np.isposinf(capped), 0.0, capped), shape)
+        return capped
+    return check_magnitude(name, capped, shape)
+
+
+def check_index(name: str, values: ArrayLike, size: int, limit: int) -> Indices:
+    """Coerce an (size,) array of positions below `limit`."""
+    index = np.asarray(values)
+    if index.shape != (size,) or (index.size and not np.issubdtype(index.dtype, np.integer)):
+        raise InvalidInput(
+            name, f"is {index.dtype} of shape {index.shape}, expected integers of ({size},)"
+        )
+    if index.size and (index.min() < 0 or index.max() >= limit):
+        _refuse(name, f"must be in 0..{limit - 1}", (index < 0) | (index >= limit))
+    return index
 
 
 def check_bandwidth(bandwidth: float) -> float:
@@ -55,9 +140,27 @@ def check_bandwidth(bandwidth: float) -> float:
     InvalidInput
         Not a number, infinite or out of range.
     """
-    value = max(0.0, float(bandwidth)) if bandwidth == bandwidth else float("nan")  # noqa: PLR0124
-    return float(check_magnitude("bandwidth", value, ()))
+    value = float(bandwidth)
+    return float(check_magnitude("bandwidth", 0.0 if value < 0 else value, ()))
 
 
-def _in_range(values: Floats) -> Bools:
-    return np.asarray((values == 0) | ((values >= SMALLEST) & (values <= LARGEST)))
+def _check_share(name: str, values: ArrayLike, complete: Bools) -> Floats:
+    """Coerce probabilities; pings of complete pages are all right and miss nothing."""
+    shape = complete.shape
+    share = check_array(
+        name,
+        np.broadcast_to(values, shape) if np.ndim(values) == 0 else values,
+        shape,
+        test=lambda value: (value >= 0) & (value <= 1),
+        must="in [0, 1]",
+    )
+    return np.where(complete, 1.0, share)
+
+
+def _filled(values: ArrayLike | None, default: float, shape: tuple[int, ...]) -> ArrayLike:
+    return np.broadcast_to(default, shape) if values is None else values
+
+
+def _refuse(name: str, problem: str, bad: Bools) -> None:
+    if bad.any():
+        raise InvalidInput(name, problem, np.flatnonzero(bad))

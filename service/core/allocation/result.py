@@ -30,6 +30,10 @@ class Allocation:
         Upper bound on the cost of this allocation less the least cost possible; 0 for baselines.
     passes : int
         Sweeps over the pages that evaluated the bandwidth at a multiplier.
+    host_multiplier : (H,) float64 or None
+        The multiplier in force on each host: larger than `multiplier` where a host, or its group,
+        has no bandwidth left.
+    group_multiplier : (G,) float64 or None
     """
 
     crawl_rate: Floats
@@ -40,3 +44,5 @@ class Allocation:
     kkt_residual: float = 0.0
     duality_gap: float = 0.0
     passes: int = 0
+    host_multiplier: Floats | None = None
+    group_multiplier: Floats | None = None

@@ -1,0 +1,69 @@
+"""Columns of pages cut into blocks that fit the cache, and blocks shared among threads.
+
+Everything the solvers know about the pages is a sum or a maximum over such blocks, so a
+partition may as well live in another process: one multiplier goes out, one pair comes back.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
+
+from service.core.conditions import Bools, Floats
+
+BLOCK = 1 << 15
+"""Pages a block: a handful of columns of float64 stay in a core's own cache."""
+
+THREADED = 1 << 18
+"""From so many pages on, threads are worth starting."""
+
+T = TypeVar("T")
+
+
+class Pages(NamedTuple):
+    """Pages as (N,) arrays; None for a column of no interest.
+
+    `min_crawl_rate` and `max_crawl_rate`, `ping_recall` and `ping_precision` come in pairs.
+    """
+
+    importance: Floats
+    change_rate: Floats
+    complete: Bools
+    ping_recall: Floats | None = None
+    ping_precision: Floats | None = None
+    min_crawl_rate: Floats | None = None
+    max_crawl_rate: Floats | None = None
+
+    def cut(self, block: slice) -> "Pages":
+        """View a range of the pages."""
+        importance, change_rate, complete, *others = self
+        return Pages(
+            importance[block],
+            change_rate[block],
+            complete[block],
+            *(None if column is None else column[block] for column in others),
+        )
+
+
+def blocks(part: slice) -> Iterator[slice]:
+    """Cut a range of pages into blocks."""
+    for start in range(part.start, part.stop, BLOCK):
+        yield slice(start, min(start + BLOCK, part.stop))
+
+
+def over_parts(function: Callable[[slice], T], n: int) -> list[T]:
+    """Apply `function` to contiguous parts of n pages, one part a thread; results in order."""
+    threads = (os.cpu_count() or 1) if n >= THREADED else 1
+    if threads == 1:
+        return [function(slice(0, n))]
+    edges = [n * i // threads for i in range(threads + 1)]
+    parts = [slice(start, stop) for start, stop in pairwise(edges)]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(function, parts))
+
+
+def over_blocks(function: Callable[[slice], T], n: int) -> Iterator[T]:
+    """Apply `function` to every block of n pages, parts in threads; results in order."""
+    for results in over_parts(lambda part: [function(block) for block in blocks(part)], n):
+        yield from results
