@@ -29,19 +29,49 @@ here. Sources: K19 Kolobov et al. NeurIPS 2019; A22 Avrachenkov, Patil, Thoppe 2
 Ford 2008; CG03 Cho, Garcia-Molina 2003.
 """
 
+from service.core.allocation import (
+    ALLOCATORS,
+    Allocation,
+    Allocator,
+    allocate_change_rate,
+    allocate_harmonic,
+    allocate_uniform,
+)
 from service.core.conditions import BandwidthInfeasible, CoreError, InvalidInput
+from service.core.costs import binary_cost, harmonic_cost
 from service.core.estimators import (
     ESTIMATORS,
     LLN,
+    MLE,
+    MM,
+    SA,
+    SAM,
+    BinnedMLE,
+    BinnedState,
     CompleteObservations,
     CompleteState,
     Estimator,
     Gamma,
     GammaState,
+    History,
     LLNState,
+    LogNormal,
+    LogNormalState,
+    Naive,
+    NaiveState,
+    SAMState,
+    SAState,
+    gather_history,
     make_estimator,
 )
-from service.core.prior import DEFAULT_PRIOR, Prior, fit_gamma_prior
+from service.core.prior import (
+    DEFAULT_PRIOR,
+    ImaginaryIntervals,
+    Prior,
+    fit_gamma_prior,
+    fit_imaginary_intervals,
+    posterior_rates,
+)
 from service.core.timing import (
     first_due_in,
     next_due_in,
@@ -53,21 +83,45 @@ from service.core.timing import (
 )
 
 __all__ = [
+    "ALLOCATORS",
     "DEFAULT_PRIOR",
     "ESTIMATORS",
     "LLN",
+    "MLE",
+    "MM",
+    "SA",
+    "SAM",
+    "Allocation",
+    "Allocator",
     "BandwidthInfeasible",
+    "BinnedMLE",
+    "BinnedState",
     "CompleteObservations",
     "CompleteState",
     "CoreError",
     "Estimator",
     "Gamma",
     "GammaState",
+    "History",
+    "ImaginaryIntervals",
     "InvalidInput",
     "LLNState",
+    "LogNormal",
+    "LogNormalState",
+    "Naive",
+    "NaiveState",
     "Prior",
+    "SAMState",
+    "SAState",
+    "allocate_change_rate",
+    "allocate_harmonic",
+    "allocate_uniform",
+    "binary_cost",
     "first_due_in",
     "fit_gamma_prior",
+    "fit_imaginary_intervals",
+    "gather_history",
+    "harmonic_cost",
     "make_estimator",
     "next_due_in",
     "overdue",
@@ -75,4 +129,5 @@ __all__ = [
     "ping_credit",
     "poisson_gap",
     "poisson_ping",
+    "posterior_rates",
 ]

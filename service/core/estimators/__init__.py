@@ -5,25 +5,59 @@ from typing import Any
 
 from service.core.conditions import InvalidInput
 from service.core.estimators.base import Estimator
+from service.core.estimators.binned import BinnedMLE, BinnedState
 from service.core.estimators.complete import CompleteObservations, CompleteState
 from service.core.estimators.gamma import Gamma, GammaState
+from service.core.estimators.history import History, gather_history
 from service.core.estimators.lln import LLN, LLNState
+from service.core.estimators.lognormal import LogNormal, LogNormalState
+from service.core.estimators.mle import MLE
+from service.core.estimators.mm import MM
+from service.core.estimators.naive import Naive, NaiveState
+from service.core.estimators.sa import SA, SAState
+from service.core.estimators.sam import SAM, SAMState
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 __all__ = [
     "ESTIMATORS",
     "LLN",
+    "MLE",
+    "MM",
+    "SA",
+    "SAM",
+    "BinnedMLE",
+    "BinnedState",
     "CompleteObservations",
     "CompleteState",
     "Estimator",
     "Gamma",
     "GammaState",
+    "History",
     "LLNState",
+    "LogNormal",
+    "LogNormalState",
+    "Naive",
+    "NaiveState",
+    "SAMState",
+    "SAState",
+    "gather_history",
     "make_estimator",
 ]
 
 ESTIMATORS: dict[str, type] = {
-    estimator.name: estimator for estimator in (Gamma, LLN, CompleteObservations)
+    estimator.name: estimator
+    for estimator in (
+        Gamma,
+        LogNormal,
+        MLE,
+        BinnedMLE,
+        MM,
+        LLN,
+        SA,
+        SAM,
+        Naive,
+        CompleteObservations,
+    )
 }
 """Name in the settings -> class."""
 

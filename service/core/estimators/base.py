@@ -17,11 +17,12 @@ POISSON_ONLY = (
 
 
 class Estimator(Protocol[S]):
-    """The change rate of a page from its crawls, in constant memory.
+    """The change rate of a page from its crawls.
 
     An estimator is a frozen dataclass of parameters. Its state is a NamedTuple of numbers, or of
     (N,) float64 arrays: `init(None)` serves one page, `init(n)` serves n, by the same code.
-    `update` is pure and elementwise.
+    `update` is pure and elementwise. Memory is constant but for the estimators that need the
+    history: their state is a `History` of all crawls.
     """
 
     name: ClassVar[str]
@@ -30,6 +31,8 @@ class Estimator(Protocol[S]):
     """The NamedTuple of its state; the field names are the columns that store it."""
     needs_crawl_rate: ClassVar[bool]
     """Whether it uses the crawl rate in force; without one (NaN) `update` changes nothing."""
+    needs_history: ClassVar[bool]
+    """Whether its state is the `History` of all crawls, to be read from the observation log."""
     periodic_timing_ok: ClassVar[bool]
     """Whether it stays consistent when pages are crawled at regular intervals."""
     refusal: ClassVar[str]

@@ -42,6 +42,7 @@ class CompleteObservations:
     name: ClassVar[str] = "complete"
     State: ClassVar[type[CompleteState]] = CompleteState
     needs_crawl_rate: ClassVar[bool] = False
+    needs_history: ClassVar[bool] = False
     periodic_timing_ok: ClassVar[bool] = True
     refusal: ClassVar[str] = ""
 

@@ -66,6 +66,7 @@ class Gamma:
     name: ClassVar[str] = "gamma"
     State: ClassVar[type[GammaState]] = GammaState
     needs_crawl_rate: ClassVar[bool] = False
+    needs_history: ClassVar[bool] = False
     periodic_timing_ok: ClassVar[bool] = True
     refusal: ClassVar[str] = ""
 

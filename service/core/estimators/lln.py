@@ -65,6 +65,7 @@ class LLN:
     name: ClassVar[str] = "lln"
     State: ClassVar[type[LLNState]] = LLNState
     needs_crawl_rate: ClassVar[bool] = True
+    needs_history: ClassVar[bool] = False
     periodic_timing_ok: ClassVar[bool] = False
     refusal: ClassVar[str] = POISSON_ONLY
 

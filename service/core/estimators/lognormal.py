@@ -1,0 +1,146 @@
+"""LogNormal: a normal posterior of the log change rate."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+
+from service.core.conditions import Floats, InvalidInput
+from service.core.estimators.base import check_crawl, zeros
+from service.core.estimators.likelihood import hazard
+from service.core.prior import DEFAULT_PRIOR, Prior
+
+MAX_EXPECTED = 50.0
+"""Changes expected in one interval beyond which a Newton step would hardly move: start there."""
+
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
+"""Gauss-Hermite quadrature for expectations over the posterior."""
+
+
+class LogNormalState(NamedTuple):
+    """Evidence beyond the prior, in natural parameters, which add up."""
+
+    weighted_log: Any
+    """Precision times log rate, less the prior's."""
+    precision: Any
+    """Precision of the log rate beyond the prior's; never negative."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogNormal:
+    """Normal posterior of ln(change rate), moved by two Newton steps per observation.
+
+    Heavier-tailed than Gamma: better when crawls are far slower than changes, and under drift.
+    The state is the evidence alone, so a new prior touches no stored state.
+
+    Parameters
+    ----------
+    prior : Prior
+        Belief before the first crawl; the log-normal of the same mean and variance is used.
+    half_life_days : float or None
+        Drift: evidence loses half of its weight in so many days. None: never.
+
+    Examples
+    --------
+    >>> lognormal = LogNormal(Prior(a=0.5, b=15.0))
+    >>> state = lognormal.init()
+    >>> for changed in (False, True, True, False):
+    ...     state = lognormal.update(state, interval=2.0, changed=changed)
+    ...     print(f"{lognormal.change_rate(state):.4f}")
+    0.0313
+    0.0833
+    0.1920
+    0.1490
+
+    References
+    ----------
+    Derived (THEORY §3).
+    """
+
+    prior: Prior = DEFAULT_PRIOR
+    half_life_days: float | None = None
+
+    name: ClassVar[str] = "lognormal"
+    State: ClassVar[type[LogNormalState]] = LogNormalState
+    needs_crawl_rate: ClassVar[bool] = False
+    needs_history: ClassVar[bool] = False
+    periodic_timing_ok: ClassVar[bool] = True
+    refusal: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        if self.half_life_days is not None and not self.half_life_days > 0:
+            raise InvalidInput("half_life_days", f"must be positive, not {self.half_life_days}")
+
+    def init(self, n: int | None = None) -> LogNormalState:
+        """No evidence: the prior."""
+        return LogNormalState(zeros(n), zeros(n))
+
+    def posterior(self, state: LogNormalState) -> tuple[Floats, Floats]:
+        """Mean and precision of ln(change rate)."""
+        prior_precision = 1.0 / np.log1p(1.0 / self.prior.a)
+        prior_log = np.log(self.prior.mean) - 0.5 / prior_precision
+        precision = prior_precision + state.precision
+        return (prior_precision * prior_log + state.weighted_log) / precision, precision
+
+    def update(
+        self,
+        state: LogNormalState,
+        interval: ArrayLike,
+        changed: ArrayLike,
+        crawl_rate: ArrayLike = np.nan,  # noqa: ARG002 - every estimator has it
+    ) -> LogNormalState:
+        """Climb to the mode of the log posterior and add the curvature found there.
+
+        With x = interval e^theta the log-likelihood of "unchanged" is -x (slope -x, curvature x)
+        and that of "changed" ln(1 - e^-x) (slope h = x/(e^x - 1), curvature h (h + x - 1)).
+        """
+        days, was_changed = check_crawl(np.shape(state.precision), interval, changed)
+        if self.half_life_days is not None:
+            fraction = np.exp2(-days / self.half_life_days)
+            state = LogNormalState(state.weighted_log * fraction, state.precision * fraction)
+        before, precision = self.posterior(state)
+        log_days = np.log(days)
+
+        def likelihood(log_rate: Floats) -> tuple[Floats, Floats]:
+            x = np.exp(log_rate + log_days)
+            slope, curvature = hazard(x)
+            return (
+                was_changed * slope - (1.0 - was_changed) * x,
+                was_changed * curvature + (1.0 - was_changed) * x,
+            )
+
+        log_rate = np.minimum(before, np.log(MAX_EXPECTED) - log_days)
+        for _ in range(2):
+            slope, curvature = likelihood(log_rate)
+            step = (slope - precision * (log_rate - before)) / (precision + curvature)
+            log_rate = log_rate + step
+        _, curvature = likelihood(log_rate)
+        return LogNormalState(
+            state.weighted_log + (precision + curvature) * log_rate - precision * before,
+            state.precision + curvature,
+        )
+
+    def change_rate(self, state: LogNormalState) -> Floats:
+        """Posterior mean, exp(mean + 1/(2 precision)), 1/day."""
+        log_rate, precision = self.posterior(state)
+        return np.exp(log_rate + 0.5 / precision)
+
+    def credible_interval(self, state: LogNormalState, mass: float = 0.9) -> tuple[Floats, Floats]:
+        """Central interval that holds the change rate with probability `mass`, 1/day."""
+        if not 0 < mass < 1:
+            raise InvalidInput("mass", f"must lie strictly between 0 and 1, not {mass}")
+        log_rate, precision = self.posterior(state)
+        half = ndtri(0.5 + mass / 2) / np.sqrt(precision)
+        return np.exp(log_rate - half), np.exp(log_rate + half)
+
+    def probability_unchanged(self, state: LogNormalState, t: ArrayLike) -> Floats:
+        """P(no change in the next `t` days), by quadrature over the posterior."""
+        log_rate, precision = self.posterior(state)
+        log_change = log_rate + np.log(np.maximum(t, np.finfo(float).tiny))
+        total = sum(
+            weight * np.exp(-np.exp(log_change + node / np.sqrt(precision)))
+            for node, weight in zip(NODES, WEIGHTS / WEIGHTS.sum(), strict=True)
+        )
+        return np.asarray(total, np.float64)

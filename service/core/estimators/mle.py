@@ -1,0 +1,114 @@
+"""MLE: maximum likelihood over the kept history."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from service.core.conditions import Floats, InvalidInput
+from service.core.estimators.history import History, empty_history, sum_by_page
+from service.core.estimators.likelihood import hazard, likeliest_rate
+from service.core.prior import DEFAULT_PRIOR, ImaginaryIntervals, Prior
+
+
+@dataclass(frozen=True, slots=True)
+class MLE:
+    """The change rate under which the kept crawls are likeliest, with two imaginary ones added.
+
+    One imaginary interval changed and one unchanged keep the estimate finite and positive when
+    every crawl, or none, found a change. A change whose last-modified age y is known counts as
+    one change followed by y quiet days.
+
+    Parameters
+    ----------
+    suffix : int or None
+        Crawls that are looked at, the last of each page (K19's S(n)). None: all.
+    imaginary : ImaginaryIntervals or None
+        Lengths of the imaginary intervals, e.g. fitted to the corpus (GF08). None: half of the
+        page's mean interval each, which unlike K19's half a day does not depend on the unit.
+    prior : Prior
+        Its mean stands in before the first crawl, where no imaginary intervals are given.
+
+    Examples
+    --------
+    >>> mle = MLE()
+    >>> history = mle.init()
+    >>> for changed in (False, True, True, False):
+    ...     history = mle.update(history, interval=2.0, changed=changed)
+    ...     print(mle.change_rate(history).round(4))
+    [0.2877]
+    [0.4642]
+    [0.5923]
+    [0.4172]
+
+    References
+    ----------
+    CG03 section 5; K19, equation 10; GF08 section 4.4.
+    """
+
+    suffix: int | None = None
+    imaginary: ImaginaryIntervals | None = None
+    prior: Prior = DEFAULT_PRIOR
+
+    name: ClassVar[str] = "mle"
+    State: ClassVar[type[History]] = History
+    needs_crawl_rate: ClassVar[bool] = False
+    needs_history: ClassVar[bool] = True
+    periodic_timing_ok: ClassVar[bool] = True
+    refusal: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        if self.suffix is not None and self.suffix < 1:
+            raise InvalidInput("suffix", f"must be at least 1, not {self.suffix}")
+
+    def init(self, n: int | None = None) -> History:
+        """No crawls."""
+        return empty_history(n)
+
+    def update(
+        self,
+        state: History,
+        interval: ArrayLike,
+        changed: ArrayLike,
+        crawl_rate: ArrayLike = np.nan,  # noqa: ARG002 - every estimator has it
+    ) -> History:
+        """Append one crawl to every page and forget what lies before the suffix."""
+        longer = state.append(interval, changed)
+        return longer if self.suffix is None else longer.suffix(self.suffix)
+
+    def change_rate(self, state: History) -> Floats:
+        """Estimate of each page, 1/day."""
+        history = state if self.suffix is None else state.suffix(self.suffix)
+        if self.imaginary is None:
+            half = 0.5 * history.sum_by_page(history.interval) / np.maximum(history.crawls, 1)
+            seen = history.crawls > 0
+            imaginary_changed = imaginary_quiet = np.where(seen, half, 1.0)
+        else:
+            seen = np.ones(len(history.crawls), np.bool_)
+            imaginary_changed = np.full(len(seen), self.imaginary.changed)
+            imaginary_quiet = np.full(len(seen), self.imaginary.unchanged)
+
+        changed = history.changed > 0
+        dated = changed & (history.age >= 0) & (history.age <= history.interval)
+        quiet_days = np.where(dated, history.age, np.where(changed, 0.0, history.interval))
+        undated = changed & ~dated
+        page, tau = history.page[undated], history.interval[undated]
+
+        def sum_hazard(rate: Floats) -> tuple[Floats, Floats]:
+            value, slope = hazard(rate[page] * tau)
+            first, first_slope = hazard(rate * imaginary_changed)
+            n = len(rate)
+            return (
+                first + sum_by_page(page, value, n),
+                first_slope + sum_by_page(page, slope, n),
+            )
+
+        rate = likeliest_rate(
+            history.sum_by_page(dated.astype(np.float64)),
+            1.0 + history.sum_by_page(undated.astype(np.float64)),
+            imaginary_changed + history.sum_by_page(np.where(undated, history.interval, 0.0)),
+            imaginary_quiet + history.sum_by_page(quiet_days),
+            sum_hazard,
+        )
+        return np.where(seen, rate, self.prior.mean)

@@ -1,0 +1,79 @@
+"""Naive: the share of crawls that found a change, times the crawl rate."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from service.core.conditions import Floats
+from service.core.estimators.base import check_crawl, rate_in_force, zeros
+from service.core.prior import DEFAULT_PRIOR, Prior
+
+
+class NaiveState(NamedTuple):
+    """Running sums over the crawls that had a crawl rate in force."""
+
+    crawls: Any
+    rates_changed: Any
+    """Sum of the crawl rates in force over the changed intervals, 1/day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Naive:
+    """Changes found per day of crawling: a baseline, biased, since it counts at most one a crawl.
+
+    It converges to p D/(D + p) on Poisson crawls at rate p, and never exceeds p.
+
+    Parameters
+    ----------
+    prior : Prior
+        Its mean stands in before the first crawl.
+
+    Examples
+    --------
+    >>> naive = Naive()
+    >>> state = naive.init()
+    >>> for changed in (True, False, True, True):
+    ...     state = naive.update(state, interval=0.4, changed=changed, crawl_rate=3.0)
+    ...     print(f"{naive.change_rate(state):.2f}")
+    3.00
+    1.50
+    2.00
+    2.25
+
+    References
+    ----------
+    CG03 section 4.1; A22 section 3.4.
+    """
+
+    prior: Prior = DEFAULT_PRIOR
+
+    name: ClassVar[str] = "naive"
+    State: ClassVar[type[NaiveState]] = NaiveState
+    needs_crawl_rate: ClassVar[bool] = True
+    needs_history: ClassVar[bool] = False
+    periodic_timing_ok: ClassVar[bool] = True
+    refusal: ClassVar[str] = ""
+
+    def init(self, n: int | None = None) -> NaiveState:
+        """No crawls."""
+        return NaiveState(zeros(n), zeros(n))
+
+    def update(
+        self,
+        state: NaiveState,
+        interval: ArrayLike,
+        changed: ArrayLike,
+        crawl_rate: ArrayLike = np.nan,
+    ) -> NaiveState:
+        """Count one crawl; see `Estimator.update`."""
+        shape = np.shape(state.crawls)
+        _, was_changed = check_crawl(shape, interval, changed)
+        rate, in_force = rate_in_force(shape, crawl_rate)
+        return NaiveState(state.crawls + in_force, state.rates_changed + rate * was_changed)
+
+    def change_rate(self, state: NaiveState) -> Floats:
+        """Estimate, 1/day; the prior mean before the first crawl."""
+        estimate = state.rates_changed / np.maximum(state.crawls, 1.0)
+        return np.where(state.crawls > 0, estimate, self.prior.mean)

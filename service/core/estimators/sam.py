@@ -1,0 +1,110 @@
+"""SAM: the stochastic approximation of A22 with momentum."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from service.core.conditions import Floats, InvalidInput
+from service.core.estimators.base import POISSON_ONLY, check_crawl, rate_in_force, zeros
+from service.core.prior import DEFAULT_PRIOR, Prior
+
+
+class SAMState(NamedTuple):
+    """The last two iterates and their index, over the crawls that had a crawl rate in force."""
+
+    crawls: Any
+    estimate: Any
+    """z_k, 1/day, which may swing below 0; without meaning while `crawls` is 0."""
+    previous: Any
+    """z_(k-1), 1/day."""
+
+
+@dataclass(frozen=True, slots=True)
+class SAM:
+    """SA plus zeta_k = (beta_k - omega eta_k)/beta_(k-1) times the last move.
+
+    With eta_k = (k+1)^-eta and beta_k = (k+1)^-beta; the first step has no momentum.
+
+    Parameters
+    ----------
+    eta, beta : float
+        Step exponents, 0 < beta <= 1 and beta < eta <= 2 beta: one timescale at eta = 2 beta, two
+        below. A22 proves convergence for beta > 1/2 and conjectures it for the rest; at
+        eta <= beta the momentum never dies out and nothing is known.
+    omega : float
+        Friction, positive.
+    prior : Prior
+        Its mean is the initial value z_0.
+
+    Examples
+    --------
+    >>> sam = SAM()
+    >>> state = sam.init()
+    >>> for changed in (True, False, True, True):
+    ...     state = sam.update(state, interval=0.4, changed=changed, crawl_rate=3.0)
+    ...     print(f"{sam.change_rate(state):.2f}")
+    3.03
+    1.43
+    2.55
+    3.79
+
+    References
+    ----------
+    A22, equations 3 and 10, Theorem 3, Remark 4.
+    """
+
+    eta: float = 0.75
+    beta: float = 0.6
+    omega: float = 1.0
+    prior: Prior = DEFAULT_PRIOR
+
+    name: ClassVar[str] = "sam"
+    State: ClassVar[type[SAMState]] = SAMState
+    needs_crawl_rate: ClassVar[bool] = True
+    needs_history: ClassVar[bool] = False
+    periodic_timing_ok: ClassVar[bool] = False
+    refusal: ClassVar[str] = POISSON_ONLY
+
+    def __post_init__(self) -> None:
+        if not 0 < self.beta <= 1:
+            raise InvalidInput("beta", f"must lie in (0, 1], not {self.beta} (A22, Remark 4)")
+        if not self.beta < self.eta <= 2 * self.beta:
+            allowed = f"({self.beta}, {2 * self.beta}]"
+            raise InvalidInput("eta", f"must lie in (beta, 2 beta] = {allowed}, not {self.eta}")
+        if not 0 < self.omega < np.inf:
+            raise InvalidInput("omega", f"must be positive and finite, not {self.omega}")
+
+    def init(self, n: int | None = None) -> SAMState:
+        """No crawls."""
+        return SAMState(zeros(n), zeros(n), zeros(n))
+
+    def update(
+        self,
+        state: SAMState,
+        interval: ArrayLike,
+        changed: ArrayLike,
+        crawl_rate: ArrayLike = np.nan,
+    ) -> SAMState:
+        """Take one step with momentum; see `Estimator.update`."""
+        shape = np.shape(state.crawls)
+        _, was_changed = check_crawl(shape, interval, changed)
+        rate, in_force = rate_in_force(shape, crawl_rate)
+        k = state.crawls
+        started = k > 0
+        z = np.where(started, state.estimate, self.prior.mean)
+        eta_k = (k + 1.0) ** -self.eta
+        previous_beta = np.maximum(k, 1.0) ** -self.beta
+        zeta_k = ((k + 1.0) ** -self.beta - self.omega * eta_k) / previous_beta
+        drive = eta_k * (was_changed * (z + rate) - z)
+        momentum = started * zeta_k * (z - state.previous)
+        return SAMState(
+            k + in_force,
+            z + in_force * (drive + momentum),
+            np.where(in_force > 0, z, state.previous),
+        )
+
+    def change_rate(self, state: SAMState) -> Floats:
+        """Estimate, 1/day, at least 0; the prior mean before the first crawl."""
+        return np.where(state.crawls > 0, np.maximum(state.estimate, 0.0), self.prior.mean)

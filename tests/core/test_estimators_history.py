@@ -1,0 +1,194 @@
+"""MLE, MM and the binned MLE: golden rates, scalar root finding as oracle, bins against all."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+
+from service.core import (
+    MLE,
+    MM,
+    BinnedMLE,
+    History,
+    ImaginaryIntervals,
+    InvalidInput,
+    Prior,
+    gather_history,
+)
+
+TAU, CHANGED = np.array([1.0, 2.0, 0.5, 1.0]), np.array([True, False, True, False])
+
+
+def one_page(interval, changed, age=np.nan):
+    return gather_history(np.zeros(len(interval), int), interval, changed, n=1, age=age)
+
+
+def random_history(rng, n=40, longest=30, change_rate=0.7):
+    crawls = rng.integers(0, longest, n)
+    page = rng.permutation(np.repeat(np.arange(n), crawls))
+    interval = rng.exponential(1.5, page.size)
+    changed = rng.random(page.size) < -np.expm1(-change_rate * interval)
+    return page, interval, changed
+
+
+def root_of_cg03(interval, changed, imaginary_changed, imaginary_unchanged):
+    """K19 equation 10, by bracketing one page."""
+    tau = np.append(interval[changed], imaginary_changed)
+    quiet = interval[~changed].sum() + imaginary_unchanged
+
+    def score(log_rate):
+        x = np.exp(log_rate) * tau
+        return np.sum(tau * np.exp(-x) / -np.expm1(-x)) / quiet - 1.0
+
+    return np.exp(brentq(score, -60, 12, xtol=1e-14))
+
+
+def test_half_a_day_each_gives_the_golden_rate():
+    mle = MLE(imaginary=ImaginaryIntervals(0.5, 0.5))
+    rate = mle.change_rate(one_page(TAU, CHANGED))
+    np.testing.assert_allclose(rate, 0.6794158018724343, rtol=1e-12)
+
+
+def test_three_changes_in_three_days_give_the_golden_rate():
+    rate = MLE().change_rate(one_page(np.ones(3), [True] * 3))
+    np.testing.assert_allclose(rate, 2.431178931545915, rtol=1e-9)  # by a generic solver
+
+
+def test_vanishing_imaginary_intervals_add_one_change_at_a_known_time():
+    rate = MLE(imaginary=ImaginaryIntervals(1e-12, 1e-12)).change_rate(one_page(TAU, CHANGED))
+    dated = one_page(np.append(TAU, 1.0), np.append(CHANGED, [True]), age=[np.nan] * 4 + [0.0])
+    assert rate > 0.5414430876173044  # the golden rate without any imaginary interval
+    both = MLE(imaginary=ImaginaryIntervals(1e-12, 1e-12)).change_rate(dated)
+    assert both > rate
+
+
+def test_every_page_of_a_ragged_history_is_the_root_of_its_own_equation():
+    rng = np.random.default_rng(1)
+    page, interval, changed = random_history(rng)
+    rate = MLE().change_rate(gather_history(page, interval, changed, n=40))
+    for i in range(40):
+        mine = page == i
+        if mine.any():
+            half = interval[mine].mean() / 2
+            expected = root_of_cg03(interval[mine], changed[mine], half, half)
+            np.testing.assert_allclose(rate[i], expected, rtol=1e-10)
+        else:
+            assert rate[i] == MLE().prior.mean
+
+
+@given(st.integers(1, 10_000), st.booleans(), st.floats(1e-6, 1e6))
+def test_one_sided_histories_have_a_positive_finite_rate(k, changed, tau):
+    rate = MLE().change_rate(one_page(np.full(k, tau), np.full(k, changed)))[0]
+    half = tau / 2
+    expected = root_of_cg03(np.full(k, tau) / tau, np.full(k, changed), half / tau, half / tau)
+    np.testing.assert_allclose(rate * tau, expected, rtol=1e-9)
+
+
+def test_a_known_change_time_is_one_change_and_the_quiet_days_since():
+    mle = MLE(imaginary=ImaginaryIntervals(1.0, 1.0))
+    rate = mle.change_rate(one_page([4.0, 4.0, 4.0], [True, True, False], age=[1.0, 0.5, 2.0]))[0]
+    quiet = 1.0 + 0.5 + 4.0 + 1.0  # two ages, the unchanged interval, the imaginary one
+    np.testing.assert_allclose(2.0 + rate / np.expm1(rate), rate * quiet, rtol=1e-12)
+
+
+def test_an_age_beyond_the_interval_is_not_believed():
+    plain = MLE().change_rate(one_page(TAU, CHANGED))
+    np.testing.assert_array_equal(MLE().change_rate(one_page(TAU, CHANGED, age=9.0)), plain)
+
+
+def test_only_the_suffix_counts():
+    interval, changed = np.array([9.0, 9.0, *TAU]), np.array([True, True, *CHANGED])
+    for estimator in (MLE, MM):
+        whole = estimator().change_rate(one_page(TAU, CHANGED))
+        suffix = estimator(suffix=4).change_rate(one_page(interval, changed))
+        np.testing.assert_allclose(suffix, whole, rtol=1e-14)
+
+
+@pytest.mark.parametrize("estimator", [MLE(suffix=3), MM(suffix=3), MLE(), MM()])
+def test_growing_a_history_crawl_by_crawl_is_gathering_it(estimator):
+    rng = np.random.default_rng(2)
+    interval, changed = rng.exponential(1.0, (8, 5)), rng.random((8, 5)) < 0.5
+    state = estimator.init(5)
+    for row in range(8):
+        state = estimator.update(state, interval[row], changed[row])
+    page = np.tile(np.arange(5), 8)
+    gathered = gather_history(page, interval.ravel(), changed.ravel(), n=5)
+    rates = estimator.change_rate(state), estimator.change_rate(gathered)
+    np.testing.assert_allclose(*rates, rtol=1e-13)
+    assert len(state.interval) == 5 * (estimator.suffix or 8)
+
+
+def test_moments_expect_as_many_unchanged_crawls_as_there_were():
+    rng = np.random.default_rng(3)
+    page, interval, changed = random_history(rng)
+    rate = MM().change_rate(gather_history(page, interval, changed, n=40))
+    for i in range(40):
+        mine = page == i
+        if 0 < changed[mine].sum() < mine.sum():
+            expected = np.exp(-rate[i] * interval[mine]).sum()
+            np.testing.assert_allclose(expected, (~changed[mine]).sum(), rtol=1e-10)
+
+
+def test_moments_are_zero_without_a_change_and_finite_without_a_rest():
+    assert MM().change_rate(one_page([1.0, 2.0], [False, False])) == 0.0
+    np.testing.assert_allclose(MM().change_rate(one_page([1.0] * 4, [True] * 4)), np.log(8.0))
+    assert MM(prior=Prior(1.0, 4.0)).change_rate(MM().init(2)).tolist() == [0.25, 0.25]
+
+
+def test_bins_agree_with_the_full_history_far_within_its_error():
+    rng = np.random.default_rng(4)
+    n, k = 200, 100
+    change_rate = np.exp(rng.normal(-1.0, 1.5, n))
+    binned, mle = BinnedMLE(), MLE()
+    state, rows = binned.init(n), []
+    for _ in range(k):
+        interval = rng.exponential(2.0, n) + 0.01
+        changed = rng.random(n) < -np.expm1(-change_rate * interval)
+        state = binned.update(state, interval, changed)
+        rows.append((interval, changed))
+    interval, changed = (np.concatenate(column) for column in zip(*rows, strict=True))
+    exact = mle.change_rate(gather_history(np.tile(np.arange(n), k), interval, changed, n))
+    error = np.abs(binned.change_rate(state) / exact - 1.0)
+    assert error[exact * 2.0 < 1.0].max() < 1e-3  # at most one change expected per interval
+    assert error.max() < 0.01
+
+
+def test_bins_of_one_page_and_of_many_agree():
+    rng = np.random.default_rng(5)
+    binned = BinnedMLE()
+    many, one = binned.init(3), binned.init()
+    for _ in range(20):
+        interval, changed = rng.exponential(1.0, 3), rng.random(3) < 0.5
+        many = binned.update(many, interval, changed)
+        one = binned.update(one, interval[1], changed[1])
+    np.testing.assert_allclose(binned.change_rate(many)[1], binned.change_rate(one), rtol=1e-14)
+
+
+def test_intervals_beyond_the_bins_are_counted_in_the_outer_ones():
+    binned = BinnedMLE(shortest=1.0)
+    state = binned.update(binned.init(2), [1e-6, 1e9], [True, True])
+    assert state.bin_changes[:, [0, -1]].tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    assert (binned.change_rate(state) > 0).all()
+
+
+def test_an_empty_history_is_served():
+    for estimator in (MLE(), MM()):
+        assert estimator.change_rate(estimator.init(0)).shape == (0,)
+    assert isinstance(MLE().init(), History)
+
+
+def test_senseless_histories_and_parameters_are_refused():
+    with pytest.raises(InvalidInput, match="page must be below 2"):
+        gather_history([0, 2], [1.0, 1.0], [True, True], n=2)
+    with pytest.raises(InvalidInput, match="interval has shape"):
+        gather_history([0, 1], [1.0], [True, True], n=2)
+    with pytest.raises(InvalidInput, match="age has shape"):
+        gather_history([0, 1], [1.0, 1.0], [True, True], n=2, age=[1.0])
+    for estimator in (MLE, MM):
+        with pytest.raises(InvalidInput, match="suffix"):
+            estimator(suffix=0)
+    with pytest.raises(InvalidInput, match="shortest"):
+        BinnedMLE(shortest=0.0)
+    with pytest.raises(InvalidInput, match=r"imaginary\.changed"):
+        ImaginaryIntervals(0.0, 1.0)
