@@ -1,0 +1,534 @@
+"""The store in arrays of this process: for simulations and tests, nothing outlives it.
+
+A page's row is its page_id - 1, for ever, so every statement is indexing. One transaction
+runs at a time, which makes it a snapshot and the owner of every lock. What a transaction
+overwrites it notes first, and an exception puts the notes back, newest first: a rollback costs
+as much as the transaction wrote, not as much as the store holds.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain import (
+    COLUMN,
+    DAY,
+    INSTANT,
+    NEVER,
+    UNSAID,
+    Bools,
+    Certificate,
+    Epoch,
+    EpochColumns,
+    EpochStatus,
+    Floats,
+    Instants,
+    Ints,
+    Keys,
+    Kind,
+    LogColumns,
+    LogEntry,
+    Observability,
+    Page,
+    PageColumns,
+    PagePatch,
+    PageStates,
+    ScheduleColumns,
+    ScheduledPage,
+    ScheduleFilter,
+    instant,
+    moment,
+)
+from service.errors import CursorExpired, EpochNotFound, EpochRunning, LeadershipLost, PageNotFound
+from service.storage.base import EPOCHS_KEPT, Lead, Registered, Store, Transaction
+
+MAX_DUE_DAYS = 36_500.0
+"""No due time lies further ahead, as on the databases."""
+
+Undo = list[Callable[[], object]]
+
+PAGE: dict[str, Any] = {
+    "alive": np.bool_, "url": object, "host_id": np.int64, "importance": np.float64,
+    "observability": np.int16, "min_crawl_rate": np.float64, "max_crawl_rate": np.float64,
+    "created_at": INSTANT,
+}  # fmt: skip
+"""What is kept of a page beside its state."""
+
+WRITTEN = tuple(
+    f for f in PageStates.__dataclass_fields__
+    if f not in ("page_id", "pings_since", "observability", "crawl_rate", "crawl_probability")
+)  # fmt: skip
+"""What `save_states` writes."""
+
+
+class Table:
+    """Named columns that grow by doubling and take back what an undo log has noted."""
+
+    def __init__(self, dtypes: dict[str, Any], **shapes: tuple[int, ...]) -> None:
+        self.n = 0
+        self.columns: dict[str, NDArray[Any]] = {
+            name: np.zeros((0, *shapes.get(name, ())), dtype) for name, dtype in dtypes.items()
+        }
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Give the filled part of a column."""
+        return self.columns[name][: self.n]
+
+    def append(self, undo: Undo, n: int, **values: Any) -> None:
+        """Add n rows: arrays, or one value for all of them; columns not named are zero."""
+        undo.append(partial(setattr, self, "n", self.n))
+        start, self.n = self.n, self.n + n
+        for name, column in self.columns.items():
+            if self.n > len(column):
+                grown = np.zeros((max(self.n, 2 * len(column)), *column.shape[1:]), column.dtype)
+                grown[:start] = column[:start]
+                self.columns[name] = grown
+            self.columns[name][start : self.n] = values.get(name, 0)
+
+    def put(self, undo: Undo, row: Any, **values: Any) -> None:
+        """Overwrite some rows of some columns."""
+        for name, value in values.items():
+            undo.append(partial(self._put_back, name, row, self[name][row].copy()))
+            self[name][row] = value
+
+    def _put_back(self, name: str, row: Any, value: Any) -> None:
+        self[name][row] = value
+
+    def keep(self, undo: Undo, mask: Bools) -> None:
+        """Drop the rows outside of the mask, for a table whose rows nobody points to."""
+        undo += (
+            partial(setattr, self, "n", self.n),
+            partial(setattr, self, "columns", self.columns),
+        )
+        self.columns = {name: self[name][mask] for name in self.columns}
+        self.n = int(np.count_nonzero(mask))
+
+
+class MemoryTransaction(Transaction):
+    """The statements on arrays."""
+
+    def __init__(self, store: "MemoryStore") -> None:
+        self.store = store
+        self.pages = store.pages
+        self.states = store.states
+        self.log = store.log
+        self.undo: Undo = []
+        self.written: dict[int, ScheduleColumns] = {}
+
+    # -- pages
+
+    def register(self, pages: PageColumns, now: datetime) -> Registered:
+        """Append the new, then change of the known what was said."""
+        known = self.page_ids(pages.key)
+        new, old = pages.take(known == 0), known > 0
+        if len(new):
+            self._add(new, instant(now))
+        if old.any():
+            self._change(known[old] - 1, pages.take(old), instant(now))
+        return Registered(self.page_ids(pages.key) if len(new) else known, ~old)
+
+    def _add(self, new: PageColumns, now: np.datetime64) -> None:
+        start = self.pages.n
+        host_ids = self.store.host_ids
+        host_id = [host_ids.setdefault(host, len(host_ids)) for host in new.host]
+        self.pages.append(
+            self.undo, len(new), alive=True, url=new.url, host_id=host_id,
+            importance=np.where(np.isnan(new.importance), 1.0, new.importance),
+            observability=np.maximum(new.observability, 0), created_at=now,
+            min_crawl_rate=new.min_crawl_rate, max_crawl_rate=new.max_crawl_rate,
+        )  # fmt: skip
+        self.states.append(
+            self.undo, len(new), last_crawl_at=NEVER, last_observed_at=NEVER, last_ping_at=NEVER,
+            wanted_at=NEVER, pings_since=now, gap=1.0,
+        )  # fmt: skip
+        keys = new.key.tolist()
+        self.store.page_id_of.update(zip(keys, range(start + 1, start + 1 + len(new)), strict=True))
+        self.store.key_of.extend(keys)
+        self.undo.append(partial(self._forget_keys, start))
+
+    def _forget_keys(self, start: int) -> None:
+        for key in self.store.key_of[start:]:
+            self.store.page_id_of.pop(key, None)
+        del self.store.key_of[start:]
+
+    def _change(self, row: Ints, said: PageColumns, now: np.datetime64) -> None:
+        complete = said.observability == Observability.complete
+        self._recount_pings(row[complete], now)
+        self.pages.put(
+            self.undo,
+            row,
+            observability=np.where(
+                said.observability == UNSAID, self.pages["observability"][row], said.observability
+            ),
+            **{
+                name: np.where(np.isnan(value), self.pages[name][row], value)
+                for name in ("importance", "min_crawl_rate", "max_crawl_rate")
+                for value in (getattr(said, name),)
+            },
+        )
+
+    def _recount_pings(self, row: Ints, now: np.datetime64) -> None:
+        became = row[self.pages["observability"][row] != Observability.complete]
+        self.states.put(self.undo, became, n_pings=0, pings_since=now, ping_credit=0.0)
+
+    def page_ids(self, key: Keys) -> Ints:
+        """Look each key up in the dictionary."""
+        ids = self.store.page_id_of
+        return np.array([ids.get(k, 0) for k in key.tolist()], np.int64)
+
+    def _row(self, page_id: int) -> int:
+        if not (0 < page_id <= self.pages.n and self.pages["alive"][page_id - 1]):
+            raise PageNotFound(f"no page has the id {page_id}; register it with POST /pages")
+        return page_id - 1
+
+    def page(self, page_id: int) -> Page:
+        """Gather one page's row of every table."""
+        row = self._row(page_id)
+        rates = self._in_force(np.array([page_id]))
+        due = self._next_crawl_at(np.array([row]), rates.crawl_rate)[0]
+        cells: dict[str, Any] = {f.name: getattr(rates, f.name)[0] for f in fields(rates)}
+        for table in (self.pages, self.states):
+            cells |= {name: table[name][row] for name in table.columns}
+        cells |= {"host": self.store.host(int(cells["host_id"])), "next_crawl_at": due}
+        return Page(**{f.name: decode(cells[f.name], f.type) for f in fields(Page)})
+
+    def change_page(self, page_id: int, patch: PagePatch, now: datetime) -> None:
+        """Write what was said."""
+        row = self._row(page_id)
+        said = {f.name: getattr(patch, f.name) for f in fields(PagePatch)}
+        cleared = said.pop("cleared")
+        values = {name: value for name, value in said.items() if value is not None}
+        if patch.observability is Observability.complete:
+            self._recount_pings(np.array([row]), instant(now))
+        self.pages.put(self.undo, row, **values, **dict.fromkeys(cleared, np.nan))
+
+    def delete_page(self, page_id: int) -> None:
+        """Mark the row as dead, for ever, and drop its log."""
+        row = self._row(page_id)
+        key = self.store.key_of[row]
+        self.pages.put(self.undo, row, alive=False)
+        self.undo.append(partial(self.store.page_id_of.__setitem__, key, page_id))
+        del self.store.page_id_of[key]
+        self.log.keep(self.undo, self.log["page_id"] != page_id)
+
+    def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
+        """Pick the page's entries and sort them."""
+        log = self.log_of(np.array([page_id]))
+        newest = log.take(np.arange(len(log))[::-1][:limit])
+        columns = (getattr(newest, f.name) for f in fields(LogEntry))
+        return [
+            LogEntry(*(decode(cell, f.type) for cell, f in zip(row, fields(LogEntry), strict=True)))
+            for row in zip(*columns, strict=True)
+        ]
+
+    # -- observations
+
+    def lock_states(self, page_id: Ints) -> PageStates:
+        """Read them; the transaction is the lock."""
+        known = page_id[(page_id > 0) & (page_id <= self.pages.n)]
+        known = known[self.pages["alive"][known - 1]]
+        row = known - 1
+        rates = self._in_force(known)
+        return PageStates(
+            page_id=known,
+            observability=self.pages["observability"][row],
+            crawl_rate=rates.crawl_rate,
+            crawl_probability=rates.crawl_probability,
+            **{name: self.states[name][row] for name in self.states.columns},
+        )
+
+    def save_states(self, states: PageStates) -> None:
+        """Write the columns that are the state's own."""
+        row = states.page_id - 1
+        self.states.put(self.undo, row, **{name: getattr(states, name) for name in WRITTEN})
+
+    def append_log(self, entries: LogColumns) -> None:
+        """Append them."""
+        columns = {name: getattr(entries, name) for name in self.log.columns}
+        self.log.append(self.undo, len(entries), **columns)
+
+    def log_of(self, page_id: Ints) -> LogColumns:
+        """Pick the entries of these pages and sort them."""
+        where = np.flatnonzero(np.isin(self.log["page_id"], page_id))
+        log = LogColumns(**{name: self.log[name][where] for name in self.log.columns})
+        return log.take(np.lexsort((log.kind, log.observed_at, log.page_id)))
+
+    # -- epochs
+
+    def request_epoch(self, now: datetime) -> Epoch:
+        """Append a request unless one waits."""
+        return self._requested() or self._new_epoch(EpochStatus.requested, now, None)
+
+    def start_epoch(self, now: datetime) -> Epoch:
+        """Fail the runs that died, then take the request or open a run of its own."""
+        for epoch in self.store.epochs:
+            if epoch.status is EpochStatus.running:
+                self.fail_epoch(epoch.epoch, "its process ended before it published", now)
+        asked = self._requested()
+        if asked is None:
+            return self._new_epoch(EpochStatus.running, now, now)
+        return self._put_epoch(replace(asked, status=EpochStatus.running, started_at=now))
+
+    def fail_epoch(self, epoch: int, reason: str, now: datetime) -> None:
+        """Record why an epoch failed."""
+        failed = replace(
+            self.epoch(epoch), status=EpochStatus.failed, reason=reason, finished_at=now
+        )
+        self._put_epoch(failed)
+
+    def load_columns(self) -> EpochColumns:
+        """Copy the rows of all pages that are alive."""
+        row = np.flatnonzero(self.pages["alive"])
+        own = (f.name for f in fields(EpochColumns) if f.name in self.pages.columns)
+        state = ("n_pings", "pings_since", "estimate")
+        return EpochColumns(
+            page_id=row + 1,
+            **{name: self.pages[name][row] for name in own},
+            **{name: self.states[name][row] for name in state},
+        )
+
+    def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
+        """Hold it in the transaction, where nobody else looks."""
+        self.written[epoch] = schedule.take(np.arange(len(schedule)))
+
+    def publish(self, epoch: int, certificate: Certificate, now: datetime) -> None:
+        """Put it among the schedules and its epoch in force."""
+        schedules = self.store.schedules
+        self.undo.append(partial(setattr, self.store, "schedules", schedules))
+        newest = sorted([*schedules, epoch])[-EPOCHS_KEPT:]
+        given = {**schedules, epoch: self.written.pop(epoch)}
+        self.store.schedules = {e: given[e] for e in newest}
+        self._put_epoch(
+            replace(
+                self.epoch(epoch),
+                status=EpochStatus.published,
+                finished_at=now,
+                certificate=_copy(certificate),
+            )
+        )
+
+    def _requested(self) -> Epoch | None:
+        waiting = (e for e in reversed(self.store.epochs) if e.status is EpochStatus.requested)
+        return next(waiting, None)
+
+    def _new_epoch(self, status: EpochStatus, now: datetime, started_at: datetime | None) -> Epoch:
+        number = self.store.epochs[-1].epoch + 1 if self.store.epochs else 1
+        epoch = Epoch(number, status, now, started_at)
+        self.undo.append(partial(self.store.epochs.__delitem__, len(self.store.epochs)))
+        self.store.epochs.append(epoch)
+        return epoch
+
+    def _put_epoch(self, epoch: Epoch) -> Epoch:
+        position = epoch.epoch - 1
+        old = self.store.epochs[position]
+        self.undo.append(partial(self.store.epochs.__setitem__, position, old))
+        self.store.epochs[position] = epoch
+        return epoch
+
+    def epoch(self, epoch: int) -> Epoch:
+        """Give one epoch."""
+        if not 0 < epoch <= len(self.store.epochs):
+            raise EpochNotFound(f"no epoch has the number {epoch}; GET /epochs lists them")
+        return _own(self.store.epochs[epoch - 1])
+
+    def epoch_in_force(self) -> Epoch | None:
+        """Give the newest published epoch."""
+        newest = max(self.store.schedules, default=None)
+        return None if newest is None else self.epoch(newest)
+
+    def newest_epoch(self) -> Epoch | None:
+        """Give the epoch asked for or started last."""
+        return _own(self.store.epochs[-1]) if self.store.epochs else None
+
+    def epochs(self, before: int | None, limit: int) -> list[Epoch]:
+        """Give epochs, newest first."""
+        end = len(self.store.epochs)
+        end = end if before is None else min(max(before - 1, 0), end)
+        return [_own(epoch) for epoch in self.store.epochs[max(end - limit, 0) : end][::-1]]
+
+    # -- schedule
+
+    def schedule(
+        self, epoch: int, after: int, limit: int, only: ScheduleFilter
+    ) -> list[ScheduledPage]:
+        """Mask the rows above `after`, then build the first of them."""
+        if epoch not in self.store.schedules:
+            raise CursorExpired
+        rows = self.store.schedules[epoch]
+        start = int(np.searchsorted(rows.page_id, after, "right"))
+        where = start + np.flatnonzero(self._matching(rows.page_id[start:] - 1, only))
+        due = self._next_crawl_at(rows.page_id[where] - 1, rows.crawl_rate[where])
+        if only.due_before is not None:
+            early = due < instant(only.due_before)
+            where, due = where[early], due[early]
+        rows = rows.take(where[:limit])
+        row = rows.page_id - 1
+        columns = (
+            rows.page_id, self.pages["url"][row], self.pages["importance"][row], rows.change_rate,
+            rows.crawl_rate, rows.crawl_probability,
+        )  # fmt: skip
+        plain = zip(*(column.tolist() for column in columns), map(moment, due[:limit]), strict=True)
+        return [ScheduledPage(*cells) for cells in plain]
+
+    def _matching(self, row: Ints, only: ScheduleFilter) -> Bools:
+        mask: Bools = self.pages["alive"][row]
+        if only.host is not None:
+            mask &= self.pages["host_id"][row] == self.store.host_ids.get(only.host, -1)
+        if only.page_id is not None:
+            mask &= row == only.page_id - 1
+        if only.observability is not None:
+            mask &= self.pages["observability"][row] == only.observability
+        return mask
+
+    def _next_crawl_at(self, row: Ints, crawl_rate: Floats) -> Instants:
+        """When pages are due, as of now: see `SqlTransaction.next_crawl_at`."""
+        last, wanted = self.states["last_crawl_at"][row], self.states["wanted_at"][row]
+        due = np.where(np.isnat(last), self.pages["created_at"][row], NEVER)
+        clocked = ~np.isnat(last) & (crawl_rate > 0)
+        with np.errstate(over="ignore"):
+            ahead = np.minimum(self.states["gap"][row[clocked]] / crawl_rate[clocked], MAX_DUE_DAYS)
+        us = (ahead * (DAY / np.timedelta64(1, "us"))).astype(np.int64)
+        due[clocked] = last[clocked] + us.astype("m8[us]")
+        earlier: Instants = np.fmin(due, wanted)
+        return earlier
+
+    def _in_force(self, page_id: Ints) -> ScheduleColumns:
+        """Give the rows of the schedule in force, NaN where it has none."""
+        newest = max(self.store.schedules, default=None)
+        rows = ScheduleColumns.empty() if newest is None else self.store.schedules[newest]
+        at = np.searchsorted(rows.page_id, page_id)
+        known = at < len(rows)
+        known[known] = rows.page_id[at[known]] == page_id[known]
+        given: dict[str, Any] = {}
+        for name in ("change_rate", "crawl_rate", "crawl_probability"):
+            given[name] = np.full(len(page_id), np.nan)
+            given[name][known] = getattr(rows, name)[at[known]]
+        return ScheduleColumns(page_id=page_id, **given)
+
+    # -- the store itself
+
+    def estimator(self) -> str | None:
+        """Give the name of the estimator whose states are stored."""
+        return self.store.estimator
+
+    def set_estimator(self, name: str) -> None:
+        """Record whose states are stored."""
+        self.undo.append(partial(setattr, self.store, "estimator", self.store.estimator))
+        self.store.estimator = name
+
+    def next_page_ids(self, after: int, limit: int) -> Ints:
+        """Read along the rows."""
+        start = max(after, 0)
+        return np.flatnonzero(self.pages["alive"][start:])[:limit] + start + 1
+
+    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:  # noqa: ARG002
+        """Drop the log's old entries; old schedules are dropped by `publish`."""
+        if keep_log_since is not None:
+            self.log.keep(self.undo, self.log["observed_at"] >= instant(keep_log_since))
+
+    def roll_back(self) -> None:
+        """Put back what was noted, newest first."""
+        while self.undo:
+            self.undo.pop()()
+
+
+class MemoryStore(Store):
+    """Pages, evidence and schedules in this process."""
+
+    def __init__(self, width: int) -> None:
+        state = {f.name: COLUMN[f.type] for f in fields(PageStates) if f.name in WRITTEN}
+        self.width = width
+        self.pages = Table(PAGE)
+        self.states = Table({**state, "pings_since": INSTANT}, estimate=(width,))
+        self.log = Table({f.name: COLUMN[f.type] for f in fields(LogColumns)})
+        self.key_of: list[bytes] = []
+        self.page_id_of: dict[bytes, int] = {}
+        self.host_ids: dict[str, int] = {}
+        self.hosts: list[str] = []
+        self.epochs: list[Epoch] = []
+        self.schedules: dict[int, ScheduleColumns] = {}
+        self.estimator: str | None = None
+        self.turn = threading.Lock()
+        self.leading = threading.Lock()
+
+    def host(self, host_id: int) -> str:
+        """Give the name of a host; hosts are numbered in the order they came."""
+        self.hosts += list(self.host_ids)[len(self.hosts) :]
+        return self.hosts[host_id]
+
+    @contextmanager
+    def begin(self, *, write: bool = True) -> Iterator[MemoryTransaction]:  # noqa: ARG002
+        """Open a transaction when it is its turn."""
+        with self.turn:
+            tx = MemoryTransaction(self)
+            try:
+                yield tx
+            except BaseException:
+                tx.roll_back()
+                raise
+
+    @contextmanager
+    def lead(self) -> Iterator["MemoryLead"]:
+        """Hold the lead until the block is left."""
+        if not self.leading.acquire(blocking=False):
+            raise EpochRunning
+        lead = MemoryLead(self)
+        try:
+            yield lead
+        finally:
+            lead.held = False
+            self.leading.release()
+
+    def check(self) -> None:
+        """Find everything in order."""
+
+    def close(self) -> None:
+        """Give nothing back: there are no connections."""
+
+
+class MemoryLead(Lead):
+    """The lead of this process."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.store = store
+        self.held = True
+
+    @contextmanager
+    def begin(self) -> Iterator[MemoryTransaction]:
+        """Open a write transaction."""
+        if not self.held:
+            raise LeadershipLost
+        with self.store.begin() as tx:
+            yield tx
+
+
+def decode(cell: Any, kind: Any) -> Any:
+    """Give a cell as the type a single value is annotated with; "none" is None."""
+    if isinstance(cell, np.datetime64):
+        return moment(cell)
+    if isinstance(cell, np.ndarray):
+        return tuple(cell.tolist())
+    if isinstance(cell, np.floating):
+        return None if np.isnan(cell) else float(cell)
+    if isinstance(cell, np.integer) and cell == UNSAID:
+        return None
+    if kind == bool | None:
+        return bool(cell)
+    plain = cell.item() if isinstance(cell, np.generic) else cell
+    return kind(plain) if kind in (Observability, Kind) else plain
+
+
+def _copy(certificate: Certificate) -> Certificate:
+    return replace(certificate, prior={**certificate.prior}, seconds={**certificate.seconds})
+
+
+def _own(epoch: Epoch) -> Epoch:
+    """Give a copy whose dictionaries are the caller's."""
+    return replace(epoch, certificate=epoch.certificate and _copy(epoch.certificate))

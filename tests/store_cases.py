@@ -1,0 +1,178 @@
+"""Columns and steps that tests of the store and of its users build on."""
+
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from service.domain import (
+    COLUMN,
+    UNSAID,
+    Certificate,
+    CrawlColumns,
+    LogColumns,
+    PageColumns,
+    PingColumns,
+    ScheduleColumns,
+    ScheduleFilter,
+    instant,
+)
+from service.urls import normalise
+
+T0 = datetime(2026, 5, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+MICROSECOND = timedelta(microseconds=1)
+EVERYTHING = ScheduleFilter()
+
+CERTIFICATE = Certificate(
+    bandwidth=10.0,
+    bandwidth_used=9.999999999999998,
+    multiplier=0.1 + 0.2,
+    harmonic_cost=1e-300,
+    binary_cost=5e-324,
+    kkt_residual=2.220446049250313e-16,
+    passes=7,
+    n_pages=3,
+    prior={"a": 0.5, "b": 15.000000000000002},
+    crawl_rate_quantiles=(0.0, 0.1, 1.7976931348623157e308),
+    seconds={"load": 0.25, "publish": 1.5},
+)
+
+
+def columns(columns_type, n, /, **values):
+    """Columns of `n` rows; a single value stands for all rows."""
+    given = {}
+    for field in fields(columns_type):
+        dtype = COLUMN[field.type]
+        value = values[field.name]
+        given[field.name] = np.empty(n, dtype)
+        if dtype.kind == "M":
+            value = instants(value)
+        given[field.name][:] = value
+    return columns_type(**given)
+
+
+def instants(values):
+    """Datetimes, None or datetime64 as array elements."""
+    if isinstance(values, np.ndarray | np.datetime64):
+        return values
+    if isinstance(values, datetime):
+        return instant(values)
+    return np.array([np.datetime64("NaT", "us") if v is None else instant(v) for v in values])
+
+
+def page_columns(urls, **said):
+    """Pages as a caller describes them."""
+    normal = [normalise(url) for url in urls]
+    unsaid = {
+        "importance": np.nan,
+        "observability": UNSAID,
+        "min_crawl_rate": np.nan,
+        "max_crawl_rate": np.nan,
+    }
+    return columns(
+        PageColumns,
+        len(normal),
+        key=np.array([np.void(n.key) for n in normal], "V16"),
+        url=[n.url for n in normal],
+        host=[n.host for n in normal],
+        **{**unsaid, **said},
+    )
+
+
+def urls(n, host="example.org"):
+    return [f"https://{host}/{i}" for i in range(n)]
+
+
+def register(store, n=3, now=T0, host="example.org", **said):
+    """Register n pages in a transaction of their own; gives their ids."""
+    with store.begin() as tx:
+        return tx.register(page_columns(urls(n, host), **said), now).page_id
+
+
+def crawl_columns(page_id, observed_at, changed=UNSAID, digest=0, status=UNSAID):
+    return columns(
+        CrawlColumns,
+        len(page_id),
+        page_id=page_id,
+        observed_at=observed_at,
+        changed=changed,
+        digest=digest,
+        status=status,
+    )
+
+
+def ping_columns(page_id, changed_at):
+    return columns(PingColumns, len(page_id), page_id=page_id, changed_at=changed_at)
+
+
+def log_columns(page_id, observed_at, kind=0, changed=UNSAID, interval=np.nan, crawl_rate=np.nan,
+                status=UNSAID):  # fmt: skip
+    return columns(
+        LogColumns,
+        len(page_id),
+        page_id=page_id,
+        observed_at=observed_at,
+        kind=kind,
+        changed=changed,
+        interval=interval,
+        crawl_rate=crawl_rate,
+        status=status,
+    )
+
+
+def schedule_columns(page_id, change_rate=0.5, crawl_rate=1.0, crawl_probability=0.0):
+    return columns(
+        ScheduleColumns,
+        len(page_id),
+        page_id=page_id,
+        change_rate=change_rate,
+        crawl_rate=crawl_rate,
+        crawl_probability=crawl_probability,
+    )
+
+
+def publish(store, schedule, now=T0, certificate=CERTIFICATE):
+    """Run an epoch that publishes this schedule; gives its number."""
+    with store.lead() as lead:
+        with lead.begin() as tx:
+            epoch = tx.start_epoch(now).epoch
+        with lead.begin() as tx:
+            tx.write_schedule(epoch, schedule)
+            tx.publish(epoch, certificate, now)
+    return epoch
+
+
+def states_of(store, page_id):
+    with store.begin() as tx:
+        return tx.lock_states(np.asarray(page_id, np.int64))
+
+
+def save(store, page_id, **changes):
+    """Change columns of some pages' states."""
+    with store.begin() as tx:
+        states = tx.lock_states(np.asarray(page_id, np.int64))
+        given = {}
+        for name, value in changes.items():
+            given[name] = getattr(states, name).copy()
+            given[name][:] = instants(value) if given[name].dtype.kind == "M" else value
+        tx.save_states(replace(states, **given))
+
+
+def page_of(store, page_id):
+    with store.begin(write=False) as tx:
+        return tx.page(int(page_id))
+
+
+def read_schedule(store, epoch, after=0, limit=1000, only=EVERYTHING):
+    with store.begin(write=False) as tx:
+        return tx.schedule(epoch, after, limit, only)
+
+
+def same(left, right):
+    """Assert that two sets of columns are equal to the last bit."""
+    assert type(left) is type(right)
+    for field in fields(left):
+        a, b = getattr(left, field.name), getattr(right, field.name)
+        assert a.dtype == b.dtype, field.name
+        np.testing.assert_array_equal(a, b, err_msg=field.name)
