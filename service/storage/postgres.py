@@ -192,7 +192,8 @@ class PostgresTransaction(SqlTransaction):
     next_crawl_at = sa.literal_column(
         "least(page_states.wanted_at, CASE WHEN page_states.last_crawl_at IS NULL "
         "THEN pages.created_at WHEN schedule.crawl_rate > 0 THEN page_states.last_crawl_at "
-        f"+ least(page_states.gap / schedule.crawl_rate, {MAX_DUE_DAYS}) * interval '1 day' END)",
+        "+ 86400 * least(page_states.gap / least(greatest(schedule.crawl_rate, 1e-100), 1e100), "
+        f"{MAX_DUE_DAYS}) * interval '1 second' END)",
         Instant,
     )
 

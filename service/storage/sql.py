@@ -263,7 +263,9 @@ def decode_epoch(row: sa.Row[Any]) -> Epoch:
     certificate = None
     if row.status == EpochStatus.published:
         values = {name: getattr(row, name) for name in CERTIFICATE}
-        values["crawl_rate_quantiles"] = tuple(values["crawl_rate_quantiles"])
+        values["crawl_rate_quantiles"] = tuple(map(float, values["crawl_rate_quantiles"]))
+        for name in ("prior", "seconds"):  # JSON knows no float: 1e22 comes back as an integer
+            values[name] = {key: float(value) for key, value in values[name].items()}
         certificate = Certificate(**values)
     return Epoch(
         epoch=row.epoch,
