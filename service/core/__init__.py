@@ -64,6 +64,16 @@ from service.core.estimators import (
     gather_history,
     make_estimator,
 )
+from service.core.pings import (
+    PingEstimate,
+    PingQuality,
+    PingState,
+    TrustTest,
+    audit_due,
+    audit_rate,
+    believed,
+    dead_feeds,
+)
 from service.core.prior import (
     DEFAULT_PRIOR,
     ImaginaryIntervals,
@@ -73,6 +83,7 @@ from service.core.prior import (
     posterior_rates,
 )
 from service.core.timing import (
+    crawl_value,
     first_due_in,
     next_due_in,
     overdue,
@@ -110,13 +121,22 @@ __all__ = [
     "LogNormalState",
     "Naive",
     "NaiveState",
+    "PingEstimate",
+    "PingQuality",
+    "PingState",
     "Prior",
     "SAMState",
     "SAState",
+    "TrustTest",
     "allocate_change_rate",
     "allocate_harmonic",
     "allocate_uniform",
+    "audit_due",
+    "audit_rate",
+    "believed",
     "binary_cost",
+    "crawl_value",
+    "dead_feeds",
     "first_due_in",
     "fit_gamma_prior",
     "fit_imaginary_intervals",

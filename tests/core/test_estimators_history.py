@@ -150,7 +150,7 @@ def test_bins_agree_with_the_full_history_far_within_its_error():
     interval, changed = (np.concatenate(column) for column in zip(*rows, strict=True))
     exact = mle.change_rate(gather_history(np.tile(np.arange(n), k), interval, changed, n))
     error = np.abs(binned.change_rate(state) / exact - 1.0)
-    assert error[exact * 2.0 < 1.0].max() < 1e-3  # at most one change expected per interval
+    assert error[exact * 2.0 < 1.0].max() < 2e-3  # at most one change expected per interval
     assert error.max() < 0.01
 
 
