@@ -18,8 +18,8 @@ START_WEIGHT = 20.0
 MAX_STEPS = 100
 """Newton steps for b; about 5 are taken, 25 over 24 decades."""
 
-SAMPLE = 1 << 17
-"""Pages that a fit looks at: two numbers from 10^5 pages have a standard error below 1 %."""
+SAMPLE = 1 << 15
+"""Pages that a fit looks at: two numbers from 32,768 pages have standard errors of about 1 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,8 @@ def fit_gamma_prior(changes: ArrayLike, days: ArrayLike, start: Prior = DEFAULT_
             quiet = exposure / (b + exposure)
             seen = b / (b + exposure)
             known = START_WEIGHT * b * start.mean
-            value = a * quiet.sum() - counts @ seen + START_WEIGHT * a - known
-            step = b * value / ((a + counts) @ (quiet * seen) + known)
+            value = np.sum(a * quiet - counts * seen) + START_WEIGHT * a - known
+            step = b * value / (np.sum((a + counts) * quiet * seen) + known)
             b = float(np.maximum(b + step, b / 16))
             if abs(step) <= 1e-10 * b:
                 break

@@ -1,0 +1,250 @@
+"""Accuracy of the estimators beside the published table, and their speed.
+
+    python -m benchmarks.estimators [--runs 2000] [--pages 1000000] [--json FILE]
+
+Accuracy: root mean square error relative to the true rate, over seeded runs of one page, after
+100 and 1,000 crawls, next to the published table and its Monte-Carlo error. Every estimator
+starts at the crawl rate: Gamma's prior is Gamma(0.5) with that mean, SA and SAM begin there.
+SA and SAM use A22's exponents, (0.75, 0.6), and (0.8, 0.5) for 500 changes a day.
+
+Speed: median seconds per observation of one `update`, in batches, and of a prior fit.
+"""
+
+import argparse
+import json
+import statistics
+import timeit
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from service.core import (
+    LLN,
+    MLE,
+    MM,
+    SA,
+    SAM,
+    BinnedMLE,
+    CompleteObservations,
+    Estimator,
+    Gamma,
+    LogNormal,
+    Naive,
+    Prior,
+    fit_gamma_prior,
+    gather_history,
+)
+
+SEED = 20220901
+CRAWLS = (100, 1000)
+
+
+class Setting(NamedTuple):
+    """One page, crawled in one way."""
+
+    change_rate: float
+    crawl_rate: float
+    regular: bool
+    exponents: tuple[float, float]
+
+    def __str__(self) -> str:
+        timing = " regular" if self.regular else ""
+        return f"D={self.change_rate:g} p={self.crawl_rate:g}{timing}"
+
+
+SETTINGS = (
+    Setting(5.0, 3.0, False, (0.75, 0.6)),
+    Setting(500.0, 50.0, False, (0.8, 0.5)),
+    Setting(5.0, 3.0, True, (0.75, 0.6)),
+    Setting(15.0, 3.0, True, (0.75, 0.6)),
+)
+
+PUBLISHED = {  # THEORY §3: RMSE/change rate after 100 and 1,000 crawls, one pair per setting
+    "naive": ("0.62 0.63", "0.91 0.91", "0.51 0.51", "0.80 0.80"),
+    "lln": ("0.207 0.067", "0.38 0.12", "1.74 1.60", "14.5 31"),
+    "sa": ("0.201 0.075", "0.43 0.23", "1.34 1.54", "0.97 2.7"),
+    "sam": ("0.243 0.115", "0.26 0.14", "1.57 1.60", "1.8 5.8"),
+    "mle": ("0.154 0.049", "0.22 0.07", "0.127 0.040", "0.15 0.08"),
+    "gamma": ("0.160 0.049", "0.22 0.07", "0.131 0.040", "0.16 0.09"),
+}
+
+
+class Error(NamedTuple):
+    """A root mean square relative error and its standard error."""
+
+    rmse: float
+    standard_error: float
+
+
+def estimators(setting: Setting) -> tuple[Estimator[Any], ...]:
+    prior = Prior(0.5, 0.5 / setting.crawl_rate)
+    eta, beta = setting.exponents
+    return (
+        Naive(prior),
+        LLN(prior=prior),
+        SA(eta, prior),
+        SAM(eta, beta, prior=prior),
+        MM(prior=prior),
+        MLE(prior=prior),
+        BinnedMLE(shortest=1e-3 / setting.crawl_rate, prior=prior),
+        Gamma(prior),
+        LogNormal(prior),
+    )
+
+
+def crawls(setting: Setting, runs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Intervals and changes of all runs, shape (crawls, runs)."""
+    rng = np.random.default_rng(SEED)
+    shape = (max(CRAWLS), runs)
+    mean = 1.0 / setting.crawl_rate
+    interval = np.full(shape, mean) if setting.regular else rng.exponential(mean, shape)
+    return interval, rng.random(shape) < -np.expm1(-setting.change_rate * interval)
+
+
+def estimates(
+    estimator: Estimator[Any], interval: np.ndarray, changed: np.ndarray, crawl_rate: float
+) -> Iterator[np.ndarray]:
+    """Estimates of every run after each number of crawls in `CRAWLS`."""
+    n = interval.shape[1]
+    if estimator.needs_history:
+        for k in CRAWLS:
+            page = np.tile(np.arange(n), k)
+            history = gather_history(page, interval[:k].ravel(), changed[:k].ravel(), n)
+            yield estimator.change_rate(history)
+        return
+    state = estimator.init(n)
+    for k, (days, seen) in enumerate(zip(interval, changed, strict=True), start=1):
+        state = estimator.update(state, days, seen, crawl_rate)
+        if k in CRAWLS:
+            yield estimator.change_rate(state)
+
+
+def error(estimate: np.ndarray, change_rate: float) -> Error:
+    square = (estimate / change_rate - 1.0) ** 2
+    rmse = float(np.sqrt(square.mean()))
+    return Error(rmse, float(square.std() / (2.0 * rmse * np.sqrt(square.size))))
+
+
+def accuracy(runs: int) -> dict[str, dict[str, list[Error]]]:
+    """Estimator -> setting -> errors after each number of crawls."""
+    table: dict[str, dict[str, list[Error]]] = {}
+    for setting in SETTINGS:
+        interval, changed = crawls(setting, runs)
+        for estimator in estimators(setting):
+            found = estimates(estimator, interval, changed, setting.crawl_rate)
+            errors = [error(estimate, setting.change_rate) for estimate in found]
+            table.setdefault(estimator.name, {})[str(setting)] = errors
+    return table
+
+
+def agrees(measured: Error, published: str) -> bool:
+    """Within four joint standard errors and the rounding of the published figure."""
+    _, _, digits = published.partition(".")
+    rounding = 0.5 * 10.0 ** -len(digits)
+    return abs(measured.rmse - float(published)) <= 4 * 2**0.5 * measured.standard_error + rounding
+
+
+def seconds(call: Any, repeats: int) -> float:
+    call()
+    return statistics.median(timeit.repeat(call, number=1, repeat=repeats))
+
+
+def update_times(batch: int, repeats: int) -> dict[str, float]:
+    """Nanoseconds per observation of each estimator whose memory is constant."""
+    rng = np.random.default_rng(SEED)
+    interval, changed = rng.exponential(3.0, batch), rng.random(batch) < 0.4
+    crawl_rate = np.full(batch, 0.3)
+    times = {}
+    for estimator in (
+        *estimators(SETTINGS[0]),
+        CompleteObservations(),
+        Gamma(half_life_days=365.0),
+    ):
+        if estimator.needs_history:
+            continue
+        state = estimator.init(batch)
+        for _ in range(3):
+            state = estimator.update(state, interval, changed, crawl_rate)
+        per_call = seconds(
+            lambda e=estimator, s=state: e.update(s, interval, changed, crawl_rate), repeats
+        )
+        fading = getattr(estimator, "half_life_days", None) is not None
+        times[estimator.name + (" with drift" if fading else "")] = per_call / batch * 1e9
+    return times
+
+
+def prior_fit_time(pages: int, repeats: int) -> float:
+    rng = np.random.default_rng(SEED)
+    days = rng.exponential(60.0, pages)
+    changes = rng.poisson(rng.gamma(0.5, 1 / 15.0, pages) * days).astype(float)
+    return seconds(lambda: fit_gamma_prior(changes, days), repeats)
+
+
+def show_accuracy(console: Console, table: dict[str, dict[str, list[Error]]]) -> bool:
+    """Print measured over published figures; tell whether all agree."""
+    view = Table("", *map(str, SETTINGS), title=f"RMSE / change rate after {CRAWLS} crawls")
+    good = True
+    for name, row in table.items():
+        cells = []
+        for index, setting in enumerate(SETTINGS):
+            errors = row[str(setting)]
+            text = " ".join(f"{entry.rmse:.3g}" for entry in errors)
+            if name in PUBLISHED:
+                figures = PUBLISHED[name][index].split()
+                match = all(map(agrees, errors, figures))
+                good &= match
+                text += f"  ({' '.join(figures)}{'' if match else ' !'})"
+            cells.append(text)
+        view.add_row(name, *cells)
+    console.print(view)
+    console.print("In brackets: the published figure; ! beyond four standard errors.")
+    for index, k in enumerate(CRAWLS):
+        ratios = (
+            f"{table['gamma'][s][index].rmse / table['mle'][s][index].rmse:.3f} ({s})"
+            for s in map(str, SETTINGS)
+        )
+        console.print(f"Gamma / MLE after {k}: {', '.join(ratios)}")
+    return good
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument("--batch", type=int, default=10_000)
+    parser.add_argument("--pages", type=int, default=1_000_000)
+    parser.add_argument("--repeats", type=int, default=51)
+    parser.add_argument("--json", type=Path, default=Path("bench-out/estimators.json"))
+    given = parser.parse_args()
+    console = Console()
+
+    table = accuracy(given.runs)
+    good = show_accuracy(console, table)
+
+    times = update_times(given.batch, given.repeats)
+    view = Table("update", "ns per observation", title=f"batches of {given.batch:,}")
+    for name, nanoseconds in times.items():
+        view.add_row(name, f"{nanoseconds:.1f}")
+    console.print(view)
+    fit = prior_fit_time(given.pages, 5)
+    console.print(f"Prior fit over {given.pages:,} pages: {fit:.3f} s")
+
+    figures = {
+        "runs": given.runs,
+        "rmse": {
+            name: {setting: [e._asdict() for e in errors] for setting, errors in row.items()}
+            for name, row in table.items()
+        },
+        "published_agrees": good,
+        "update_ns": times,
+        "prior_fit_s": fit,
+    }
+    given.json.parent.mkdir(parents=True, exist_ok=True)
+    given.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
