@@ -44,7 +44,7 @@ __all__ = [
     "make_estimator",
 ]
 
-ESTIMATORS: dict[str, type] = {
+ESTIMATORS: dict[str, type[Estimator[Any]]] = {
     estimator.name: estimator
     for estimator in (
         Gamma,

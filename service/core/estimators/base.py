@@ -1,5 +1,6 @@
 """What every estimator offers, and the checks and history they share."""
 
+from dataclasses import Field
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -37,6 +38,8 @@ class Estimator(Protocol[S]):
     """Whether it stays consistent when pages are crawled at regular intervals."""
     refusal: ClassVar[str]
     """Why not, if not; else empty."""
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    """The parameters."""
 
     def init(self, n: int | None = None) -> S:
         """State before the first crawl: zeros, of shape (n,) or scalar."""
