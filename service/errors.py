@@ -67,7 +67,7 @@ class BatchRejected(RequestError):
 class InvalidField(RequestError):
     """A field is outside of its domain."""
 
-    def __init__(self, field: str, detail: str, code: str = "invalid") -> None:
+    def __init__(self, field: str | None, detail: str, code: str = "invalid") -> None:
         self.field = field
         self.code = code
         super().__init__(detail, field=field)

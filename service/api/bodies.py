@@ -18,6 +18,9 @@ LINES = (NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonl
 DRAIN_FACTOR = 4
 """A body over the limit is read up to so many limits, so that the client can hear the answer."""
 
+MAX_DIGITS = 40
+"""No field takes an integer of more digits."""
+
 ItemT = TypeVar("ItemT", bound=Item)
 
 
@@ -43,7 +46,12 @@ async def read_body(request: Request) -> Body:
     ------
     BodyTooLarge
         It has more bytes than `max_body_bytes`.
+    UnsupportedMediaType
+        It is compressed.
     """
+    coding = request.headers.get("content-encoding", "identity").strip().lower()
+    if coding != "identity":
+        raise UnsupportedMediaType(f"Content-Encoding {coding[:40]} is not taken; send plain bytes")
     limit: int = request.app.state.service.max_body_bytes
     content, size = bytearray(), 0
     async for chunk in request.stream():
@@ -99,7 +107,7 @@ def decode_object(body: Body, kind: type[ItemT]) -> ItemT:
     given = _parse(body.content)
     batch = _one_by_one([given], kind)
     if batch.rejected:
-        raise InvalidField(batch.rejected[0].field or "", batch.rejected[0].detail)
+        raise InvalidField(batch.rejected[0].field, batch.rejected[0].detail)
     return batch.items[0]
 
 
@@ -117,10 +125,17 @@ class _Broken(NamedTuple):
 
 def _parse(content: bytes) -> Any:
     """Parse leniently (NaN, lone surrogates): the item's schema refuses these by name."""
+    if not content.strip():
+        raise MalformedBody("the body is empty; send JSON")
     try:
-        return json.loads(content)
+        return json.loads(content, parse_int=_integer)
     except (ValueError, RecursionError) as error:
         raise MalformedBody(f"the body is not JSON: {_reason(error)}") from error
+
+
+def _integer(digits: str) -> float:
+    """Read an integer; one too long for any field overflows like a float, and fails alone."""
+    return int(digits) if len(digits) <= MAX_DIGITS else float(digits)
 
 
 def _reason(error: Exception) -> str:
@@ -161,6 +176,9 @@ def _one_by_one(given: list[Any], kind: type[ItemT]) -> Batch[ItemT]:
             index.append(i)
         except msgspec.ValidationError as error:
             rejected.append(_rejection(i, str(error), kind))
+        except UnicodeEncodeError:
+            detail = "a name or word in it holds a lone surrogate; send valid Unicode"
+            rejected.append(Rejection(index=i, code="invalid", detail=detail))
     return Batch(items, index, rejected)
 
 
@@ -176,7 +194,10 @@ def _rejection(index: int, message: str, kind: type[Item]) -> Rejection:
             detail=f"{reason}; remove it, known fields are {known}",
         )  # fmt: skip
     remedy = _descriptions(kind).get(field or "")
-    detail = f"{reason}; {field} is {remedy}" if remedy else reason
+    if field is None:
+        detail = f"{reason}; send an object with {', '.join(kind.__struct_fields__)}"
+    else:
+        detail = f"{reason}; {field} is {remedy}" if remedy else reason
     return Rejection(index=index, code="invalid", field=field, detail=detail)
 
 

@@ -37,7 +37,7 @@ def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) 
 def batch_counts(
     verdict: Codes, index: list[int], page_id: np.ndarray[Any, Any], rejected: list[Rejection]
 ) -> dict[str, Any]:
-    """Count what became of the items; raises `BatchRejected` when none could be taken."""
+    """Count what became of the items."""
     unknown = [
         Rejection(
             index=index[i], code="page_not_found", field="page_id" if page_id[i] else "url",
@@ -46,18 +46,17 @@ def batch_counts(
         )
         for i in np.flatnonzero(verdict == Verdict.unknown)
     ]  # fmt: skip
-    counts: dict[str, Any] = {
+    return {
         "accepted": int((verdict == Verdict.accepted).sum()),
         "duplicate": int((verdict == Verdict.duplicate).sum()),
         "late": int((verdict == Verdict.late).sum()),
         "rejected": sorted([*rejected, *unknown], key=lambda r: r.index),
     }
-    refuse_empty(counts, len(verdict) - len(unknown))
-    return counts
 
 
-def refuse_empty(counts: dict[str, Any], taken: int) -> None:
-    """Refuse a batch whose every item was rejected."""
+def refuse_empty(counts: dict[str, Any]) -> None:
+    """Raise `BatchRejected` for a batch whose every item was rejected."""
+    taken = counts["accepted"] + counts["duplicate"] + counts["late"]
     if counts["rejected"] and not taken:
         first = counts["rejected"][0]
         raise BatchRejected(

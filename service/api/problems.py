@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from msgspec import json
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from service import errors
 from service.api.schemas import Problem, Rejection
@@ -91,6 +92,11 @@ def answer_http(_: Request, error: Exception) -> Response:
     return response
 
 
+def answer_nobody(_: Request, __: Exception) -> Response:
+    """Close the books on a caller who hung up while sending: no fault of the service."""
+    return problem(400, "ClientDisconnect", "the connection ended before the body did")
+
+
 def answer_unexpected(_: Request, __: Exception) -> Response:
     """Answer a fault of the service itself; the log has the trace, the client does not."""
     return problem(
@@ -104,4 +110,5 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(kind, answer)
     app.add_exception_handler(RequestValidationError, answer_parameters)
     app.add_exception_handler(HTTPException, answer_http)
+    app.add_exception_handler(ClientDisconnect, answer_nobody)
     app.add_exception_handler(Exception, answer_unexpected)

@@ -10,7 +10,7 @@ from service import ingest
 from service.api import examples, openapi
 from service.api.bodies import decode_batch
 from service.api.decode import decode_crawls, decode_pings
-from service.api.encode import answer, batch_counts
+from service.api.encode import answer, batch_counts, refuse_empty
 from service.api.schemas import BatchAnswer, Decision, ObservationItem, PingItem, PingsAnswer
 from service.api.service import TheBody, TheService
 from service.domain import Verdict
@@ -44,6 +44,7 @@ def post_observations(service: TheService, body: TheBody, register: Register = T
         recorded = ingest.record(tx, replace(given.columns, page_id=page_id), rules)
     counts = batch_counts(recorded.verdict, given.index, given.named.page_id, given.rejected)
     service.telemetry.count_items("observation", counts)
+    refuse_empty(counts)
     return answer(BatchAnswer(**counts))
 
 
@@ -68,6 +69,7 @@ def post_pings(service: TheService, body: TheBody, register: Register = True) ->
         answered = ingest.ping(tx, replace(given.columns, page_id=page_id), rules)
     counts = batch_counts(answered.verdict, given.index, given.named.page_id, given.rejected)
     service.telemetry.count_items("ping", counts)
+    refuse_empty(counts)
     decisions = [
         Decision(
             index=given.index[i],

@@ -47,8 +47,8 @@ def post_pages(service: TheService, body: TheBody) -> Response:
         "late": 0,
         "rejected": given.rejected,
     }
-    refuse_empty(counts, len(given.index))
     service.telemetry.count_items("page", counts)
+    refuse_empty(counts)
     created = int(registered.created.sum())
     return answer(PagesAnswer(**counts, created=created, page_ids=page_ids))
 

@@ -14,8 +14,10 @@ from service.api.encode import answer, decode_cursor, encode_cursor, encode_sche
 from service.api.routes.pages import find
 from service.api.schemas import ScheduleAnswer
 from service.api.service import Service, TheService
-from service.domain import Observability, ScheduleFilter
-from service.errors import InvalidField, PageNotFound
+from service.domain import Epoch, Observability, ScheduledPage, ScheduleFilter
+from service.errors import BadCursor, EpochNotFound, InvalidField, InvalidUrl, PageNotFound
+from service.storage import Transaction
+from service.urls import normalise
 
 router = APIRouter(tags=["schedule"])
 
@@ -55,7 +57,7 @@ def get_schedule(
     place = None if cursor is None else decode_cursor(cursor)
     with service.store.begin(write=False) as tx:
         in_force = tx.epoch_in_force()
-        epoch = in_force if place is None else tx.epoch(place[0])
+        epoch = in_force if place is None else epoch_of(tx, place[0])
         if epoch is None or epoch.certificate is None:
             return answer(nothing())
         etag = f'W/"epoch-{epoch.epoch}"'
@@ -64,7 +66,7 @@ def get_schedule(
             return Response(status_code=304, headers=headers)
         try:
             only = ScheduleFilter(
-                host=host.lower() if host else None,
+                host=normal_host(host) if host else None,
                 page_id=find(tx, url) if url else None,
                 observability=Observability[observability] if observability else None,
                 due_before=due_before,
@@ -72,10 +74,11 @@ def get_schedule(
         except PageNotFound:
             only = ScheduleFilter(page_id=0)
         after = 0 if place is None else place[1]
-        if NDJSON in (accept or ""):
-            lines = stream(service, epoch.epoch, after, only)
-            return StreamingResponse(lines, headers=headers, media_type=NDJSON)
-        rows = tx.schedule(epoch.epoch, after, limit, only)
+        streamed = NDJSON in (accept or "")
+        rows = tx.schedule(epoch.epoch, after, BLOCK if streamed else limit, only)
+    if streamed:
+        lines = stream(service, epoch.epoch, rows, only)
+        return StreamingResponse(lines, headers=headers, media_type=NDJSON)
     full = len(rows) == limit
     page = ScheduleAnswer(
         epoch=epoch.epoch,
@@ -98,13 +101,32 @@ def matches(if_none_match: str | None, etag: str) -> bool:
     return "*" in given or etag.removeprefix("W/") in given
 
 
-def stream(service: Service, epoch: int, after: int, only: ScheduleFilter) -> Iterator[bytes]:
-    """Give the schedule line by line, in blocks of one short transaction each."""
-    while True:
-        with service.store.begin(write=False) as tx:
-            rows = tx.schedule(epoch, after, BLOCK, only)
-        if rows:
-            yield json.Encoder().encode_lines(encode_schedule(rows))
-            after = rows[-1].page_id
+def epoch_of(tx: Transaction, epoch: int) -> Epoch:
+    """Give the epoch that a cursor names; raises `BadCursor` where none was ever published."""
+    try:
+        named = tx.epoch(epoch)
+    except EpochNotFound as error:
+        raise BadCursor from error
+    if named.certificate is None:
+        raise BadCursor
+    return named
+
+
+def normal_host(host: str) -> str:
+    """Give a host as pages have it: lower case, international names in ASCII."""
+    try:
+        return normalise(f"http://{host}/").host
+    except InvalidUrl as error:
+        raise InvalidField("host", "this is no host; send a name such as example.com") from error
+
+
+def stream(
+    service: Service, epoch: int, rows: list[ScheduledPage], only: ScheduleFilter
+) -> Iterator[bytes]:
+    """Give the schedule line by line from `rows` on, in blocks of one short transaction each."""
+    while rows:
+        yield json.Encoder().encode_lines(encode_schedule(rows))
         if len(rows) < BLOCK:
             return
+        with service.store.begin(write=False) as tx:
+            rows = tx.schedule(epoch, rows[-1].page_id, BLOCK, only)
