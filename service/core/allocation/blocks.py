@@ -15,8 +15,8 @@ from service.core.conditions import Bools, Floats
 BLOCK = 1 << 15
 """Pages a block: a handful of columns of float64 stay in a core's own cache."""
 
-THREADED = 1 << 18
-"""From so many pages on, threads are worth starting."""
+LARGE = 1 << 18
+"""From so many pages on, threads and compiled passes are worth starting."""
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ def blocks(part: slice) -> Iterator[slice]:
 
 def over_parts(function: Callable[[slice], T], n: int) -> list[T]:
     """Apply `function` to contiguous parts of n pages, one part a thread; results in order."""
-    threads = (os.cpu_count() or 1) if n >= THREADED else 1
+    threads = (os.cpu_count() or 1) if n >= LARGE else 1
     if threads == 1:
         return [function(slice(0, n))]
     edges = [n * i // threads for i in range(threads + 1)]

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from service.core.allocation.inputs import check_bandwidth, check_hosts, check_pages
 from service.core.allocation.result import Allocation
-from service.core.allocation.sweeps import Settled, settle, survey, taken
+from service.core.allocation.sweeps import Settled, settle, survey, take
 from service.core.allocation.tree import UNLIMITED, Level, Solution, descend, fold_up, grow
 from service.core.conditions import Floats
 
@@ -92,10 +92,13 @@ def allocate_harmonic(
     levels = grow(check_bandwidth(bandwidth), hosts)
     of_page = None if hosts is None else hosts.of_page
     reach = survey(pages, of_page, levels[-1].bandwidth.size)
-    solution = descend(levels, partial(taken, pages, of_page), reach, start)
+    solution = descend(levels, partial(take, pages, of_page), reach, start)
     crawl_rate, crawl_probability = np.zeros(n), np.zeros(n)
     settled = settle(pages, of_page, solution.levels[-1], crawl_rate, crawl_probability)
     slack, gap = _unspent(levels, solution, settled)
+    missed = np.divide(
+        settled.missed, (s := solution.levels[-1]), out=np.zeros_like(s), where=s > 0
+    )
     multiplier, *nested = (_multiplier(s) for s in solution.levels)
     return Allocation(
         crawl_rate,
@@ -104,7 +107,7 @@ def allocate_harmonic(
         bandwidth=float(levels[0].bandwidth[0]),
         bandwidth_used=float(settled.used.sum()),
         kkt_residual=max(slack, settled.residual),
-        duality_gap=gap + settled.gap,
+        duality_gap=gap + float(missed.sum()),
         passes=solution.passes,
         host_multiplier=nested[-1] if nested else None,
         group_multiplier=nested[0] if len(nested) > 1 else None,

@@ -103,7 +103,10 @@ def check_magnitude(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Flo
         return np.asarray((block == 0) | ((block >= SMALLEST) & (block <= LARGEST)))
 
     def sane(block: slice) -> bool:
-        return bool(in_range(array[block]).all())
+        values = array[block]
+        return bool(values.min() >= SMALLEST and values.max() <= LARGEST) or bool(
+            in_range(values).all()
+        )
 
     if array.ndim and array.shape == shape and all(over_blocks(sane, array.size)):
         return array

@@ -75,13 +75,13 @@ def climb(
         done |= above <= below * (1 + ADJACENT)
         with np.errstate(all="ignore"):
             step = np.minimum(s + missing / slope, upper)
+            middle = np.where(above < np.inf, np.sqrt(below) * np.sqrt(above), upper)
         stuck = (off >= before / 2) & (np.abs(step - s) <= WELL_KNOWN * s)
         done |= (off <= ROUNDING * target) & stuck
         if done.all():
             break
         slow = (off > before / 2) & (above < np.inf)
         inside = (step > below) & (step < above) & ~slow
-        middle = np.where(above < np.inf, np.sqrt(below) * np.sqrt(above), upper)
         s = np.where(done, s, np.where(inside, step, middle))
         before = off
     return s, passes
