@@ -1,6 +1,6 @@
 """The demo: a crawler fleet plays a world against the running service, over HTTP."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,8 @@ from rich.table import Table
 from service.sim import policies
 from service.sim.clock import Clock
 from service.sim.fleet import Due, Fleet
-from service.sim.staleness import Crawls, Staleness, staleness
+from service.sim.scenario import Scenario
+from service.sim.staleness import Crawls, Staleness, merged, staleness
 from service.sim.world import World
 
 CARRIED_STEPS = 1.0
@@ -50,7 +51,8 @@ class Result:
     @property
     def gain(self) -> float:
         """How far harmonic staleness lies below that of uniform crawling, as a share of it."""
-        return 1.0 - self.recrawl.staleness.harmonic / self.uniform.staleness.harmonic
+        base = self.uniform.staleness.harmonic
+        return 1.0 - self.recrawl.staleness.harmonic / base if base else 0.0
 
     @property
     def gap_closed(self) -> float | None:
@@ -68,7 +70,7 @@ def play(
     *,
     bandwidth: float,
     step: float = 1.0,
-    progress: Callable[[float], None] = lambda day: None,
+    progress: Callable[[float], None] | None = None,
 ) -> Result:
     """Crawl the world as the service says, and compare with policies that crawl as often.
 
@@ -81,38 +83,41 @@ def play(
     step
         Days from one epoch to the next; within them the fleet follows one schedule.
     progress
-        Told the day reached.
+        Told each day reached.
 
     Raises
     ------
     UnexpectedAnswer
         The service refused something.
     """
-    crawls = crawl(Fleet(client, world), clock, bandwidth, step, progress)
-    spent = len(crawls.at) / world.days
+    crawls = Crawls.none()
+    for day, more in crawl(Fleet(client, world), clock, bandwidth, step):
+        crawls = merged(crawls, more)
+        if progress is not None:
+            progress(day)
+    uniform = policies.matched(policies.uniform, world, len(crawls.at))
+    hindsight = policies.matched(policies.hindsight, world, len(crawls.at))
     return Result(
         world,
         bandwidth,
-        judge("Recrawl", world, crawls),
-        judge("uniform", world, policies.uniform(world, spent)),
-        judge("LambdaCrawl, true rates", world, policies.hindsight(world, spent)),
+        Outcome("Recrawl", crawls, staleness(world, crawls)),
+        Outcome("uniform", uniform, staleness(world, uniform)),
+        Outcome("LambdaCrawl, true rates", hindsight, staleness(world, hindsight)),
     )
 
 
-def judge(policy: str, world: World, crawls: Crawls) -> Outcome:
-    """Measure a policy by its crawls."""
-    return Outcome(policy, crawls, staleness(world, crawls))
-
-
 def crawl(
-    fleet: Fleet, clock: Clock, bandwidth: float, step: float, progress: Callable[[float], None]
-) -> Crawls:
-    """Play the whole world; gives the crawls after the first of each page."""
+    fleet: Fleet, clock: Clock, bandwidth: float, step: float
+) -> Iterator[tuple[float, Crawls]]:
+    """Play the world step by step; yields the day reached and the crawls since the last one.
+
+    The first crawl of each page, which discovers it, is not among them.
+    """
     world = fleet.world
     n_steps = int(np.ceil(world.days / step))
     edges = np.minimum(np.arange(n_steps + 1) * step, world.days)
     fleet.discover(np.flatnonzero(world.created == 0))
-    done, saved = [], 0.0
+    saved = 0.0
     for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         clock.advance(start)
         fleet.new_epoch()
@@ -122,11 +127,9 @@ def crawl(
         asked = fleet.announce(_announced(world, start, end))
         income = bandwidth * (end - start)
         on_time = choose(due, start, end, saved + income - len(asked.at))
-        crawls = fleet.crawl(_merge(on_time, asked))
+        crawls = fleet.crawl(merged(on_time, asked))
         saved = min(saved + income - len(crawls.at), CARRIED_STEPS * income)
-        done.append(crawls)
-        progress(end)
-    return _merge(*done)
+        yield end, crawls
 
 
 def choose(due: Due, start: float, end: float, allowance: float) -> Crawls:
@@ -154,25 +157,20 @@ def _announced(world: World, start: float, end: float) -> Crawls:
     return Crawls(page[now], world.changed_at[now])
 
 
-def _merge(*parts: Crawls) -> Crawls:
-    return Crawls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
 # -- what the reader sees
 
 
 def run(
     client: httpx.Client,
-    world: World,
+    scenario: Scenario,
     clock: Clock,
     *,
-    bandwidth: float,
-    step: float = 1.0,
     console: Console | None = None,
     plot: Path | None = None,
 ) -> Result:
-    """Play with a progress bar, then print the table and write the plot; see `play`."""
+    """Play a scenario with a progress bar, print the table and write the plot; see `play`."""
     console = console or Console()
+    world = scenario.world
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -182,7 +180,7 @@ def run(
     with Progress(*columns, console=console) as bar:
         task = bar.add_task(f"{len(world):,} pages over HTTP", total=world.days)
         result = play(
-            client, world, clock, bandwidth=bandwidth, step=step,
+            client, world, clock, bandwidth=scenario.bandwidth, step=scenario.step,
             progress=lambda day: bar.update(task, completed=day),
         )  # fmt: skip
     show(result, console)
@@ -195,10 +193,10 @@ def run(
 def show(result: Result, console: Console) -> None:
     """Print the table and what must be known to read it."""
     world = result.world
-    per_page = result.bandwidth / len(world)
+    per_page = result.bandwidth / world.mean_pages
     table = Table(
         title=f"{world.name}: {len(world):,} pages, {world.days:.0f} days, "
-        f"budget {result.bandwidth:,.1f} crawls a day ({per_page:.3g} per page)"
+        f"budget {result.bandwidth:,.1f} crawls a day ({per_page:.3g} per existing page)"
     )
     table.add_column("policy")
     for name in ("harmonic staleness", "vs uniform", "binary staleness", "vs uniform", "crawls"):

@@ -63,7 +63,7 @@ class Fleet:
         """
         order = np.argsort(crawls.at, kind="stable")
         page, at = crawls.page[order], crawls.at[order]
-        gone = (at >= self.world.ended[page]) & (self.world.ended[page] < self.world.days)
+        gone = self.world.gone(page, at)
         first_gone = np.flatnonzero(gone)[np.unique(page[gone], return_index=True)[1]]
         done = ~gone
         done[first_gone] = True

@@ -1,9 +1,11 @@
 """What Recrawl is measured against: crawl times of policies that spend a given bandwidth.
 
-Both know when pages come and go, and crawl on time with phases spread evenly. The bandwidth is
-constant; whenever pages come or go it is divided anew.
+Both learn of a new page at once and of a page's end by crawling it in vain, as a fleet does; they
+crawl on time with phases spread evenly. The bandwidth is constant and divided among the pages
+that are believed to exist.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -13,11 +15,11 @@ from service.core import phase
 from service.core.allocation import allocate_harmonic
 from service.core.timing import CREDIT_TOLERANCE
 from service.domain import Bools, Floats, Ints
-from service.sim.staleness import Crawls
+from service.sim.staleness import Crawls, merged
 from service.sim.world import World
 
 SPAN_DAYS = 1.0
-"""Births and deaths within one such span share one division of the bandwidth."""
+"""Where pages come and go, the bandwidth is divided anew so often."""
 
 
 class Share(NamedTuple):
@@ -28,11 +30,15 @@ class Share(NamedTuple):
 
 
 Divide = Callable[[Floats, float], Share]
-"""From the days that each page exists in a span, and the crawls there are, to the shares."""
+"""From the days that each page takes part in a span, and the crawls there are, to the shares."""
+
+
+Policy = Callable[[World, float], Crawls]
+"""Crawls of a world within a bandwidth, crawls a day."""
 
 
 def uniform(world: World, bandwidth: float) -> Crawls:
-    """Crawl every page every n/R days, n pages existing and R = bandwidth."""
+    """Crawl every page every n/R days, n pages known and R = bandwidth."""
 
     def divide(life: Floats, n_crawls: float) -> Share:
         return Share(n_crawls * life / life.sum(), np.zeros(len(world)))
@@ -43,7 +49,7 @@ def uniform(world: World, bandwidth: float) -> Crawls:
 def hindsight(world: World, bandwidth: float) -> Crawls:
     """LambdaCrawl that knows the true change rates from the start; pings crawled by credit.
 
-    A page that exists for a part L of a span costs L times as much and uses L times the
+    A page that takes part for L days of a span costs L times as much and uses L times the
     bandwidth: importance, change rate and crawl rate all scale with L.
     """
 
@@ -55,14 +61,22 @@ def hindsight(world: World, bandwidth: float) -> Crawls:
     return _played(world, bandwidth, divide)
 
 
+def matched(policy: Policy, world: World, n_crawls: int) -> Crawls:
+    """Play a policy with the bandwidth at which it crawls about `n_crawls` times."""
+    bandwidth = n_crawls / world.days
+    used = len(policy(world, bandwidth).at)
+    return policy(world, bandwidth * n_crawls / max(used, 1))
+
+
 def _played(world: World, bandwidth: float, divide: Divide) -> Crawls:
     """Turn shares into crawls on time: a page is crawled whenever its shares add up to one."""
     credit = phase(np.arange(len(world)))
     probability = np.zeros(len(world.changed_at))
-    pages, times = [], []
+    known_until = np.full(len(world), world.days)
+    done = []
     for start, end in _spans(world):
         begin = np.maximum(start, world.created)
-        life = np.maximum(np.minimum(end, world.ended) - begin, 0.0)
+        life = np.maximum(np.minimum(end, known_until) - begin, 0.0)
         if not life.any():
             continue
         share = divide(life, bandwidth * (end - start))
@@ -70,25 +84,26 @@ def _played(world: World, bandwidth: float, divide: Divide) -> Crawls:
         n_due = np.floor(total).astype(np.int64)
         page = np.repeat(np.arange(len(world)), n_due)
         turn = 1 + np.arange(len(page)) - np.repeat(np.cumsum(n_due) - n_due, n_due)
-        part = (turn - credit[page]) / share.n_crawls[page]
-        pages.append(page)
-        times.append(begin[page] + part * life[page])
+        at = begin[page] + (turn - credit[page]) / share.n_crawls[page] * life[page]
         credit = total - n_due
+        in_vain = world.gone(page, at)
+        known_until[page[in_vain]] = end
+        again = in_vain & (turn > 1)
+        again[again] = world.gone(page, at - life[page] / share.n_crawls[page])[again]
+        done.append(Crawls(page[~again], at[~again]))
         within = (world.changed_at > start) & (world.changed_at <= end)
         probability[within] = share.crawl_probability[world.changed_page[within]]
     crawled = world.announced[world.changed_page] & _spends(world.first, probability)
-    return Crawls(
-        np.concatenate((*pages, world.changed_page[crawled])),
-        np.concatenate((*times, world.changed_at[crawled])),
-    )
+    on_ping = Crawls(world.changed_page[crawled], world.changed_at[crawled])
+    return merged(*done, on_ping)
 
 
 def _spans(world: World) -> Iterator[tuple[float, float]]:
-    """Split the time where pages come or go."""
-    moves = np.concatenate((world.created, world.ended, [world.days]))
-    edges = np.unique(np.minimum(np.ceil(moves / SPAN_DAYS) * SPAN_DAYS, world.days))
-    edges = np.unique(np.concatenate(([0.0], edges)))
-    yield from zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+    """Split the time into days if pages come or go."""
+    constant = not world.created.any() and (world.ended == world.days).all()
+    n_spans = 1 if constant else int(np.ceil(world.days / SPAN_DAYS))
+    edges = np.linspace(0.0, world.days, n_spans + 1).tolist()
+    yield from itertools.pairwise(edges)
 
 
 def _spends(first: Ints, probability: Floats) -> Bools:

@@ -6,7 +6,7 @@ is created: discovery is the same for every policy.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -19,6 +19,16 @@ class Crawls(NamedTuple):
 
     page: Ints
     at: Floats
+
+    @classmethod
+    def none(cls) -> Self:
+        """No crawls."""
+        return cls(np.zeros(0, np.int64), np.zeros(0))
+
+
+def merged(*parts: Crawls) -> Crawls:
+    """Give the crawls of all parts."""
+    return Crawls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,11 @@ class World:
         return self.ended - self.created
 
     @property
+    def mean_pages(self) -> float:
+        """Pages that exist, averaged over time."""
+        return float(self.life.sum()) / self.days
+
+    @property
     def changed_page(self) -> Ints:
         """(M,) the page of each change."""
         return np.repeat(np.arange(len(self)), np.diff(self.first))
@@ -65,6 +71,10 @@ class World:
     def changes_of(self, page: int) -> Floats:
         """Give the instants at which one page changes."""
         return self.changed_at[self.first[page] : self.first[page + 1]]
+
+    def gone(self, page: Ints, at: Floats) -> Bools:
+        """Tell of (K,) pages and instants whether the page has been deleted by then."""
+        return (at >= self.ended[page]) & (self.ended[page] < self.days)
 
     def version(self, page: int, at: float) -> int:
         """Count the changes of one page up to and including an instant."""
@@ -77,9 +87,10 @@ def synthetic_world(
     *,
     rng: np.random.Generator,
     complete_share: float = 0.04,
+    importance: Importance = "lognormal",
 ) -> World:
     """Draw pages with heavy-tailed importance and change rates that change at Poisson instants."""
-    importance = rng.lognormal(*LOG_IMPORTANCE, n_pages)
+    weight = _importance(importance, n_pages, rng)
     change_rate = rng.lognormal(*LOG_CHANGE_RATE, n_pages)
     announced = rng.permutation(n_pages) < round(complete_share * n_pages)
     counts = rng.poisson(change_rate * days)
@@ -89,7 +100,7 @@ def synthetic_world(
         name="synthetic",
         days=days,
         url=tuple(f"https://demo.example/page/{i}" for i in range(n_pages)),
-        importance=importance,
+        importance=weight,
         announced=announced,
         created=np.zeros(n_pages),
         ended=np.full(n_pages, days),
@@ -234,10 +245,11 @@ def _read_pages(path: Path) -> PageRows:
                 "a page is observed from obs_start to obs_end"
             )
         rows[name] = started, ended, int(n_changes)
-    started, ended, n_changes = (np.array(column) for column in zip(*rows.values(), strict=True))
-    if not (ended > started).any():
+    columns = zip(*rows.values(), strict=True)
+    pages = PageRows(list(rows), *(np.array(column) for column in columns))
+    if not (pages.ended > pages.started).any():
         raise InvalidTrace(f"{path}: no page is observed for any time; check obs_start and obs_end")
-    return PageRows(list(rows), started, ended, n_changes)
+    return pages
 
 
 def _read_changes(path: Path, pages: PageRows) -> ChangeRows:
@@ -259,8 +271,7 @@ def _read_changes(path: Path, pages: PageRows) -> ChangeRows:
         if row["bulk"] not in {"0", "1"}:
             raise InvalidTrace(f"{where}: bulk is {row['bulk']!r}; write 0 or 1")
         rows.append((i, at, row["bulk"] == "1"))
-    page, at, bulk = (np.array(column) for column in zip(*rows, strict=True))
-    return ChangeRows(page, at, bulk)
+    return ChangeRows(*(np.array(column) for column in zip(*rows, strict=True)))
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
@@ -284,7 +295,7 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str,
                         f"{', '.join(header)}"
                     )
                 yield f"{path}, line {line}", dict(zip(header, cells, strict=True))
-    except (EOFError, OSError, UnicodeDecodeError, csv.Error) as error:
+    except (EOFError, OSError, UnicodeDecodeError, csv.Error, zlib.error) as error:
         raise InvalidTrace(
             f"{path}, after line {line}: {error}; the file must be gzipped CSV in UTF-8"
         ) from error
