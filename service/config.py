@@ -2,7 +2,6 @@
 
 import difflib
 import os
-from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,7 +17,8 @@ from service.errors import InvalidSettings
 
 PREFIX = "RECRAWL_"
 FOR_TESTS = "RECRAWL_TEST_"
-"""Variables of the test suite; the service ignores them."""
+FOR_CLIENTS = frozenset({"RECRAWL_URL", "RECRAWL_API_KEY"})
+"""Where `recrawl import` finds the service, and its key."""
 
 
 class Settings(BaseSettings):
@@ -90,7 +90,7 @@ def _keys(name: str, value: Any) -> Any:
     return value
 
 
-def read_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Settings:
+def read_settings(**given: Any) -> Settings:
     """Read the settings; `given` overrides the environment.
 
     Raises
@@ -99,8 +99,7 @@ def read_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Set
         A variable RECRAWL_* that means nothing, or a value that cannot be; every fault is
         named, no secret is shown.
     """
-    unknown = _unknown(os.environ if environ is None else environ)
-    if unknown:
+    if unknown := _unknown():
         raise InvalidSettings("; ".join(unknown))
     try:
         return Settings(**given)
@@ -108,12 +107,12 @@ def read_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Set
         raise InvalidSettings("; ".join(_faults(error))) from None
 
 
-def _unknown(environ: Mapping[str, str]) -> list[str]:
+def _unknown() -> list[str]:
     known = {f"{PREFIX}{name}".upper() for name in Settings.model_fields}
-    names = {name.upper() for name in (*environ, *_in_file())}
-    found = {n for n in names if n.startswith(PREFIX) and not n.startswith(FOR_TESTS)}
+    names = {name.upper() for name in (*os.environ, *_in_file())}
+    ours = {n for n in names if n.startswith(PREFIX) and not n.startswith(FOR_TESTS)}
     sentences = []
-    for name in sorted(found - known):
+    for name in sorted(ours - known - FOR_CLIENTS):
         close = difflib.get_close_matches(name, known, 1)
         hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}"
         sentences.append(f"{name} is not a setting; {hint}")

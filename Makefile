@@ -1,0 +1,47 @@
+# make demo   see it work, end to end, on SQLite     make test   set up and pass all tests
+# Needs Python >= 3.11, pip and make; everything else comes from PyPI into .venv.
+
+PYTHON ?= python3
+BIN := .venv/bin
+WORKERS ?= 2
+
+.PHONY: demo test lint serve bench bench-core clean
+
+demo: .venv/demo
+	$(BIN)/recrawl demo $(ARGS)
+
+test: .venv/dev
+	$(BIN)/pytest -n $(WORKERS) $(ARGS)
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/recrawl openapi --check openapi/openapi.json
+
+serve: .venv/demo
+	$(BIN)/recrawl serve $(ARGS)
+
+bench: .venv/dev
+	$(BIN)/python -m benchmarks.http $(ARGS)
+
+bench-core: .venv/dev
+	$(BIN)/python -m benchmarks.core $(ARGS)
+
+.venv/demo: pyproject.toml | .venv/python
+	$(BIN)/pip install --quiet --editable '.[demo]'
+	@touch $@
+
+.venv/dev: pyproject.toml | .venv/python
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	@touch $@ .venv/demo
+
+.venv/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --upgrade pip
+	@touch $@
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

@@ -1,0 +1,1 @@
+"""Benchmarks: one command each, a table on the terminal and JSON beside."""
