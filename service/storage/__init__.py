@@ -22,7 +22,9 @@ def open_store(url: str, width: int) -> Store:
     try:
         parsed = sa.make_url(url)
     except sa.exc.ArgumentError as error:
-        raise InvalidSettings("RECRAWL_DATABASE_URL is not a URL; try sqlite:///recrawl.db") from error
+        raise InvalidSettings(
+            "RECRAWL_DATABASE_URL is not a URL; try sqlite:///recrawl.db"
+        ) from error
     backend = parsed.get_backend_name()
     if backend in ("postgresql", "postgres"):
         return PostgresStore(url, width)

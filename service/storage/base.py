@@ -174,7 +174,10 @@ class Transaction(ABC):
 
     @abstractmethod
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
-        """Make room ahead in the log, drop what is older than `keep_log_since`, and old schedules."""
+        """Make room ahead in the log; drop old schedules and what the log need not keep.
+
+        Nothing since `keep_log_since` is dropped; what is older may stay for up to a month.
+        """
 
 
 class Store(ABC):

@@ -22,8 +22,17 @@ POSTGRES_EPOCH = np.int64(946_684_800_000_000)
 NAT = np.iinfo(np.int64).min
 """numpy's NaT and, the same bits, Postgres's -infinity."""
 
-OIDS = {"?": (16, 1000), "i2": (21, 1005), "i4": (23, 1007), "i8": (20, 1016), "f8": (701, 1022),
-        "M8": (1184, 1185), "V16": (2950, 2951), "V": (17, 1001), "O": (25, 1009)}
+OIDS = {
+    "b1": (16, 1000),
+    "i2": (21, 1005),
+    "i4": (23, 1007),
+    "i8": (20, 1016),
+    "f8": (701, 1022),
+    "M8": (1184, 1185),
+    "V16": (2950, 2951),
+    "V": (17, 1001),
+    "O": (25, 1009),
+}
 """numpy kind -> (oid of the element, oid of its array): bool, the integers, float8,
 timestamptz, uuid, bytea, text."""
 
@@ -35,7 +44,7 @@ def _oids(dtype: np.dtype[Any]) -> tuple[int, int]:
     for name in (dtype.str[1:], dtype.kind, dtype.str[1:3]):
         if name in OIDS:
             return OIDS[name]
-    return OIDS["?"]
+    raise TypeError(f"no Postgres type is known for {dtype}")
 
 
 def wire(values: NDArray[Any]) -> NDArray[Any]:
@@ -66,15 +75,15 @@ class ArrayDumper(Dumper):
 
     format = pq.Format.BINARY
 
-    def get_key(self, obj: NDArray[Any], format: Any) -> Any:  # noqa: A002 - psycopg's name
+    def get_key(self, obj: NDArray[Any], format: Any) -> Any:  # noqa: A002, ARG002 - psycopg's
         """Choose a dumper for each element type."""
         return (self.cls, obj.dtype.str, obj.ndim)
 
-    def upgrade(self, obj: NDArray[Any], format: Any) -> "ArrayDumper":  # noqa: A002
+    def upgrade(self, obj: NDArray[Any], format: Any) -> "ArrayDumper":  # noqa: A002, ARG002
         """Give the dumper for this element type."""
         dumper = ArrayDumper(self.cls, self.connection)
         element = np.dtype("V") if obj.ndim == MATRIX else obj.dtype
-        dumper.element, dumper.oid = (OIDS["V"] if obj.ndim == MATRIX else _oids(element))
+        dumper.element, dumper.oid = OIDS["V"] if obj.ndim == MATRIX else _oids(element)
         return dumper
 
     element: int
@@ -94,7 +103,7 @@ class ArrayDumper(Dumper):
 
 
 def _text_elements(texts: NDArray[np.object_]) -> bytes:
-    parts = []
+    parts: list[bytes] = []
     for text in texts:
         encoded = text.encode()
         parts += (len(encoded).to_bytes(4, "big"), encoded)
@@ -183,7 +192,10 @@ def _row_blocks(
     rows: list[bytes] = []
     head = len(HEADER)
     while True:
-        data = bytes(pgconn.get_copy_data(0)[1])
+        length, message = pgconn.get_copy_data(0)
+        if length < 0:  # the server gave up half-way; psycopg reads why
+            return
+        data = bytes(message)
         rows.append(data[head:])
         head = 0
         if data.endswith(TRAILER) and len(rows[-1]) in (0, len(TRAILER)):

@@ -1,10 +1,11 @@
 """The store on Postgres: arrays in, arrays out, one statement a step.
 
-Pages are locked with `FOR UPDATE` in page_id order. An epoch's schedule is one partition,
-loaded by COPY inside the publishing transaction, where nobody sees it, and attached at its
-end, so a crash leaves either the old epoch in force or the new one. One process leads epochs
-by a session-level advisory lock and publishes over the very connection that holds it: when
-that connection is lost, so are the lead and the right to publish.
+Pages are locked with `FOR UPDATE` in page_id order, a page before its state. An epoch's
+schedule is one partition, loaded by COPY inside the publishing transaction, where nobody sees
+it, and attached at its end, so a crash leaves either the old epoch in force or the new one.
+One process leads epochs by a session-level advisory lock and publishes over the very
+connection that holds it: when that connection is lost, so are the lead and the right to
+publish.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,6 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from service.domain import (
-
     Certificate,
     EpochColumns,
     Ints,
@@ -35,8 +35,9 @@ from service.storage.sql import MAX_DUE_DAYS, SqlTransaction, kept_epochs
 from service.storage.tables import Instant
 
 LEAD_LOCK = 0x7265_6372_6177_6C  # "recrawl"
-LOCK_TIMEOUT = "2s"
-"""How long housekeeping waits for readers before it leaves a drop to the next round."""
+LOCK_TIMEOUT = "500ms"
+"""How long housekeeping waits for readers before it leaves a drop to the next round: shorter
+than Postgres's deadlock_timeout of 1 s, so that it is housekeeping that gives way."""
 
 ADD_HOSTS = """
 INSERT INTO hosts (host)
@@ -77,12 +78,12 @@ WITH given AS (
     JOIN pages USING (key)
 ), locked AS (
     SELECT page_id, pages.observability <> 1 AND given.observability = 1 AS became_complete
-    FROM pages JOIN given USING (page_id)
+    FROM pages JOIN given USING (page_id) JOIN page_states USING (page_id)
     WHERE coalesce(nullif(given.importance, 'NaN'), pages.importance) <> pages.importance
         OR given.observability NOT IN (-1, pages.observability)
         OR nullif(given.min_crawl_rate, 'NaN') <> coalesce(pages.min_crawl_rate, -1)
         OR nullif(given.max_crawl_rate, 'NaN') <> coalesce(pages.max_crawl_rate, -1)
-    ORDER BY page_id FOR UPDATE OF pages
+    ORDER BY page_id FOR UPDATE OF pages, page_states
 ), recounted AS (
     UPDATE page_states SET n_pings = 0, pings_since = %(now)s, ping_credit = 0
     FROM locked WHERE locked.page_id = page_states.page_id AND became_complete
@@ -416,5 +417,3 @@ def translated() -> Iterator[None]:
 def _named(error: BaseException | None) -> StoreFull | StoreUnavailable:
     full = isinstance(error, psycopg.errors.DiskFull | psycopg.errors.OutOfMemory)
     return StoreFull() if full else StoreUnavailable()
-
-

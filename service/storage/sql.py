@@ -74,32 +74,30 @@ class SqlTransaction(Transaction):
         cleared = said.pop("cleared")
         values = {name: value for name, value in said.items() if value is not None}
         values |= dict.fromkeys(cleared)
-        became_complete = (
-            sa.select(pages.c.page_id)
-            .where(pages.c.page_id == page_id)
-            .where(pages.c.observability != Observability.complete)
-        )
-        if patch.observability is Observability.complete:
+        found = pages.c.page_id == page_id
+        locked = sa.select(pages.c.observability).where(found).with_for_update()
+        before = self.connection.scalar(locked)
+        if before is None:
+            raise PageNotFound(f"no page has the id {page_id}; register it with POST /pages")
+        if values:
+            self.connection.execute(pages.update().where(found).values(values))
+        if patch.observability is Observability.complete and before != Observability.complete:
             self.connection.execute(
                 page_states.update()
-                .where(page_states.c.page_id.in_(became_complete))
+                .where(page_states.c.page_id == page_id)
                 .values(n_pings=0, pings_since=now, ping_credit=0.0)
             )
-        found = pages.c.page_id == page_id
-        change = pages.update().where(found).values(values or {"page_id": page_id})
-        if not self.connection.execute(change).rowcount:
-            raise PageNotFound(f"no page has the id {page_id}; register it with POST /pages")
 
     def delete_page(self, page_id: int) -> None:
-        """Delete the page, by cascade its state, and its log and schedule."""
+        """Delete the page, by cascade its state; schedule before log, as everybody locks them."""
         if not self.connection.execute(pages.delete().where(pages.c.page_id == page_id)).rowcount:
             raise PageNotFound(f"no page has the id {page_id}")
-        self.connection.execute(observations.delete().where(observations.c.page_id == page_id))
         self.connection.execute(
             schedule.delete()
             .where(schedule.c.page_id == page_id)
             .where(schedule.c.epoch.in_(kept_epochs()))
         )
+        self.connection.execute(observations.delete().where(observations.c.page_id == page_id))
 
     def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
         """Read the log backwards along its key."""
@@ -119,12 +117,20 @@ class SqlTransaction(Transaction):
 
     def request_epoch(self, now: datetime) -> Epoch:
         """Insert a request unless one waits; the partial unique index settles races."""
-        status = EpochStatus.requested.value
-        waiting = sa.select(epochs).where(epochs.c.status == status)
-        if not self.connection.execute(waiting).first():
-            insert = self.insert(epochs).values(status=status, requested_at=now)
-            self.connection.execute(insert.on_conflict_do_nothing())
-        return decode_epoch(self.connection.execute(waiting).one())
+        waits = epochs.c.status == EpochStatus.requested.value
+        row = self.connection.execute(sa.select(epochs).where(waits)).one_or_none()
+        if row is None:
+            insert = self.insert(epochs).values(
+                status=EpochStatus.requested.value, requested_at=now
+            )
+            row = self.connection.execute(
+                insert.on_conflict_do_update(
+                    index_elements=["status"],
+                    index_where=sa.text("status = 'requested'"),
+                    set_={"status": EpochStatus.requested.value},
+                ).returning(epochs)
+            ).one()
+        return decode_epoch(row)
 
     def start_epoch(self, now: datetime) -> Epoch:
         """Fail the runs that died, then take the request or open a run of its own."""
@@ -217,7 +223,7 @@ class SqlTransaction(Transaction):
         if only.due_before is not None:
             query = query.where(due < sa.literal(only.due_before, pages.c.created_at.type))
         rows = [ScheduledPage(*row) for row in self.connection.execute(query)]
-        if epoch not in self.connection.scalars(kept_epochs()).all():
+        if epoch not in set(self.connection.scalars(kept_epochs())):
             raise CursorExpired
         return rows
 
@@ -246,12 +252,10 @@ class SqlTransaction(Transaction):
 def epoch_in_force() -> sa.ScalarSelect[int]:
     """Give the newest published epoch as a subquery."""
     published = epochs.c.status == EpochStatus.published.value
-    return (
-        sa.select(sa.func.max(epochs.c.epoch)).where(published).correlate(None).scalar_subquery()
-    )
+    return sa.select(sa.func.max(epochs.c.epoch)).where(published).correlate(None).scalar_subquery()
 
 
-def kept_epochs() -> sa.Select[tuple[int]]:
+def kept_epochs() -> sa.Select[int]:
     """Give the published epochs whose schedule is kept."""
     published = epochs.c.status == EpochStatus.published.value
     newest = sa.select(epochs.c.epoch).where(published).order_by(epochs.c.epoch.desc())

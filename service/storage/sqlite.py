@@ -27,6 +27,7 @@ from service.domain import (
     COLUMN,
     EPOCH,
     INSTANT,
+    Bools,
     Certificate,
     Columns,
     EpochColumns,
@@ -49,6 +50,9 @@ C = TypeVar("C", bound=Columns)
 
 NAT = np.iinfo(np.int64).min
 """The bits of numpy's NaT."""
+
+MOST_VARIABLES = 32_000
+"""A statement of an unmodified SQLite takes 32,766."""
 
 PRAGMAS = (
     "journal_mode = WAL",
@@ -135,15 +139,22 @@ def values(column: NDArray[Any]) -> list[Any]:
     """Give a column as SQLite stores it: microseconds, numbers, blobs, and None for none."""
     if column.dtype.kind == "M":
         us = column.astype(INSTANT)
-        return np.where(np.isnat(us), None, us.view(np.int64)).tolist()
+        return _with_none(us.view(np.int64), np.isnat(us))
     if column.dtype.kind == "f" and column.ndim == 1:
-        return np.where(np.isnan(column), None, column).tolist()
+        return _with_none(column, np.isnan(column))
     if column.ndim > 1:
         return [row.tobytes() for row in np.ascontiguousarray(column, "<f8")]
     if column.dtype.kind == "V":
         return [bytes(value) for value in column]
     listed: list[Any] = column.tolist()
     return listed
+
+
+def _with_none(column: NDArray[Any], none: Bools) -> list[Any]:
+    cells: NDArray[np.object_] = column.astype(object)
+    cells[none] = None
+    cells_listed: list[Any] = cells.tolist()
+    return cells_listed
 
 
 def column(listed: Sequence[Any], kind: Any, width: int) -> NDArray[Any]:
@@ -218,10 +229,13 @@ class SqliteTransaction(SqlTransaction):
         )  # fmt: skip
 
     def page_ids(self, key: Keys) -> Ints:
-        """Look all keys up in one statement."""
+        """Look the keys up, as many in one statement as SQLite takes."""
         keys = values(key)
-        marks = ",".join("?" * len(keys))
-        found = dict(self.run(f"SELECT key, page_id FROM pages WHERE key IN ({marks})", *keys))
+        found: dict[bytes, int] = {}
+        for start in range(0, len(keys), MOST_VARIABLES):
+            some = keys[start : start + MOST_VARIABLES]
+            marks = ",".join("?" * len(some))
+            found |= self.run(f"SELECT key, page_id FROM pages WHERE key IN ({marks})", *some)
         return np.array([found.get(k, 0) for k in keys], np.int64)
 
     def lock_states(self, page_id: Ints) -> PageStates:
@@ -270,9 +284,11 @@ class SqliteTransaction(SqlTransaction):
         query = "SELECT page_id FROM pages WHERE page_id > ? ORDER BY page_id LIMIT ?"
         return np.array([row[0] for row in self.run(query, after, limit)], np.int64)
 
-    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
+    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:  # noqa: ARG002
         """Delete old schedules and the log's old entries."""
-        self.connection.execute(tables.schedule.delete().where(tables.schedule.c.epoch.not_in(kept_epochs())))
+        self.connection.execute(
+            tables.schedule.delete().where(tables.schedule.c.epoch.not_in(kept_epochs()))
+        )
         if keep_log_since is not None:
             old = tables.observations.c.observed_at < keep_log_since
             self.connection.execute(tables.observations.delete().where(old))
@@ -294,7 +310,7 @@ class SqliteStore(Store):
         """Open a transaction; writers take their turn."""
         turn = self.writing if write else nullcontext()
         with translated(), turn, self.engine.connect() as connection:
-            connection = connection.execution_options(sqlite_write=write)
+            connection.execution_options(sqlite_write=write)
             with connection.begin():
                 yield SqliteTransaction(connection, self.width)
 
@@ -310,8 +326,8 @@ class SqliteStore(Store):
 
     def check(self) -> None:
         """Ask the database for its revision."""
-        with translated(), self.engine.connect() as connection:
-            migrations.check(connection)
+        with self.begin(write=False) as tx:
+            migrations.check(tx.connection)
 
     def close(self) -> None:
         """Close the pool."""

@@ -20,9 +20,7 @@ class Instant(TypeDecorator[datetime]):
     def load_dialect_impl(self, dialect: Dialect) -> Any:
         """Choose the column type."""
         postgres = dialect.name == "postgresql"
-        return dialect.type_descriptor(
-            sa.DateTime(timezone=True) if postgres else sa.BigInteger()  # type: ignore[arg-type]
-        )
+        return dialect.type_descriptor(sa.DateTime(timezone=True) if postgres else sa.BigInteger())
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
         """Write an aware datetime."""
@@ -87,8 +85,11 @@ page_states = sa.Table(
     "page_states",
     metadata,
     sa.Column(
-        "page_id", Id, sa.ForeignKey("pages.page_id", ondelete="CASCADE"),
-        primary_key=True, autoincrement=False,
+        "page_id",
+        Id,
+        sa.ForeignKey("pages.page_id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
     ),
     sa.Column("last_crawl_at", Instant),
     sa.Column("last_observed_at", Instant),
@@ -143,7 +144,9 @@ epochs = sa.Table(
     sa.Column("crawl_rate_quantiles", Json),
     sa.Column("seconds", Json),
     sa.Index(
-        "epochs_one_request_idx", "status", unique=True,
+        "epochs_one_request_idx",
+        "status",
+        unique=True,
         postgresql_where=sa.text("status = 'requested'"),
         sqlite_where=sa.text("status = 'requested'"),
     ),
