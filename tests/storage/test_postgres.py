@@ -1,0 +1,280 @@
+"""What only Postgres can do to us: lost connections, lost leads, time zones, partitions."""
+
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import psycopg
+import pytest
+import sqlalchemy as sa
+from store_cases import (
+    CERTIFICATE,
+    DAY,
+    EVERYTHING,
+    T0,
+    log_columns,
+    page_columns,
+    page_of,
+    publish,
+    read_schedule,
+    register,
+    save,
+    schedule_columns,
+    states_of,
+    urls,
+)
+
+from service.domain import EpochStatus
+from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
+from service.storage import open_store
+from service.storage.postgres import PostgresStore, translated
+
+
+def pid_of(tx):
+    return tx.driver.info.backend_pid
+
+
+def kill(url, pid):
+    """Terminate a backend and wait until it is gone."""
+    with psycopg.connect(url, autocommit=True) as other:
+        (gone,) = other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid]).fetchone()
+        assert gone
+
+
+STEPS = {
+    "a read of arrays": lambda tx, ids: tx.lock_states(ids),
+    "a write of arrays": lambda tx, ids: tx.append_log(log_columns(ids, T0)),
+    "a copy": lambda tx, ids: tx.load_columns(),
+    "a shared statement": lambda tx, ids: tx.page(int(ids[0])),
+    "a registration": lambda tx, ids: tx.register(page_columns(urls(5)), T0),
+    "the commit": lambda tx, ids: None,
+}
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
+def test_a_killed_backend_is_unavailable_and_the_next_transaction_works(
+    postgres_store, postgres_url, step
+):
+    ids = np.sort(register(postgres_store, 3))
+
+    def use():
+        with postgres_store.begin() as tx:
+            states = tx.lock_states(ids)
+            tx.save_states(replace(states, n_pings=states.n_pings + 1))
+            kill(postgres_url, pid_of(tx))
+            step(tx, ids)
+
+    with pytest.raises(StoreUnavailable):
+        use()
+    assert states_of(postgres_store, ids).n_pings.tolist() == [0, 0, 0]
+    postgres_store.check()
+
+
+def test_connections_killed_while_idle_are_replaced_unnoticed(postgres_store, postgres_url):
+    register(postgres_store, 3)
+    with postgres_store.begin(write=False) as tx:
+        pid = pid_of(tx)
+    kill(postgres_url, pid)
+    assert len(register(postgres_store, 4)) == 4
+
+
+def test_a_server_that_does_not_listen_is_unavailable():
+    store = PostgresStore("postgresql://postgres@127.0.0.1:1/nowhere", 2)
+    with pytest.raises(StoreUnavailable):
+        store.check()
+    with pytest.raises(StoreUnavailable), store.begin():
+        pass
+    with pytest.raises(StoreUnavailable), store.lead():
+        pass
+    store.close()
+
+
+def test_a_pool_without_a_free_connection_is_unavailable(postgres_url):
+    store = PostgresStore(postgres_url, 2, pool_size=1)
+    store.engine.pool._timeout = 0.01
+    with store.begin(), store.begin(), pytest.raises(StoreUnavailable), store.begin():
+        pass
+    store.close()
+
+
+@pytest.mark.parametrize("error", [psycopg.errors.DiskFull, psycopg.errors.OutOfMemory])
+def test_a_server_without_room_is_full(error):
+    with pytest.raises(StoreFull), translated():
+        raise error
+    with pytest.raises(StoreFull), translated():
+        raise sa.exc.OperationalError("INSERT", {}, error())
+
+
+def test_a_lead_whose_connection_died_is_lost_and_cannot_publish(postgres_store, postgres_url):
+    ids = np.sort(register(postgres_store))
+    old = publish(postgres_store, schedule_columns(ids, crawl_rate=1.0))
+    with postgres_store.lead() as lead:
+        with lead.begin() as tx:
+            epoch, pid = tx.start_epoch(T0).epoch, pid_of(tx)
+        kill(postgres_url, pid)
+        with postgres_store.lead() as other, other.begin() as tx:  # the lead is free again
+            newer = tx.start_epoch(T0).epoch
+        for _ in range(3):
+            with pytest.raises((LeadershipLost, StoreUnavailable)), lead.begin() as tx:
+                tx.write_schedule(epoch, schedule_columns(ids, crawl_rate=9.0))
+        with pytest.raises(LeadershipLost), lead.begin():
+            pass
+    with postgres_store.begin(write=False) as tx:
+        assert tx.epoch_in_force().epoch == old
+        assert tx.epoch(epoch).status is EpochStatus.failed
+        assert tx.epoch(newer).status is EpochStatus.running
+    assert {row.crawl_rate for row in read_schedule(postgres_store, old)} == {1.0}
+    assert publish(postgres_store, schedule_columns(ids)) > newer
+
+
+def test_a_lead_lost_in_the_middle_of_publishing_publishes_nothing(postgres_store, postgres_url):
+    ids = np.sort(register(postgres_store))
+    old = publish(postgres_store, schedule_columns(ids, crawl_rate=1.0))
+
+    def lose(lead, epoch):
+        with lead.begin() as tx:
+            tx.write_schedule(epoch, schedule_columns(ids, crawl_rate=9.0))
+            tx.publish(epoch, CERTIFICATE, T0)
+            kill(postgres_url, pid_of(tx))
+
+    with postgres_store.lead() as lead:
+        with lead.begin() as tx:
+            epoch = tx.start_epoch(T0).epoch
+        with pytest.raises(StoreUnavailable):
+            lose(lead, epoch)
+    assert {row.crawl_rate for row in read_schedule(postgres_store, old)} == {1.0}
+    assert page_of(postgres_store, ids[0]).crawl_rate == 1.0
+    assert publish(postgres_store, schedule_columns(ids, crawl_rate=2.0)) > epoch
+
+
+def test_the_lead_of_one_database_is_not_the_lead_of_another(postgres_store, empty_postgres_url):
+    other = open_store(empty_postgres_url, 2)
+    with postgres_store.lead(), other.lead():
+        pass
+    other.close()
+
+
+def test_a_lead_is_released_to_the_pool_without_its_lock(postgres_url):
+    store = PostgresStore(postgres_url, 2, pool_size=1)
+    for _ in range(4):
+        with store.lead(), pytest.raises(EpochRunning), store.lead():
+            pass
+    store.close()
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata", "Europe/Berlin"])
+def test_the_time_zone_of_the_server_moves_no_instant(postgres_url, zone):
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        name = admin.info.dbname
+        admin.execute(f"ALTER DATABASE {name} SET timezone = '{zone}'")
+    store = open_store(postgres_url, 2)
+    try:
+        last = datetime(2026, 3, 1, 3, 30, tzinfo=UTC)
+        (page_id,) = register(store, 1, now=last)
+        publish(store, schedule_columns([page_id], crawl_rate=0.01))
+        save(store, [page_id], last_crawl_at=last)
+        assert page_of(store, page_id).next_crawl_at == last + 100 * DAY  # past the summer time
+        assert page_of(store, page_id).created_at == last
+        midnight = datetime(2026, 4, 1, tzinfo=UTC)
+        with store.begin() as tx:
+            tx.housekeep(None, last)
+            edges = [midnight - timedelta(microseconds=1), midnight]
+            tx.append_log(log_columns([page_id] * 2, edges))
+            where = "SELECT tableoid::regclass::text FROM observations ORDER BY observed_at"
+            tables = [name for (name,) in tx.run(where).fetchall()]
+        assert tables == ["observations_2026_03", "observations_2026_04"]
+    finally:
+        store.close()
+        with psycopg.connect(postgres_url, autocommit=True) as admin:
+            admin.execute(f"ALTER DATABASE {name} RESET timezone")
+
+
+def partitions(store, parent):
+    with store.begin(write=False) as tx:
+        return sorted(tx._partitions(parent))
+
+
+def test_housekeeping_makes_months_ahead_and_drops_old_partitions(postgres_store):
+    ids = np.sort(register(postgres_store))
+    epochs = [publish(postgres_store, schedule_columns(ids)) for _ in range(5)]
+    assert partitions(postgres_store, "schedule") == [f"schedule_{e}" for e in epochs]
+    with postgres_store.begin() as tx:
+        tx.housekeep(None, T0)
+    assert partitions(postgres_store, "schedule") == [f"schedule_{e}" for e in epochs[-3:]]
+    months = ["observations_2026_05", "observations_2026_06", "observations_2026_07"]
+    assert partitions(postgres_store, "observations") == [*months, "observations_default"]
+    with postgres_store.begin() as tx:
+        tx.housekeep(T0 + 50 * DAY, T0 + 60 * DAY)
+    later = ["observations_2026_06", "observations_2026_07", "observations_2026_08"]
+    assert partitions(postgres_store, "observations") == [*later, "observations_default"]
+
+
+def test_housekeeping_leaves_to_the_next_round_what_a_reader_holds(postgres_store, monkeypatch):
+    monkeypatch.setattr("service.storage.postgres.LOCK_TIMEOUT", "20ms")
+    ids = np.sort(register(postgres_store))
+    epochs = [publish(postgres_store, schedule_columns(ids)) for _ in range(3)]
+    with postgres_store.begin(write=False) as reader:
+        assert len(reader.schedule(epochs[0], 0, 9, EVERYTHING)) == 3
+        publish(postgres_store, schedule_columns(ids))
+        with postgres_store.begin() as tx:
+            tx.housekeep(None, T0)
+        assert f"schedule_{epochs[0]}" in partitions(postgres_store, "schedule")
+    with postgres_store.begin() as tx:
+        tx.housekeep(None, T0)
+    assert f"schedule_{epochs[0]}" not in partitions(postgres_store, "schedule")
+
+
+def test_housekeeping_and_deletion_of_pages_wait_for_each_other_without_harm(postgres_store):
+    ids = np.sort(register(postgres_store, 60))
+    done = threading.Event()
+    failures = []
+
+    def delete():
+        for page_id in ids.tolist():
+            try:
+                with postgres_store.begin() as tx:
+                    states = tx.lock_states(np.array([page_id]))
+                    tx.append_log(log_columns(states.page_id, T0))
+                with postgres_store.begin() as tx:
+                    tx.delete_page(page_id)
+            except StoreUnavailable as error:
+                failures.append(error)
+        done.set()
+
+    worker = threading.Thread(target=delete)
+    worker.start()
+    at = T0
+    while not done.is_set():
+        publish(postgres_store, schedule_columns(ids))
+        at += 30 * DAY
+        with postgres_store.begin() as tx:
+            tx.housekeep(None, at)
+    worker.join()
+    assert not failures
+
+
+def test_an_epochs_table_cannot_hold_rows_of_another_epoch(postgres_store):
+    ids = np.sort(register(postgres_store))
+    epoch = publish(postgres_store, schedule_columns(ids))
+    with postgres_store.begin(write=False) as tx:
+        found = tx.run("SELECT DISTINCT epoch FROM schedule").fetchall()
+        attached = tx.run(
+            "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE relname = %(name)s",
+            name=f"schedule_{epoch}",
+        ).fetchone()
+    assert found == [(epoch,)]
+    assert attached == (f"FOR VALUES IN ('{epoch}')",)
+
+
+def test_states_are_rewritten_in_place(postgres_store):
+    """No index but the primary key, and room in each page: updates are heap-only."""
+    ids = np.sort(register(postgres_store, 200))
+    for i in range(5):
+        save(postgres_store, ids[i::20], n_pings=i, last_crawl_at=T0 + i * DAY)
+    with postgres_store.begin(write=False) as tx:
+        tx.run("SELECT pg_stat_force_next_flush()")
+        indexes = tx.run("SELECT count(*) FROM pg_indexes WHERE tablename = 'page_states'")
+        assert indexes.fetchone() == (1,)
+        options = tx.run("SELECT reloptions FROM pg_class WHERE relname = 'page_states'").fetchone()
+        assert "fillfactor=70" in options[0]
