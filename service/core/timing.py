@@ -3,14 +3,14 @@
 Crawling on time at a given rate is cheaper than on a Poisson clock of that rate (THEORY §2), so
 periodic due times and ping credits are the default; the Poisson draws are K19's policy and the
 only timing under which LLN, SA and SAM are consistent. All functions are elementwise; random
-numbers are handed in.
+numbers are handed in. What lies outside of its domain raises `InvalidInput`.
 """
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammainc
 
-from service.core.conditions import Bools, Floats, InvalidInput
+from service.core.conditions import Bools, Floats, InvalidInput, check_amount, check_array
 
 GOLDEN_RATIO_64 = np.uint64(0x9E3779B97F4A7C15)
 """2^64 / golden ratio: its multiples modulo 2^64 are the Weyl sequence of lowest discrepancy."""
@@ -46,7 +46,7 @@ def first_due_in(crawl_rate: ArrayLike, phase: ArrayLike) -> Floats:
     >>> first_due_in([0.5, 0.0], phase=[0.25, 0.25])
     array([0.5, inf])
     """
-    return _days(phase, crawl_rate)
+    return _days(_uniform("phase", phase), crawl_rate)
 
 
 def next_due_in(crawl_rate: ArrayLike, jitter: float = 0.0, phase: ArrayLike = 0.5) -> Floats:
@@ -70,7 +70,7 @@ def next_due_in(crawl_rate: ArrayLike, jitter: float = 0.0, phase: ArrayLike = 0
     """
     if not 0 <= jitter <= 1:
         raise InvalidInput("jitter", f"must lie between 0 and 1, not {jitter}")
-    return _days(1.0 + jitter * (2.0 * np.asarray(phase, np.float64) - 1.0), crawl_rate)
+    return _days(1.0 + jitter * (2.0 * _uniform("phase", phase) - 1.0), crawl_rate)
 
 
 def ping_credit(
@@ -107,7 +107,8 @@ def ping_credit(
     True 0.000
     False 0.333
     """
-    total = np.asarray(credit, np.float64) + np.multiply(crawl_probability, n_pings)
+    earned = _share("crawl_probability", crawl_probability) * _amount("n_pings", n_pings)
+    total = _amount("credit", credit) + earned
     whole = np.floor(total + CREDIT_TOLERANCE)
     return whole >= 1, np.maximum(total - whole, 0.0)
 
@@ -120,7 +121,7 @@ def poisson_gap(crawl_rate: ArrayLike, uniform: ArrayLike) -> Floats:
     >>> poisson_gap([0.5, 0.0], uniform=[0.5, 0.5]).round(4)
     array([1.3863,    inf])
     """
-    return _days(-np.log1p(-np.asarray(uniform, np.float64)), crawl_rate)
+    return _days(-np.log1p(-_uniform("uniform", uniform)), crawl_rate)
 
 
 def poisson_ping(crawl_probability: ArrayLike, uniform: ArrayLike) -> Bools:
@@ -131,7 +132,7 @@ def poisson_ping(crawl_probability: ArrayLike, uniform: ArrayLike) -> Bools:
     >>> poisson_ping([0.0, 0.3, 1.0], uniform=[0.0, 0.5, 0.999])
     array([False, False,  True])
     """
-    return np.asarray(np.less(uniform, crawl_probability))
+    return np.asarray(_uniform("uniform", uniform) < _share("crawl_probability", crawl_probability))
 
 
 def overdue(now_minus_last: ArrayLike, crawl_rate: ArrayLike) -> Floats:
@@ -142,7 +143,7 @@ def overdue(now_minus_last: ArrayLike, crawl_rate: ArrayLike) -> Floats:
     >>> overdue([3.0, 3.0], crawl_rate=[0.5, 0.1]).round(2)
     array([1.5, 0.3])
     """
-    return np.asarray(np.multiply(now_minus_last, crawl_rate), np.float64)
+    return np.asarray(np.multiply(now_minus_last, _amount("crawl_rate", crawl_rate)))
 
 
 def crawl_value(
@@ -176,21 +177,38 @@ def crawl_value(
     >>> crawl_value([1.0, 1.0], [0.4, 0.4], [6 / 7, 6 / 7], [0.7, 0.7], 1.0, [0, 1]).round(4)
     array([0.2088, 0.7131])
     """
-    unannounced, precise = np.asarray(unannounced_rate), np.asarray(precision)
-    announced = precise * ping_rate
+    unannounced = _amount("unannounced_rate", unannounced_rate)
+    precise = _share("precision", precision)
+    announced = precise * _amount("ping_rate", ping_rate)
     change_rate = unannounced + announced
-    unseen = unannounced * days + precise * n_pings
+    unseen = unannounced * _amount("days", days) + precise * _amount("n_pings", n_pings)
     k = 1.0 - precise * announced / np.where(change_rate > 0, change_rate, 1.0)
     # unseen + expm1(-unseen), without the cancellation at small `unseen`
     beyond_first = -unseen * np.expm1(-unseen) - gammainc(2.0, unseen)
-    worth = np.multiply(importance, (1.0 - k) * unseen + k * beyond_first)
+    worth = _amount("importance", importance) * ((1.0 - k) * unseen + k * beyond_first)
     never = np.zeros(np.broadcast_shapes(worth.shape, change_rate.shape))
     return np.asarray(np.divide(worth, change_rate, out=never, where=change_rate > 0))
 
 
-def _days(crawls: ArrayLike, crawl_rate: ArrayLike) -> Floats:
+def _days(crawls: Floats, crawl_rate: ArrayLike) -> Floats:
     """Days in which `crawls` crawls fall due at a rate; inf where the rate is 0."""
-    rate = np.asarray(crawl_rate, np.float64)
+    rate = _amount("crawl_rate", crawl_rate)
     with np.errstate(over="ignore"):
-        never: Floats = np.full(np.broadcast_shapes(np.shape(crawls), rate.shape), np.inf)
+        never: Floats = np.full(np.broadcast_shapes(crawls.shape, rate.shape), np.inf)
         return np.asarray(np.divide(crawls, rate, out=never, where=rate > 0))
+
+
+def _amount(name: str, values: ArrayLike) -> Floats:
+    return check_amount(name, values, np.shape(values))
+
+
+def _share(name: str, values: ArrayLike) -> Floats:
+    must = "between 0 and 1"
+    return check_array(
+        name, values, np.shape(values), test=lambda x: (x >= 0) & (x <= 1), must=must
+    )
+
+
+def _uniform(name: str, values: ArrayLike) -> Floats:
+    must = "at least 0 and below 1"
+    return check_array(name, values, np.shape(values), test=lambda x: (x >= 0) & (x < 1), must=must)

@@ -91,7 +91,10 @@ def test_extreme_intervals_and_states_stay_finite_without_warnings():
             warnings.simplefilter("error")
             state = gamma.update(GammaState(changes, watched), interval, changed)
             rate = gamma.change_rate(state)
-        assert np.isfinite([*state, rate]).all()
+            low, high = gamma.credible_interval(state)
+            unchanged = gamma.probability_unchanged(state, 1e5)
+        assert np.isfinite([*state, rate, low, high, unchanged]).all()
+        assert ((low >= 0) & (low <= high)).all()
         assert (np.array([*state]) >= 0).all()
         assert (rate > 0).all()
 
@@ -176,6 +179,8 @@ def test_parameters_outside_of_their_domain_are_refused():
         Prior(0.0, 1.0)
     with pytest.raises(InvalidInput, match="mass"):
         Gamma().credible_interval(Gamma().init(), mass=1.0)
+    with pytest.raises(InvalidInput, match="t must be"):
+        Gamma().probability_unchanged(Gamma().init(), -1.0)
     with pytest.raises(InvalidInput, match="n_changes"):
         Gamma().update_counted(Gamma().init(), 1.0, -1)
 

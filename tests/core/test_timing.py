@@ -129,3 +129,25 @@ def test_crawling_on_time_at_the_threshold_is_the_optimal_periodic_schedule():
     # V = multiplier at interval tau  <=>  x - 1 + e^-x = multiplier Delta/mu, x = Delta tau
     c, x = 0.5, 1.198290437315664
     np.testing.assert_allclose(crawl_value(2.0, 0.1, 0.0, 1.0, x / 0.1, 0), c * 2.0 / 0.1)
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: first_due_in([1.0, -1.0], [0.5, 0.5]), r"crawl_rate .* \(entries 1\)"),
+        (lambda: first_due_in([1.0, np.nan], [0.5, 0.5]), r"crawl_rate .* \(entries 1\)"),
+        (lambda: first_due_in(1.0, 1.0), "phase"),
+        (lambda: next_due_in(np.inf), "crawl_rate"),
+        (lambda: ping_credit(0.0, 1.5), "crawl_probability"),
+        (lambda: ping_credit(-0.1, 0.5), "credit"),
+        (lambda: ping_credit(0.0, 0.5, -1), "n_pings"),
+        (lambda: poisson_gap(1.0, 1.0), "uniform"),
+        (lambda: poisson_ping(-0.1, 0.5), "crawl_probability"),
+        (lambda: overdue(1.0, np.nan), "crawl_rate"),
+        (lambda: crawl_value(1.0, -1.0, 0.0, 0.5, 1.0, 0), "unannounced_rate"),
+        (lambda: crawl_value(1.0, 1.0, 0.0, 1.5, 1.0, 0), "precision"),
+    ],
+)
+def test_what_lies_outside_of_its_domain_is_refused_by_name(call, named):
+    with pytest.raises(InvalidInput, match=named):
+        call()

@@ -159,7 +159,7 @@ class Gamma:
     def probability_unchanged(self, state: GammaState, t: ArrayLike) -> Floats:
         """P(no change in the next `t` days) = (b/(b + t))^a."""
         a, b = self.posterior(state)
-        return np.exp(-a * np.log1p(np.asarray(t, np.float64) / b))
+        return np.exp(-a * np.log1p(check_amount("t", t, np.shape(t)) / b))
 
     def _fade(self, state: GammaState, days: Floats) -> GammaState:
         if self.half_life_days is None:

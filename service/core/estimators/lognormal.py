@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from service.core.conditions import Floats, InvalidInput
+from service.core.conditions import Floats, InvalidInput, check_amount
 from service.core.estimators.base import check_crawl, zeros
 from service.core.estimators.likelihood import hazard
 from service.core.prior import DEFAULT_PRIOR, Prior
@@ -138,7 +138,8 @@ class LogNormal:
     def probability_unchanged(self, state: LogNormalState, t: ArrayLike) -> Floats:
         """P(no change in the next `t` days), by quadrature over the posterior."""
         log_rate, precision = self.posterior(state)
-        log_change = log_rate + np.log(np.maximum(t, np.finfo(float).tiny))
+        days = check_amount("t", t, np.shape(t))
+        log_change = log_rate + np.log(np.maximum(days, np.finfo(float).tiny))
         total = sum(
             weight * np.exp(-np.exp(log_change + node / np.sqrt(precision)))
             for node, weight in zip(NODES, WEIGHTS / WEIGHTS.sum(), strict=True)

@@ -31,8 +31,9 @@ class SAM:
     ----------
     eta, beta : float
         Step exponents, 0 < beta <= 1 and beta < eta <= 2 beta: one timescale at eta = 2 beta, two
-        below. A22 proves convergence for beta > 1/2 and conjectures it for the rest; at
-        eta <= beta the momentum never dies out and nothing is known.
+        below. Theorem 3 proves convergence for the first with beta > 1/2; for the second it asks
+        for eta_k/beta_k square summable, eta - beta > 1/2, which A22's own choice (0.75, 0.6)
+        does not meet, though it converges in practice. At eta <= beta nothing is known.
     omega : float
         Friction, positive.
     prior : Prior
