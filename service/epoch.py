@@ -131,7 +131,7 @@ def solve(
     bandwidth = DEFAULT_BANDWIDTH_PER_PAGE * n_pages if plan.bandwidth is None else plan.bandwidth
     start = last.certificate.multiplier if last and last.certificate else None
     allocation = ALLOCATORS[plan.objective](
-        pages.importance, change_rate, complete, bandwidth, start=start
+        pages.importance, change_rate, complete, bandwidth, start=start, **bounds(pages)
     )
     schedule = ScheduleColumns(
         page_id=pages.page_id,
@@ -140,6 +140,18 @@ def solve(
         crawl_probability=allocation.crawl_probability,
     )
     return schedule, _certificate(pages, schedule, complete, allocation, plan)
+
+
+def bounds(pages: EpochColumns) -> dict[str, Floats]:
+    """Give the bounds that are set, as the allocation takes them; a minimum beats a maximum."""
+    low = np.nan_to_num(pages.min_crawl_rate, nan=0.0)
+    high = np.maximum(np.nan_to_num(pages.max_crawl_rate, nan=np.inf), low)
+    given = {}
+    if low.any():
+        given["min_crawl_rate"] = low
+    if np.isfinite(high).any():
+        given["max_crawl_rate"] = high
+    return given
 
 
 def _certificate(
