@@ -7,6 +7,10 @@ Accuracy: root mean square error relative to the true rate, over seeded runs of 
 starts at the crawl rate: Gamma's prior is Gamma(0.5) with that mean, SA and SAM begin there.
 SA and SAM use A22's exponents, (0.75, 0.6), and (0.8, 0.5) for 500 changes a day.
 
+Learning and scheduling together: excess harmonic cost over known rates of the daily optimum from
+the estimates so far, on the golden set's distribution (bandwidth 0.2 a page). An estimate of 0
+counts as the default prior's mean.
+
 Speed: median seconds per observation of one `update`, in batches, and of a prior fit.
 """
 
@@ -15,6 +19,7 @@ import json
 import statistics
 import timeit
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from service.core import (
+    DEFAULT_PRIOR,
     LLN,
     MLE,
     MM,
@@ -35,12 +41,17 @@ from service.core import (
     LogNormal,
     Naive,
     Prior,
+    allocate_harmonic,
     fit_gamma_prior,
     gather_history,
+    harmonic_cost,
+    phase,
 )
 
 SEED = 20220901
 CRAWLS = (100, 1000)
+LEARNING_DAYS = (3, 15, 60)
+LEARNERS = ((Gamma(), "periodic"), (LogNormal(), "periodic"), (LLN(), "poisson"), (SA(), "poisson"))
 
 
 class Setting(NamedTuple):
@@ -148,6 +159,44 @@ def agrees(measured: Error, published: str) -> bool:
     return abs(measured.rmse - float(published)) <= 4 * 2**0.5 * measured.standard_error + rounding
 
 
+def learning(estimator: Estimator[Any], n: int, timing: str) -> list[float]:
+    """Excess harmonic cost after each of `LEARNING_DAYS`, crawling as the estimates demand."""
+    rng = np.random.default_rng(SEED)
+    importance = np.exp(rng.normal(np.log(10.0), 1.5, n))
+    truth = np.exp(rng.normal(np.log(0.3), 1.2, n))
+    incomplete, bandwidth = np.zeros(n, bool), 0.2 * n
+
+    def cost(crawl_rate: np.ndarray) -> float:
+        return float(harmonic_cost(importance, truth, crawl_rate, 0 * truth, incomplete).sum())
+
+    least = cost(allocate_harmonic(importance, truth, incomplete, bandwidth).crawl_rate)
+    state = estimator.init(n)
+    crawl_rate, last, gap = np.full(n, bandwidth / n), np.zeros(n), phase(np.arange(n))
+    excess = []
+    for hour in range(1, 24 * LEARNING_DAYS[-1] + 1):
+        now = hour / 24
+        page = np.flatnonzero((now - last) * crawl_rate >= gap)
+        interval = now - last[page]
+        changed = rng.random(page.size) < -np.expm1(-truth[page] * interval)
+        known = estimator.State(*(column[page] for column in state))
+        for column, new in zip(
+            state, estimator.update(known, interval, changed, crawl_rate[page]), strict=True
+        ):
+            column[page] = new
+        last[page] = now
+        gap[page] = rng.exponential(size=page.size) if timing == "poisson" else 1.0
+        if hour % 24:
+            continue
+        if isinstance(estimator, Gamma):
+            estimator = replace(estimator, prior=fit_gamma_prior(*state))
+        change_rate = estimator.change_rate(state)
+        change_rate = np.where(change_rate > 0, change_rate, DEFAULT_PRIOR.mean)
+        crawl_rate = allocate_harmonic(importance, change_rate, incomplete, bandwidth).crawl_rate
+        if now in LEARNING_DAYS:
+            excess.append(cost(crawl_rate) / least - 1.0)
+    return excess
+
+
 def seconds(call: Any, repeats: int) -> float:
     call()
     return statistics.median(timeit.repeat(call, number=1, repeat=repeats))
@@ -224,6 +273,14 @@ def main() -> None:
     table = accuracy(given.runs)
     good = show_accuracy(console, table)
 
+    learned = {
+        f"{estimator.name}, {timing}": learning(estimator, 4000, timing)
+        for estimator, timing in LEARNERS
+    }
+    for name, excess in learned.items():
+        text = " ".join(f"{share:.2%}" for share in excess)
+        console.print(f"Excess cost after {LEARNING_DAYS} days of learning, {name}: {text}")
+
     times = update_times(given.batch, given.repeats)
     view = Table("update", "ns per observation", title=f"batches of {given.batch:,}")
     for name, nanoseconds in times.items():
@@ -239,6 +296,7 @@ def main() -> None:
             for name, row in table.items()
         },
         "published_agrees": good,
+        "excess_cost": learned,
         "update_ns": times,
         "prior_fit_s": fit,
     }

@@ -211,3 +211,25 @@ def test_predictions_are_calibrated():
         group = (predicted >= low) & (predicted < high)
         if group.any():
             assert abs(predicted[group].mean() - seen[group].mean()) < 0.03
+
+
+def test_a_whole_history_leaves_nearly_the_exact_posterior():
+    rng = np.random.default_rng(9)
+    gamma = Gamma(Prior(0.5, 2.0))
+    log_rate = np.linspace(-12, 5, 8001)
+    rate = np.exp(log_rate)
+    for truth in (0.1, 1.0, 4.0):
+        interval = rng.exponential(1.0, 80)
+        changed = rng.random(80) < -np.expm1(-truth * interval)
+        state = gamma.init()
+        for days, seen in zip(interval, changed, strict=True):
+            state = gamma.update(state, days, seen)
+        x = rate[:, np.newaxis] * interval
+        log_density = np.where(changed, np.log(-np.expm1(-x)), -x).sum(axis=1)
+        log_density += gamma.prior.a * log_rate - gamma.prior.b * rate
+        weight = np.exp(log_density - log_density.max())
+        weight /= weight.sum()
+        mean = weight @ rate
+        a, b = gamma.posterior(state)
+        np.testing.assert_allclose(a / b, mean, rtol=0.1)
+        np.testing.assert_allclose(a**0.5 / b, np.sqrt(weight @ (rate - mean) ** 2), rtol=0.25)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from service.core.conditions import Floats, InvalidInput
-from service.core.estimators.history import History, empty_history
+from service.core.estimators.history import History, empty_history, sum_by_page
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 MAX_STEPS = 100
@@ -83,8 +83,8 @@ class MM:
         rate = np.zeros(len(seen))
         for _ in range(MAX_STEPS):
             survival = np.exp(-rate[page] * history.interval)
-            excess = history.sum_by_page(survival) - unchanged
-            slope = history.sum_by_page(history.interval * survival)
+            excess = sum_by_page(page, survival, len(seen)) - unchanged
+            slope = sum_by_page(page, history.interval * survival, len(seen))
             step = np.where(seen, excess, 0.0) / np.where(seen, slope, 1.0)
             rate = np.maximum(rate + step, 0.0)
             if np.all(np.abs(step) <= 1e-13 * rate):
