@@ -193,8 +193,8 @@ def _row_blocks(
     head = len(HEADER)
     while True:
         length, message = pgconn.get_copy_data(0)
-        if length < 0:  # the server gave up half-way; psycopg reads why
-            return
+        if length < 0:
+            raise _failure(pgconn)
         data = bytes(message)
         rows.append(data[head:])
         head = 0
@@ -205,3 +205,12 @@ def _row_blocks(
             rows = []
     if packed := b"".join(rows).removesuffix(TRAILER):
         yield np.frombuffer(packed, dtype)
+
+
+def _failure(pgconn: pq.abc.PGconn) -> psycopg.Error:
+    """Read why the server gave up half-way, and with it all that keeps the connection busy."""
+    failure: psycopg.Error = psycopg.OperationalError("the server ended the copy")
+    while result := pgconn.get_result():
+        if result.status == pq.ExecStatus.FATAL_ERROR:
+            failure = psycopg.errors.error_from_result(result)
+    return failure

@@ -55,10 +55,10 @@ MOST_VARIABLES = 32_000
 """A statement of an unmodified SQLite takes 32,766."""
 
 PRAGMAS = (
+    "busy_timeout = 10000",
     "journal_mode = WAL",
     "synchronous = FULL",
     "foreign_keys = ON",
-    "busy_timeout = 10000",
     "wal_autocheckpoint = 64000",
     "cache_size = -65536",
     "temp_store = MEMORY",
@@ -363,9 +363,13 @@ def translated() -> Iterator[None]:
     """Name the driver's conditions in the service's words."""
     try:
         yield
-    except (sa.exc.OperationalError, sa.exc.TimeoutError, sqlite3.OperationalError) as error:
-        reason = str(getattr(error, "orig", error))
-        raise (StoreFull() if "full" in reason else StoreUnavailable()) from error
+    except sa.exc.TimeoutError as error:
+        raise StoreUnavailable from error
+    except (sa.exc.DatabaseError, sqlite3.DatabaseError) as error:
+        cause = getattr(error, "orig", error)
+        if type(cause) not in (sqlite3.OperationalError, sqlite3.DatabaseError):
+            raise  # a broken constraint or statement is a mistake of ours
+        raise (StoreFull() if "full" in str(cause) else StoreUnavailable()) from error
 
 
 def listed(page_id: Ints) -> str:
