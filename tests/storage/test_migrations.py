@@ -1,0 +1,167 @@
+"""The revisions: up, down and up again, equal to the tables, safe to run twice at once."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from store_cases import T0, page_of, publish, register, schedule_columns
+
+from service.errors import SchemaBehind
+from service.storage import migrations, open_store, tables
+
+
+@pytest.fixture
+def empty(empty_database_url):
+    """A store on a database without tables."""
+    store = open_store(empty_database_url, 2)
+    yield store
+    store.close()
+
+
+def test_a_new_database_is_behind_and_the_message_says_what_to_run(empty):
+    with pytest.raises(SchemaBehind, match=r"at revision none.* run `recrawl migrate`"):
+        empty.check()
+
+
+def test_migrating_makes_it_serve(empty):
+    migrations.upgrade(empty.engine)
+    empty.check()
+    ids = register(empty, 3)
+    publish(empty, schedule_columns(np.sort(ids)))
+    assert page_of(empty, ids[0]).crawl_rate == 1.0
+
+
+def test_migrating_again_changes_nothing(empty):
+    migrations.upgrade(empty.engine)
+    ids = register(empty, 3)
+    migrations.upgrade(empty.engine)
+    assert page_of(empty, ids[0]).created_at == T0
+
+
+def tables_in(engine):
+    return {t for t in sa.inspect(engine).get_table_names() if t != "alembic_version"}
+
+
+def test_every_revision_goes_up_down_and_up_again(empty):
+    revisions = [
+        r.revision for r in ScriptDirectory.from_config(migrations.config()).walk_revisions()
+    ]
+    for revision in revisions[::-1]:
+        migrations.upgrade(empty.engine, revision)
+        before = tables_in(empty.engine)
+        migrations.downgrade(empty.engine, "-1")
+        migrations.upgrade(empty.engine, revision)
+        assert tables_in(empty.engine) == before
+    empty.check()
+    register(empty, 2)
+    publish(empty, schedule_columns(np.array([1, 2])))
+    migrations.downgrade(empty.engine, "base")
+    assert tables_in(empty.engine) == set()
+    with pytest.raises(SchemaBehind):
+        empty.check()
+    migrations.upgrade(empty.engine)
+    empty.check()
+    assert len(register(empty, 2)) == 2
+
+
+def test_the_revisions_end_in_one_head():
+    assert len(ScriptDirectory.from_config(migrations.config()).get_heads()) == 1
+    assert migrations.head()
+
+
+def partition(connection):
+    """Names of the tables that are partitions of others."""
+    if connection.dialect.name != "postgresql":
+        return set()
+    query = "SELECT relname FROM pg_class WHERE relispartition"
+    return set(connection.scalars(sa.text(query)))
+
+
+def test_the_head_equals_the_tables(empty):
+    migrations.upgrade(empty.engine)
+    with empty.engine.connect() as connection:
+        partitions = partition(connection)
+        context = MigrationContext.configure(
+            connection,
+            opts={
+                "compare_type": True,
+                "compare_server_default": connection.dialect.name == "postgresql",
+                "include_name": lambda name, kind, _: kind != "table" or name not in partitions,
+            },
+        )
+        assert compare_metadata(context, tables.metadata) == []
+
+
+def test_the_comparison_would_see_a_difference(empty):
+    migrations.upgrade(empty.engine)
+    other = sa.MetaData(naming_convention=tables.metadata.naming_convention)
+    for table in tables.metadata.tables.values():
+        table.to_metadata(other)
+    other.tables["meta"].append_column(sa.Column("more", sa.Text))
+    with empty.engine.connect() as connection:
+        found = compare_metadata(MigrationContext.configure(connection), other)
+    assert ("add_column", None, "meta") in [change[:3] for change in found if type(change) is tuple]
+
+
+def test_what_create_table_options_say_is_the_same_by_both_ways(sqlite_store, tmp_path):
+    """Options that no comparison of metadata sees: AUTOINCREMENT, WITHOUT ROWID, CASCADE."""
+    direct = sa.create_engine(f"sqlite:///{tmp_path / 'direct.db'}")
+    tables.metadata.create_all(direct)
+
+    def options(engine):
+        query = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+        with engine.connect() as connection:
+            rows = connection.execute(sa.text(query)).all()
+        words = ("AUTOINCREMENT", "WITHOUT ROWID", "ON DELETE CASCADE", "WHERE status")
+        return {
+            name: [word for word in words if word in sql]
+            for name, sql in rows
+            if name not in ("alembic_version", "sqlite_sequence")
+        }
+
+    migrated = options(sqlite_store.engine)
+    assert migrated == options(direct)
+    assert migrated["pages"] == ["AUTOINCREMENT"]
+    assert migrated["schedule"] == migrated["observations"] == ["WITHOUT ROWID"]
+    direct.dispose()
+
+
+def test_two_migrations_at_once_take_turns(empty_database_url):
+    stores = [open_store(empty_database_url, 2) for _ in range(3)]
+    start = threading.Barrier(3)
+
+    def migrate(store):
+        start.wait(10)
+        migrations.upgrade(store.engine)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(migrate, stores))
+    for store in stores:
+        store.check()
+        store.close()
+
+
+def test_a_revision_that_fails_leaves_nothing_half_done(empty, monkeypatch):
+    def breaks(*_args, **_kwargs):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("alembic.op.create_index", breaks)
+    with pytest.raises(ZeroDivisionError):
+        migrations.upgrade(empty.engine)
+    assert tables_in(empty.engine) == set()
+    monkeypatch.undo()
+    migrations.upgrade(empty.engine)
+    empty.check()
+
+
+def test_a_database_of_a_newer_version_is_refused(empty):
+    migrations.upgrade(empty.engine)
+    with empty.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(SchemaBehind, match="9999"):
+        empty.check()

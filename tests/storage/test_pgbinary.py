@@ -1,0 +1,214 @@
+"""Arrays through Postgres and back, bit by bit."""
+
+import numpy as np
+import psycopg
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from service.domain import INSTANT
+from service.storage import pgbinary
+
+NAT = np.iinfo(np.int64).min
+EARLIEST, LATEST = -210_866_803_200_000_000, 253_402_300_799_999_999
+"""4714 BC and AD 9999: what both numpy and a timestamptz that Python reads can hold."""
+
+
+@pytest.fixture(scope="module")
+def connection(postgres_server):
+    url = postgres_server.render_as_string(hide_password=False)
+    with psycopg.connect(url, autocommit=True) as opened:
+        pgbinary.register(opened)
+        yield opened
+
+
+def lengths():
+    return st.one_of(st.integers(0, 5), st.just(1000))
+
+
+def arrays(dtype, **values):
+    return npst.arrays(dtype, lengths(), **values)
+
+
+def instants():
+    us = arrays(np.int64, elements=st.one_of(st.just(NAT), st.integers(EARLIEST, LATEST)))
+    return us.map(lambda values: values.view(INSTANT))
+
+
+COLUMNS = {
+    "bool": arrays(np.bool_),
+    "smallint": arrays(np.int16),
+    "integer": arrays(np.int32),
+    "bigint": arrays(np.int64),
+    "float8": arrays(np.float64),
+    "timestamptz": instants(),
+    "uuid": arrays(np.int64).map(lambda v: np.repeat(v, 2).view("V16")),
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_a_parameter_comes_back_as_it_went(connection, kind, data):
+    values = data.draw(COLUMNS[kind])
+    (back,) = connection.execute(f"SELECT %s::{kind}[]", [values], binary=True).fetchone()
+    assert len(back) == len(values)
+    if len(values):
+        assert back.dtype == values.dtype
+        assert back.tobytes() == values.tobytes()
+        assert back.flags.writeable
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_what_postgres_reads_in_a_parameter_is_what_numpy_has(connection, kind, data):
+    """Compared as text, so that two mistakes cannot cancel."""
+    values = data.draw(COLUMNS[kind])
+    query = f"SELECT array_agg(v::text) FROM unnest(%s::{kind}[]) AS given (v)"
+    with connection.transaction():
+        connection.execute("SET LOCAL timezone = 'UTC'")
+        (texts,) = connection.execute(query, [values]).fetchone()
+    for text, value in zip(texts or [], values, strict=True):
+        assert TEXT[kind](text) == TEXT_OF[kind](value)
+
+
+def same_float(value):
+    return np.float64(value).tobytes() if not np.isnan(float(value)) else b"nan"
+
+
+def text_of_instant(value):
+    if np.isnat(value):
+        return "-infinity"
+    year = value.astype("M8[Y]").astype(int) + 1970
+    if year < 1:
+        return "BC"
+    plain = str(value).replace("T", " ")
+    return (plain.rstrip("0").rstrip(".") if "." in plain else plain).rjust(10, "0") + "+00"
+
+
+TEXT = {
+    "bool": lambda t: t == "true",
+    "smallint": int,
+    "integer": int,
+    "bigint": int,
+    "float8": same_float,
+    "timestamptz": lambda t: "BC" if t.endswith("BC") else t,
+    "uuid": lambda t: bytes.fromhex(t.replace("-", "")),
+}
+TEXT_OF = {
+    "bool": bool,
+    "smallint": int,
+    "integer": int,
+    "bigint": int,
+    "float8": same_float,
+    "timestamptz": text_of_instant,
+    "uuid": bytes,
+}
+
+texts = st.lists(
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30), max_size=20
+)
+
+
+@settings(max_examples=50)
+@given(texts=texts)
+def test_texts_arrive_as_they_went(connection, texts):
+    given = np.array([*texts, ""], object)[:-1]
+    query = "SELECT array_agg(v ORDER BY i) FROM unnest(%s::text[]) WITH ORDINALITY AS g (v, i)"
+    (back,) = connection.execute(query, [given]).fetchone()
+    assert (back or []) == texts
+
+
+@settings(max_examples=40)
+@given(
+    rows=npst.arrays(
+        np.float64, st.tuples(st.integers(1, 50), st.integers(1, 6)), elements=st.floats(width=64)
+    )
+)
+def test_rows_of_numbers_travel_as_one_bytea_each(connection, rows):
+    query = "SELECT array_agg(v) FROM unnest(%s::bytea[]) AS given (v)"
+    (back,) = connection.execute(query, [rows], binary=True).fetchone()
+    assert back.view("<f8").reshape(rows.shape).tobytes() == rows.tobytes()
+
+
+@pytest.mark.parametrize("layout", ["F", "strided", "read-only", "big-endian"])
+def test_the_layout_of_an_array_in_memory_does_not_matter(connection, layout):
+    plain = np.arange(12, dtype=np.float64)
+    rows = plain.reshape(4, 3)
+    given = {
+        "F": (plain[::-1][::-1], np.asfortranarray(rows)),
+        "strided": (np.repeat(plain, 2)[::2], np.repeat(rows, 2, axis=1)[:, ::2]),
+        "read-only": (np.frombuffer(plain.tobytes()), np.frombuffer(rows.tobytes()).reshape(4, 3)),
+        "big-endian": (plain.astype(">f8"), rows.astype(">f8")),
+    }[layout]
+    query = "SELECT %s::float8[], (SELECT array_agg(v) FROM unnest(%s::bytea[]) AS g (v))"
+    numbers, blobs = connection.execute(query, given, binary=True).fetchone()
+    assert numbers.tolist() == plain.tolist()
+    assert blobs.view("<f8").tolist() == plain.tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint64, np.int8, np.complex128, "M8[D]", "U3"])
+def test_an_element_without_a_postgres_type_is_refused_not_mangled(connection, dtype):
+    values = np.zeros(3, dtype)
+    if dtype == "M8[D]":  # a coarser instant is an instant
+        (back,) = connection.execute("SELECT %s::timestamptz[]", [values], binary=True).fetchone()
+        assert (back == values).all()
+        return
+    with pytest.raises(TypeError, match="no Postgres type"):
+        connection.execute("SELECT %s", [values])
+
+
+TABLE = {"a": "i8", "b": "f8", "c": "i2", "d": "M8[us]", "e": "V16", "f": "V24", "g": "?"}
+
+
+def random_table(n, seed=0):
+    rng = np.random.default_rng(seed)
+    floats = rng.integers(NAT, -NAT - 1, n).view(np.float64)
+    instants = rng.integers(EARLIEST, LATEST, n)
+    instants[rng.random(n) < 0.1] = NAT
+    return {
+        "a": rng.integers(NAT, -NAT - 1, n),
+        "b": np.where(np.isnan(floats), np.nan, floats),
+        "c": rng.integers(-(2**15), 2**15, n).astype(np.int16),
+        "d": instants.view(INSTANT),
+        "e": np.frombuffer(rng.bytes(16 * n), "V16"),
+        "f": np.frombuffer(rng.bytes(24 * n), "V24"),
+        "g": rng.random(n) < 0.5,
+    }
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 63, 64, 65, 128, 1000])
+def test_copy_in_and_out_give_the_same_table(connection, n):
+    """Blocks of 64 rows, so that every edge of a block is met."""
+    table = random_table(n)
+    with connection.transaction(force_rollback=True):
+        connection.execute(
+            "CREATE TEMP TABLE t (a bigint, b float8, c smallint, d timestamptz, e uuid, "
+            "f bytea, g bool, i serial)"
+        )
+        statement = "COPY t (a, b, c, d, e, f, g) FROM STDIN (FORMAT BINARY)"
+        with connection.cursor().copy(statement) as copy:
+            for block in pgbinary.copy_in(list(table.values()), 64):
+                copy.write(block)
+        query = "COPY (SELECT a, b, c, d, e, f, g FROM t ORDER BY i) TO STDOUT (FORMAT BINARY)"
+        back = pgbinary.copy_out(connection, query, TABLE, 64)
+        assert connection.execute("SELECT count(*) FROM t").fetchone() == (n,)
+    for name, values in table.items():
+        assert back[name].dtype == values.dtype, name
+        assert back[name].tobytes() == values.tobytes(), name
+
+
+def test_rows_that_end_like_the_trailer_are_rows(connection):
+    query = "COPY (SELECT -1::bigint FROM generate_series(1, 130)) TO STDOUT (FORMAT BINARY)"
+    assert pgbinary.copy_out(connection, query, {"a": "i8"}, 64)["a"].tolist() == [-1] * 130
+
+
+def test_a_copy_that_fails_half_way_raises_and_leaves_the_connection_usable(connection):
+    query = (
+        "COPY (SELECT 1 / (500 - i) FROM generate_series(1, 1000) AS i) TO STDOUT (FORMAT BINARY)"
+    )
+    with pytest.raises(psycopg.Error):
+        pgbinary.copy_out(connection, query, {"a": "i4"}, 64)
+    assert connection.execute("SELECT 1").fetchone() == (1,)

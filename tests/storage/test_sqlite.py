@@ -1,0 +1,191 @@
+"""What only a SQLite file can do to us: other processes, a full disk, its limits."""
+
+import sqlite3
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from store_cases import (
+    DAY,
+    T0,
+    log_columns,
+    page_columns,
+    page_of,
+    publish,
+    read_schedule,
+    register,
+    schedule_columns,
+    states_of,
+    urls,
+)
+
+from service.domain import EpochColumns
+from service.errors import InvalidSettings, SchemaBehind, StoreFull, StoreUnavailable
+from service.storage import open_store
+from service.storage.sqlite import SqliteStore
+
+
+def pragma(store, name):
+    with store.begin(write=False) as tx:
+        return tx.run(f"PRAGMA {name}")[0][0]
+
+
+def test_every_connection_is_durable_and_keeps_foreign_keys(sqlite_store):
+    assert pragma(sqlite_store, "journal_mode") == "wal"
+    assert pragma(sqlite_store, "synchronous") == 2  # FULL
+    assert pragma(sqlite_store, "foreign_keys") == 1
+    assert pragma(sqlite_store, "busy_timeout") == 10_000
+
+
+@pytest.fixture
+def cramped(sqlite_url):
+    """A store whose file may grow by a few pages only."""
+    store = SqliteStore(sqlite_url, 2)
+
+    def limit(driver, _record):
+        (n_pages,) = driver.execute("PRAGMA page_count").fetchone()
+        driver.execute(f"PRAGMA max_page_count = {max(n_pages, 30) + 12}")
+        driver.execute("PRAGMA cache_size = 5")
+
+    sa.event.listen(store.engine, "connect", limit)
+    yield store
+    store.close()
+
+
+FILLING = {
+    "registering pages": lambda tx, ids: tx.register(page_columns(urls(9_000, "big.example")), T0),
+    "appending to the log": lambda tx, ids: [
+        tx.append_log(log_columns(ids, T0 + i * DAY)) for i in range(1, 20_000)
+    ],
+    "writing a schedule": lambda tx, ids: tx.write_schedule(
+        tx.start_epoch(T0).epoch, schedule_columns(np.arange(1, 50_000))
+    ),
+    "a shared statement": lambda tx, ids: [
+        tx.fail_epoch(tx.start_epoch(T0).epoch, "x" * 100_000, T0) for _ in range(20)
+    ],
+}
+
+
+@pytest.mark.parametrize("fill", FILLING.values(), ids=FILLING.keys())
+def test_a_full_disk_is_told_and_the_database_stays_intact(cramped, fill):
+    ids = np.sort(register(cramped, 2))
+    epoch = publish(cramped, schedule_columns(ids))
+    before = states_of(cramped, ids)
+    rows = read_schedule(cramped, epoch)
+    with pytest.raises(StoreFull), cramped.begin() as tx:
+        fill(tx, ids)
+    assert pragma(cramped, "integrity_check") == "ok"
+    with cramped.begin() as tx:  # and small transactions still fit
+        assert len(tx.log_of(ids)) == 0
+        assert tx.newest_epoch().epoch == epoch
+        assert tx.page_ids(page_columns(urls(2, "big.example")).key).tolist() == [0, 0]
+        tx.append_log(log_columns(ids, T0))
+        assert len(tx.log_of(ids)) == 2
+    assert (states_of(cramped, ids).page_id == before.page_id).all()
+    assert read_schedule(cramped, epoch) == rows
+
+
+def test_a_file_locked_by_another_process_is_unavailable(sqlite_store, sqlite_url):
+    with sqlite_store.begin(write=False) as tx:
+        tx.run("PRAGMA busy_timeout = 1")
+    stranger = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
+    stranger.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable), sqlite_store.begin():
+        pass
+    with sqlite_store.begin(write=False) as tx:
+        assert tx.load_columns().page_id.tolist() == []
+    sqlite_store.check()
+    stranger.execute("ROLLBACK")
+    stranger.close()
+    assert len(register(sqlite_store, 2)) == 2
+
+
+def test_a_directory_that_is_not_there_is_unavailable(tmp_path):
+    store = SqliteStore(f"sqlite:///{tmp_path / 'missing' / 'recrawl.db'}", 2)
+    with pytest.raises(StoreUnavailable):
+        store.check()
+    with pytest.raises(StoreUnavailable), store.begin():
+        pass
+    store.close()
+
+
+def test_a_file_that_is_no_database_is_not_taken_for_one(tmp_path):
+    path = tmp_path / "recrawl.db"
+    path.write_bytes(b"something else entirely, " * 100)
+    store = SqliteStore(f"sqlite:///{path}", 2)
+    with pytest.raises(StoreUnavailable):
+        store.check()
+    store.close()
+    assert path.read_bytes() == b"something else entirely, " * 100
+
+
+def test_two_stores_on_one_file_see_each_others_commits(sqlite_url):
+    one, other = SqliteStore(sqlite_url, 2), SqliteStore(sqlite_url, 2)
+    ids = np.sort(register(one, 3))
+    for store in (one, other) * 5:
+        with store.begin() as tx:
+            states = tx.lock_states(ids)
+            tx.save_states(replace(states, n_pings=states.n_pings + 1))
+    assert page_of(one, ids[0]).n_pings == page_of(other, ids[0]).n_pings == 10
+    one.close()
+    other.close()
+
+
+def test_more_keys_than_a_statement_has_variables(sqlite_store):
+    with sqlite_store.begin() as tx:
+        tx.driver.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 32_766)
+        ids = tx.register(page_columns(urls(3)), T0).page_id
+        key = np.random.default_rng(1).bytes(16 * 70_000)
+        key = np.frombuffer(key, "V16").copy()
+        key[[0, 40_000, 69_999]] = page_columns(urls(3)).key
+        found = tx.page_ids(key)
+    assert found[[0, 40_000, 69_999]].tolist() == ids.tolist()
+    assert np.count_nonzero(found) == 3
+
+
+def test_a_page_deleted_takes_its_state_along(sqlite_store):
+    (page_id,) = register(sqlite_store, 1)
+    with sqlite_store.begin() as tx:
+        tx.delete_page(int(page_id))
+        assert tx.run("SELECT count(*) FROM page_states") == [(0,)]
+        assert isinstance(tx.load_columns(), EpochColumns)
+
+
+def test_the_tables_are_clustered_along_their_keys(sqlite_store):
+    with sqlite_store.begin(write=False) as tx:
+        plans = [
+            tx.run(f"EXPLAIN QUERY PLAN {query}")[0][3]
+            for query in (
+                "SELECT * FROM schedule WHERE epoch = 1 AND page_id > 5 ORDER BY page_id LIMIT 9",
+                "SELECT * FROM observations WHERE page_id = 1 ORDER BY observed_at DESC",
+                "SELECT * FROM pages WHERE key = x'00'",
+            )
+        ]
+    assert plans == [
+        "SEARCH schedule USING PRIMARY KEY (epoch=? AND page_id>?)",
+        "SEARCH observations USING PRIMARY KEY (page_id=?)",
+        "SEARCH pages USING INDEX sqlite_autoindex_pages_1 (key=?)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["sqlite://", "sqlite:///:memory:", "mysql://x/y", "not a url", "", "postgres", "sqlite:///"],
+)
+def test_a_url_that_names_no_database_of_ours_is_refused(url):
+    with pytest.raises(InvalidSettings, match="RECRAWL_DATABASE_URL"):
+        open_store(url, 2)
+
+
+def test_a_refused_url_does_not_show_its_password():
+    with pytest.raises(InvalidSettings) as refused:
+        open_store("mysql://me:s3cret@host/db", 2)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_an_empty_file_is_behind(tmp_path):
+    store = SqliteStore(f"sqlite:///{tmp_path / 'new.db'}", 2)
+    with pytest.raises(SchemaBehind, match="recrawl migrate"):
+        store.check()
+    store.close()
