@@ -1,0 +1,125 @@
+"""Epochs over HTTP: asked for, listed, failed, and run by the service itself."""
+
+import pytest
+from live_server import Live, running, until
+
+from service import epoch as epochs
+
+
+def test_an_epoch_asked_for_waits_until_the_scheduler_takes_it(api: Live):
+    api.register("https://a.example/")
+    asked = api.client.post("/epochs")
+    assert asked.status_code == 202
+    requested = asked.json()
+    assert requested["status"] == "requested"
+    assert requested["started_at"] is requested["bandwidth"] is None
+    assert asked.headers["Location"] == f"/epochs/{requested['epoch']}"
+    assert api.client.post("/epochs").json() == requested
+    api.service.runner.run_once()
+    published = api.get(asked.headers["Location"]).json()
+    assert published["status"] == "published"
+    assert api.get("/epochs/latest").json() == published
+
+
+def test_a_published_epoch_carries_its_certificate(api: Live):
+    api.register(*(f"https://a.example/{i}" for i in range(10)))
+    api.register("https://b.example/", observability="complete")
+    epoch = api.epoch()
+    assert epoch["n_pages"] == 11
+    assert epoch["bandwidth"] == pytest.approx(2.2)
+    assert epoch["bandwidth_used"] == pytest.approx(2.2, rel=1e-9)
+    assert epoch["multiplier"] > 0
+    assert 0 < epoch["binary_cost"] <= epoch["harmonic_cost"]
+    assert abs(epoch["kkt_residual"]) < 1e-9
+    assert epoch["passes"] >= 1
+    assert epoch["reason"] is None
+    assert epoch["prior"].keys() == {"a", "b"}
+    assert epoch["seconds"].keys() >= {"load", "prior", "allocate", "publish"}
+    assert epoch["requested_at"] <= epoch["started_at"] <= epoch["finished_at"]
+
+
+def test_there_is_no_latest_epoch_before_the_first(api: Live):
+    response = api.get("/epochs/latest")
+    assert response.status_code == 404
+    assert "POST /epochs" in response.json()["detail"]
+    assert api.get("/epochs").json() == {"items": [], "next_before": None}
+
+
+def test_epochs_are_listed_newest_first_in_parts(api: Live):
+    published = [api.epoch() for _ in range(5)]
+    assert api.get("/epochs").json() == {"items": published[::-1], "next_before": None}
+    listed, before = [], None
+    while True:
+        query = {"limit": 2} if before is None else {"limit": 2, "before": before}
+        part = api.get("/epochs", **query).json()
+        listed += part["items"]
+        before = part["next_before"]
+        if before is None:
+            break
+    assert listed == published[::-1]
+
+
+def test_an_epoch_over_no_pages_publishes_an_empty_schedule(api: Live):
+    epoch = api.epoch()
+    assert (epoch["status"], epoch["n_pages"], epoch["bandwidth_used"]) == ("published", 0, 0.0)
+    assert api.get("/schedule").json()["items"] == []
+
+
+def test_a_failed_epoch_tells_its_reason_and_leaves_the_old_schedule_in_force(
+    api: Live, monkeypatch
+):
+    api.register("https://a.example/")
+    good = api.epoch()
+    schedule = api.get("/schedule").json()
+
+    def broken(*_args, **_kwargs):
+        raise FloatingPointError("the solver lost its way")
+
+    with monkeypatch.context() as patch:
+        patch.setitem(epochs.ALLOCATORS, "harmonic", broken)
+        failed = api.epoch()
+    assert failed["status"] == "failed"
+    assert failed["reason"] == "FloatingPointError: the solver lost its way"
+    assert failed["bandwidth"] is None
+    assert api.get("/epochs/latest").json() == good
+    assert api.get("/schedule").json() == schedule
+    assert "recrawl_epoch_failed 1.0" in api.get("/metrics").text
+    assert api.epoch()["status"] == "published"
+    assert "recrawl_epoch_failed 0.0" in api.get("/metrics").text
+
+
+def test_a_set_bandwidth_is_spent(database_url):
+    with running(database_url, bandwidth=42.0) as live:
+        live.register(*(f"https://a.example/{i}" for i in range(10)))
+        epoch = live.epoch()
+        assert epoch["bandwidth"] == 42.0
+        assert epoch["bandwidth_used"] == pytest.approx(42.0, rel=1e-12)
+
+
+def test_on_sqlite_the_server_runs_epochs_itself(sqlite_url):
+    with running(sqlite_url, embedded=True) as live:
+        live.register("https://a.example/")
+        asked = live.client.post("/epochs").json()
+        until(
+            lambda: live.get(f"/epochs/{asked['epoch']}").json()["status"] == "published",
+            "the epoch is published",
+        )
+        assert len(live.schedule()) == 1
+
+
+def test_the_first_pages_are_scheduled_without_being_asked(sqlite_url):
+    with running(sqlite_url, embedded=True) as live:
+        live.register("https://a.example/")
+        until(lambda: live.get("/epochs/latest").status_code == 200, "the first epoch")
+
+
+def test_epochs_come_again_after_their_interval(api: Live):
+    api.register("https://a.example/")
+    runner = api.service.runner
+    assert runner.run_once() is not None
+    assert runner.run_once() is None
+    api.clock.advance(seconds=599)
+    assert runner.run_once() is None
+    api.clock.advance(seconds=1)
+    assert runner.run_once() is not None
+    assert len(api.get("/epochs").json()["items"]) == 2

@@ -1,0 +1,332 @@
+"""Requests that cannot be taken as a whole: a problem that says how to mend it, and life goes on."""
+
+import gzip
+import json
+import socket
+from collections.abc import Iterator
+
+import pytest
+from live_server import Live
+
+GOOD = '{"url": "https://good.example/"}'
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+
+
+def assert_problem(response, status: int, name: str, *says: str) -> dict:
+    assert response.status_code == status, response.text
+    assert response.headers["Content-Type"] == "application/problem+json"
+    problem = response.json()
+    assert problem["status"] == status
+    assert problem["type"] == f"urn:recrawl:problem:{name}"
+    for words in says:
+        assert words in problem["detail"]
+    return problem
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "the body is empty"),
+        (b" \n ", "the body is empty"),
+        (b"{", "not JSON"),
+        (b"[", "not JSON"),
+        (f"[{GOOD},".encode(), "not JSON"),
+        (f"[{GOOD}".encode(), "not JSON"),
+        (f"[{GOOD}] trailing".encode(), "not JSON"),
+        (b"url=https%3A%2F%2Fgood.example", "not JSON"),
+        (GOOD.encode(), "wrap a single item in [ ]"),
+        (b"null", "must be a JSON array"),
+        (b'"x"', "must be a JSON array"),
+        (b'[{"url": "https://good.example/\xff"}]', "not UTF-8"),
+        (b"\x00", "not JSON"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"a":' * 100_000, "nested too deeply"),
+        (gzip.compress(f"[{GOOD}]".encode()), "not"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/pages", "/observations", "/pings"])
+def test_what_is_not_an_array_of_json_is_malformed(shared: Live, path, content, says):
+    response = shared.client.post(path, content=content, headers={"Content-Type": JSON})
+    assert_problem(response, 400, "malformed-body", says)
+    assert shared.alive()
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[" * 100_000, b"nonsense"])
+def test_lines_that_are_not_json_are_rejected_one_by_one(shared: Live, content):
+    body = b"\n".join([GOOD.encode(), content, GOOD.encode()])
+    response = shared.client.post("/pages", content=body, headers={"Content-Type": NDJSON})
+    assert response.status_code == 200
+    (rejection,) = response.json()["rejected"]
+    assert (rejection["index"], rejection["code"]) == (1, "malformed")
+    assert rejection["detail"].startswith("the line is not JSON")
+
+
+@pytest.mark.parametrize(
+    "media_type", ["text/plain", "text/csv", "application/xml", "multipart/form-data", "", ";"]
+)
+@pytest.mark.parametrize("path", ["/pages", "/observations", "/pings"])
+def test_other_media_types_are_not_taken(shared: Live, path, media_type):
+    response = shared.client.post(
+        path, content=f"[{GOOD}]", headers={"Content-Type": media_type}
+    )
+    assert_problem(response, 415, "unsupported-media-type", "application/json", NDJSON)
+
+
+@pytest.mark.parametrize("media_type", ["application/json; charset=utf-8", "APPLICATION/JSON"])
+def test_parameters_and_case_of_a_media_type_do_not_matter(shared: Live, media_type):
+    headers = {"Content-Type": media_type}
+    response = shared.client.post("/pages", content=f"[{GOOD}]", headers=headers)
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "deflate", "gzip, gzip"])
+@pytest.mark.parametrize("honest", [True, False])
+def test_compressed_bodies_are_refused_whether_the_header_lies_or_not(
+    shared: Live, coding, honest
+):
+    body = f"[{GOOD}]".encode()
+    response = shared.client.post(
+        "/pages",
+        content=gzip.compress(body) if honest else body,
+        headers={"Content-Type": JSON, "Content-Encoding": coding},
+    )
+    assert_problem(response, 415, "unsupported-media-type", "Content-Encoding", "plain bytes")
+
+
+@pytest.mark.parametrize("n_items", [10_001, 60_000])
+@pytest.mark.parametrize("item", [GOOD, "1"])
+def test_too_many_items_are_refused_whole(shared: Live, n_items, item):
+    items = [f'{{"url": "https://never.example/{n_items}"}}', *[item] * (n_items - 1)]
+    for content, media_type in ((f"[{','.join(items)}]", JSON), ("\n".join(items), NDJSON)):
+        headers = {"Content-Type": media_type}
+        response = shared.client.post("/pages", content=content, headers=headers)
+        assert_problem(
+            response, 413, "too-many-items", f"{n_items} items", "at most 10000 at a time"
+        )
+    assert shared.get("/pages", url=f"https://never.example/{n_items}").status_code == 404
+
+
+def blanks(n_bytes: int) -> Iterator[bytes]:
+    """Give a body in chunks, its length untold."""
+    for _ in range(n_bytes // 1_000_000):
+        yield b" " * 1_000_000
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+def test_a_body_of_50_megabytes_is_refused(shared: Live, chunked):
+    content = blanks(50_000_000) if chunked else b" " * 50_000_000
+    response = shared.client.post("/pages", content=content, headers={"Content-Type": JSON})
+    assert_problem(response, 413, "body-too-large", "32000000 bytes", "several requests")
+    assert shared.alive()
+
+
+def test_a_body_without_end_is_cut_off(shared: Live):
+    """The server answers and hangs up; it does not read on for ever."""
+    with socket.create_connection(("127.0.0.1", shared.port), timeout=20) as connection:
+        connection.sendall(
+            b"POST /pages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
+        )
+        chunk = b"f4240\r\n" + b" " * 1_000_000 + b"\r\n"
+        sent = 0
+        try:
+            for sent in range(300):  # noqa: B007 - counted after the loop
+                connection.sendall(chunk)
+        except OSError:
+            pass
+    assert sent < 299
+    assert shared.alive()
+
+
+def raw(api: Live, *parts: bytes) -> bytes:
+    """Send bytes as they are; give what comes back until the server closes or falls silent."""
+    with socket.create_connection(("127.0.0.1", api.port), timeout=5) as connection:
+        for part in parts:
+            connection.sendall(part)
+        connection.shutdown(socket.SHUT_WR)
+        received = b""
+        while block := connection.recv(65_536):
+            received += block
+        return received
+
+
+HOST = b"Host: x\r\nConnection: close\r\n"
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+        b"GET /pages?url=\xff\xfe HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"GET /pages/\xc3\xa9 HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"GET /pages/1\x00 HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"GET /healthz HTTP/1.1\r\n" + HOST + b"Bad Header: x\r\n\r\n",
+        b"POST /pages HTTP/1.1\r\n" + HOST + b"Content-Length: -5\r\n\r\n",
+        b"POST /pages HTTP/1.1\r\n" + HOST + b"Content-Length: ten\r\n\r\n",
+        b"POST /pages HTTP/1.1\r\n" + HOST + b"Content-Length: 9\r\nContent-Length: 2\r\n\r\n[]",
+        b"POST /pages HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"BREW /pages HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"GET /" + b"x" * 200_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"GET /pages?url=https://" + b"x" * 200_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"GET /pages/1 HTTP/1.1\r\n" + HOST + b"X-Long: " + b"x" * 200_000 + b"\r\n\r\n",
+        b"GET /pages/1 HTTP/1.1\r\n" + HOST + b"X-One: 1\r\n" * 5_000 + b"\r\n",
+    ],
+)
+def test_what_is_hardly_http_gets_a_4xx_or_a_closed_door(shared: Live, request_bytes):
+    received = raw(shared, request_bytes)
+    assert received == b"" or received.startswith(b"HTTP/1.1 4"), received[:200]
+    assert shared.alive()
+
+
+def errors_counted(api: Live) -> int:
+    lines = api.get("/metrics").text.splitlines()
+    return sum("recrawl_requests_total" in line and 'status="5' in line for line in lines)
+
+
+def test_a_caller_who_hangs_up_half_way_is_no_fault_of_the_service(shared: Live):
+    whole = f"[{json.dumps({'url': 'https://half.example/'})}]".encode()
+    headers = b"Content-Type: application/json\r\nContent-Length: " + str(len(whole)).encode()
+    raw(shared, b"POST /pages HTTP/1.1\r\n" + HOST + headers + b"\r\n\r\n" + whole[:-3])
+    assert shared.alive()
+    assert shared.get("/pages", url="https://half.example/").status_code == 404
+    assert errors_counted(shared) == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/pages/0", "page_id"),
+        ("/pages/-1", "page_id"),
+        ("/pages/abc", "page_id"),
+        ("/pages/1.5", "page_id"),
+        ("/pages/%zz", "page_id"),
+        ("/pages/%ff", "page_id"),
+        ("/pages/%00", "page_id"),
+        (f"/pages/{2**63}", "page_id"),
+        (f"/pages/{'9' * 5000}", "page_id"),
+        ("/pages", "url"),
+        ("/pages?url=", "url"),
+        ("/pages?url=%00", "url"),
+        ("/pages?url=ftp://example.com/", "url"),
+        ("/pages?url=https://%00.example/", "url"),
+        (f"/pages?url=https://example.com/{'x' * 3000}", "url"),
+        ("/schedule?limit=0", "limit"),
+        ("/schedule?limit=10001", "limit"),
+        ("/schedule?limit=1e999", "limit"),
+        ("/schedule?limit=", "limit"),
+        ("/schedule?observability=partly", "observability"),
+        ("/schedule?host=%00", "host"),
+        ("/schedule?host=%ff", "host"),
+        ("/schedule?host=a%20b", "host"),
+        ("/schedule?url=javascript:alert(1)", "url"),
+        ("/schedule?due_before=2026-05-01T12:00:00", "due_before"),
+        ("/schedule?due_before=2026-05-01T12:00:00+02:00", "due_before"),
+        ("/schedule?due_before=soon", "due_before"),
+        ("/schedule?due_before=1e300", "due_before"),
+        ("/epochs?limit=0", "limit"),
+        ("/epochs?limit=1001", "limit"),
+        ("/epochs?before=0", "before"),
+        (f"/epochs?before={2**63}", "before"),
+        ("/epochs/0", "epoch"),
+        (f"/epochs/{2**63}", "epoch"),
+        ("/epochs/first", "epoch"),
+    ],
+)
+def test_a_parameter_out_of_range_is_named(shared: Live, path, field):
+    shared.epoch()
+    response = shared.client.get(path)
+    assert response.status_code == 422
+    assert response.headers["Content-Type"] == "application/problem+json"
+    assert response.json()["field"] == field
+    assert response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/schedule?due_before=0001-01-01T00:00:00%2B23:59",
+        "/schedule?due_before=9999-12-31T23:59:59-23:59",
+        f"/epochs?before={2**63 - 1}",
+        "/schedule?limit=10000",
+    ],
+)
+def test_the_ends_of_the_ranges_are_taken(shared: Live, path):
+    shared.epoch()
+    assert shared.client.get(path).status_code == 200
+
+
+@pytest.mark.parametrize("path", [f"/pages/{2**63 - 1}", f"/epochs/{2**63 - 1}"])
+def test_what_does_not_exist_is_not_found(shared: Live, path):
+    response = shared.client.get(path)
+    assert response.status_code == 404
+    assert response.headers["Content-Type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/pages/1/2", "/Pages", "//", "/pages/../../etc"])
+def test_unknown_paths_are_told_where_the_known_are_listed(shared: Live, path):
+    assert_problem(shared.client.get(path), 404, "not-found", "/docs")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("PUT", "/pages"),
+        ("DELETE", "/schedule"),
+        ("POST", "/pages/1"),
+        ("OPTIONS", "/observations"),
+        ("GET", "/observations"),
+        ("PATCH", "/epochs"),
+        ("TRACE", "/pages"),
+    ],
+)
+def test_methods_a_path_does_not_take_are_refused_with_those_it_does(shared: Live, method, path):
+    response = shared.client.request(method, path)
+    assert_problem(response, 405, "method-not-allowed")
+    assert response.headers["Allow"]
+
+
+def test_head_is_refused_without_a_body(shared: Live):
+    response = shared.client.head("/pages/1")
+    assert (response.status_code, response.content) == (405, b"")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field", "says"),
+    [
+        ("{}", 422, "importance", "nothing to change; send one of importance"),
+        ("[]", 422, None, "send an object with"),
+        ("null", 422, None, "send an object with"),
+        ("", 400, None, "the body is empty"),
+        ("{", 400, None, "not JSON"),
+        ("[" * 100_000, 400, None, "nested too deeply"),
+        ('{"url": "https://x.example/"}', 422, "url", "remove it, known fields are importance"),
+        ('{"importance": null}', 422, "importance", "positive number"),
+        ('{"importance": NaN}', 422, "importance", "positive number"),
+        (f'{{"importance": {"9" * 5000}}}', 422, "importance", "positive number"),
+        ('{"\\ud800": 1}', 422, None, "lone surrogate"),
+        ('{"observability": "\\ud800"}', 422, None, "lone surrogate"),
+        ('{"max_crawl_rate": 0}', 422, "max_crawl_rate", "positive number of crawls"),
+        ('{"min_crawl_rate": 3, "max_crawl_rate": 2}', 422, "min_crawl_rate", "lies above"),
+    ],
+)
+def test_a_patch_that_cannot_be_taken_names_its_field(shared: Live, body, status, field, says):
+    (page_id,) = shared.register("https://patched.example/")
+    before = shared.get(f"/pages/{page_id}").json()
+    headers = {"Content-Type": JSON}
+    response = shared.client.patch(f"/pages/{page_id}", content=body, headers=headers)
+    assert response.status_code == status, response.text
+    assert response.headers["Content-Type"] == "application/problem+json"
+    assert response.json().get("field") == field
+    assert says in response.json()["detail"]
+    assert shared.get(f"/pages/{page_id}").json() == before
+
+
+def test_a_patch_is_one_json_object(shared: Live):
+    response = shared.client.patch(
+        "/pages/1", content=b"{}", headers={"Content-Type": "application/x-ndjson"}
+    )
+    assert_problem(response, 415, "unsupported-media-type", "one object")
