@@ -21,6 +21,10 @@ from service.sim.world import World
 SPAN_DAYS = 1.0
 """Where pages come and go, the bandwidth is divided anew so often."""
 
+CLOSE = 0.001
+"""Share of the crawls by which policies that are compared may differ."""
+MATCHING_ROUNDS = 4
+
 
 class Share(NamedTuple):
     """(N,) what pages get in a span: crawls on the clock, and the part of pings crawled."""
@@ -62,10 +66,19 @@ def hindsight(world: World, bandwidth: float) -> Crawls:
 
 
 def matched(policy: Policy, world: World, n_crawls: int) -> Crawls:
-    """Play a policy with the bandwidth at which it crawls about `n_crawls` times."""
+    """Play a policy with the bandwidth at which it crawls as nearly `n_crawls` times as can be.
+
+    Pages that end are crawled in vain and others not at all, so bandwidth and crawls differ.
+    """
     bandwidth = n_crawls / world.days
-    used = len(policy(world, bandwidth).at)
-    return policy(world, bandwidth * n_crawls / max(used, 1))
+    played: list[Crawls] = []
+    while len(played) < MATCHING_ROUNDS:
+        crawls = policy(world, bandwidth)
+        played.append(crawls)
+        if abs(len(crawls.at) - n_crawls) <= CLOSE * n_crawls:
+            break
+        bandwidth *= n_crawls / max(len(crawls.at), 1)
+    return min(played, key=lambda crawls: abs(len(crawls.at) - n_crawls))
 
 
 def _played(world: World, bandwidth: float, divide: Divide) -> Crawls:

@@ -165,7 +165,7 @@ def trace_world(
         changed_at=changed_at[np.lexsort((changed_at, changed_page))],
         first=_offsets(counts),
         change_rate=counts / (ended - created),
-        notes=_notes(page, change, start, end, bulk=bulk),
+        notes=_notes(page, change, (start, end), len(changed_at) / n_pages, bulk=bulk),
     )
 
 
@@ -178,14 +178,24 @@ def _offsets(counts: Ints) -> Ints:
 
 
 def _notes(
-    page: "PageRows", change: "ChangeRows", start: float, end: float, *, bulk: bool
+    page: "PageRows",
+    change: "ChangeRows",
+    window: tuple[float, float],
+    per_page: float,
+    *,
+    bulk: bool,
 ) -> tuple[str, ...]:
+    start, end = window
     first, last = (np.datetime64(int(t), "s").astype("M8[D]") for t in (start, end))
     notes = [f"window {first} to {last} ({(end - start) / SECONDS_PER_DAY:.0f} days)"]
     left_out = int((change.bulk & (change.at > start)).sum())
     if left_out:
         verb = "counted" if bulk else "left out"
         notes.append(f"{left_out:,} changes by bulk revisions (> 200 pages at once) {verb}")
+    notes.append(
+        f"{per_page:.2g} changes per page: hindsight rates count changes still to come, so the "
+        "fewer there are the more of hindsight's lead is foresight that nobody can have"
+    )
     untimed = page.n_changes.sum() - len(change.at)
     if untimed > 0:
         notes.append(

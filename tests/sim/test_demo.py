@@ -1,0 +1,232 @@
+"""The demo: the fleet follows the schedule over HTTP, and its figures are those of its crawls."""
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import httpx
+import numpy as np
+import pytest
+from rich.console import Console
+
+from service.api.live import running
+from service.api.service import open_service
+from service.config import read_settings
+from service.errors import UnexpectedAnswer
+from service.sim.clock import START, Clock, day_of, instant_of
+from service.sim.demo import Outcome, Result, choose, play, run
+from service.sim.fleet import Due, Fleet
+from service.sim.scenario import Scenario, scenario
+from service.sim.staleness import Crawls, staleness
+from service.sim.world import synthetic_world
+from tests.sim.test_staleness import crawls_of, world_of
+
+
+def due_of(*rows):
+    page, at, rate = zip(*rows, strict=True) if rows else ((), (), ())
+    return Due(np.array(page, np.int64), np.array(at, float), np.array(rate, float))
+
+
+def chosen(due, allowance, start=10.0, end=11.0):
+    crawls = choose(due, start, end, allowance)
+    return sorted(zip(crawls.page.tolist(), crawls.at.tolist(), strict=True))
+
+
+def test_what_is_due_is_crawled_at_its_instant_and_what_is_overdue_at_once():
+    due = due_of((0, 10.25, 0.5), (1, 7.0, 0.5), (2, 10.75, 0.1))
+    assert chosen(due, allowance=9) == [(0, 10.25), (1, 10.0), (2, 10.75)]
+
+
+def test_a_page_due_several_times_within_a_step_is_crawled_several_times():
+    assert chosen(due_of((4, 10.125, 4.0)), allowance=9) == [
+        (4, 10.125), (4, 10.375), (4, 10.625), (4, 10.875),
+    ]  # fmt: skip
+
+
+def test_short_of_budget_the_most_overdue_is_crawled_first():
+    due = due_of((0, 9.0, 0.1), (1, 9.5, 2.0), (2, 10.9, 5.0))
+    assert chosen(due, allowance=1) == [(1, 10.0)]
+    assert chosen(due, allowance=2.9) == [(1, 10.0), (1, 10.5)]
+
+
+def test_what_a_ping_asked_for_comes_before_everything_and_once():
+    due = due_of((0, 5.0, 9.0), (1, 9.9, 0.0))
+    assert chosen(due, allowance=1) == [(1, 10.0)]
+
+
+@pytest.mark.parametrize("allowance", [0, -3, 0.99])
+def test_without_budget_nothing_is_crawled(allowance):
+    assert chosen(due_of((0, 5.0, 9.0)), allowance) == []
+    assert chosen(due_of(), 5) == []
+
+
+def test_simulated_time_only_moves_forward():
+    clock = Clock()
+    assert clock() == START
+    clock.advance(2.0)
+    clock.advance(1.0)
+    assert clock() == START + timedelta(days=2)
+    assert day_of(instant_of(3.25)) == 3.25
+
+
+@pytest.fixture
+def served(sqlite_url):
+    """Serve a scenario's budget on simulated time; gives client, clock and what was asked."""
+
+    def serve(bandwidth):
+        clock = Clock()
+        settings = read_settings(
+            database_url=sqlite_url, bandwidth=bandwidth, epoch_interval_s=31_536_000
+        )
+        service = open_service(settings, now=clock, rng=np.random.default_rng(1))
+        opened.append(running(service))
+        base_url = opened[-1].__enter__()
+        asked = []
+        client = httpx.Client(base_url=base_url, event_hooks={"request": [asked.append]})
+        opened.append(client)
+        return client.__enter__(), clock, asked
+
+    opened = []
+    yield serve
+    for context in reversed(opened):
+        context.__exit__(None, None, None)
+
+
+def test_recrawl_beats_uniform_by_far_more_than_30_percent_over_http(served):
+    small = scenario(n_pages=400, days=30)
+    client, clock, asked = served(small.bandwidth)
+    days = []
+    result = play(client, small.world, clock, bandwidth=small.bandwidth, progress=days.append)
+    assert result.gain > 0.3
+    assert result.gap_closed > 0.7
+    assert len(result.recrawl.crawls.at) <= small.bandwidth * 30
+    for other in (result.uniform, result.hindsight):
+        assert len(other.crawls.at) == pytest.approx(len(result.recrawl.crawls.at), rel=0.005)
+    assert days == pytest.approx(range(1, 31))
+    assert {request.url.path for request in asked} >= {"/pages", "/observations", "/pings"}
+
+
+def test_the_service_was_told_every_crawl_and_ping_at_its_instant(served):
+    small = scenario(n_pages=60, days=4)
+    client, clock, asked = served(small.bandwidth)
+    result = play(client, small.world, clock, bandwidth=small.bandwidth)
+
+    def told(path, field):
+        items = [i for r in asked if r.url.path == path for i in json.loads(r.content)]
+        return sorted((i["page_id"], datetime.fromisoformat(i[field])) for i in items)
+
+    def played(page, at):
+        ids = [client.get("/pages", params={"url": url}).json()["page_id"] for url in world.url]
+        return sorted((ids[p], instant_of(t)) for p, t in zip(page, at, strict=True))
+
+    world, crawls = small.world, result.recrawl.crawls
+    discovered = np.arange(60), world.created
+    everything = [np.concatenate(pair) for pair in zip(discovered, crawls, strict=True)]
+    assert told("/observations", "observed_at") == played(*everything)
+    announced = world.announced[world.changed_page]
+    pinged = played(world.changed_page[announced], world.changed_at[announced])
+    assert told("/pings", "changed_at") == pinged
+
+
+def test_the_fleet_never_overspends_what_it_has_saved(served):
+    small = scenario(n_pages=150, days=12)
+    client, clock, _ = served(small.bandwidth)
+    result = play(client, small.world, clock, bandwidth=small.bandwidth)
+    per_day = np.histogram(result.recrawl.crawls.at, 12, (0, 12))[0]
+    n_pings = small.world.announced[small.world.changed_page].sum()
+    assert per_day.max() <= 2 * small.bandwidth + n_pings
+    assert per_day.sum() == pytest.approx(small.bandwidth * 12, rel=0.05)
+
+
+def test_pages_come_and_go_and_the_service_knows(served):
+    changes = [[k + 0.5 for k in range(20)], [12.5], [3.5], []]
+    world = world_of(changes, days=20.0, created=[0, 4.3, 0, 0], ended=[20.0, 20.0, 8.7, 20.0])
+    client, clock, _ = served(4.0)
+    result = play(client, world, clock, bandwidth=4.0)
+    found = [client.get("/pages", params={"url": url}).status_code for url in world.url]
+    assert found == [200, 200, 404, 200]
+    lost = result.recrawl.crawls.at[result.recrawl.crawls.page == 2]
+    assert (lost >= 8.7).sum() == 1
+    young = result.recrawl.crawls.at[result.recrawl.crawls.page == 1]
+    assert len(young) > 0
+    assert young.min() > 4.3
+    first = client.get("/pages", params={"url": world.url[0]}).json()
+    assert first["estimate"]["n_changes"] > 3
+
+
+def test_a_reader_sees_bar_table_notes_and_plot(served, tmp_path):
+    client, clock, _ = served(8.0)
+    world = replace(synthetic_world(40, 6.0, rng=np.random.default_rng(2)), notes=("look here",))
+    console = Console(record=True, width=150)
+    plot = tmp_path / "staleness.png"
+    result = run(client, Scenario(world, 8.0, 1.0), clock, console=console, plot=plot)
+    shown = console.export_text()
+    for outcome in result.outcomes:
+        row = next(line for line in shown.splitlines() if f"│ {outcome.policy} " in line)
+        assert f"{outcome.staleness.harmonic:.4f}" in row
+        assert f"{len(outcome.crawls.at):,}" in row
+    assert f"{result.gap_closed:.0%}" in shown
+    assert "look here" in shown
+    assert "40 pages over HTTP" in shown
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def outcome(name, harmonic):
+    measured = staleness(world_of([[1.0]]), Crawls.none())
+    return Outcome(name, crawls_of(), replace(measured, harmonic=harmonic))
+
+
+def result_of(recrawl, uniform, hindsight):
+    pairs = zip(("r", "u", "h"), (recrawl, uniform, hindsight), strict=True)
+    return Result(world_of([[1.0]]), 1.0, *(outcome(name, value) for name, value in pairs))
+
+
+def test_the_share_of_the_gap_is_told_only_where_there_is_a_gap():
+    assert result_of(0.6, 1.0, 0.5).gap_closed == pytest.approx(0.8)
+    assert result_of(1.1, 1.0, 0.5).gap_closed == pytest.approx(-0.2)
+    assert result_of(0.9, 1.0, 0.995).gap_closed is None
+    assert result_of(0.0, 0.0, 0.0).gap_closed is None
+    assert result_of(0.0, 0.0, 0.0).gain == 0.0
+    assert result_of(0.6, 1.0, 0.5).gain == pytest.approx(0.4)
+
+
+EPOCH = {"epoch": 3, "status": "requested", "reason": None}
+
+
+FAILED = {**EPOCH, "status": "failed", "reason": "BandwidthInfeasible: too little"}
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({"/epochs": (503, {"detail": "no room"})}, "POST /epochs answered 503 .*no room"),
+        (
+            {"/epochs": (202, EPOCH), "/epochs/3": (200, FAILED)},
+            "epoch 3 failed: BandwidthInfeasible: too little",
+        ),
+    ],
+)
+def test_an_epoch_that_fails_ends_the_demo_with_its_reason(answers, said):
+    def answer(request):
+        status, body = answers[request.url.path]
+        return httpx.Response(status, json=body)
+
+    client = httpx.Client(base_url="http://test", transport=httpx.MockTransport(answer))
+    with pytest.raises(UnexpectedAnswer, match=said):
+        Fleet(client, world_of([[]])).new_epoch()
+
+
+COUNTS = {"accepted": 0, "duplicate": 0, "late": 0, "rejected": []}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{**COUNTS, "rejected": [{"index": 0, "code": "invalid_url"}]}, {**COUNTS, "late": 1}],
+)
+def test_a_crawl_that_is_not_taken_ends_the_demo(body):
+    def answer(request):
+        return httpx.Response(200, json=body)
+
+    client = httpx.Client(base_url="http://test", transport=httpx.MockTransport(answer))
+    with pytest.raises(UnexpectedAnswer, match="POST /observations"):
+        Fleet(client, world_of([[]])).crawl(crawls_of((0, 1.0)))

@@ -1,0 +1,30 @@
+"""Recordings written for tests, in the format of the real ones."""
+
+import gzip
+
+DAY = 86_400
+
+PAGES = """\
+page,created_at,deleted_at,obs_start,obs_end,n_changes,n_bulk
+/old,0,,100000,10000000,3,1
+/new,5000000,,5000000,10000000,2,0
+/dead,0,6000000,100000,6000000,0,0
+/gone-before,0,200000,100000,200000,0,0
+/once,0,,100000,10000000,1,0
+"""
+CHANGES = """\
+page,t,bulk,created_at,n_commit
+/old,500000,0,0,1
+/old,7000000,1,0,300
+/old,8000000,0,0,1
+/new,6000000,0,5000000,2
+/new,10000000,0,5000000,2
+"""
+
+
+def write_trace(folder, pages=PAGES, changes=CHANGES, site="site"):
+    """Write DIR/SITE and give it as `--trace` takes it."""
+    (folder / "pages").mkdir(exist_ok=True)
+    (folder / "pages" / f"{site}.pages.csv.gz").write_bytes(gzip.compress(pages.encode()))
+    (folder / f"{site}.csv.gz").write_bytes(gzip.compress(changes.encode()))
+    return folder / site
