@@ -42,6 +42,7 @@ HEADERS: dict[int, dict[str, str]] = {
     503: {"Retry-After": str(RETRY_AFTER_S)},
     507: {"Retry-After": "60"},
     401: {"WWW-Authenticate": "Bearer"},
+    413: {"Connection": "close"},  # what is still on its way will not be read
 }
 
 
