@@ -61,8 +61,10 @@ from service.core.estimators import (
     NaiveState,
     SAMState,
     SAState,
+    from_columns,
     gather_history,
     make_estimator,
+    to_columns,
 )
 from service.core.pings import (
     PingEstimate,
@@ -140,6 +142,7 @@ __all__ = [
     "first_due_in",
     "fit_gamma_prior",
     "fit_imaginary_intervals",
+    "from_columns",
     "gather_history",
     "harmonic_cost",
     "make_estimator",
@@ -150,4 +153,5 @@ __all__ = [
     "poisson_gap",
     "poisson_ping",
     "posterior_rates",
+    "to_columns",
 ]

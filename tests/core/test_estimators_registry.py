@@ -5,7 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from service.core import ESTIMATORS, InvalidInput, Prior, make_estimator
+from service.core import (
+    ESTIMATORS,
+    InvalidInput,
+    Prior,
+    from_columns,
+    make_estimator,
+    to_columns,
+)
 
 names = pytest.mark.parametrize("name", sorted(ESTIMATORS))
 
@@ -45,6 +52,29 @@ def test_estimates_are_finite_and_not_negative_from_the_first_crawl_on(name):
 def test_its_parameters_are_frozen(name):
     with pytest.raises((dataclasses.FrozenInstanceError, TypeError, AttributeError)):
         make_estimator(name).name_of_nothing = 1
+
+
+@pytest.mark.parametrize("name", sorted(n for n in ESTIMATORS if not ESTIMATORS[n].needs_history))
+def test_its_state_survives_storage_row_by_row(name):
+    rng = np.random.default_rng(12)
+    estimator = make_estimator(name)
+    state = estimator.init(6)
+    for _ in range(4):
+        state = estimator.update(state, rng.exponential(0.5, 6), rng.random(6) < 0.6, 2.0)
+    rows = to_columns(state)
+    restored = from_columns(estimator, rows[::2])
+    np.testing.assert_array_equal(
+        estimator.change_rate(restored), estimator.change_rate(state)[::2]
+    )
+    again = estimator.update(restored, 1.0, True, 2.0)
+    np.testing.assert_array_equal(
+        to_columns(again), to_columns(estimator.update(state, 1.0, True, 2.0))[::2]
+    )
+
+
+def test_a_state_of_another_estimator_is_refused():
+    with pytest.raises(InvalidInput, match="columns are 3, gamma has 2"):
+        from_columns(make_estimator("gamma"), np.zeros((5, 3)))
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():

@@ -4,7 +4,7 @@ from dataclasses import fields
 from typing import Any
 
 from service.core.conditions import InvalidInput
-from service.core.estimators.base import Estimator
+from service.core.estimators.base import Estimator, from_columns, to_columns
 from service.core.estimators.binned import BinnedMLE, BinnedState
 from service.core.estimators.complete import CompleteObservations, CompleteState
 from service.core.estimators.gamma import Gamma, GammaState
@@ -40,8 +40,10 @@ __all__ = [
     "NaiveState",
     "SAMState",
     "SAState",
+    "from_columns",
     "gather_history",
     "make_estimator",
+    "to_columns",
 ]
 
 ESTIMATORS: dict[str, type[Estimator[Any]]] = {

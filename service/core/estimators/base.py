@@ -29,7 +29,7 @@ class Estimator(Protocol[S]):
     name: ClassVar[str]
     """The word that selects it in the settings."""
     State: ClassVar[type]
-    """The NamedTuple of its state; the field names are the columns that store it."""
+    """The NamedTuple of its state; `to_columns` and `from_columns` store and restore it."""
     needs_crawl_rate: ClassVar[bool]
     """Whether it uses the crawl rate in force; without one (NaN) `update` changes nothing."""
     needs_history: ClassVar[bool]
@@ -122,3 +122,28 @@ def rate_in_force(shape: tuple[int, ...], crawl_rate: ArrayLike) -> tuple[Floats
 def zeros(n: int | None) -> Any:
     """Zero as a number, or as an array of shape (n,)."""
     return 0.0 if n is None else np.zeros(n)
+
+
+def to_columns(state: Any) -> Floats:
+    """Lay the state of N pages out as one (N, W) matrix, to store a page's state as one row."""
+    return np.column_stack(state)
+
+
+def from_columns(estimator: Estimator[S], columns: Floats) -> S:
+    """State whose (N, W) matrix is `columns`; its arrays are views.
+
+    Raises
+    ------
+    InvalidInput
+        Another estimator wrote the matrix: its width is not that of this one's state.
+    """
+    empty: Any = estimator.init(0)
+    ends = np.cumsum([1 if field.ndim == 1 else field.shape[1] for field in empty])
+    if columns.shape[1] != ends[-1]:
+        raise InvalidInput("columns", f"are {columns.shape[1]}, {estimator.name} has {ends[-1]}")
+    parts = np.split(columns, ends[:-1], axis=1)
+    fields = (
+        part[:, 0] if field.ndim == 1 else part for part, field in zip(parts, empty, strict=True)
+    )
+    state: S = estimator.State(*fields)
+    return state
