@@ -8,6 +8,7 @@ import httpx
 import numpy as np
 import pytest
 from rich.console import Console
+from sim_cases import crawls_of, world_of
 
 from service.api.live import running
 from service.api.service import open_service
@@ -19,7 +20,6 @@ from service.sim.fleet import Due, Fleet
 from service.sim.scenario import Scenario, scenario
 from service.sim.staleness import Crawls, staleness
 from service.sim.world import synthetic_world
-from tests.sim.test_staleness import crawls_of, world_of
 
 
 def due_of(*rows):

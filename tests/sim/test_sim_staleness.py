@@ -4,31 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sim_cases import crawls_of, world_of
 
 from service.core.costs import binary_cost, harmonic_cost
 from service.sim.staleness import Crawls, harmonic_numbers, merged, staleness, uncrawled
-from service.sim.world import World, synthetic_world
-
-
-def world_of(changes, days=10.0, importance=None, created=None, ended=None):
-    """A world from a list of change times per page."""
-    n_pages = len(changes)
-    return World(
-        name="tiny",
-        days=days,
-        url=tuple(f"https://tiny.example/{i}" for i in range(n_pages)),
-        importance=np.ones(n_pages) if importance is None else np.array(importance, float),
-        announced=np.zeros(n_pages, np.bool_),
-        created=np.zeros(n_pages) if created is None else np.array(created, float),
-        ended=np.full(n_pages, days) if ended is None else np.array(ended, float),
-        changed_at=np.array([t for times in changes for t in sorted(times)], float),
-        first=np.cumsum([0, *map(len, changes)]),
-        change_rate=np.array([len(times) / days for times in changes]),
-    )
-
-
-def crawls_of(*pairs):
-    return Crawls(np.array([p for p, _ in pairs], np.int64), np.array([t for _, t in pairs], float))
+from service.sim.world import synthetic_world
 
 
 def by_event_loop(world, crawls):

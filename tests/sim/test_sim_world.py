@@ -4,11 +4,11 @@ import gzip
 
 import numpy as np
 import pytest
+from sim_cases import CHANGES, DAY, PAGES, write_trace
 
 from service.errors import InvalidTrace
 from service.sim.scenario import scenario
 from service.sim.world import synthetic_world, trace_world
-from tests.sim.traces import CHANGES, DAY, PAGES, write_trace
 
 
 def rng(seed=0):

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sim_cases import world_of
 
 from service.core.allocation import allocate_harmonic
 from service.core.costs import harmonic_cost
 from service.sim.policies import hindsight, matched, uniform
 from service.sim.staleness import staleness
 from service.sim.world import synthetic_world
-from tests.sim.test_staleness import world_of
 
 
 def gaps(crawls, page):
