@@ -73,9 +73,7 @@ def measure(
     ]
 
 
-def row(
-    name: str, what: str, value: float, unit: str, floor: float | None
-) -> dict[str, object]:
+def row(name: str, what: str, value: float, unit: str, floor: float | None) -> dict[str, object]:
     """Give one line of the table."""
     ratio = None if floor is None else value / floor
     return {"store": name, "what": what, "value": value, "unit": unit, "floor": floor,
@@ -215,9 +213,7 @@ def postgres_floor(url: str, given: argparse.Namespace) -> float:
         return sum(pool.starmap(write_bare_rows, tasks))
 
 
-def write_bare_rows(
-    url: str, n_pages: int, seconds: float, client: int, n_clients: int
-) -> float:
+def write_bare_rows(url: str, n_pages: int, seconds: float, client: int, n_clients: int) -> float:
     """One connection: update 1,000 states and append 1,000 log entries a commit."""
     rng = np.random.default_rng(client)
     ids = np.arange(1 + client, n_pages + 1, n_clients)

@@ -6,9 +6,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -29,13 +28,6 @@ app = typer.Typer(
 console = Console(stderr=True)
 
 
-class ImportanceOption(StrEnum):
-    """How important the pages of a demo are."""
-
-    equal = "equal"
-    lognormal = "lognormal"
-
-
 DatabaseUrl = Annotated[
     str | None,
     typer.Option(help="sqlite:///FILE or postgresql://…; instead of RECRAWL_DATABASE_URL"),
@@ -51,7 +43,7 @@ def main() -> None:
         sys.exit(2)
 
 
-def show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
+def show_version(wanted: bool) -> None:
     """Print the version and stop."""
     if wanted:
         typer.echo(f"recrawl {__version__}")
@@ -60,9 +52,9 @@ def show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
 
 @app.callback()
 def common(
-    version: Annotated[  # noqa: ARG001 - the callback answers it
+    version: Annotated[
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="The version.")
-    ] = False,  # noqa: FBT002
+    ] = False,
 ) -> None:
     """Take the options that stand before every command."""
 
@@ -195,11 +187,12 @@ def demo(
         float | None, typer.Option(min=0.01, help="Days between epochs (1; of a trace 7)")
     ] = None,
     importance: Annotated[
-        ImportanceOption | None, typer.Option(help="Made up: lognormal; of a trace: equal")
+        Literal["equal", "lognormal"] | None,
+        typer.Option(help="Made up: lognormal; of a trace: equal"),
     ] = None,
     bulk: Annotated[
         bool, typer.Option(help="Count revisions of a trace that touched over 200 pages at once")
-    ] = False,  # noqa: FBT002
+    ] = False,
     seed: Annotated[int, typer.Option(help="Of everything random")] = 1,
     plot: Annotated[Path, typer.Option(help="Where to write the plot")] = Path("demo.png"),
 ) -> None:
@@ -225,7 +218,7 @@ def demo(
     configure_logging("warning")
     chosen = scenario(
         trace, seed=seed, n_pages=pages, days=days, bandwidth_per_page=bandwidth_per_page,
-        step=step, importance=importance and importance.value, bulk=bulk,
+        step=step, importance=importance, bulk=bulk,
     )  # fmt: skip
     clock = Clock()
     with tempfile.TemporaryDirectory(prefix="recrawl-demo-") as folder:

@@ -80,7 +80,7 @@ class Settings(BaseSettings):
             objective=self.objective,
             timing=self.timing,
             bandwidth=self.bandwidth,
-            retention=self.retention_days and timedelta(days=self.retention_days) or None,
+            retention=None if self.retention_days is None else timedelta(days=self.retention_days),
         )
 
 

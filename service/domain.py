@@ -108,15 +108,17 @@ def instant(moment: datetime) -> np.datetime64:
     np.datetime64('2026-05-01T00:00:00.000000')
     """
     delta = moment - EPOCH
-    return np.datetime64((delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds, "us")
+    return np.datetime64(
+        (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds, "us"
+    )
 
 
 def moment(value: np.datetime64) -> datetime | None:
     """Give one array element back as an aware datetime; NaT is None."""
     if np.isnat(value):
         return None
-    plain: datetime = value.astype(INSTANT).item()
-    return plain.replace(tzinfo=UTC)
+    plain = value.astype(INSTANT).item()
+    return plain.replace(tzinfo=UTC) if isinstance(plain, datetime) else None
 
 
 def days(span: NDArray[np.timedelta64]) -> Floats:

@@ -21,7 +21,6 @@ from service.domain import (
     EpochColumns,
     EpochStatus,
     Floats,
-    Instants,
     Observability,
     ScheduleColumns,
     Timing,
@@ -73,7 +72,7 @@ def run_epoch(store: Store, plan: Plan, now: Clock) -> Epoch:
             with lead.begin() as tx:
                 tx.fail_epoch(epoch.epoch, f"{type(error).__name__}: {error}", now())
         with lead.begin() as tx:
-            tx.housekeep(plan.retention and now() - plan.retention, now())
+            tx.housekeep(None if plan.retention is None else now() - plan.retention, now())
             return tx.epoch(epoch.epoch)
 
 
@@ -105,14 +104,14 @@ def refit(
     return replace(estimator, prior=prior), {"a": prior.a, "b": prior.b}
 
 
-def change_rates(pages: EpochColumns, estimator: Estimator[Any], at: Instants) -> Floats:
+def change_rates(pages: EpochColumns, estimator: Estimator[Any], at: datetime) -> Floats:
     """Estimate (N,) change rates, 1/day: of complete pages from their pings.
 
     A rate of zero, which the estimators without a prior give to a page before its first
     change, would starve the page; it counts as that of a page nobody knows.
     """
     state = estimator.State(*pages.estimate.T)
-    counted = CompleteState(pages.n_pings, np.maximum(days(at - pages.pings_since), 0.0))
+    counted = CompleteState(pages.n_pings, np.maximum(days(instant(at) - pages.pings_since), 0.0))
     rate = np.where(
         pages.observability == Observability.complete,
         CompleteObservations().change_rate(counted),
@@ -125,7 +124,7 @@ def solve(
     pages: EpochColumns, estimator: Estimator[Any], plan: Plan, at: datetime, last: Epoch | None
 ) -> tuple[ScheduleColumns, Certificate]:
     """Allocate the bandwidth; gives the schedule and what certifies it. Pure."""
-    change_rate = change_rates(pages, estimator, instant(at))
+    change_rate = change_rates(pages, estimator, at)
     complete = pages.observability == Observability.complete
     n_pages = len(pages)
     bandwidth = DEFAULT_BANDWIDTH_PER_PAGE * n_pages if plan.bandwidth is None else plan.bandwidth
@@ -250,5 +249,3 @@ class Runner:
             self._wake.wait(self.POLL_S)
             self._wake.clear()
             done += 1
-
-

@@ -1,30 +1,30 @@
 """The conditions this service names; the docstring of each is its default message.
 
-    RecrawlError
-    ├── RequestError              the caller can mend it
-    │   ├── MalformedBody         the body is not what its media type says
-    │   ├── BodyTooLarge          more bytes than a request may have
-    │   ├── TooManyItems          more items than a batch may have
-    │   ├── UnsupportedMediaType  neither JSON nor NDJSON
-    │   ├── BatchRejected         every item of a batch was rejected
-    │   ├── InvalidField          one field outside of its domain
-    │   ├── InvalidUrl            not an http(s) URL the service can key
-    │   ├── BadCursor             not a cursor this service handed out
-    │   ├── CursorExpired         its epoch is no longer kept
-    │   ├── Unauthorized          no valid API key
-    │   ├── PageNotFound          no page with this id or url
-    │   └── EpochNotFound         no such epoch
-    ├── EpochRunning              another process leads an epoch
-    ├── LeadershipLost            the epoch lost its lead before it could publish
-    ├── StoreUnavailable          the database did not answer
-    ├── StoreFull                 the database has no room left
-    ├── UnreadableFile            a file of pages that cannot be read
-    ├── InvalidTrace              a recorded history that cannot be replayed
-    ├── UnexpectedAnswer          the service answered a client with what it cannot go on from
-    └── StartupRefused            the service will not start like this
-        ├── InvalidSettings       a setting is unknown, malformed or contradicts another
-        ├── SchemaBehind          the database is not at the revision this code needs
-        └── EstimatorMismatch     the database holds another estimator's states
+RecrawlError
+├── RequestError              the caller can mend it
+│   ├── MalformedBody         the body is not what its media type says
+│   ├── BodyTooLarge          more bytes than a request may have
+│   ├── TooManyItems          more items than a batch may have
+│   ├── UnsupportedMediaType  neither JSON nor NDJSON
+│   ├── BatchRejected         every item of a batch was rejected
+│   ├── InvalidField          one field outside of its domain
+│   ├── InvalidUrl            not an http(s) URL the service can key
+│   ├── BadCursor             not a cursor this service handed out
+│   ├── CursorExpired         its epoch is no longer kept
+│   ├── Unauthorized          no valid API key
+│   ├── PageNotFound          no page with this id or url
+│   └── EpochNotFound         no such epoch
+├── EpochRunning              another process leads an epoch
+├── LeadershipLost            the epoch lost its lead before it could publish
+├── StoreUnavailable          the database did not answer
+├── StoreFull                 the database has no room left
+├── UnreadableFile            a file of pages that cannot be read
+├── InvalidTrace              a recorded history that cannot be replayed
+├── UnexpectedAnswer          the service answered a client with what it cannot go on from
+└── StartupRefused            the service will not start like this
+    ├── InvalidSettings       a setting is unknown, malformed or contradicts another
+    ├── SchemaBehind          the database is not at the revision this code needs
+    └── EstimatorMismatch     the database holds another estimator's states
 """
 
 from collections.abc import Mapping
@@ -81,7 +81,7 @@ class InvalidUrl(InvalidField):
 
 
 class BadCursor(RequestError):
-    """This cursor was not handed out by GET /schedule; start again without a cursor."""
+    """Not a cursor of GET /schedule; start again without one."""
 
 
 class CursorExpired(RequestError):
@@ -121,7 +121,7 @@ class UnreadableFile(RecrawlError):
 
 
 class InvalidTrace(RecrawlError):
-    """This recorded history of page changes cannot be replayed."""
+    """A recorded history of page changes cannot be replayed."""
 
 
 class UnexpectedAnswer(RecrawlError):

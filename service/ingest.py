@@ -8,7 +8,7 @@ last one changes nothing, so a batch may be sent any number of times, in any ord
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +49,7 @@ SUCCESS = range(200, 400)
 class Rules:
     """How evidence is turned into states: one estimator and one timing for all pages."""
 
-    estimator: Estimator
+    estimator: Estimator[Any]
     timing: Timing
     rng: np.random.Generator
 
@@ -57,10 +57,10 @@ class Rules:
 def rules_in_force(tx: Transaction, rules: Rules) -> Rules:
     """Give the rules with the prior of the schedule in force, which its estimates stand on."""
     epoch = tx.epoch_in_force()
-    if epoch is None or epoch.certificate is None or not isinstance(rules.estimator, Gamma):
+    fitted = epoch.certificate.prior if epoch and epoch.certificate else {}
+    if not fitted or not isinstance(rules.estimator, Gamma):
         return rules
-    prior = Prior(**epoch.certificate.prior)
-    return replace(rules, estimator=replace(rules.estimator, prior=prior))
+    return replace(rules, estimator=replace(rules.estimator, prior=Prior(**fitted)))
 
 
 class Named(NamedTuple):
@@ -127,16 +127,18 @@ def ping(tx: Transaction, pings: PingColumns, rules: Rules) -> Answered:
         verdict[turn] = _verdict(news.changed_at, before.last_ping_at)
         accepted = verdict[turn] == Verdict.accepted
         reason[turn] = PingReason.not_newer
-        turn = turn[accepted]
+        newer = turn[accepted]
         before, news = before.take(accepted), news.take(accepted)
-        after, crawl[turn], reason[turn] = notice(before, news, rules)
-        _put(states, row[turn], after)
+        after, crawl[newer], reason[newer] = notice(before, news, rules)
+        _put(states, row[newer], after)
         log.append(_log(news.page_id, news.changed_at, Kind.ping, after.crawl_rate))
     _write(tx, states, log)
     return Answered(verdict, crawl, reason)
 
 
-def observe(states: PageStates, crawls: CrawlColumns, rules: Rules) -> tuple[PageStates, LogColumns]:
+def observe(
+    states: PageStates, crawls: CrawlColumns, rules: Rules
+) -> tuple[PageStates, LogColumns]:
     """Give the states after one crawl of each page, and the log's entries. Pure.
 
     A crawl that answered closes the running interval and opens the next. It is evidence of a
@@ -257,9 +259,9 @@ def _turns(page_id: Ints, at: Instants, row: Ints) -> Iterator[Ints]:
 
 def _verdict(at: Instants, last: Instants) -> Codes:
     same, older = at == last, at < last
-    return np.where(same, Verdict.duplicate, np.where(older, Verdict.late, Verdict.accepted)).astype(
-        np.int16
-    )
+    return np.where(
+        same, Verdict.duplicate, np.where(older, Verdict.late, Verdict.accepted)
+    ).astype(np.int16)
 
 
 def _changed(states: PageStates, crawls: CrawlColumns, gone: Bools) -> Codes:
@@ -273,7 +275,7 @@ def _changed(states: PageStates, crawls: CrawlColumns, gone: Bools) -> Codes:
 
 
 def _learn(
-    states: PageStates, interval: Floats, changed: Bools, evidence: Bools, estimator: Estimator
+    states: PageStates, interval: Floats, changed: Bools, evidence: Bools, estimator: Estimator[Any]
 ) -> Floats:
     """Give the estimator's state after the intervals that are evidence."""
     after = states.estimate.copy()

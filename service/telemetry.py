@@ -17,7 +17,6 @@ from service.domain import Epoch, EpochStatus
 from service.errors import RecrawlError
 from service.storage import Store
 
-
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """Methods with a time series of their own; strangers may send any word."""
 

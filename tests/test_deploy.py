@@ -55,7 +55,9 @@ def command_of(service: str, port: int) -> list[str]:
 
 
 @contextmanager
-def running(command: list[str], env: dict[str, str], cwd: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    command: list[str], env: dict[str, str], cwd: Path
+) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(command, env=env, cwd=cwd, stderr=subprocess.PIPE)
     try:
         yield process

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -31,7 +32,8 @@ class Body(NamedTuple):
     media_type: str
 
 
-class Batch(NamedTuple, Generic[ItemT]):
+@dataclass(frozen=True, slots=True)
+class Batch(Generic[ItemT]):
     """The items that could be decoded, their positions in the request, and the others."""
 
     items: list[ItemT]
@@ -202,7 +204,7 @@ def _rejection(index: int, message: str, kind: type[Item]) -> Rejection:
 
 
 def _descriptions(kind: type[Item]) -> dict[str, str]:
-    """What each field is, from the OpenAPI schema of the item."""
+    """Tell what each field is, from the OpenAPI schema of the item."""
     (_,), components = msgspec.json.schema_components([kind])
     properties = components[kind.__name__]["properties"]
     return {

@@ -1,9 +1,10 @@
-"""From decoded items to the columns that use cases take; what the schema cannot say is checked here."""
+"""From decoded items to the columns of use cases; what no schema can say is checked here."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import blake2b
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from msgspec import UNSET, UnsetType
@@ -35,12 +36,16 @@ NOT_TOLD = (
 )
 SPEAKING = {304, 404, 410}
 """Statuses that say of themselves whether the page changed."""
+LOWEST_STATUS = 100
+REDIRECTS = 300
+"""From here on a status need not come with content."""
 
 T = TypeVar("T")
 ItemT = TypeVar("ItemT", bound=Item)
 
 
-class Decoded(NamedTuple, Generic[T]):
+@dataclass(frozen=True, slots=True)
+class Decoded(Generic[T]):
     """Columns of the good items, their positions in the request, and the bad items."""
 
     columns: T
@@ -72,7 +77,9 @@ def decode_pings(batch: Batch[PingItem], now: datetime) -> Decoded[PingColumns]:
     page, at = _columns(rows, 2)
     named = _named(page)
     changed_at = np.array(at, np.int64).view(INSTANT)
-    return Decoded(PingColumns(page_id=named.page_id, changed_at=changed_at), named, index, rejected)
+    return Decoded(
+        PingColumns(page_id=named.page_id, changed_at=changed_at), named, index, rejected
+    )
 
 
 def decode_pages(batch: Batch[PageItem]) -> Decoded[PageColumns]:
@@ -80,7 +87,7 @@ def decode_pages(batch: Batch[PageItem]) -> Decoded[PageColumns]:
     rows, index, rejected = _rows(batch, lambda item: (normalise(item.url), _page_fields(item)))
     urls, given = _columns(rows, 2)
     named = _named(urls)
-    last = {row: said for row, said in zip(named.row.tolist(), given, strict=True)}
+    last = dict(zip(named.row.tolist(), given, strict=True))
     said = np.array([last[row] for row in range(len(named.pages))], np.float64).reshape(-1, 4)
     pages = PageColumns(
         key=named.pages.key, url=named.pages.url, host=named.pages.host,
@@ -113,17 +120,19 @@ def _columns(rows: list[Any], n: int) -> tuple[Any, ...]:
 def _crawl(item: ObservationItem, now: datetime) -> tuple[Any, ...]:
     page, at = _page(item), _instant("observed_at", item.observed_at, now)
     status = UNSAID if item.status is UNSET else item.status
-    if 0 < status < 100:
+    if 0 < status < LOWEST_STATUS:
         raise InvalidField("status", f"{status} is no HTTP status; send 100 to 599, or 0 for none")
     if item.changed is UNSET and item.digest is UNSET and not _speaks(status):
-        raise InvalidField("changed", f"this says nothing about a change; {NOT_TOLD}", "no_evidence")
+        raise InvalidField(
+            "changed", f"this says nothing about a change; {NOT_TOLD}", "no_evidence"
+        )
     changed = UNSAID if item.changed is UNSET else int(item.changed)
     digest = 0 if isinstance(item.digest, UnsetType) else _digest(item.digest)
     return page, at, changed, digest, status
 
 
 def _speaks(status: int) -> bool:
-    return status in SPEAKING or status == 0 or status >= 300
+    return status in SPEAKING or status == 0 or status >= REDIRECTS
 
 
 def _digest(digest: str) -> int:
@@ -131,7 +140,9 @@ def _digest(digest: str) -> int:
     try:
         hashed = blake2b(digest.encode(), digest_size=8).digest()
     except UnicodeEncodeError as error:
-        raise InvalidField("digest", "the digest holds a lone surrogate; send valid Unicode") from error
+        raise InvalidField(
+            "digest", "the digest holds a lone surrogate; send valid Unicode"
+        ) from error
     return int.from_bytes(hashed, "big", signed=True) or 1
 
 
@@ -145,7 +156,7 @@ def _instant(field: str, moment: datetime, now: datetime) -> int:
     if moment - now > FUTURE_ALLOWED:
         raise InvalidField(
             field,
-            f"{field} lies over 5 minutes in the future; the service's clock says {now.isoformat()}",
+            f"{field} lies over 5 minutes ahead; the service's clock says {now.isoformat()}",
             "future",
         )
     if moment < EARLIEST:

@@ -3,14 +3,13 @@
 import base64
 import binascii
 import re
-from typing import Any
+from typing import Any, Literal, cast
 
 import numpy as np
 from fastapi.responses import Response
 from msgspec import json
 
 from service.api.schemas import (
-    BatchAnswer,
     CrawlAnswer,
     EpochAnswer,
     EstimateAnswer,
@@ -137,7 +136,7 @@ def encode_page(
         url=page.url,
         host=page.host,
         importance=page.importance,
-        observability=page.observability.name,
+        observability=cast("Literal['incomplete', 'complete', 'auto']", page.observability.name),
         min_crawl_rate=page.min_crawl_rate,
         max_crawl_rate=page.max_crawl_rate,
         created_at=page.created_at,
@@ -149,7 +148,7 @@ def encode_page(
         last_crawls=[
             CrawlAnswer(
                 observed_at=entry.observed_at,
-                kind=entry.kind.name,
+                kind=cast("Literal['crawl', 'ping']", entry.kind.name),
                 changed=entry.changed,
                 interval=entry.interval,
                 status=entry.status,
@@ -164,10 +163,10 @@ def _estimate(page: Page, estimator: Estimator[Any], days: float) -> EstimateAns
     if page.observability is Observability.complete:
         estimator, state = CompleteObservations(), CompleteState(float(page.n_pings), days)
     interval = getattr(estimator, "credible_interval", None)
-    low, high = interval(state, 0.9) if interval else (None, None)
+    bounds = interval(state, 0.9) if interval else None
     return EstimateAnswer(
         change_rate=float(estimator.change_rate(state)),
-        credible_interval=None if low is None else Interval(low=float(low), high=float(high)),
+        credible_interval=bounds and Interval(low=float(bounds[0]), high=float(bounds[1])),
         estimator=estimator.name,
         n_observations=page.n_observations,
         n_changes=page.n_changes,
@@ -191,8 +190,14 @@ def _why(page: Page, epoch: Epoch) -> WhyAnswer:
         how = f"crawled every {_span(1 / crawl_rate)}"
     else:
         how = "not crawled: the bandwidth is worth more elsewhere"
-    drivers = f"it changes about every {_span(1 / change_rate)}" if change_rate else "it never changes"
-    rank = "" if share is None or not crawl_rate else f"; {share:.0%} of all pages are crawled less often"
+    drivers = (
+        f"it changes about every {_span(1 / change_rate)}" if change_rate else "it never changes"
+    )
+    rank = (
+        ""
+        if share is None or not crawl_rate
+        else f"; {share:.0%} of all pages are crawled less often"
+    )
     return WhyAnswer(
         sentence=f"{how}: {drivers} and its importance is {page.importance:g}{rank}",
         multiplier=None if certificate is None else certificate.multiplier,

@@ -1,4 +1,4 @@
-"""One example of every body and answer; the tests send the former and compare the latter's shape."""
+"""One example of every body and answer; tests send the one and compare the other's shape."""
 
 from typing import Any
 

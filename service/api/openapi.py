@@ -88,9 +88,7 @@ def document(app: FastAPI) -> dict[str, Any]:
         tags=app.openapi_tags,
     )
     components = described.setdefault("components", {})
-    _, structs = msgspec.json.schema_components(
-        STRUCTS, ref_template="#/components/schemas/{name}"
-    )
+    _, structs = msgspec.json.schema_components(STRUCTS, ref_template="#/components/schemas/{name}")
     kept = {
         name: schema
         for name, schema in components.get("schemas", {}).items()

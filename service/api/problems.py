@@ -101,7 +101,9 @@ def answer_nobody(_: Request, __: Exception) -> Response:
 def answer_unexpected(_: Request, __: Exception) -> Response:
     """Answer a fault of the service itself; the log has the trace, the client does not."""
     return problem(
-        500, "InternalError", "the service failed; nothing of this request was kept, its log says why"
+        500,
+        "InternalError",
+        "the service failed; nothing of this request was kept, its log says why",
     )
 
 

@@ -1,6 +1,4 @@
-"""The wire format: one struct per item and answer, from which bodies are decoded, answers
-encoded and the OpenAPI document written.
-"""
+"""The wire format: one struct per item and answer, for decoding, encoding and OpenAPI."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -71,7 +69,7 @@ class PageItem(Item, kw_only=True):
 
 
 class ObservationItem(Item, kw_only=True):
-    """What a crawl saw: name the page by `url` or `page_id`; tell `changed`, `digest` or `status`."""
+    """What a crawl saw: its page by `url` or `page_id`; `changed`, a `digest` or a `status`."""
 
     url: Url | UnsetType = UNSET
     page_id: PageId | UnsetType = UNSET

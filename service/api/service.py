@@ -94,7 +94,7 @@ def claim_estimator(store: Store, name: str) -> None:
             tx.set_estimator(name)
         elif stored != name:
             raise EstimatorMismatch(
-                f"the database holds the states of estimator {stored}, the settings ask for {name}; "
+                f"the database holds states of estimator {stored}, the settings ask for {name}; "
                 f"stop the service and run `recrawl rebuild` to replay the log, or set "
                 f"RECRAWL_ESTIMATOR={stored}"
             )

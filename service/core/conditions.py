@@ -3,6 +3,8 @@
     CoreError (ValueError)
     ├── InvalidInput         an array or parameter outside of its domain
     └── BandwidthInfeasible  constraints that no allocation can meet
+
+Each names the entries that are at fault.
 """
 
 from collections.abc import Callable

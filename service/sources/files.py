@@ -43,7 +43,7 @@ def read_pages(path: Path, block: int = BLOCK) -> Iterator[Block]:
     if kind not in ("csv", "tsv", "ndjson", "jsonl"):
         raise UnreadableFile(f"{path}: the name must end in .csv, .tsv, .ndjson or .jsonl (or .gz)")
     with path.open("rb") as raw:
-        content = gzip.open(raw) if path.suffix == ".gz" else raw
+        content = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
         text = io.TextIOWrapper(content, "utf-8-sig", newline="")
         rows = _ndjson(text) if kind in ("ndjson", "jsonl") else _csv(text, path, kind)
         try:

@@ -1,0 +1,1 @@
+"""One module of routes for each thing the service speaks of."""

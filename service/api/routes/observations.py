@@ -28,7 +28,7 @@ Register = Annotated[
     responses=openapi.gives(BatchAnswer, examples.BATCH_ANSWER, *openapi.WRITES),
     openapi_extra=openapi.takes(ObservationItem, examples.OBSERVATIONS),
 )
-def post_observations(service: TheService, body: TheBody, register: Register = True) -> Response:  # noqa: FBT002
+def post_observations(service: TheService, body: TheBody, register: Register = True) -> Response:
     """Report crawls. Each item succeeds or fails alone; sending a batch again changes nothing.
 
     `changed` is your judgement; a `digest` is compared with the last one; a `status` of 304 means
@@ -54,7 +54,7 @@ def post_observations(service: TheService, body: TheBody, register: Register = T
     responses=openapi.gives(PingsAnswer, examples.PINGS_ANSWER, *openapi.WRITES),
     openapi_extra=openapi.takes(PingItem, examples.PINGS),
 )
-def post_pings(service: TheService, body: TheBody, register: Register = True) -> Response:  # noqa: FBT002
+def post_pings(service: TheService, body: TheBody, register: Register = True) -> Response:
     """Announce changes; the answer says of each page whether to crawl it now, and why.
 
     Reasons to crawl: `never_crawled`, `credit` (its crawl probabilities have added up to one

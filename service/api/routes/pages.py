@@ -1,6 +1,6 @@
 """Pages: register, look up, change, forget."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 from msgspec import UNSET, UnsetType
@@ -21,7 +21,9 @@ router = APIRouter(tags=["pages"])
 
 LAST_CRAWLS = 10
 
-PageIdPath = Annotated[int, Path(ge=1, le=2**63 - 1, description="The service's number of the page")]
+PageIdPath = Annotated[
+    int, Path(ge=1, le=2**63 - 1, description="The service's number of the page")
+]
 
 
 @router.post(
@@ -41,7 +43,7 @@ def post_pages(service: TheService, body: TheBody) -> Response:
     page_ids: list[int | None] = [None] * (len(given.index) + len(given.rejected))
     for i, row in zip(given.index, given.named.row.tolist(), strict=True):
         page_ids[i] = int(registered.page_id[row])
-    counts = {
+    counts: dict[str, Any] = {
         "accepted": len(given.columns),
         "duplicate": len(given.index) - len(given.columns),
         "late": 0,
@@ -71,7 +73,9 @@ def get_page(service: TheService, page_id: PageIdPath) -> Response:
 )
 def find_page(
     service: TheService,
-    url: Annotated[str, Query(description="An absolute URL", examples=["https://example.com/news"])],
+    url: Annotated[
+        str, Query(description="An absolute URL", examples=["https://example.com/news"])
+    ],
 ) -> Response:
     """Show the page with this URL."""
     with service.store.begin(write=False) as tx:
