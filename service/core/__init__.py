@@ -66,16 +66,7 @@ from service.core.estimators import (
     make_estimator,
     to_columns,
 )
-from service.core.pings import (
-    PingEstimate,
-    PingQuality,
-    PingState,
-    TrustTest,
-    audit_due,
-    audit_rate,
-    believed,
-    dead_feeds,
-)
+from service.core.pings import PingEstimate, PingQuality, PingState
 from service.core.prior import (
     DEFAULT_PRIOR,
     ImaginaryIntervals,
@@ -94,6 +85,7 @@ from service.core.timing import (
     poisson_gap,
     poisson_ping,
 )
+from service.core.trust import TrustTest, audit_due, audit_rate, believed, dead_feeds
 
 __all__ = [
     "ALLOCATORS",

@@ -42,8 +42,14 @@ class BandwidthInfeasible(CoreError):
     """No allocation meets the constraints within the bandwidth."""
 
 
-def check_array(name: str, values: ArrayLike, shape: tuple[int, ...], *,
-                test: Callable[[Floats], Any], must: str) -> Floats:
+def check_array(
+    name: str,
+    values: ArrayLike,
+    shape: tuple[int, ...],
+    *,
+    test: Callable[[Floats], Any],
+    must: str,
+) -> Floats:
     """Coerce to float64 of `shape` and refuse entries that fail `test`, naming them.
 
     Raises

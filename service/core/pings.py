@@ -1,10 +1,10 @@
-"""How good a page's pings are: how many are real, how many changes they miss, when they stopped.
+"""How good a page's pings are: how many are real, and how many changes they miss.
 
 A page changes at `unannounced_rate` without a ping; pings come at `ping_rate`, each a real change
 with probability `precision`. A crawl after `interval` days with n pings finds the page unchanged
 with probability exp(-unannounced_rate interval) (1 - precision)^n. The estimate moves a page
 continuously between complete (no unannounced changes, precision 1), noisy and incomplete (no
-pings). What pings miss shows only in crawls without a ping: audits.
+pings). What pings miss shows only in crawls without a ping: the audits of `trust`.
 """
 
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from service.core.conditions import Bools, Floats, InvalidInput, check_amount
+from service.core.conditions import Floats, InvalidInput, check_amount
 from service.core.estimators.base import check_crawl, zeros
 from service.core.estimators.gamma import Gamma, GammaState
 
@@ -181,146 +181,3 @@ def precision_after_change(c: Floats, d: Floats, n: Floats, quiet: Floats) -> tu
     square = c * (c + 1.0) / (s * (s + 1.0)) * (1.0 - tilted) / changed
     size = mean * (1.0 - mean) / (square - mean**2) - 1.0
     return np.maximum(mean * size, LEAST_BETA), np.maximum((1.0 - mean) * size, LEAST_BETA)
-
-
-def audit_rate(estimate: PingEstimate, crawl_probability: ArrayLike, share: float = 0.03) -> Floats:
-    """Crawls to spend on pinged pages without a ping, 1/day: the only view of what pings miss.
-
-    A `share` of the crawls that pings cause, at most one per mean change interval: an audit
-    earlier than that would hardly find a change. 2 to 5 % are enough.
-
-    Raises
-    ------
-    InvalidInput
-        The share does not lie in [0, 1].
-    """
-    if not 0 <= share <= 1:
-        raise InvalidInput("share", f"must lie in [0, 1], not {share}")
-    by_pings = share * np.multiply(crawl_probability, estimate.ping_rate)
-    return np.asarray(np.minimum(by_pings, estimate.change_rate))
-
-
-def audit_due(estimate: PingEstimate, age: ArrayLike, n_pings: ArrayLike) -> Bools:
-    """Tell whether a crawl now would be an audit: no ping since the last one, at age >= 1/Delta."""
-    old = np.multiply(age, estimate.change_rate) >= 1.0
-    return np.asarray((np.asarray(n_pings) == 0) & old & (estimate.ping_rate > 0))
-
-
-@dataclass(frozen=True, slots=True)
-class TrustTest:
-    """Sequential probability ratio test of whether pings announce (nearly) all changes.
-
-    The state is the log-likelihood ratio of recall `good` against recall `bad`, a number or
-    (N,), 0 at the start. It is kept within the two thresholds, so that a verdict is reversed by
-    as much evidence as it took. Audits only: crawls with pings tell nothing of recall.
-
-    Parameters
-    ----------
-    good, bad : float
-        Recalls told apart, 0 <= bad < good < 1.
-    error : float
-        Probability of either wrong verdict, in (0, 1/2).
-
-    Examples
-    --------
-    Audits of a page that changes twice a day find no unannounced change:
-
-    >>> trust = TrustTest()
-    >>> state = 0.0
-    >>> for _ in range(5):
-    ...     state = trust.update(state, interval=2.0, changed=False, change_rate=2.0)
-    ...     print(f"{state:.1f}", bool(trust.trusted(state)))
-    1.0 False
-    2.0 False
-    3.0 False
-    4.0 False
-    4.6 True
-
-    References
-    ----------
-    Wald 1945; the likelihood is THEORY §3's, with unannounced rate (1 - recall) Delta.
-    """
-
-    good: float = 0.95
-    bad: float = 0.7
-    error: float = 0.01
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.bad < self.good < 1:
-            raise InvalidInput("good, bad", f"must be 0 <= bad < good < 1: {self.good}, {self.bad}")
-        if not 0 < self.error < 0.5:  # noqa: PLR2004 - a test that errs half of the time
-            raise InvalidInput("error", f"must lie in (0, 0.5), not {self.error}")
-
-    @property
-    def threshold(self) -> float:
-        """Log-likelihood ratio at which a verdict is given, either way."""
-        return float(np.log((1.0 - self.error) / self.error))
-
-    def update(
-        self, state: Any, interval: ArrayLike, changed: ArrayLike, change_rate: ArrayLike
-    ) -> Floats:
-        """Add one audit (a crawl without a ping since the last one) of every page."""
-        shape = np.shape(state)
-        days, was_changed = check_crawl(shape, interval, changed)
-        rate = check_amount("change_rate", change_rate, np.shape(change_rate) and shape)
-        expected = np.maximum(days * rate, np.finfo(float).tiny)
-        if_good, if_bad = (1.0 - self.good) * expected, (1.0 - self.bad) * expected
-        found = np.log(np.expm1(-if_good) / np.expm1(-if_bad))
-        step = was_changed * found + (1.0 - was_changed) * (if_bad - if_good)
-        return np.asarray(np.clip(state + step, -self.threshold, self.threshold))
-
-    def trusted(self, state: Any) -> Bools:
-        """Tell where the pings may be taken as complete."""
-        return np.asarray(state >= self.threshold)
-
-    def distrusted(self, state: Any) -> Bools:
-        """Tell where the pings miss too many changes."""
-        return np.asarray(state <= -self.threshold)
-
-
-def dead_feeds(
-    host: ArrayLike, ping_rate: ArrayLike, silent_days: ArrayLike, significance: float = 1e-4
-) -> Bools:
-    """Tell for each host whether its feed has stopped: so long a silence is too improbable.
-
-    P(no ping) = exp(-sum of the host's ping rates times the silence) < `significance`.
-
-    Parameters
-    ----------
-    host : array_like of int, shape (N,)
-        Host of each page, 0 … H-1.
-    ping_rate : array_like, shape (N,), 1/day
-    silent_days : array_like, shape (H,)
-        Days since the last ping of any page of the host.
-
-    Examples
-    --------
-    >>> dead_feeds([0, 0, 1], ping_rate=[1.0, 2.0, 0.5], silent_days=[3.0, 4.0])
-    array([False, False])
-    >>> dead_feeds([0, 0, 1], ping_rate=[1.0, 2.0, 0.5], silent_days=[3.1, 4.0])
-    array([ True, False])
-    """
-    if not 0 < significance < 1:
-        raise InvalidInput("significance", f"must lie in (0, 1), not {significance}")
-    silence = check_amount("silent_days", silent_days, (np.size(silent_days),))
-    rates = check_amount("ping_rate", ping_rate, np.shape(host))
-    per_host = np.bincount(np.asarray(host, np.intp), weights=rates, minlength=silence.size)
-    return np.asarray(per_host * silence > -np.log(significance))
-
-
-def believed(estimate: PingEstimate, trusted: ArrayLike, dead: ArrayLike) -> PingEstimate:
-    """Take trusted pings as complete and pages of dead feeds as incomplete; others as estimated.
-
-    Parameters
-    ----------
-    estimate : PingEstimate
-    trusted, dead : array_like of bool, shape (N,)
-        Verdicts of `TrustTest.trusted` and, per page, of `dead_feeds`, which prevails.
-    """
-    dead = np.asarray(dead, np.bool_)
-    unannounced = np.where(trusted, 0.0, estimate.unannounced_rate)
-    return PingEstimate(
-        np.where(dead, estimate.change_rate, unannounced),
-        np.where(dead, 0.0, estimate.ping_rate),
-        estimate.precision,
-    )

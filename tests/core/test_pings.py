@@ -7,17 +7,8 @@ from hypothesis import strategies as st
 from scipy.special import betaln
 
 from service.core import Gamma, InvalidInput, Prior
-from service.core.pings import (
-    PingEstimate,
-    PingQuality,
-    PingState,
-    TrustTest,
-    audit_due,
-    audit_rate,
-    believed,
-    dead_feeds,
-    precision_after_change,
-)
+from service.core.pings import PingEstimate, PingQuality, PingState, precision_after_change
+from service.core.trust import TrustTest, audit_due, audit_rate, believed, dead_feeds
 
 
 def arrays(*values):
