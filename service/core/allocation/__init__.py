@@ -7,16 +7,23 @@ from typing import Protocol
 
 from numpy.typing import ArrayLike
 
+from service.core.allocation.approximate import allocate_approximate
 from service.core.allocation.baselines import allocate_change_rate, allocate_uniform
+from service.core.allocation.binary import allocate_binary, allocate_binary_floor
 from service.core.allocation.harmonic import allocate_harmonic
+from service.core.allocation.periodic import allocate_periodic
 from service.core.allocation.result import Allocation
 
 __all__ = [
     "ALLOCATORS",
     "Allocation",
     "Allocator",
+    "allocate_approximate",
+    "allocate_binary",
+    "allocate_binary_floor",
     "allocate_change_rate",
     "allocate_harmonic",
+    "allocate_periodic",
     "allocate_uniform",
 ]
 
@@ -39,6 +46,9 @@ class Allocator(Protocol):
 
 ALLOCATORS: dict[str, Allocator] = {
     "harmonic": allocate_harmonic,
+    "approximate": allocate_approximate,
+    "binary": allocate_binary,
+    "binary_floor": allocate_binary_floor,
     "uniform": allocate_uniform,
     "change_rate": allocate_change_rate,
 }

@@ -62,7 +62,7 @@ def demand(pages: Pages, s: Floats | float) -> Taken:
 
 
 def violation(pages: Pages, s: Floats | float, rate: Floats) -> Violation:
-    r"""Compare :math:`\rho (\rho + \Delta)` with :math:`\mu s \Delta`, p \Delta with :math:`\mu s`."""
+    r"""Compare :math:`\rho (\rho + \Delta)` with :math:`\mu s \Delta`; on pings, p with p(s)."""
     ideal = pages.importance * pages.change_rate
     ideal *= s
     over = rate + pages.change_rate
