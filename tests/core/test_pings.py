@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import betaln
 
-from service.core import Gamma, InvalidInput, Prior
+from service.core import Gamma, InvalidInput, Prior, allocate_harmonic
 from service.core.pings import PingEstimate, PingQuality, PingState, precision_after_change
 from service.core.trust import TrustTest, audit_due, audit_rate, believed, dead_feeds
 
@@ -185,3 +185,30 @@ def test_senseless_pings_are_refused_by_entry():
         quality.update(quality.init(2), [1.0, 0.0], [0, 1], [True, True])
     with pytest.raises(InvalidInput, match="real"):
         PingQuality(real=0.0)
+
+
+def allocated(unannounced, ping_rate, precision):
+    """Crawls of four pages, the last with these pings."""
+    estimate = PingEstimate(*arrays([0.3] * 3 + [unannounced], [0.0] * 3 + [ping_rate], precision))
+    return allocate_harmonic(
+        [1.0, 2.0, 3.0, 4.0],
+        estimate.change_rate,
+        [False] * 4,
+        0.8,
+        ping_recall=estimate.recall,
+        ping_precision=np.broadcast_to(estimate.precision, 4),
+    )
+
+
+def test_the_optimum_moves_continuously_from_incomplete_over_noisy_to_complete():
+    plain = [1.0, 2.0, 3.0, 4.0], [0.3, 0.3, 0.3, 0.5]
+    incomplete = allocate_harmonic(*plain, [False] * 4, 0.8)
+    complete = allocate_harmonic(*plain, [False] * 3 + [True], 0.8)
+    np.testing.assert_allclose(allocated(0.5, 0.0, 1.0).crawl_rate, incomplete.crawl_rate)
+    np.testing.assert_allclose(allocated(0.0, 0.5, 1.0).crawl_rate, complete.crawl_rate)
+    path = [allocated(0.5 * (1 - share), 0.5 * share, 1.0) for share in np.linspace(0, 1, 401)]
+    crawls = [
+        page.crawl_rate[3] + page.crawl_probability[3] * 0.5 * share
+        for page, share in zip(path, np.linspace(0, 1, 401), strict=True)
+    ]
+    assert np.abs(np.diff(crawls)).max() < 0.02
