@@ -57,7 +57,7 @@ EPOCH_ANSWER = {
     "prior": {"a": 0.5, "b": 15.0},
     "seconds": {"load": 0.002, "prior": 0.001, "allocate": 0.001, "publish": 0.004},
 }
-EPOCHS_ANSWER = {"items": [EPOCH_ANSWER], "next_before": None}
+EPOCHS_ANSWER = {"items": [EPOCH_ANSWER], "next_before": 7}
 REQUESTED = {
     "epoch": 8, "status": "requested", "requested_at": "2026-05-01T12:15:00Z",
 }  # fmt: skip
@@ -67,8 +67,8 @@ PAGE_ANSWER = {
     "host": "example.com",
     "importance": 10.0,
     "observability": "incomplete",
-    "min_crawl_rate": None,
-    "max_crawl_rate": None,
+    "min_crawl_rate": 0.1,
+    "max_crawl_rate": 24.0,
     "created_at": "2026-04-01T08:00:00Z",
     "gone": False,
     "last_crawl_at": "2026-05-01T12:00:00Z",
@@ -78,9 +78,9 @@ PAGE_ANSWER = {
         "estimator": "gamma",
         "n_observations": 12,
         "n_changes": 5,
-        "n_pings": 0,
+        "n_pings": 1,
         "last_observed_at": "2026-05-01T12:00:00Z",
-        "last_ping_at": None,
+        "last_ping_at": "2026-04-30T09:15:00Z",
     },
     "schedule": {
         "epoch": 7,

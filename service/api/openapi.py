@@ -26,7 +26,9 @@ WRITES = (400, 413, 415, 422, 507)
 STRUCTS = [
     kind
     for kind in vars(schemas).values()
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind is not schemas.Item
+    if isinstance(kind, type)
+    and issubclass(kind, msgspec.Struct)
+    and kind not in (msgspec.Struct, schemas.Item)
 ]
 
 
