@@ -93,7 +93,9 @@ BAD = {
     "password": url('"https://me:secret@example.com/"', "user information; remove it"),
     "NUL": url('"https://bad.example/\\u0000"', "NUL character"),
     "lone surrogate": url('"https://bad.example/\\ud800"', "lone surrogate"),
-    "3000 bytes": url(f'"https://bad.example/{"x" * 2980}"', "the url has 3000 bytes; at most 2048"),
+    "3000 bytes": url(
+        f'"https://bad.example/{"x" * 2980}"', "the url has 3000 bytes; at most 2048"
+    ),
     "long once escaped": url(f'"https://bad.example/{"é" * 800}"', "once percent-encoded"),
     "empty url": url('""', "an absolute http or https URL", "invalid"),
     "number url": url("3", "an absolute http or https URL", "invalid"),
