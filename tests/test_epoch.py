@@ -1,0 +1,519 @@
+"""Epochs: what they publish and certify, how they fail, and when they are due."""
+
+import threading
+from dataclasses import fields, replace
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from store_cases import (
+    DAY,
+    T0,
+    crawl_columns,
+    log_columns,
+    page_of,
+    publish,
+    read_schedule,
+    register,
+    save,
+    schedule_columns,
+    states_of,
+)
+from structlog.testing import capture_logs
+
+from service.core.allocation import ALLOCATORS, allocate_harmonic
+from service.core.costs import binary_cost, harmonic_cost
+from service.core.estimators import LLN, CompleteObservations, Gamma
+from service.core.prior import DEFAULT_PRIOR, Prior, fit_gamma_prior
+from service.domain import EpochStatus, Kind, Observability, Timing
+from service.epoch import Plan, Runner, change_rates, refit, run_epoch
+from service.errors import EpochRunning, StoreUnavailable
+from service.ingest import Rules, record, rules_in_force
+from service.storage.memory import MemoryStore
+
+HOUR = timedelta(hours=1)
+PLAN = Plan(Gamma())
+
+
+class Clock:
+    """A clock that stands still until it is set."""
+
+    def __init__(self, at=T0):
+        self.at = at
+
+    def __call__(self):
+        return self.at
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def memory():
+    return MemoryStore(2)
+
+
+def watched(store, n=60, seed=1):
+    """Pages of which something has been learnt; the last ten are complete."""
+    rng = np.random.default_rng(seed)
+    ids = np.sort(register(store, n, importance=rng.pareto(1.5, n) + 0.1))
+    days = rng.uniform(5, 50, n)
+    changes = rng.poisson(rng.gamma(0.5, 0.4, n) * days)
+    save(store, ids, estimate=np.column_stack([changes, days]), n_observations=changes)
+    register(store, 10, observability=Observability.complete)
+    save(store, ids[:10], n_pings=rng.integers(0, 50, 10))
+    return ids
+
+
+def test_an_epoch_allocates_the_whole_bandwidth_to_the_pages(store, clock):
+    ids = watched(store)
+    clock.at = T0 + 30 * DAY
+    epoch = run_epoch(store, replace(PLAN, bandwidth=7.5), clock)
+    assert epoch.status is EpochStatus.published
+    rows = read_schedule(store, epoch.epoch)
+    assert [row.page_id for row in rows] == ids.tolist()
+    with store.begin(write=False) as tx:
+        pages = tx.load_columns()
+    estimator, _ = refit(Gamma(), pages)
+    change_rate = change_rates(pages, estimator, clock.at)
+    complete = pages.observability == Observability.complete
+    optimum = allocate_harmonic(pages.importance, change_rate, complete, 7.5)
+    assert complete.sum() == 10
+    np.testing.assert_allclose([r.change_rate for r in rows], change_rate, rtol=1e-14)
+    np.testing.assert_allclose([r.crawl_rate for r in rows], optimum.crawl_rate, rtol=1e-12)
+    chances = [r.crawl_probability for r in rows]
+    np.testing.assert_allclose(chances, optimum.crawl_probability, rtol=1e-12)
+    crawls = sum(r.crawl_rate + r.crawl_probability * r.change_rate for r in rows)
+    assert crawls == pytest.approx(7.5, rel=1e-12)
+
+
+def test_the_certificate_can_be_checked_from_what_is_published(store, clock):
+    watched(store)
+    clock.at = T0 + 30 * DAY
+    epoch = run_epoch(store, replace(PLAN, bandwidth=7.5), clock)
+    certificate = epoch.certificate
+    rows = read_schedule(store, epoch.epoch)
+    complete = [page_of(store, row.page_id).observability == 1 for row in rows]
+    priced = (
+        [row.importance for row in rows],
+        [row.change_rate for row in rows],
+        [row.crawl_rate for row in rows],
+        [row.crawl_probability for row in rows],
+        np.array(complete),
+    )
+    assert certificate.bandwidth == 7.5
+    assert certificate.bandwidth_used == pytest.approx(7.5, rel=1e-12)
+    assert certificate.harmonic_cost == pytest.approx(
+        harmonic_cost(*priced, timing="periodic").sum()
+    )
+    assert certificate.binary_cost == pytest.approx(binary_cost(*priced, timing="periodic").sum())
+    assert certificate.kkt_residual < 1e-9
+    assert certificate.n_pages == len(rows) == 60
+    rates = sorted(row.crawl_rate for row in rows)
+    quantiles = certificate.crawl_rate_quantiles
+    assert (len(quantiles), quantiles[0], quantiles[-1]) == (101, rates[0], rates[-1])
+    assert quantiles[50] == pytest.approx(np.median(rates))
+    assert list(quantiles) == sorted(quantiles)
+    assert set(certificate.seconds) == {"load", "prior", "allocate", "publish"}
+    assert all(seconds >= 0 for seconds in certificate.seconds.values())
+    assert (epoch.started_at, epoch.finished_at, epoch.reason) == (clock.at, clock.at, None)
+    with store.begin(write=False) as tx:
+        assert tx.epoch_in_force() == epoch
+
+
+def test_costs_are_those_of_the_timing_in_use(memory, clock):
+    watched(memory)
+    periodic = run_epoch(memory, PLAN, clock).certificate
+    poisson = run_epoch(memory, replace(PLAN, timing=Timing.poisson), clock).certificate
+    assert poisson.bandwidth_used == pytest.approx(periodic.bandwidth_used)
+    assert poisson.harmonic_cost > periodic.harmonic_cost
+
+
+def test_without_a_bandwidth_each_page_is_given_a_fifth_of_a_crawl_a_day(memory, clock):
+    watched(memory, 50)
+    assert run_epoch(memory, PLAN, clock).certificate.bandwidth == pytest.approx(10.0)
+
+
+def test_the_prior_is_fitted_to_the_pages_that_are_not_complete(memory, clock):
+    ids = watched(memory)
+    certificate = run_epoch(memory, PLAN, clock).certificate
+    estimate = states_of(memory, ids[10:]).estimate
+    expected = fit_gamma_prior(estimate[:, 0], estimate[:, 1])
+    assert certificate.prior == {"a": expected.a, "b": expected.b}
+    assert expected != DEFAULT_PRIOR
+
+
+def test_the_fitted_prior_is_the_one_that_ingest_learns_on(memory, clock):
+    ids = watched(memory)
+    fitted = Prior(**run_epoch(memory, PLAN, clock).certificate.prior)
+    gamma = Gamma(half_life_days=365.0)
+    with memory.begin() as tx:
+        by = rules_in_force(tx, Rules(gamma, Timing.periodic, np.random.default_rng(0)))
+        before = tx.lock_states(ids[-1:])
+        record(tx, crawl_columns(ids[-1:], T0, digest=1), by)
+        record(tx, crawl_columns(ids[-1:], T0 + DAY, digest=2), by)
+        after = tx.lock_states(ids[-1:])
+    expected = Gamma(fitted, 365.0).update(Gamma.State(*before.estimate.T), 1.0, changed=True)
+    np.testing.assert_allclose(after.estimate, np.column_stack(expected), rtol=1e-13)
+    other = gamma.update(Gamma.State(*before.estimate.T), 1.0, changed=True)
+    assert not np.allclose(after.estimate, np.column_stack(other), rtol=1e-6)
+
+
+def test_the_next_epoch_starts_from_the_multiplier_of_the_last(memory, clock, monkeypatch):
+    watched(memory, 500)
+    starts = []
+
+    def spy(*pages, start=None, **bounds):
+        starts.append(start)
+        return allocate_harmonic(*pages, start=start, **bounds)
+
+    monkeypatch.setitem(ALLOCATORS, "harmonic", spy)
+    first = run_epoch(memory, PLAN, clock).certificate
+    second = run_epoch(memory, PLAN, clock).certificate
+    assert starts == [None, first.multiplier]
+    assert second.passes < first.passes
+    assert second.multiplier == pytest.approx(first.multiplier, rel=1e-9)
+
+
+@pytest.mark.parametrize("multiplier", [0.0, np.inf, 1e-300, 1e300])
+def test_any_multiplier_of_the_last_epoch_is_a_start(memory, clock, multiplier):
+    watched(memory)
+    expected = run_epoch(memory, PLAN, clock)
+    with memory.begin() as tx:
+        tx._put_epoch(
+            replace(expected, certificate=replace(expected.certificate, multiplier=multiplier))
+        )
+    found = run_epoch(memory, PLAN, clock).certificate
+    assert found.multiplier == pytest.approx(expected.certificate.multiplier, rel=1e-9)
+    assert found.kkt_residual < 1e-9
+
+
+def test_an_epoch_without_pages_publishes_an_empty_schedule(store, clock):
+    epoch = run_epoch(store, PLAN, clock)
+    assert epoch.status is EpochStatus.published
+    assert (epoch.certificate.n_pages, epoch.certificate.crawl_rate_quantiles) == (0, ())
+    assert read_schedule(store, epoch.epoch) == []
+    register(store, 3)
+    assert run_epoch(store, PLAN, clock).certificate.bandwidth_used == pytest.approx(0.6)
+
+
+def test_change_rates_of_complete_pages_are_their_pings_a_day(memory):
+    ids = register(memory, 3, observability=[1, 1, 0])
+    save(memory, ids, n_pings=[9, 0, 9], estimate=[[3.0, 5.0]])
+    with memory.begin() as tx:
+        pages = tx.load_columns()
+    found = change_rates(pages, Gamma(), T0 + 10 * DAY)
+    counted = CompleteObservations()
+    expected = counted.change_rate(counted.State(np.array([9.0, 0.0]), 10.0))
+    np.testing.assert_allclose(found[:2], expected)
+    np.testing.assert_allclose(found[2], 3.5 / 20.0)
+
+
+def test_a_clock_behind_the_registration_does_no_harm(memory):
+    register(memory, 2, observability=1)
+    with memory.begin() as tx:
+        found = change_rates(tx.load_columns(), Gamma(), T0 - DAY)
+    assert np.isfinite(found).all()
+    assert (found > 0).all()
+
+
+def test_a_page_that_was_never_seen_to_change_is_not_starved(clock):
+    memory = MemoryStore(3)
+    ids = np.sort(register(memory, 3))
+    save(memory, ids, estimate=[[9.0, 9.0, 0.0], [9.0, 3.0, 12.0], [0.0, 0.0, 0.0]])
+    epoch = run_epoch(memory, Plan(LLN(), timing=Timing.poisson), clock)
+    rows = read_schedule(memory, epoch.epoch)
+    assert [row.change_rate for row in rows] == pytest.approx([DEFAULT_PRIOR.mean, 3.0, 1 / 30])
+    assert all(row.crawl_rate > 0 for row in rows)
+    assert epoch.certificate.prior == {}
+
+
+def test_bounds_of_pages_are_kept(store, clock):
+    nan = np.nan
+    ids = register(
+        store, 4, min_crawl_rate=[0.5, nan, nan, 0.9], max_crawl_rate=[nan, 0.01, nan, 0.3]
+    )
+    epoch = run_epoch(store, replace(PLAN, bandwidth=2.0), clock)
+    rate = {row.page_id: row.crawl_rate for row in read_schedule(store, epoch.epoch)}
+    rate = [rate[i] for i in ids.tolist()]
+    assert rate[0] >= 0.5
+    assert rate[1] <= 0.01
+    assert rate[3] == pytest.approx(0.9)  # a minimum beats a maximum
+    assert sum(rate) == pytest.approx(2.0)
+    assert epoch.certificate.kkt_residual < 1e-9
+
+
+def test_a_failed_epoch_is_recorded_with_its_reason_and_the_old_schedule_stays(
+    store, clock, monkeypatch
+):
+    watched(store)
+    good = run_epoch(store, PLAN, clock)
+    rows = read_schedule(store, good.epoch)
+
+    def breaks(*_pages, **_given):
+        raise ZeroDivisionError("the sun has set")
+
+    monkeypatch.setitem(ALLOCATORS, "harmonic", breaks)
+    clock.at = T0 + HOUR
+    with capture_logs() as logs:
+        failed = run_epoch(store, PLAN, clock)
+    assert failed.status is EpochStatus.failed
+    assert failed.reason == "ZeroDivisionError: the sun has set"
+    assert (failed.started_at, failed.finished_at) == (clock.at, clock.at)
+    assert failed.certificate is None
+    assert [entry["event"] for entry in logs] == ["epoch failed"]
+    with store.begin(write=False) as tx:
+        assert tx.epoch_in_force() == good
+    assert read_schedule(store, good.epoch) == rows
+    monkeypatch.undo()
+    assert run_epoch(store, PLAN, clock).status is EpochStatus.published
+
+
+@pytest.mark.parametrize("step", ["write_schedule", "publish"])
+def test_an_epoch_that_fails_while_publishing_publishes_nothing(store, clock, step, monkeypatch):
+    watched(store)
+    good = run_epoch(store, PLAN, clock)
+    rows = read_schedule(store, good.epoch)
+    with store.begin() as tx:
+        kind = type(tx)
+    plain = getattr(kind, step)
+
+    def breaks(self, *args):
+        plain(self, *args)
+        raise ZeroDivisionError("half-way")
+
+    monkeypatch.setattr(kind, step, breaks)
+    assert run_epoch(store, replace(PLAN, bandwidth=1.0), clock).status is EpochStatus.failed
+    with store.begin(write=False) as tx:
+        assert tx.epoch_in_force() == good
+    assert read_schedule(store, good.epoch) == rows
+    monkeypatch.undo()
+    assert run_epoch(store, PLAN, clock).status is EpochStatus.published
+
+
+def test_minimum_rates_beyond_the_bandwidth_fail_the_epoch_by_name(memory, clock):
+    register(memory, 3, min_crawl_rate=5.0)
+    failed = run_epoch(memory, replace(PLAN, bandwidth=1.0), clock)
+    assert failed.status is EpochStatus.failed
+    assert failed.reason.startswith("BandwidthInfeasible: ")
+
+
+def test_while_another_leads_no_epoch_runs(store, clock):
+    register(store, 3)
+    with store.lead(), pytest.raises(EpochRunning):
+        run_epoch(store, PLAN, clock)
+    assert run_epoch(store, PLAN, clock).status is EpochStatus.published
+
+
+def test_the_lead_is_free_after_an_epoch(store, clock):
+    register(store, 3)
+    for _ in range(3):
+        run_epoch(store, PLAN, clock)
+    with store.lead():
+        pass
+
+
+def test_an_epoch_keeps_house(store, clock):
+    (page_id,) = register(store, 1)
+    with store.begin() as tx:
+        tx.append_log(log_columns([page_id, page_id], [T0 - 100 * DAY, T0], kind=Kind.crawl))
+    run_epoch(store, PLAN, clock)
+    with store.begin(write=False) as tx:
+        assert len(tx.log_of(np.array([page_id]))) == 2
+    run_epoch(store, replace(PLAN, retention=30 * DAY), clock)
+    with store.begin(write=False) as tx:
+        assert len(tx.log_of(np.array([page_id]))) == 1
+
+
+def test_a_plan_is_a_value():
+    assert replace(PLAN, bandwidth=1.0) != PLAN
+    assert {f.name for f in fields(Plan)} == {
+        "estimator", "objective", "timing", "bandwidth", "retention",
+    }  # fmt: skip
+
+
+# -- when epochs are due
+
+
+@pytest.fixture
+def runner(memory, clock, monkeypatch):
+    monkeypatch.setattr(Runner, "POLL_S", 0)
+    return Runner(memory, PLAN, HOUR, clock)
+
+
+def test_nothing_is_due_while_there_are_no_pages(runner):
+    assert not runner.due()
+    assert runner.run_once() is None
+
+
+def test_the_first_page_makes_the_first_epoch_due(runner, memory):
+    register(memory, 1)
+    assert runner.due()
+    assert runner.run_once().status is EpochStatus.published
+    assert not runner.due()
+
+
+def test_the_next_epoch_is_due_an_interval_after_the_start_of_the_last(runner, memory, clock):
+    register(memory, 1)
+    first = runner.run_once()
+    clock.at = T0 + HOUR - timedelta(microseconds=1)
+    assert runner.run_once() is None
+    clock.at = T0 + HOUR
+    assert runner.run_once().epoch > first.epoch
+
+
+def test_a_request_is_due_at_once_even_without_pages(runner, memory):
+    with memory.begin() as tx:
+        asked = tx.request_epoch(T0)
+    assert runner.run_once().epoch == asked.epoch
+    assert runner.run_once() is None
+
+
+def test_a_request_during_an_epoch_makes_one_more(runner, memory):
+    register(memory, 1)
+    first = runner.run_once()
+    with memory.begin() as tx:
+        asked = tx.request_epoch(T0)
+    assert runner.run_once().epoch == asked.epoch == first.epoch + 1
+
+
+def test_a_failed_epoch_is_tried_again_after_an_interval_not_at_once(
+    runner, memory, clock, monkeypatch
+):
+    register(memory, 1)
+    monkeypatch.setitem(ALLOCATORS, "harmonic", None)
+    assert runner.run_once().status is EpochStatus.failed
+    assert not runner.due()
+    monkeypatch.undo()
+    clock.at = T0 + HOUR
+    assert runner.run_once().status is EpochStatus.published
+
+
+def test_a_run_whose_process_died_is_taken_over_at_once(runner, memory):
+    register(memory, 1)
+    with memory.lead() as lead, lead.begin() as tx:
+        died = tx.start_epoch(T0)
+    epoch = runner.run_once()
+    assert epoch.status is EpochStatus.published
+    with memory.begin() as tx:
+        assert tx.epoch(died.epoch).status is EpochStatus.failed
+
+
+def test_a_run_that_is_alive_is_left_alone(runner, memory):
+    register(memory, 1)
+    with memory.lead() as lead:
+        with lead.begin() as tx:
+            running = tx.start_epoch(T0)
+        assert runner.run_once() is None
+    with memory.begin() as tx:
+        assert tx.epoch(running.epoch).status is EpochStatus.running
+
+
+def test_runners_on_one_database_share_the_work(sql_store, clock):
+    register(sql_store, 50)
+    runners = [Runner(sql_store, PLAN, HOUR, clock) for _ in range(3)]
+    start = threading.Barrier(3)
+    ran = []
+
+    def work(runner):
+        start.wait(10)
+        ran.append(runner.run_once())
+
+    threads = [threading.Thread(target=work, args=(runner,)) for runner in runners]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(ran) == 3
+    with sql_store.begin(write=False) as tx:
+        statuses = {e.status for e in tx.epochs(None, 10)}
+    assert statuses == {EpochStatus.published}
+
+
+def test_the_loop_runs_as_often_as_told(runner, memory, clock, monkeypatch):
+    register(memory, 1)
+    rounds = []
+
+    def once():
+        rounds.append(clock.at)
+        clock.at += HOUR / 2
+
+    monkeypatch.setattr(runner, "run_once", once)
+    runner.run_every(loops=4)
+    assert rounds == [T0 + i * HOUR / 2 for i in range(4)]
+    runner.run_every(loops=0)
+    assert len(rounds) == 4
+
+
+def test_the_loop_ends_after_the_round_in_which_it_is_stopped(runner, memory, monkeypatch):
+    rounds = []
+
+    def once():
+        rounds.append(1)
+        if len(rounds) == 3:
+            runner.stop()
+
+    monkeypatch.setattr(runner, "run_once", once)
+    runner.run_every()
+    assert len(rounds) == 3
+    runner.run_every()
+    assert len(rounds) == 3
+
+
+def test_the_loop_survives_whatever_a_round_raises(runner, memory, monkeypatch):
+    rounds = []
+
+    def once():
+        rounds.append(1)
+        raise (StoreUnavailable, ZeroDivisionError, KeyError)[len(rounds) - 1]
+
+    monkeypatch.setattr(runner, "run_once", once)
+    with capture_logs() as logs:
+        runner.run_every(loops=3)
+    assert len(rounds) == 3
+    failures = [entry for entry in logs if entry["log_level"] == "error"]
+    assert [entry["exc_info"] for entry in failures] == [True] * 3
+
+
+def test_the_loop_warns_of_an_epoch_that_outlasts_its_interval(runner, clock, monkeypatch):
+    def once():
+        clock.at += 2 * HOUR
+
+    monkeypatch.setattr(runner, "run_once", once)
+    with capture_logs() as logs:
+        runner.run_every(loops=1)
+    (entry,) = logs
+    assert (entry["log_level"], entry["took_s"]) == ("warning", 7200.0)
+
+
+def test_a_sleeping_loop_wakes_for_a_request_and_for_the_stop(memory, clock, monkeypatch):
+    monkeypatch.setattr(Runner, "POLL_S", 3600)
+    runner = Runner(memory, PLAN, HOUR, clock)
+    slept, published = threading.Event(), threading.Event()
+    plain = runner.run_once
+
+    def once():
+        epoch = plain()
+        (published if epoch else slept).set()
+
+    monkeypatch.setattr(runner, "run_once", once)
+    thread = threading.Thread(target=runner.run_every)
+    thread.start()
+    assert slept.wait(30)
+    with memory.begin() as tx:
+        tx.request_epoch(T0)
+    runner.wake()
+    assert published.wait(30)
+    runner.stop()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_an_epoch_published_by_hand_counts_like_any_other(runner, memory, clock):
+    ids = register(memory, 1)
+    publish(memory, schedule_columns(ids), now=T0)
+    assert not runner.due()
+    clock.at = T0 + HOUR
+    assert runner.due()
