@@ -25,10 +25,13 @@ from store_cases import (
     urls,
 )
 
+from service.core.allocation import ALLOCATORS
+from service.core.estimators import Gamma
 from service.domain import EpochStatus
+from service.epoch import Plan, Runner
 from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.storage import open_store
-from service.storage.postgres import PostgresStore, translated
+from service.storage.postgres import LEAD_LOCK, PostgresStore, translated
 
 
 def pid_of(tx):
@@ -278,3 +281,31 @@ def test_states_are_rewritten_in_place(postgres_store):
         assert indexes.fetchone() == (1,)
         options = tx.run("SELECT reloptions FROM pg_class WHERE relname = 'page_states'").fetchone()
         assert "fillfactor=70" in options[0]
+
+
+def test_an_epoch_whose_connection_dies_publishes_nothing_and_the_next_round_recovers(
+    postgres_store, postgres_url, monkeypatch
+):
+    register(postgres_store, 20)
+    runner = Runner(postgres_store, Plan(Gamma()), DAY, lambda: T0)
+    old = runner.run_once()
+
+    def lose(*_pages, **_given):
+        with psycopg.connect(postgres_url, autocommit=True) as other:
+            query = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = %s"
+            (pid,) = other.execute(query, [LEAD_LOCK & 0xFFFFFFFF]).fetchone()
+        kill(postgres_url, pid)
+        return ALLOCATORS["uniform"](*_pages[:4])
+
+    monkeypatch.setitem(ALLOCATORS, "harmonic", lose)
+    with postgres_store.begin() as tx:
+        asked = tx.request_epoch(T0)
+    with pytest.raises((StoreUnavailable, LeadershipLost)):
+        runner.run_once()
+    with postgres_store.begin(write=False) as tx:
+        assert tx.epoch_in_force() == old
+        assert tx.epoch(asked.epoch).status is EpochStatus.running
+    monkeypatch.undo()
+    assert runner.run_once().status is EpochStatus.published
+    with postgres_store.begin(write=False) as tx:
+        assert tx.epoch(asked.epoch).status is EpochStatus.failed

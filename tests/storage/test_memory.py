@@ -1,0 +1,192 @@
+"""What the store in memory promises beyond the contract: growth, and rollbacks at any point."""
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from store_cases import (
+    CERTIFICATE,
+    DAY,
+    EVERYTHING,
+    T0,
+    log_columns,
+    page_columns,
+    publish,
+    register,
+    schedule_columns,
+    urls,
+)
+
+from service.domain import Observability, PagePatch
+from service.errors import LeadershipLost, PageNotFound
+from service.storage.memory import MemoryStore, Table
+
+
+def test_a_table_grows_by_doubling_and_keeps_what_it_has():
+    table = Table({"a": np.float64, "b": object}, a=(2,))
+    sizes = set()
+    for i in range(100):
+        table.append([], 1, a=float(i), b=f"row {i}")
+        sizes.add(len(table.columns["a"]))
+    assert table["a"].tolist() == [[i, i] for i in range(100)]
+    assert table["b"].tolist() == [f"row {i}" for i in range(100)]
+    assert len(sizes) < 10
+
+
+def test_what_is_undone_leaves_no_trace_in_rows_added_later():
+    table, undo = Table({"a": np.float64, "b": np.float64}), []
+    table.append(undo, 3, a=1.0, b=2.0)
+    table.put(undo, np.array([0, 2]), a=7.0)
+    while undo:
+        undo.pop()()
+    assert table.n == 0
+    table.append([], 3, a=5.0)
+    assert (table["a"].tolist(), table["b"].tolist()) == ([5.0] * 3, [0.0] * 3)
+
+
+def test_a_rollback_notes_only_what_was_touched():
+    store = MemoryStore(2)
+    ids = register(store, 5_000)
+    with store.begin() as tx:
+        tx.save_states(tx.lock_states(ids[:3]))
+        noted = [note.args for note in tx.undo]
+    assert noted
+    assert all(len(value) == 3 for _, _, value in noted)
+
+
+def test_a_lead_that_was_given_back_leads_no_more():
+    store = MemoryStore(2)
+    with store.lead() as lead:
+        pass
+    with pytest.raises(LeadershipLost), lead.begin():
+        pass
+
+
+def contents(store):
+    """Everything a caller can read."""
+    with store.begin() as tx:
+        ids = tx.next_page_ids(0, 1000)
+        epochs = tx.epochs(None, 1000)
+        kept = [e.epoch for e in epochs if e.epoch in store.schedules]
+        return (
+            [tx.page(i) for i in ids.tolist()],
+            [tx.page_log(i, 1000) for i in ids.tolist()],
+            epochs,
+            [tx.schedule(epoch, 0, 1000, EVERYTHING) for epoch in kept],
+            tx.lock_states(ids).digest.tolist(),
+            tx.page_ids(page_columns(urls(12)).key).tolist(),
+            tx.estimator(),
+        )
+
+
+def take(tx, *steps):
+    for step in steps:
+        step(tx)
+
+
+class AnyTransaction(RuleBasedStateMachine):
+    """Random steps, each done twice: first in a transaction that fails, then in one that stays.
+
+    The failed one must change nothing, and the same step must then do what it does in a store
+    that has never seen a failure.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.store, self.sound = MemoryStore(2), MemoryStore(2)
+
+    def both(self, *steps):
+        before = contents(self.store)
+        with pytest.raises((ZeroDivisionError, PageNotFound)), self.store.begin() as tx:
+            take(tx, *steps, lambda _: 1 / 0)
+        assert contents(self.store) == before
+        for store in (self.store, self.sound):
+            try:
+                with store.begin() as tx:
+                    take(tx, *steps)
+            except PageNotFound:
+                assert contents(self.store) == before
+
+    numbers = st.lists(st.integers(0, 11), min_size=1, max_size=6, unique=True)
+
+    @rule(
+        which=numbers, kind=st.sampled_from([-1, 0, 1, 2]), importance=st.sampled_from([1.0, 3.0])
+    )
+    def register(self, which, kind, importance):
+        said = page_columns(np.array(urls(12))[which].tolist(), observability=kind,
+                            importance=importance)  # fmt: skip
+        self.both(lambda tx: tx.register(said, T0), lambda tx: tx.register(said, T0 + DAY))
+
+    @rule(page_id=st.integers(1, 14))
+    def delete(self, page_id):
+        self.both(lambda tx: tx.delete_page(page_id))
+
+    @rule(page_id=st.integers(1, 14))
+    def patch(self, page_id):
+        patch = PagePatch(
+            observability=Observability.complete, cleared=frozenset(["max_crawl_rate"])
+        )
+        self.both(lambda tx: tx.change_page(page_id, patch, T0 + 2 * DAY))
+
+    @rule(page_id=st.integers(1, 14), hours=st.integers(0, 50))
+    def observe(self, page_id, hours):
+        def step(tx):
+            states = tx.lock_states(np.array([page_id]))
+            states.digest[:] += 1
+            states.n_pings[:] += 3
+            states.last_crawl_at[:] = np.datetime64("2026-05-02", "us")
+            tx.save_states(states)
+            tx.append_log(log_columns(states.page_id, T0 + hours * DAY / 24))
+
+        self.both(step, step)
+
+    @rule(rate=st.sampled_from([0.0, 1.0, 2.0]))
+    def publish(self, rate):
+        def step(tx):
+            epoch = tx.start_epoch(T0).epoch
+            tx.write_schedule(epoch, schedule_columns(tx.load_columns().page_id, crawl_rate=rate))
+            tx.publish(epoch, CERTIFICATE, T0)
+
+        self.both(step, lambda tx: tx.request_epoch(T0), lambda tx: tx.set_estimator("gamma"))
+
+    @rule(age=st.integers(0, 50))
+    def keep_house(self, age):
+        self.both(lambda tx: tx.housekeep(T0 + age * DAY / 24, T0))
+
+    @invariant()
+    def nothing_of_the_failures_is_left(self):
+        assert contents(self.store) == contents(self.sound)
+
+
+TestAnyTransaction = AnyTransaction.TestCase
+TestAnyTransaction.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
+
+
+def test_a_hundred_thousand_pages_are_handled_as_arrays():
+    """Counts calls of Python functions: none of them may be made for each page."""
+    import sys
+
+    store = MemoryStore(2)
+    n = 20_000
+    ids = register(store, n)
+    publish(store, schedule_columns(ids))
+    calls = 0
+
+    def count(_frame, event, _argument):
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        with store.begin() as tx:
+            tx.save_states(tx.lock_states(ids))
+            tx.append_log(log_columns(ids, T0))
+            tx.load_columns()
+            tx.next_page_ids(0, n)
+            tx.log_of(ids)
+            epoch = tx.epoch_in_force().epoch
+            tx.schedule(epoch, 0, 10, EVERYTHING)
+    finally:
+        sys.setprofile(None)
+    assert calls < 2_000
