@@ -102,7 +102,7 @@ def play(
         bandwidth,
         Outcome("Recrawl", crawls, staleness(world, crawls)),
         Outcome("uniform", uniform, staleness(world, uniform)),
-        Outcome("LambdaCrawl, true rates", hindsight, staleness(world, hindsight)),
+        Outcome("hindsight", hindsight, staleness(world, hindsight)),
     )
 
 
@@ -195,11 +195,11 @@ def show(result: Result, console: Console) -> None:
     world = result.world
     per_page = result.bandwidth / world.mean_pages
     table = Table(
-        title=f"{world.name}: {len(world):,} pages, {world.days:.0f} days, "
+        title=f"Staleness, {world.name}: {len(world):,} pages, {world.days:.0f} days\n"
         f"budget {result.bandwidth:,.1f} crawls a day ({per_page:.3g} per existing page)"
     )
     table.add_column("policy")
-    for name in ("harmonic staleness", "vs uniform", "binary staleness", "vs uniform", "crawls"):
+    for name in ("harmonic", "vs uniform", "binary", "vs uniform", "crawls"):
         table.add_column(name, justify="right")
     base = result.uniform.staleness
     for row in result.outcomes:
@@ -220,7 +220,9 @@ def show(result: Result, console: Console) -> None:
     )
     console.print(
         "Averages over time and pages, weighted by importance; n uncrawled changes are charged "
-        "1 + 1/2 + … + 1/n (harmonic) or 1 (binary). The first crawl of each page is not counted."
+        "1 + 1/2 + … + 1/n (harmonic) or 1 (binary). Hindsight is LambdaCrawl that knows the "
+        "true change rates from the start. The first crawl of each page, which finds it, is the "
+        "same for all and not counted."
     )
     for note in world.notes:
         console.print(f"Note: {note}")

@@ -14,6 +14,7 @@ from service.api.live import running
 from service.api.service import open_service
 from service.config import read_settings
 from service.errors import UnexpectedAnswer
+from service.sim import fleet
 from service.sim.clock import START, Clock, day_of, instant_of
 from service.sim.demo import Outcome, Result, choose, play, run
 from service.sim.fleet import Due, Fleet
@@ -214,6 +215,21 @@ def test_an_epoch_that_fails_ends_the_demo_with_its_reason(answers, said):
     client = httpx.Client(base_url="http://test", transport=httpx.MockTransport(answer))
     with pytest.raises(UnexpectedAnswer, match=said):
         Fleet(client, world_of([[]])).new_epoch()
+
+
+def test_the_service_s_decisions_find_their_pings_across_batches(monkeypatch):
+    monkeypatch.setattr(fleet, "MAX_ITEMS", 2)
+
+    def answer(request):
+        n_items = len(json.loads(request.content))
+        decisions = [{"index": i, "crawl": i == n_items - 1} for i in range(n_items)]
+        return httpx.Response(200, json={"rejected": [], "decisions": decisions})
+
+    client = httpx.Client(base_url="http://test", transport=httpx.MockTransport(answer))
+    pings = crawls_of((0, 1.0), (1, 2.0), (0, 3.0), (1, 4.0), (1, 5.0))
+    asked = Fleet(client, world_of([[], []])).announce(pings)
+    assert asked.at.tolist() == [2.0, 4.0, 5.0]
+    assert asked.page.tolist() == [1, 1, 1]
 
 
 COUNTS = {"accepted": 0, "duplicate": 0, "late": 0, "rejected": []}
