@@ -13,7 +13,7 @@ def interpreted(monkeypatch):
     """Switch to numpy's passes."""
 
     def switch():
-        monkeypatch.setattr(sweeps, "_numba_is_here", lambda: False)
+        monkeypatch.setattr(sweeps, "numba_is_here", lambda: False)
 
     return switch
 

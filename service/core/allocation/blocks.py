@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeVar
 
 from service.core.conditions import Bools, Floats
 
-BLOCK = 1 << 15
-"""Pages a block: a handful of columns of float64 stay in a core's own cache."""
+BLOCK = 1 << 16
+"""Pages a block: few enough for the cache, enough to leave threads little to wait for."""
 
 LARGE = 1 << 18
 """From so many pages on, threads and compiled passes are worth starting."""

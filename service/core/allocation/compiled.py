@@ -102,22 +102,22 @@ def _take(
     s: Floats,
     sums: Floats,
 ) -> None:
-    all_rates = all_slopes = 0.0
-    s_of_all = s[0]
-    for i in range(importance.size):
-        if host is None:
-            rate, slope = _demand(importance[i], change_rate[i], complete[i], s_of_all)
+    if host is None:
+        all_rates = all_slopes = 0.0
+        for i in range(importance.size):
+            rate, slope = _demand(importance[i], change_rate[i], complete[i], s[0])
             all_rates += rate
             all_slopes += slope
-        else:
-            h = host[i]
+        sums[0, 0] += all_rates
+        sums[0, 1] += all_slopes
+        return
+    for i in range(importance.size):
+        h = host[i]
+        if s[h] >= 0:
             rate, slope = _demand(importance[i], change_rate[i], complete[i], s[h])
             of = sums[h]
             of[0] += rate
             of[1] += slope
-    if host is None:
-        sums[0, 0] += all_rates
-        sums[0, 1] += all_slopes
 
 
 @_compile

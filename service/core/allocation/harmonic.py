@@ -5,10 +5,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
+from service.core.allocation.blocks import Pages
 from service.core.allocation.inputs import check_bandwidth, check_hosts, check_pages
 from service.core.allocation.result import Allocation
 from service.core.allocation.sweeps import Settled, settle, survey, take
-from service.core.allocation.tree import UNLIMITED, Level, Solution, descend, fold_up, grow
+from service.core.allocation.tree import UNLIMITED, Level, Reach, Solution, descend, fold_up, grow
 from service.core.conditions import Floats
 
 
@@ -92,6 +93,8 @@ def allocate_harmonic(
     levels = grow(check_bandwidth(bandwidth), hosts)
     of_page = None if hosts is None else hosts.of_page
     reach = survey(pages, of_page, levels[-1].bandwidth.size)
+    if hosts is not None and start is None:
+        start = _start_below_hosts(pages, levels, reach)
     solution = descend(levels, partial(take, pages, of_page), reach, start)
     crawl_rate, crawl_probability = np.zeros(n), np.zeros(n)
     settled = settle(pages, of_page, solution.levels[-1], crawl_rate, crawl_probability)
@@ -112,6 +115,13 @@ def allocate_harmonic(
         host_multiplier=nested[-1] if nested else None,
         group_multiplier=nested[0] if len(nested) > 1 else None,
     )
+
+
+def _start_below_hosts(pages: Pages, levels: list[Level], reach: Reach) -> float | None:
+    """Find the multiplier without hosts: passes without sums by host, to an s that is too small."""
+    everything = Reach(*(fold_up(levels, column, 0) for column in reach))
+    s = descend(levels[:1], partial(take, pages, None), everything, None).levels[0][0]
+    return 1 / float(s) if s > 0 else None
 
 
 def _multiplier(s: Floats) -> Floats:

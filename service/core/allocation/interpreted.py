@@ -27,7 +27,11 @@ def survey(pages: Pages, host: Indices | None, part: slice, sums: Floats) -> Non
 
 
 def take(pages: Pages, host: Indices | None, part: slice, s: Floats, sums: Floats) -> None:
-    """Add the crawls a day that pages take at the `s` of their host, and the derivatives."""
+    """Add the crawls a day that pages take at the `s` of their host, and the derivatives.
+
+    Hosts with a negative s are not asked about.
+    """
+    s = np.maximum(s, 0.0)
     for block in blocks(part):
         at = demand(pages.cut(block), _of_pages(s, host, block))
         _add(sums[:, 0], at.rate, host, block)

@@ -25,7 +25,7 @@ class Allocation:
         Spent: the sum of crawl_rate + crawl_probability * ping rate.
     kkt_residual : float, dimensionless
         Largest relative violation of stationarity, complementary slackness and feasibility;
-        NaN-free, 0 where a rule without an objective (a baseline) met its bandwidth.
+        0 for baselines, which have no optimum.
     duality_gap : float, cost
         Upper bound on the cost of this allocation less the least cost possible; 0 for baselines.
     passes : int

@@ -7,6 +7,9 @@ import numpy as np
 
 from service.core.conditions import Floats
 
+FOUND = -1.0
+"""Stands for the s of an equation that is solved."""
+
 CLOSE = 1e-15
 """Relative distance from the target at which a root is found."""
 
@@ -46,7 +49,8 @@ def climb(
     Parameters
     ----------
     function : (K,) -> (K,), (K,)
-        Values and derivatives; increasing, each entry in its own s only.
+        Values and derivatives; increasing, each entry in its own s only. An s of `FOUND` is not
+        asked about: whatever is answered there is ignored.
     target, lower, start, upper : (K,)
         f(lower) <= target. Where f(upper) < target the answer is `upper`.
 
@@ -61,27 +65,31 @@ def climb(
     >>> s
     array([1.41421356, 3.        ])
     """
-    below, above, s = lower.copy(), np.full(upper.size, np.inf), np.clip(start, lower, upper)
-    before = np.full(s.size, np.inf)
+    s = np.clip(start, lower, upper)
+    asked = np.arange(s.size)
+    below, above, before = lower, np.full(s.size, np.inf), np.full(s.size, np.inf)
     passes = 0
-    while passes < MOST_PASSES:
+    while asked.size and passes < MOST_PASSES:
         passes += 1
-        value, slope = function(s)
-        missing = target - value
+        at = s[asked]
+        question = np.full(s.size, FOUND)
+        question[asked] = at
+        values = function(question)
+        missing, slope = target - values.value[asked], values.slope[asked]
         off = np.abs(missing)
-        below = np.where(missing > 0, s, below)
-        above = np.where(missing < 0, s, above)
-        done = (off <= CLOSE * target) | ((missing > 0) & (s >= upper))
-        done |= above <= below * (1 + ADJACENT)
+        below = np.where(missing > 0, at, below)
+        above = np.where(missing < 0, at, above)
         with np.errstate(all="ignore"):
-            step = np.minimum(s + missing / slope, upper)
+            step = np.minimum(at + missing / slope, upper)
             middle = np.where(above < np.inf, np.sqrt(below) * np.sqrt(above), upper)
-        stuck = (off >= before / 2) & (np.abs(step - s) <= WELL_KNOWN * s)
+        done = (off <= CLOSE * target) | ((missing > 0) & (at >= upper))
+        done |= above <= below * (1 + ADJACENT)
+        stuck = (off >= before / 2) & (np.abs(step - at) <= WELL_KNOWN * at)
         done |= (off <= ROUNDING * target) & stuck
-        if done.all():
-            break
         slow = (off > before / 2) & (above < np.inf)
         inside = (step > below) & (step < above) & ~slow
-        s = np.where(done, s, np.where(inside, step, middle))
-        before = off
+        open_ = np.flatnonzero(~done)
+        s[asked[open_]] = np.where(inside, step, middle)[open_]
+        asked, target, upper = asked[open_], target[open_], upper[open_]
+        below, above, before = below[open_], above[open_], off[open_]
     return s, passes

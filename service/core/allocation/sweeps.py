@@ -73,12 +73,13 @@ def _total(parts: list[Floats] | tuple[Floats, ...]) -> Floats:
 def _kernels(pages: Pages) -> ModuleType:
     """Compiled passes where they exist (numba, many pages, no noise or bounds), else numpy's."""
     noisy_or_bounded = pages.ping_recall is not None or pages.min_crawl_rate is not None
-    compiled = pages.importance.size >= LARGE and not noisy_or_bounded and _numba_is_here()
+    compiled = pages.importance.size >= LARGE and not noisy_or_bounded and numba_is_here()
     return _load("compiled" if compiled else "interpreted")
 
 
 @cache
-def _numba_is_here() -> bool:
+def numba_is_here() -> bool:
+    """Tell whether the extra `fast` is installed."""
     return find_spec("numba") is not None
 
 

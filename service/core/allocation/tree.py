@@ -116,6 +116,8 @@ def _capped(levels: list[Level], leaf: Values, depth: int) -> Values:
 
 
 def _sum_by(parent: Indices, column: Floats, n: int) -> Floats:
+    if n == 1:
+        return np.array([column.sum()])
     return np.bincount(parent, column, n).astype(np.float64, copy=False)
 
 
