@@ -51,8 +51,13 @@ class Fleet:
         ]
         answers = self._post("/pages", items)
         for page, page_id in zip(pages.tolist(), _all(answers, "page_ids"), strict=True):
+            twin = self._page.setdefault(page_id, page)
+            if twin != page:
+                raise UnexpectedAnswer(
+                    f"the service takes {self.world.url[twin]} and {self.world.url[page]} for one "
+                    "page; keep one of them in the world"
+                )
             self._page_id[page] = page_id
-            self._page[page_id] = page
         found = Crawls(pages, self.world.created[pages])
         self.report(found, np.zeros(len(pages), np.bool_))
 

@@ -16,7 +16,7 @@ from service.config import read_settings
 from service.errors import UnexpectedAnswer
 from service.sim import fleet
 from service.sim.clock import START, Clock, day_of, instant_of
-from service.sim.demo import Outcome, Result, choose, play, run
+from service.sim.demo import Outcome, Result, choose, crawl, play, run
 from service.sim.fleet import Due, Fleet
 from service.sim.scenario import Scenario, scenario
 from service.sim.staleness import Crawls, staleness
@@ -129,14 +129,56 @@ def test_the_service_was_told_every_crawl_and_ping_at_its_instant(served):
     assert told("/pings", "changed_at") == pinged
 
 
-def test_the_fleet_never_overspends_what_it_has_saved(served):
+def test_at_no_time_has_the_fleet_spent_more_than_its_income(served):
     small = scenario(n_pages=150, days=12)
     client, clock, _ = served(small.bandwidth)
     result = play(client, small.world, clock, bandwidth=small.bandwidth)
     per_day = np.histogram(result.recrawl.crawls.at, 12, (0, 12))[0]
-    n_pings = small.world.announced[small.world.changed_page].sum()
-    assert per_day.max() <= 2 * small.bandwidth + n_pings
+    assert (np.cumsum(per_day) <= small.bandwidth * np.arange(1, 13)).all()
     assert per_day.sum() == pytest.approx(small.bandwidth * 12, rel=0.05)
+
+
+class IdleThenBusy:
+    """A fleet for which nothing is due until day 5, then everything; pings ask for crawls."""
+
+    def __init__(self, pings=()):
+        changes = [list(pings), *([[]] * 99)]
+        self.world = replace(world_of(changes), announced=np.arange(100) == 0)
+
+    def discover(self, pages): ...
+
+    def new_epoch(self): ...
+
+    def due(self, before):
+        late = [(page, 5.0, 0.01) for page in range(1, 100)]
+        return due_of(*(late if before > 5 else []))
+
+    def announce(self, changes):
+        return changes
+
+    def crawl(self, crawls):
+        return crawls
+
+
+def per_day(fleet, bandwidth):
+    return [len(crawls.at) for _, crawls in crawl(fleet, Clock(), bandwidth, step=1.0)]
+
+
+def test_bandwidth_left_over_is_kept_for_one_step_only():
+    assert per_day(IdleThenBusy(), bandwidth=10.0) == [0, 0, 0, 0, 0, 20, 10, 10, 10, 10]
+
+
+def test_crawls_on_pings_are_paid_from_the_same_budget():
+    pings = [4.1, 4.2, 4.3, 4.4, 6.5, 6.6]
+    assert per_day(IdleThenBusy(pings), bandwidth=2.0) == [0, 0, 0, 0, 4, 2, 2, 2, 2, 2]
+    flood = [0.01 * k for k in range(1, 8)]
+    assert per_day(IdleThenBusy(flood), bandwidth=1.0) == [7, 0, 0, 0, 0, 0, 0, 1, 1, 1]
+
+
+def test_a_last_step_that_is_cut_short_brings_its_part_of_the_budget():
+    days, crawls = zip(*crawl(IdleThenBusy(), Clock(), 10.0, step=4.0), strict=True)
+    assert days == (4.0, 8.0, 10.0)
+    assert [len(c.at) for c in crawls] == [0, 80, 20]
 
 
 def test_pages_come_and_go_and_the_service_knows(served):
@@ -153,6 +195,13 @@ def test_pages_come_and_go_and_the_service_knows(served):
     assert young.min() > 4.3
     first = client.get("/pages", params={"url": world.url[0]}).json()
     assert first["estimate"]["n_changes"] > 3
+
+
+def test_two_pages_that_are_one_to_the_service_are_refused_by_name(served):
+    client, _, _ = served(4.0)
+    world = replace(world_of([[], []]), url=("https://a.example/x", "https://A.example/b/../x"))
+    with pytest.raises(UnexpectedAnswer, match=r"a\.example/x and https://A\.example/b/\.\./x"):
+        Fleet(client, world).discover(np.arange(2))
 
 
 def test_a_reader_sees_bar_table_notes_and_plot(served, tmp_path):
