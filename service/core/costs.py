@@ -5,16 +5,34 @@ and the binary cost :math:`1[N > 0]` (K19 Props 1, 4 and Eqs 12, 13).
 """
 
 from math import factorial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.polynomial.polynomial import polyval
 from numpy.typing import ArrayLike
 from scipy.special import digamma, exp1
 
-from service.core.conditions import Bools, Floats, InvalidInput, check_array
+from service.core.conditions import Floats, InvalidInput, check_amount, check_array
 
 Timing = Literal["poisson", "periodic"]
+
+
+class _Pages(NamedTuple):
+    """What the costs depend on; rates in 1/day.
+
+    `missed`: changes that no crawl answers at once; `crawls`: on the clock and on pings. At random
+    times the page is fresh until the next of the first, then out of date until the next of the
+    second.
+    """
+
+    importance: Floats
+    change_rate: Floats
+    clock: Floats
+    probability: Floats
+    missed: Floats
+    crawls: Floats
+    noisy: bool
+
 
 _TERMS = range(1, 18)
 _HARMONIC_SERIES = [0.0] + [-((-1) ** k) / (k * factorial(k + 1)) for k in _TERMS]
@@ -29,6 +47,8 @@ def harmonic_cost(
     complete: ArrayLike,
     *,
     timing: Timing = "poisson",
+    ping_recall: ArrayLike | None = None,
+    ping_precision: ArrayLike | None = None,
 ) -> Floats:
     r"""Harmonic cost of each page.
 
@@ -52,6 +72,10 @@ def harmonic_cost(
         Clock and pings as drawn by lot (K19), or on time and by ping credit. A complete page
         that is crawled both on time and by credit has no closed form; the better of the two
         alone bounds it from above.
+    ping_recall, ping_precision : (N,) in [0, 1], optional
+        As in `allocate_harmonic`; for Poisson timing. With pings at rate g of which a share q is
+        right and :math:`\alpha` changes a day without a ping the cost is
+        :math:`\mu \ln(1 + (\alpha + (1-p) q g)/(\rho + p g))`.
 
     Returns
     -------
@@ -71,15 +95,20 @@ def harmonic_cost(
     ...               timing="periodic").round(6)
     array([0.42872, 0.5    ])
     """
-    weight, change, clock, pinged = _check(
-        importance, change_rate, crawl_rate, crawl_probability, complete
+    pages = _check(
+        importance,
+        change_rate,
+        crawl_rate,
+        crawl_probability,
+        complete,
+        ping_recall,
+        ping_precision,
     )
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        if _periodic(timing):
-            cost = np.minimum(_harmonic_on_time(change / clock), _harmonic_by_credit(pinged))
-        else:
-            cost = np.log1p((1 - pinged) * change / (clock + pinged * change))
-        return _weigh(weight, change, cost)
+        if _periodic(timing, pages):
+            by_clock = _harmonic_on_time(pages.change_rate / pages.clock)
+            return _weigh(pages, np.minimum(by_clock, _harmonic_by_credit(pages.probability)))
+        return _weigh(pages, np.log1p(pages.missed / pages.crawls))
 
 
 def binary_cost(
@@ -90,6 +119,8 @@ def binary_cost(
     complete: ArrayLike,
     *,
     timing: Timing = "poisson",
+    ping_recall: ArrayLike | None = None,
+    ping_precision: ArrayLike | None = None,
 ) -> Floats:
     r"""Binary cost of each page: importance times the share of time it is out of date.
 
@@ -103,15 +134,20 @@ def binary_cost(
     >>> binary_cost([1, 1], [0.5, 0.5], [0.5, 0], [0, 0.25], [False, True])
     array([0.5 , 0.75])
     """
-    weight, change, clock, pinged = _check(
-        importance, change_rate, crawl_rate, crawl_probability, complete
+    pages = _check(
+        importance,
+        change_rate,
+        crawl_rate,
+        crawl_probability,
+        complete,
+        ping_recall,
+        ping_precision,
     )
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        if _periodic(timing):
-            cost = np.minimum(_binary_on_time(change / clock), 1 - pinged)
-        else:
-            cost = (1 - pinged) * (change / (change + clock))
-        return _weigh(weight, change, cost)
+        if _periodic(timing, pages):
+            by_clock = _binary_on_time(pages.change_rate / pages.clock)
+            return _weigh(pages, np.minimum(by_clock, 1 - pages.probability))
+        return _weigh(pages, pages.missed / (pages.missed + pages.crawls))
 
 
 def _harmonic_on_time(x: Floats) -> Floats:
@@ -129,8 +165,9 @@ def _harmonic_by_credit(p: Floats) -> Floats:
     return np.where(p > 0, digamma(k + 1) + np.euler_gamma - k * p, np.inf)
 
 
-def _weigh(weight: Floats, change: Floats, cost: Floats) -> Floats:
-    return np.where((weight > 0) & (change > 0), weight * cost, 0.0)
+def _weigh(pages: _Pages, cost: Floats) -> Floats:
+    matters = (pages.importance > 0) & (pages.change_rate > 0)
+    return np.where(matters, pages.importance * cost, 0.0)
 
 
 def _check(
@@ -139,32 +176,51 @@ def _check(
     crawl_rate: ArrayLike,
     crawl_probability: ArrayLike,
     complete: ArrayLike,
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Coerce; the crawl probability of pages without trusted pings becomes 0."""
+    ping_recall: ArrayLike | None,
+    ping_precision: ArrayLike | None,
+) -> _Pages:
+    """Coerce; pings of complete pages are all right and miss nothing."""
     shape = np.shape(importance)
-    probability = check_array(
-        "crawl_probability",
-        crawl_probability,
-        shape,
-        test=lambda p: (p >= 0) & (p <= 1),
-        must="in [0, 1]",
-    )
     observed = np.asarray(complete, np.bool_)
     if observed.shape != shape:
         raise InvalidInput("complete", f"has shape {observed.shape}, expected {shape}")
-    return (
-        check_array("importance", importance, shape, test=_not_negative, must="finite and >= 0"),
-        check_array("change_rate", change_rate, shape, test=_not_negative, must="finite and >= 0"),
-        check_array("crawl_rate", crawl_rate, shape, test=_not_negative, must="finite and >= 0"),
+    change = check_amount("change_rate", change_rate, shape)
+    clock = check_amount("crawl_rate", crawl_rate, shape)
+    probability = _check_share("crawl_probability", crawl_probability, shape)
+    noisy = ping_recall is not None or ping_precision is not None
+    announced = np.where(observed, change, 0.0)
+    unannounced, pings = np.where(observed, 0.0, change), announced
+    if noisy:
+        none, all_ = np.zeros(shape), np.ones(shape)
+        recall = _check_share("ping_recall", none if ping_recall is None else ping_recall, shape)
+        precision = _check_share(
+            "ping_precision", all_ if ping_precision is None else ping_precision, shape
+        )
+        announced = np.where(observed, change, recall * change)
+        unannounced = np.where(observed, 0.0, (1 - recall) * change)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            right = np.where(observed, 1.0, precision)
+            pings = np.where(announced > 0, announced / right, 0.0)
+    return _Pages(
+        check_amount("importance", importance, shape),
+        change,
+        clock,
         np.where(observed, probability, 0.0),
+        missed=unannounced + (1 - probability) * announced,
+        crawls=clock + probability * pings,
+        noisy=noisy,
     )
 
 
-def _not_negative(values: Floats) -> Bools:
-    return (values >= 0) & (values < np.inf)
+def _check_share(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
+    return check_array(
+        name, values, shape, test=lambda share: (share >= 0) & (share <= 1), must="in [0, 1]"
+    )
 
 
-def _periodic(timing: str) -> bool:
+def _periodic(timing: str, pages: _Pages) -> bool:
     if timing not in {"poisson", "periodic"}:
         raise InvalidInput("timing", f"is {timing!r}, expected 'poisson' or 'periodic'")
+    if timing == "periodic" and pages.noisy:
+        raise InvalidInput("timing", "'periodic' has no closed form for noisy pings")
     return timing == "periodic"

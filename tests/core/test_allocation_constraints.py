@@ -158,7 +158,7 @@ def test_every_feasible_problem_is_solved_within_all_of_its_limits(problem):
     assert allocation.kkt_residual < 1e-9
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(constrained(max_pages=5, decades=1, zero=False))
 def test_no_generic_solver_finds_less_cost(problem):
     """SLSQP on logarithms of the rates, from the solution and from a feasible mixture."""

@@ -96,7 +96,7 @@ def test_six_pages_of_binary_cost(bandwidth, rates, multiplier, floor_rates):
     assert floor.crawl_rate == pytest.approx(floor_rates, rel=1e-12)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(cases(max_pages=6, decades=1, zero=False), st.sampled_from([0.0, 0.4, 1.0]))
 def test_no_generic_solver_finds_less_binary_cost(case, floor_share):
     allocation = allocate_binary_floor(*case, floor_share=floor_share)
@@ -235,7 +235,7 @@ def test_changes_between_crawls_solve_their_equation(log_price):
         assert series == pytest.approx(price, rel=1e-10)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(cases(max_pages=5, decades=1, zero=False))
 def test_no_generic_solver_finds_less_periodic_cost(case):
     case = case._replace(complete=np.zeros(case.importance.size, bool))

@@ -107,6 +107,43 @@ def test_a_page_that_is_never_crawled_costs_without_limit_unless_it_never_change
         assert binary_cost([1.0] * 3, [0.0] * 3, *rates, timing=timing).tolist() == [0, 0, 0]
 
 
+def test_noisy_pings_cost_what_a_simulation_counts():
+    """Announced changes, silent changes and false pings in one stream; crawls by lot and clock."""
+    rng, n = np.random.default_rng(11), 400_000
+    change, recall, precision, clock, p = 2.0, 0.7, 0.4, 0.5, 0.3
+    ping_rate = recall * change / precision
+    rates = np.array([recall * change, (1 - recall) * change, (1 - precision) * ping_rate, clock])
+    gap = rng.exponential(1 / rates.sum(), n)
+    event = rng.choice(4, n, p=rates / rates.sum())
+    changed = event <= 1
+    crawled = (event == 3) | (((event == 0) | (event == 2)) & (rng.random(n) < p))
+    total = np.cumsum(changed)
+    waiting = total - np.maximum.accumulate(np.where(crawled, total, 0))
+    harmonic_number = np.concatenate([[0.0], (1 / np.arange(1, waiting.max() + 1)).cumsum()])
+    after = np.append(0, waiting[:-1])
+    noise = {"ping_recall": [recall], "ping_precision": [precision]}
+    page = [1.0], [change], [clock], [p], [False]
+    mean = (harmonic_number[after] * gap).sum() / gap.sum()
+    assert harmonic_cost(*page, **noise)[0] == pytest.approx(mean, rel=0.02)
+    stale = ((after > 0) * gap).sum() / gap.sum()
+    assert binary_cost(*page, **noise)[0] == pytest.approx(stale, rel=0.02)
+
+
+def test_noisy_pages_are_allocated_at_the_cost_of_the_published_example():
+    importance, change_rate = [10.0, 5.0, 1.0, 3.0, 8.0, 0.5], [0.1, 1.0, 2.0, 0.5, 0.25, 4.0]
+    noise = {
+        "ping_recall": [0.9, 0.5, 0, 0.8, 1, 0.99],
+        "ping_precision": [0.8, 0.6, 1, 1, 1, 0.9],
+    }
+    unknown = [False] * 6
+    allocation = allocate_harmonic(importance, change_rate, unknown, 2.0, **noise)
+    rates = allocation.crawl_rate, allocation.crawl_probability, unknown
+    cost = harmonic_cost(importance, change_rate, *rates, **noise).sum()
+    assert cost == pytest.approx(7.6246990872677, rel=1e-12)
+    with pytest.raises(InvalidInput, match="no closed form for noisy pings"):
+        harmonic_cost(importance, change_rate, *rates, timing="periodic", **noise)
+
+
 def test_untrusted_pings_earn_nothing():
     assert one(harmonic_cost, 1.0, 0.0, 1.0, False) == np.inf
     assert one(harmonic_cost, 1.0, 0.0, 1.0, True) == 0

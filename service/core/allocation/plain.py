@@ -40,15 +40,15 @@ class Violation(NamedTuple):
 def by_clock(importance: Floats, change_rate: Floats, s: Floats | float) -> Taken:
     """Evaluate the crawl rate of pages without pings."""
     slope = importance * change_rate
-    rate = slope * s
+    rate = slope * (4 * s)
     root = change_rate * change_rate
     root += NEVER_ZERO
-    root += 4 * rate
+    root += rate
     np.sqrt(root, out=root)
     slope /= root
     root += change_rate
     rate /= root
-    rate *= 2
+    rate *= 0.5
     return Taken(rate, slope)
 
 
