@@ -122,12 +122,12 @@ def migrate(
     ] = None,
 ) -> None:
     """Bring the database to the schema this version needs."""
-    from service.api.service import estimate_width
+    from service.estimates import width
     from service.storage import migrations, open_store
 
     chosen = settings(database_url)
-    width = estimate_width(chosen.plan())
-    store: Any = open_store(chosen.database_url.get_secret_value(), width)
+    url = chosen.database_url.get_secret_value()
+    store: Any = open_store(url, width(chosen.plan().estimator))
     if down is None:
         migrations.upgrade(store.engine)
     else:
@@ -145,13 +145,14 @@ def rebuild(database_url: DatabaseUrl = None) -> None:
     """
     from rich.progress import Progress
 
-    from service.api.service import estimate_width, system_clock
+    from service.api.service import system_clock
+    from service.estimates import width
     from service.ingest import Rules, rebuild, rules_in_force
     from service.storage import open_store
 
     chosen = settings(database_url)
     plan = chosen.plan()
-    store = open_store(chosen.database_url.get_secret_value(), estimate_width(plan))
+    store = open_store(chosen.database_url.get_secret_value(), width(plan.estimator))
     store.check()
     import numpy as np
 

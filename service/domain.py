@@ -50,7 +50,7 @@ class Observability(IntEnum):
     complete = 1
     """Every change is announced by a ping."""
     auto = 2
-    """Pings may come; they count for nothing until they have proved themselves."""
+    """Pings may come; each page's crawls teach how far they can be trusted."""
 
 
 class Kind(IntEnum):
@@ -164,7 +164,7 @@ class PageColumns(Columns):
     importance: Floats
     """NaN: keep what is stored, or 1 for a new page."""
     observability: Codes
-    """UNSAID: keep what is stored, or incomplete for a new page."""
+    """UNSAID: keep what is stored, or auto for a new page."""
     min_crawl_rate: Floats
     max_crawl_rate: Floats
 
@@ -213,6 +213,14 @@ class PageStates(Columns):
     pings_since: Instants
     """When counting pings began."""
     ping_credit: Floats
+    recent_pings: Ints
+    """Pings since the start of the running interval."""
+    real_pings: Floats
+    """Evidence of the pings' precision beyond its prior: real ones; may be negative."""
+    false_pings: Floats
+    """The same: false ones."""
+    trust: Floats
+    """Log-likelihood ratio of "pings announce nearly all changes" (`core.trust`)."""
     wanted_at: Instants
     """The ping that asked for a crawl which has not been reported yet."""
     gap: Floats
@@ -250,8 +258,13 @@ class EpochColumns(Columns):
     observability: Codes
     min_crawl_rate: Floats
     max_crawl_rate: Floats
+    host_id: Ints
     n_pings: Ints
     pings_since: Instants
+    last_ping_at: Instants
+    real_pings: Floats
+    false_pings: Floats
+    trust: Floats
     estimate: Floats
 
 
@@ -319,6 +332,9 @@ class Page:
     n_pings: int
     last_ping_at: datetime | None
     pings_since: datetime
+    real_pings: float
+    false_pings: float
+    trust: float
     estimate: tuple[float, ...]
     change_rate: float | None
     crawl_rate: float | None

@@ -13,8 +13,10 @@ import structlog
 
 from service.core.allocation import ALLOCATORS, Allocation
 from service.core.costs import binary_cost, harmonic_cost
-from service.core.estimators import CompleteObservations, CompleteState, Estimator, Gamma
-from service.core.prior import DEFAULT_PRIOR, fit_gamma_prior
+from service.core.estimators import Estimator, Gamma
+from service.core.pings import PingEstimate
+from service.core.prior import fit_gamma_prior
+from service.core.trust import audit_rate
 from service.domain import (
     Certificate,
     Epoch,
@@ -24,10 +26,10 @@ from service.domain import (
     Observability,
     ScheduleColumns,
     Timing,
-    days,
     instant,
 )
 from service.errors import EpochRunning
+from service.estimates import Known, known, rates_from_log
 from service.storage import Lead, Store
 
 DEFAULT_BANDWIDTH_PER_PAGE = 0.2
@@ -82,10 +84,14 @@ def _load_solve_publish(
     seconds: dict[str, float] = {}
     with lead.begin() as tx, stopwatch(seconds, "load"):
         pages = tx.load_columns()
-    with stopwatch(seconds, "prior"):
+        from_log = None
+        if plan.estimator.needs_history:
+            from_log = rates_from_log(tx, pages.page_id, plan.estimator)
+    with stopwatch(seconds, "estimate"):
         estimator, prior = refit(plan.estimator, pages)
+        rates = known(pages, estimator, instant(now()), from_log)
     with stopwatch(seconds, "allocate"):
-        schedule, certificate = solve(pages, estimator, plan, now(), last)
+        schedule, certificate = solve(pages, rates, plan, last)
     with lead.begin() as tx:
         with stopwatch(seconds, "publish"):
             tx.write_schedule(epoch.epoch, schedule)
@@ -104,45 +110,57 @@ def refit(
     return replace(estimator, prior=prior), {"a": prior.a, "b": prior.b}
 
 
-def change_rates(pages: EpochColumns, estimator: Estimator[Any], at: datetime) -> Floats:
-    """Estimate (N,) change rates, 1/day: of complete pages from their pings.
-
-    A rate of zero, which the estimators without a prior give to a page before its first
-    change, would starve the page; it counts as that of a page nobody knows.
-    """
-    state = estimator.State(*pages.estimate.T)
-    counted = CompleteState(pages.n_pings, np.maximum(days(instant(at) - pages.pings_since), 0.0))
-    rate = np.where(
-        pages.observability == Observability.complete,
-        CompleteObservations().change_rate(counted),
-        estimator.change_rate(state),
-    )
-    return np.where(rate > 0, rate, DEFAULT_PRIOR.mean)
-
-
 def solve(
-    pages: EpochColumns, estimator: Estimator[Any], plan: Plan, at: datetime, last: Epoch | None
+    pages: EpochColumns, known: Known, plan: Plan, last: Epoch | None
 ) -> tuple[ScheduleColumns, Certificate]:
     """Allocate the bandwidth; gives the schedule and what certifies it. Pure."""
-    change_rate = change_rates(pages, estimator, at)
-    complete = pages.observability == Observability.complete
     n_pages = len(pages)
     bandwidth = DEFAULT_BANDWIDTH_PER_PAGE * n_pages if plan.bandwidth is None else plan.bandwidth
     start = last.certificate.multiplier if last and last.certificate else None
-    allocation = ALLOCATORS[plan.objective](
-        pages.importance, change_rate, complete, bandwidth, start=start, **bounds(pages)
-    )
+    allocation = allocate(pages, known, plan.objective, bandwidth, start)
+    audits = audit_rates(pages, known, allocation)
+    if audits.any():
+        spared = bandwidth - float(audits.sum())
+        allocation = allocate(pages, known, plan.objective, spared, allocation.multiplier)
     schedule = ScheduleColumns(
         page_id=pages.page_id,
-        change_rate=change_rate,
-        crawl_rate=allocation.crawl_rate,
+        change_rate=known.change_rate,
+        crawl_rate=allocation.crawl_rate + audits,
         crawl_probability=allocation.crawl_probability,
     )
-    return schedule, _certificate(pages, schedule, complete, allocation, plan)
+    certificate = certify(pages, schedule, allocation, plan.timing)
+    used = allocation.bandwidth_used + float(audits.sum())
+    return schedule, replace(certificate, bandwidth=bandwidth, bandwidth_used=used)
 
 
-def bounds(pages: EpochColumns) -> dict[str, Floats]:
-    """Give the bounds that are set, as the allocation takes them; a minimum beats a maximum."""
+def allocate(
+    pages: EpochColumns, known: Known, objective: str, bandwidth: float, start: float | None
+) -> Allocation:
+    """Call the objective's solver; bounds and noisy pings are the harmonic one's alone."""
+    solver: Callable[..., Allocation] = ALLOCATORS[objective]
+    complete = pages.observability == Observability.complete
+    constraints = constraints_of(pages, known) if objective == "harmonic" else {}
+    return solver(
+        pages.importance, known.change_rate, complete, bandwidth, start=start, **constraints
+    )
+
+
+def audit_rates(pages: EpochColumns, known: Known, allocation: Allocation) -> Floats:
+    """Give the crawls on the clock that show what the pings of `auto` pages miss, 1/day.
+
+    They are asked for only where the optimum itself has (nearly) none.
+    """
+    heard = known.ping_rate > 0
+    if not heard.any():
+        return np.zeros(len(pages))
+    unannounced = (1.0 - known.recall) * known.change_rate
+    estimate = PingEstimate(unannounced, known.ping_rate, known.precision)
+    wanted = audit_rate(estimate, allocation.crawl_probability)
+    return np.where(heard, np.maximum(wanted - allocation.crawl_rate, 0.0), 0.0)
+
+
+def constraints_of(pages: EpochColumns, known: Known) -> dict[str, Floats]:
+    """Give what pages have beyond importance and rate; a minimum beats a maximum."""
     low = np.nan_to_num(pages.min_crawl_rate, nan=0.0)
     high = np.maximum(np.nan_to_num(pages.max_crawl_rate, nan=np.inf), low)
     given = {}
@@ -150,16 +168,16 @@ def bounds(pages: EpochColumns) -> dict[str, Floats]:
         given["min_crawl_rate"] = low
     if np.isfinite(high).any():
         given["max_crawl_rate"] = high
+    if known.ping_rate.any():
+        given |= {"ping_recall": known.recall, "ping_precision": known.precision}
     return given
 
 
-def _certificate(
-    pages: EpochColumns,
-    schedule: ScheduleColumns,
-    complete: np.ndarray[Any, np.dtype[np.bool_]],
-    allocation: Allocation,
-    plan: Plan,
+def certify(
+    pages: EpochColumns, schedule: ScheduleColumns, allocation: Allocation, timing: Timing
 ) -> Certificate:
+    """Put down the costs and the residuals of a schedule."""
+    complete = pages.observability == Observability.complete
     priced = (
         pages.importance,
         schedule.change_rate,
@@ -173,8 +191,8 @@ def _certificate(
         bandwidth=allocation.bandwidth,
         bandwidth_used=allocation.bandwidth_used,
         multiplier=allocation.multiplier,
-        harmonic_cost=float(harmonic_cost(*priced, timing=plan.timing.value).sum()),
-        binary_cost=float(binary_cost(*priced, timing=plan.timing.value).sum()),
+        harmonic_cost=float(harmonic_cost(*priced, timing=timing.value).sum()),
+        binary_cost=float(binary_cost(*priced, timing=timing.value).sum()),
         kkt_residual=allocation.kkt_residual,
         passes=allocation.passes,
         n_pages=len(pages),

@@ -17,6 +17,7 @@ from service.core import timing
 from service.core.estimators import Estimator, Gamma
 from service.core.prior import Prior
 from service.domain import (
+    DAY,
     NEVER,
     UNSAID,
     Bools,
@@ -36,6 +37,7 @@ from service.domain import (
     Verdict,
     days,
 )
+from service.estimates import Crawled, learn_crawl
 from service.storage import Store, Transaction
 
 JITTER = 0.05
@@ -143,7 +145,8 @@ def observe(
 
     A crawl that answered closes the running interval and opens the next. It is evidence of a
     change rate when both ends of the interval could be compared. Crawls of a page whose
-    changes are announced follow its changes, so they say nothing about their rate.
+    changes are announced follow its changes, so they say nothing about their rate. A ping
+    later than the crawl, told before it, belongs to the next interval.
     """
     gone = np.isin(crawls.status, GONE)
     told = (crawls.changed != UNSAID) | (crawls.digest != 0)
@@ -153,6 +156,10 @@ def observe(
     interval = days(crawls.observed_at - states.last_observed_at)
     evidence = (changed != UNSAID) & (interval > 0)
     evidence &= states.observability != Observability.complete
+    ahead = (states.last_ping_at > crawls.observed_at).astype(np.int64)
+    n_pings = np.maximum(states.recent_pings - ahead, 0)
+    learnt = learn_crawl(rules.estimator, states, crawls.observed_at, Crawled(
+        interval, changed == 1, n_pings, evidence))  # fmt: skip
     digest = np.where(crawls.digest != 0, crawls.digest, np.where(changed == 1, 0, states.digest))
     after = replace(
         states,
@@ -165,7 +172,9 @@ def observe(
         wanted_at=np.where(answered & (states.wanted_at <= crawls.observed_at), NEVER,
                            states.wanted_at),
         gap=_gap(states, rules),
-        estimate=_learn(states, interval, changed == 1, evidence, rules.estimator),
+        recent_pings=np.where(answered, np.minimum(states.recent_pings, ahead),
+                              states.recent_pings),
+        **learnt._asdict(),
     )  # fmt: skip
     entries = _log(crawls.page_id, crawls.observed_at, Kind.crawl, states.crawl_rate)
     interval = np.where(evidence, interval, np.nan)
@@ -176,7 +185,9 @@ def notice(
     states: PageStates, pings: PingColumns, rules: Rules
 ) -> tuple[PageStates, Bools, NDArray[np.object_]]:
     """Give the states after one ping of each page, and whether and why to crawl now. Pure."""
-    trusted = states.observability == Observability.complete
+    complete = states.observability == Observability.complete
+    auto = states.observability == Observability.auto
+    trusted = complete | (auto & (states.crawl_probability > 0))
     first = np.isnat(states.last_crawl_at)
     stale = pings.changed_at <= states.last_crawl_at
     unscheduled = np.isnan(states.crawl_probability)
@@ -199,6 +210,7 @@ def notice(
     after = replace(
         states,
         n_pings=states.n_pings + 1,
+        recent_pings=states.recent_pings + ~(pings.changed_at <= states.last_observed_at),
         last_ping_at=pings.changed_at,
         ping_credit=np.where(trusted & ~stale & ~first, credit, states.ping_credit),
         wanted_at=np.where(crawl & np.isnat(states.wanted_at), pings.changed_at, states.wanted_at),
@@ -225,17 +237,38 @@ def rebuild(store: Store, rules: Rules, *, block: int = 5_000) -> Iterator[int]:
 
 
 def _replayed(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
-    states = replace(states, estimate=np.zeros_like(states.estimate))
-    log = log.take(~np.isnan(log.interval))
+    zero = np.zeros(len(states))
+    states = replace(
+        states, estimate=np.zeros_like(states.estimate), real_pings=zero.copy(),
+        false_pings=zero.copy(), trust=zero.copy(),
+    )  # fmt: skip
+    told, within = _pings_before(log)
+    crawls = ~np.isnan(log.interval)
+    log, told, within = log.take(crawls), told[crawls], within[crawls]
     row = np.searchsorted(states.page_id, log.page_id)
     for turn in _turns(log.page_id, log.observed_at, row):
-        before, entries = states.take(row[turn]), log.take(turn)
-        before = replace(before, crawl_rate=entries.crawl_rate)
+        entries = log.take(turn)
+        before = replace(states.take(row[turn]), crawl_rate=entries.crawl_rate, n_pings=told[turn])
         evidence = np.ones(len(entries), np.bool_)
-        states.estimate[row[turn]] = _learn(
-            before, entries.interval, entries.changed == 1, evidence, rules.estimator
-        )
+        crawled = Crawled(entries.interval, entries.changed == 1, within[turn], evidence)
+        learnt = learn_crawl(rules.estimator, before, entries.observed_at, crawled)
+        for name, column in learnt._asdict().items():
+            getattr(states, name)[row[turn]] = column
     return states
+
+
+def _pings_before(log: LogColumns) -> tuple[Ints, Ints]:
+    """Count the pings before each entry of a log ordered by page and time: all, in its interval."""
+    if not len(log):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    us = log.observed_at.view(np.int64) - log.observed_at.view(np.int64).min()
+    page = np.unique(log.page_id, return_inverse=True)[1].astype(np.int64) * (us.max() + 1)
+    interval = np.rint(np.nan_to_num(log.interval) * DAY.astype(np.int64)).astype(np.int64)
+    opened = np.searchsorted(page + us, page + np.maximum(us - interval, 0), side="right")
+    first = np.searchsorted(page + us, page)
+    counted = np.concatenate([[0], np.cumsum(log.kind == Kind.ping)])
+    so_far = counted[:-1]
+    return so_far - counted[first], so_far - np.minimum(counted[opened], so_far)
 
 
 def _lock(tx: Transaction, page_id: Ints) -> tuple[PageStates, Ints]:
@@ -272,19 +305,6 @@ def _changed(states: PageStates, crawls: CrawlColumns, gone: Bools) -> Codes:
     changed = np.where(crawls.status == NOT_MODIFIED, 0, changed)
     changed = np.where(gone | states.gone, gone != states.gone, changed)
     return np.where(np.isnat(states.last_observed_at), UNSAID, changed).astype(np.int16)
-
-
-def _learn(
-    states: PageStates, interval: Floats, changed: Bools, evidence: Bools, estimator: Estimator[Any]
-) -> Floats:
-    """Give the estimator's state after the intervals that are evidence."""
-    after = states.estimate.copy()
-    state = estimator.State(*after[evidence].T)
-    columns = estimator.update(
-        state, interval[evidence], changed[evidence], states.crawl_rate[evidence]
-    )
-    after[evidence] = np.column_stack(columns)
-    return after
 
 
 def _gap(states: PageStates, rules: Rules) -> Floats:

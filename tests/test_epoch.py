@@ -25,9 +25,10 @@ from service.core.allocation import ALLOCATORS, allocate_harmonic
 from service.core.costs import binary_cost, harmonic_cost
 from service.core.estimators import LLN, CompleteObservations, Gamma
 from service.core.prior import DEFAULT_PRIOR, Prior, fit_gamma_prior
-from service.domain import EpochStatus, Kind, Observability, Timing
-from service.epoch import Plan, Runner, change_rates, refit, run_epoch
+from service.domain import EpochStatus, Kind, Observability, Timing, instant
+from service.epoch import Plan, Runner, refit, run_epoch
 from service.errors import EpochRunning, StoreUnavailable
+from service.estimates import known
 from service.ingest import Rules, record, rules_in_force
 from service.storage.memory import MemoryStore
 
@@ -77,7 +78,7 @@ def test_an_epoch_allocates_the_whole_bandwidth_to_the_pages(store, clock):
     with store.begin(write=False) as tx:
         pages = tx.load_columns()
     estimator, _ = refit(Gamma(), pages)
-    change_rate = change_rates(pages, estimator, clock.at)
+    change_rate = known(pages, estimator, instant(clock.at)).change_rate
     complete = pages.observability == Observability.complete
     optimum = allocate_harmonic(pages.importance, change_rate, complete, 7.5)
     assert complete.sum() == 10
@@ -116,7 +117,7 @@ def test_the_certificate_can_be_checked_from_what_is_published(store, clock):
     assert (len(quantiles), quantiles[0], quantiles[-1]) == (101, rates[0], rates[-1])
     assert quantiles[50] == pytest.approx(np.median(rates))
     assert list(quantiles) == sorted(quantiles)
-    assert set(certificate.seconds) == {"load", "prior", "allocate", "publish"}
+    assert set(certificate.seconds) == {"load", "estimate", "allocate", "publish"}
     assert all(seconds >= 0 for seconds in certificate.seconds.values())
     assert (epoch.started_at, epoch.finished_at, epoch.reason) == (clock.at, clock.at, None)
     with store.begin(write=False) as tx:
@@ -204,7 +205,7 @@ def test_change_rates_of_complete_pages_are_their_pings_a_day(memory):
     save(memory, ids, n_pings=[9, 0, 9], estimate=[[3.0, 5.0]])
     with memory.begin() as tx:
         pages = tx.load_columns()
-    found = change_rates(pages, Gamma(), T0 + 10 * DAY)
+    found = known(pages, Gamma(), instant(T0 + 10 * DAY)).change_rate
     counted = CompleteObservations()
     expected = counted.change_rate(counted.State(np.array([9.0, 0.0]), 10.0))
     np.testing.assert_allclose(found[:2], expected)
@@ -214,7 +215,7 @@ def test_change_rates_of_complete_pages_are_their_pings_a_day(memory):
 def test_a_clock_behind_the_registration_does_no_harm(memory):
     register(memory, 2, observability=1)
     with memory.begin() as tx:
-        found = change_rates(tx.load_columns(), Gamma(), T0 - DAY)
+        found = known(tx.load_columns(), Gamma(), instant(T0 - DAY)).change_rate
     assert np.isfinite(found).all()
     assert (found > 0).all()
 

@@ -531,7 +531,7 @@ def test_urls_are_resolved_and_registered_only_if_allowed(store, allowed):
 @pytest.mark.parametrize("block", [1, 2, 1000])
 def test_rebuilding_from_the_log_gives_the_states_again(store, block):
     rng = np.random.default_rng(block)
-    ids = register(store, 5, observability=[0, 0, 2, 1, 0])
+    ids = register(store, 5, observability=[0, 0, 0, 1, 0])
     for i in range(3):
         publish(store, schedule_columns(np.sort(ids), crawl_rate=rng.random(5)))
         with store.begin() as tx:
@@ -552,6 +552,27 @@ def test_rebuilding_from_the_log_gives_the_states_again(store, block):
     same(replace(after, estimate=before.estimate), before)
     with store.begin(write=False) as tx:
         assert tx.estimator() == "gamma"
+
+
+def test_rebuilding_gives_what_pings_told_in_the_order_of_time_have_taught(store):
+    rng = np.random.default_rng(5)
+    ids = np.sort(register(store, 4, observability=2))
+    for i in range(120):
+        at = T0 + i * 7 * HOUR
+        page = rng.choice(ids, 1)
+        with store.begin() as tx:
+            if rng.random() < 0.5:
+                ping(tx, ping_columns(page, [at]), rules())
+            else:
+                record(tx, crawl_columns(page, [at], changed=int(rng.integers(2))), rules())
+    before = states_of(store, ids)
+    assert before.real_pings.all()
+    assert before.trust.any()
+    save(store, ids, estimate=99.0, real_pings=7.0, false_pings=7.0, trust=1.0)
+    assert sum(rebuild(store, rules(), block=3)) == 4
+    after = states_of(store, ids)
+    for name in ("estimate", "real_pings", "false_pings", "trust"):
+        np.testing.assert_allclose(getattr(after, name), getattr(before, name), rtol=1e-9)
 
 
 def test_rebuilding_an_empty_store_records_the_estimator(store):

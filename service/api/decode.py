@@ -156,7 +156,7 @@ def _instant(field: str, moment: datetime, now: datetime) -> int:
     if moment - now > FUTURE_ALLOWED:
         raise InvalidField(
             field,
-            f"{field} lies over 5 minutes ahead; the service's clock says {now.isoformat()}",
+            f"{field} is over 5 minutes in the future; the service's clock says {now.isoformat()}",
             "future",
         )
     if moment < EARLIEST:

@@ -20,9 +20,9 @@ from service.api.schemas import (
     ScheduleItem,
     WhyAnswer,
 )
-from service.core.estimators import CompleteObservations, CompleteState, Estimator
 from service.domain import Codes, Epoch, LogEntry, Observability, Page, ScheduledPage, Verdict
 from service.errors import BadCursor, BatchRejected
+from service.estimates import PageEstimate
 
 BUSY_DAYS = 2.0
 """Intervals shorter than this are told in hours."""
@@ -117,10 +117,9 @@ def encode_epoch(epoch: Epoch) -> EpochAnswer:
 
 
 def encode_page(
-    page: Page, log: list[LogEntry], epoch: Epoch | None, estimator: Estimator[Any], days: float
+    page: Page, log: list[LogEntry], epoch: Epoch | None, estimate: PageEstimate
 ) -> PageAnswer:
-    """Encode one page with its estimate, its schedule and why; `days` is since pings count."""
-    estimate = _estimate(page, estimator, days)
+    """Encode one page with its estimate, its schedule and why."""
     scheduled = why = None
     if epoch is not None and page.crawl_rate is not None:
         scheduled = PageScheduleAnswer(
@@ -142,7 +141,7 @@ def encode_page(
         created_at=page.created_at,
         gone=page.gone,
         last_crawl_at=page.last_crawl_at,
-        estimate=estimate,
+        estimate=_estimate(page, estimate),
         schedule=scheduled,
         why=why,
         last_crawls=[
@@ -158,16 +157,12 @@ def encode_page(
     )
 
 
-def _estimate(page: Page, estimator: Estimator[Any], days: float) -> EstimateAnswer:
-    state: Any = estimator.State(*(np.float64(value) for value in page.estimate))
-    if page.observability is Observability.complete:
-        estimator, state = CompleteObservations(), CompleteState(float(page.n_pings), days)
-    interval = getattr(estimator, "credible_interval", None)
-    bounds = interval(state, 0.9) if interval else None
+def _estimate(page: Page, estimate: PageEstimate) -> EstimateAnswer:
+    bounds = estimate.interval
     return EstimateAnswer(
-        change_rate=float(estimator.change_rate(state)),
-        credible_interval=bounds and Interval(low=float(bounds[0]), high=float(bounds[1])),
-        estimator=estimator.name,
+        change_rate=estimate.change_rate,
+        credible_interval=bounds and Interval(low=bounds[0], high=bounds[1]),
+        estimator=estimate.estimator,
         n_observations=page.n_observations,
         n_changes=page.n_changes,
         n_pings=page.n_pings,
@@ -188,6 +183,8 @@ def _why(page: Page, epoch: Epoch) -> WhyAnswer:
         how = f"crawled on {page.crawl_probability or 0.0:.0%} of its pings"
     elif crawl_rate > 0:
         how = f"crawled every {_span(1 / crawl_rate)}"
+        if page.crawl_probability:
+            how += f" and on {page.crawl_probability:.0%} of its pings"
     else:
         how = "not crawled: the bandwidth is worth more elsewhere"
     drivers = (

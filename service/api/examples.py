@@ -55,7 +55,7 @@ EPOCH_ANSWER = {
     "passes": 4,
     "n_pages": 3,
     "prior": {"a": 0.5, "b": 15.0},
-    "seconds": {"load": 0.002, "prior": 0.001, "allocate": 0.001, "publish": 0.004},
+    "seconds": {"load": 0.002, "estimate": 0.001, "allocate": 0.001, "publish": 0.004},
 }
 EPOCHS_ANSWER = {"items": [EPOCH_ANSWER], "next_before": 7}
 REQUESTED = {

@@ -42,7 +42,7 @@ Watched = Annotated[
     Literal["incomplete", "complete", "auto"],
     Meta(
         description="incomplete: changes are seen only by crawling; complete: every change is "
-        "announced by a ping; auto: pings count once they have proved themselves"
+        "announced by a ping; auto: crawls teach how far the page's pings can be trusted"
     ),
 ]
 Digest = Annotated[

@@ -15,6 +15,7 @@ from service.api.bodies import Body, read_body
 from service.config import Settings
 from service.epoch import Plan, Runner
 from service.errors import EstimatorMismatch, Unauthorized
+from service.estimates import width
 from service.ingest import Rules
 from service.storage import Store, migrations, open_store
 from service.storage.sqlite import SqliteStore
@@ -61,7 +62,7 @@ def open_service(
         The database does not answer.
     """
     plan = settings.plan()
-    store = open_store(settings.database_url.get_secret_value(), estimate_width(plan))
+    store = open_store(settings.database_url.get_secret_value(), width(plan.estimator))
     embedded = isinstance(store, SqliteStore)
     if isinstance(store, SqliteStore):
         migrations.upgrade(store.engine)
@@ -79,11 +80,6 @@ def open_service(
         max_body_bytes=settings.max_body_bytes,
         key_hashes=tuple(hashed(key.get_secret_value()) for key in settings.api_keys),
     )
-
-
-def estimate_width(plan: Plan) -> int:
-    """Give how many numbers the estimator keeps of each page."""
-    return len(plan.estimator.init(0))
 
 
 def claim_estimator(store: Store, name: str) -> None:

@@ -137,11 +137,12 @@ class MemoryTransaction(Transaction):
     def _add(self, new: PageColumns, now: np.datetime64) -> None:
         start = self.pages.n
         host_ids = self.store.host_ids
+        said = new.observability != UNSAID
         host_id = [host_ids.setdefault(host, len(host_ids)) for host in new.host]
         self.pages.append(
             self.undo, len(new), alive=True, url=new.url, host_id=host_id,
             importance=np.where(np.isnan(new.importance), 1.0, new.importance),
-            observability=np.maximum(new.observability, 0), created_at=now,
+            observability=np.where(said, new.observability, Observability.auto), created_at=now,
             min_crawl_rate=new.min_crawl_rate, max_crawl_rate=new.max_crawl_rate,
         )  # fmt: skip
         self.states.append(
@@ -287,7 +288,7 @@ class MemoryTransaction(Transaction):
         """Copy the rows of all pages that are alive."""
         row = np.flatnonzero(self.pages["alive"])
         own = (f.name for f in fields(EpochColumns) if f.name in self.pages.columns)
-        state = ("n_pings", "pings_since", "estimate")
+        state = (f.name for f in fields(EpochColumns) if f.name in self.states.columns)
         return EpochColumns(
             page_id=row + 1,
             **{name: self.pages[name][row] for name in own},

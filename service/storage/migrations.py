@@ -9,7 +9,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from service.errors import SchemaBehind
+from service.errors import SchemaBehind, StoreUnavailable
 
 _INSTALLED = Path(__file__).parents[1] / "migrations"
 _SOURCE = Path(__file__).parents[2] / "migrations"
@@ -46,10 +46,17 @@ def downgrade(engine: sa.Engine, revision: str) -> None:
 
 
 def _run(engine: sa.Engine, step: Any, revision: str) -> None:
-    with engine.begin() as connection:
-        if engine.dialect.name == "postgresql":  # two `recrawl migrate` at once take turns
-            connection.execute(sa.text("SELECT pg_advisory_xact_lock(hashtext('recrawl.migrate'))"))
-        step(config(connection), revision)
+    try:
+        with engine.begin() as connection:
+            if engine.dialect.name == "postgresql":  # two `recrawl migrate` at once take turns
+                lock = "SELECT pg_advisory_xact_lock(hashtext('recrawl.migrate'))"
+                connection.execute(sa.text(lock))
+            step(config(connection), revision)
+    except sa.exc.DatabaseError as error:
+        if isinstance(error, sa.exc.ProgrammingError | sa.exc.IntegrityError):
+            raise  # a mistake of ours
+        reason = " ".join(str(error.orig).split())
+        raise StoreUnavailable(f"the database cannot be opened or changed: {reason}") from error
 
 
 def check(connection: sa.Connection) -> None:

@@ -52,7 +52,8 @@ WITH added AS (
     INSERT INTO pages
         (key, url, host_id, importance, observability, min_crawl_rate, max_crawl_rate, created_at)
     SELECT key, url, host_id, coalesce(nullif(importance, 'NaN'), 1),
-        greatest(observability, 0), nullif(min_crawl_rate, 'NaN'), nullif(max_crawl_rate, 'NaN'),
+        coalesce(nullif(observability, -1::smallint), 2),
+        nullif(min_crawl_rate, 'NaN'), nullif(max_crawl_rate, 'NaN'),
         %(now)s
     FROM unnest(%(key)s::uuid[], %(url)s::text[], %(host)s::text[], %(importance)s::float8[],
         %(observability)s::smallint[], %(min_crawl_rate)s::float8[], %(max_crawl_rate)s::float8[])
@@ -63,8 +64,8 @@ WITH added AS (
     RETURNING page_id
 ), states AS (
     INSERT INTO page_states (page_id, gone, n_observations, n_changes, n_pings, pings_since,
-        ping_credit, gap, estimate)
-    SELECT page_id, false, 0, 0, 0, %(now)s, 0, 1, %(estimate)s FROM added
+        ping_credit, recent_pings, real_pings, false_pings, trust, gap, estimate)
+    SELECT page_id, false, 0, 0, 0, %(now)s, 0, 0, 0, 0, 0, 1, %(estimate)s FROM added
 )
 SELECT array_agg(page_id) FROM added
 """
@@ -121,7 +122,9 @@ SELECT array_agg(page_id),
     array_agg(coalesce(digest, 0)), array_agg(gone),
     array_agg(n_observations), array_agg(n_changes), array_agg(n_pings),
     array_agg(coalesce(last_ping_at, '-infinity')), array_agg(pings_since),
-    array_agg(ping_credit), array_agg(coalesce(wanted_at, '-infinity')), array_agg(gap),
+    array_agg(ping_credit), array_agg(recent_pings), array_agg(real_pings),
+    array_agg(false_pings), array_agg(trust), array_agg(coalesce(wanted_at, '-infinity')),
+    array_agg(gap),
     array_agg(estimate), array_agg(observability),
     array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(crawl_probability, 'NaN'))
 FROM locked
@@ -134,14 +137,19 @@ UPDATE page_states SET
     digest = nullif(given.digest, 0), gone = given.gone,
     n_observations = given.n_observations, n_changes = given.n_changes, n_pings = given.n_pings,
     last_ping_at = nullif(given.last_ping_at, '-infinity'), ping_credit = given.ping_credit,
+    recent_pings = given.recent_pings, real_pings = given.real_pings,
+    false_pings = given.false_pings, trust = given.trust,
     wanted_at = nullif(given.wanted_at, '-infinity'), gap = given.gap, estimate = given.estimate
 FROM unnest(%(page_id)s::bigint[], %(last_crawl_at)s::timestamptz[],
     %(last_observed_at)s::timestamptz[], %(digest)s::bigint[], %(gone)s::bool[],
     %(n_observations)s::bigint[], %(n_changes)s::bigint[], %(n_pings)s::bigint[],
-    %(last_ping_at)s::timestamptz[], %(ping_credit)s::float8[], %(wanted_at)s::timestamptz[],
+    %(last_ping_at)s::timestamptz[], %(ping_credit)s::float8[],
+    %(recent_pings)s::bigint[], %(real_pings)s::float8[], %(false_pings)s::float8[],
+    %(trust)s::float8[], %(wanted_at)s::timestamptz[],
     %(gap)s::float8[], %(estimate)s::bytea[])
     AS given (page_id, last_crawl_at, last_observed_at, digest, gone, n_observations, n_changes,
-        n_pings, last_ping_at, ping_credit, wanted_at, gap, estimate)
+        n_pings, last_ping_at, ping_credit, recent_pings, real_pings, false_pings, trust,
+        wanted_at, gap, estimate)
 WHERE page_states.page_id = given.page_id
 """
 
@@ -168,7 +176,8 @@ FROM (
 LOAD_COLUMNS = """
 COPY (
     SELECT page_id, importance, observability, coalesce(min_crawl_rate, 'NaN'),
-        coalesce(max_crawl_rate, 'NaN'), n_pings, pings_since, estimate
+        coalesce(max_crawl_rate, 'NaN'), host_id, n_pings, pings_since,
+        coalesce(last_ping_at, '-infinity'), real_pings, false_pings, trust, estimate
     FROM pages JOIN page_states USING (page_id)
     ORDER BY page_id
 ) TO STDOUT (FORMAT BINARY)
@@ -257,8 +266,10 @@ class PostgresTransaction(SqlTransaction):
             LOAD_COLUMNS,
             {
                 "page_id": "i8", "importance": "f8", "observability": "i2",
-                "min_crawl_rate": "f8", "max_crawl_rate": "f8", "n_pings": "i8",
-                "pings_since": "M8[us]", "estimate": f"V{8 * self.width}",
+                "min_crawl_rate": "f8", "max_crawl_rate": "f8", "host_id": "i8",
+                "n_pings": "i8", "pings_since": "M8[us]", "last_ping_at": "M8[us]",
+                "real_pings": "f8", "false_pings": "f8", "trust": "f8",
+                "estimate": f"V{8 * self.width}",
             },
         )  # fmt: skip
         columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, self.width)

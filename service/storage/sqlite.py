@@ -67,14 +67,14 @@ PRAGMAS = (
 ADD_PAGES = """
 INSERT INTO pages
     (key, url, host_id, importance, observability, min_crawl_rate, max_crawl_rate, created_at)
-SELECT ?, ?, host_id, coalesce(?, 1), max(?, 0), ?, ?, ? FROM hosts WHERE host = ?
+SELECT ?, ?, host_id, coalesce(?, 1), coalesce(nullif(?, -1), 2), ?, ?, ? FROM hosts WHERE host = ?
 ON CONFLICT (key) DO NOTHING
 """
 
 ADD_STATES = """
 INSERT INTO page_states (page_id, gone, n_observations, n_changes, n_pings, pings_since,
-    ping_credit, gap, estimate)
-SELECT page_id, 0, 0, 0, 0, created_at, 0, 1, ? FROM pages
+    ping_credit, recent_pings, real_pings, false_pings, trust, gap, estimate)
+SELECT page_id, 0, 0, 0, 0, created_at, 0, 0, 0, 0, 0, 1, ? FROM pages
 WHERE page_id IN (SELECT value FROM json_each(?))
 """
 
@@ -93,7 +93,8 @@ WHERE page_id = ?
 
 LOCK_STATES = """
 SELECT page_states.page_id, last_crawl_at, last_observed_at, coalesce(digest, 0), gone,
-    n_observations, n_changes, n_pings, last_ping_at, pings_since, ping_credit, wanted_at, gap,
+    n_observations, n_changes, n_pings, last_ping_at, pings_since, ping_credit,
+    recent_pings, real_pings, false_pings, trust, wanted_at, gap,
     estimate, observability, crawl_rate, crawl_probability
 FROM page_states
 JOIN pages ON pages.page_id = page_states.page_id
@@ -106,6 +107,7 @@ ORDER BY page_states.page_id
 SAVE_STATES = """
 UPDATE page_states SET last_crawl_at = ?, last_observed_at = ?, digest = nullif(?, 0), gone = ?,
     n_observations = ?, n_changes = ?, n_pings = ?, last_ping_at = ?, ping_credit = ?,
+    recent_pings = ?, real_pings = ?, false_pings = ?, trust = ?,
     wanted_at = ?, gap = ?, estimate = ?
 WHERE page_id = ?
 """
@@ -123,8 +125,8 @@ ORDER BY page_id, observed_at, kind
 """
 
 LOAD_COLUMNS = """
-SELECT pages.page_id, importance, observability, min_crawl_rate, max_crawl_rate, n_pings,
-    pings_since, estimate
+SELECT pages.page_id, importance, observability, min_crawl_rate, max_crawl_rate, host_id, n_pings,
+    pings_since, last_ping_at, real_pings, false_pings, trust, estimate
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
 ORDER BY pages.page_id
 """
@@ -247,7 +249,8 @@ class SqliteTransaction(SqlTransaction):
         s = states
         written = (
             s.last_crawl_at, s.last_observed_at, s.digest, s.gone, s.n_observations, s.n_changes,
-            s.n_pings, s.last_ping_at, s.ping_credit, s.wanted_at, s.gap, s.estimate, s.page_id,
+            s.n_pings, s.last_ping_at, s.ping_credit, s.recent_pings, s.real_pings,
+            s.false_pings, s.trust, s.wanted_at, s.gap, s.estimate, s.page_id,
         )  # fmt: skip
         self.run_many(SAVE_STATES, *map(values, written))
 

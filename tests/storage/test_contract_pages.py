@@ -41,7 +41,7 @@ def test_a_new_page_has_the_defaults(store):
     (page_id,) = register(store, 1)
     page = page_of(store, page_id)
     assert (page.url, page.host) == ("https://example.org/0", "example.org")
-    assert (page.importance, page.observability) == (1.0, Observability.incomplete)
+    assert (page.importance, page.observability) == (1.0, Observability.auto)
     assert (page.min_crawl_rate, page.max_crawl_rate) == (None, None)
     assert page.created_at == page.pings_since == T0
     assert page.last_crawl_at is page.last_observed_at is page.last_ping_at is None
@@ -88,7 +88,7 @@ def test_registering_a_known_page_keeps_what_was_not_said(store):
     ("name", "value"),
     [
         ("importance", 7.0),
-        ("observability", Observability.incomplete),
+        ("observability", Observability.auto),
         ("min_crawl_rate", 0.0),
         ("min_crawl_rate", 0.25),
         ("max_crawl_rate", 5.0),
@@ -121,7 +121,7 @@ def test_new_and_known_pages_may_come_in_one_batch_each_with_its_own_words(store
         found = [tx.page(int(i)) for i in registered.page_id]
     assert registered.created.tolist() == [False, True, False]
     assert [p.importance for p in found] == [5.0, 9.0, 1.5]
-    assert [int(p.observability) for p in found] == [2, 0, 0]
+    assert [int(p.observability) for p in found] == [2, 2, 2]
 
 
 def test_becoming_complete_by_registration_starts_a_new_count_of_pings(store):
@@ -233,7 +233,7 @@ def test_a_page_registered_again_after_its_deletion_starts_anew(store):
         (new,) = tx.register(page_columns(urls(1)), T0 + DAY).page_id
         fresh = tx.page(int(new))
         assert tx.page_log(int(new), 5) == []
-    assert (fresh.importance, fresh.observability) == (1.0, 0)
+    assert (fresh.importance, fresh.observability) == (1.0, 2)
     assert (fresh.n_pings, fresh.last_crawl_at, fresh.estimate) == (0, None, (0.0, 0.0))
 
 

@@ -59,7 +59,8 @@ def post_pings(service: TheService, body: TheBody, register: Register = True) ->
 
     Reasons to crawl: `never_crawled`, `credit` (its crawl probabilities have added up to one
     crawl), `unscheduled` (no epoch has scheduled it yet). Reasons not to: `saving` (they have
-    not), `crawled_since`, `not_trusted` (the page is not `complete`), `not_newer`.
+    not), `crawled_since`, `not_trusted` (the page is
+    `incomplete`, or its pings have not proved themselves), `not_newer`.
     """
     now = service.now()
     given = decode_pings(decode_batch(body, PingItem, service.max_items), now)

@@ -11,8 +11,9 @@ from service.api.decode import check_bounds, decode_pages
 from service.api.encode import answer, encode_page, refuse_empty
 from service.api.schemas import PageAnswer, PageItem, PagePatchBody, PagesAnswer
 from service.api.service import Service, TheBody, TheService
-from service.domain import Observability, PagePatch
+from service.domain import Observability, PagePatch, instant
 from service.errors import InvalidField, PageNotFound
+from service.estimates import of_page
 from service.ingest import rules_in_force
 from service.storage import Transaction
 from service.urls import normalise
@@ -35,7 +36,7 @@ PageIdPath = Annotated[
 def post_pages(service: TheService, body: TheBody) -> Response:
     """Register pages, or change what is said of known ones (upsert by URL).
 
-    Fields left out keep their value; a new page has importance 1, is `incomplete` and unbounded.
+    Fields left out keep their value; a new page has importance 1, is `auto` and unbounded.
     """
     given = decode_pages(decode_batch(body, PageItem, service.max_items))
     with service.store.begin() as tx:
@@ -126,8 +127,8 @@ def find(tx: Transaction, url: str) -> int:
 def _page(tx: Transaction, service: Service, page_id: int) -> Response:
     page, log = tx.page(page_id), tx.page_log(page_id, LAST_CRAWLS)
     estimator = rules_in_force(tx, service.rules).estimator
-    days = max((service.now() - page.pings_since).total_seconds() / 86_400, 0.0)
-    return answer(encode_page(page, log, tx.epoch_in_force(), estimator, days))
+    estimate = of_page(tx, page, estimator, instant(service.now()))
+    return answer(encode_page(page, log, tx.epoch_in_force(), estimate))
 
 
 def _patch(body: PagePatchBody) -> PagePatch:

@@ -18,6 +18,9 @@ BLOCK = 1 << 16
 LARGE = 1 << 18
 """From so many pages on, threads and compiled passes are worth starting."""
 
+MOST_THREADS = 8
+"""More than these wait for memory, and each holds sums for every host."""
+
 T = TypeVar("T")
 
 
@@ -54,7 +57,7 @@ def blocks(part: slice) -> Iterator[slice]:
 
 def over_parts(function: Callable[[slice], T], n: int) -> list[T]:
     """Apply `function` to contiguous parts of n pages, one part a thread; results in order."""
-    threads = (os.cpu_count() or 1) if n >= LARGE else 1
+    threads = min(os.cpu_count() or 1, MOST_THREADS) if n >= LARGE else 1
     if threads == 1:
         return [function(slice(0, n))]
     edges = [n * i // threads for i in range(threads + 1)]

@@ -1,0 +1,270 @@
+"""What is known of the pages' change rates: learnt from crawls, read off for an epoch.
+
+Three kinds of pages, by their observability. Of `incomplete` ones the estimator chosen in the
+settings learns from every crawl. Of `complete` ones the pings are counted. Of `auto` ones the
+estimator learns the changes that come without a ping, and the crawls after pings teach how
+many of those are real (`core.pings`); as long as a page has none, it is an incomplete one.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from service.core.estimators import (
+    CompleteObservations,
+    CompleteState,
+    Estimator,
+    Gamma,
+    GammaState,
+    from_columns,
+    gather_history,
+    to_columns,
+)
+from service.core.pings import PingEstimate, PingQuality, PingState
+from service.core.prior import DEFAULT_PRIOR, Prior
+from service.core.trust import TrustTest, believed, dead_feeds
+from service.domain import (
+    INSTANT,
+    NEVER,
+    Bools,
+    EpochColumns,
+    Floats,
+    Instants,
+    Ints,
+    Observability,
+    Page,
+    PageStates,
+    days,
+    instant,
+)
+from service.storage import Transaction
+
+HISTORY_BLOCK = 10_000
+"""Pages whose log is in memory at a time, for estimators that look at it again."""
+
+TRUST = TrustTest()
+LEAST_PRECISION = 0.1
+"""Pings of which fewer announce a change are noise: a clock of the same rate does better."""
+COUNTED_PRIOR = Prior(0.5, 0.5)
+"""Under which the posterior mean of a counted rate is K19's (pings + 0.5)/(days + 0.5)."""
+
+
+class Known(NamedTuple):
+    """(N,) what the allocation is told of each page."""
+
+    change_rate: Floats
+    """1/day."""
+    recall: Floats
+    """Share of the changes that a ping announces."""
+    precision: Floats
+    """Share of the pings that announce a change."""
+    ping_rate: Floats
+    """1/day; 0 where pings count for nothing."""
+
+
+class Crawled(NamedTuple):
+    """(N,) what one crawl of each page found."""
+
+    interval: Floats
+    """Days since the one before; only where it is evidence."""
+    changed: Bools
+    n_pings: Ints
+    """Pings within the interval."""
+    evidence: Bools
+    """Whether it says anything about the page's change rate."""
+
+
+class Learnt(NamedTuple):
+    """(N,) what one more crawl leaves of each page's evidence."""
+
+    estimate: Floats
+    real_pings: Floats
+    false_pings: Floats
+    trust: Floats
+
+
+def width(estimator: Estimator[Any]) -> int:
+    """Give how many numbers of each page are stored; at least one."""
+    if estimator.needs_history:
+        return 1
+    return int(to_columns(estimator.init(1)).shape[1])
+
+
+def learn(
+    estimator: Estimator[Any], columns: Floats, interval: Floats, changed: Bools, crawl_rate: Floats
+) -> Floats:
+    """Give (N, W) states after one more interval of each page."""
+    if estimator.needs_history or not len(columns):
+        return columns
+    state = from_columns(estimator, columns)
+    return to_columns(estimator.update(state, interval, changed, crawl_rate))
+
+
+def learn_crawl(
+    estimator: Estimator[Any], states: PageStates, observed_at: Instants, crawled: Crawled
+) -> Learnt:
+    """Learn from one crawl of each page, where it is evidence."""
+    learnt = Learnt(
+        states.estimate.copy(),
+        states.real_pings.copy(),
+        states.false_pings.copy(),
+        states.trust.copy(),
+    )
+    pinged = (states.observability == Observability.auto) & (states.n_pings > 0)
+    weighed = crawled.evidence & pinged & isinstance(estimator, Gamma)
+    plain = crawled.evidence & ~weighed
+    learnt.estimate[plain] = learn(
+        estimator,
+        states.estimate[plain],
+        crawled.interval[plain],
+        crawled.changed[plain],
+        states.crawl_rate[plain],
+    )
+    if isinstance(estimator, Gamma) and weighed.any():
+        _weigh(estimator, learnt, states, observed_at, crawled, weighed)
+    return learnt
+
+
+def _weigh(
+    estimator: Gamma,
+    learnt: Learnt,
+    states: PageStates,
+    observed_at: Instants,
+    crawled: Crawled,
+    where: Bools,
+) -> None:
+    """Learn of pages with pings: changes without one, or how many pings are real."""
+    quality = PingQuality(estimator)
+    before = _ping_state(states, observed_at, where)
+    interval, changed, n_pings = (
+        column[where] for column in (crawled.interval, crawled.changed, crawled.n_pings)
+    )
+    rate = quality.estimate(before).change_rate
+    after = quality.update(before, interval, n_pings, changed)
+    learnt.estimate[where] = np.column_stack([after.changes, after.days])
+    learnt.real_pings[where] = after.real
+    learnt.false_pings[where] = after.false
+    audited = TRUST.update(states.trust[where], interval, changed, rate)
+    learnt.trust[where] = np.where(n_pings == 0, audited, states.trust[where])
+
+
+def _ping_state(pages: PageStates | EpochColumns, now: Instants, where: Bools) -> PingState:
+    watched = np.maximum(days(now - pages.pings_since), 0.0)
+    return PingState(
+        pages.estimate[where, 0],
+        pages.estimate[where, 1],
+        pages.real_pings[where],
+        pages.false_pings[where],
+        pages.n_pings[where].astype(np.float64),
+        watched[where],
+    )
+
+
+def rates_from_log(tx: Transaction, page_id: Ints, estimator: Estimator[Any]) -> Floats:
+    """Estimate (N,) change rates from the kept log, a block of pages at a time."""
+    rates = np.zeros(len(page_id))
+    for start in range(0, len(page_id), HISTORY_BLOCK):
+        block = slice(start, start + HISTORY_BLOCK)
+        log = tx.log_of(page_id[block])
+        log = log.take(~np.isnan(log.interval))
+        row = np.searchsorted(page_id[block], log.page_id)
+        history = gather_history(row, log.interval, log.changed == 1, len(page_id[block]))
+        rates[block] = estimator.change_rate(history)
+    return rates
+
+
+def known(
+    pages: EpochColumns,
+    estimator: Estimator[Any],
+    now: np.datetime64,
+    from_log: Floats | None = None,
+) -> Known:
+    """Read off what is known of every page; `from_log` where the estimator needs history.
+
+    A rate of zero, which the estimators without a prior give to a page before its first
+    change, would starve the page; it counts as that of a page nobody knows.
+    """
+    if from_log is None:
+        rate = np.array(estimator.change_rate(from_columns(estimator, pages.estimate)), np.float64)
+    else:
+        rate = from_log
+    n_pages = len(pages)
+    recall, precision, ping_rate = np.zeros(n_pages), np.ones(n_pages), np.zeros(n_pages)
+    complete = pages.observability == Observability.complete
+    watched = np.maximum(days(now - pages.pings_since), 0.0)
+    counted = CompleteState(pages.n_pings[complete], watched[complete])
+    rate[complete] = CompleteObservations().change_rate(counted)
+    recall[complete] = 1.0
+    pinged = (pages.observability == Observability.auto) & (pages.n_pings > 0)
+    if isinstance(estimator, Gamma) and pinged.any():
+        at = np.full(n_pages, now)
+        quality = PingQuality(estimator).estimate(_ping_state(pages, at, pinged))
+        heard = believed(
+            quality, TRUST.trusted(pages.trust[pinged]), dead(pages, pinged, quality, now)
+        )
+        of_use = heard.precision >= LEAST_PRECISION
+        rate[pinged] = heard.change_rate
+        ping_rate[pinged] = np.where(of_use, heard.ping_rate, 0.0)
+        recall[pinged] = np.where(of_use, heard.recall, 0.0)
+        precision[pinged] = np.where(of_use, heard.precision, 1.0)
+    rate = np.where(rate > 0, rate, DEFAULT_PRIOR.mean)
+    return Known(rate, recall, precision, ping_rate)
+
+
+class PageEstimate(NamedTuple):
+    """What is known of one page."""
+
+    change_rate: float
+    interval: tuple[float, float] | None
+    """Holds the change rate with probability 0.9; None where that cannot be told."""
+    estimator: str
+
+
+def of_page(
+    tx: Transaction, page: Page, estimator: Estimator[Any], now: np.datetime64
+) -> PageEstimate:
+    """Estimate one page as an epoch would now."""
+    one = EpochColumns(
+        page_id=np.array([page.page_id]),
+        importance=np.array([page.importance]),
+        observability=np.array([page.observability], np.int16),
+        min_crawl_rate=np.full(1, np.nan),
+        max_crawl_rate=np.full(1, np.nan),
+        host_id=np.zeros(1, np.int64),
+        n_pings=np.array([page.n_pings]),
+        pings_since=np.array([instant(page.pings_since)]),
+        last_ping_at=np.array([instant(page.last_ping_at) if page.last_ping_at else NEVER]),
+        real_pings=np.array([page.real_pings]),
+        false_pings=np.array([page.false_pings]),
+        trust=np.array([page.trust]),
+        estimate=np.array([page.estimate]),
+    )
+    from_log = rates_from_log(tx, one.page_id, estimator) if estimator.needs_history else None
+    rate = float(known(one, estimator, now, from_log).change_rate[0])
+    if page.observability is Observability.complete:
+        watched = float(np.maximum(days(now - one.pings_since), 0.0)[0])
+        counted, state = Gamma(COUNTED_PRIOR), GammaState(float(page.n_pings), watched)
+        return PageEstimate(rate, _interval(counted, state), CompleteObservations.name)
+    if (page.observability is Observability.auto and page.n_pings) or estimator.needs_history:
+        return PageEstimate(rate, None, estimator.name)
+    return PageEstimate(
+        rate, _interval(estimator, from_columns(estimator, one.estimate)), estimator.name
+    )
+
+
+def _interval(estimator: Estimator[Any], state: Any) -> tuple[float, float] | None:
+    told = getattr(estimator, "credible_interval", None)
+    if told is None:
+        return None
+    low, high = told(state, 0.9)
+    return float(np.ravel(low)[0]), float(np.ravel(high)[0])
+
+
+def dead(pages: EpochColumns, pinged: Bools, quality: PingEstimate, now: np.datetime64) -> Bools:
+    """Tell of pinged pages whether the feed of their host has fallen silent."""
+    _, host = np.unique(pages.host_id[pinged], return_inverse=True)
+    newest: Instants = np.full(host.max() + 1, np.datetime64(0, "us"), INSTANT)
+    np.fmax.at(newest, host, pages.last_ping_at[pinged])
+    silent = np.maximum(days(np.asarray(now, INSTANT) - newest), 0.0)
+    verdict: Bools = dead_feeds(host, quality.ping_rate, silent)[host]
+    return verdict
