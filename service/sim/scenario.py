@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from service.sim.world import TRACE_DAYS, Importance, World, synthetic_world, trace_world
+from service.sim.trace import TRACE_DAYS, trace_world
+from service.sim.world import Importance, World, synthetic_world
 
 N_PAGES = 2000
 DAYS = 60.0

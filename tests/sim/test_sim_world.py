@@ -8,7 +8,8 @@ from sim_cases import CHANGES, DAY, PAGES, write_trace
 
 from service.errors import InvalidTrace
 from service.sim.scenario import scenario
-from service.sim.world import synthetic_world, trace_world
+from service.sim.trace import trace_world
+from service.sim.world import synthetic_world
 
 
 def rng(seed=0):
