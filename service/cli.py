@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -127,14 +127,15 @@ def migrate(
 
     chosen = settings(database_url)
     url = chosen.database_url.get_secret_value()
-    store: Any = open_store(url, width(chosen.plan().estimator))
-    if down is None:
-        migrations.upgrade(store.engine)
-    else:
-        migrations.downgrade(store.engine, down)
-    with store.engine.connect() as connection:
-        typer.echo(f"the database is at revision {migrations.current(connection) or 'base'}")
-    store.close()
+    opened: Any = open_store(url, width(chosen.plan().estimator))
+    with closing(opened) as store:
+        if down is None:
+            migrations.upgrade(store.engine)
+        else:
+            migrations.downgrade(store.engine, down)
+        with store.engine.connect() as connection:
+            revision = migrations.current(connection)
+    typer.echo(f"the database is at revision {revision or 'base'}")
 
 
 @app.command()
@@ -143,6 +144,7 @@ def rebuild(database_url: DatabaseUrl = None) -> None:
 
     Stop the service first. What retention has cut from the log is forgotten by this.
     """
+    import numpy as np
     from rich.progress import Progress
 
     from service.api.service import system_clock
@@ -152,23 +154,22 @@ def rebuild(database_url: DatabaseUrl = None) -> None:
 
     chosen = settings(database_url)
     plan = chosen.plan()
-    store = open_store(chosen.database_url.get_secret_value(), width(plan.estimator))
-    store.check()
-    import numpy as np
-
     rules = Rules(plan.estimator, plan.timing, np.random.default_rng())
-    with store.begin(write=False) as tx:
-        rules = rules_in_force(tx, rules)
-        in_force = tx.epoch_in_force()
-    total = in_force.certificate.n_pages if in_force and in_force.certificate else None
-    with Progress(console=console) as progress:
-        task = progress.add_task(f"rebuilding {plan.estimator.name} states", total=total)
-        done = 0
-        for n_pages in rebuild(store, rules):
-            done += n_pages
-            progress.update(task, completed=done)
+    with closing(
+        open_store(chosen.database_url.get_secret_value(), width(plan.estimator))
+    ) as store:
+        store.check()
+        with store.begin(write=False) as tx:
+            rules = rules_in_force(tx, rules)
+            in_force = tx.epoch_in_force()
+        total = in_force.certificate.n_pages if in_force and in_force.certificate else None
+        with Progress(console=console) as progress:
+            task = progress.add_task(f"rebuilding {plan.estimator.name} states", total=total)
+            done = 0
+            for n_pages in rebuild(store, rules):
+                done += n_pages
+                progress.update(task, completed=done)
     typer.echo(f"{done} pages rebuilt at {system_clock():%Y-%m-%d %H:%M:%S}Z")
-    store.close()
 
 
 @app.command()

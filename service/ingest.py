@@ -45,6 +45,8 @@ JITTER = 0.05
 NOT_MODIFIED = 304
 GONE = (404, 410)
 SUCCESS = range(200, 400)
+UNFINISHED = "unknown (a rebuild did not finish)"
+"""Whose states are stored while a rebuild runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +223,12 @@ def notice(
 def rebuild(store: Store, rules: Rules, *, block: int = 5_000) -> Iterator[int]:
     """Replay the kept log into fresh estimates, block by block; yields the pages done.
 
-    Nothing else may write meanwhile: stop the service first.
+    Nothing else may write meanwhile: stop the service first. While estimates of two kinds lie
+    side by side the store belongs to no estimator, so that after a crash only another rebuild
+    can put it to use.
     """
+    with store.begin() as tx:
+        tx.set_estimator(UNFINISHED)
     last = 0
     while True:
         with store.begin() as tx:
@@ -230,6 +236,7 @@ def rebuild(store: Store, rules: Rules, *, block: int = 5_000) -> Iterator[int]:
             if not len(page_id):
                 tx.set_estimator(rules.estimator.name)
                 return
+            tx.clear_estimates(page_id)
             states = tx.lock_states(page_id)
             tx.save_states(_replayed(states, tx.log_of(page_id), rules))
         last = int(page_id[-1])

@@ -14,7 +14,7 @@ from fastapi import Depends, Request
 from service.api.bodies import Body, read_body
 from service.config import Settings
 from service.epoch import Plan, Runner
-from service.errors import EstimatorMismatch, Unauthorized
+from service.errors import EstimatorMismatch, RecrawlError, Unauthorized
 from service.estimates import width
 from service.ingest import Rules
 from service.storage import Store, migrations, open_store
@@ -64,10 +64,14 @@ def open_service(
     plan = settings.plan()
     store = open_store(settings.database_url.get_secret_value(), width(plan.estimator))
     embedded = isinstance(store, SqliteStore)
-    if isinstance(store, SqliteStore):
-        migrations.upgrade(store.engine)
-    store.check()
-    claim_estimator(store, plan.estimator.name)
+    try:
+        if isinstance(store, SqliteStore):
+            migrations.upgrade(store.engine)
+        store.check()
+        claim_estimator(store, plan.estimator.name)
+    except RecrawlError:
+        store.close()
+        raise
     return Service(
         store=store,
         rules=Rules(plan.estimator, plan.timing, rng or np.random.default_rng()),
@@ -91,8 +95,8 @@ def claim_estimator(store: Store, name: str) -> None:
         elif stored != name:
             raise EstimatorMismatch(
                 f"the database holds states of estimator {stored}, the settings ask for {name}; "
-                f"stop the service and run `recrawl rebuild` to replay the log, or set "
-                f"RECRAWL_ESTIMATOR={stored}"
+                "stop the service and run `recrawl rebuild` to replay the log, or set "
+                "RECRAWL_ESTIMATOR back"
             )
 
 

@@ -23,8 +23,11 @@ silently lost the lead cannot publish (`LeadershipLost`).
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
+
+import numpy as np
 
 from service.domain import (
     Bools,
@@ -96,6 +99,11 @@ class Transaction(ABC):
     @abstractmethod
     def save_states(self, states: PageStates) -> None:
         """Write back states that this transaction has locked."""
+
+    def clear_estimates(self, page_id: Ints) -> None:
+        """Set the estimates of these pages to zeros of this store's width, whatever they were."""
+        states = self.lock_states(page_id)
+        self.save_states(replace(states, estimate=np.zeros_like(states.estimate)))
 
     @abstractmethod
     def append_log(self, entries: LogColumns) -> None:

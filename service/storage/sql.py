@@ -10,6 +10,7 @@ from service.domain import (
     Certificate,
     Epoch,
     EpochStatus,
+    Ints,
     Kind,
     LogEntry,
     Observability,
@@ -112,6 +113,12 @@ class SqlTransaction(Transaction):
             LogEntry(at, Kind(kind), None if changed is None else bool(changed), interval, status)
             for at, kind, changed, interval, status in rows
         ]
+
+    def clear_estimates(self, page_id: Ints) -> None:
+        """Write the same bytes to a range of pages; the old ones may be of another width."""
+        between = page_states.c.page_id.between(int(page_id[0]), int(page_id[-1]))
+        zeros = bytes(8 * self.width)
+        self.connection.execute(page_states.update().where(between).values(estimate=zeros))
 
     # -- epochs
 
