@@ -1,0 +1,157 @@
+"""Help that teaches; settings and databases that are refused in one sentence."""
+
+import pytest
+from live_server import running
+
+from service import __version__
+from service.cli import app
+from service.errors import StoreUnavailable
+
+COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_every_command_explains_itself(recrawl, name, flag):
+    ended = recrawl(name, flag)
+    assert ended.status == 0
+    assert f"recrawl {name}" in ended.out
+    assert len(ended.out.split()) > 20
+
+
+def test_the_commands_are_listed_when_nothing_is_asked_for(recrawl):
+    listed = recrawl("--help").out
+    for name in ("serve", "worker", "migrate", "rebuild", "import", "openapi", "demo"):
+        assert name in COMMANDS
+        assert name in listed
+    assert "RECRAWL_DATABASE_URL" in listed
+    assert "serve" in "".join(recrawl()[1:])
+
+
+def test_the_version_is_told(recrawl):
+    assert recrawl("--version").out == f"recrawl {__version__}\n"
+
+
+def test_an_unknown_command_or_option_is_refused(recrawl):
+    for arguments in (("crawl",), ("serve", "--prot", "1"), ("serve", "--port", "65536")):
+        ended = recrawl(*arguments)
+        assert ended.status == 2
+        assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("verb", ["serve", "worker", "migrate", "rebuild"])
+def test_an_unknown_setting_is_refused_with_what_may_be_meant(recrawl, verb):
+    sentence = recrawl(verb, bandwith=3).refusal()
+    assert "RECRAWL_BANDWITH is not a setting; did you mean RECRAWL_BANDWIDTH?" in sentence
+
+
+def test_an_unknown_setting_in_the_file_is_refused_too(recrawl, tmp_path, monkeypatch):
+    from service.config import Settings
+
+    (tmp_path / ".env").write_text("RECRAWL_OBJEKTIVE=harmonic\n")
+    monkeypatch.setitem(Settings.model_config, "env_file", tmp_path / ".env")
+    assert "RECRAWL_OBJEKTIVE is not a setting" in recrawl("serve").refusal()
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"estimator": "lln"}, "choose timing poisson or another estimator"),
+        ({"estimator": "crystal"}, "estimator must be one of gamma"),
+        ({"objective": "luck"}, "objective must be one of harmonic"),
+        ({"timing": "sometimes"}, "RECRAWL_TIMING"),
+        ({"bandwidth": "-1"}, "RECRAWL_BANDWIDTH"),
+        ({"bandwidth": "nan"}, "RECRAWL_BANDWIDTH"),
+        ({"epoch_interval_s": "0"}, "RECRAWL_EPOCH_INTERVAL_S"),
+        ({"max_items": "ten"}, "RECRAWL_MAX_ITEMS"),
+        ({"log_level": "loud"}, "RECRAWL_LOG_LEVEL"),
+        ({"bandwidth": "x", "max_items": "y"}, "RECRAWL_MAX_ITEMS"),
+        ({"database_url": "nonsense"}, "RECRAWL_DATABASE_URL is not a URL"),
+        ({"database_url": "sqlite://"}, "must be sqlite:///FILE"),
+        ({"database_url": "mysql://x/y"}, "must be sqlite:///FILE or postgresql://"),
+        ({"database_url": "sqlite:////no/such/directory/x.db"}, "cannot be opened"),
+        ({"database_url": "postgresql://postgres@127.0.0.1:1/x"}, "database"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["serve", "migrate"])
+def test_settings_that_cannot_be_are_refused(recrawl, verb, settings, says):
+    assert says in recrawl(verb, **settings).refusal()
+
+
+def test_a_file_that_is_no_database_is_refused(recrawl, tmp_path):
+    (tmp_path / "notes.db").write_text("these are my notes " * 100)
+    for verb in ("serve", "migrate"):
+        sentence = recrawl(verb, database_url=f"sqlite:///{tmp_path}/notes.db").refusal()
+        assert "database" in sentence
+    assert (tmp_path / "notes.db").read_text().startswith("these are my notes")
+
+
+@pytest.mark.parametrize("verb", ["serve", "worker", "rebuild"])
+def test_a_postgres_without_the_schema_is_refused(recrawl, empty_postgres_url, verb):
+    sentence = recrawl(verb, database_url=empty_postgres_url).refusal()
+    assert "run `recrawl migrate`" in sentence
+
+
+def test_no_refusal_shows_a_secret(recrawl):
+    url = "postgresql://me:hunter2@127.0.0.1:1/x"
+    for settings in ({"database_url": url}, {"database_url": url, "bandwidth": "x"},
+                     {"database_url": url.replace("postgresql", "mysql")}):  # fmt: skip
+        assert "hunter2" not in recrawl("serve", **settings).refusal()
+    assert "hunter2" not in recrawl("serve", api_keys="hunter2", bandwidth="x").refusal()
+
+
+def test_migrate_goes_up_and_down_and_says_where_it_stands(recrawl, empty_database_url):
+    up = recrawl("migrate", database_url=empty_database_url)
+    again = recrawl("migrate", "--database-url", empty_database_url)
+    assert up == again
+    assert up.status == 0
+    assert up.out.startswith("the database is at revision 0")
+    down = recrawl("migrate", "--down", "base", database_url=empty_database_url)
+    assert down.out == "the database is at revision base\n"
+
+
+@pytest.mark.parametrize("estimator", ["lognormal", "mle"])
+def test_states_of_another_estimator_are_refused_until_rebuilt(recrawl, database_url, estimator):
+    """The two keep two and four numbers a page; gamma keeps two."""
+    url = "https://a.example/"
+    with running(database_url) as live:
+        live.clock.advance(days=8)
+        days = range(1, 8)
+        crawls = [{"url": url, "observed_at": f"2026-05-0{d}T00:00:00Z", "changed": True}
+                  for d in days]  # fmt: skip
+        live.post("/observations", crawls)
+        before = live.get("/pages", url=url).json()["estimate"]
+    sentence = recrawl("serve", database_url=database_url, estimator=estimator).refusal()
+    assert f"estimator gamma, the settings ask for {estimator}" in sentence
+    assert "recrawl rebuild" in sentence
+    rebuilt = recrawl("rebuild", database_url=database_url, estimator=estimator)
+    assert rebuilt.status == 0, rebuilt.err
+    assert rebuilt.out.startswith("1 pages rebuilt")
+    with running(database_url, estimator=estimator) as live:
+        estimate = live.get("/pages", url=url).json()["estimate"]
+        assert estimate["estimator"] == estimator
+        assert estimate["n_observations"] == 6
+        assert estimate["change_rate"] > 0.1
+        assert live.epoch()["status"] == "published"
+    assert recrawl("rebuild", database_url=database_url).status == 0
+    with running(database_url) as live:
+        after = live.get("/pages", url=url).json()["estimate"]
+        assert after["change_rate"] == before["change_rate"]
+
+
+def test_after_a_rebuild_cut_short_only_another_one_is_taken(recrawl, database_url, monkeypatch):
+    with running(database_url) as live:
+        live.register("https://a.example/")
+
+    def power_cut(*_args):
+        raise StoreUnavailable
+
+    with monkeypatch.context() as patch:
+        patch.setattr("service.ingest._replayed", power_cut)
+        assert recrawl("rebuild", database_url=database_url, estimator="mle").status != 0
+    for estimator in ("gamma", "mle"):
+        sentence = recrawl("serve", database_url=database_url, estimator=estimator).refusal()
+        assert "a rebuild did not finish" in sentence
+    assert recrawl("rebuild", database_url=database_url, estimator="mle").status == 0
+    with running(database_url, estimator="mle") as live:
+        assert live.get("/pages", url="https://a.example/").status_code == 200
