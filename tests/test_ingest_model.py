@@ -48,7 +48,8 @@ class PageModel:
     last_ping: int | None = None
     credit: float = 0.0
     wanted: int | None = None
-    estimate: tuple = (0.0, 0.0)
+    estimate: tuple | None = (0.0, 0.0)
+    """None once pings have had a part in it: `test_estimates` covers how they are weighed."""
     log: list = field(default_factory=list)
 
     def crawl(self, at, told_change, digest, status):
@@ -83,8 +84,11 @@ class PageModel:
         days = None
         if evidence:
             days = (at - self.last_observed) / 1440
-            state = Gamma().update(Gamma.State(*self.estimate), days, changed)
-            self.estimate = tuple(float(number) for number in state)
+            if self.observability == 2 and self.n_pings:
+                self.estimate = None
+            if self.estimate is not None:
+                state = Gamma().update(Gamma.State(*self.estimate), days, changed)
+                self.estimate = tuple(float(number) for number in state)
             self.n_observations += 1
             self.n_changes += changed
         if digest:
@@ -110,7 +114,7 @@ class PageModel:
     def _decide(self, at):
         if self.last_crawl is None:
             return True, "never_crawled"
-        if self.observability != 1:
+        if not (self.observability == 1 or (self.observability == 2 and self.probability)):
             return False, "not_trusted"
         if at <= self.last_crawl:
             return False, "crawled_since"
@@ -205,7 +209,8 @@ def assert_equal_to_model(store, ids, model):
         counts = (state.n_observations[0], state.n_changes[0], state.n_pings[0])
         assert counts == (page.n_observations, page.n_changes, page.n_pings)
         np.testing.assert_allclose(state.ping_credit[0], page.credit, atol=1e-12)
-        np.testing.assert_allclose(state.estimate[0], page.estimate, rtol=1e-10, atol=1e-15)
+        if page.estimate is not None:
+            np.testing.assert_allclose(state.estimate[0], page.estimate, rtol=1e-10, atol=1e-15)
         with store.begin(write=False) as tx:
             entries = tx.page_log(int(page_id), 1000)
         found = [
@@ -272,9 +277,10 @@ def test_rebuilding_from_the_log_gives_any_states_again(batches):
     store, ids = new_store()
     for kind, items in batches:
         apply(store, ids, kind, items)
-    before = states_of(store, ids).estimate
+    unpinged = ids[[0, 1, 3]]  # of an auto page the log does not tell which ping came late
+    before = states_of(store, unpinged).estimate
     assert sum(rebuild(store, rules(), block=3)) == 4
-    np.testing.assert_allclose(states_of(store, ids).estimate, before, rtol=1e-10, atol=1e-15)
+    np.testing.assert_allclose(states_of(store, unpinged).estimate, before, rtol=1e-10, atol=1e-15)
 
 
 @pytest.mark.parametrize("seed", range(3))
