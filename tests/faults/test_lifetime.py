@@ -1,0 +1,79 @@
+"""How processes begin and end: refused in one sentence, ended cleanly when asked."""
+
+import signal
+import socket
+import time
+
+from live_server import until
+from processes import free_port, run, serving, started
+
+CLEAN = (0, -signal.SIGTERM)
+
+
+def told(result) -> str:
+    """Give the one sentence that a refused start ends with."""
+    assert result.returncode != 0
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, result.stderr
+    return lines[0]
+
+
+def test_a_server_ends_cleanly_when_asked(sqlite_url, tmp_path):
+    with serving(tmp_path, database_url=sqlite_url) as server:
+        server.post("/pages", [{"url": "https://a.example/"}])
+        began = time.monotonic()
+        assert server.terminate() in CLEAN
+        assert time.monotonic() - began < 10
+        assert "Traceback" not in server.log.read_text()
+    with serving(tmp_path, database_url=sqlite_url) as server:
+        found = server.client.get("/pages", params={"url": "https://a.example/"})
+        assert found.status_code == 200
+
+
+def test_a_worker_ends_cleanly_when_asked(postgres_url, tmp_path):
+    with (
+        serving(tmp_path, database_url=postgres_url) as server,
+        started(tmp_path, "worker", database_url=postgres_url) as worker,
+    ):
+        server.post("/pages", [{"url": "https://a.example/"}])
+        until(lambda: server.client.get("/epochs/latest").status_code == 200, "the first epoch")
+        began = time.monotonic()
+        assert worker.terminate() in CLEAN
+        assert server.terminate() in CLEAN
+        assert time.monotonic() - began < 10
+        for process in (worker, server):
+            assert "Traceback" not in process.log.read_text()
+
+
+def test_a_postgres_without_the_schema_is_refused_until_migrated(empty_postgres_url, tmp_path):
+    sentence = told(run(tmp_path, "serve", database_url=empty_postgres_url))
+    assert "run `recrawl migrate`" in sentence
+    migrated = run(tmp_path, "migrate", database_url=empty_postgres_url)
+    assert migrated.returncode == 0, migrated.stderr
+    with serving(tmp_path, database_url=empty_postgres_url) as server:
+        assert server.ready()
+
+
+def test_a_port_in_use_is_refused(sqlite_url, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        sentence = told(run(tmp_path, "serve", "--port", str(port), database_url=sqlite_url))
+    assert "in use" in sentence
+
+
+def test_an_interrupted_server_leaves_its_port_free(sqlite_url, tmp_path):
+    port = free_port()
+    arguments = ("serve", "--port", str(port))
+    for _ in range(2):
+        with started(tmp_path, *arguments, database_url=sqlite_url) as server:
+            until(lambda: listens(port), "the server listens")
+            server.popen.send_signal(signal.SIGINT)
+            assert server.popen.wait(10) in (0, -signal.SIGINT, 130)
+            assert "Traceback" not in server.log.read_text()
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
