@@ -4,13 +4,20 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 from fastapi import Request
 
 from service.api.schemas import Item, Rejection
-from service.errors import BodyTooLarge, MalformedBody, TooManyItems, UnsupportedMediaType
+from service.errors import (
+    BodyTooLarge,
+    InvalidField,
+    MalformedBody,
+    TooManyItems,
+    UnsupportedMediaType,
+)
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -102,8 +109,6 @@ def decode_object(body: Body, kind: type[ItemT]) -> ItemT:
     UnsupportedMediaType, MalformedBody, InvalidField
         It is not JSON, or a field is wrong.
     """
-    from service.errors import InvalidField
-
     if body.media_type != JSON:
         raise UnsupportedMediaType("send application/json: one object")
     given = _parse(body.content)
@@ -203,6 +208,7 @@ def _rejection(index: int, message: str, kind: type[Item]) -> Rejection:
     return Rejection(index=index, code="invalid", field=field, detail=detail)
 
 
+@cache
 def _descriptions(kind: type[Item]) -> dict[str, str]:
     """Tell what each field is, from the OpenAPI schema of the item."""
     (_,), components = msgspec.json.schema_components([kind])

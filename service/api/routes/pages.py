@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any
 
+import numpy as np
 from fastapi import APIRouter, Path, Query, Response
 from msgspec import UNSET, UnsetType
 
@@ -11,7 +12,7 @@ from service.api.decode import check_bounds, decode_pages
 from service.api.encode import answer, encode_page, refuse_empty
 from service.api.schemas import PageAnswer, PageItem, PagePatchBody, PagesAnswer
 from service.api.service import Service, TheBody, TheService
-from service.domain import Observability, PagePatch, instant
+from service.domain import KEY, Observability, PagePatch, instant
 from service.errors import InvalidField, PageNotFound
 from service.estimates import of_page
 from service.ingest import rules_in_force
@@ -114,10 +115,6 @@ def delete_page(service: TheService, page_id: PageIdPath) -> Response:
 
 def find(tx: Transaction, url: str) -> int:
     """Give the page_id of a URL; raises `InvalidUrl`, `PageNotFound`."""
-    import numpy as np
-
-    from service.domain import KEY
-
     found = tx.page_ids(np.array([normalise(url).key], KEY))
     if not found[0]:
         raise PageNotFound(f"no page has the url {url[:200]}; register it with POST /pages")
