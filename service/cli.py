@@ -218,6 +218,7 @@ def demo(
     from service.telemetry import configure_logging
 
     configure_logging("warning")
+    can_plot = find_spec("matplotlib") is not None
     chosen = scenario(
         trace, seed=seed, n_pages=pages, days=days, bandwidth_per_page=bandwidth_per_page,
         step=step, importance=importance, bulk=bulk,
@@ -235,7 +236,9 @@ def demo(
         )  # fmt: skip
         with running(service) as base_url, httpx.Client(base_url=base_url, timeout=60) as client:
             console.print(f"Recrawl serves at {base_url}; the fleet calls it over HTTP.")
-            played.run(client, chosen, clock, console=Console(), plot=plot)
+            played.run(client, chosen, clock, console=Console(), plot=plot if can_plot else None)
+    if not can_plot:
+        console.print("For a plot of staleness over time: pip install 'recrawl[demo]'")
 
 
 @app.command(name="import")

@@ -108,13 +108,14 @@ def read_settings(**given: Any) -> Settings:
 
 
 def _unknown() -> list[str]:
-    known = {f"{PREFIX}{name}".upper() for name in Settings.model_fields}
+    known = [f"{PREFIX}{name}".upper() for name in Settings.model_fields]
     names = {name.upper() for name in (*os.environ, *_in_file())}
     ours = {n for n in names if n.startswith(PREFIX) and not n.startswith(FOR_TESTS)}
     sentences = []
-    for name in sorted(ours - known - FOR_CLIENTS):
-        close = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}"
+    for name in sorted(ours - {*known} - FOR_CLIENTS):
+        words = [setting.removeprefix(PREFIX) for setting in known]
+        close = difflib.get_close_matches(name.removeprefix(PREFIX), words, 1)
+        hint = f"did you mean {PREFIX}{close[0]}?" if close else f"known are {', '.join(known)}"
         sentences.append(f"{name} is not a setting; {hint}")
     return sentences
 
