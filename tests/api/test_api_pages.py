@@ -21,11 +21,11 @@ def test_pages_are_registered_and_known_again(api: Live):
     }  # fmt: skip
 
 
-def test_a_new_page_is_incomplete_unbounded_and_of_importance_one(api: Live):
+def test_a_new_page_is_auto_unbounded_and_of_importance_one(api: Live):
     (page_id,) = api.register(NEWS)
     page = api.get(f"/pages/{page_id}").json()
     assert page["importance"] == 1.0
-    assert page["observability"] == "incomplete"
+    assert page["observability"] == "auto"
     assert page["min_crawl_rate"] is page["max_crawl_rate"] is None
     assert page["created_at"] == "2026-05-01T12:00:00Z"
     assert page["host"] == "example.com"

@@ -29,7 +29,7 @@ def test_a_page_never_crawled_is_crawled_at_once(api: Live):
 
 
 def test_the_word_of_an_incomplete_page_counts_for_nothing(api: Live):
-    api.register(NEWS)
+    api.register(NEWS, observability="incomplete")
     crawled(api)
     api.clock.advance(hours=1)
     decision = ping(api)

@@ -12,7 +12,8 @@ NDJSON = {"Accept": "application/x-ndjson"}
 @pytest.fixture
 def corpus(api: Live) -> list[int]:
     """Twenty-five scheduled pages on two hosts, some of them complete."""
-    page_ids = api.register(*(f"https://a.example/{i}" for i in range(15)), importance=2.0)
+    page_ids = api.register(*(f"https://a.example/{i}" for i in range(15)), importance=2.0,
+                            observability="incomplete")  # fmt: skip
     page_ids += api.register(
         *(f"https://b.example/{i}" for i in range(10)), observability="complete"
     )

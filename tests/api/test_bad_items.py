@@ -41,7 +41,7 @@ def when(value: str, says: str, code: str = "invalid") -> Bad:
 
 
 BAD = {
-    # not an item at all
+    # what is no item
     "a number": Bad("/pages", "1", None, "send an object with url"),
     "null": Bad("/observations", "null", None, "send an object with url"),
     "a string": Bad("/pings", '"x"', None, "send an object with url"),
@@ -53,7 +53,7 @@ BAD = {
     "empty name": page('"": 1', "", "remove it", "unknown_field"),
     "surrogate name": page('"\\ud800": 1', None, "lone surrogate"),
     "NUL name": page('"\\u0000": 1', "\0", "remove it", "unknown_field"),
-    # importance
+    # weights
     "NaN": page('"importance": NaN', "importance", "positive number"),
     "Infinity": page('"importance": Infinity', "importance", "positive number"),
     "-Infinity": page('"importance": -Infinity', "importance", "positive number"),

@@ -1,4 +1,4 @@
-"""Requests that cannot be taken as a whole: a problem that says how to mend it, and life goes on."""
+"""Requests that cannot be taken as a whole: a problem tells how to mend them, and life goes on."""
 
 import gzip
 import json
