@@ -92,9 +92,9 @@ def _load_solve_publish(
         rates = known(pages, estimator, instant(now()), from_log)
     with stopwatch(seconds, "allocate"):
         schedule, certificate = solve(pages, rates, plan, last)
+    with lead.begin() as tx, stopwatch(seconds, "publish"):
+        tx.write_schedule(epoch.epoch, schedule)
     with lead.begin() as tx:
-        with stopwatch(seconds, "publish"):
-            tx.write_schedule(epoch.epoch, schedule)
         tx.publish(epoch.epoch, replace(certificate, prior=prior, seconds=seconds), now())
     log.info("epoch published", epoch=epoch.epoch, n_pages=len(pages), seconds=seconds)
 
@@ -128,7 +128,7 @@ def solve(
         crawl_rate=allocation.crawl_rate + audits,
         crawl_probability=allocation.crawl_probability,
     )
-    certificate = certify(pages, schedule, allocation, plan.timing)
+    certificate = certify(pages, known, schedule, allocation, plan.timing)
     used = allocation.bandwidth_used + float(audits.sum())
     return schedule, replace(certificate, bandwidth=bandwidth, bandwidth_used=used)
 
@@ -174,25 +174,18 @@ def constraints_of(pages: EpochColumns, known: Known) -> dict[str, Floats]:
 
 
 def certify(
-    pages: EpochColumns, schedule: ScheduleColumns, allocation: Allocation, timing: Timing
-) -> Certificate:
+    pages: EpochColumns, known: Known, schedule: ScheduleColumns, allocation: Allocation,
+    timing: Timing,
+) -> Certificate:  # fmt: skip
     """Put down the costs and the residuals of a schedule."""
-    complete = pages.observability == Observability.complete
-    priced = (
-        pages.importance,
-        schedule.change_rate,
-        schedule.crawl_rate,
-        schedule.crawl_probability,
-        complete,
-    )
-    spread = np.linspace(0, 1, 101)
     rates = schedule.crawl_rate
+    spread = np.linspace(0, 1, 101)
     return Certificate(
         bandwidth=allocation.bandwidth,
         bandwidth_used=allocation.bandwidth_used,
         multiplier=allocation.multiplier,
-        harmonic_cost=float(harmonic_cost(*priced, timing=timing.value).sum()),
-        binary_cost=float(binary_cost(*priced, timing=timing.value).sum()),
+        harmonic_cost=total_cost(harmonic_cost, pages, known, schedule, timing),
+        binary_cost=total_cost(binary_cost, pages, known, schedule, timing),
         kkt_residual=allocation.kkt_residual,
         passes=allocation.passes,
         n_pages=len(pages),
@@ -200,6 +193,29 @@ def certify(
         crawl_rate_quantiles=tuple(np.quantile(rates, spread).tolist()) if len(rates) else (),
         seconds={},
     )
+
+
+def total_cost(
+    cost: Callable[..., Floats],
+    pages: EpochColumns,
+    known: Known,
+    schedule: ScheduleColumns,
+    timing: Timing,
+) -> float:
+    """Sum a cost over all pages; those with noisy pings as on Poisson clocks, a bound."""
+    complete = pages.observability == Observability.complete
+    columns = (
+        pages.importance, known.change_rate, schedule.crawl_rate, schedule.crawl_probability,
+        complete,
+    )  # fmt: skip
+    heard = known.ping_rate > 0
+    plain = cost(*(column[~heard] for column in columns), timing=timing.value)
+    noisy = cost(
+        *(column[heard] for column in columns),
+        ping_recall=known.recall[heard],
+        ping_precision=known.precision[heard],
+    )
+    return float(plain.sum() + noisy.sum())
 
 
 @contextmanager

@@ -171,8 +171,9 @@ def observe(
         gone=np.where(answered, gone, states.gone),
         n_observations=states.n_observations + evidence,
         n_changes=states.n_changes + (evidence & (changed == 1)),
-        wanted_at=np.where(answered & (states.wanted_at <= crawls.observed_at), NEVER,
-                           states.wanted_at),
+        wanted_at=np.where(
+            answered & (states.wanted_at <= crawls.observed_at), NEVER, states.wanted_at
+        ),
         gap=_gap(states, rules),
         recent_pings=np.where(answered, np.minimum(states.recent_pings, ahead),
                               states.recent_pings),

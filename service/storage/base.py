@@ -51,6 +51,13 @@ EPOCHS_KEPT = 3
 """Published epochs whose schedule is kept, so that a reader half-way through one can finish."""
 
 
+MAX_DUE_DAYS = 36_500.0
+"""No due time lies further ahead: a century, which every database can add to a date."""
+
+RETRY_S = 3_600
+"""A crawl that a ping asked for and that failed is due again after so long."""
+
+
 class Registered(NamedTuple):
     """(N,) the ids of the pages given, and which of them are new."""
 
@@ -133,11 +140,11 @@ class Transaction(ABC):
 
     @abstractmethod
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
-        """Write an epoch's schedule where no reader sees it before `publish`."""
+        """Write the schedule of an epoch, which no reader sees before `publish`."""
 
     @abstractmethod
     def publish(self, epoch: int, certificate: Certificate, now: datetime) -> None:
-        """Put the schedule written by this transaction in force, whole."""
+        """Put a schedule in force, whole; best in a transaction after the one that wrote it."""
 
     @abstractmethod
     def epoch(self, epoch: int) -> Epoch:
@@ -155,7 +162,9 @@ class Transaction(ABC):
     def epochs(self, before: int | None, limit: int) -> list[Epoch]:
         """Give epochs newest first, those below `before` if given."""
 
-    # -- schedule
+    # -- schedule: a page is due `gap / crawl_rate` days after its last crawl; at once when a
+    #    ping asks for it, and an hour after such a crawl has failed; when it was registered if it
+    #    was never crawled
 
     @abstractmethod
     def schedule(

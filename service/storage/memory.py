@@ -47,10 +47,15 @@ from service.domain import (
     moment,
 )
 from service.errors import CursorExpired, EpochNotFound, EpochRunning, LeadershipLost, PageNotFound
-from service.storage.base import EPOCHS_KEPT, Lead, Registered, Store, Transaction
-
-MAX_DUE_DAYS = 36_500.0
-"""No due time lies further ahead, as on the databases."""
+from service.storage.base import (
+    EPOCHS_KEPT,
+    MAX_DUE_DAYS,
+    RETRY_S,
+    Lead,
+    Registered,
+    Store,
+    Transaction,
+)
 
 Undo = list[Callable[[], object]]
 
@@ -120,7 +125,6 @@ class MemoryTransaction(Transaction):
         self.states = store.states
         self.log = store.log
         self.undo: Undo = []
-        self.written: dict[int, ScheduleColumns] = {}
 
     # -- pages
 
@@ -296,15 +300,19 @@ class MemoryTransaction(Transaction):
         )
 
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
-        """Hold it in the transaction, where nobody else looks."""
-        self.written[epoch] = schedule.take(np.arange(len(schedule)))
+        """Hold it where nobody looks."""
+        self.undo.append(partial(setattr, self.store, "written", self.store.written))
+        copied = schedule.take(np.arange(len(schedule)))
+        self.store.written = {**self.store.written, epoch: copied}
 
     def publish(self, epoch: int, certificate: Certificate, now: datetime) -> None:
         """Put it among the schedules and its epoch in force."""
         schedules = self.store.schedules
         self.undo.append(partial(setattr, self.store, "schedules", schedules))
         newest = sorted([*schedules, epoch])[-EPOCHS_KEPT:]
-        given = {**schedules, epoch: self.written.pop(epoch)}
+        given = {**schedules, epoch: self.store.written[epoch]}
+        self.undo.append(partial(setattr, self.store, "written", self.store.written))
+        self.store.written = {}
         self.store.schedules = {e: given[e] for e in newest}
         self._put_epoch(
             replace(
@@ -397,6 +405,8 @@ class MemoryTransaction(Transaction):
             ahead = np.minimum(self.states["gap"][row[clocked]] / crawl_rate[clocked], MAX_DUE_DAYS)
         us = (ahead * (DAY / np.timedelta64(1, "us"))).astype(np.int64)
         due[clocked] = last[clocked] + us.astype("m8[us]")
+        failed = last >= wanted
+        wanted = np.where(failed, last + np.timedelta64(RETRY_S, "s"), wanted)
         earlier: Instants = np.fmin(due, wanted)
         return earlier
 
@@ -454,6 +464,7 @@ class MemoryStore(Store):
         self.host_ids: dict[str, int] = {}
         self.hosts: list[str] = []
         self.epochs: list[Epoch] = []
+        self.written: dict[int, ScheduleColumns] = {}
         self.schedules: dict[int, ScheduleColumns] = {}
         self.estimator: str | None = None
         self.turn = threading.Lock()

@@ -23,9 +23,6 @@ from service.errors import CursorExpired, EpochNotFound, PageNotFound
 from service.storage.base import EPOCHS_KEPT, Transaction
 from service.storage.tables import epochs, hosts, meta, observations, page_states, pages, schedule
 
-MAX_DUE_DAYS = 36_500.0
-"""No due time lies further ahead: a century, which both databases can add to a date."""
-
 CERTIFICATE = tuple(Certificate.__dataclass_fields__)
 
 

@@ -42,8 +42,8 @@ from service.domain import (
 )
 from service.errors import EpochRunning, StoreFull, StoreUnavailable
 from service.storage import migrations, tables
-from service.storage.base import Lead, Registered, Store
-from service.storage.sql import MAX_DUE_DAYS, SqlTransaction, kept_epochs
+from service.storage.base import MAX_DUE_DAYS, RETRY_S, Lead, Registered, Store
+from service.storage.sql import SqlTransaction, kept_epochs
 from service.storage.tables import Instant
 
 C = TypeVar("C", bound=Columns)
@@ -178,8 +178,12 @@ class SqliteTransaction(SqlTransaction):
         f"+ CAST(min(page_states.gap / schedule.crawl_rate, {MAX_DUE_DAYS}) * 86400e6 AS INTEGER) "
         "END"
     )
+    _wanted = (
+        "CASE WHEN page_states.last_crawl_at >= page_states.wanted_at "
+        f"THEN page_states.last_crawl_at + {RETRY_S} * 1000000 ELSE page_states.wanted_at END"
+    )
     next_crawl_at = sa.literal_column(
-        f"min(coalesce(page_states.wanted_at, {_due}), coalesce({_due}, page_states.wanted_at))",
+        f"min(coalesce({_wanted}, {_due}), coalesce({_due}, {_wanted}))",
         Instant,
     )
 
