@@ -84,6 +84,7 @@ def serve(
     import uvicorn
 
     from service.api.app import create_app
+    from service.api.live import Announced
     from service.api.service import open_service
     from service.telemetry import configure_logging
 
@@ -92,10 +93,14 @@ def serve(
     service = open_service(chosen)
     if not chosen.api_keys and host not in ("127.0.0.1", "localhost", "::1"):
         console.print("recrawl: no RECRAWL_API_KEYS set: whoever reaches this port may write")
-    uvicorn.run(
+    config = uvicorn.Config(
         create_app(service), host=host, port=port, access_log=False, log_level="warning",
         timeout_graceful_shutdown=10, server_header=False,
     )  # fmt: skip
+    server = Announced(config, lambda url: console.print(f"Recrawl serves at {url}"))
+    server.run()
+    if not server.started:
+        raise typer.Exit(3)
 
 
 @app.command()

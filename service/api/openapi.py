@@ -58,6 +58,11 @@ def gives(
     return {status: good, **refuses(*EVERYWHERE, *problems)}
 
 
+def tells(kind: type[msgspec.Struct], example: Any, *problems: int) -> dict[int | str, Any]:
+    """Describe the answers of a call that needs no key, and perhaps no database."""
+    return {200: gives(kind, example)[200], **refuses(*problems)}
+
+
 def refuses(*problems: int) -> dict[int | str, dict[str, Any]]:
     """Describe the problems of these statuses."""
     return {

@@ -232,8 +232,13 @@ class PostgresStore(Store):
 
     def check(self) -> None:
         """Ask the database for its revision."""
-        with translated(), self.engine.connect() as connection:
-            migrations.check(connection)
+        try:
+            with translated(), self.engine.connect() as connection:
+                migrations.check(connection)
+        except StoreUnavailable as error:
+            raise StoreUnavailable(
+                "Postgres does not answer; is it running, and RECRAWL_DATABASE_URL right?"
+            ) from error
 
     def close(self) -> None:
         """Close the pool."""

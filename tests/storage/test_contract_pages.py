@@ -425,7 +425,7 @@ INSTANTS = [
     datetime(2000, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
     datetime(1999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
     datetime(2026, 5, 1, 12, 0, 0, 123_457, tzinfo=UTC),
-    datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+    datetime(9999, 12, 31, 22, 59, 59, 999_999, tzinfo=UTC),
 ]
 
 

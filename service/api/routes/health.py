@@ -12,13 +12,13 @@ from service.api.service import TheService
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz", operation_id="healthz", responses=openapi.gives(Health, examples.HEALTH))
+@router.get("/healthz", operation_id="healthz", responses=openapi.tells(Health, examples.HEALTH))
 def healthz() -> Response:
     """Tell that the process is alive."""
     return answer(Health(status="ok", version=__version__))
 
 
-@router.get("/readyz", operation_id="readyz", responses=openapi.gives(Health, examples.HEALTH))
+@router.get("/readyz", operation_id="readyz", responses=openapi.tells(Health, examples.HEALTH, 503))
 def readyz(service: TheService) -> Response:
     """Tell that the database answers and has the schema this version needs."""
     service.store.check()
