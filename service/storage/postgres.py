@@ -237,7 +237,8 @@ class PostgresStore(Store):
                 migrations.check(connection)
         except StoreUnavailable as error:
             raise StoreUnavailable(
-                "Postgres does not answer; is it running, and RECRAWL_DATABASE_URL right?"
+                "the database does not answer; see that it runs and that RECRAWL_DATABASE_URL is "
+                "right, then try again"
             ) from error
 
     def close(self) -> None:
