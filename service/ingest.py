@@ -345,8 +345,7 @@ def _put(states: PageStates, row: Ints, news: PageStates) -> None:
 
 
 def _write(tx: Transaction, states: PageStates, log: list[LogColumns]) -> None:
-    if len(states):
-        tx.save_states(states)
     entries = LogColumns.concatenate(log)
-    if len(entries):
+    if len(entries):  # else nothing was new
+        tx.save_states(states)
         tx.append_log(entries)
