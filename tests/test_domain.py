@@ -36,7 +36,7 @@ def test_an_instant_is_exact_and_comes_back_in_utc(at):
     element = instant(at)
     assert element.dtype == INSTANT
     back = moment(element)
-    assert back == at
+    assert back == at.astimezone(UTC)  # an hour that comes twice equals nothing elsewhere
     assert back.tzinfo is UTC
 
 

@@ -195,7 +195,7 @@ def assert_equal_to_model(store, ids, model):
         state = states_of(store, [page_id])
 
         def when(value):
-            return np.datetime64("NaT") if value is None else instants(T0 + value * MINUTE)
+            return np.datetime64("NaT", "us") if value is None else instants(T0 + value * MINUTE)
 
         for name, expected in (
             ("last_crawl_at", page.last_crawl),
