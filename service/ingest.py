@@ -111,6 +111,8 @@ def record(tx: Transaction, crawls: CrawlColumns, rules: Rules) -> Recorded:
         before, news = states.take(row[turn]), crawls.take(turn)
         verdict[turn] = _verdict(news.observed_at, before.last_crawl_at)
         accepted = verdict[turn] == Verdict.accepted
+        if not accepted.any():
+            continue
         before, news = before.take(accepted), news.take(accepted)
         after, entries = observe(before, news, rules)
         _put(states, row[turn][accepted], after)
@@ -131,6 +133,8 @@ def ping(tx: Transaction, pings: PingColumns, rules: Rules) -> Answered:
         verdict[turn] = _verdict(news.changed_at, before.last_ping_at)
         accepted = verdict[turn] == Verdict.accepted
         reason[turn] = PingReason.not_newer
+        if not accepted.any():
+            continue
         newer = turn[accepted]
         before, news = before.take(accepted), news.take(accepted)
         after, crawl[newer], reason[newer] = notice(before, news, rules)

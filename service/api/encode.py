@@ -24,8 +24,8 @@ from service.domain import Codes, Epoch, LogEntry, Observability, Page, Schedule
 from service.errors import BadCursor, BatchRejected
 from service.estimates import PageEstimate
 
-BUSY_DAYS = 2.0
-"""Intervals shorter than this are told in hours."""
+UNITS = (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1_440))
+"""A span is told in the first unit of which it has two."""
 
 
 def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -204,4 +204,7 @@ def _why(page: Page, epoch: Epoch) -> WhyAnswer:
 
 
 def _span(days: float) -> str:
-    return f"{days:.1f} days" if days >= BUSY_DAYS else f"{days * 24:.1f} hours"
+    for unit, length in UNITS:
+        if days >= 2 * length:
+            return f"{days / length:.1f} {unit}"
+    return f"{days * 86_400:.2g} seconds"
