@@ -120,7 +120,7 @@ def solve(
     allocation = allocate(pages, known, plan.objective, bandwidth, start)
     audits = audit_rates(pages, known, allocation)
     if audits.any():
-        spared = bandwidth - float(audits.sum())
+        spared = max(bandwidth - float(audits.sum()), float(np.nansum(pages.min_crawl_rate)))
         allocation = allocate(pages, known, plan.objective, spared, allocation.multiplier)
     schedule = ScheduleColumns(
         page_id=pages.page_id,
