@@ -17,10 +17,9 @@ from service.api.schemas import (
     PageAnswer,
     PageScheduleAnswer,
     Rejection,
-    ScheduleItem,
     WhyAnswer,
 )
-from service.domain import Codes, Epoch, LogEntry, Observability, Page, ScheduledPage, Verdict
+from service.domain import Codes, Epoch, LogEntry, Observability, Page, Verdict
 from service.errors import BadCursor, BatchRejected
 from service.estimates import PageEstimate
 
@@ -64,22 +63,6 @@ def refuse_empty(counts: dict[str, Any]) -> None:
             field=first.field,
             **counts,
         )
-
-
-def encode_schedule(rows: list[ScheduledPage]) -> list[ScheduleItem]:
-    """Encode rows of the schedule."""
-    return [
-        ScheduleItem(
-            page_id=row.page_id,
-            url=row.url,
-            importance=row.importance,
-            change_rate=row.change_rate,
-            crawl_rate=row.crawl_rate,
-            crawl_probability=row.crawl_probability,
-            next_crawl_at=row.next_crawl_at,
-        )
-        for row in rows
-    ]
 
 
 def encode_cursor(epoch: int, after: int) -> str:

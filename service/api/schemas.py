@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from service.domain import ScheduledPage
+
 PageId = Annotated[int, Meta(ge=1, le=2**63 - 1, description="the service's number of the page")]
 Url = Annotated[
     str,
@@ -140,25 +142,13 @@ class PingsAnswer(BatchAnswer, kw_only=True):
     decisions: list[Decision]
 
 
-class ScheduleItem(Struct, kw_only=True):
-    """One page of the schedule."""
-
-    page_id: int
-    url: str
-    importance: float
-    change_rate: float
-    crawl_rate: float
-    crawl_probability: float
-    next_crawl_at: datetime | None
-
-
 class ScheduleAnswer(Struct, kw_only=True):
     """A part of the schedule in force, by ascending page_id."""
 
     epoch: int | None
     published_at: datetime | None
     bandwidth: float | None
-    items: list[ScheduleItem]
+    items: list[ScheduledPage]
     next_cursor: str | None
 
 

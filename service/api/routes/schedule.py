@@ -10,7 +10,7 @@ from msgspec import json
 
 from service.api import examples, openapi
 from service.api.bodies import NDJSON
-from service.api.encode import answer, decode_cursor, encode_cursor, encode_schedule
+from service.api.encode import answer, decode_cursor, encode_cursor
 from service.api.routes.pages import find
 from service.api.schemas import ScheduleAnswer
 from service.api.service import Service, TheService
@@ -84,7 +84,7 @@ def get_schedule(
         epoch=epoch.epoch,
         published_at=epoch.finished_at,
         bandwidth=epoch.certificate.bandwidth,
-        items=encode_schedule(rows),
+        items=rows,
         next_cursor=encode_cursor(epoch.epoch, rows[-1].page_id) if full else None,
     )
     return answer(page, headers=headers)
@@ -125,7 +125,7 @@ def stream(
 ) -> Iterator[bytes]:
     """Give the schedule line by line from `rows` on, in blocks of one short transaction each."""
     while rows:
-        yield json.Encoder().encode_lines(encode_schedule(rows))
+        yield json.Encoder().encode_lines(rows)
         if len(rows) < BLOCK:
             return
         with service.store.begin(write=False) as tx:
