@@ -139,6 +139,7 @@ def publish(store, schedule, now=T0, certificate=CERTIFICATE):
             epoch = tx.start_epoch(now).epoch
         with lead.begin() as tx:
             tx.write_schedule(epoch, schedule)
+        with lead.begin() as tx:
             tx.publish(epoch, certificate, now)
     return epoch
 

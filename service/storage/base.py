@@ -144,7 +144,10 @@ class Transaction(ABC):
 
     @abstractmethod
     def publish(self, epoch: int, certificate: Certificate, now: datetime) -> None:
-        """Put a schedule in force, whole; best in a transaction after the one that wrote it."""
+        """Put a schedule in force, whole; in a transaction after the one that wrote it.
+
+        In the same one, a reader on Postgres could learn of the epoch before its rows.
+        """
 
     @abstractmethod
     def epoch(self, epoch: int) -> Epoch:

@@ -86,7 +86,7 @@ class PostgresTransaction(SqlTransaction):
 
     def lock_states(self, page_id: Ints) -> PageStates:
         """Lock in page_id order and read one array a column."""
-        row = self.run(sql.LOCK_STATES, page_id=page_id).fetchone()
+        row = self.run(sql.LOCK_STATES, page_id=page_id, epoch=self.number_in_force()).fetchone()
         columns = dict(zip(PageStates.__dataclass_fields__, row or (), strict=True))
         if columns["page_id"] is None:
             return PageStates.empty(estimate=(self.width,))

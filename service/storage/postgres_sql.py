@@ -75,7 +75,7 @@ WITH locked AS (
     FROM page_states
     JOIN pages USING (page_id)
     LEFT JOIN schedule ON schedule.page_id = page_states.page_id
-        AND schedule.epoch = (SELECT max(epoch) FROM epochs WHERE status = 'published')
+        AND schedule.epoch = %(epoch)s
     WHERE page_states.page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_states.page_id
     FOR UPDATE OF page_states

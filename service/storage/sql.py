@@ -41,7 +41,7 @@ class SqlTransaction(Transaction):
     def page(self, page_id: int) -> Page:
         """Give one page with its state and its row of the schedule in force."""
         in_force = sa.and_(
-            schedule.c.page_id == pages.c.page_id, schedule.c.epoch == epoch_in_force()
+            schedule.c.page_id == pages.c.page_id, schedule.c.epoch == self.number_in_force()
         )
         row = self.connection.execute(
             sa.select(
@@ -118,6 +118,16 @@ class SqlTransaction(Transaction):
         self.connection.execute(page_states.update().where(between).values(estimate=zeros))
 
     # -- epochs
+
+    def number_in_force(self) -> int:
+        """Give the epoch in force, 0 before the first.
+
+        Asked in a statement of its own: Postgres plans a statement before it takes the
+        snapshot that it runs on, so one that finds the epoch by itself may have been planned
+        when that epoch's partition was not there yet.
+        """
+        published = epochs.c.status == EpochStatus.published.value
+        return self.connection.scalar(sa.select(sa.func.max(epochs.c.epoch)).where(published)) or 0
 
     def request_epoch(self, now: datetime) -> Epoch:
         """Insert a request unless one waits; the partial unique index settles races."""
@@ -251,12 +261,6 @@ class SqlTransaction(Transaction):
     def insert(self, table: sa.Table) -> Any:
         """Give the dialect's INSERT, which knows ON CONFLICT."""
         raise TypeError(table)
-
-
-def epoch_in_force() -> sa.ScalarSelect[int]:
-    """Give the newest published epoch as a subquery."""
-    published = epochs.c.status == EpochStatus.published.value
-    return sa.select(sa.func.max(epochs.c.epoch)).where(published).correlate(None).scalar_subquery()
 
 
 def kept_epochs() -> sa.Select[int]:
