@@ -148,7 +148,11 @@ def test_units_of_importance_and_of_time_do_not_matter(case, weight, time):
             bandwidth=case.bandwidth * time,
         )
         rate = total_rate(scaled, allocate(*scaled)) / time
-        assert rate == pytest.approx(total_rate(case, before), rel=1e-8, abs=1e-10 * case.bandwidth)
+        close = 1e-10 * case.bandwidth
+        if allocate in (allocate_binary, allocate_binary_floor):
+            # pages enter at the level sqrt(change_rate / importance), known to its rounding
+            close += 16 * np.finfo(float).eps * case.change_rate.sum()
+        assert rate == pytest.approx(total_rate(case, before), rel=1e-8, abs=close)
 
 
 @given(cases(decades=2, zero=False))
