@@ -5,12 +5,16 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from service.core.allocation.blocks import Pages
+from service.core.allocation.blocks import LARGE, Pages
 from service.core.allocation.inputs import check_bandwidth, check_hosts, check_pages
 from service.core.allocation.result import Allocation
+from service.core.allocation.roots import UNLIMITED
 from service.core.allocation.sweeps import Settled, settle, survey, take
-from service.core.allocation.tree import UNLIMITED, Level, Reach, Solution, descend, fold_up, grow
+from service.core.allocation.tree import Level, Solution, fold_up, grow, solve
 from service.core.conditions import Floats
+
+SAMPLE = 64
+"""One page of so many tells where to start."""
 
 
 def allocate_harmonic(
@@ -93,9 +97,9 @@ def allocate_harmonic(
     levels = grow(check_bandwidth(bandwidth), hosts)
     of_page = None if hosts is None else hosts.of_page
     reach = survey(pages, of_page, levels[-1].bandwidth.size)
-    if hosts is not None and start is None:
-        start = _start_below_hosts(pages, levels, reach)
-    solution = descend(levels, partial(take, pages, of_page), reach, start)
+    if start is None and n >= LARGE:
+        start = _start(pages, levels[0])
+    solution = solve(levels, partial(take, pages, of_page), reach, start)
     crawl_rate, crawl_probability = np.zeros(n), np.zeros(n)
     settled = settle(pages, of_page, solution.levels[-1], crawl_rate, crawl_probability)
     slack, gap = _unspent(levels, solution, settled)
@@ -117,11 +121,12 @@ def allocate_harmonic(
     )
 
 
-def _start_below_hosts(pages: Pages, levels: list[Level], reach: Reach) -> float | None:
-    """Find the multiplier without hosts: passes without sums by host, to an s that is too small."""
-    everything = Reach(*(fold_up(levels, column, 0) for column in reach))
-    s = descend(levels[:1], partial(take, pages, None), everything, None).levels[0][0]
-    return 1 / float(s) if s > 0 else None
+def _start(pages: Pages, root: Level) -> float | None:
+    """Find the multiplier of every `SAMPLE`th page, without hosts and bounds."""
+    sample = pages.cut(slice(None, None, SAMPLE))._replace(min_crawl_rate=None, max_crawl_rate=None)
+    levels = grow(float(root.bandwidth[0]) / SAMPLE, None)
+    solution = solve(levels, partial(take, sample, None), survey(sample, None, 1), None)
+    return float(_multiplier(solution.levels[0])[0])
 
 
 def _multiplier(s: Floats) -> Floats:
