@@ -11,14 +11,14 @@ from service.core.conditions import Floats
 UNLIMITED = 1e170
 """The s of bandwidth that costs nothing: every page takes all that it can use."""
 
-CLOSE = 1e-15
+CLOSE = 8e-15
 """Relative distance from the target at which a root is found."""
 
-ROUNDING = 1e-12
-"""Relative distance below which an iteration that gains nothing more has met its rounding."""
+NEAR = 1e-12
+"""Relative distance from the target from which one more step, if it is small, is the last."""
 
 WELL_KNOWN = 1e-9
-"""Relative step in s below which rounding of the target's magnitude is all that a step follows."""
+"""Relative step in s that is small: its error is the square of that, or rounding."""
 
 ADJACENT = 4e-16
 """Relative width of a bracket without a number inside."""
@@ -50,10 +50,11 @@ class Roots:
         f(below) <= target <= f(above); `above` is infinite until a point above is known.
         The root is `UNLIMITED` where f remains below its target.
     found : (K,) bool
+        Where `evaluated`, only at points that were.
     """
 
-    def __init__(self, target: Floats, lower: Floats, start: Floats) -> None:
-        self.target = target
+    def __init__(self, target: Floats, lower: Floats, start: Floats, *, evaluated: bool) -> None:
+        self.target, self._evaluated = target, evaluated
         self.s = np.maximum(start, lower)
         self.below = lower.copy()
         self.above = np.full(lower.size, np.inf)
@@ -77,11 +78,12 @@ class Roots:
         before = np.where(at == self.s[which], self._off[which], np.inf)
         found = (off <= CLOSE * target) | ((missing > 0) & (at >= UNLIMITED))
         found |= above <= below * (1 + ADJACENT)
-        stuck = (off >= before / 2) & (np.abs(step - at) <= WELL_KNOWN * at)
-        found |= (off <= ROUNDING * target) & stuck
+        close = (off <= NEAR * target) & (np.abs(step - at) <= WELL_KNOWN * at) & ~found
+        close &= not self._evaluated
         slow = (off > before / 2) & (above < np.inf)
-        inside = (step > below) & (step < above) & ~slow
+        inside = close | ((step > below) & (step < above) & ~slow)
         self.s[which] = np.where(found, at, np.where(inside, step, middle))
+        found |= close
         self.below[which], self.above[which] = below, above
         self.found[which], self._off[which] = found, off
 
@@ -110,7 +112,7 @@ def climb(
     >>> s
     array([1.41421356, 3.        ])
     """
-    roots = Roots(target, lower, start)
+    roots = Roots(target, lower, start, evaluated=False)
     passes = 0
     while (open_ := np.flatnonzero(~roots.found)).size and passes < MOST_PASSES:
         passes += 1

@@ -87,13 +87,14 @@ def solve(
     while not nodes[-1].known.all() and passes < MOST_PASSES:
         passes += 1
         value, slope = taken(np.where(nodes[-1].known, FOUND, nodes[-1].s))
-        for level, root, node in zip(levels[::-1], roots[::-1], nodes[::-1], strict=True):
+        for depth in reversed(range(len(levels))):
+            level, root, node = levels[depth], roots[depth], nodes[depth]
             over = node.full | (value >= level.bandwidth)
             which = np.flatnonzero(over & ~node.known)
             root.learn(which, node.s[which], Values(value[which], slope[which]))
             value, slope = np.where(over, level.bandwidth, value), np.where(over, 0.0, slope)
-            if node is not nodes[0]:
-                n = levels[levels.index(level)-1].bandwidth.size
+            if depth:
+                n = levels[depth - 1].bandwidth.size
                 value, slope = _sum_by(level.parent, value, n), _sum_by(level.parent, slope, n)
         nodes = _nodes(levels, roots)
     return Solution([node.s for node in nodes], passes)
@@ -118,7 +119,8 @@ def _roots(levels: list[Level], depth: int, reach: Reach) -> Roots:
     _check_feasible(level, below.floor)
     nothing = level.bandwidth <= below.floor
     lower = np.where(nothing, 0.0, _lower(level.bandwidth, below))
-    roots = Roots(level.bandwidth, lower, lower)
+    evaluated = level is not levels[-1]
+    roots = Roots(level.bandwidth, lower, lower, evaluated=evaluated)
     roots.above[nothing] = 0.0
     return roots
 
@@ -128,7 +130,7 @@ def _nodes(levels: list[Level], roots: list[Roots]) -> list[Nodes]:
     nodes = [Nodes(roots[0].s.copy(), np.ones(1, np.bool_), roots[0].found.copy())]
     for level, root in zip(levels[1:], roots[1:], strict=True):
         s, known = nodes[-1].s[level.parent], nodes[-1].known[level.parent]
-        full = root.above <= s
+        full = np.where(root.found, root.s, root.above) <= s
         nodes.append(Nodes(np.where(full, root.s, s), full, np.where(full, root.found, known)))
     return nodes
 
