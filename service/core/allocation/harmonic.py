@@ -1,7 +1,5 @@
 """Mixed LambdaCrawl (K19 Problems 1-3) with hosts, bounds and noisy pings: nested multipliers."""
 
-from functools import partial
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -9,7 +7,7 @@ from service.core.allocation.blocks import LARGE, Pages
 from service.core.allocation.inputs import check_bandwidth, check_hosts, check_pages
 from service.core.allocation.result import Allocation
 from service.core.allocation.roots import UNLIMITED
-from service.core.allocation.sweeps import Settled, settle, survey, take
+from service.core.allocation.sweeps import Settled, Sweeps
 from service.core.allocation.tree import Level, Solution, fold_up, grow, solve
 from service.core.conditions import Floats
 
@@ -96,16 +94,14 @@ def allocate_harmonic(
     hosts = check_hosts(n, host, host_bandwidth, host_group, group_bandwidth)
     levels = grow(check_bandwidth(bandwidth), hosts)
     of_page = None if hosts is None else hosts.of_page
-    reach = survey(pages, of_page, levels[-1].bandwidth.size)
+    crawl_rate, crawl_probability = np.zeros(n), np.zeros(n)
+    scratch = crawl_rate, crawl_probability
+    sweeps = Sweeps(pages, of_page, levels[-1].bandwidth.size, scratch)
     if start is None and n >= LARGE:
         start = _start(pages, levels[0])
-    solution = solve(levels, partial(take, pages, of_page), reach, start)
-    crawl_rate, crawl_probability = np.zeros(n), np.zeros(n)
-    settled = settle(pages, of_page, solution.levels[-1], crawl_rate, crawl_probability)
+    solution = solve(levels, sweeps.take, sweeps.survey(), start)
+    settled = sweeps.settle(solution.levels[-1], crawl_rate, crawl_probability)
     slack, gap = _unspent(levels, solution, settled)
-    missed = np.divide(
-        settled.missed, (s := solution.levels[-1]), out=np.zeros_like(s), where=s > 0
-    )
     multiplier, *nested = (_multiplier(s) for s in solution.levels)
     return Allocation(
         crawl_rate,
@@ -114,7 +110,7 @@ def allocate_harmonic(
         bandwidth=float(levels[0].bandwidth[0]),
         bandwidth_used=float(settled.used.sum()),
         kkt_residual=max(slack, settled.residual),
-        duality_gap=gap + float(missed.sum()),
+        duality_gap=gap + settled.missed,
         passes=solution.passes,
         host_multiplier=nested[-1] if nested else None,
         group_multiplier=nested[0] if len(nested) > 1 else None,
@@ -123,9 +119,13 @@ def allocate_harmonic(
 
 def _start(pages: Pages, root: Level) -> float | None:
     """Find the multiplier of every `SAMPLE`th page, without hosts and bounds."""
-    sample = pages.cut(slice(None, None, SAMPLE))._replace(min_crawl_rate=None, max_crawl_rate=None)
+    unbounded = pages._replace(min_crawl_rate=None, max_crawl_rate=None)
+    sample = Pages(
+        *(None if c is None else c.copy() for c in unbounded.cut(slice(None, None, SAMPLE)))
+    )
     levels = grow(float(root.bandwidth[0]) / SAMPLE, None)
-    solution = solve(levels, partial(take, sample, None), survey(sample, None, 1), None)
+    sweeps = Sweeps(sample)
+    solution = solve(levels, sweeps.take, sweeps.survey(), None)
     return float(_multiplier(solution.levels[0])[0])
 
 
@@ -142,7 +142,7 @@ def _unspent(levels: list[Level], solution: Solution, settled: Settled) -> tuple
     worst = gap = 0.0
     above = np.array([UNLIMITED])
     for depth, (level, s) in enumerate(zip(levels, solution.levels, strict=True)):
-        parent = above[level.parent] if depth else above
+        parent = above[level.parent] if above.size > 1 else np.broadcast_to(above, s.shape)
         used = fold_up(levels, settled.used, depth)
         limited = (level.bandwidth > 0) & (level.bandwidth < np.inf)
         cap, used, s_, parent = level.bandwidth[limited], used[limited], s[limited], parent[limited]

@@ -11,11 +11,14 @@ from service.core.conditions import Floats
 UNLIMITED = 1e170
 """The s of bandwidth that costs nothing: every page takes all that it can use."""
 
-CLOSE = 8e-15
+CLOSE = 1e-15
 """Relative distance from the target at which a root is found."""
 
 NEAR = 1e-12
 """Relative distance from the target from which one more step, if it is small, is the last."""
+
+EXACT = 2e-14
+"""Relative step in s, beside a target, that is not worth taking."""
 
 WELL_KNOWN = 1e-9
 """Relative step in s that is small: its error is the square of that, or rounding."""
@@ -78,12 +81,16 @@ class Roots:
         before = np.where(at == self.s[which], self._off[which], np.inf)
         found = (off <= CLOSE * target) | ((missing > 0) & (at >= UNLIMITED))
         found |= above <= below * (1 + ADJACENT)
-        close = (off <= NEAR * target) & (np.abs(step - at) <= WELL_KNOWN * at) & ~found
-        close &= not self._evaluated
+        near, moved = off <= NEAR * target, np.abs(step - at)
+        found |= near & (moved <= EXACT * at)
+        stuck = off >= before / 2
+        last = near & (moved <= WELL_KNOWN * at) & ~found
+        found |= last & stuck
+        last &= ~stuck & (not self._evaluated)
         slow = (off > before / 2) & (above < np.inf)
-        inside = close | ((step > below) & (step < above) & ~slow)
+        inside = last | ((step > below) & (step < above) & ~slow)
         self.s[which] = np.where(found, at, np.where(inside, step, middle))
-        found |= close
+        found |= last
         self.below[which], self.above[which] = below, above
         self.found[which], self._off[which] = found, off
 

@@ -52,16 +52,16 @@ class Solution(NamedTuple):
 
 def grow(bandwidth: float, hosts: Hosts | None) -> list[Level]:
     """Levels from the root to the leaves; without hosts the root is the only leaf."""
-    root = np.zeros(0, np.intp)
-    levels = [Level("the pages", np.array([bandwidth]), root)]
+    root_index = np.intp(0)
+    levels = [Level("the pages", np.array([bandwidth]), np.zeros(0, np.intp))]
     if hosts is None:
         return levels
     if hosts.group_bandwidth.size:
-        below_root = np.zeros(hosts.group_bandwidth.size, np.intp)
+        below_root = np.broadcast_to(root_index, hosts.group_bandwidth.size)
         levels.append(Level("group", hosts.group_bandwidth, below_root))
         parent = hosts.group
     else:
-        parent = np.zeros(hosts.bandwidth.size, np.intp)
+        parent = np.broadcast_to(root_index, hosts.bandwidth.size)
     return [*levels, Level("host", hosts.bandwidth, parent)]
 
 
@@ -129,7 +129,9 @@ def _nodes(levels: list[Level], roots: list[Roots]) -> list[Nodes]:
     """Choose from the top down what to ask about."""
     nodes = [Nodes(roots[0].s.copy(), np.ones(1, np.bool_), roots[0].found.copy())]
     for level, root in zip(levels[1:], roots[1:], strict=True):
-        s, known = nodes[-1].s[level.parent], nodes[-1].known[level.parent]
+        s, known = nodes[-1].s, nodes[-1].known
+        if s.size > 1:
+            s, known = s[level.parent], known[level.parent]
         full = np.where(root.found, root.s, root.above) <= s
         nodes.append(Nodes(np.where(full, root.s, s), full, np.where(full, root.found, known)))
     return nodes
