@@ -39,8 +39,13 @@ def by_host(
     n, width = host.size, -(-n_hosts // BUCKETS)
     counts = np.array(over_parts(lambda part: _count(host[part], width), n))
     edges = np.append(0, counts.sum(axis=0).cumsum())
-    ends = counts.cumsum(axis=0) + edges[:-1]
-    starts = {int(part): to for part, to in zip(counts.sum(axis=1).cumsum(), ends - counts)}
+    starts = dict(
+        zip(
+            counts.sum(axis=1).cumsum().tolist(),
+            counts.cumsum(axis=0) - counts + edges[:-1],
+            strict=True,
+        )
+    )
     within = np.empty(n, np.uint32 if width > 1 << 16 else np.uint16)
     importance, change_rate = scratch
     first[:] = n

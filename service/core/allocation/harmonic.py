@@ -119,10 +119,9 @@ def allocate_harmonic(
 
 def _start(pages: Pages, root: Level) -> float | None:
     """Find the multiplier of every `SAMPLE`th page, without hosts and bounds."""
-    unbounded = pages._replace(min_crawl_rate=None, max_crawl_rate=None)
-    sample = Pages(
-        *(None if c is None else c.copy() for c in unbounded.cut(slice(None, None, SAMPLE)))
-    )
+    importance, change_rate, complete, *noise = pages.cut(slice(None, None, SAMPLE))[:5]
+    recall, precision = (None if column is None else column.copy() for column in noise)
+    sample = Pages(importance.copy(), change_rate.copy(), complete.copy(), recall, precision)
     levels = grow(float(root.bandwidth[0]) / SAMPLE, None)
     sweeps = Sweeps(sample)
     solution = solve(levels, sweeps.take, sweeps.survey(), None)

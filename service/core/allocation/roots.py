@@ -41,8 +41,8 @@ class Roots:
     r"""Of many equations f_k(s_k) = target_k: what is known of each root, and where to look next.
 
     The inverse of f is taken for the parabola through the origin that touches it at the point
-    last evaluated. It is exact for one page on the clock, whose :math:`s = (\rho + \rho^2/\Delta)/\mu`,
-    and beside a root as good as a Newton step. Where it leaves the bracket, or follows a step that
+    last evaluated. It is exact for one page on the clock, :math:`s = (\rho + \rho^2/\Delta)/\mu`,
+    and as good as a Newton step near a root. Where it leaves the bracket, or follows a step that
     did not halve the distance from the target, the bracket is bisected in log s.
 
     Attributes
