@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.core.allocation.blocks import blocks
 from service.core.allocation.inputs import Hosts, Indices
 from service.core.allocation.roots import MOST_PASSES, UNLIMITED, Roots, Values
 from service.core.conditions import BandwidthInfeasible, Bools, Floats
@@ -80,6 +81,7 @@ def solve(
         The minima of the pages of a node exceed its bandwidth.
     """
     roots = [_roots(levels, depth, reach) for depth in range(len(levels))]
+    del reach  # four columns of hosts
     if start is not None and 0 < start < np.inf:
         roots[0].s = np.clip(1 / start, roots[0].below, roots[0].above)
     passes = 0
@@ -90,10 +92,13 @@ def solve(
         for depth in reversed(range(len(levels))):
             level, root, node = levels[depth], roots[depth], nodes[depth]
             over = node.full | (value >= level.bandwidth)
-            which = np.flatnonzero(over & ~node.known)
-            root.learn(which, node.s[which], Values(value[which], slope[which]))
-            value, slope = np.where(over, level.bandwidth, value), np.where(over, 0.0, slope)
+            asked = np.flatnonzero(over & ~node.known)
+            for block in blocks(slice(0, asked.size)):
+                which = asked[block]
+                root.learn(which, node.s[which], Values(value[which], slope[which]))
             if depth:
+                np.copyto(value, level.bandwidth, where=over)
+                np.copyto(slope, 0.0, where=over)
                 n = levels[depth - 1].bandwidth.size
                 value, slope = _sum_by(level.parent, value, n), _sum_by(level.parent, slope, n)
         nodes = _nodes(levels, roots)
@@ -118,7 +123,10 @@ def _roots(levels: list[Level], depth: int, reach: Reach) -> Roots:
     level = levels[depth]
     _check_feasible(level, below.floor)
     nothing = level.bandwidth <= below.floor
-    lower = np.where(nothing, 0.0, _lower(level.bandwidth, below))
+    lower = np.empty_like(level.bandwidth)
+    for block in blocks(slice(0, lower.size)):
+        lower[block] = _lower(level.bandwidth[block], Reach(*(column[block] for column in below)))
+    lower[nothing] = 0.0
     evaluated = level is not levels[-1]
     roots = Roots(level.bandwidth, lower, lower, evaluated=evaluated)
     roots.above[nothing] = 0.0
