@@ -4,8 +4,9 @@ from allocation_cases import golden_set
 
 from service.core.allocation import allocate_harmonic, sweeps
 from service.core.allocation.blocks import LARGE
+from service.core.allocation.inputs import check_pages
 
-pytest.importorskip("numba")
+compiled = pytest.importorskip("service.core.allocation.compiled")
 
 
 @pytest.fixture
@@ -27,17 +28,39 @@ def test_compiled_passes_are_the_interpreted_ones_to_rounding(interpreted, hosts
     limits = {}
     if hosts:
         limits = {"host": rng.integers(0, 999, n), "host_bandwidth": rng.exponential(80, 999)}
-    compiled = allocate_harmonic(*case, **limits)
+    fast = allocate_harmonic(*case, **limits)
     interpreted()
     plain = allocate_harmonic(*case, **limits)
-    np.testing.assert_allclose(compiled.crawl_rate, plain.crawl_rate, rtol=1e-12)
-    np.testing.assert_allclose(compiled.crawl_probability, plain.crawl_probability, rtol=1e-12)
-    assert compiled.multiplier == pytest.approx(plain.multiplier, rel=1e-12)
-    assert compiled.bandwidth_used == pytest.approx(plain.bandwidth_used, rel=1e-12)
-    assert compiled.kkt_residual < 1e-12 > plain.kkt_residual
+    np.testing.assert_allclose(fast.crawl_rate, plain.crawl_rate, rtol=1e-12)
+    np.testing.assert_allclose(fast.crawl_probability, plain.crawl_probability, rtol=1e-12)
+    assert fast.multiplier == pytest.approx(plain.multiplier, rel=1e-12)
+    assert fast.bandwidth_used == pytest.approx(plain.bandwidth_used, rel=1e-12)
+    assert fast.kkt_residual < 1e-12 > plain.kkt_residual
     if hosts:
-        assert 0.1 < (compiled.host_multiplier > compiled.multiplier).mean() < 0.9
-        np.testing.assert_allclose(compiled.host_multiplier, plain.host_multiplier, rtol=1e-12)
+        assert 0.1 < (fast.host_multiplier > fast.multiplier).mean() < 0.9
+        np.testing.assert_allclose(fast.host_multiplier, plain.host_multiplier, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n_hosts", [1, 3, 999, 300_001, 17_000_000])
+@pytest.mark.parametrize("empty", [0.0, 0.5])
+def test_pages_are_put_in_the_order_of_their_hosts(n_hosts, empty):
+    """Few and many hosts, large ones and empty ones at both ends."""
+    n, rng = LARGE, np.random.default_rng(4)
+    case = golden_set(n)
+    share = (empty / 2 + (1 - empty) * rng.random(n) ** 3) * n_hosts
+    host = share.astype(np.int32)
+    host[: n // 5] = host[0]
+    pages = check_pages(*case[:3])
+    ordered, first = compiled.by_host(pages, host, n_hosts, (np.empty(n), np.empty(n)))
+    np.testing.assert_array_equal(first, np.append(0, np.bincount(host, None, n_hosts).cumsum()))
+    of_page = np.repeat(np.arange(n_hosts), np.diff(first))
+    expected = np.lexsort((case.importance, host))
+    found = np.lexsort((ordered.importance, of_page))
+    for column, original in zip(ordered[:3], case[:3], strict=True):
+        np.testing.assert_array_equal(column[found], original[expected])
+    again, same = compiled.by_host(ordered, of_page, n_hosts, (np.empty(0), np.empty(0)))
+    assert again is ordered
+    np.testing.assert_array_equal(same, first)
 
 
 def test_compiled_passes_give_bandwidth_that_nobody_can_use_back(interpreted):

@@ -61,8 +61,7 @@ def allocate_approximate(
 
     upper = budget / total
     lower = budget / (total + float(pinged_weight.sum()) * price(upper)[0] / upper)
-    bracket = np.array([lower]), np.array([lower]), np.array([upper])
-    t, passes = climb(used, np.array([budget]), *bracket)
+    t, passes = climb(used, np.array([budget]), np.array([lower]), np.array([upper]))
     s = price(float(t[0]))[0]
     crawl_rate, crawl_probability = np.zeros(clock.size), np.zeros(clock.size)
     crawl_rate[clock] = weight * t

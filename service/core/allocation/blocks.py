@@ -10,9 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from service.core.conditions import Bools, Floats
 
-BLOCK = 1 << 16
+BLOCK = 1 << 15
 """Pages a block: few enough for the cache, enough to leave threads little to wait for."""
 
 LARGE = 1 << 18
@@ -55,12 +58,20 @@ def blocks(part: slice) -> Iterator[slice]:
         yield slice(start, min(start + BLOCK, part.stop))
 
 
-def over_parts(function: Callable[[slice], T], n: int) -> list[T]:
-    """Apply `function` to contiguous parts of n pages, one part a thread; results in order."""
+def over_parts(
+    function: Callable[[slice], T], n: int, first: NDArray[np.integer] | None = None
+) -> list[T]:
+    """Apply `function` to contiguous parts of n pages, one part a thread; results in order.
+
+    Where pages lie in runs, of which `first` has the first page of each and then n, parts are of
+    whole runs and counted in runs.
+    """
     threads = min(os.cpu_count() or 1, MOST_THREADS) if n >= LARGE else 1
-    if threads == 1:
-        return [function(slice(0, n))]
     edges = [n * i // threads for i in range(threads + 1)]
+    if first is not None:
+        edges = [int(edge) for edge in np.searchsorted(first, edges)]
+    if threads == 1:
+        return [function(slice(edges[0], edges[1]))]
     parts = [slice(start, stop) for start, stop in pairwise(edges)]
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(function, parts))

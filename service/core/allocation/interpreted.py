@@ -1,7 +1,7 @@
 """The sums that a solver needs of a part of the pages, in numpy, block by block.
 
 `compiled` has the same three functions for pages without noise and bounds. `host` is None where
-the pages have one budget; `sums` are added to, one row a host.
+the pages have one budget; `sums` are added to, one column a host.
 """
 
 import numpy as np
@@ -20,10 +20,10 @@ def survey(pages: Pages, host: Indices | None, part: slice, sums: Floats) -> Non
         unannounced, ping_rate = pings(chosen)
         spread = np.sqrt(chosen.importance * unannounced)
         if chosen.min_crawl_rate is not None:
-            _add(sums[:, 0], chosen.min_crawl_rate, host, block)
-        _add(sums[:, 1], chosen.importance, host, block)
-        _add(sums[:, 2], ping_rate, host, block)
-        _add(sums[:, 3], spread, host, block)
+            _add(sums[0], chosen.min_crawl_rate, host, block)
+        _add(sums[1], chosen.importance, host, block)
+        _add(sums[2], ping_rate, host, block)
+        _add(sums[3], spread, host, block)
 
 
 def take(pages: Pages, host: Indices | None, part: slice, s: Floats, sums: Floats) -> None:
@@ -34,8 +34,8 @@ def take(pages: Pages, host: Indices | None, part: slice, s: Floats, sums: Float
     s = np.maximum(s, 0.0)
     for block in blocks(part):
         at = demand(pages.cut(block), _of_pages(s, host, block))
-        _add(sums[:, 0], at.rate, host, block)
-        _add(sums[:, 1], at.slope, host, block)
+        _add(sums[0], at.rate, host, block)
+        _add(sums[1], at.slope, host, block)
 
 
 def settle(
@@ -43,12 +43,15 @@ def settle(
     host: Indices | None,
     part: slice,
     s: Floats,
-    sums: Floats,
     crawl_rate: Floats,
     crawl_probability: Floats,
-) -> float:
-    """Write the rates; add the crawls a day and those times their violation; return the worst."""
-    worst = 0.0
+) -> tuple[float, float, float]:
+    """Write the rates.
+
+    Returns the sums of crawls a day and of these times violation times multiplier, and the worst
+    violation.
+    """
+    used = missed = worst = 0.0
     for block in blocks(part):
         chosen, at = pages.cut(block), _of_pages(s, host, block)
         rate = demand(chosen, at).rate
@@ -63,10 +66,10 @@ def settle(
         off = np.maximum(over, under, out=over)
         np.maximum(off, 0.0, out=off)
         worst = max(worst, float(off.max()))
-        _add(sums[:, 0], rate, host, block)
+        used += float(rate.sum())
         off *= rate
-        _add(sums[:, 1], off, host, block)
-    return worst
+        missed += float(np.divide(off, at, out=np.zeros_like(off), where=np.greater(at, 0)).sum())
+    return used, missed, worst
 
 
 def _split_plain(pages: Pages, rate: Floats, clock: Floats, probability: Floats) -> None:
@@ -85,6 +88,6 @@ def _of_pages(s: Floats, host: Indices | None, block: slice) -> Floats | float:
 def _add(sums: Floats, column: Floats, host: Indices | None, block: slice) -> None:
     """Add a column of a block to the sums of its hosts."""
     if host is None:
-        sums[0] += column.sum()
+        sums += column.sum()
     else:
         np.add.at(sums, host[block], column)

@@ -11,9 +11,9 @@ from service.core.allocation.blocks import Pages, over_blocks
 from service.core.allocation.inputs import check_bandwidth, check_pages
 from service.core.allocation.plain import Taken
 from service.core.allocation.result import Allocation
-from service.core.allocation.roots import Values
-from service.core.allocation.sweeps import survey
-from service.core.allocation.tree import UNLIMITED, descend, grow
+from service.core.allocation.roots import UNLIMITED, Values
+from service.core.allocation.sweeps import Sweeps
+from service.core.allocation.tree import grow, solve
 from service.core.conditions import Floats
 
 SMALL = 0.1
@@ -57,7 +57,7 @@ def allocate_periodic(
         value, slope = sum(over_blocks(sums, n), np.zeros(2))
         return Values(np.array([value]), np.array([slope]))
 
-    solution = descend(levels, take, survey(pages, None, 1), start)
+    solution = solve(levels, take, Sweeps(pages).survey(), start)
     s = float(solution.levels[0][0])
     rate, off = np.zeros(n), np.zeros(n)
 

@@ -1,23 +1,27 @@
-"""Many increasing scalar equations solved at once, each by its own bracketed Newton iteration."""
+"""Many increasing scalar equations solved at once, each by its own bracketed iteration."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from service.core.allocation.inputs import Indices
 from service.core.conditions import Floats
 
-FOUND = -1.0
-"""Stands for the s of an equation that is solved."""
+UNLIMITED = 1e170
+"""The s of bandwidth that costs nothing: every page takes all that it can use."""
 
 CLOSE = 1e-15
 """Relative distance from the target at which a root is found."""
 
-ROUNDING = 1e-12
-"""Relative distance below which an iteration that gains nothing more has met its rounding."""
+NEAR = 1e-12
+"""Relative distance from the target from which one more step, if it is small, is the last."""
+
+EXACT = 2e-14
+"""Relative step in s, beside a target, that is not worth taking."""
 
 WELL_KNOWN = 1e-9
-"""Relative step in s below which rounding of the target's magnitude is all that a step follows."""
+"""Relative step in s that is small: its error is the square of that, or rounding."""
 
 ADJACENT = 4e-16
 """Relative width of a bracket without a number inside."""
@@ -33,26 +37,76 @@ class Values(NamedTuple):
     slope: Floats
 
 
-def climb(
-    function: Callable[[Floats], Values],
-    target: Floats,
-    lower: Floats,
-    start: Floats,
-    upper: Floats,
-) -> tuple[Floats, int]:
-    r"""Find s in [lower, upper] with f_k(s_k) = target_k, for every k at once.
+class Roots:
+    r"""Of many equations f_k(s_k) = target_k: what is known of each root, and where to look next.
 
-    Newton's method, which from below never oversteps where f is concave. Elsewhere (lower bounds,
-    noisy pings) a step that leaves the bracket, or follows one that did not halve the distance
-    from the target, is replaced by a bisection in log s.
+    The inverse of f is taken for the parabola through the origin that touches it at the point
+    last evaluated. It is exact for one page on the clock, :math:`s = (\rho + \rho^2/\Delta)/\mu`,
+    and as good as a Newton step near a root. Where it leaves the bracket, or follows a step that
+    did not halve the distance from the target, the bracket is bisected in log s.
+
+    Attributes
+    ----------
+    s : (K,)
+        Where to evaluate next; the root where `found`.
+    below, above : (K,)
+        f(below) <= target <= f(above); `above` is infinite until a point above is known.
+        The root is `UNLIMITED` where f remains below its target.
+    found : (K,) bool
+        Where `evaluated`, only at points that were.
+    """
+
+    def __init__(self, target: Floats, lower: Floats, start: Floats, *, evaluated: bool) -> None:
+        self.target, self._evaluated = target, evaluated
+        self.s = np.maximum(start, lower)
+        self.below = lower.copy()
+        self.above = np.full(lower.size, np.inf)
+        self.found = np.zeros(lower.size, np.bool_)
+        self._off = np.full(lower.size, np.inf)
+
+    def learn(self, which: Indices, at: Floats, values: Values) -> None:
+        """Take note of the values of some at any points, and choose where to look next.
+
+        A point is judged as a step where it is the `s` that was chosen before.
+        """
+        target = self.target[which]
+        missing, off = target - values.value, np.abs(target - values.value)
+        below = np.where(missing > 0, np.maximum(at, self.below[which]), self.below[which])
+        above = np.where(missing <= 0, np.minimum(at, self.above[which]), self.above[which])
+        with np.errstate(all="ignore"):
+            more, bend = missing / values.value, values.value / values.slope
+            curve = np.maximum(bend - at, 0.0)
+            step = np.minimum(at + (bend + curve * more) * more, UNLIMITED)
+            middle = np.where(above < np.inf, np.sqrt(below) * np.sqrt(above), UNLIMITED)
+        before = np.where(at == self.s[which], self._off[which], np.inf)
+        found = (off <= CLOSE * target) | ((missing > 0) & (at >= UNLIMITED))
+        found |= above <= below * (1 + ADJACENT)
+        near, moved = off <= NEAR * target, np.abs(step - at)
+        found |= near & (moved <= EXACT * at)
+        stuck = off >= before / 2
+        last = near & (moved <= WELL_KNOWN * at) & ~found
+        found |= last & stuck
+        last &= ~stuck & (not self._evaluated)
+        slow = (off > before / 2) & (above < np.inf)
+        inside = last | ((step > below) & (step < above) & ~slow)
+        self.s[which] = np.where(found, at, np.where(inside, step, middle))
+        found |= last
+        self.below[which], self.above[which] = below, above
+        self.found[which], self._off[which] = found, off
+
+
+def climb(
+    function: Callable[[Floats], Values], target: Floats, lower: Floats, start: Floats
+) -> tuple[Floats, int]:
+    """Find s >= `lower` with f_k(s_k) = target_k, for every k at once.
 
     Parameters
     ----------
     function : (K,) -> (K,), (K,)
-        Values and derivatives; increasing, each entry in its own s only. An s of `FOUND` is not
-        asked about: whatever is answered there is ignored.
-    target, lower, start, upper : (K,)
-        f(lower) <= target. Where f(upper) < target the answer is `upper`.
+        Values and derivatives; increasing, each entry in its own s only. Asked about all entries
+        until the last is found.
+    target, lower, start : (K,)
+        f(lower) <= target. The answer is `UNLIMITED` where f remains below its target.
 
     Returns
     -------
@@ -61,35 +115,14 @@ def climb(
     Examples
     --------
     >>> s, passes = climb(lambda s: Values(s**2, 2 * s), np.array([2.0, 9.0]),
-    ...                   np.full(2, 1e-3), np.ones(2), np.full(2, 1e9))
+    ...                   np.full(2, 1e-3), np.ones(2))
     >>> s
     array([1.41421356, 3.        ])
     """
-    s = np.clip(start, lower, upper)
-    asked = np.arange(s.size)
-    below, above, before = lower, np.full(s.size, np.inf), np.full(s.size, np.inf)
+    roots = Roots(target, lower, start, evaluated=False)
     passes = 0
-    while asked.size and passes < MOST_PASSES:
+    while (open_ := np.flatnonzero(~roots.found)).size and passes < MOST_PASSES:
         passes += 1
-        at = s[asked]
-        question = np.full(s.size, FOUND)
-        question[asked] = at
-        values = function(question)
-        missing, slope = target - values.value[asked], values.slope[asked]
-        off = np.abs(missing)
-        below = np.where(missing > 0, at, below)
-        above = np.where(missing < 0, at, above)
-        with np.errstate(all="ignore"):
-            step = np.minimum(at + missing / slope, upper)
-            middle = np.where(above < np.inf, np.sqrt(below) * np.sqrt(above), upper)
-        done = (off <= CLOSE * target) | ((missing > 0) & (at >= upper))
-        done |= above <= below * (1 + ADJACENT)
-        stuck = (off >= before / 2) & (np.abs(step - at) <= WELL_KNOWN * at)
-        done |= (off <= ROUNDING * target) & stuck
-        slow = (off > before / 2) & (above < np.inf)
-        inside = (step > below) & (step < above) & ~slow
-        open_ = np.flatnonzero(~done)
-        s[asked[open_]] = np.where(inside, step, middle)[open_]
-        asked, target, upper = asked[open_], target[open_], upper[open_]
-        below, above, before = below[open_], above[open_], off[open_]
-    return s, passes
+        values = function(roots.s)
+        roots.learn(open_, roots.s[open_], Values(values.value[open_], values.slope[open_]))
+    return roots.s, passes

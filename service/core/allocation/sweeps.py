@@ -1,5 +1,6 @@
 """The passes over the pages: parts in threads, their sums added up."""
 
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -16,65 +17,81 @@ from service.core.conditions import Floats
 
 
 class Settled(NamedTuple):
-    """What the read-off found: by host the crawls a day, and those times their violation."""
+    """What the read-off found: by host the crawls a day; the cost and size of violations."""
 
     used: Floats
-    missed: Floats
+    missed: float
     residual: float
 
 
-def survey(pages: Pages, host: Indices | None, n_hosts: int) -> Reach:
-    """Sum what bounds the demand of each host."""
-    kernels = _kernels(pages)
+class Sweeps:
+    """Passes over pages that belong to hosts, or to one if there is no `host`.
 
-    def part(part: slice) -> Floats:
-        sums = np.zeros((n_hosts, 4))
-        kernels.survey(pages, host, part, sums)
-        return sums
+    They are compiled where that exists (numba, many pages, no noise or bounds), else numpy's.
+    `scratch` are columns for a number a page, in use until `settle`.
+    """
 
-    return Reach(*_total(over_parts(part, pages.importance.size)))
+    def __init__(
+        self,
+        pages: Pages,
+        host: Indices | None = None,
+        n_hosts: int = 1,
+        scratch: tuple[Floats, Floats] | None = None,
+    ) -> None:
+        noisy_or_bounded = pages.ping_recall is not None or pages.min_crawl_rate is not None
+        compiled = pages.importance.size >= LARGE and not noisy_or_bounded and numba_is_here()
+        self._kernels = _load("compiled" if compiled else "interpreted")
+        self._pages, self._host = pages, host
+        self._ordered, self._by, self._first = pages, host, None
+        self._n_hosts = n_hosts
+        if compiled and host is not None and scratch is not None:
+            self._ordered, self._first = self._kernels.by_host(pages, host, n_hosts, scratch)
+            self._by = self._first
 
+    def survey(self) -> Reach:
+        """Sum what bounds the demand of each host."""
+        return Reach(*self._sum(4, self._kernels.survey))
 
-def take(pages: Pages, host: Indices | None, s: Floats) -> Values:
-    """Bandwidth that the pages of each host take at the host's `s`, and its derivative."""
-    kernels = _kernels(pages)
+    def take(self, s: Floats) -> Values:
+        """Bandwidth that the pages of each host take at the host's `s`, and its derivative."""
 
-    def part(part: slice) -> Floats:
-        sums = np.zeros((s.size, 2))
-        kernels.take(pages, host, part, s, sums)
-        return sums
+        def take(pages: Pages, by: Indices | None, part: slice, sums: Floats) -> None:
+            self._kernels.take(pages, by, part, s, sums)
 
-    return Values(*_total(over_parts(part, pages.importance.size)))
+        return Values(*self._sum(2, take))
 
+    def settle(self, s: Floats, crawl_rate: Floats, crawl_probability: Floats) -> Settled:
+        """Write the rates that pages have at their host's `s`, and check them against it."""
+        used = None if self._host is None else self.take(s).value
+        rates = crawl_rate, crawl_probability
 
-def settle(
-    pages: Pages, host: Indices | None, s: Floats, crawl_rate: Floats, crawl_probability: Floats
-) -> Settled:
-    """Write the rates that pages have at their host's `s`, and check them against it."""
-    kernels = _kernels(pages)
+        def part(part: slice) -> tuple[float, float, float]:
+            answer: tuple[float, float, float] = self._kernels.settle(
+                self._pages, self._host, part, s, *rates
+            )
+            return answer
 
-    def part(part: slice) -> tuple[Floats, float]:
-        sums = np.zeros((s.size, 2))
-        worst = kernels.settle(pages, host, part, s, sums, crawl_rate, crawl_probability)
-        return sums, worst
+        total, missed, worst = zip(*over_parts(part, self._pages.importance.size), strict=True)
+        return Settled(np.array([sum(total)]) if used is None else used, sum(missed), max(worst))
 
-    sums, worst = zip(*over_parts(part, pages.importance.size), strict=True)
-    used, missed = _total(sums)
-    return Settled(used, missed, max(worst))
+    def _sum(
+        self, n_columns: int, kernel: Callable[[Pages, Indices | None, slice, Floats], None]
+    ) -> Floats:
+        """Add up columns by host: shared by the threads where each has hosts of its own."""
+        n = self._pages.importance.size
+        shape = n_columns, self._n_hosts
+        shared = None if self._first is None else np.zeros(shape)
 
+        def part(part: slice) -> Floats:
+            sums = np.zeros(shape) if shared is None else shared
+            kernel(self._ordered, self._by, part, sums)
+            return sums
 
-def _total(parts: list[Floats] | tuple[Floats, ...]) -> Floats:
-    total = parts[0].T
-    for sums in parts[1:]:
-        total += sums.T
-    return total
-
-
-def _kernels(pages: Pages) -> ModuleType:
-    """Compiled passes where they exist (numba, many pages, no noise or bounds), else numpy's."""
-    noisy_or_bounded = pages.ping_recall is not None or pages.min_crawl_rate is not None
-    compiled = pages.importance.size >= LARGE and not noisy_or_bounded and numba_is_here()
-    return _load("compiled" if compiled else "interpreted")
+        total, *others = over_parts(part, n, self._first)
+        if shared is None:
+            for sums in others:
+                total += sums
+        return total
 
 
 @cache

@@ -2,8 +2,8 @@
 
 A node whose members would take more than its bandwidth at the multiplier of its parent has a
 larger multiplier of its own. What the members of a node take, each capped by its own bandwidth, is
-an increasing function of the node's s = 1/multiplier, so the roots are found from the top down:
-a node that stays below its bandwidth inherits the s of its parent (THEORY 1, hosts).
+an increasing function of the node's s = 1/multiplier. A node that stays below its bandwidth at the
+s of its parent inherits that (THEORY 1, hosts); the others have a root of their own below it.
 """
 
 from collections.abc import Callable
@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.core.allocation.blocks import blocks
 from service.core.allocation.inputs import Hosts, Indices
-from service.core.allocation.roots import Values, climb
-from service.core.conditions import BandwidthInfeasible, Floats
+from service.core.allocation.roots import MOST_PASSES, UNLIMITED, Roots, Values
+from service.core.conditions import BandwidthInfeasible, Bools, Floats
 
-UNLIMITED = 1e170
-"""The s of bandwidth that costs nothing: every page takes all that it can use."""
+FOUND = -1.0
+"""Asks nothing about the pages of a leaf, whose s is known."""
 
 SLACK = 1e-12
 """By how much the sum of minima may exceed a bandwidth through rounding alone."""
@@ -52,49 +53,96 @@ class Solution(NamedTuple):
 
 def grow(bandwidth: float, hosts: Hosts | None) -> list[Level]:
     """Levels from the root to the leaves; without hosts the root is the only leaf."""
-    root = np.zeros(0, np.intp)
-    levels = [Level("the pages", np.array([bandwidth]), root)]
+    root_index = np.intp(0)
+    levels = [Level("the pages", np.array([bandwidth]), np.zeros(0, np.intp))]
     if hosts is None:
         return levels
     if hosts.group_bandwidth.size:
-        below_root = np.zeros(hosts.group_bandwidth.size, np.intp)
+        below_root = np.broadcast_to(root_index, hosts.group_bandwidth.size)
         levels.append(Level("group", hosts.group_bandwidth, below_root))
         parent = hosts.group
     else:
-        parent = np.zeros(hosts.bandwidth.size, np.intp)
+        parent = np.broadcast_to(root_index, hosts.bandwidth.size)
     return [*levels, Level("host", hosts.bandwidth, parent)]
 
 
-def descend(
+def solve(
     levels: list[Level], taken: Callable[[Floats], Values], reach: Reach, start: float | None
 ) -> Solution:
     """Find the s of every node, given what the leaves take at an s for each of them.
+
+    All roots are looked for at once. A node known to reach its bandwidth below the s of its parent
+    is asked about its own root and counts with its bandwidth; any other is asked about the s of
+    its parent, which gives the parent's value there.
 
     Raises
     ------
     BandwidthInfeasible
         The minima of the pages of a node exceed its bandwidth.
     """
-    solved: list[Floats] = []
+    roots = [_roots(levels, depth, reach) for depth in range(len(levels))]
+    del reach  # four columns of hosts
+    if start is not None and 0 < start < np.inf:
+        roots[0].s = np.clip(1 / start, roots[0].below, roots[0].above)
     passes = 0
-    for depth, level in enumerate(levels):
-        below = Reach(*(fold_up(levels, column, depth) for column in reach))
-        _check_feasible(level, below.floor)
-        upper = solved[-1][level.parent] if solved else np.array([UNLIMITED])
-        upper = np.where(level.bandwidth <= below.floor, 0.0, upper)
-        lower = np.minimum(_lower(level.bandwidth, below), upper)
-        leaf = _ancestors(levels, depth)
+    nodes = _nodes(levels, roots)
+    while not nodes[-1].known.all() and passes < MOST_PASSES:
+        passes += 1
+        value, slope = taken(np.where(nodes[-1].known, FOUND, nodes[-1].s))
+        for depth in reversed(range(len(levels))):
+            level, root, node = levels[depth], roots[depth], nodes[depth]
+            over = node.full | (value >= level.bandwidth)
+            asked = np.flatnonzero(over & ~node.known)
+            for block in blocks(slice(0, asked.size)):
+                which = asked[block]
+                root.learn(which, node.s[which], Values(value[which], slope[which]))
+            if depth:
+                np.copyto(value, level.bandwidth, where=over)
+                np.copyto(slope, 0.0, where=over)
+                n = levels[depth - 1].bandwidth.size
+                value, slope = _sum_by(level.parent, value, n), _sum_by(level.parent, slope, n)
+        nodes = _nodes(levels, roots)
+    return Solution([node.s for node in nodes], passes)
 
-        def within(s: Floats, depth: int = depth, leaf: Indices = leaf) -> Values:
-            return _capped(levels, taken(s[leaf]), depth)
 
-        first = upper if solved else lower
-        if not solved and start is not None and 0 < start < np.inf:
-            first = np.array([1 / start])
-        s, more = climb(within, level.bandwidth, lower, first, upper)
-        solved.append(s)
-        passes += more
-    return Solution(solved, passes)
+class Nodes(NamedTuple):
+    """Of the nodes of a level: the s to ask about, and what is known of it.
+
+    `full`: the bandwidth is reached at or below the s of the parent. `known`: the s is final,
+    if that of the parent is.
+    """
+
+    s: Floats
+    full: Bools
+    known: Bools
+
+
+def _roots(levels: list[Level], depth: int, reach: Reach) -> Roots:
+    """Bracket the roots of a level."""
+    below = Reach(*(fold_up(levels, column, depth) for column in reach))
+    level = levels[depth]
+    _check_feasible(level, below.floor)
+    nothing = level.bandwidth <= below.floor
+    lower = np.empty_like(level.bandwidth)
+    for block in blocks(slice(0, lower.size)):
+        lower[block] = _lower(level.bandwidth[block], Reach(*(column[block] for column in below)))
+    lower[nothing] = 0.0
+    evaluated = level is not levels[-1]
+    roots = Roots(level.bandwidth, lower, lower, evaluated=evaluated)
+    roots.above[nothing] = 0.0
+    return roots
+
+
+def _nodes(levels: list[Level], roots: list[Roots]) -> list[Nodes]:
+    """Choose from the top down what to ask about."""
+    nodes = [Nodes(roots[0].s.copy(), np.ones(1, np.bool_), roots[0].found.copy())]
+    for level, root in zip(levels[1:], roots[1:], strict=True):
+        s, known = nodes[-1].s, nodes[-1].known
+        if s.size > 1:
+            s, known = s[level.parent], known[level.parent]
+        full = np.where(root.found, root.s, root.above) <= s
+        nodes.append(Nodes(np.where(full, root.s, s), full, np.where(full, root.found, known)))
+    return nodes
 
 
 def fold_up(levels: list[Level], leaf: Floats, depth: int) -> Floats:
@@ -104,29 +152,10 @@ def fold_up(levels: list[Level], leaf: Floats, depth: int) -> Floats:
     return leaf
 
 
-def _capped(levels: list[Level], leaf: Values, depth: int) -> Values:
-    """Sum up to a depth what the leaves take, no node below that depth beyond its bandwidth."""
-    value, slope = leaf
-    for above, level in zip(levels[depth:-1][::-1], levels[depth + 1 :][::-1], strict=True):
-        slope = np.where(value < level.bandwidth, slope, 0.0)
-        value = np.minimum(value, level.bandwidth)
-        n = above.bandwidth.size
-        value, slope = _sum_by(level.parent, value, n), _sum_by(level.parent, slope, n)
-    return Values(value, slope)
-
-
 def _sum_by(parent: Indices, column: Floats, n: int) -> Floats:
     if n == 1:
         return np.array([column.sum()])
     return np.bincount(parent, column, n).astype(np.float64, copy=False)
-
-
-def _ancestors(levels: list[Level], depth: int) -> Indices:
-    """Map each leaf to its node of a depth."""
-    index: Indices = np.arange(levels[-1].bandwidth.size)
-    for level in levels[:depth:-1]:
-        index = level.parent[index]
-    return index
 
 
 def _lower(bandwidth: Floats, reach: Reach) -> Floats:
