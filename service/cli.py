@@ -155,7 +155,8 @@ def rebuild(database_url: DatabaseUrl = None) -> None:
 
     from service.api.service import system_clock
     from service.estimates import width
-    from service.ingest import Rules, rebuild, rules_in_force
+    from service.ingest import Rules, rules_in_force
+    from service.rebuild import rebuild
     from service.storage import open_store
 
     chosen = settings(database_url)
@@ -223,6 +224,8 @@ def demo(
     from service.sim.scenario import scenario
     from service.telemetry import configure_logging
 
+    if not plot.parent.is_dir():
+        raise typer.BadParameter(f"the folder {plot.parent} does not exist", param_hint="--plot")
     configure_logging("warning")
     can_plot = find_spec("matplotlib") is not None
     chosen = scenario(

@@ -17,7 +17,6 @@ from service.core import timing
 from service.core.estimators import Estimator, Gamma
 from service.core.prior import Prior
 from service.domain import (
-    DAY,
     NEVER,
     UNSAID,
     Bools,
@@ -38,15 +37,13 @@ from service.domain import (
     days,
 )
 from service.estimates import Crawled, learn_crawl
-from service.storage import Store, Transaction
+from service.storage import Transaction
 
 JITTER = 0.05
 """Periodic intervals vary by this share, so that pages crawled together drift apart."""
 NOT_MODIFIED = 304
 GONE = (404, 410)
 SUCCESS = range(200, 400)
-UNFINISHED = "unknown (a rebuild did not finish)"
-"""Whose states are stored while a rebuild runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +104,7 @@ def record(tx: Transaction, crawls: CrawlColumns, rules: Rules) -> Recorded:
     states, row = _lock(tx, crawls.page_id)
     verdict = np.full(len(crawls), Verdict.unknown, np.int16)
     log = []
-    for turn in _turns(crawls.page_id, crawls.observed_at, row):
+    for turn in turns(crawls.page_id, crawls.observed_at, row):
         before, news = states.take(row[turn]), crawls.take(turn)
         verdict[turn] = _verdict(news.observed_at, before.last_crawl_at)
         accepted = verdict[turn] == Verdict.accepted
@@ -128,7 +125,7 @@ def ping(tx: Transaction, pings: PingColumns, rules: Rules) -> Answered:
     crawl = np.zeros(len(pings), np.bool_)
     reason = np.full(len(pings), PingReason.unknown_page, object)
     log = []
-    for turn in _turns(pings.page_id, pings.changed_at, row):
+    for turn in turns(pings.page_id, pings.changed_at, row):
         before, news = states.take(row[turn]), pings.take(turn)
         verdict[turn] = _verdict(news.changed_at, before.last_ping_at)
         accepted = verdict[turn] == Verdict.accepted
@@ -225,64 +222,6 @@ def notice(
     return after, crawl, reason
 
 
-def rebuild(store: Store, rules: Rules, *, block: int = 5_000) -> Iterator[int]:
-    """Replay the kept log into fresh estimates, block by block; yields the pages done.
-
-    Nothing else may write meanwhile: stop the service first. While estimates of two kinds lie
-    side by side the store belongs to no estimator, so that after a crash only another rebuild
-    can put it to use.
-    """
-    with store.begin() as tx:
-        tx.set_estimator(UNFINISHED)
-    last = 0
-    while True:
-        with store.begin() as tx:
-            page_id = tx.next_page_ids(last, block)
-            if not len(page_id):
-                tx.set_estimator(rules.estimator.name)
-                return
-            tx.clear_estimates(page_id)
-            states = tx.lock_states(page_id)
-            tx.save_states(_replayed(states, tx.log_of(page_id), rules))
-        last = int(page_id[-1])
-        yield len(page_id)
-
-
-def _replayed(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
-    zero = np.zeros(len(states))
-    states = replace(
-        states, estimate=np.zeros_like(states.estimate), real_pings=zero.copy(),
-        false_pings=zero.copy(), trust=zero.copy(),
-    )  # fmt: skip
-    told, within = _pings_before(log)
-    crawls = ~np.isnan(log.interval)
-    log, told, within = log.take(crawls), told[crawls], within[crawls]
-    row = np.searchsorted(states.page_id, log.page_id)
-    for turn in _turns(log.page_id, log.observed_at, row):
-        entries = log.take(turn)
-        before = replace(states.take(row[turn]), crawl_rate=entries.crawl_rate, n_pings=told[turn])
-        evidence = np.ones(len(entries), np.bool_)
-        crawled = Crawled(entries.interval, entries.changed == 1, within[turn], evidence)
-        learnt = learn_crawl(rules.estimator, before, entries.observed_at, crawled)
-        for name, column in learnt._asdict().items():
-            getattr(states, name)[row[turn]] = column
-    return states
-
-
-def _pings_before(log: LogColumns) -> tuple[Ints, Ints]:
-    """Count the pings before each entry of a log ordered by page and time: all, in its interval."""
-    if not len(log):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    us = log.observed_at.view(np.int64) - log.observed_at.view(np.int64).min()
-    page = np.unique(log.page_id, return_inverse=True)[1].astype(np.int64) * (us.max() + 1)
-    interval = np.rint(np.nan_to_num(log.interval) * DAY.astype(np.int64)).astype(np.int64)
-    opened = np.searchsorted(page + us, page + np.maximum(us - interval, 0), side="right")
-    first = np.searchsorted(page + us, page)
-    counted = np.concatenate([[0], np.cumsum(log.kind == Kind.ping)])
-    so_far = counted[:-1]
-    return so_far - counted[first], so_far - np.minimum(counted[opened], so_far)
-
-
 def _lock(tx: Transaction, page_id: Ints) -> tuple[PageStates, Ints]:
     """Lock the pages of a batch; gives the row of each item's page, -1 where there is none."""
     states = tx.lock_states(np.unique(page_id[page_id > 0]))
@@ -291,7 +230,7 @@ def _lock(tx: Transaction, page_id: Ints) -> tuple[PageStates, Ints]:
     return states, np.where(known, row, -1)
 
 
-def _turns(page_id: Ints, at: Instants, row: Ints) -> Iterator[Ints]:
+def turns(page_id: Ints, at: Instants, row: Ints) -> Iterator[Ints]:
     """Give the items of known pages in turns: the k-th turn has the k-th item of each page."""
     order = np.lexsort((at, page_id))
     order = order[row[order] >= 0]

@@ -26,7 +26,8 @@ from store_cases import (
 from service.core.estimators import LLN, Gamma
 from service.core.prior import Prior
 from service.domain import Kind, Observability, PingReason, Timing, Verdict, instant
-from service.ingest import Named, Rules, ping, rebuild, record, resolve, rules_in_force
+from service.ingest import Named, Rules, ping, record, resolve, rules_in_force
+from service.rebuild import rebuild
 from service.storage.memory import MemoryStore
 
 HOUR = timedelta(hours=1)

@@ -22,7 +22,8 @@ from store_cases import (
 
 from service.core.estimators import Gamma
 from service.domain import Timing, Verdict
-from service.ingest import Rules, ping, rebuild, record
+from service.ingest import Rules, ping, record
+from service.rebuild import rebuild
 from service.storage.memory import MemoryStore
 
 MINUTE = timedelta(minutes=1)

@@ -147,7 +147,7 @@ def test_after_a_rebuild_cut_short_only_another_one_is_taken(recrawl, database_u
         raise StoreUnavailable
 
     with monkeypatch.context() as patch:
-        patch.setattr("service.ingest._replayed", power_cut)
+        patch.setattr("service.rebuild._replayed", power_cut)
         assert recrawl("rebuild", database_url=database_url, estimator="mle").status != 0
     for estimator in ("gamma", "mle"):
         sentence = recrawl("serve", database_url=database_url, estimator=estimator).refusal()
@@ -155,3 +155,10 @@ def test_after_a_rebuild_cut_short_only_another_one_is_taken(recrawl, database_u
     assert recrawl("rebuild", database_url=database_url, estimator="mle").status == 0
     with running(database_url, estimator="mle") as live:
         assert live.get("/pages", url="https://a.example/").status_code == 200
+
+
+def test_a_demo_whose_plot_has_no_folder_is_refused_before_it_plays(recrawl):
+    ended = recrawl("demo", "--plot", "/no/such/folder/x.png")
+    assert ended.status == 2
+    assert "does not exist" in ended.err
+    assert "serves at" not in ended.err
