@@ -15,13 +15,13 @@ from service.core.estimators import (
     CompleteState,
     Estimator,
     Gamma,
-    GammaState,
+    History,
     from_columns,
     gather_history,
     to_columns,
 )
 from service.core.pings import PingEstimate, PingQuality, PingState
-from service.core.prior import DEFAULT_PRIOR, Prior
+from service.core.prior import DEFAULT_PRIOR
 from service.core.trust import TrustTest, believed, dead_feeds
 from service.domain import (
     INSTANT,
@@ -45,8 +45,6 @@ HISTORY_BLOCK = 10_000
 TRUST = TrustTest()
 LEAST_PRECISION = 0.1
 """Pings of which fewer announce a change are noise: a clock of the same rate does better."""
-COUNTED_PRIOR = Prior(0.5, 0.5)
-"""Under which the posterior mean of a counted rate is K19's (pings + 0.5)/(days + 0.5)."""
 
 
 class Known(NamedTuple):
@@ -165,12 +163,16 @@ def rates_from_log(tx: Transaction, page_id: Ints, estimator: Estimator[Any]) ->
     rates = np.zeros(len(page_id))
     for start in range(0, len(page_id), HISTORY_BLOCK):
         block = slice(start, start + HISTORY_BLOCK)
-        log = tx.log_of(page_id[block])
-        log = log.take(~np.isnan(log.interval))
-        row = np.searchsorted(page_id[block], log.page_id)
-        history = gather_history(row, log.interval, log.changed == 1, len(page_id[block]))
-        rates[block] = estimator.change_rate(history)
+        rates[block] = estimator.change_rate(history_of(tx, page_id[block]))
     return rates
+
+
+def history_of(tx: Transaction, page_id: Ints) -> History:
+    """Read the kept crawls of a block of pages that are evidence."""
+    log = tx.log_of(page_id)
+    log = log.take(~np.isnan(log.interval))
+    row = np.searchsorted(page_id, log.page_id)
+    return gather_history(row, log.interval, log.changed == 1, len(page_id))
 
 
 def known(
@@ -216,7 +218,8 @@ class PageEstimate(NamedTuple):
 
     change_rate: float
     interval: tuple[float, float] | None
-    """Holds the change rate with probability 0.9; None where that cannot be told."""
+    """Holds the change rate with probability 0.9 (a posterior's: credible) or in 90 % of
+    repetitions (a likelihood's: confidence); None where that cannot be told."""
     estimator: str
 
 
@@ -239,25 +242,28 @@ def of_page(
         trust=np.array([page.trust]),
         estimate=np.array([page.estimate]),
     )
-    from_log = rates_from_log(tx, one.page_id, estimator) if estimator.needs_history else None
+    state, from_log = None, None
+    if estimator.needs_history:
+        state = history_of(tx, one.page_id)
+        from_log = estimator.change_rate(state)
     rate = float(known(one, estimator, now, from_log).change_rate[0])
     if page.observability is Observability.complete:
         watched = float(np.maximum(days(now - one.pings_since), 0.0)[0])
-        counted, state = Gamma(COUNTED_PRIOR), GammaState(float(page.n_pings), watched)
-        return PageEstimate(rate, _interval(counted, state), CompleteObservations.name)
-    if (page.observability is Observability.auto and page.n_pings) or estimator.needs_history:
+        counted = CompleteState(float(page.n_pings), watched)
+        interval = _interval(CompleteObservations(), counted)
+        return PageEstimate(rate, interval, CompleteObservations.name)
+    if page.observability is Observability.auto and page.n_pings:
         return PageEstimate(rate, None, estimator.name)
-    return PageEstimate(
-        rate, _interval(estimator, from_columns(estimator, one.estimate)), estimator.name
-    )
+    state = from_columns(estimator, one.estimate) if state is None else state
+    return PageEstimate(rate, _interval(estimator, state), estimator.name)
 
 
 def _interval(estimator: Estimator[Any], state: Any) -> tuple[float, float] | None:
-    told = getattr(estimator, "credible_interval", None)
-    if told is None:
-        return None
-    low, high = told(state, 0.9)
-    return float(np.ravel(low)[0]), float(np.ravel(high)[0])
+    for kind in ("credible_interval", "confidence_interval"):
+        if told := getattr(estimator, kind, None):
+            low, high = (float(np.ravel(end)[0]) for end in told(state, 0.9))
+            return (low, high) if np.isfinite(high) else None
+    return None
 
 
 def dead(pages: EpochColumns, pinged: Bools, quality: PingEstimate, now: np.datetime64) -> Bools:

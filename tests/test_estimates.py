@@ -202,6 +202,7 @@ def test_every_estimator_learns_publishes_and_is_shown(name):
     assert rates[:2].max() < rates[4:].min(), "pages that change more often have a higher rate"
     np.testing.assert_allclose([page.change_rate for page in shown], rates, rtol=1e-12)
     assert all(page.estimator == name for page in shown)
+    assert (shown[2].interval is not None) == (name not in {"mm", "lln", "sa", "sam", "naive"})
     for page in shown:
         if page.interval is not None:
             assert page.interval[0] < page.change_rate < page.interval[1]

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
+from scipy.stats import chi2
 
 from service.core import (
     MLE,
@@ -172,9 +173,104 @@ def test_intervals_beyond_the_bins_are_counted_in_the_outer_ones():
     assert (binned.change_rate(state) > 0).all()
 
 
+def on_a_grid(interval, changed, mass, age=None):
+    """Rates within chi²/2 of the likelihood's top, by looking everywhere."""
+    rate = np.exp(np.linspace(np.log(1e-4), np.log(1e3), 400_001))
+    log = np.zeros_like(rate)
+    for k, (tau, found) in enumerate(zip(interval, changed, strict=True)):
+        if found and age is not None and age[k] >= 0:
+            log += np.log(rate) - rate * age[k]
+        else:
+            log += np.log(-np.expm1(-rate * tau)) if found else -rate * tau
+    near = rate[log >= log.max() - chi2.ppf(mass, 1) / 2]
+    return near[0], near[-1]
+
+
+@pytest.mark.parametrize("mass", [0.5, 0.9, 0.99])
+def test_the_interval_is_where_the_likelihood_is_near_its_top(mass):
+    rng = np.random.default_rng(6)
+    for k, change_rate in ((6, 0.7), (30, 0.2), (30, 3.0), (200, 0.5)):
+        interval = rng.exponential(1.5, k)
+        changed = rng.random(k) < -np.expm1(-change_rate * interval)
+        low, high = MLE().confidence_interval(one_page(interval, changed), mass)
+        expected = on_a_grid(interval, changed, mass)
+        np.testing.assert_allclose([low[0], high[0]], expected, rtol=1e-4)
+
+
+def test_dated_changes_narrow_the_interval_as_the_likelihood_says():
+    interval, changed = np.full(8, 4.0), np.array([True] * 6 + [False] * 2)
+    age = np.array([1.0, 0.5, np.nan, 3.0, 0.1, 2.0, np.nan, np.nan])
+    low, high = MLE().confidence_interval(one_page(interval, changed, age))
+    expected = on_a_grid(interval, changed, 0.9, age)
+    np.testing.assert_allclose([low[0], high[0]], expected, rtol=1e-4)
+    plain = MLE().confidence_interval(one_page(interval, changed))
+    assert high / low < plain[1] / plain[0]
+
+
+def test_one_sided_histories_have_one_sided_intervals_in_closed_form():
+    drop = chi2.ppf(0.9, 1) / 2
+    low, high = MLE().confidence_interval(one_page([1.0, 2.0, 5.0], [False] * 3))
+    np.testing.assert_allclose([low[0], high[0]], [0.0, drop / 8.0], rtol=1e-9)
+    low, high = MLE().confidence_interval(one_page([2.0] * 7, [True] * 7))
+    np.testing.assert_allclose(low[0], -np.log(-np.expm1(-drop / 7)) / 2, rtol=1e-9)
+    assert high[0] == np.inf
+    assert np.isnan(MLE().confidence_interval(MLE().init(3))).all()
+    at_once = one_page([2.0], [True], age=[0.0])  # one change, and no time at all to compare with
+    assert np.isnan(MLE().confidence_interval(at_once)).all()
+
+
+def test_intervals_hold_the_rate_as_often_as_they_say():
+    rng = np.random.default_rng(7)
+    n = 2000
+    for k, expected, least in (
+        (10, 0.3, 0.85),
+        (100, 0.1, 0.87),
+        (100, 1.0, 0.87),
+        (100, 5.0, 0.87),
+    ):
+        interval = rng.exponential(1.0, n * k)
+        changed = rng.random(n * k) < -np.expm1(-expected * interval)
+        history = gather_history(np.repeat(np.arange(n), k), interval, changed, n)
+        low, high = MLE().confidence_interval(history)
+        held = ((low <= expected) & (expected <= high)).mean()
+        assert least < held < 0.95, (k, expected)
+
+
+@pytest.mark.parametrize("mass", [0.5, 0.9, 0.999])
+@given(
+    st.lists(st.tuples(st.floats(1e-3, 1e3), st.booleans()), min_size=1, max_size=20),
+    st.floats(1e-6, 1e6),
+)
+def test_intervals_hold_the_estimate_and_scale_with_time(mass, crawls, unit):
+    interval, changed = map(np.array, zip(*crawls, strict=True))
+    here, there = one_page(interval, changed), one_page(interval * unit, changed)
+    low, high = MLE().confidence_interval(here, mass)
+    assert low <= MLE().change_rate(here) <= high
+    scaled = np.multiply(MLE().confidence_interval(there, mass), unit)
+    np.testing.assert_allclose(scaled, [low, high], rtol=1e-5)
+
+
+def test_the_interval_of_bins_is_nearly_that_of_the_history():
+    rng = np.random.default_rng(8)
+    interval, binned = rng.exponential(2.0, 300) + 0.01, BinnedMLE()
+    changed = rng.random(300) < -np.expm1(-0.4 * interval)
+    state = binned.init()
+    for days, found in zip(interval, changed, strict=True):
+        state = binned.update(state, days, found)
+    exact = MLE().confidence_interval(one_page(interval, changed))
+    np.testing.assert_allclose(binned.confidence_interval(state), np.ravel(exact), rtol=5e-3)
+    assert np.isnan(binned.confidence_interval(binned.init(2))).all()
+
+
+def test_an_interval_without_a_probability_is_refused():
+    with pytest.raises(InvalidInput, match="mass"):
+        MLE().confidence_interval(one_page(TAU, CHANGED), mass=1.0)
+
+
 def test_an_empty_history_is_served():
     for estimator in (MLE(), MM()):
         assert estimator.change_rate(estimator.init(0)).shape == (0,)
+    assert [end.shape for end in MLE().confidence_interval(MLE().init(0))] == [(0,), (0,)]
     assert isinstance(MLE().init(), History)
 
 

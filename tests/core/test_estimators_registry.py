@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy.stats import gamma
 
 from service.core import (
     ESTIMATORS,
@@ -49,6 +50,32 @@ def test_estimates_are_finite_and_not_negative_from_the_first_crawl_on(name):
 
 
 @names
+def test_it_forecasts_from_certainty_down_and_never_below_its_own_estimate(name):
+    rng = np.random.default_rng(13)
+    estimator = make_estimator(name)
+    state = estimator.init(20)
+    for _ in range(12):
+        state = estimator.update(state, rng.exponential(0.5, 20), rng.random(20) < 0.6, 2.0)
+    rate = estimator.change_rate(state)
+    np.testing.assert_array_equal(estimator.probability_unchanged(state, 0.0), np.ones(20))
+    soon, later = (estimator.probability_unchanged(state, t) for t in (0.1, 3.0))
+    assert ((later <= soon) & (soon <= 1)).all()
+    assert (later >= np.exp(-rate * 3.0) * (1 - 1e-12)).all()  # Jensen: an average, or a plug-in
+    each = estimator.probability_unchanged(state, np.full(20, 3.0))
+    np.testing.assert_array_equal(each, later)
+    with pytest.raises(InvalidInput, match="t must be"):
+        estimator.probability_unchanged(state, -1.0)
+
+
+@names
+def test_it_has_one_kind_of_interval_or_none(name):
+    bayesian = {"gamma", "lognormal", "complete"}
+    likelihood = {"mle", "binned_mle"}
+    assert hasattr(ESTIMATORS[name], "credible_interval") == (name in bayesian)
+    assert hasattr(ESTIMATORS[name], "confidence_interval") == (name in likelihood)
+
+
+@names
 def test_its_parameters_are_frozen(name):
     with pytest.raises((dataclasses.FrozenInstanceError, TypeError, AttributeError)):
         make_estimator(name).name_of_nothing = 1
@@ -70,6 +97,15 @@ def test_its_state_survives_storage_row_by_row(name):
     np.testing.assert_array_equal(
         to_columns(again), to_columns(estimator.update(state, 1.0, True, 2.0))[::2]
     )
+
+
+def test_counted_changes_have_the_exact_posterior():
+    complete = make_estimator("complete")
+    state = complete.update(complete.init(), interval=9.5, changed=4)
+    low, high = complete.credible_interval(state, mass=0.9)
+    np.testing.assert_allclose(gamma(4.5, scale=0.1).cdf([low, high]), [0.05, 0.95], rtol=1e-9)
+    assert complete.change_rate(state) == gamma(4.5, scale=0.1).mean()
+    np.testing.assert_allclose(complete.probability_unchanged(state, 10.0), 0.5**4.5)
 
 
 def test_a_state_of_another_estimator_is_refused():

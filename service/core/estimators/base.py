@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from service.core.conditions import Floats, InvalidInput, check_array
+from service.core.conditions import Floats, InvalidInput, check_amount, check_array
 
 S = TypeVar("S")
 
@@ -24,6 +24,10 @@ class Estimator(Protocol[S]):
     (N,) float64 arrays: `init(None)` serves one page, `init(n)` serves n, by the same code.
     `update` is pure and elementwise. Memory is constant but for the estimators that need the
     history: their state is a `History` of all crawls.
+
+    Those with a posterior also have ``credible_interval(state, mass)``, which holds the change
+    rate with probability `mass`; those with a likelihood ``confidence_interval(state, mass)``,
+    which holds it in a share `mass` of repetitions; the others no interval.
     """
 
     name: ClassVar[str]
@@ -76,6 +80,10 @@ class Estimator(Protocol[S]):
         """Estimate of the change rate, 1/day, shape of the state."""
         ...
 
+    def probability_unchanged(self, state: S, t: ArrayLike) -> Floats:
+        """P(no change in the next `t` days); of a posterior its average, else a plug-in."""
+        ...
+
 
 def check_crawl(
     shape: tuple[int, ...], interval: ArrayLike, changed: ArrayLike
@@ -98,6 +106,22 @@ def check_crawl(
     if was_changed.shape not in ((), shape):
         raise InvalidInput("changed", f"has shape {was_changed.shape}, expected {shape}")
     return days, was_changed.astype(np.float64)
+
+
+def check_mass(mass: float) -> float:
+    """Return the probability of an interval, refused unless strictly between 0 and 1."""
+    if not 0 < mass < 1:
+        raise InvalidInput("mass", f"must lie strictly between 0 and 1, not {mass}")
+    return mass
+
+
+def unchanged_at(change_rate: Floats, t: ArrayLike) -> Floats:
+    """P(no change in `t` days) at a known change rate.
+
+    Plugging in an estimate ignores its error: the forecast is too sure, the more the fewer
+    the crawls, and an estimate of 0 forecasts that the page never changes.
+    """
+    return np.exp(-change_rate * check_amount("t", t, np.shape(t)))
 
 
 def rate_in_force(shape: tuple[int, ...], crawl_rate: ArrayLike) -> tuple[Floats, Floats]:

@@ -7,8 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from service.core.conditions import Floats, InvalidInput
-from service.core.estimators.base import check_crawl, zeros
-from service.core.estimators.likelihood import hazard, likeliest_rate
+from service.core.estimators.base import check_crawl, unchanged_at, zeros
+from service.core.estimators.likelihood import (
+    Likelihood,
+    Terms,
+    likeliest_rate,
+    ratio_interval,
+    with_imaginary,
+)
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 BINS = 32
@@ -100,27 +106,33 @@ class BinnedMLE:
 
     def change_rate(self, state: BinnedState) -> Floats:
         """Estimate, 1/day; the prior mean before the first crawl."""
-        changes, days = np.sum(state.bin_changes, axis=-1), np.sum(state.bin_days, axis=-1)
-        crawls = changes + state.unchanged
-        mean_interval = (days + state.unchanged_days) / np.maximum(crawls, 1.0)
-        imaginary = np.where(crawls > 0, 0.5 * mean_interval, 1.0)
+        crawls = self._crawls(state)
+        n = crawls.undated + state.unchanged
+        mean_interval = (crawls.days_undated + crawls.days_quiet) / np.maximum(n, 1.0)
+        imaginary = np.where(n > 0, 0.5 * mean_interval, 1.0)
+        rate = likeliest_rate(with_imaginary(crawls, imaginary, imaginary))
+        return np.where(n > 0, rate, self.prior.mean)
+
+    def confidence_interval(self, state: BinnedState, mass: float = 0.9) -> tuple[Floats, Floats]:
+        """Likelihood-ratio interval from the crawls alone, 1/day; its limits are MLE's."""
+        return ratio_interval(self._crawls(state), self.change_rate(state), mass)
+
+    def probability_unchanged(self, state: BinnedState, t: ArrayLike) -> Floats:
+        """P(no change in the next `t` days), the estimate plugged in; see `unchanged_at`."""
+        return unchanged_at(self.change_rate(state), t)
+
+    def _crawls(self, state: BinnedState) -> Likelihood:
+        """Likelihood of what the crawls saw."""
         bin_interval = np.where(
             state.bin_changes > 0, state.bin_days / np.maximum(state.bin_changes, 1.0), 1.0
         )
 
-        def sum_hazard(rate: Floats) -> tuple[Floats, Floats]:
-            value, slope = hazard(rate[..., np.newaxis] * bin_interval)
-            first, first_slope = hazard(rate * imaginary)
-            return (
-                first + np.sum(state.bin_changes * value, axis=-1),
-                first_slope + np.sum(state.bin_changes * slope, axis=-1),
-            )
+        def sum_undated(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
+            of_bins = terms(rate[..., np.newaxis] * bin_interval)
+            return tuple(np.sum(state.bin_changes * term, axis=-1) for term in of_bins)
 
-        rate = likeliest_rate(
-            np.zeros_like(imaginary),
-            1.0 + changes,
-            imaginary + days,
-            imaginary + state.unchanged_days,
-            sum_hazard,
+        changes = np.asarray(np.sum(state.bin_changes, axis=-1))
+        days = np.sum(state.bin_days, axis=-1)
+        return Likelihood(
+            np.zeros_like(changes), changes, days, np.asarray(state.unchanged_days), sum_undated
         )
-        return np.where(crawls > 0, rate, self.prior.mean)

@@ -8,6 +8,11 @@ from numpy.typing import ArrayLike
 
 from service.core.conditions import Floats, check_amount
 from service.core.estimators.base import check_crawl, zeros
+from service.core.estimators.gamma import Gamma, GammaState
+from service.core.prior import Prior
+
+COUNTED = Gamma(Prior(0.5, 0.5))
+"""Counted changes need no approximation: this posterior is exact."""
 
 
 class CompleteState(NamedTuple):
@@ -21,7 +26,8 @@ class CompleteState(NamedTuple):
 class CompleteObservations:
     """Announced changes per day of watching, half a change in half a day added.
 
-    For pages whose pings are trusted: every change is seen, so counts are exact.
+    For pages whose pings are trusted: every change is seen, so counts are exact. The estimate is
+    the mean of the posterior Gamma(changes + 0.5, days + 0.5).
 
     Examples
     --------
@@ -69,3 +75,11 @@ class CompleteObservations:
     def change_rate(self, state: CompleteState) -> Floats:
         """Estimate, 1/day."""
         return np.asarray((state.changes + 0.5) / (state.days + 0.5))
+
+    def credible_interval(self, state: CompleteState, mass: float = 0.9) -> tuple[Floats, Floats]:
+        """Central interval that holds the change rate with probability `mass`, 1/day."""
+        return COUNTED.credible_interval(GammaState(*state), mass)
+
+    def probability_unchanged(self, state: CompleteState, t: ArrayLike) -> Floats:
+        """P(no change in the next `t` days), averaged over the posterior."""
+        return COUNTED.probability_unchanged(GammaState(*state), t)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaincinv
 
 from service.core.conditions import Floats, InvalidInput, check_amount
-from service.core.estimators.base import check_crawl, zeros
+from service.core.estimators.base import check_crawl, check_mass, zeros
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 
@@ -151,10 +151,9 @@ class Gamma:
 
     def credible_interval(self, state: GammaState, mass: float = 0.9) -> tuple[Floats, Floats]:
         """Central interval that holds the change rate with probability `mass`, 1/day."""
-        if not 0 < mass < 1:
-            raise InvalidInput("mass", f"must lie strictly between 0 and 1, not {mass}")
+        tail = 0.5 - check_mass(mass) / 2
         a, b = self.posterior(state)
-        return gammaincinv(a, 0.5 - mass / 2) / b, gammaincinv(a, 0.5 + mass / 2) / b
+        return gammaincinv(a, tail) / b, gammaincinv(a, 1.0 - tail) / b
 
     def probability_unchanged(self, state: GammaState, t: ArrayLike) -> Floats:
         """P(no change in the next `t` days) = (b/(b + t))^a."""

@@ -8,7 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from service.core.conditions import Floats, InvalidInput
-from service.core.estimators.base import POISSON_ONLY, check_crawl, rate_in_force, zeros
+from service.core.estimators.base import (
+    POISSON_ONLY,
+    check_crawl,
+    rate_in_force,
+    unchanged_at,
+    zeros,
+)
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 ALPHA: dict[str, Callable[[Any], Any]] = {
@@ -98,3 +104,7 @@ class LLN:
         """Estimate, 1/day; the prior mean before the first crawl."""
         estimate = state.rates_changed / (state.unchanged + ALPHA[self.alpha](state.crawls))
         return np.where(state.crawls > 0, estimate, self.prior.mean)
+
+    def probability_unchanged(self, state: LLNState, t: ArrayLike) -> Floats:
+        """P(no change in the next `t` days), the estimate plugged in; see `unchanged_at`."""
+        return unchanged_at(self.change_rate(state), t)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from service.core.conditions import Floats, InvalidInput, check_amount
-from service.core.estimators.base import check_crawl, zeros
+from service.core.estimators.base import check_crawl, check_mass, zeros
 from service.core.estimators.likelihood import hazard
 from service.core.prior import DEFAULT_PRIOR, Prior
 
@@ -129,10 +129,8 @@ class LogNormal:
 
     def credible_interval(self, state: LogNormalState, mass: float = 0.9) -> tuple[Floats, Floats]:
         """Central interval that holds the change rate with probability `mass`, 1/day."""
-        if not 0 < mass < 1:
-            raise InvalidInput("mass", f"must lie strictly between 0 and 1, not {mass}")
         log_rate, precision = self.posterior(state)
-        half = ndtri(0.5 + mass / 2) / np.sqrt(precision)
+        half = ndtri(0.5 + check_mass(mass) / 2) / np.sqrt(precision)
         return np.exp(log_rate - half), np.exp(log_rate + half)
 
     def probability_unchanged(self, state: LogNormalState, t: ArrayLike) -> Floats:

@@ -7,8 +7,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from service.core.conditions import Floats, InvalidInput
+from service.core.estimators.base import unchanged_at
 from service.core.estimators.history import History, empty_history, sum_by_page
-from service.core.estimators.likelihood import hazard, likeliest_rate
+from service.core.estimators.likelihood import (
+    Likelihood,
+    Terms,
+    likeliest_rate,
+    ratio_interval,
+    with_imaginary,
+)
 from service.core.prior import DEFAULT_PRIOR, ImaginaryIntervals, Prior
 
 
@@ -41,6 +48,9 @@ class MLE:
     [0.4642]
     [0.5923]
     [0.4172]
+    >>> low, high = mle.confidence_interval(history, mass=0.9)
+    >>> low.round(2), high.round(2), mle.probability_unchanged(history, 2.0).round(2)
+    (array([0.08]), array([0.95]), array([0.43]))
 
     References
     ----------
@@ -79,36 +89,53 @@ class MLE:
 
     def change_rate(self, state: History) -> Floats:
         """Estimate of each page, 1/day."""
-        history = state if self.suffix is None else state.suffix(self.suffix)
+        crawls, seen = self._crawls(state), state.crawls > 0
         if self.imaginary is None:
+            history = self._kept(state)
             half = 0.5 * history.sum_by_page(history.interval) / np.maximum(history.crawls, 1)
-            seen = history.crawls > 0
-            imaginary_changed = imaginary_quiet = np.where(seen, half, 1.0)
+            changed = quiet = np.where(seen, half, 1.0)
         else:
-            seen = np.ones(len(history.crawls), np.bool_)
-            imaginary_changed = np.full(len(seen), self.imaginary.changed)
-            imaginary_quiet = np.full(len(seen), self.imaginary.unchanged)
+            seen = np.ones_like(seen)
+            changed = np.full(len(seen), self.imaginary.changed)
+            quiet = np.full(len(seen), self.imaginary.unchanged)
+        rate = likeliest_rate(with_imaginary(crawls, changed, quiet))
+        return np.where(seen, rate, self.prior.mean)
 
+    def confidence_interval(self, state: History, mass: float = 0.9) -> tuple[Floats, Floats]:
+        """Likelihood-ratio interval of each page from its crawls alone, 1/day.
+
+        `mass` is a promise for many crawls (Wilks's theorem), not a probability given the data.
+        From ten crawls on, 90 % intervals hold the rate 86 to 100 times in a hundred between 0.03
+        and ten changes per crawl, but for regular crawls of which a few only find no change (72).
+        Where no crawl found a change the lower end is 0, where all did the upper one is inf: the
+        imaginary crawls, which keep the estimate away from both, are no evidence. NaN before
+        the first crawl.
+        """
+        return ratio_interval(self._crawls(state), self.change_rate(state), mass)
+
+    def probability_unchanged(self, state: History, t: ArrayLike) -> Floats:
+        """P(no change in the next `t` days), the estimate plugged in; see `unchanged_at`."""
+        return unchanged_at(self.change_rate(state), t)
+
+    def _kept(self, state: History) -> History:
+        return state if self.suffix is None else state.suffix(self.suffix)
+
+    def _crawls(self, state: History) -> Likelihood:
+        """Likelihood of what the kept crawls saw."""
+        history = self._kept(state)
         changed = history.changed > 0
         dated = changed & (history.age >= 0) & (history.age <= history.interval)
         quiet_days = np.where(dated, history.age, np.where(changed, 0.0, history.interval))
         undated = changed & ~dated
         page, tau = history.page[undated], history.interval[undated]
 
-        def sum_hazard(rate: Floats) -> tuple[Floats, Floats]:
-            value, slope = hazard(rate[page] * tau)
-            first, first_slope = hazard(rate * imaginary_changed)
-            n = len(rate)
-            return (
-                first + sum_by_page(page, value, n),
-                first_slope + sum_by_page(page, slope, n),
-            )
+        def sum_undated(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
+            return tuple(sum_by_page(page, term, len(rate)) for term in terms(rate[page] * tau))
 
-        rate = likeliest_rate(
+        return Likelihood(
             history.sum_by_page(dated.astype(np.float64)),
-            1.0 + history.sum_by_page(undated.astype(np.float64)),
-            imaginary_changed + history.sum_by_page(np.where(undated, history.interval, 0.0)),
-            imaginary_quiet + history.sum_by_page(quiet_days),
-            sum_hazard,
+            history.sum_by_page(undated.astype(np.float64)),
+            history.sum_by_page(np.where(undated, history.interval, 0.0)),
+            history.sum_by_page(quiet_days),
+            sum_undated,
         )
-        return np.where(seen, rate, self.prior.mean)

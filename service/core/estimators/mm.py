@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from service.core.conditions import Floats, InvalidInput
+from service.core.estimators.base import unchanged_at
 from service.core.estimators.history import History, empty_history, sum_by_page
 from service.core.prior import DEFAULT_PRIOR, Prior
 
@@ -20,7 +21,8 @@ class MM:
 
     Solves sum (1 - I_j) = sum exp(-D tau_j). At no change the root is 0; where every crawl found
     a change there is none, and half an unchanged crawl is assumed (the correction of CG03 for
-    regular intervals): unstable near both ends, so prefer MLE.
+    regular intervals): unstable near both ends, so prefer MLE. It has no interval: its sources
+    give no variance, and where it has a finite one the likelihood's is narrower.
 
     Parameters
     ----------
@@ -90,3 +92,7 @@ class MM:
             if np.all(np.abs(step) <= 1e-13 * rate):
                 break
         return np.where(seen, rate, self.prior.mean)
+
+    def probability_unchanged(self, state: History, t: ArrayLike) -> Floats:
+        """P(no change in the next `t` days), the estimate plugged in; see `unchanged_at`."""
+        return unchanged_at(self.change_rate(state), t)

@@ -7,7 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from service.core.conditions import Floats, InvalidInput
-from service.core.estimators.base import POISSON_ONLY, check_crawl, rate_in_force, zeros
+from service.core.estimators.base import (
+    POISSON_ONLY,
+    check_crawl,
+    rate_in_force,
+    unchanged_at,
+    zeros,
+)
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 
@@ -83,3 +89,7 @@ class SA:
     def change_rate(self, state: SAState) -> Floats:
         """Estimate, 1/day; the prior mean before the first crawl."""
         return np.where(state.crawls > 0, state.estimate, self.prior.mean)
+
+    def probability_unchanged(self, state: SAState, t: ArrayLike) -> Floats:
+        """P(no change in the next `t` days), the estimate plugged in; see `unchanged_at`."""
+        return unchanged_at(self.change_rate(state), t)

@@ -7,7 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from service.core.conditions import Floats, InvalidInput
-from service.core.estimators.base import POISSON_ONLY, check_crawl, rate_in_force, zeros
+from service.core.estimators.base import (
+    POISSON_ONLY,
+    check_crawl,
+    rate_in_force,
+    unchanged_at,
+    zeros,
+)
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 
@@ -109,3 +115,7 @@ class SAM:
     def change_rate(self, state: SAMState) -> Floats:
         """Estimate, 1/day, at least 0; the prior mean before the first crawl."""
         return np.where(state.crawls > 0, np.maximum(state.estimate, 0.0), self.prior.mean)
+
+    def probability_unchanged(self, state: SAMState, t: ArrayLike) -> Floats:
+        """P(no change in the next `t` days), the estimate plugged in; see `unchanged_at`."""
+        return unchanged_at(self.change_rate(state), t)
