@@ -19,6 +19,10 @@ PREFIX = "RECRAWL_"
 FOR_TESTS = "RECRAWL_TEST_"
 FOR_CLIENTS = frozenset({"RECRAWL_URL", "RECRAWL_API_KEY"})
 """Where `recrawl import` finds the service, and its key."""
+FADING = tuple(
+    name for name, kind in ESTIMATORS.items() if "half_life_days" in kind.__dataclass_fields__
+)
+"""The estimators whose evidence loses weight with time."""
 
 
 class Settings(BaseSettings):
@@ -38,7 +42,7 @@ class Settings(BaseSettings):
     timing: Timing = Timing.periodic
     objective: str = "harmonic"
     half_life_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = 365
-    """Evidence loses half of its weight in this time; empty: never."""
+    """Evidence loses half of its weight in this time, where the estimator lets it; empty: never."""
     retention_days: Annotated[float, Field(gt=0, le=36_500)] | None = 730
     """How long the observation log is kept; empty: for ever."""
     max_items: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
@@ -70,6 +74,12 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"estimator {self.estimator} {estimator.refusal}; "
                 "choose timing poisson or another estimator"
+            )
+        told = "half_life_days" in self.model_fields_set and self.half_life_days is not None
+        if told and self.estimator not in FADING:
+            raise ValueError(
+                f"{PREFIX}HALF_LIFE_DAYS has no meaning for estimator {self.estimator}, whose "
+                f"evidence never fades; unset it or choose {' or '.join(FADING)}"
             )
         return self
 

@@ -112,6 +112,28 @@ def test_none_for_ever_reaches_the_plan(monkeypatch):
     assert (plan.estimator, plan.retention) == (Gamma(half_life_days=None), None)
 
 
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_a_half_life_is_refused_where_evidence_never_fades(monkeypatch, name):
+    monkeypatch.setenv("RECRAWL_ESTIMATOR", name)
+    monkeypatch.setenv("RECRAWL_TIMING", "poisson")
+    read_settings().plan()  # the default of a setting nobody made is no contradiction
+    monkeypatch.setenv("RECRAWL_HALF_LIFE_DAYS", "")
+    read_settings().plan()  # nor is "never"
+    monkeypatch.setenv("RECRAWL_HALF_LIFE_DAYS", "30")
+    if name in ("gamma", "lognormal"):
+        assert read_settings().plan().estimator.half_life_days == 30.0
+    else:
+        assert refusal() == (
+            f"RECRAWL_HALF_LIFE_DAYS has no meaning for estimator {name}, whose evidence never "
+            "fades; unset it or choose gamma or lognormal"
+        )
+
+
+def test_a_half_life_in_the_env_file_is_refused_as_well(env_file):
+    env_file("RECRAWL_ESTIMATOR=mle\nRECRAWL_HALF_LIFE_DAYS=365\n")
+    assert "RECRAWL_HALF_LIFE_DAYS" in refusal()
+
+
 @pytest.mark.parametrize(
     "name", ["epoch_interval_s", "max_items", "timing", "estimator", "log_level"]
 )

@@ -175,7 +175,7 @@ def test_intervals_beyond_the_bins_are_counted_in_the_outer_ones():
 
 def on_a_grid(interval, changed, mass, age=None):
     """Rates within chi²/2 of the likelihood's top, by looking everywhere."""
-    rate = np.exp(np.linspace(np.log(1e-4), np.log(1e3), 400_001))
+    rate = np.exp(np.linspace(np.log(1e-4), np.log(1e3), 60_001))
     log = np.zeros_like(rate)
     for k, (tau, found) in enumerate(zip(interval, changed, strict=True)):
         if found and age is not None and age[k] >= 0:
@@ -194,7 +194,7 @@ def test_the_interval_is_where_the_likelihood_is_near_its_top(mass):
         changed = rng.random(k) < -np.expm1(-change_rate * interval)
         low, high = MLE().confidence_interval(one_page(interval, changed), mass)
         expected = on_a_grid(interval, changed, mass)
-        np.testing.assert_allclose([low[0], high[0]], expected, rtol=1e-4)
+        np.testing.assert_allclose([low[0], high[0]], expected, rtol=5e-4)
 
 
 def test_dated_changes_narrow_the_interval_as_the_likelihood_says():
@@ -202,7 +202,7 @@ def test_dated_changes_narrow_the_interval_as_the_likelihood_says():
     age = np.array([1.0, 0.5, np.nan, 3.0, 0.1, 2.0, np.nan, np.nan])
     low, high = MLE().confidence_interval(one_page(interval, changed, age))
     expected = on_a_grid(interval, changed, 0.9, age)
-    np.testing.assert_allclose([low[0], high[0]], expected, rtol=1e-4)
+    np.testing.assert_allclose([low[0], high[0]], expected, rtol=5e-4)
     plain = MLE().confidence_interval(one_page(interval, changed))
     assert high / low < plain[1] / plain[0]
 
