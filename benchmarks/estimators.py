@@ -170,7 +170,7 @@ def learning(estimator: Estimator[Any], n: int, timing: str) -> list[float]:
         return float(harmonic_cost(importance, truth, crawl_rate, 0 * truth, incomplete).sum())
 
     least = cost(allocate_harmonic(importance, truth, incomplete, bandwidth).crawl_rate)
-    state = estimator.init(n)
+    unfitted, state = estimator, estimator.init(n)
     crawl_rate, last, gap = np.full(n, bandwidth / n), np.zeros(n), phase(np.arange(n))
     excess = []
     for hour in range(1, 24 * LEARNING_DAYS[-1] + 1):
@@ -187,8 +187,8 @@ def learning(estimator: Estimator[Any], n: int, timing: str) -> list[float]:
         gap[page] = rng.exponential(size=page.size) if timing == "poisson" else 1.0
         if hour % 24:
             continue
-        if isinstance(estimator, Gamma):
-            estimator = replace(estimator, prior=fit_gamma_prior(*state))
+        if isinstance(unfitted, Gamma | LogNormal):
+            estimator = replace(unfitted, prior=fit_gamma_prior(*unfitted.evidence(state)))
         change_rate = estimator.change_rate(state)
         change_rate = np.where(change_rate > 0, change_rate, DEFAULT_PRIOR.mean)
         crawl_rate = allocate_harmonic(importance, change_rate, incomplete, bandwidth).crawl_rate

@@ -13,7 +13,7 @@ import structlog
 
 from service.core.allocation import ALLOCATORS, Allocation
 from service.core.costs import binary_cost, harmonic_cost
-from service.core.estimators import Estimator, Gamma
+from service.core.estimators import Estimator, from_columns
 from service.core.pings import PingEstimate
 from service.core.prior import fit_gamma_prior
 from service.core.trust import audit_rate
@@ -103,10 +103,11 @@ def refit(
     estimator: Estimator[Any], pages: EpochColumns
 ) -> tuple[Estimator[Any], dict[str, float]]:
     """Give the estimator on a prior fitted to what is known of all incomplete pages."""
-    if not isinstance(estimator, Gamma):
+    evidence = getattr(estimator, "evidence", None)
+    if evidence is None:
         return estimator, {}
     incomplete = pages.observability != Observability.complete
-    prior = fit_gamma_prior(*pages.estimate[incomplete].T)
+    prior = fit_gamma_prior(*evidence(from_columns(estimator, pages.estimate[incomplete])))
     return replace(estimator, prior=prior), {"a": prior.a, "b": prior.b}
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.core import timing
-from service.core.estimators import Estimator, Gamma
+from service.core.estimators import Estimator, Gamma, LogNormal
 from service.core.prior import Prior
 from service.domain import (
     NEVER,
@@ -59,7 +59,7 @@ def rules_in_force(tx: Transaction, rules: Rules) -> Rules:
     """Give the rules with the prior of the schedule in force, which its estimates stand on."""
     epoch = tx.epoch_in_force()
     fitted = epoch.certificate.prior if epoch and epoch.certificate else {}
-    if not fitted or not isinstance(rules.estimator, Gamma):
+    if not fitted or not isinstance(rules.estimator, Gamma | LogNormal):
         return rules
     return replace(rules, estimator=replace(rules.estimator, prior=Prior(**fitted)))
 

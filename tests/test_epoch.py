@@ -23,7 +23,7 @@ from structlog.testing import capture_logs
 
 from service.core.allocation import ALLOCATORS, allocate_harmonic
 from service.core.costs import binary_cost, harmonic_cost
-from service.core.estimators import LLN, CompleteObservations, Gamma
+from service.core.estimators import LLN, CompleteObservations, Gamma, LogNormal
 from service.core.prior import DEFAULT_PRIOR, Prior, fit_gamma_prior
 from service.domain import EpochStatus, Kind, Observability, Timing, instant
 from service.epoch import Plan, Runner, refit, run_epoch
@@ -160,6 +160,24 @@ def test_the_fitted_prior_is_the_one_that_ingest_learns_on(memory, clock):
     np.testing.assert_allclose(after.estimate, np.column_stack(expected), rtol=1e-13)
     other = gamma.update(Gamma.State(*before.estimate.T), 1.0, changed=True)
     assert not np.allclose(after.estimate, np.column_stack(other), rtol=1e-6)
+
+
+def test_a_lognormal_prior_is_fitted_recorded_and_learnt_on(memory, clock):
+    lognormal = LogNormal(half_life_days=365.0)
+    rules = Rules(lognormal, Timing.periodic, np.random.default_rng(0))
+    ids = np.sort(register(memory, 40, observability=0))
+    for day in range(6):
+        with memory.begin() as tx:
+            record(tx, crawl_columns(ids, T0 + day * DAY, changed=(ids + day) % 2), rules)
+    estimate = states_of(memory, ids).estimate
+    expected = fit_gamma_prior(*lognormal.evidence(LogNormal.State(*estimate.T)))
+    certificate = run_epoch(memory, Plan(lognormal), clock).certificate
+    assert certificate.prior == {"a": expected.a, "b": expected.b}
+    assert expected.mean > 2 * DEFAULT_PRIOR.mean
+    with memory.begin(write=False) as tx:
+        assert rules_in_force(tx, rules).estimator == LogNormal(expected, 365.0)
+    again = run_epoch(memory, Plan(lognormal), clock).certificate
+    assert again.prior == certificate.prior, "the same evidence gives the same prior"
 
 
 def test_the_next_epoch_starts_from_the_multiplier_of_the_last(memory, clock, monkeypatch):

@@ -27,7 +27,8 @@ class Estimator(Protocol[S]):
 
     Those with a posterior also have ``credible_interval(state, mass)``, which holds the change
     rate with probability `mass`; those with a likelihood ``confidence_interval(state, mass)``,
-    which holds it in a share `mass` of repetitions; the others no interval.
+    which holds it in a share `mass` of repetitions; the others no interval. Those with a prior
+    that an epoch can fit have ``evidence(state)``: changes and days for `fit_gamma_prior`.
     """
 
     name: ClassVar[str]

@@ -144,6 +144,10 @@ class Gamma:
             np.where(dated, faded.days + since, plain.days),
         )
 
+    def evidence(self, state: GammaState) -> tuple[Floats, Floats]:
+        """Give changes and days to fit a prior to (`fit_gamma_prior`): the state."""
+        return np.asarray(state.changes), np.asarray(state.days)
+
     def change_rate(self, state: GammaState) -> Floats:
         """Posterior mean, the plug-in for the allocation (the median doubles its excess cost)."""
         a, b = self.posterior(state)

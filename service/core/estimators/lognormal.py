@@ -33,7 +33,8 @@ class LogNormal:
     """Normal posterior of ln(change rate), moved by two Newton steps per observation.
 
     Heavier-tailed than Gamma: better when crawls are far slower than changes, and under drift.
-    The state is the evidence alone, so a new prior touches no stored state.
+    The state is the evidence alone, so a new prior touches no stored state; but where the
+    parabola of an interval was laid depends on the prior in force when it was learnt.
 
     Parameters
     ----------
@@ -121,6 +122,19 @@ class LogNormal:
             state.weighted_log + (precision + curvature) * log_rate - precision * before,
             state.precision + curvature,
         )
+
+    def evidence(self, state: LogNormalState) -> tuple[Floats, Floats]:
+        """Give changes and days to fit a prior to (`fit_gamma_prior`).
+
+        A page watched exactly, k changes in T days, has the log-likelihood k theta - T e^theta:
+        here the one whose slope and curvature are those of the state at the posterior's mode.
+        The state itself, a parabola anywhere, would run away: it puts a page that changed at
+        every crawl ever higher, with the prior behind it. Call it on the prior that a fit
+        starts from, so that no fit feeds on the last one.
+        """
+        log_rate, _ = self.posterior(state)
+        changes = state.weighted_log - state.precision * log_rate + state.precision
+        return np.maximum(changes, 0.0), state.precision * np.exp(-log_rate)
 
     def change_rate(self, state: LogNormalState) -> Floats:
         """Posterior mean, exp(mean + 1/(2 precision)), 1/day."""
