@@ -1,4 +1,7 @@
-"""Every condition as RFC 9457 problem+json, in one table."""
+"""Every condition as RFC 9457 problem+json, in one table.
+
+The handlers are async only because the others are run in a thread, which a refusal is not worth.
+"""
 
 import re
 from http import HTTPStatus
@@ -61,7 +64,7 @@ def problem(status: int, name: str, detail: str, **extra: Any) -> Response:
     )
 
 
-def answer(_: Request, error: Exception) -> Response:
+async def answer(_: Request, error: Exception) -> Response:
     """Answer one of the named conditions."""
     status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
     detail = getattr(error, "detail", str(error))
@@ -71,7 +74,7 @@ def answer(_: Request, error: Exception) -> Response:
     return problem(status, type(error).__name__, detail, **extra)
 
 
-def answer_parameters(_: Request, error: Exception) -> Response:
+async def answer_parameters(_: Request, error: Exception) -> Response:
     """Answer path and query parameters that are not what they should be."""
     faults = error.errors() if isinstance(error, RequestValidationError) else []
     rejections = [
@@ -83,7 +86,7 @@ def answer_parameters(_: Request, error: Exception) -> Response:
     return problem(422, "InvalidParameter", detail, field=field, errors=rejections)
 
 
-def answer_http(_: Request, error: Exception) -> Response:
+async def answer_http(_: Request, error: Exception) -> Response:
     """Answer what the router refuses: unknown paths and methods."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     phrase = HTTPStatus(status).phrase.title().replace(" ", "")
@@ -93,12 +96,12 @@ def answer_http(_: Request, error: Exception) -> Response:
     return response
 
 
-def answer_nobody(_: Request, __: Exception) -> Response:
+async def answer_nobody(_: Request, __: Exception) -> Response:
     """Close the books on a caller who hung up while sending: no fault of the service."""
     return problem(400, "ClientDisconnect", "the connection ended before the body did")
 
 
-def answer_unexpected(_: Request, __: Exception) -> Response:
+async def answer_unexpected(_: Request, __: Exception) -> Response:
     """Answer a fault of the service itself; the log has the trace, the client does not."""
     return problem(
         500,
