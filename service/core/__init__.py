@@ -24,9 +24,9 @@ J^H                 harmonic_cost        (N,)     importance times mean of 1 + 1
 J^B                 binary_cost          (N,)     importance times share of time with n > 0
 ==================  ===================  =======  ==============================================
 
-Rates are per day and intervals in days; there is no clock, no randomness and no input or output
-here. Sources: K19 Kolobov et al. NeurIPS 2019; A22 Avrachenkov, Patil, Thoppe 2022; GF08 Grimes,
-Ford 2008; CG03 Cho, Garcia-Molina 2003.
+Rates are per day and intervals in days; there is no clock, no input or output and no randomness
+of its own here: `simulate` is handed a Generator. Sources: K19 Kolobov et al. NeurIPS 2019; A22
+Avrachenkov, Patil, Thoppe 2022; GF08 Grimes, Ford 2008; CG03 Cho, Garcia-Molina 2003.
 """
 
 from service.core.allocation import (
@@ -79,6 +79,7 @@ from service.core.prior import (
     fit_imaginary_intervals,
     posterior_rates,
 )
+from service.core.simulate import Played, Staleness, play_page, simulated_cost, staleness
 from service.core.timing import (
     crawl_value,
     first_due_in,
@@ -122,9 +123,11 @@ __all__ = [
     "PingEstimate",
     "PingQuality",
     "PingState",
+    "Played",
     "Prior",
     "SAMState",
     "SAState",
+    "Staleness",
     "TrustTest",
     "allocate_approximate",
     "allocate_binary",
@@ -150,8 +153,11 @@ __all__ = [
     "overdue",
     "phase",
     "ping_credit",
+    "play_page",
     "poisson_gap",
     "poisson_ping",
     "posterior_rates",
+    "simulated_cost",
+    "staleness",
     "to_columns",
 ]

@@ -8,6 +8,7 @@ from scipy.integrate import quad
 from service.core.allocation import allocate_harmonic
 from service.core.conditions import InvalidInput
 from service.core.costs import binary_cost, harmonic_cost
+from service.core.simulate import simulated_cost
 
 
 def one(of, change_rate, crawl_rate, crawl_probability, complete, timing="poisson"):
@@ -45,38 +46,75 @@ def test_crawling_every_kth_ping_costs_the_harmonic_number(k):
     assert one(binary_cost, 3.0, 0, 1 / k, True, "periodic") == pytest.approx(1 - 1 / k)
 
 
-@given(st.floats(1e-3, 1))
-def test_ping_credit_costs_what_its_runs_of_pings_cost(p):
-    """Spend credit on 200,000 pings and count the changes left waiting after each."""
-    crawls = np.floor(np.arange(1, 200_001) * p + 1e-9)
-    crawled = np.diff(crawls, prepend=0) > 0
-    index = np.arange(1, crawled.size + 1)
-    waiting = index - np.maximum.accumulate(np.where(crawled, index, 0))
-    harmonic_number = np.concatenate([[0.0], (1 / np.arange(1, waiting.max() + 1)).cumsum()])
-    mean = harmonic_number[waiting].mean()
-    assert one(harmonic_cost, 1.0, 0, p, True, "periodic") == pytest.approx(mean, abs=0.02)
-    assert one(binary_cost, 1.0, 0, p, True, "periodic") == pytest.approx(
-        (waiting > 0).mean(), abs=0.01
-    )
+def assert_costs_what_it_simulates(seed, change_rate, clock=0.0, p=0.0, timing="poisson", **noise):
+    """Closed forms against ten long plays, within five of their standard errors."""
+    rng = np.random.default_rng(seed)
+    days = 40_000 / change_rate
+    plays = [
+        simulated_cost(rng, days, change_rate, clock, p, timing=timing, **noise) for _ in range(10)
+    ]
+    page = [2.0], [change_rate], [clock], [p], [not noise and p > 0]
+    given_ = {name: [share] for name, share in noise.items()}
+    for of, counted in zip((harmonic_cost, binary_cost), np.transpose(plays), strict=True):
+        error = counted.std(ddof=1) / np.sqrt(10)
+        assert error < 0.01 * max(counted.mean(), 0.1)
+        closed = of(*page, timing=timing, **given_)[0] / 2.0
+        assert abs(closed - counted.mean()) < 5 * error + 1e-9, (of, closed, counted.mean())
 
 
-@pytest.mark.parametrize(("clock", "p"), [(0.7, 0.0), (0.0, 0.3), (0.5, 0.4)])
-def test_poisson_clocks_and_pings_cost_what_a_simulation_counts(clock, p):
-    """Announced changes, crawls by clock and by lot on pings, penalty averaged over time."""
-    rng, change = np.random.default_rng(7), 2.0
-    n = 400_000
-    gap = rng.exponential(1 / (change + clock), n)
-    by_clock = rng.random(n) < clock / (change + clock)
-    crawled = by_clock | (rng.random(n) < p)
-    index = np.arange(n)
-    since = index - np.maximum.accumulate(np.where(crawled, index, 0))
-    changes = np.where(crawled, 0, since)
-    harmonic_number = np.concatenate([[0.0], (1 / np.arange(1, changes.max() + 1)).cumsum()])
-    after = np.append(0, changes[:-1])
-    mean = (harmonic_number[after] * gap).sum() / gap.sum()
-    stale = ((after > 0) * gap).sum() / gap.sum()
-    assert one(harmonic_cost, change, clock, p, True) == pytest.approx(mean, rel=0.02)
-    assert one(binary_cost, change, clock, p, True) == pytest.approx(stale, rel=0.02)
+@pytest.mark.parametrize("crawl_rate", [0.1, 1.0, 8.0])
+def test_poisson_clocks_cost_what_a_simulation_counts(crawl_rate):
+    assert_costs_what_it_simulates(1, 1.5, crawl_rate)
+
+
+@pytest.mark.parametrize("crawl_rate", [0.1, 1.0, 8.0])
+def test_crawling_on_time_costs_what_a_simulation_counts(crawl_rate):
+    assert_costs_what_it_simulates(2, 1.5, crawl_rate, timing="periodic")
+
+
+@pytest.mark.parametrize("p", [0.03, 0.3, 1 / 3, 0.5, 0.77, 1.0])
+def test_ping_credit_costs_what_a_simulation_counts(p):
+    assert_costs_what_it_simulates(3, 2.5, p=p, timing="periodic")
+
+
+@pytest.mark.parametrize(("clock", "p"), [(0.0, 0.3), (0.5, 0.4), (3.0, 0.05), (0.0, 1.0)])
+def test_pings_crawled_by_lot_cost_what_a_simulation_counts(clock, p):
+    assert_costs_what_it_simulates(4, 2.0, clock, p)
+
+
+@pytest.mark.parametrize(
+    ("clock", "p", "recall", "precision"),
+    [(0.5, 0.3, 0.7, 0.4), (0.5, 1.0, 0.2, 1.0), (0.1, 0.9, 1.0, 0.3), (1.0, 0.5, 0.0, 1.0)],
+)
+def test_noisy_pings_cost_what_a_simulation_counts(clock, p, recall, precision):
+    noise = {"ping_recall": recall, "ping_precision": precision}
+    assert_costs_what_it_simulates(5, 2.0, clock, p, **noise)
+
+
+def test_clock_and_credit_together_cost_less_than_the_better_of_them():
+    rng = np.random.default_rng(6)
+    for clock, p in ((0.5, 0.3), (2.0, 0.1)):
+        harmonic, binary = simulated_cost(rng, 20_000.0, 2.0, clock, p, timing="periodic")
+        assert harmonic < one(harmonic_cost, 2.0, clock, p, True, "periodic")
+        assert binary < one(binary_cost, 2.0, clock, p, True, "periodic")
+
+
+def test_the_total_of_a_corpus_is_what_its_pages_are_simulated_to_cost():
+    rng = np.random.default_rng(7)
+    importance, change_rate = rng.lognormal(0, 1, 30), rng.lognormal(0, 1, 30)
+    complete = np.arange(30) % 3 == 0
+    allocation = allocate_harmonic(importance, change_rate, complete, 20.0)
+    rates = allocation.crawl_rate, allocation.crawl_probability
+    for timing in "poisson", "periodic":
+        counted = sum(
+            weight * np.array(simulated_cost(rng, 20_000 / change, change, *page, timing=timing))
+            for weight, change, *page in zip(importance, change_rate, *rates, strict=True)
+        )
+        closed = [
+            of(importance, change_rate, *rates, complete, timing=timing).sum()
+            for of in (harmonic_cost, binary_cost)
+        ]
+        np.testing.assert_allclose(counted, closed, rtol=0.01)
 
 
 def test_the_golden_set_executed_on_time_costs_what_was_published():
@@ -105,28 +143,6 @@ def test_a_page_that_is_never_crawled_costs_without_limit_unless_it_never_change
         assert binary_cost([2.0, 1.0, 0.0], [1.0] * 3, *rates, timing=timing).tolist() == [2, 1, 0]
         assert harmonic_cost([1.0] * 3, [0.0] * 3, *rates, timing=timing).tolist() == [0, 0, 0]
         assert binary_cost([1.0] * 3, [0.0] * 3, *rates, timing=timing).tolist() == [0, 0, 0]
-
-
-def test_noisy_pings_cost_what_a_simulation_counts():
-    """Announced changes, silent changes and false pings in one stream; crawls by lot and clock."""
-    rng, n = np.random.default_rng(11), 400_000
-    change, recall, precision, clock, p = 2.0, 0.7, 0.4, 0.5, 0.3
-    ping_rate = recall * change / precision
-    rates = np.array([recall * change, (1 - recall) * change, (1 - precision) * ping_rate, clock])
-    gap = rng.exponential(1 / rates.sum(), n)
-    event = rng.choice(4, n, p=rates / rates.sum())
-    changed = event <= 1
-    crawled = (event == 3) | (((event == 0) | (event == 2)) & (rng.random(n) < p))
-    total = np.cumsum(changed)
-    waiting = total - np.maximum.accumulate(np.where(crawled, total, 0))
-    harmonic_number = np.concatenate([[0.0], (1 / np.arange(1, waiting.max() + 1)).cumsum()])
-    after = np.append(0, waiting[:-1])
-    noise = {"ping_recall": [recall], "ping_precision": [precision]}
-    page = [1.0], [change], [clock], [p], [False]
-    mean = (harmonic_number[after] * gap).sum() / gap.sum()
-    assert harmonic_cost(*page, **noise)[0] == pytest.approx(mean, rel=0.02)
-    stale = ((after > 0) * gap).sum() / gap.sum()
-    assert binary_cost(*page, **noise)[0] == pytest.approx(stale, rel=0.02)
 
 
 def test_noisy_pages_are_allocated_at_the_cost_of_the_published_example():
