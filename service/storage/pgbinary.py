@@ -2,8 +2,8 @@
 
 A statement takes `unnest(%s::bigint[])` with a numpy array for the parameter, and gives one
 row of `array_agg`s back as numpy arrays; COPY moves whole tables. All elements of a column
-have one width and are not null: "none" travels as -infinity, NaN or 0 and is turned into
-NULL (and back) by the statement.
+have one width. In arrays none is null: "none" travels as -infinity, NaN or 0 and is turned into
+NULL (and back) by the statement. Into COPY, what a masked array masks goes as NULL.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,6 +16,7 @@ from psycopg import pq
 from psycopg.adapt import Buffer, Dumper, Loader
 
 from service.domain import INSTANT
+from service.storage.gathered import Gathered
 
 POSTGRES_EPOCH = np.int64(946_684_800_000_000)
 """2000-01-01 in microseconds since 1970: where timestamptz counts from."""
@@ -152,17 +153,30 @@ def _row_dtype(values: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
 
 def copy_in(columns: list[NDArray[Any]], block: int = 65_536) -> Iterator[bytes]:
     """Give the bytes of COPY … FROM STDIN (FORMAT BINARY) for these columns, block by block."""
-    dtype = _row_dtype([wire(c[:0]).dtype for c in columns])
+    dtype = _row_dtype([wire(np.ma.getdata(c[:0])).dtype for c in columns])
     yield HEADER
     for start in range(0, len(columns[0]), block):
-        parts = [wire(c[start : start + block]) for c in columns]
+        parts = [c[start : start + block] for c in columns]
         rows = np.empty(len(parts[0]), dtype)
         rows["n_fields"] = len(parts)
         for i, part in enumerate(parts):
-            rows[f"length{i}"] = part.dtype.itemsize
-            rows[f"value{i}"] = part
-        yield rows.tobytes()
+            value = wire(np.ma.getdata(part))
+            rows[f"length{i}"] = value.dtype.itemsize
+            rows[f"value{i}"] = value
+        nulls = [np.ma.getmaskarray(part) for part in parts]
+        yield _without(rows, nulls) if any(null.any() for null in nulls) else rows.tobytes()
     yield TRAILER
+
+
+def _without(rows: NDArray[np.void], nulls: list[NDArray[np.bool_]]) -> bytes:
+    """Give the rows with NULL, a length of -1 and no value, where the masks say so."""
+    octets = rows.view(np.uint8).reshape(len(rows), rows.dtype.itemsize)
+    kept = np.ones(octets.shape, np.bool_)
+    for i, null in enumerate(nulls):
+        rows[f"length{i}"][null] = -1
+        value, start = rows.dtype.fields[f"value{i}"][:2]  # type: ignore[index]
+        kept[null, start : start + value.itemsize] = False
+    return octets[kept].tobytes()
 
 
 def copy_out(
@@ -171,40 +185,40 @@ def copy_out(
     """Run COPY (…) TO STDOUT (FORMAT BINARY) and give its columns.
 
     `dtypes` names each column with its numpy type (`M8[us]`, `f8`, `V16`, …); all columns
-    are not null and of fixed width.
+    are not null and of fixed width. A column of one value takes no memory and is read-only.
     """
-    wired = [wire(np.empty(0, dtype)).dtype for dtype in dtypes.values()]
+    empty = {name: np.empty(0, dtype) for name, dtype in dtypes.items()}
+    gathered = Gathered(empty)
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        blocks = list(_row_blocks(connection.pgconn, _row_dtype(wired), block))
+        layout = _row_dtype([wire(column).dtype for column in empty.values()])
+        for rows in _row_blocks(connection.pgconn, layout, block):
+            gathered.append(
+                unwire(rows[f"value{i}"], OIDS["M8"][0] if column.dtype.kind == "M" else 0)
+                for i, column in enumerate(empty.values())
+            )
         copy.read()  # the end of the copy, for psycopg to see
-    columns = {}
-    for i, (name, target) in enumerate(dtypes.items()):
-        oid = OIDS["M8"][0] if target.startswith("M8") else 0
-        parts = [unwire(rows[f"value{i}"], oid) for rows in blocks]
-        columns[name] = np.concatenate(parts) if parts else np.empty(0, target)
-    return columns
+    return gathered.columns()
 
 
 def _row_blocks(
     pgconn: pq.abc.PGconn, dtype: np.dtype[Any], block: int
 ) -> Iterator[NDArray[np.void]]:
     """Read rows until the trailer: libpq hands out one message a row."""
-    rows: list[bytes] = []
-    head = len(HEADER)
+    receive, n_trailer = pgconn.get_copy_data, len(TRAILER)
+    length, message = receive(0)
+    rows = [bytes(message)[len(HEADER) :]]
+    length -= len(HEADER)
     while True:
-        length, message = pgconn.get_copy_data(0)
-        if length < 0:
-            raise _failure(pgconn)
-        data = bytes(message)
-        rows.append(data[head:])
-        head = 0
-        if data.endswith(TRAILER) and len(rows[-1]) in (0, len(TRAILER)):
-            break
-        if len(rows) == block:
-            yield np.frombuffer(b"".join(rows), dtype)
-            rows = []
-    if packed := b"".join(rows).removesuffix(TRAILER):
-        yield np.frombuffer(packed, dtype)
+        while length != n_trailer and len(rows) < block:
+            length, message = receive(0)
+            if length < 0:
+                raise _failure(pgconn)
+            rows.append(bytes(message))
+        ended = length == n_trailer
+        yield np.frombuffer(b"".join(rows), dtype, len(rows) - ended)
+        if ended:
+            return
+        rows = []
 
 
 def _failure(pgconn: pq.abc.PGconn) -> psycopg.Error:

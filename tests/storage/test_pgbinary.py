@@ -212,3 +212,45 @@ def test_a_copy_that_fails_half_way_raises_and_leaves_the_connection_usable(conn
     with pytest.raises(psycopg.Error):
         pgbinary.copy_out(connection, query, {"a": "i4"}, 64)
     assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_masked_values_are_copied_in_as_null(connection):
+    table = random_table(200)
+    rng = np.random.default_rng(1)
+    masks = {name: rng.random(200) < 0.3 for name in table}
+    masks["a"][:] = False
+    masks["b"][64:128] = True  # a whole block
+    given = [np.ma.masked_array(table[name], mask) for name, mask in masks.items()]
+    with connection.transaction(force_rollback=True):
+        connection.execute(
+            "CREATE TEMP TABLE t (a bigint, b float8, c smallint, d timestamptz, e uuid, "
+            "f bytea, g bool, i serial)"
+        )
+        statement = "COPY t (a, b, c, d, e, f, g) FROM STDIN (FORMAT BINARY)"
+        with connection.cursor().copy(statement) as copy:
+            for block in pgbinary.copy_in(given, 64):
+                copy.write(block)
+        for name, values in table.items():
+            where = f"WHERE {name} IS NOT NULL ORDER BY i"
+            (nulls,) = connection.execute(
+                f"SELECT array_agg({name} IS NULL ORDER BY i) FROM t"
+            ).fetchone()
+            assert list(nulls) == masks[name].tolist()
+            query = f"COPY (SELECT {name} FROM t {where}) TO STDOUT (FORMAT BINARY)"
+            back = pgbinary.copy_out(connection, query, {name: TABLE[name]})[name]
+            assert back.tobytes() == values[~masks[name]].tobytes()
+
+
+def test_a_column_of_one_value_takes_no_memory(connection):
+    query = (
+        "SELECT i, 'NaN'::float8, i / 100, 'NaN'::float8, '-infinity'::timestamptz "
+        "FROM generate_series(0, 199) AS i"
+    )
+    copied = f"COPY ({query}) TO STDOUT (FORMAT BINARY)"
+    dtypes = {"a": "i4", "b": "f8", "c": "i4", "d": "f8", "e": "M8[us]"}
+    back = pgbinary.copy_out(connection, copied, dtypes, 50)
+    assert [back[name].strides[0] for name in dtypes] == [4, 0, 4, 0, 0]
+    assert back["c"].tolist() == [0] * 100 + [1] * 100
+    assert len(back["b"]) == 200
+    assert np.isnan(back["b"]).all()
+    assert np.isnat(back["e"]).all()

@@ -1,0 +1,58 @@
+"""Columns put together from blocks of rows, in little more memory than they take in the end."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Gathered:
+    """Columns that grow block by block.
+
+    A column of one value throughout, as bounds and pings are where nobody uses them, is one
+    element seen N times: it takes no memory and is read-only.
+
+    Parameters
+    ----------
+    empty : mapping
+        Each column by name, without rows.
+
+    Examples
+    --------
+    >>> gathered = Gathered({"page_id": np.zeros(0, np.int64), "max_crawl_rate": np.zeros(0)})
+    >>> gathered.append([np.array([1, 2]), np.array([np.nan, np.nan])])
+    >>> gathered.append([np.array([3]), np.array([np.nan])])
+    >>> {name: (column, column.strides) for name, column in gathered.columns().items()}
+    {'page_id': (array([1, 2, 3]), (8,)), 'max_crawl_rate': (array([nan, nan, nan]), (0,))}
+    """
+
+    def __init__(self, empty: Mapping[str, NDArray[Any]]) -> None:
+        self.parts = {name: [column] for name, column in empty.items()}
+
+    def append(self, block: Iterable[NDArray[Any]]) -> None:
+        """Take the next rows, one array a column, in the columns' order."""
+        for parts, part in zip(self.parts.values(), block, strict=True):
+            parts.append(_compact(part))
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Give the columns and keep nothing."""
+        return {name: _join(self.parts.pop(name)) for name in list(self.parts)}
+
+
+def _compact(part: NDArray[Any]) -> NDArray[Any]:
+    same = part.ndim == 1 and len(part) > 0 and (_bits(part) == _bits(part[:1])).all()
+    return np.broadcast_to(part[:1].copy(), part.shape) if same else part
+
+
+def _join(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    full = [part for part in parts if len(part)]
+    values = {part[:1].tobytes() for part in full}
+    if len(values) == 1 and not any(part.strides[0] for part in full):
+        return np.broadcast_to(full[0][:1], sum(map(len, full)))
+    return np.concatenate(parts)
+
+
+def _bits(part: NDArray[Any]) -> NDArray[Any]:
+    """See NaN and NaT as equal to themselves."""
+    return part.view(np.int64) if part.dtype.kind in "fM" else part
