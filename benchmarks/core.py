@@ -1,4 +1,4 @@
-"""Speed and memory of the allocation, beside the time that reading the pages takes.
+"""Speed and memory of the allocation, beside the time that reading the pages takes; estimators.
 
     python -m benchmarks.core [--pages 10000 1000000 20000000] [--repeat 5] [--json FILE]
 
@@ -8,6 +8,7 @@ a quarter of them. A row gives the median and the least seconds of a whole `allo
 its passes, the least time of one pass (bandwidth and derivative at a multiplier) and that over the
 least time of np.sum over the same two arrays on the same threads, and the peak of memory beyond
 inputs and results as a share of the inputs. K19's Algorithm 3 as published is run where it ends.
+A second table has the estimators' updates and the fit of the prior (`benchmarks.estimators`).
 Times depend on what else the machine does: `sum` says how fast memory was while it was measured.
 """
 
@@ -23,6 +24,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import estimators
 from service.core import Allocation, allocate_harmonic
 from service.core.allocation import reference, sweeps
 from service.core.allocation.blocks import over_parts
@@ -177,8 +179,11 @@ def main() -> None:
     options = parser.parse_args()
     rows = run(options.pages, options.repeat)
     show(rows)
+    timed = estimators.timings()
+    estimators.show_timings(Console(width=160), timed)
     if options.json:
-        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+        figures = {"allocate_harmonic": rows, "estimators": timed}
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 if __name__ == "__main__":
