@@ -278,17 +278,35 @@ class ScheduleColumns(Columns):
     crawl_probability: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledPage:
-    """One row of the published schedule, its due time as of now."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledPages(Columns):
+    """(N,) rows of a published schedule by ascending page_id, their due times as of now."""
 
-    page_id: int
-    url: str
-    importance: float
-    change_rate: float
-    crawl_rate: float
-    crawl_probability: float
-    next_crawl_at: datetime | None
+    page_id: Ints
+    url: NDArray[np.object_]
+    importance: Floats
+    change_rate: Floats
+    crawl_rate: Floats
+    crawl_probability: Floats
+    next_crawl_at: Instants
+    """NaT where only a ping makes the page due."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulePart:
+    """What one reading of a schedule gives."""
+
+    pages: ScheduledPages
+    after: int | None
+    """Where the next reading goes on; None at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleChanges(SchedulePart):
+    """What became of a schedule since an earlier epoch."""
+
+    removed: Ints
+    """Pages of the earlier epoch that are no longer there, by ascending page_id."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ RecrawlError
 │   ├── InvalidUrl            not an http(s) URL the service can key
 │   ├── BadCursor             not a cursor this service handed out
 │   ├── CursorExpired         its epoch is no longer kept
+│   ├── EpochNotKept          nothing can be compared with this epoch
 │   ├── Unauthorized          no valid API key
 │   ├── PageNotFound          no page with this id or url
 │   └── EpochNotFound         no such epoch
@@ -86,6 +87,10 @@ class BadCursor(RequestError):
 
 class CursorExpired(RequestError):
     """The epoch of this cursor is no longer kept; start again without a cursor."""
+
+
+class EpochNotKept(RequestError):
+    """The schedule of this epoch is no longer kept; fetch the whole one, without since_epoch."""
 
 
 class Unauthorized(RequestError):

@@ -2,6 +2,7 @@
 
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +15,10 @@ from service.domain import (
     PageColumns,
     PingColumns,
     ScheduleColumns,
+    ScheduledPages,
     ScheduleFilter,
     instant,
+    moment,
 )
 from service.urls import normalise
 
@@ -165,9 +168,29 @@ def page_of(store, page_id):
         return tx.page(int(page_id))
 
 
+class ScheduledPage(NamedTuple):
+    """One row of `ScheduledPages`."""
+
+    page_id: int
+    url: str
+    importance: float
+    change_rate: float
+    crawl_rate: float
+    crawl_probability: float
+    next_crawl_at: datetime | None
+
+
+
+def rows(scheduled):
+    """Columns of the schedule as rows of plain values."""
+    columns = [getattr(scheduled, name) for name in ScheduledPage._fields]
+    plain = [map(moment, c) if c.dtype.kind == "M" else c.tolist() for c in columns]
+    return [ScheduledPage(*row) for row in zip(*plain, strict=True)]
+
+
 def read_schedule(store, epoch, after=0, limit=1000, only=EVERYTHING):
     with store.begin(write=False) as tx:
-        return tx.schedule(epoch, after, limit, only)
+        return rows(tx.schedule(epoch, after, limit, only).pages)
 
 
 def same(left, right):

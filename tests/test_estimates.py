@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
-from store_cases import T0, crawl_columns, ping_columns, register, states_of
+from store_cases import T0, crawl_columns, ping_columns, read_schedule, register, states_of
 
 from service.core.estimators import ESTIMATORS, Gamma, make_estimator
 from service.domain import Observability, PingReason, ScheduleFilter, Timing, instant
@@ -75,7 +75,7 @@ class Play:
     def schedule(self):
         with self.store.begin(write=False) as tx:
             epoch = tx.epoch_in_force()
-            return epoch, tx.schedule(epoch.epoch, 0, 10_000, ScheduleFilter())
+        return epoch, read_schedule(self.store, epoch.epoch, limit=10_000)
 
 
 def test_pages_that_are_never_pinged_are_incomplete_ones():

@@ -3,8 +3,10 @@
 import base64
 import binascii
 import re
+from datetime import datetime
 from typing import Any, Literal, cast
 
+import msgspec
 import numpy as np
 from fastapi.responses import Response
 from msgspec import json
@@ -17,9 +19,20 @@ from service.api.schemas import (
     PageAnswer,
     PageScheduleAnswer,
     Rejection,
+    ScheduledPage,
     WhyAnswer,
 )
-from service.domain import Codes, Epoch, LogEntry, Observability, Page, Verdict
+from service.domain import (
+    INSTANT,
+    Codes,
+    Epoch,
+    Instants,
+    LogEntry,
+    Observability,
+    Page,
+    ScheduledPages,
+    Verdict,
+)
 from service.errors import BadCursor, BatchRejected
 from service.estimates import PageEstimate
 
@@ -63,6 +76,27 @@ def refuse_empty(counts: dict[str, Any]) -> None:
             field=first.field,
             **counts,
         )
+
+
+def encode_schedule(pages: ScheduledPages) -> list[ScheduledPage]:
+    """Give the rows of columns."""
+    columns = {name: getattr(pages, name) for name in ScheduledPages.__dataclass_fields__}
+    due = moments(columns.pop("next_crawl_at"))
+    return list(map(ScheduledPage, *(column.tolist() for column in columns.values()), due))
+
+
+def moments(instants: Instants) -> list[datetime | None]:
+    """Give instants as datetimes: through floats of seconds, exact until the year 2223.
+
+    >>> moments(np.array(["2026-05-01T12:00:00.000001", "NaT"], "M8[us]"))
+    [datetime.datetime(2026, 5, 1, 12, 0, 0, 1, tzinfo=datetime.timezone.utc), None]
+    """
+    seconds = instants.astype(INSTANT).view(np.int64) / 1e6
+    never = np.isnat(instants)
+    if never.any():
+        seconds = seconds.astype(object)
+        seconds[never] = None
+    return msgspec.convert(seconds.tolist(), list[datetime | None], strict=False)
 
 
 def encode_cursor(epoch: int, after: int) -> str:

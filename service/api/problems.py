@@ -31,6 +31,7 @@ STATUS: dict[type[Exception], int] = {
     errors.InvalidUrl: 422,
     errors.BadCursor: 422,
     errors.CursorExpired: 410,
+    errors.EpochNotKept: 410,
     errors.Unauthorized: 401,
     errors.PageNotFound: 404,
     errors.EpochNotFound: 404,

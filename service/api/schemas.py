@@ -5,8 +5,6 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from service.domain import ScheduledPage
-
 PageId = Annotated[int, Meta(ge=1, le=2**63 - 1, description="the service's number of the page")]
 Url = Annotated[
     str,
@@ -140,6 +138,18 @@ class PingsAnswer(BatchAnswer, kw_only=True):
     """What became of the pings of a batch."""
 
     decisions: list[Decision]
+
+
+class ScheduledPage(Struct):
+    """One row of the published schedule, its due time as of now."""
+
+    page_id: int
+    url: str
+    importance: float
+    change_rate: float
+    crawl_rate: float
+    crawl_probability: float
+    next_crawl_at: datetime | None
 
 
 class ScheduleAnswer(Struct, kw_only=True):

@@ -42,9 +42,10 @@ from service.domain import (
     PageColumns,
     PagePatch,
     PageStates,
+    ScheduleChanges,
     ScheduleColumns,
-    ScheduledPage,
     ScheduleFilter,
+    SchedulePart,
 )
 
 EPOCHS_KEPT = 3
@@ -53,6 +54,9 @@ EPOCHS_KEPT = 3
 
 MAX_DUE_DAYS = 36_500.0
 """No due time lies further ahead: a century, which every database can add to a date."""
+
+MOST_SCANNED = 100_000
+"""One reading of the schedule looks at so many page_ids, whatever its filter matches."""
 
 RETRY_S = 3_600
 """A crawl that a ping asked for and that failed is due again after so long."""
@@ -91,7 +95,10 @@ class Transaction(ABC):
 
     @abstractmethod
     def delete_page(self, page_id: int) -> None:
-        """Forget one page with its state, log and schedule; raises `PageNotFound`."""
+        """Forget one page with its state and log; no schedule shows it any more.
+
+        Raises `PageNotFound`.
+        """
 
     @abstractmethod
     def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
@@ -154,6 +161,10 @@ class Transaction(ABC):
         """Give one epoch; raises `EpochNotFound`."""
 
     @abstractmethod
+    def number_in_force(self) -> int:
+        """Give the number of the newest published epoch, 0 before the first."""
+
+    @abstractmethod
     def epoch_in_force(self) -> Epoch | None:
         """Give the newest published epoch."""
 
@@ -170,12 +181,23 @@ class Transaction(ABC):
     #    was never crawled
 
     @abstractmethod
-    def schedule(
-        self, epoch: int, after: int, limit: int, only: ScheduleFilter
-    ) -> list[ScheduledPage]:
+    def schedule(self, epoch: int, after: int, limit: int, only: ScheduleFilter) -> SchedulePart:
         """Give rows of a kept epoch with page_id > after, ascending, at most `limit`.
 
-        Raises `CursorExpired` when that epoch is no longer kept.
+        Not more than `MOST_SCANNED` page_ids are looked at, so a part may have fewer rows, even
+        none, and not be the last. Raises `CursorExpired` when that epoch is no longer kept.
+        """
+
+    @abstractmethod
+    def schedule_changes(
+        self, epoch: int, since: int, min_change: float, after: int, limit: int
+    ) -> ScheduleChanges:
+        """Give the rows of `schedule` that are news to who knows the epoch `since`.
+
+        News is a page that is new, and one whose crawl rate or crawl probability, the larger
+        of then and now over the smaller, is more than 1 + min_change. The removed pages are
+        those between `after` and the next part. Raises `EpochNotKept` when `since` is no longer
+        kept, `CursorExpired` when `epoch` is not.
         """
 
     # -- the store itself

@@ -39,13 +39,22 @@ from service.domain import (
     PageColumns,
     PagePatch,
     PageStates,
+    ScheduleChanges,
     ScheduleColumns,
-    ScheduledPage,
+    ScheduledPages,
     ScheduleFilter,
+    SchedulePart,
     instant,
     moment,
 )
-from service.errors import CursorExpired, EpochNotFound, EpochRunning, LeadershipLost, PageNotFound
+from service.errors import (
+    CursorExpired,
+    EpochNotFound,
+    EpochNotKept,
+    EpochRunning,
+    LeadershipLost,
+    PageNotFound,
+)
 from service.storage.base import (
     EPOCHS_KEPT,
     MAX_DUE_DAYS,
@@ -302,10 +311,14 @@ class MemoryTransaction(Transaction):
             raise EpochNotFound(f"no epoch has the number {epoch}; GET /epochs lists them")
         return _own(self.store.epochs[epoch - 1])
 
+    def number_in_force(self) -> int:
+        """Give the newest published epoch, 0 before the first."""
+        return max(self.store.schedules, default=0)
+
     def epoch_in_force(self) -> Epoch | None:
         """Give the newest published epoch."""
-        newest = max(self.store.schedules, default=None)
-        return None if newest is None else self.epoch(newest)
+        newest = self.number_in_force()
+        return self.epoch(newest) if newest else None
 
     def newest_epoch(self) -> Epoch | None:
         """Give the epoch asked for or started last."""
@@ -319,27 +332,46 @@ class MemoryTransaction(Transaction):
 
     # -- schedule
 
-    def schedule(
-        self, epoch: int, after: int, limit: int, only: ScheduleFilter
-    ) -> list[ScheduledPage]:
-        """Mask the rows above `after`, then build the first of them."""
+    def schedule(self, epoch: int, after: int, limit: int, only: ScheduleFilter) -> SchedulePart:
+        """Mask the rows above `after`, then take the first of them."""
+        rows = self._after(epoch, after)
+        rows = rows.take(self._matching(rows.page_id - 1, only))
+        if only.due_before is not None:
+            due = self._next_crawl_at(rows.page_id - 1, rows.crawl_rate)
+            rows = rows.take(due < instant(only.due_before))
+        return self._part(rows, limit)
+
+    def schedule_changes(
+        self, epoch: int, since: int, min_change: float, after: int, limit: int
+    ) -> ScheduleChanges:
+        """Look the rows up in the earlier epoch, and its rows in this one."""
+        rows = self._after(epoch, after)
+        if since not in self.store.schedules:
+            raise EpochNotKept
+        earlier = self._after(since, after)
+        there = rows.take(self.pages["alive"][rows.page_id - 1])
+        removed = earlier.page_id[~np.isin(earlier.page_id, there.page_id)]
+        before = self._rates(self.store.schedules[since], there.page_id)
+        part = self._part(there.take(moved(before, there, 1 + min_change)), limit)
+        reached = np.inf if part.after is None else part.after
+        return ScheduleChanges(part.pages, part.after, removed[removed <= reached])
+
+    def _after(self, epoch: int, after: int) -> ScheduleColumns:
         if epoch not in self.store.schedules:
             raise CursorExpired
         rows = self.store.schedules[epoch]
-        start = int(np.searchsorted(rows.page_id, after, "right"))
-        where = start + np.flatnonzero(self._matching(rows.page_id[start:] - 1, only))
-        due = self._next_crawl_at(rows.page_id[where] - 1, rows.crawl_rate[where])
-        if only.due_before is not None:
-            early = due < instant(only.due_before)
-            where, due = where[early], due[early]
-        rows = rows.take(where[:limit])
+        return rows.take(rows.page_id > after)
+
+    def _part(self, rows: ScheduleColumns, limit: int) -> SchedulePart:
+        whole, rows = len(rows) <= limit, rows.take(np.arange(min(limit, len(rows))))
         row = rows.page_id - 1
-        columns = (
-            rows.page_id, self.pages["url"][row], self.pages["importance"][row], rows.change_rate,
-            rows.crawl_rate, rows.crawl_probability,
-        )  # fmt: skip
-        plain = zip(*(column.tolist() for column in columns), map(moment, due[:limit]), strict=True)
-        return [ScheduledPage(*cells) for cells in plain]
+        pages = ScheduledPages(
+            **{f.name: getattr(rows, f.name) for f in fields(rows)},
+            url=self.pages["url"][row],
+            importance=self.pages["importance"][row],
+            next_crawl_at=self._next_crawl_at(row, rows.crawl_rate),
+        )
+        return SchedulePart(pages, None if whole or not limit else int(rows.page_id[-1]))
 
     def _matching(self, row: Ints, only: ScheduleFilter) -> Bools:
         mask: Bools = self.pages["alive"][row]
@@ -369,6 +401,9 @@ class MemoryTransaction(Transaction):
         """Give the rows of the schedule in force, NaN where it has none."""
         newest = max(self.store.schedules, default=None)
         rows = ScheduleColumns.empty() if newest is None else self.store.schedules[newest]
+        return self._rates(rows, page_id)
+
+    def _rates(self, rows: ScheduleColumns, page_id: Ints) -> ScheduleColumns:
         at = np.searchsorted(rows.page_id, page_id)
         known = at < len(rows)
         known[known] = rows.page_id[at[known]] == page_id[known]
@@ -490,6 +525,15 @@ def decode(cell: Any, kind: Any) -> Any:
         return bool(cell)
     plain = cell.item() if isinstance(cell, np.generic) else cell
     return kind(plain) if kind in (Observability, Kind) else plain
+
+
+def moved(before: ScheduleColumns, now: ScheduleColumns, ratio: float) -> Bools:
+    """Which rows are new or have a rate or probability that moved by more than a ratio."""
+    mask: Bools = np.isnan(before.crawl_rate)
+    for name in ("crawl_rate", "crawl_probability"):
+        then, rate = getattr(before, name), getattr(now, name)
+        mask |= np.maximum(then, rate) > ratio * np.minimum(np.minimum(then, rate), 1e300)
+    return mask
 
 
 def _copy(certificate: Certificate) -> Certificate:

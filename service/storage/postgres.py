@@ -28,11 +28,12 @@ from service.domain import (
     PageColumns,
     PageStates,
     ScheduleColumns,
+    ScheduledPages,
 )
 from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.storage import migrations, pgbinary
 from service.storage import postgres_sql as sql
-from service.storage.base import MAX_DUE_DAYS, RETRY_S, Lead, Registered, Store
+from service.storage.base import Lead, Registered, Store
 from service.storage.sql import SqlTransaction, kept_epochs
 from service.storage.tables import Instant
 
@@ -45,15 +46,7 @@ than Postgres's deadlock_timeout of 1 s, so that it is housekeeping that gives w
 class PostgresTransaction(SqlTransaction):
     """The statements in Postgres's words."""
 
-    next_crawl_at = sa.literal_column(
-        "least(CASE WHEN page_states.last_crawl_at >= page_states.wanted_at "
-        f"THEN page_states.last_crawl_at + {RETRY_S} * interval '1 second' "
-        "ELSE page_states.wanted_at END, CASE WHEN page_states.last_crawl_at IS NULL "
-        "THEN pages.created_at WHEN schedule.crawl_rate > 0 THEN page_states.last_crawl_at "
-        "+ 86400 * least(page_states.gap / least(greatest(schedule.crawl_rate, 1e-100), 1e100), "
-        f"{MAX_DUE_DAYS}) * interval '1 second' END)",
-        Instant,
-    )
+    next_crawl_at = sa.literal_column(sql.NEXT_CRAWL_AT, Instant)
 
     def run(self, statement: str, **parameters: Any) -> psycopg.Cursor[Any]:
         """Run one statement over the driver, in binary."""
@@ -143,6 +136,22 @@ class PostgresTransaction(SqlTransaction):
     def publish(self, epoch: int, certificate: Certificate, now: datetime) -> None:
         """Put the epoch in force."""
         self.mark_published(epoch, certificate, now)
+
+    def read_schedule(self, joined: str, only: str, **parameters: Any) -> ScheduledPages:
+        """Read one array a column; planned anew for every place, as the statistics are."""
+        statement = sql.schedule(joined, only)
+        row = self.driver.execute(statement, parameters, binary=True, prepare=False).fetchone()
+        columns = dict(zip(ScheduledPages.__dataclass_fields__, row or (), strict=True))
+        if columns["page_id"] is None:
+            return ScheduledPages.empty()
+        columns["url"] = np.array(columns["url"].split("\n"), object)
+        return ScheduledPages(**columns)
+
+    def read_removed(self, **parameters: Any) -> Ints:
+        """Read one array."""
+        statement = sql.REMOVED
+        row = self.driver.execute(statement, parameters, binary=True, prepare=False).fetchone()
+        return np.zeros(0, np.int64) if row is None or row[0] is None else row[0]
 
     def next_page_ids(self, after: int, limit: int) -> Ints:
         """Read along the key of the pages."""

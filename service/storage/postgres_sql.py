@@ -3,6 +3,9 @@
 "None" travels as -infinity, NaN, 0 or -1 and is NULL in the tables.
 """
 
+from service.storage import schedule_sql
+from service.storage.base import MAX_DUE_DAYS, RETRY_S
+
 ADD_HOSTS = """
 INSERT INTO hosts (host)
 SELECT DISTINCT host FROM unnest(%(host)s::text[]) AS given (host)
@@ -158,3 +161,30 @@ SELECT child.relname FROM pg_inherits
 JOIN pg_class AS child ON child.oid = inhrelid
 WHERE inhparent = %(parent)s::regclass
 """
+
+NEXT_CRAWL_AT = f"""
+least(
+    CASE WHEN page_states.last_crawl_at >= page_states.wanted_at
+        THEN page_states.last_crawl_at + {RETRY_S} * interval '1 second'
+        ELSE page_states.wanted_at END,
+    CASE WHEN page_states.last_crawl_at IS NULL THEN pages.created_at
+        WHEN schedule.crawl_rate > 0 THEN page_states.last_crawl_at + 86400 * least(
+            page_states.gap / least(greatest(schedule.crawl_rate, 1e-100), 1e100), {MAX_DUE_DAYS}
+        ) * interval '1 second' END
+)"""
+
+SCHEDULE = """
+SELECT array_agg(page_id), string_agg(url, E'\\n'), array_agg(importance), array_agg(change_rate),
+    array_agg(crawl_rate), array_agg(crawl_probability),
+    array_agg(coalesce(next_crawl_at, '-infinity'))
+FROM ({rows}) AS rows
+"""
+
+REMOVED = f"SELECT array_agg(page_id) FROM ({schedule_sql.REMOVED}) AS ids"
+
+
+def schedule(joined: str, only: str) -> str:
+    """Give the statement that reads rows of the schedule; no URL has a line break."""
+    moved = only.format(next_crawl_at=NEXT_CRAWL_AT, greatest="greatest", least="least")
+    rows = schedule_sql.SCHEDULE.format(next_crawl_at=NEXT_CRAWL_AT, joined=joined, only=moved)
+    return SCHEDULE.format(rows=rows)

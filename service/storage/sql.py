@@ -16,12 +16,17 @@ from service.domain import (
     Observability,
     Page,
     PagePatch,
-    ScheduledPage,
+    ScheduleChanges,
+    ScheduledPages,
     ScheduleFilter,
+    SchedulePart,
 )
-from service.errors import CursorExpired, EpochNotFound, PageNotFound
-from service.storage.base import EPOCHS_KEPT, Transaction
+from service.errors import CursorExpired, EpochNotFound, EpochNotKept, PageNotFound
+from service.storage import schedule_sql
+from service.storage.base import EPOCHS_KEPT, MOST_SCANNED, Transaction
 from service.storage.tables import epochs, hosts, meta, observations, page_states, pages, schedule
+
+MOST_PAGE_ID = 2**63 - 1
 
 CERTIFICATE = tuple(Certificate.__dataclass_fields__)
 
@@ -87,14 +92,13 @@ class SqlTransaction(Transaction):
             )
 
     def delete_page(self, page_id: int) -> None:
-        """Delete the page, by cascade its state; schedule before log, as everybody locks them."""
+        """Delete the page and its log, by cascade its state.
+
+        Its rows of the schedules stay, seen by nobody, until their epoch is dropped: whoever
+        asks what has changed since that epoch must learn that it is gone.
+        """
         if not self.connection.execute(pages.delete().where(pages.c.page_id == page_id)).rowcount:
             raise PageNotFound(f"no page has the id {page_id}")
-        self.connection.execute(
-            schedule.delete()
-            .where(schedule.c.page_id == page_id)
-            .where(schedule.c.epoch.in_(kept_epochs()))
-        )
         self.connection.execute(observations.delete().where(observations.c.page_id == page_id))
 
     def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
@@ -206,40 +210,66 @@ class SqlTransaction(Transaction):
 
     # -- schedule
 
-    def schedule(
-        self, epoch: int, after: int, limit: int, only: ScheduleFilter
-    ) -> list[ScheduledPage]:
+    def schedule(self, epoch: int, after: int, limit: int, only: ScheduleFilter) -> SchedulePart:
         """Read along the key; that the epoch is still kept is asked last, when it counts."""
-        due = self.next_crawl_at
-        query = (
-            sa.select(
-                schedule.c.page_id,
-                pages.c.url,
-                pages.c.importance,
-                schedule.c.change_rate,
-                schedule.c.crawl_rate,
-                schedule.c.crawl_probability,
-                due.label("next_crawl_at"),
-            )
-            .join_from(schedule, pages, pages.c.page_id == schedule.c.page_id)
-            .join(page_states, page_states.c.page_id == schedule.c.page_id)
-            .where(schedule.c.epoch == epoch, schedule.c.page_id > after)
-            .order_by(schedule.c.page_id)
-            .limit(limit)
-        )
-        if only.host is not None:
-            host_id = sa.select(hosts.c.host_id).where(hosts.c.host == only.host).scalar_subquery()
-            query = query.where(pages.c.host_id == host_id)
-        if only.page_id is not None:
-            query = query.where(schedule.c.page_id == only.page_id)
-        if only.observability is not None:
-            query = query.where(pages.c.observability == only.observability.value)
-        if only.due_before is not None:
-            query = query.where(due < sa.literal(only.due_before, pages.c.created_at.type))
-        rows = [ScheduledPage(*row) for row in self.connection.execute(query)]
-        if epoch not in set(self.connection.scalars(kept_epochs())):
+        asked = [name for name in schedule_sql.ONLY if getattr(only, name) is not None]
+        indexed = only.host is not None or only.page_id is not None
+        last = MOST_PAGE_ID if indexed else min(after + MOST_SCANNED, MOST_PAGE_ID)
+        pages = self.read_schedule(
+            "", " ".join(schedule_sql.ONLY[name] for name in asked),
+            epoch=epoch, after=after, last=last, limit=limit,
+            **{name: getattr(only, name) for name in asked if name != "host"},
+            **({} if only.host is None else {"host_id": self._host_id(only.host)}),
+        )  # fmt: skip
+        part = SchedulePart(pages, self._next(pages, limit, last, epoch))
+        if epoch not in self._kept():
             raise CursorExpired
-        return rows
+        return part
+
+    def schedule_changes(
+        self, epoch: int, since: int, min_change: float, after: int, limit: int
+    ) -> ScheduleChanges:
+        """Read both epochs along their keys; the removed pages up to where the others reach."""
+        last = min(after + MOST_SCANNED, MOST_PAGE_ID)
+        pages = self.read_schedule(
+            schedule_sql.BEFORE, schedule_sql.MOVED, epoch=epoch, since=since,
+            ratio=1 + min_change, after=after, last=last, limit=limit,
+        )  # fmt: skip
+        going_on = self._next(pages, limit, last, epoch, since)
+        removed = self.read_removed(
+            epoch=epoch, since=since, after=after, last=last if going_on is None else going_on
+        )
+        kept = self._kept()
+        if epoch not in kept:
+            raise CursorExpired
+        if since not in kept:
+            raise EpochNotKept
+        return ScheduleChanges(pages, going_on, removed)
+
+    def _host_id(self, host: str) -> int:
+        """Look a host up beforehand, so that the planner knows how many pages it has."""
+        return self.connection.scalar(sa.select(hosts.c.host_id).where(hosts.c.host == host)) or 0
+
+    def _next(self, pages: ScheduledPages, limit: int, last: int, *epochs: int) -> int | None:
+        if len(pages) and len(pages) == limit:
+            return int(pages.page_id[-1])
+        newest = sa.func.max(schedule.c.page_id)
+        ends = [
+            self.connection.scalar(sa.select(newest).where(schedule.c.epoch == epoch)) or 0
+            for epoch in epochs
+        ]
+        return last if last < max(ends) else None
+
+    def _kept(self) -> set[int]:
+        return set(self.connection.scalars(kept_epochs()))
+
+    def read_schedule(self, joined: str, only: str, **parameters: Any) -> ScheduledPages:
+        """Run `schedule_sql.SCHEDULE`, with a further join and condition."""
+        raise NotImplementedError
+
+    def read_removed(self, **parameters: Any) -> Ints:
+        """Run `schedule_sql.REMOVED`."""
+        raise NotImplementedError
 
     # -- the store itself
 

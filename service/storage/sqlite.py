@@ -39,9 +39,10 @@ from service.domain import (
     PageColumns,
     PageStates,
     ScheduleColumns,
+    ScheduledPages,
 )
 from service.errors import EpochRunning, StoreFull, StoreUnavailable
-from service.storage import migrations, tables
+from service.storage import migrations, schedule_sql, tables
 from service.storage.base import MAX_DUE_DAYS, RETRY_S, Lead, Registered, Store
 from service.storage.sql import SqlTransaction, kept_epochs
 from service.storage.tables import Instant
@@ -136,6 +137,28 @@ INSERT INTO schedule (epoch, page_id, change_rate, crawl_rate, crawl_probability
 VALUES (?, ?, ?, ?, ?)
 """
 
+DUE = f"""CASE WHEN page_states.last_crawl_at IS NULL THEN pages.created_at
+    WHEN schedule.crawl_rate > 0 THEN page_states.last_crawl_at
+        + CAST(min(page_states.gap / schedule.crawl_rate, {MAX_DUE_DAYS}) * 86400e6 AS INTEGER)
+    END"""
+WANTED = f"""CASE WHEN page_states.last_crawl_at >= page_states.wanted_at
+    THEN page_states.last_crawl_at + {RETRY_S} * 1000000 ELSE page_states.wanted_at END"""
+NEXT_CRAWL_AT = f"min(coalesce({WANTED}, {DUE}), coalesce({DUE}, {WANTED}))"
+
+
+class Named(dict[str, str]):
+    """Turns `%(name)s`, as Postgres's driver marks a parameter, into SQLite's `:name`."""
+
+    def __missing__(self, name: str) -> str:
+        return f":{name}"
+
+
+def schedule(joined: str, only: str) -> str:
+    """Give the statement that reads rows of the schedule."""
+    moved = only.format(next_crawl_at=NEXT_CRAWL_AT, greatest="max", least="min")
+    rows = schedule_sql.SCHEDULE.format(next_crawl_at=NEXT_CRAWL_AT, joined=joined, only=moved)
+    return rows % Named()
+
 
 def values(column: NDArray[Any]) -> list[Any]:
     """Give a column as SQLite stores it: microseconds, numbers, blobs, and None for none."""
@@ -172,20 +195,7 @@ def column(listed: Sequence[Any], kind: Any, width: int) -> NDArray[Any]:
 class SqliteTransaction(SqlTransaction):
     """The statements in SQLite's words."""
 
-    _due = (
-        "CASE WHEN page_states.last_crawl_at IS NULL THEN pages.created_at "
-        "WHEN schedule.crawl_rate > 0 THEN page_states.last_crawl_at "
-        f"+ CAST(min(page_states.gap / schedule.crawl_rate, {MAX_DUE_DAYS}) * 86400e6 AS INTEGER) "
-        "END"
-    )
-    _wanted = (
-        "CASE WHEN page_states.last_crawl_at >= page_states.wanted_at "
-        f"THEN page_states.last_crawl_at + {RETRY_S} * 1000000 ELSE page_states.wanted_at END"
-    )
-    next_crawl_at = sa.literal_column(
-        f"min(coalesce({_wanted}, {_due}), coalesce({_due}, {_wanted}))",
-        Instant,
-    )
+    next_crawl_at = sa.literal_column(NEXT_CRAWL_AT, Instant)
 
     def run(self, statement: str, *parameters: Any) -> list[Any]:
         """Run one statement over the driver and give its rows."""
@@ -210,7 +220,7 @@ class SqliteTransaction(SqlTransaction):
         known = self.page_ids(pages.key)
         new, old = pages.take(known == 0), known > 0
         if len(new):
-            self._add(new, (now - EPOCH) // timedelta(microseconds=1))
+            self._add(new, microseconds(now))
         if old.any():
             self._change(pages.take(old), known[old], now)
         return Registered(self.page_ids(pages.key) if len(new) else known, ~old)
@@ -226,7 +236,7 @@ class SqliteTransaction(SqlTransaction):
 
     def _change(self, said: PageColumns, page_id: Ints, now: datetime) -> None:
         complete = said.observability == Observability.complete
-        since = (now - EPOCH) // timedelta(microseconds=1)
+        since = microseconds(now)
         self.run(RECOUNT_PINGS, since, listed(page_id[complete]))
         self.run_many(
             CHANGE_PAGES, values(said.importance), values(said.observability),
@@ -285,6 +295,18 @@ class SqliteTransaction(SqlTransaction):
     def publish(self, epoch: int, certificate: Certificate, now: datetime) -> None:
         """Put the epoch in force."""
         self.mark_published(epoch, certificate, now)
+
+    def read_schedule(self, joined: str, only: str, **parameters: Any) -> ScheduledPages:
+        """Read rows and turn them into columns."""
+        if "due_before" in parameters:
+            parameters["due_before"] = microseconds(parameters["due_before"])
+        rows = self.driver.execute(schedule(joined, only), parameters).fetchall()
+        return self._columns(ScheduledPages, rows)
+
+    def read_removed(self, **parameters: Any) -> Ints:
+        """Read the ids one by one."""
+        rows = self.driver.execute(schedule_sql.REMOVED % Named(), parameters)
+        return np.array([page_id for (page_id,) in rows], np.int64)
 
     def next_page_ids(self, after: int, limit: int) -> Ints:
         """Read along the key of the pages."""
@@ -377,6 +399,11 @@ def translated() -> Iterator[None]:
         if type(cause) not in (sqlite3.OperationalError, sqlite3.DatabaseError):
             raise  # a broken constraint or statement is a mistake of ours
         raise (StoreFull() if "full" in str(cause) else StoreUnavailable()) from error
+
+
+def microseconds(moment: datetime) -> int:
+    """Give an instant as SQLite stores it."""
+    return (moment - EPOCH) // timedelta(microseconds=1)
 
 
 def listed(page_id: Ints) -> str:

@@ -95,7 +95,7 @@ def test_readers_do_not_wait_for_writers_and_see_nothing_uncommitted(sql_store):
             assert reader.page(int(ids[0])).importance == 1.0
             assert reader.load_columns().n_pings.tolist() == [0, 0, 0]
             assert len(reader.log_of(ids)) == 0
-            assert len(reader.schedule(epoch, 0, 9, EVERYTHING)) == 3
+            assert len(reader.schedule(epoch, 0, 9, EVERYTHING).pages) == 3
             assert reader.page_ids(page_columns(urls(5)).key)[3:].tolist() == [0, 0]
         sql_store.check()
 
@@ -104,7 +104,7 @@ def test_writers_do_not_wait_for_readers(sql_store):
     ids = np.sort(register(sql_store))
     epoch = publish(sql_store, schedule_columns(ids))
     with sql_store.begin(write=False) as reader:
-        assert len(reader.schedule(epoch, 0, 9, EVERYTHING)) == 3
+        assert len(reader.schedule(epoch, 0, 9, EVERYTHING).pages) == 3
         assert reader.page(int(ids[0])).n_pings == 0
         count_up(sql_store, ids, 2)
         assert publish(sql_store, schedule_columns(ids)) > epoch

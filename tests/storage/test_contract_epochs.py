@@ -8,9 +8,9 @@ import pytest
 from store_cases import (
     CERTIFICATE,
     DAY,
-    EVERYTHING,
     MICROSECOND,
     T0,
+    ScheduledPage,
     log_columns,
     page_columns,
     page_of,
@@ -28,7 +28,6 @@ from service.domain import (
     EpochStatus,
     Observability,
     PagePatch,
-    ScheduledPage,
     ScheduleFilter,
     instant,
 )
@@ -321,7 +320,7 @@ def due(store, page_id):
     page = page_of(store, page_id)
     with store.begin(write=False) as tx:
         epoch = tx.epoch_in_force()
-        rows = tx.schedule(epoch.epoch, int(page_id) - 1, 1, EVERYTHING) if epoch else []
+    rows = read_schedule(store, epoch.epoch, int(page_id) - 1, 1) if epoch else []
     if rows and rows[0].page_id == page_id:
         assert rows[0].next_crawl_at == page.next_crawl_at
     return page.next_crawl_at

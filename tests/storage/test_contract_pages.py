@@ -209,7 +209,7 @@ def test_a_deleted_page_leaves_nothing_behind(store):
         assert tx.lock_states(ids).page_id.tolist() == rest.tolist()
         assert tx.load_columns().page_id.tolist() == rest.tolist()
         assert tx.next_page_ids(0, 10).tolist() == rest.tolist()
-        assert [row.page_id for row in tx.schedule(epoch, 0, 9, EVERYTHING)] == rest.tolist()
+        assert tx.schedule(epoch, 0, 9, EVERYTHING).pages.page_id.tolist() == rest.tolist()
 
 
 def test_the_id_of_a_deleted_page_is_never_used_again(store):

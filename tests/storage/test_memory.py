@@ -73,7 +73,7 @@ def contents(store):
             [tx.page(i) for i in ids.tolist()],
             [tx.page_log(i, 1000) for i in ids.tolist()],
             epochs,
-            [tx.schedule(epoch, 0, 1000, EVERYTHING) for epoch in kept],
+            [tx.schedule(epoch, 0, 1000, EVERYTHING).pages.page_id.tolist() for epoch in kept],
             tx.lock_states(ids).digest.tolist(),
             tx.page_ids(page_columns(urls(12)).key).tolist(),
             tx.estimator(),

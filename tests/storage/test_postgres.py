@@ -218,7 +218,7 @@ def test_housekeeping_leaves_to_the_next_round_what_a_reader_holds(postgres_stor
     ids = np.sort(register(postgres_store))
     epochs = [publish(postgres_store, schedule_columns(ids)) for _ in range(3)]
     with postgres_store.begin(write=False) as reader:
-        assert len(reader.schedule(epochs[0], 0, 9, EVERYTHING)) == 3
+        assert len(reader.schedule(epochs[0], 0, 9, EVERYTHING).pages) == 3
         publish(postgres_store, schedule_columns(ids))
         with postgres_store.begin() as tx:
             tx.housekeep(None, T0)

@@ -10,11 +10,11 @@ from msgspec import json
 
 from service.api import examples, openapi
 from service.api.bodies import NDJSON
-from service.api.encode import answer, decode_cursor, encode_cursor
+from service.api.encode import answer, decode_cursor, encode_cursor, encode_schedule
 from service.api.routes.pages import find
 from service.api.schemas import ScheduleAnswer
 from service.api.service import Service, TheService
-from service.domain import Epoch, Observability, ScheduledPage, ScheduleFilter
+from service.domain import Epoch, Observability, ScheduleFilter, SchedulePart
 from service.errors import BadCursor, EpochNotFound, InvalidField, InvalidUrl, PageNotFound
 from service.storage import Transaction
 from service.urls import normalise
@@ -75,17 +75,16 @@ def get_schedule(
             only = ScheduleFilter(page_id=0)
         after = 0 if place is None else place[1]
         streamed = NDJSON in (accept or "")
-        rows = tx.schedule(epoch.epoch, after, BLOCK if streamed else limit, only)
+        part = tx.schedule(epoch.epoch, after, BLOCK if streamed else limit, only)
     if streamed:
-        lines = stream(service, epoch.epoch, rows, only)
+        lines = stream(service, epoch.epoch, part, only)
         return StreamingResponse(lines, headers=headers, media_type=NDJSON)
-    full = len(rows) == limit
     page = ScheduleAnswer(
         epoch=epoch.epoch,
         published_at=epoch.finished_at,
         bandwidth=epoch.certificate.bandwidth,
-        items=rows,
-        next_cursor=encode_cursor(epoch.epoch, rows[-1].page_id) if full else None,
+        items=encode_schedule(part.pages),
+        next_cursor=None if part.after is None else encode_cursor(epoch.epoch, part.after),
     )
     return answer(page, headers=headers)
 
@@ -121,12 +120,13 @@ def normal_host(host: str) -> str:
 
 
 def stream(
-    service: Service, epoch: int, rows: list[ScheduledPage], only: ScheduleFilter
+    service: Service, epoch: int, part: SchedulePart, only: ScheduleFilter
 ) -> Iterator[bytes]:
-    """Give the schedule line by line from `rows` on, in blocks of one short transaction each."""
-    while rows:
-        yield json.Encoder().encode_lines(rows)
-        if len(rows) < BLOCK:
+    """Give the schedule line by line from `part` on, in blocks of one short transaction each."""
+    encoder = json.Encoder()
+    while True:
+        yield encoder.encode_lines(encode_schedule(part.pages))
+        if part.after is None:
             return
         with service.store.begin(write=False) as tx:
-            rows = tx.schedule(epoch, rows[-1].page_id, BLOCK, only)
+            part = tx.schedule(epoch, part.after, BLOCK, only)
