@@ -135,6 +135,21 @@ def estimates(
             yield estimator.change_rate(state)
 
 
+def estimates_fitted(
+    gamma: Gamma, interval: np.ndarray, changed: np.ndarray
+) -> Iterator[np.ndarray]:
+    """Estimates of Gamma with its prior fitted to all runs after every crawl, as to a corpus.
+
+    No corpus has pages that are all alike, so this says how a fit behaves, not what it gains.
+    """
+    state, start = gamma.init(interval.shape[1]), gamma
+    for k, (days, seen) in enumerate(zip(interval, changed, strict=True), start=1):
+        state = gamma.update(state, days, seen)
+        gamma = replace(start, prior=fit_gamma_prior(*start.evidence(state)))
+        if k in CRAWLS:
+            yield gamma.change_rate(state)
+
+
 def error(estimate: np.ndarray, change_rate: float) -> Error:
     square = (estimate / change_rate - 1.0) ** 2
     rmse = float(np.sqrt(square.mean()))
@@ -150,7 +165,32 @@ def accuracy(runs: int) -> dict[str, dict[str, list[Error]]]:
             found = estimates(estimator, interval, changed, setting.crawl_rate)
             errors = [error(estimate, setting.change_rate) for estimate in found]
             table.setdefault(estimator.name, {})[str(setting)] = errors
+        alike = estimates_fitted(Gamma(Prior(0.5, 0.5 / setting.crawl_rate)), interval, changed)
+        errors = [error(estimate, setting.change_rate) for estimate in alike]
+        table.setdefault("gamma, fitted", {})[str(setting)] = errors
     return table
+
+
+def exact(setting: Setting, runs: int) -> dict[str, list[float]]:
+    """RMSE of mean and mode of the exact posterior on Gamma's prior, for regular crawls.
+
+    There the number of changes is all that matters, and a grid of rates integrates it. What lies
+    between mean and mode is the choice of estimate, what lies between the mean and Gamma the
+    approximation.
+    """
+    interval, changed = crawls(setting, runs)
+    tau, rate = interval[0, 0], setting.crawl_rate * np.exp(np.linspace(-5.0, 5.0, 20_001))
+    found: dict[str, list[float]] = {"mean": [], "mode": []}
+    for k in CRAWLS:
+        changes, run = np.unique(changed[:k].sum(axis=0), return_inverse=True)
+        log = changes[:, np.newaxis] * np.log(-np.expm1(-rate * tau))
+        log -= rate * tau * (k - changes[:, np.newaxis])
+        log -= 0.5 * rate / setting.crawl_rate + 0.5 * np.log(rate)
+        weight = rate * np.exp(log - log.max(axis=1, keepdims=True))  # the grid is even in ln rate
+        mean, mode = weight @ rate / weight.sum(axis=1), rate[log.argmax(axis=1)]
+        found["mean"].append(error(mean[run], setting.change_rate).rmse)
+        found["mode"].append(error(mode[run], setting.change_rate).rmse)
+    return found
 
 
 def agrees(measured: Error, published: str) -> bool:
@@ -295,6 +335,15 @@ def main() -> None:
     table = accuracy(given.runs)
     good = show_accuracy(console, table)
 
+    posterior = {
+        str(setting): exact(setting, given.runs) for setting in SETTINGS if setting.regular
+    }
+    for name, row in posterior.items():
+        text = "; ".join(
+            f"{of} {' '.join(f'{rmse:.3g}' for rmse in figures)}" for of, figures in row.items()
+        )
+        console.print(f"Exact posterior on Gamma's prior, {name}: {text}")
+
     learned = {
         f"{estimator.name}, {timing}": learning(estimator, 4000, timing)
         for estimator, timing in LEARNERS
@@ -313,6 +362,7 @@ def main() -> None:
             for name, row in table.items()
         },
         "published_agrees": good,
+        "exact_posterior": posterior,
         "excess_cost": learned,
         "timings": times,
     }
