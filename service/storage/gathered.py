@@ -41,7 +41,8 @@ class Gathered:
 
 
 def _compact(part: NDArray[Any]) -> NDArray[Any]:
-    same = part.ndim == 1 and len(part) > 0 and (_bits(part) == _bits(part[:1])).all()
+    plain = part.ndim == 1 and part.dtype.kind != "V" and len(part) > 0
+    same = plain and bool((_bits(part) == _bits(part[:1])).all())
     return np.broadcast_to(part[:1].copy(), part.shape) if same else part
 
 
