@@ -1,6 +1,7 @@
 """What every store promises. One test suite runs against each implementation.
 
-**By value.** Columns go in and come out; no row object, cursor or lock leaves a transaction.
+**By value.** Columns go in and come out; no row object, cursor or lock leaves a transaction. A
+column that comes out with one value throughout may be read-only.
 
 **Transactions.** All work happens inside `with store.begin(...) as tx`. Leaving the block
 commits; an exception rolls back everything the block did. `begin(write=False)` reads; what

@@ -522,7 +522,7 @@ def test_saving_touches_only_the_pages_given(store):
 
 
 def test_columns_are_values(store):
-    ids = np.sort(register(store, 2))
+    ids = np.sort(register(store, 2, importance=[1.0, 2.0]))
     epoch = publish(store, schedule_columns(ids))
     with store.begin() as tx:
         states = tx.lock_states(ids)
@@ -533,7 +533,7 @@ def test_columns_are_values(store):
     with store.begin() as tx:
         assert tx.lock_states(ids).n_pings.tolist() == [0, 0]
         assert tx.lock_states(ids).estimate.tolist() == [[0.0, 0.0]] * 2
-        assert tx.load_columns().importance.tolist() == [1.0, 1.0]
+        assert tx.load_columns().importance.tolist() == [1.0, 2.0]
         given = log_columns(ids, T0, interval=1.0)
         tx.append_log(given)
         given.interval[:] = 99.0
