@@ -15,7 +15,6 @@ from service.domain import (
     PageColumns,
     PingColumns,
     ScheduleColumns,
-    ScheduledPages,
     ScheduleFilter,
     instant,
     moment,
