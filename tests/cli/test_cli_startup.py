@@ -5,6 +5,7 @@ from live_server import running
 
 from service import __version__
 from service.cli import app
+from service.core import Gamma, Prior
 from service.errors import StoreUnavailable
 
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
@@ -132,11 +133,19 @@ def test_states_of_another_estimator_are_refused_until_rebuilt(recrawl, database
         assert estimate["estimator"] == estimator
         assert estimate["n_observations"] == 6
         assert estimate["change_rate"] > 0.1
-        assert live.epoch()["status"] == "published"
+        epoch = live.epoch()
+        assert epoch["status"] == "published"
     assert recrawl("rebuild", database_url=database_url).status == 0
     with running(database_url) as live:
         after = live.get("/pages", url=url).json()["estimate"]
+    if not epoch["prior"]:
         assert after["change_rate"] == before["change_rate"]
+        return
+    gamma = Gamma(Prior(**epoch["prior"]), 365.0)  # the corpus is the same, whoever fitted it
+    state = gamma.init()
+    for _ in range(6):
+        state = gamma.update(state, 1.0, changed=True)
+    assert after["change_rate"] == pytest.approx(float(gamma.change_rate(state)), rel=1e-9)
 
 
 def test_after_a_rebuild_cut_short_only_another_one_is_taken(recrawl, database_url, monkeypatch):
