@@ -101,7 +101,7 @@ class Answered(NamedTuple):
 
 def record(tx: Transaction, crawls: CrawlColumns, rules: Rules) -> Recorded:
     """Record crawl results; several of one page are applied in the order of their time."""
-    states, row = _lock(tx, crawls.page_id)
+    states, row = _lock(tx, crawls.page_id, scheduled=rules.estimator.needs_crawl_rate)
     verdict = np.full(len(crawls), Verdict.unknown, np.int16)
     log = []
     for turn in turns(crawls.page_id, crawls.observed_at, row):
@@ -120,7 +120,7 @@ def record(tx: Transaction, crawls: CrawlColumns, rules: Rules) -> Recorded:
 
 def ping(tx: Transaction, pings: PingColumns, rules: Rules) -> Answered:
     """Record change notices and decide for each whether its page is to be crawled now."""
-    states, row = _lock(tx, pings.page_id)
+    states, row = _lock(tx, pings.page_id, scheduled=True)
     verdict = np.full(len(pings), Verdict.unknown, np.int16)
     crawl = np.zeros(len(pings), np.bool_)
     reason = np.full(len(pings), PingReason.unknown_page, object)
@@ -222,9 +222,9 @@ def notice(
     return after, crawl, reason
 
 
-def _lock(tx: Transaction, page_id: Ints) -> tuple[PageStates, Ints]:
+def _lock(tx: Transaction, page_id: Ints, *, scheduled: bool) -> tuple[PageStates, Ints]:
     """Lock the pages of a batch; gives the row of each item's page, -1 where there is none."""
-    states = tx.lock_states(np.unique(page_id[page_id > 0]))
+    states = tx.lock_states(np.unique(page_id[page_id > 0]), scheduled=scheduled)
     row = np.searchsorted(states.page_id, page_id)
     known = np.isin(page_id, states.page_id)
     return states, np.where(known, row, -1)

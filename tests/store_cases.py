@@ -148,13 +148,13 @@ def publish(store, schedule, now=T0, certificate=CERTIFICATE):
 
 def states_of(store, page_id):
     with store.begin() as tx:
-        return tx.lock_states(np.asarray(page_id, np.int64))
+        return tx.lock_states(np.asarray(page_id, np.int64), scheduled=True)
 
 
 def save(store, page_id, **changes):
     """Change columns of some pages' states."""
     with store.begin() as tx:
-        states = tx.lock_states(np.asarray(page_id, np.int64))
+        states = tx.lock_states(np.asarray(page_id, np.int64), scheduled=True)
         given = {}
         for name, value in changes.items():
             given[name] = getattr(states, name).copy()
@@ -177,7 +177,6 @@ class ScheduledPage(NamedTuple):
     crawl_rate: float
     crawl_probability: float
     next_crawl_at: datetime | None
-
 
 
 def rows(scheduled):

@@ -108,8 +108,11 @@ class Transaction(ABC):
     # -- observations
 
     @abstractmethod
-    def lock_states(self, page_id: Ints) -> PageStates:
-        """Read and lock the states of these pages (ascending, unique); unknown ids are left out."""
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
+        """Read and lock the states of these pages (ascending, unique); unknown ids are left out.
+
+        The rates in force are NaN unless `scheduled` asks for them, which costs as much again.
+        """
 
     @abstractmethod
     def save_states(self, states: PageStates) -> None:

@@ -199,17 +199,18 @@ class MemoryTransaction(Transaction):
 
     # -- observations
 
-    def lock_states(self, page_id: Ints) -> PageStates:
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
         """Read them; the transaction is the lock."""
         known = page_id[(page_id > 0) & (page_id <= self.pages.n)]
         known = known[self.pages["alive"][known - 1]]
         row = known - 1
-        rates = self._in_force(known)
+        unread = np.full((2, len(known)), np.nan)
+        rates = self._in_force(known) if scheduled else None
         return PageStates(
             page_id=known,
             observability=self.pages["observability"][row],
-            crawl_rate=rates.crawl_rate,
-            crawl_probability=rates.crawl_probability,
+            crawl_rate=rates.crawl_rate if rates else unread[0],
+            crawl_probability=rates.crawl_probability if rates else unread[1],
             **{name: self.states[name][row] for name in self.states.columns},
         )
 

@@ -1,6 +1,6 @@
 """The store on Postgres: arrays in, arrays out, one statement a step.
 
-Pages are locked with `FOR UPDATE` in page_id order, a page before its state. An epoch's
+Pages are locked with `FOR NO KEY UPDATE` in page_id order, a page before its state. An epoch's
 schedule is one partition, loaded by COPY into a table that nobody sees and attached in one
 transaction; a second one, of a single row, puts the epoch in force, so a crash leaves either
 the old epoch or the new one, and at most a partition that the next round drops.
@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 import psycopg
 import sqlalchemy as sa
+from numpy.typing import NDArray
 from sqlalchemy.dialects import postgresql
 
 from service.domain import (
+    UNSAID,
     Certificate,
     EpochColumns,
     Ints,
@@ -62,27 +64,37 @@ class PostgresTransaction(SqlTransaction):
         """Give the INSERT that knows ON CONFLICT."""
         return postgresql.insert(table)
 
-    def register(self, pages: PageColumns, now: datetime) -> Registered:
+    def add_pages(self, new: PageColumns, now: datetime) -> Registered:
         """Insert in key order, so that two callers with the same new pages cannot deadlock."""
-        given = {name: getattr(pages, name) for name in PageColumns.__dataclass_fields__}
-        self.run(sql.ADD_HOSTS, host=pages.host)
-        added = self.run(sql.ADD_PAGES, **given, now=now, estimate=bytes(8 * self.width)).fetchone()
-        self.run(sql.CHANGE_PAGES, **given, now=now)
-        page_id = self.page_ids(pages.key)
-        new = np.zeros(0, np.int64) if added is None or added[0] is None else added[0]
-        return Registered(page_id, np.isin(page_id, new))
+        given = {name: getattr(new, name) for name in PageColumns.__dataclass_fields__}
+        self.run(sql.ADD_HOSTS, host=new.host)
+        row = self.run(sql.ADD_PAGES, **given, now=now, estimate=bytes(8 * self.width)).fetchone()
+        added: Ints = np.zeros(0, np.int64) if row is None or row[0] is None else row[0]
+        page_id = self.page_ids(new.key)
+        return Registered(page_id, np.isin(page_id, added))
+
+    def change_pages(self, page_id: Ints, said: PageColumns, now: datetime) -> None:
+        """Lock in page_id order what is about to change, then change it."""
+        names = ("importance", "observability", "min_crawl_rate", "max_crawl_rate")
+        given = {name: getattr(said, name) for name in names}
+        self.run(sql.CHANGE_PAGES, page_id=page_id, now=now, **given)
 
     def page_ids(self, key: Keys) -> Ints:
         """Look all keys up in one statement."""
         found = self.run(sql.PAGE_IDS, key=key).fetchone()
         return np.zeros(0, np.int64) if found is None or found[0] is None else found[0]
 
-    def lock_states(self, page_id: Ints) -> PageStates:
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
         """Lock in page_id order and read one array a column."""
-        row = self.run(sql.LOCK_STATES, page_id=page_id, epoch=self.number_in_force()).fetchone()
-        columns = dict(zip(PageStates.__dataclass_fields__, row or (), strict=True))
-        if columns["page_id"] is None:
+        if scheduled:
+            epoch = self.number_in_force()
+            row = self.run(sql.LOCK_SCHEDULED_STATES, page_id=page_id, epoch=epoch).fetchone()
+        else:
+            row = self.run(sql.LOCK_STATES, page_id=page_id).fetchone()
+        if row is None or row[0] is None:
             return PageStates.empty(estimate=(self.width,))
+        unread = np.full((2, len(row[0])), np.nan)
+        columns = dict(zip(PageStates.__dataclass_fields__, (*row, *unread), strict=False))
         columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, self.width)
         return PageStates(**columns)
 
@@ -93,10 +105,11 @@ class PostgresTransaction(SqlTransaction):
         )
 
     def append_log(self, entries: LogColumns) -> None:
-        """Append all of them in one statement."""
-        self.run(
-            sql.APPEND_LOG, **{n: getattr(entries, n) for n in LogColumns.__dataclass_fields__}
-        )
+        """Copy them in."""
+        columns = [masked(getattr(entries, n)) for n in LogColumns.__dataclass_fields__]
+        with self.driver.cursor().copy(sql.APPEND_LOG) as copy:
+            for block in pgbinary.copy_in(columns):
+                copy.write(block)
 
     def log_of(self, page_id: Ints) -> LogColumns:
         """Read along the log's key."""
@@ -129,7 +142,7 @@ class PostgresTransaction(SqlTransaction):
         with self.driver.cursor().copy(f"{copied} FROM STDIN (FORMAT BINARY)") as copy:
             for block in pgbinary.copy_in([np.full(len(schedule), epoch, np.int64), *columns]):
                 copy.write(block)
-        self.run(f"ALTER TABLE {table} ADD PRIMARY KEY (epoch, page_id)")
+        self.run(f"CREATE INDEX ON {table} (page_id)")
         self.run(f"ANALYZE {table}")
         self.run(f"ALTER TABLE schedule ATTACH PARTITION {table} FOR VALUES IN ({epoch})")
 
@@ -190,6 +203,13 @@ class PostgresTransaction(SqlTransaction):
                 self.run(statement)
         except (psycopg.errors.LockNotAvailable, psycopg.errors.CheckViolation):
             return
+
+
+def masked(column: NDArray[Any]) -> NDArray[Any]:
+    """Mask what says "none": NaN of a number, UNSAID of a code."""
+    if column.dtype.kind == "f":
+        return np.ma.array(column, mask=np.isnan(column))
+    return np.ma.masked_equal(column, UNSAID) if column.dtype == np.int16 else column
 
 
 def next_month(moment: datetime) -> datetime:

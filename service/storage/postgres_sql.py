@@ -15,51 +15,51 @@ ON CONFLICT DO NOTHING
 """
 
 ADD_PAGES = """
-WITH added AS (
-    INSERT INTO pages
-        (key, url, host_id, importance, observability, min_crawl_rate, max_crawl_rate, created_at)
-    SELECT key, url, host_id, coalesce(nullif(importance, 'NaN'), 1),
-        coalesce(nullif(observability, -1::smallint), 2),
-        nullif(min_crawl_rate, 'NaN'), nullif(max_crawl_rate, 'NaN'),
-        %(now)s
-    FROM unnest(%(key)s::uuid[], %(url)s::text[], %(host)s::text[], %(importance)s::float8[],
-        %(observability)s::smallint[], %(min_crawl_rate)s::float8[], %(max_crawl_rate)s::float8[])
+WITH given AS (
+    SELECT * FROM unnest(%(key)s::uuid[], %(url)s::text[], %(host)s::text[],
+        %(importance)s::float8[], %(observability)s::smallint[], %(min_crawl_rate)s::float8[],
+        %(max_crawl_rate)s::float8[])
         AS given (key, url, host, importance, observability, min_crawl_rate, max_crawl_rate)
-    JOIN hosts USING (host)
+), added AS (
+    INSERT INTO pages (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
+    SELECT key, url, host_id, coalesce(nullif(importance, 'NaN'), 1),
+        nullif(min_crawl_rate, 'NaN'), nullif(max_crawl_rate, 'NaN'), %(now)s
+    FROM given JOIN hosts USING (host)
     ORDER BY key
     ON CONFLICT (key) DO NOTHING
-    RETURNING page_id
+    RETURNING page_id, key
 ), states AS (
-    INSERT INTO page_states (page_id, gone, n_observations, n_changes, n_pings, pings_since,
-        ping_credit, recent_pings, real_pings, false_pings, trust, gap, estimate)
-    SELECT page_id, false, 0, 0, 0, %(now)s, 0, 0, 0, 0, 0, 1, %(estimate)s FROM added
+    INSERT INTO page_states
+        (page_id, pings_since, gap, n_observations, n_changes, observability, gone, estimate)
+    SELECT page_id, %(now)s, 1, 0, 0, coalesce(nullif(observability, -1::smallint), 2), false,
+        %(estimate)s
+    FROM added JOIN given USING (key)
 )
 SELECT array_agg(page_id) FROM added
 """
 
 CHANGE_PAGES = """
 WITH given AS (
-    SELECT page_id, said.*
-    FROM unnest(%(key)s::uuid[], %(importance)s::float8[], %(observability)s::smallint[],
-        %(min_crawl_rate)s::float8[], %(max_crawl_rate)s::float8[])
-        AS said (key, importance, observability, min_crawl_rate, max_crawl_rate)
-    JOIN pages USING (key)
+    SELECT * FROM unnest(%(page_id)s::bigint[], %(importance)s::float8[],
+        %(observability)s::smallint[], %(min_crawl_rate)s::float8[], %(max_crawl_rate)s::float8[])
+        AS given (page_id, importance, observability, min_crawl_rate, max_crawl_rate)
 ), locked AS (
-    SELECT page_id, pages.observability <> 1 AND given.observability = 1 AS became_complete
+    SELECT page_id, page_states.observability AS was, given.observability AS said
     FROM pages JOIN given USING (page_id) JOIN page_states USING (page_id)
     WHERE coalesce(nullif(given.importance, 'NaN'), pages.importance) <> pages.importance
-        OR given.observability NOT IN (-1, pages.observability)
+        OR given.observability NOT IN (-1, page_states.observability)
         OR nullif(given.min_crawl_rate, 'NaN') <> coalesce(pages.min_crawl_rate, -1)
         OR nullif(given.max_crawl_rate, 'NaN') <> coalesce(pages.max_crawl_rate, -1)
-    ORDER BY page_id FOR UPDATE OF pages, page_states
-), recounted AS (
-    UPDATE page_states SET n_pings = 0, pings_since = %(now)s, ping_credit = 0
-    FROM locked WHERE locked.page_id = page_states.page_id AND became_complete
+    ORDER BY page_id FOR NO KEY UPDATE OF pages, page_states
+), changed AS (
+    UPDATE page_states SET observability = said,
+        n_pings = CASE said WHEN 1 THEN NULL ELSE n_pings END,
+        pings_since = CASE said WHEN 1 THEN %(now)s ELSE pings_since END,
+        ping_credit = CASE said WHEN 1 THEN NULL ELSE ping_credit END
+    FROM locked WHERE locked.page_id = page_states.page_id AND said NOT IN (-1, was)
 )
 UPDATE pages SET
     importance = coalesce(nullif(given.importance, 'NaN'), pages.importance),
-    observability = CASE given.observability WHEN -1 THEN pages.observability
-        ELSE given.observability END,
     min_crawl_rate = coalesce(nullif(given.min_crawl_rate, 'NaN'), pages.min_crawl_rate),
     max_crawl_rate = coalesce(nullif(given.max_crawl_rate, 'NaN'), pages.max_crawl_rate)
 FROM locked JOIN given USING (page_id)
@@ -72,29 +72,35 @@ FROM unnest(%(key)s::uuid[]) WITH ORDINALITY AS given (key, position)
 LEFT JOIN pages USING (key)
 """
 
-LOCK_STATES = """
-WITH locked AS (
-    SELECT page_states.*, observability, schedule.crawl_rate, schedule.crawl_probability
+STATES = """
+SELECT array_agg(page_id), array_agg(coalesce(last_crawl_at, '-infinity')),
+    array_agg(coalesce(last_observed_at, '-infinity')), array_agg(coalesce(digest, 0)),
+    array_agg(gone), array_agg(n_observations::bigint), array_agg(n_changes::bigint),
+    array_agg(coalesce(n_pings, 0)::bigint), array_agg(coalesce(last_ping_at, '-infinity')),
+    array_agg(pings_since), array_agg(coalesce(ping_credit, 0)),
+    array_agg(coalesce(recent_pings, 0)::bigint), array_agg(coalesce(real_pings, 0)),
+    array_agg(coalesce(false_pings, 0)), array_agg(coalesce(trust, 0)),
+    array_agg(coalesce(wanted_at, '-infinity')), array_agg(gap), array_agg(estimate),
+    array_agg(observability)"""
+
+LOCK_STATES = f"""
+{STATES}
+FROM (
+    SELECT * FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
+    ORDER BY page_id FOR NO KEY UPDATE
+) AS locked
+"""
+
+LOCK_SCHEDULED_STATES = f"""
+{STATES}, array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(crawl_probability, 'NaN'))
+FROM (
+    SELECT page_states.*, crawl_rate,
+        CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0) END AS crawl_probability
     FROM page_states
-    JOIN pages USING (page_id)
-    LEFT JOIN schedule ON schedule.page_id = page_states.page_id
-        AND schedule.epoch = %(epoch)s
+    LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND epoch = %(epoch)s
     WHERE page_states.page_id = ANY(%(page_id)s::bigint[])
-    ORDER BY page_states.page_id
-    FOR UPDATE OF page_states
-)
-SELECT array_agg(page_id),
-    array_agg(coalesce(last_crawl_at, '-infinity')),
-    array_agg(coalesce(last_observed_at, '-infinity')),
-    array_agg(coalesce(digest, 0)), array_agg(gone),
-    array_agg(n_observations), array_agg(n_changes), array_agg(n_pings),
-    array_agg(coalesce(last_ping_at, '-infinity')), array_agg(pings_since),
-    array_agg(ping_credit), array_agg(recent_pings), array_agg(real_pings),
-    array_agg(false_pings), array_agg(trust), array_agg(coalesce(wanted_at, '-infinity')),
-    array_agg(gap),
-    array_agg(estimate), array_agg(observability),
-    array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(crawl_probability, 'NaN'))
-FROM locked
+    ORDER BY page_states.page_id FOR NO KEY UPDATE OF page_states
+) AS locked
 """
 
 SAVE_STATES = """
@@ -102,11 +108,12 @@ UPDATE page_states SET
     last_crawl_at = nullif(given.last_crawl_at, '-infinity'),
     last_observed_at = nullif(given.last_observed_at, '-infinity'),
     digest = nullif(given.digest, 0), gone = given.gone,
-    n_observations = given.n_observations, n_changes = given.n_changes, n_pings = given.n_pings,
-    last_ping_at = nullif(given.last_ping_at, '-infinity'), ping_credit = given.ping_credit,
-    recent_pings = given.recent_pings, real_pings = given.real_pings,
-    false_pings = given.false_pings, trust = given.trust,
-    wanted_at = nullif(given.wanted_at, '-infinity'), gap = given.gap, estimate = given.estimate
+    n_observations = given.n_observations, n_changes = given.n_changes,
+    n_pings = nullif(given.n_pings, 0), last_ping_at = nullif(given.last_ping_at, '-infinity'),
+    ping_credit = nullif(given.ping_credit, 0), recent_pings = nullif(given.recent_pings, 0),
+    real_pings = nullif(given.real_pings, 0), false_pings = nullif(given.false_pings, 0),
+    trust = nullif(given.trust, 0), wanted_at = nullif(given.wanted_at, '-infinity'),
+    gap = given.gap, estimate = given.estimate
 FROM unnest(%(page_id)s::bigint[], %(last_crawl_at)s::timestamptz[],
     %(last_observed_at)s::timestamptz[], %(digest)s::bigint[], %(gone)s::bool[],
     %(n_observations)s::bigint[], %(n_changes)s::bigint[], %(n_pings)s::bigint[],
@@ -121,13 +128,8 @@ WHERE page_states.page_id = given.page_id
 """
 
 APPEND_LOG = """
-INSERT INTO observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
-SELECT page_id, observed_at, kind, nullif(changed, -1), nullif("interval", 'NaN'),
-    nullif(crawl_rate, 'NaN'), nullif(status, -1)
-FROM unnest(%(page_id)s::bigint[], %(observed_at)s::timestamptz[], %(kind)s::smallint[],
-    %(changed)s::smallint[], %(interval)s::float8[], %(crawl_rate)s::float8[],
-    %(status)s::smallint[])
-    AS given (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
+COPY observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
+FROM STDIN (FORMAT BINARY)
 """
 
 LOG_OF = """
@@ -143,8 +145,9 @@ FROM (
 LOAD_COLUMNS = """
 COPY (
     SELECT page_id, importance, observability, coalesce(min_crawl_rate, 'NaN'),
-        coalesce(max_crawl_rate, 'NaN'), host_id, n_pings, pings_since,
-        coalesce(last_ping_at, '-infinity'), real_pings, false_pings, trust, estimate
+        coalesce(max_crawl_rate, 'NaN'), host_id, coalesce(n_pings, 0)::bigint, pings_since,
+        coalesce(last_ping_at, '-infinity'), coalesce(real_pings, 0), coalesce(false_pings, 0),
+        coalesce(trust, 0), estimate
     FROM pages JOIN page_states USING (page_id)
     ORDER BY page_id
 ) TO STDOUT (FORMAT BINARY)

@@ -7,6 +7,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from service.domain import (
+    UNSAID,
     Certificate,
     Epoch,
     EpochStatus,
@@ -15,6 +16,7 @@ from service.domain import (
     LogEntry,
     Observability,
     Page,
+    PageColumns,
     PagePatch,
     ScheduleChanges,
     ScheduledPages,
@@ -23,12 +25,19 @@ from service.domain import (
 )
 from service.errors import CursorExpired, EpochNotFound, EpochNotKept, PageNotFound
 from service.storage import schedule_sql
-from service.storage.base import EPOCHS_KEPT, MOST_SCANNED, Transaction
+from service.storage.base import EPOCHS_KEPT, MOST_SCANNED, Registered, Transaction
 from service.storage.tables import epochs, hosts, meta, observations, page_states, pages, schedule
 
 MOST_PAGE_ID = 2**63 - 1
 
 CERTIFICATE = tuple(Certificate.__dataclass_fields__)
+PING_NUMBERS = ("n_pings", "real_pings", "false_pings", "trust")
+"""NULL in the tables where they are 0."""
+
+crawl_probability = sa.case(
+    (schedule.c.epoch.is_not(None), sa.func.coalesce(schedule.c.crawl_probability, 0.0))
+).label("crawl_probability")
+"""NULL in the table where it is 0; here only of a page that the schedule does not have."""
 
 
 class SqlTransaction(Transaction):
@@ -43,6 +52,27 @@ class SqlTransaction(Transaction):
 
     # -- pages
 
+    def register(self, pages: PageColumns, now: datetime) -> Registered:
+        """Tell the new from the known, insert those, change what was said of these."""
+        page_id = self.page_ids(pages.key)
+        new = page_id == 0
+        if new.any():
+            added = self.add_pages(pages.take(new), now)
+            page_id[new], new[new] = added
+        said = ~np.isnan(pages.importance) | (pages.observability != UNSAID)
+        said |= ~np.isnan(pages.min_crawl_rate) | ~np.isnan(pages.max_crawl_rate)
+        if (told := said & ~new).any():
+            self.change_pages(page_id[told], pages.take(told), now)
+        return Registered(page_id, new)
+
+    def add_pages(self, new: PageColumns, now: datetime) -> Registered:
+        """Insert pages that nobody had registered a moment ago."""
+        raise NotImplementedError
+
+    def change_pages(self, page_id: Ints, said: PageColumns, now: datetime) -> None:
+        """Change of known pages what the caller said."""
+        raise NotImplementedError
+
     def page(self, page_id: int) -> Page:
         """Give one page with its state and its row of the schedule in force."""
         in_force = sa.and_(
@@ -55,7 +85,7 @@ class SqlTransaction(Transaction):
                 page_states,
                 schedule.c.change_rate,
                 schedule.c.crawl_rate,
-                schedule.c.crawl_probability,
+                crawl_probability,
                 self.next_crawl_at.label("next_crawl_at"),
             )
             .join_from(pages, hosts)
@@ -68,6 +98,7 @@ class SqlTransaction(Transaction):
         values = {name: getattr(row, name) for name in Page.__dataclass_fields__}
         values["observability"] = Observability(row.observability)
         values["gone"] = bool(row.gone)
+        values |= {name: values[name] or 0 for name in PING_NUMBERS}
         values["estimate"] = tuple(np.frombuffer(row.estimate).tolist())
         return Page(**values)
 
@@ -77,19 +108,23 @@ class SqlTransaction(Transaction):
         cleared = said.pop("cleared")
         values = {name: value for name, value in said.items() if value is not None}
         values |= dict.fromkeys(cleared)
+        observability = values.pop("observability", None)
         found = pages.c.page_id == page_id
-        locked = sa.select(pages.c.observability).where(found).with_for_update()
-        before = self.connection.scalar(locked)
-        if before is None:
+        locked = sa.select(pages.c.page_id).where(found).with_for_update(key_share=True)
+        if self.connection.scalar(locked) is None:
             raise PageNotFound(f"no page has the id {page_id}; register it with POST /pages")
         if values:
             self.connection.execute(pages.update().where(found).values(values))
-        if patch.observability is Observability.complete and before != Observability.complete:
-            self.connection.execute(
-                page_states.update()
-                .where(page_states.c.page_id == page_id)
-                .values(n_pings=0, pings_since=now, ping_credit=0.0)
-            )
+        if observability is not None:
+            self._watch(page_id, observability, now)
+
+    def _watch(self, page_id: int, observability: Observability, now: datetime) -> None:
+        found = page_states.c.page_id == page_id
+        values: dict[str, Any] = {"observability": observability.value}
+        if observability is Observability.complete:
+            found &= page_states.c.observability != observability.value
+            values |= {"n_pings": None, "pings_since": now, "ping_credit": None}
+        self.connection.execute(page_states.update().where(found).values(values))
 
     def delete_page(self, page_id: int) -> None:
         """Delete the page and its log, by cascade its state.

@@ -27,6 +27,7 @@ from service.domain import (
     COLUMN,
     EPOCH,
     INSTANT,
+    UNSAID,
     Bools,
     Certificate,
     Columns,
@@ -66,39 +67,46 @@ PRAGMAS = (
 )
 
 ADD_PAGES = """
-INSERT INTO pages
-    (key, url, host_id, importance, observability, min_crawl_rate, max_crawl_rate, created_at)
-SELECT ?, ?, host_id, coalesce(?, 1), coalesce(nullif(?, -1), 2), ?, ?, ? FROM hosts WHERE host = ?
-ON CONFLICT (key) DO NOTHING
+INSERT INTO pages (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
+SELECT ?, ?, host_id, coalesce(?, 1), ?, ?, ? FROM hosts WHERE host = ?
 """
 
 ADD_STATES = """
-INSERT INTO page_states (page_id, gone, n_observations, n_changes, n_pings, pings_since,
-    ping_credit, recent_pings, real_pings, false_pings, trust, gap, estimate)
-SELECT page_id, 0, 0, 0, 0, created_at, 0, 0, 0, 0, 0, 1, ? FROM pages
-WHERE page_id IN (SELECT value FROM json_each(?))
-"""
-
-RECOUNT_PINGS = """
-UPDATE page_states SET n_pings = 0, pings_since = ?, ping_credit = 0
-WHERE page_id IN (SELECT value FROM json_each(?))
-    AND page_id IN (SELECT page_id FROM pages WHERE observability <> 1)
+INSERT INTO page_states
+    (page_id, pings_since, gap, n_observations, n_changes, observability, gone, estimate)
+VALUES (?, ?, 1, 0, 0, ?, 0, ?)
 """
 
 CHANGE_PAGES = """
 UPDATE pages SET importance = coalesce(?, importance),
-    observability = CASE ? WHEN -1 THEN observability ELSE ? END,
     min_crawl_rate = coalesce(?, min_crawl_rate), max_crawl_rate = coalesce(?, max_crawl_rate)
 WHERE page_id = ?
 """
 
-LOCK_STATES = """
+CHANGE_STATES = """
+UPDATE page_states SET observability = given.observability,
+    n_pings = CASE given.observability WHEN 1 THEN NULL ELSE n_pings END,
+    pings_since = CASE given.observability WHEN 1 THEN ? ELSE pings_since END,
+    ping_credit = CASE given.observability WHEN 1 THEN NULL ELSE ping_credit END
+FROM (SELECT ? AS page_id, ? AS observability) AS given
+WHERE page_states.page_id = given.page_id
+    AND given.observability NOT IN (-1, page_states.observability)
+"""
+
+STATES = """
 SELECT page_states.page_id, last_crawl_at, last_observed_at, coalesce(digest, 0), gone,
-    n_observations, n_changes, n_pings, last_ping_at, pings_since, ping_credit,
-    recent_pings, real_pings, false_pings, trust, wanted_at, gap,
-    estimate, observability, crawl_rate, crawl_probability
+    n_observations, n_changes, coalesce(n_pings, 0), last_ping_at, pings_since,
+    coalesce(ping_credit, 0.0), coalesce(recent_pings, 0), coalesce(real_pings, 0.0),
+    coalesce(false_pings, 0.0), coalesce(trust, 0.0), wanted_at, gap, estimate, observability"""
+
+LOCK_STATES = f"""
+{STATES}, NULL, NULL
+FROM page_states WHERE page_id IN (SELECT value FROM json_each(?)) ORDER BY page_id
+"""
+
+LOCK_SCHEDULED_STATES = f"""
+{STATES}, crawl_rate, CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END
 FROM page_states
-JOIN pages ON pages.page_id = page_states.page_id
 LEFT JOIN schedule ON schedule.page_id = page_states.page_id
     AND schedule.epoch = (SELECT max(epoch) FROM epochs WHERE status = 'published')
 WHERE page_states.page_id IN (SELECT value FROM json_each(?))
@@ -107,9 +115,9 @@ ORDER BY page_states.page_id
 
 SAVE_STATES = """
 UPDATE page_states SET last_crawl_at = ?, last_observed_at = ?, digest = nullif(?, 0), gone = ?,
-    n_observations = ?, n_changes = ?, n_pings = ?, last_ping_at = ?, ping_credit = ?,
-    recent_pings = ?, real_pings = ?, false_pings = ?, trust = ?,
-    wanted_at = ?, gap = ?, estimate = ?
+    n_observations = ?, n_changes = ?, n_pings = nullif(?, 0), last_ping_at = ?,
+    ping_credit = nullif(?, 0), recent_pings = nullif(?, 0), real_pings = nullif(?, 0),
+    false_pings = nullif(?, 0), trust = nullif(?, 0), wanted_at = ?, gap = ?, estimate = ?
 WHERE page_id = ?
 """
 
@@ -126,8 +134,9 @@ ORDER BY page_id, observed_at, kind
 """
 
 LOAD_COLUMNS = """
-SELECT pages.page_id, importance, observability, min_crawl_rate, max_crawl_rate, host_id, n_pings,
-    pings_since, last_ping_at, real_pings, false_pings, trust, estimate
+SELECT pages.page_id, importance, observability, min_crawl_rate, max_crawl_rate, host_id,
+    coalesce(n_pings, 0), pings_since, last_ping_at, coalesce(real_pings, 0.0),
+    coalesce(false_pings, 0.0), coalesce(trust, 0.0), estimate
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
 ORDER BY pages.page_id
 """
@@ -215,33 +224,32 @@ class SqliteTransaction(SqlTransaction):
         """Give the INSERT that knows ON CONFLICT."""
         return sqlite.insert(table)
 
-    def register(self, pages: PageColumns, now: datetime) -> Registered:
-        """Tell the new from the known, insert those, change these."""
-        known = self.page_ids(pages.key)
-        new, old = pages.take(known == 0), known > 0
-        if len(new):
-            self._add(new, microseconds(now))
-        if old.any():
-            self._change(pages.take(old), known[old], now)
-        return Registered(self.page_ids(pages.key) if len(new) else known, ~old)
-
-    def _add(self, new: PageColumns, created_at: int) -> None:
+    def add_pages(self, new: PageColumns, now: datetime) -> Registered:
+        """Insert hosts, pages and states."""
+        created_at = microseconds(now)
         self.run_many("INSERT OR IGNORE INTO hosts (host) VALUES (?)", sorted(set(new.host)))
         self.run_many(
-            ADD_PAGES, values(new.key), new.url, values(new.importance), values(new.observability),
+            ADD_PAGES, values(new.key), new.url, values(new.importance),
             values(new.min_crawl_rate), values(new.max_crawl_rate), repeat(created_at, len(new)),
             new.host,
         )  # fmt: skip
-        self.run(ADD_STATES, bytes(8 * self.width), listed(self.page_ids(new.key)))
-
-    def _change(self, said: PageColumns, page_id: Ints, now: datetime) -> None:
-        complete = said.observability == Observability.complete
-        since = microseconds(now)
-        self.run(RECOUNT_PINGS, since, listed(page_id[complete]))
+        page_id = self.page_ids(new.key)
+        unsaid = new.observability == UNSAID
         self.run_many(
-            CHANGE_PAGES, values(said.importance), values(said.observability),
-            values(said.observability), values(said.min_crawl_rate), values(said.max_crawl_rate),
-            values(page_id),
+            ADD_STATES, values(page_id), repeat(created_at, len(new)),
+            values(np.where(unsaid, Observability.auto, new.observability)),
+            repeat(bytes(8 * self.width), len(new)),
+        )  # fmt: skip
+        return Registered(page_id, np.ones(len(new), np.bool_))
+
+    def change_pages(self, page_id: Ints, said: PageColumns, now: datetime) -> None:
+        """Update pages and states."""
+        since = microseconds(now)
+        watched = (repeat(since, len(said)), values(page_id), values(said.observability))
+        self.run_many(CHANGE_STATES, *watched)
+        self.run_many(
+            CHANGE_PAGES, values(said.importance), values(said.min_crawl_rate),
+            values(said.max_crawl_rate), values(page_id),
         )  # fmt: skip
 
     def page_ids(self, key: Keys) -> Ints:
@@ -254,9 +262,10 @@ class SqliteTransaction(SqlTransaction):
             found |= self.run(f"SELECT key, page_id FROM pages WHERE key IN ({marks})", *some)
         return np.array([found.get(k, 0) for k in keys], np.int64)
 
-    def lock_states(self, page_id: Ints) -> PageStates:
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
         """Read them; the write transaction is the lock."""
-        return self._columns(PageStates, self.run(LOCK_STATES, listed(page_id)))
+        statement = LOCK_SCHEDULED_STATES if scheduled else LOCK_STATES
+        return self._columns(PageStates, self.run(statement, listed(page_id)))
 
     def save_states(self, states: PageStates) -> None:
         """Update them by one prepared statement."""

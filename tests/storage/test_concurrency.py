@@ -228,7 +228,7 @@ def test_readers_see_whole_epochs_during_publishing(sql_store):
     def ingest():
         while not done.is_set():
             with sql_store.begin() as tx:
-                rates = tx.lock_states(ids)
+                rates = tx.lock_states(ids, scheduled=True)
                 assert len(set(rates.crawl_rate.tolist())) == 1
                 assert not np.isnan(rates.crawl_probability).any()
                 tx.save_states(rates)

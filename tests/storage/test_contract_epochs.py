@@ -182,7 +182,7 @@ def test_the_newest_published_epoch_is_in_force(store):
     second = publish(store, schedule_columns(ids[:2], crawl_rate=2.0))
     with store.begin() as tx:
         assert tx.epoch_in_force().epoch == second
-        rates = tx.lock_states(ids).crawl_rate
+        rates = tx.lock_states(ids, scheduled=True).crawl_rate
     np.testing.assert_array_equal(rates, [2.0, 2.0, np.nan])
     assert page_of(store, ids[2]).crawl_rate is None
 

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from store_cases import T0, page_of, publish, register, schedule_columns
+from store_cases import T0, page_columns, page_of, publish, register, schedule_columns
 
 from service.errors import SchemaBehind
 from service.storage import migrations, open_store, tables
@@ -82,6 +83,12 @@ def partition(connection):
     return set(connection.scalars(sa.text(query)))
 
 
+def meant_for(dialect, item):
+    """Of an index that only one dialect has: whether it is this one."""
+    condition = getattr(item, "_ddl_if", None)
+    return condition is None or condition.dialect == dialect
+
+
 def test_the_head_equals_the_tables(empty):
     migrations.upgrade(empty.engine)
     with empty.engine.connect() as connection:
@@ -92,6 +99,7 @@ def test_the_head_equals_the_tables(empty):
                 "compare_type": True,
                 "compare_server_default": connection.dialect.name == "postgresql",
                 "include_name": lambda name, kind, _: kind != "table" or name not in partitions,
+                "include_object": lambda item, *_: meant_for(connection.dialect.name, item),
             },
         )
         assert compare_metadata(context, tables.metadata) == []
@@ -165,3 +173,122 @@ def test_a_database_of_a_newer_version_is_refused(empty):
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(SchemaBehind, match="9999"):
         empty.check()
+
+
+OLD_DATA = """
+INSERT INTO hosts (host_id, host) VALUES (1, 'a.example'), (2, 'b.example');
+INSERT INTO pages (page_id, key, url, host_id, importance, observability, min_crawl_rate,
+    max_crawl_rate, created_at) VALUES
+    (1, {key1}, 'https://a.example/1', 1, 1.5, 0, NULL, 2.0, {t0}),
+    (2, {key2}, 'https://b.example/2', 2, 1e-300, 1, 0.25, NULL, {t1}),
+    (7, {key7}, 'https://a.example/7', 1, 3.0, 2, NULL, NULL, {t1});
+INSERT INTO page_states (page_id, last_crawl_at, last_observed_at, digest, gone, n_observations,
+    n_changes, n_pings, last_ping_at, pings_since, ping_credit, recent_pings, real_pings,
+    false_pings, trust, wanted_at, gap, estimate) VALUES
+    (1, NULL, NULL, NULL, {no}, 0, 0, 0, NULL, {t0}, 0, 0, 0, 0, 0, NULL, 1, {estimate}),
+    (2, {t1}, {t0}, -5, {yes}, 9, 4, 6, {t1}, {t0}, 0.5, 2, 1.5, -0.25, 3.75, {t1}, 0.96,
+        {estimate}),
+    (7, {t1}, {t1}, 12, {no}, 3, 0, 0, NULL, {t1}, 0, 0, 0, 0, 0, NULL, 1.04, {estimate});
+INSERT INTO observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
+    VALUES (1, {t0}, 0, NULL, NULL, NULL, 404), (2, {t0}, 1, NULL, NULL, 1.5, NULL),
+    (2, {t1}, 0, 1, 0.125, 1.5, 200);
+INSERT INTO epochs (epoch, status, requested_at, started_at, finished_at, n_pages, prior)
+    VALUES (1, 'published', {t0}, {t0}, {t1}, 2, '{{"a": 0.5}}'),
+    (2, 'requested', {t1}, NULL, NULL, NULL, NULL);
+INSERT INTO schedule (epoch, page_id, change_rate, crawl_rate, crawl_probability)
+    VALUES (1, 1, 0.5, 2.0, 0), (1, 2, 0.25, 0.0, 0.75)
+"""
+POSTGRES_WORDS = {
+    "t0": "'2026-05-01T12:00:00.000001Z'", "t1": "'2026-06-02Z'", "yes": "true", "no": "false",
+    "estimate": "'\\x000102030405060708090a0b0c0d0e0f'",
+    **{f"key{i}": f"'0000000000000000000000000000000{i}'" for i in (1, 2, 7)},
+}  # fmt: skip
+SQLITE_WORDS = {
+    "t0": "1777636800000001", "t1": "1780358400000000", "yes": "1", "no": "0",
+    "estimate": "x'000102030405060708090a0b0c0d0e0f'",
+    **{f"key{i}": f"x'0000000000000000000000000000000{i}'" for i in (1, 2, 7)},
+}  # fmt: skip
+POSTGRES_PARTITIONS = """
+CREATE TABLE observations_2026_05 PARTITION OF observations
+    FOR VALUES FROM ('2026-05-01Z') TO ('2026-06-01Z');
+CREATE TABLE schedule_1 PARTITION OF schedule FOR VALUES IN (1);
+SELECT setval('pages_page_id_seq', 7), setval('hosts_host_id_seq', 2), setval('epochs_epoch_seq', 2)
+"""
+
+
+BOUNDS = """
+SELECT relname, pg_get_expr(relpartbound, oid) FROM pg_class
+WHERE relispartition AND relkind = 'r'
+"""
+
+
+def write_old_data(engine):
+    """Fill a database at revision 0001, in words that later revisions do not touch."""
+    postgres = engine.dialect.name == "postgresql"
+    words = POSTGRES_WORDS if postgres else SQLITE_WORDS
+    script = (POSTGRES_PARTITIONS + ";" if postgres else "") + OLD_DATA.format(**words)
+    with engine.begin() as connection:
+        for statement in script.split(";"):
+            connection.exec_driver_sql(statement.replace("%", "%%"))
+
+
+def contents(engine):
+    """Every row of every table as a dictionary, sorted, and the partitions with their bounds."""
+    found = {}
+    with engine.connect() as connection:
+        for table in tables_in(engine):
+            rows = connection.exec_driver_sql(f"SELECT * FROM {table}").mappings()
+            found[table] = sorted((sorted(row.items()) for row in rows), key=str)
+        if engine.dialect.name == "postgresql":
+            found["partitions"] = sorted(connection.execute(sa.text(BOUNDS)).all())
+    return found
+
+
+def test_revision_2_and_back_loses_and_changes_nothing(empty):
+    migrations.upgrade(empty.engine, "0001")
+    write_old_data(empty.engine)
+    before = contents(empty.engine)
+    migrations.upgrade(empty.engine, "0002")
+    assert contents(empty.engine) != before
+    migrations.downgrade(empty.engine, "0001")
+    assert contents(empty.engine) == before
+    migrations.upgrade(empty.engine)
+    empty.check()
+
+
+def test_what_the_first_release_wrote_is_read_after_migrating(empty):
+    migrations.upgrade(empty.engine, "0001")
+    write_old_data(empty.engine)
+    migrations.upgrade(empty.engine)
+    ids = np.array([1, 2, 7])
+    with empty.begin() as tx:
+        states = tx.lock_states(ids, scheduled=True)
+        log = tx.log_of(ids)
+        pages = [tx.page(i) for i in ids.tolist()]
+        assert tx.epoch(2).requested_at == instants_of("2026-06-02")
+    assert [int(p.observability) for p in pages] == states.observability.tolist() == [0, 1, 2]
+    assert [p.url for p in pages] == [f"https://{h}.example/{i}" for h, i in ("a1", "b2", "a7")]
+    assert [p.importance for p in pages] == [1.5, 1e-300, 3.0]
+    assert [(p.min_crawl_rate, p.max_crawl_rate) for p in pages] == [
+        (None, 2.0), (0.25, None), (None, None),
+    ]  # fmt: skip
+    assert states.n_pings.tolist() == [0, 6, 0]
+    assert states.recent_pings.tolist() == [0, 2, 0]
+    assert states.real_pings.tolist() == [0, 1.5, 0]
+    assert states.false_pings.tolist() == [0, -0.25, 0]
+    assert states.trust.tolist() == [0, 3.75, 0]
+    assert states.ping_credit.tolist() == [0, 0.5, 0]
+    assert states.digest.tolist() == [0, -5, 12]
+    assert states.n_observations.tolist() == [0, 9, 3]
+    np.testing.assert_array_equal(states.crawl_probability, [0.0, 0.75, np.nan])
+    assert log.status.tolist() == [404, -1, 200]
+    np.testing.assert_array_equal(log.crawl_rate, [np.nan, 1.5, 1.5])
+    with empty.begin() as tx:  # and it goes on where it was
+        assert tx.register(page_columns(["https://c.example/"]), T0).page_id.tolist() == [8]
+        assert tx.start_epoch(T0).epoch == 2
+        tx.delete_page(7)
+        assert tx.lock_states(ids).page_id.tolist() == [1, 2]
+
+
+def instants_of(day):
+    return datetime.fromisoformat(day).replace(tzinfo=UTC)
