@@ -20,6 +20,7 @@ RecrawlError
 ├── StoreUnavailable          the database did not answer
 ├── StoreFull                 the database has no room left
 ├── UnreadableFile            a file of pages that cannot be read
+├── NotExportable           what is asked for would not hold all that it needs
 ├── InvalidTrace              a recorded history that cannot be replayed
 ├── UnexpectedAnswer          the service answered a client with what it cannot go on from
 └── StartupRefused            the service will not start like this
@@ -123,6 +124,10 @@ class StoreFull(RecrawlError):
 
 class UnreadableFile(RecrawlError):
     """The file is neither CSV with a header nor NDJSON in UTF-8."""
+
+
+class NotExportable(RecrawlError):
+    """These states cannot be rebuilt from a file."""
 
 
 class InvalidTrace(RecrawlError):

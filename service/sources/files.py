@@ -1,4 +1,4 @@
-"""Pages in files: CSV with a header or NDJSON, plain or gzipped, read once, in constant memory."""
+"""Items in files: CSV with a header, NDJSON or Parquet, read once, in constant memory."""
 
 import csv
 import gzip
@@ -13,6 +13,7 @@ from service.errors import UnreadableFile
 
 BLOCK = 5_000
 NUMBERS = ("importance", "min_crawl_rate", "max_crawl_rate")
+KINDS = ("csv", "tsv", "ndjson", "jsonl", "parquet")
 
 
 class Block(NamedTuple):
@@ -20,35 +21,48 @@ class Block(NamedTuple):
 
     items: list[dict[str, Any]]
     lines: list[int]
-    """The line each item stands in."""
+    """The line each item stands in; of Parquet its row, counted from 1."""
     skipped: list[tuple[int, str]]
     """Lines that are no items, and why."""
+    last_line: int
     bytes_read: int
-    """Of the file as it lies on disk."""
+    """Of the file as it lies on disk; of Parquet the share that its rows make."""
 
 
 class _Unusable(NamedTuple):
     reason: str
 
 
-def read_pages(path: Path, block: int = BLOCK) -> Iterator[Block]:
-    """Give a file's items as POST /pages takes them; what is in them, the service judges.
+def kind_of(path: Path) -> str:
+    """Tell the format by the name's ending; raises `UnreadableFile` for any other."""
+    kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
+    if kind not in KINDS or (kind == "parquet" and path.suffix == ".gz"):
+        raise UnreadableFile(
+            f"{path}: the name must end in .csv, .tsv, .ndjson or .jsonl (or .gz), or in .parquet"
+        )
+    return kind
+
+
+def read_items(path: Path, after_line: int = 0, block: int = BLOCK) -> Iterator[Block]:
+    """Give a file's items with the names in it; what is in them, the receiver judges.
 
     Raises
     ------
     UnreadableFile
-        Neither CSV with a `url` column nor NDJSON, not UTF-8, or a broken gzip.
+        Neither CSV with a `url` column nor NDJSON nor Parquet, not UTF-8, or a broken gzip.
     """
-    kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
-    if kind not in ("csv", "tsv", "ndjson", "jsonl"):
-        raise UnreadableFile(f"{path}: the name must end in .csv, .tsv, .ndjson or .jsonl (or .gz)")
+    kind = kind_of(path)
+    if kind == "parquet":
+        yield from _parquet(path, after_line, block)
+        return
     with path.open("rb") as raw:
         content = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
         text = io.TextIOWrapper(content, "utf-8-sig", newline="")
-        rows = _ndjson(text) if kind in ("ndjson", "jsonl") else _csv(text, path, kind)
+        rows = _ndjson(text, after_line) if kind in ("ndjson", "jsonl") else _csv(text, path, kind)
         try:
             while found := list(islice(rows, block)):
-                yield _block(found, raw)
+                if found[-1][0] > after_line:
+                    yield _block([row for row in found if row[0] > after_line], raw.tell())
         except UnicodeDecodeError as error:
             raise UnreadableFile(f"{path}: not UTF-8 ({error.reason}); convert it first") from error
         except (EOFError, gzip.BadGzipFile) as error:
@@ -57,19 +71,25 @@ def read_pages(path: Path, block: int = BLOCK) -> Iterator[Block]:
             raise UnreadableFile(f"{path}: not CSV: {error}") from error
 
 
-def _block(found: list[tuple[int, Any]], raw: IO[bytes]) -> Block:
+def first_item(path: Path) -> dict[str, Any]:
+    """Give the first item of a file, none of a file without any."""
+    return next((b.items[0] for b in read_items(path, block=1) if b.items), {})
+
+
+def _block(found: list[tuple[int, Any]], bytes_read: int) -> Block:
     good = [(line, item) for line, item in found if not isinstance(item, _Unusable)]
     return Block(
         items=[item for _, item in good],
         lines=[line for line, _ in good],
         skipped=[(line, item.reason) for line, item in found if isinstance(item, _Unusable)],
-        bytes_read=raw.tell(),
+        last_line=found[-1][0],
+        bytes_read=bytes_read,
     )
 
 
-def _ndjson(text: IO[str]) -> Iterator[tuple[int, Any]]:
+def _ndjson(text: IO[str], after_line: int) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(text, 1):
-        if not line.strip():
+        if number <= after_line or not line.strip():
             continue
         try:
             item = json.loads(line)
@@ -80,19 +100,22 @@ def _ndjson(text: IO[str]) -> Iterator[tuple[int, Any]]:
 
 
 def _csv(text: IO[str], path: Path, kind: str) -> Iterator[tuple[int, Any]]:
-    rows = csv.DictReader(text, delimiter="\t" if kind == "tsv" else ",")
-    if "url" not in (rows.fieldnames or ()):
+    rows = csv.reader(text, delimiter="\t" if kind == "tsv" else ",")
+    names = next(rows, [])
+    if "url" not in names:
         raise UnreadableFile(f"{path}: the first line must name the columns, one of them `url`")
     for row in rows:
-        if None in row or None in row.values():
+        if len(row) == len(names):
+            yield rows.line_num, _item(names, row)
+        elif row:
             yield rows.line_num, _Unusable("more or fewer cells than the header has")
-        else:
-            yield rows.line_num, _item(row)
 
 
-def _item(row: dict[str, str]) -> dict[str, Any] | _Unusable:
+def _item(names: list[str], row: list[str]) -> dict[str, Any] | _Unusable:
     """Leave empty cells out and turn numbers into numbers."""
-    item: dict[str, Any] = {name: cell.strip() for name, cell in row.items() if cell.strip()}
+    item: dict[str, Any] = {
+        name: cell.strip() for name, cell in zip(names, row, strict=True) if cell.strip()
+    }
     for name in NUMBERS:
         if name in item:
             try:
@@ -100,3 +123,28 @@ def _item(row: dict[str, str]) -> dict[str, Any] | _Unusable:
             except ValueError:
                 return _Unusable(f"{name} is not a number: {item[name][:40]!r}")
     return item
+
+
+def _parquet(path: Path, after_line: int, block: int) -> Iterator[Block]:
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise UnreadableFile(f"{path}: for Parquet, pip install 'recrawl[arrow]'") from error
+    size, row = path.stat().st_size, 0
+    try:
+        with ParquetFile(path) as file:
+            n_rows = file.metadata.num_rows
+            for batch in file.iter_batches(block):
+                first, row = row + 1, row + len(batch)
+                if row <= after_line:
+                    continue
+                found = enumerate(batch.to_pylist(), first)
+                rows = [(line, _without_none(item)) for line, item in found if line > after_line]
+                yield _block(rows, size * row // n_rows)
+    except ArrowException as error:
+        raise UnreadableFile(f"{path}: not Parquet: {error}") from error
+
+
+def _without_none(item: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if value is not None}

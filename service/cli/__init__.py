@@ -14,6 +14,8 @@ import typer
 from rich.console import Console
 
 from service import __version__
+from service.cli.files import export, import_
+from service.cli.parts import DatabaseUrl, console, settings
 from service.errors import RecrawlError
 
 app = typer.Typer(
@@ -26,13 +28,6 @@ app = typer.Typer(
     "Everything else is set by the environment (or a file .env): RECRAWL_DATABASE_URL, "
     "RECRAWL_BANDWIDTH, RECRAWL_EPOCH_INTERVAL_S, … The README lists them.",
 )
-console = Console(stderr=True)
-
-
-DatabaseUrl = Annotated[
-    str | None,
-    typer.Option(help="sqlite:///FILE or postgresql://…; instead of RECRAWL_DATABASE_URL"),
-]
 
 
 def main() -> None:
@@ -58,15 +53,6 @@ def common(
     ] = False,
 ) -> None:
     """Take the options that stand before every command."""
-
-
-def settings(database_url: str | None = None, **given: Any) -> Any:
-    """Read the settings; an option that was given overrides its variable."""
-    from service.config import read_settings
-
-    if database_url is not None:
-        given["database_url"] = database_url
-    return read_settings(**given)
 
 
 @app.command()
@@ -250,55 +236,8 @@ def demo(
         console.print("For a plot of staleness over time: pip install 'recrawl[demo]'")
 
 
-@app.command(name="import")
-def import_(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            exists=True, dir_okay=False, help="CSV (with a header), NDJSON, or either as .gz"
-        ),
-    ],
-    to: Annotated[
-        str, typer.Option(help="Where the service listens", envvar="RECRAWL_URL")
-    ] = "http://127.0.0.1:8000",
-    api_key: Annotated[
-        str | None, typer.Option(help="One of the service's keys", envvar="RECRAWL_API_KEY")
-    ] = None,
-) -> None:
-    """Register pages from a file with a running service.
-
-    Columns are named as the fields of POST /pages: url, and optionally importance,
-    observability, min_crawl_rate, max_crawl_rate. Bad lines are told and skipped; importing a
-    file again changes nothing. Ends with status 1 if lines were skipped.
-    """
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
-
-    from service.sources.files import read_pages
-    from service.sources.posting import Poster
-
-    columns = ("[progress.description]{task.description}", BarColumn(), DownloadColumn())
-    created = skipped = 0
-    with (
-        Poster(to, api_key) as poster,
-        Progress(*columns, TimeRemainingColumn(), console=console) as progress,
-    ):
-        task = progress.add_task(f"importing {file.name}", total=file.stat().st_size)
-        for block in read_pages(file):
-            posted = poster.post_pages(block.items)
-            refused = [(block.lines[r["index"]], r["detail"]) for r in posted["rejected"]]
-            for line, reason in sorted([*block.skipped, *refused]):
-                skipped += 1
-                if skipped <= MAX_SHOWN:
-                    console.print(f"{file}:{line}: {reason}", highlight=False, soft_wrap=True)
-            created += posted["created"]
-            progress.update(task, completed=block.bytes_read)
-    typer.echo(f"{created} new pages registered, {skipped} lines skipped")
-    if skipped:
-        raise typer.Exit(1)
-
-
-MAX_SHOWN = 20
-"""Skipped lines told one by one; the rest are only counted."""
+app.command(name="import")(import_)
+app.command()(export)
 
 
 @app.command()

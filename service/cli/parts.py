@@ -1,0 +1,22 @@
+"""What the commands share."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+console = Console(stderr=True)
+
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(help="sqlite:///FILE or postgresql://…; instead of RECRAWL_DATABASE_URL"),
+]
+
+
+def settings(database_url: str | None = None, **given: Any) -> Any:
+    """Read the settings; an option that was given overrides its variable."""
+    from service.config import read_settings
+
+    if database_url is not None:
+        given["database_url"] = database_url
+    return read_settings(**given)

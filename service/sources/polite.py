@@ -1,0 +1,229 @@
+"""The PoliteCrawling data set: 14 weeks of Bing's crawls of 18.5 M pages, as five TSV files.
+
+Known, from the README and the code of github.com/microsoft/Optimal-Freshness-Crawl-Scheduling
+(they read every line as data: no header; columns separated by tabs):
+
+- `url_urlid_hostid.txt`: URL, URL_ID, Host_ID
+- `host_hostid_isconstrained.txt`: Host_URL, Host_ID, 1 where the host limits Bing's crawler
+- `urlid_imp.txt`: URL_ID, importance score (an integer; the higher, the more important)
+- `urlid_offset_history.txt`: URL_ID, days from the start of the collection to the page's first
+  crawl, and `[[days since the previous crawl, 1 if changed else 0], ...]`
+- `urlid_chrate_compl_obs_hist.txt`: URL_ID, changes per day; the pages (about 4 %) whose
+  sitemaps announce every change
+
+Assumed, since the data itself was not at hand: UTF-8; any order of rows in each file; ids
+unique within a file but neither dense nor sorted; a score of 0 is possible and counts as the
+least importance there is. Taken as well: names ending in .tsv or in nothing, files as .gz, and
+a first line whose id is no number (a header). The hosts' file is not needed: a page's host is
+told by its URL, and nothing here depends on a host's politeness.
+"""
+
+import gzip
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+
+from service.domain import Bools, Floats, Ints
+from service.errors import UnreadableFile
+
+URLS = "url_urlid_hostid"
+IMPORTANCES = "urlid_imp"
+HISTORIES = "urlid_offset_history"
+CHANGE_RATES = "urlid_chrate_compl_obs_hist"
+ENDINGS = (".txt", ".tsv", "", ".txt.gz", ".tsv.gz", ".gz")
+BLOCK = 10_000
+
+T = TypeVar("T")
+
+
+class Rows(NamedTuple):
+    """Some rows of a file: what they hold, and the lines that hold nothing usable."""
+
+    rows: list[Any]
+    lines: list[int]
+    skipped: list[tuple[int, str]]
+    last_line: int
+    bytes_read: int
+    """Of the file as it lies on disk."""
+
+
+class ById(NamedTuple):
+    """One number for each URL_ID, by ascending id."""
+
+    url_id: Ints
+    value: Any
+
+    def get(self, url_id: Ints, missing: Any) -> Any:
+        """Look (N,) ids up; `missing` where an id is not there."""
+        if not len(self.url_id):
+            return np.full(len(url_id), missing)
+        at = np.minimum(np.searchsorted(self.url_id, url_id), len(self.url_id) - 1)
+        return np.where(self.url_id[at] == url_id, self.value[at], missing)
+
+
+class Histories(NamedTuple):
+    """(N,) pages with all their crawls laid end to end."""
+
+    url_id: Ints
+    first: Floats
+    """Days from the start of the collection to the first crawl."""
+    n_crawls: Ints
+    """After the first one."""
+    interval: Floats
+    """(sum n_crawls,) days since the page's previous crawl."""
+    changed: Bools
+    """(sum n_crawls,)"""
+
+
+def find_table(folder: Path, name: str) -> Path:
+    """Find one of the five files.
+
+    Raises
+    ------
+    UnreadableFile
+        It is not there, or there are several of it.
+    """
+    found = [path for ending in ENDINGS if (path := folder / f"{name}{ending}").is_file()]
+    if not found:
+        raise UnreadableFile(
+            f"{folder}: there is no {name}.txt (or .tsv, or either as .gz); a folder is imported "
+            "when it holds the unpacked PoliteCrawling data set"
+        )
+    if len(found) > 1:
+        raise UnreadableFile(f"{folder}: which one? {', '.join(path.name for path in found)}")
+    return found[0]
+
+
+def read_urls(path: Path, block: int = BLOCK) -> Iterator[Rows]:
+    """Read (URL_ID, URL) pairs."""
+    yield from _read(path, block, _url)
+
+
+def read_histories(path: Path, after_line: int = 0, block: int = BLOCK) -> Iterator[Rows]:
+    """Read (URL_ID, first crawl, flat array of offsets and changes); see `join_histories`."""
+    yield from _read(path, block, _history, after_line)
+
+
+def read_numbers(path: Path) -> tuple[ById, list[tuple[int, str]]]:
+    """Read a file of one number per URL_ID: the importances, or the change rates.
+
+    Gives the numbers, and the lines that could not be used.
+
+    Raises
+    ------
+    UnreadableFile
+        An id stands there twice: which number is right cannot be known.
+    """
+    ids, values = [np.zeros(0, np.int64)], [np.zeros(0)]
+    skipped: list[tuple[int, str]] = []
+    for part in _read(path, BLOCK, _number):
+        ids.append(np.array([row[0] for row in part.rows], np.int64))
+        values.append(np.array([row[1] for row in part.rows], np.float64))
+        skipped += part.skipped
+    return by_id(path, np.concatenate(ids), np.concatenate(values)), skipped
+
+
+def by_id(path: Path, url_id: Ints, value: Any) -> ById:
+    """Sort by id; raises `UnreadableFile` where an id stands twice."""
+    order = np.argsort(url_id, kind="stable")
+    url_id = url_id[order]
+    if (twice := url_id[1:] == url_id[:-1]).any():
+        raise UnreadableFile(f"{path}: URL_ID {url_id[1:][twice][0]} stands there more than once")
+    return ById(url_id, value[order])
+
+
+def join_histories(rows: list[tuple[int, float, Floats]]) -> Histories:
+    """Lay the histories of some pages end to end."""
+    flat = np.concatenate([history for _, _, history in rows] or [np.zeros(0)]).reshape(-1, 2)
+    return Histories(
+        url_id=np.array([url_id for url_id, _, _ in rows], np.int64),
+        first=np.array([first for _, first, _ in rows], np.float64),
+        n_crawls=np.array([len(history) // 2 for _, _, history in rows], np.int64),
+        interval=flat[:, 0].copy(),
+        changed=flat[:, 1] == 1,
+    )
+
+
+def _read(
+    path: Path, block: int, parse: Callable[[bytes], Any], after_line: int = 0
+) -> Iterator[Rows]:
+    with path.open("rb") as raw:
+        content: IO[bytes] = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+        numbered = enumerate(content, 1)
+        try:
+            for _ in itertools.islice(numbered, after_line):
+                pass
+            while lines := list(itertools.islice(numbered, block)):
+                yield _rows(lines, parse, raw)
+        except (EOFError, gzip.BadGzipFile) as error:
+            raise UnreadableFile(f"{path}: the gzip is broken or cut off: {error}") from error
+
+
+def _rows(lines: list[tuple[int, bytes]], parse: Callable[[bytes], Any], raw: IO[bytes]) -> Rows:
+    found = Rows([], [], [], lines[-1][0], raw.tell())
+    for number, line in lines:
+        try:
+            row = parse(line.strip())
+        except (ValueError, msgspec.DecodeError) as error:
+            if line.strip() and not (number == 1 and _is_header(line)):
+                found.skipped.append((number, str(error)))
+        else:
+            found.rows.append(row)
+            found.lines.append(number)
+    return found
+
+
+def _is_header(line: bytes) -> bool:
+    return not any(cell.strip()[:1].isdigit() for cell in line.split(b"\t"))
+
+
+def _url(line: bytes) -> tuple[int, str]:
+    cells = line.rsplit(b"\t", 2)
+    if len(cells) != 3 or not cells[2].isdigit():  # noqa: PLR2004
+        raise ValueError("not URL, URL_ID and Host_ID, separated by tabs")
+    return _id(cells[1]), cells[0].decode()
+
+
+def _number(line: bytes) -> tuple[int, float]:
+    cells = line.split(b"\t")
+    if len(cells) != 2:  # noqa: PLR2004
+        raise ValueError("not URL_ID and a number, separated by a tab")
+    return _id(cells[0]), _amount(cells[1])
+
+
+_HISTORY = msgspec.json.Decoder(list[tuple[float, Literal[0, 1]]])
+
+
+def _history(line: bytes) -> tuple[int, float, Floats]:
+    cells = line.split(b"\t")
+    if len(cells) != 3:  # noqa: PLR2004
+        raise ValueError("not URL_ID, an offset and a history, separated by tabs")
+    pairs = _HISTORY.decode(cells[2])
+    flat = np.fromiter(itertools.chain.from_iterable(pairs), np.float64, 2 * len(pairs))
+    if not (flat >= 0).all():
+        raise ValueError("the history goes back in time")
+    return _id(cells[0]), _amount(cells[1]), flat
+
+
+def _id(cell: bytes) -> int:
+    if not cell.isdigit() or len(cell) > 18:  # noqa: PLR2004
+        raise ValueError(f"URL_ID is not a whole number: {cell[:40]!r}")
+    return int(cell)
+
+
+def _amount(cell: bytes) -> float:
+    try:
+        amount = float(cell)
+    except ValueError:
+        amount = np.nan
+    if not 0 <= amount < np.inf:
+        raise ValueError(f"not a number of at least 0: {cell[:40]!r}")
+    return amount
+
+
+TABLES = (URLS, IMPORTANCES, HISTORIES, CHANGE_RATES)
+"""The files that an import reads."""
