@@ -170,6 +170,18 @@ class PageColumns(Columns):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPages(Columns):
+    """(N,) pages as they are stored, by ascending page_id; beside their states."""
+
+    page_id: Ints
+    url: NDArray[np.object_]
+    importance: Floats
+    min_crawl_rate: Floats
+    max_crawl_rate: Floats
+    created_at: Instants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CrawlColumns(Columns):
     """(N,) crawl results in the caller's order."""
 

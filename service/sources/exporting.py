@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.core.estimators import Estimator
-from service.domain import Observability, PageRows, PageStates
+from service.domain import Observability, PageStates, StoredPages
 from service.errors import NotExportable, UnreadableFile
 from service.sources.files import kind_of
 from service.storage import Store
@@ -55,10 +55,11 @@ def exported(store: Store, estimator: Estimator[Any] | None) -> Iterator[Block]:
         if not len(pages):
             return
         last = int(pages.page_id[-1])
-        yield _columns(pages, states, estimator)
+        yield columns_of(pages, states, estimator)
 
 
-def _columns(pages: PageRows, states: PageStates, estimator: Estimator[Any] | None) -> Block:
+def columns_of(pages: StoredPages, states: PageStates, estimator: Estimator[Any] | None) -> Block:
+    """Give what a file holds of some pages; without an estimator, only the pages."""
     known = {f.name: getattr(states, f.name) for f in fields(states)}
     known |= {f.name: getattr(pages, f.name) for f in fields(pages)}
     known["observability"] = NAMES[states.observability]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from service.core.estimators import Estimator
-from service.domain import Bools, Instants, PageColumns, PageStates
+from service.domain import NEVER, Bools, Instants, Ints, PageColumns, PageStates
 from service.errors import EstimatorMismatch
 from service.estimates import width
 from service.sources.files import Block, first_item, read_items
@@ -138,16 +138,23 @@ def take_over(
     states = replace(states.take(order), page_id=registered.page_id[order])
     stored = tx.lock_states(states.page_id, scheduled=False)
     newer = created | newer_states(states, stored)
-    tx.backdate(states.page_id[created], created_at[order][created])
-    tx.restore(states.take(newer))
+    created_at = np.where(created, created_at[order], NEVER)
+    tx.restore_states(states.take(newer), created_at[newer])
     return int(created.sum()), int(newer.sum())
 
 
 def newer_states(states: PageStates, stored: PageStates) -> Bools:
     """Tell which states have newer evidence than the stored ones of the same pages."""
-    theirs = np.fmax(states.last_crawl_at, states.last_ping_at)
-    ours = np.fmax(stored.last_crawl_at, stored.last_ping_at)
-    return ~np.isnat(theirs) & (np.isnat(ours) | (theirs > ours))
+    newest, other = _evidence(states)
+    newest_stored, other_stored = _evidence(stored)
+    newer: Bools = (newest > newest_stored) | ((newest == newest_stored) & (other > other_stored))
+    return newer
+
+
+def _evidence(states: PageStates) -> Ints:
+    """Give the later and the earlier of last crawl and last ping; NaT is before everything."""
+    both = np.stack([states.last_crawl_at, states.last_ping_at]).view(np.int64)
+    return np.sort(both, axis=0)[::-1]
 
 
 def _step(

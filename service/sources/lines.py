@@ -122,11 +122,11 @@ def _converted(
     return found, rejected
 
 
-def _told(line: PageLine) -> datetime:
-    """Give the instant of a line's newest evidence."""
+def _told(line: PageLine) -> list[datetime]:
+    """Give the instants of a line's newest evidence, the later one first."""
     if not isinstance(line, StateLine):
-        return EPOCH
-    return max(at for at in (line.last_crawl_at, line.last_ping_at, EPOCH) if at is not None)
+        return []
+    return sorted(filter(None, (line.last_crawl_at, line.last_ping_at)), reverse=True)
 
 
 def _page_columns(lines: list[PageLine], pages: list[NormalUrl]) -> PageColumns:
@@ -158,7 +158,7 @@ def states_of(lines: list[StateLine]) -> PageStates:
     given = {
         field.name: _column(field.type, [getattr(line, field.name) for line in lines])
         for field in fields(PageStates)
-        if field.name in FROM_LINES
+        if field.name in OF_STATES
     }
     return PageStates(
         page_id=np.zeros(n, np.int64), observability=np.full(n, UNSAID, np.int16),
@@ -170,4 +170,5 @@ def _column(kind: Any, values: list[Any]) -> Any:
     return instants(values) if kind == Instants else np.array(values, COLUMN[kind])
 
 
-FROM_LINES = frozenset(StateLine.__struct_fields__)
+OF_STATES = frozenset(StateLine.__struct_fields__) - {"observability"}
+"""What of a state stands in a line; the observability is the page's."""

@@ -152,8 +152,8 @@ def _read(
     path: Path, block: int, parse: Callable[[bytes], Any], after_line: int = 0
 ) -> Iterator[Rows]:
     with path.open("rb") as raw:
-        content: IO[bytes] = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
-        numbered = enumerate(content, 1)
+        content: Any = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+        numbered: Iterator[tuple[int, bytes]] = enumerate(content, 1)
         try:
             for _ in itertools.islice(numbered, after_line):
                 pass

@@ -27,7 +27,6 @@ from service.domain import (
     Ints,
     PageStates,
     Timing,
-    days,
     instant,
 )
 from service.errors import NotExportable
@@ -87,14 +86,13 @@ def import_polite(
     bad = [Skipped(paths[CHANGE_RATES], *line) for line in skipped]
     bad += [Skipped(paths[IMPORTANCES], *line) for line in more]
     done = sum(path.stat().st_size for path in paths.values())
-    told = {"began": str(learning.began), "urls": 0, "histories": 0} | standing
+    told: dict[str, Any] = {"began": str(learning.began), "urls": 0, "histories": 0} | standing
     yield Step(0, 0, 0, bad, done, told)
     urls = find_table(folder, URLS)
-    parts = []
+    parts = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for rows in read_urls(urls):
-        created, found, refused = _add_pages(
-            rows, store, learning, importances, rates, told["urls"]
-        )
+        known = rows.last_line <= told["urls"]
+        created, found, refused = _add_pages(rows, store, learning, importances, rates, known=known)
         parts.append(found)
         told["urls"] = max(told["urls"], rows.last_line)
         yield _step(urls, rows, done, told, refused, created=created)
@@ -173,7 +171,7 @@ def _add_states(
         stored = tx.lock_states(states.page_id, scheduled=False)
         states = states.take(np.isin(states.page_id, stored.page_id))
         newer = newer_states(states, stored)
-        tx.restore(states.take(newer))
+        tx.restore_states(states.take(newer), np.full(int(newer.sum()), NEVER, INSTANT))
     return int(newer.sum()), refused
 
 
@@ -204,7 +202,7 @@ def states_after(
     page = np.repeat(np.arange(n), histories.n_crawls)
     evidence = (histories.interval > 0) & ~complete[page]
     page, changed = page[evidence], histories.changed[evidence]
-    watched = days(instant(learning.now) - learning.began)
+    watched = (instant(learning.now) - learning.began) / DAY
     n_pings = np.where(complete, np.rint(complete_rate * watched), 0).astype(np.int64)
     zero, uniform = np.zeros(n), learning.rng.random(n)
     poisson = learning.timing is Timing.poisson

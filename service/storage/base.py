@@ -35,6 +35,7 @@ from service.domain import (
     Certificate,
     Epoch,
     EpochColumns,
+    Instants,
     Ints,
     Keys,
     LogColumns,
@@ -47,6 +48,7 @@ from service.domain import (
     ScheduleColumns,
     ScheduleFilter,
     SchedulePart,
+    StoredPages,
 )
 
 EPOCHS_KEPT = 3
@@ -130,6 +132,22 @@ class Transaction(ABC):
     @abstractmethod
     def log_of(self, page_id: Ints) -> LogColumns:
         """Give the whole kept log of these pages, ordered by page_id and time."""
+
+    # -- pages that move between stores
+
+    @abstractmethod
+    def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
+        """Give the next pages above `after`, ascending, with their states; locks nothing.
+
+        The rates in force are NaN.
+        """
+
+    @abstractmethod
+    def restore_states(self, states: PageStates, created_at: Instants) -> None:
+        """Write locked states whole, and when their pages were created where that is not NaT.
+
+        The latter only of pages that this transaction has registered.
+        """
 
     # -- epochs
 

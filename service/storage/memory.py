@@ -44,6 +44,7 @@ from service.domain import (
     ScheduledPages,
     ScheduleFilter,
     SchedulePart,
+    StoredPages,
     instant,
     moment,
 )
@@ -229,6 +230,23 @@ class MemoryTransaction(Transaction):
         where = np.flatnonzero(np.isin(self.log["page_id"], page_id))
         log = LogColumns(**{name: self.log[name][where] for name in self.log.columns})
         return log.take(np.lexsort((log.kind, log.observed_at, log.page_id)))
+
+    # -- pages that move between stores
+
+    def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
+        """Slice them."""
+        states = self.lock_states(self.next_page_ids(after, limit))
+        row = states.page_id - 1
+        names = (f.name for f in fields(StoredPages) if f.name in PAGE)
+        pages = StoredPages(page_id=states.page_id, **{n: self.pages[n][row] for n in names})
+        return pages, states
+
+    def restore_states(self, states: PageStates, created_at: Instants) -> None:
+        """Write the columns that are the state's own, and two more."""
+        self.save_states(states)
+        row, told = states.page_id - 1, ~np.isnat(created_at)
+        self.states.put(self.undo, row, pings_since=states.pings_since)
+        self.pages.put(self.undo, row[told], created_at=created_at[told])
 
     # -- epochs
 

@@ -9,7 +9,7 @@ connection that holds it: when that connection is lost, so are the lead and the 
 publish.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -24,6 +24,7 @@ from service.domain import (
     UNSAID,
     Certificate,
     EpochColumns,
+    Instants,
     Ints,
     Keys,
     LogColumns,
@@ -31,6 +32,7 @@ from service.domain import (
     PageStates,
     ScheduleColumns,
     ScheduledPages,
+    StoredPages,
 )
 from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.storage import migrations, pgbinary
@@ -93,6 +95,10 @@ class PostgresTransaction(SqlTransaction):
             row = self.run(sql.LOCK_STATES, page_id=page_id).fetchone()
         if row is None or row[0] is None:
             return PageStates.empty(estimate=(self.width,))
+        return self._states(row)
+
+    def _states(self, row: Sequence[Any]) -> PageStates:
+        """Name the columns; rates in force that were not read are NaN."""
         unread = np.full((2, len(row[0])), np.nan)
         columns = dict(zip(PageStates.__dataclass_fields__, (*row, *unread), strict=False))
         columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, self.width)
@@ -103,6 +109,23 @@ class PostgresTransaction(SqlTransaction):
         self.run(
             sql.SAVE_STATES, **{n: getattr(states, n) for n in PageStates.__dataclass_fields__}
         )
+
+    def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
+        """Read both in one statement, hence one snapshot."""
+        row = self.run(sql.READ_PAGES, after=after, limit=limit).fetchone()
+        if row is None or row[0] is None:
+            return StoredPages.empty(), PageStates.empty(estimate=(self.width,))
+        n_states = len(PageStates.__dataclass_fields__) - 2
+        columns = row[0], np.array(row[n_states], object), *row[n_states + 1 :]
+        read = dict(zip(StoredPages.__dataclass_fields__, columns, strict=True))
+        return StoredPages(**read), self._states(row[:n_states])
+
+    def restore_states(self, states: PageStates, created_at: Instants) -> None:
+        """Update states and pages in one statement each."""
+        names = PageStates.__dataclass_fields__
+        self.run(sql.RESTORE_STATES, **{name: getattr(states, name) for name in names})
+        told = ~np.isnat(created_at)
+        self.run(sql.BACKDATE, page_id=states.page_id[told], created_at=created_at[told])
 
     def append_log(self, entries: LogColumns) -> None:
         """Copy them in."""

@@ -127,6 +127,27 @@ FROM unnest(%(page_id)s::bigint[], %(last_crawl_at)s::timestamptz[],
 WHERE page_states.page_id = given.page_id
 """
 
+RESTORE_STATES = (
+    SAVE_STATES.replace("SET\n", "SET\n    pings_since = given.pings_since,\n")
+    .replace("unnest(", "unnest(%(pings_since)s::timestamptz[], ")
+    .replace("given (page_id,", "given (pings_since, page_id,")
+)
+
+BACKDATE = """
+UPDATE pages SET created_at = given.created_at
+FROM unnest(%(page_id)s::bigint[], %(created_at)s::timestamptz[]) AS given (page_id, created_at)
+WHERE pages.page_id = given.page_id
+"""
+
+READ_PAGES = f"""
+{STATES}, array_agg(url), array_agg(importance), array_agg(coalesce(min_crawl_rate, 'NaN')),
+    array_agg(coalesce(max_crawl_rate, 'NaN')), array_agg(created_at)
+FROM (
+    SELECT * FROM pages JOIN page_states USING (page_id) WHERE page_id > %(after)s
+    ORDER BY page_id LIMIT %(limit)s
+) AS read
+"""
+
 APPEND_LOG = """
 COPY observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
 FROM STDIN (FORMAT BINARY)

@@ -41,6 +41,7 @@ from service.domain import (
     PageStates,
     ScheduleColumns,
     ScheduledPages,
+    StoredPages,
 )
 from service.errors import EpochRunning, StoreFull, StoreUnavailable
 from service.storage import migrations, schedule_sql, tables
@@ -119,6 +120,14 @@ UPDATE page_states SET last_crawl_at = ?, last_observed_at = ?, digest = nullif(
     ping_credit = nullif(?, 0), recent_pings = nullif(?, 0), real_pings = nullif(?, 0),
     false_pings = nullif(?, 0), trust = nullif(?, 0), wanted_at = ?, gap = ?, estimate = ?
 WHERE page_id = ?
+"""
+
+RESTORE_STATES = SAVE_STATES.replace("SET ", "SET pings_since = ?, ", 1)
+
+READ_PAGES = f"""
+{STATES}, NULL, NULL, url, importance, min_crawl_rate, max_crawl_rate, created_at
+FROM pages JOIN page_states ON page_states.page_id = pages.page_id
+WHERE pages.page_id > ? ORDER BY pages.page_id LIMIT ?
 """
 
 APPEND_LOG = """
@@ -267,15 +276,24 @@ class SqliteTransaction(SqlTransaction):
         statement = LOCK_SCHEDULED_STATES if scheduled else LOCK_STATES
         return self._columns(PageStates, self.run(statement, listed(page_id)))
 
+    def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
+        """Read both in one statement, hence one snapshot."""
+        rows = self.run(READ_PAGES, after, limit)
+        n_states = len(fields(PageStates))
+        pages = [(row[0], *row[n_states:]) for row in rows]
+        states = [row[:n_states] for row in rows]
+        return self._columns(StoredPages, pages), self._columns(PageStates, states)
+
+    def restore_states(self, states: PageStates, created_at: Instants) -> None:
+        """Update states and pages by one prepared statement each."""
+        self.run_many(RESTORE_STATES, values(states.pings_since), *_saved(states))
+        told = ~np.isnat(created_at)
+        backdate = "UPDATE pages SET created_at = ? WHERE page_id = ?"
+        self.run_many(backdate, values(created_at[told]), values(states.page_id[told]))
+
     def save_states(self, states: PageStates) -> None:
         """Update them by one prepared statement."""
-        s = states
-        written = (
-            s.last_crawl_at, s.last_observed_at, s.digest, s.gone, s.n_observations, s.n_changes,
-            s.n_pings, s.last_ping_at, s.ping_credit, s.recent_pings, s.real_pings,
-            s.false_pings, s.trust, s.wanted_at, s.gap, s.estimate, s.page_id,
-        )  # fmt: skip
-        self.run_many(SAVE_STATES, *map(values, written))
+        self.run_many(SAVE_STATES, *_saved(states))
 
     def append_log(self, entries: LogColumns) -> None:
         """Append them by one prepared statement."""
@@ -413,6 +431,16 @@ def translated() -> Iterator[None]:
 def microseconds(moment: datetime) -> int:
     """Give an instant as SQLite stores it."""
     return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def _saved(s: PageStates) -> Iterable[list[Any]]:
+    """Give the columns that `save_states` writes, and which pages they are of."""
+    written = (
+        s.last_crawl_at, s.last_observed_at, s.digest, s.gone, s.n_observations, s.n_changes,
+        s.n_pings, s.last_ping_at, s.ping_credit, s.recent_pings, s.real_pings,
+        s.false_pings, s.trust, s.wanted_at, s.gap, s.estimate, s.page_id,
+    )  # fmt: skip
+    return map(values, written)
 
 
 def listed(page_id: Ints) -> str:
