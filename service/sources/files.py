@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 from collections.abc import Iterator
+from datetime import UTC
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -113,9 +114,8 @@ def _csv(text: IO[str], path: Path, kind: str) -> Iterator[tuple[int, Any]]:
 
 def _item(names: list[str], row: list[str]) -> dict[str, Any] | _Unusable:
     """Leave empty cells out and turn numbers into numbers."""
-    item: dict[str, Any] = {
-        name: cell.strip() for name, cell in zip(names, row, strict=True) if cell.strip()
-    }
+    cells = zip(names, map(str.strip, row), strict=True)
+    item: dict[str, Any] = {name: cell for name, cell in cells if cell}
     for name in NUMBERS:
         if name in item:
             try:
@@ -139,12 +139,24 @@ def _parquet(path: Path, after_line: int, block: int) -> Iterator[Block]:
                 first, row = row + 1, row + len(batch)
                 if row <= after_line:
                     continue
-                found = enumerate(batch.to_pylist(), first)
-                rows = [(line, _without_none(item)) for line, item in found if line > after_line]
+                found = enumerate(_items(batch), first)
+                rows = [(line, item) for line, item in found if line > after_line]
                 yield _block(rows, size * row // n_rows)
     except ArrowException as error:
         raise UnreadableFile(f"{path}: not Parquet: {error}") from error
 
 
-def _without_none(item: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in item.items() if value is not None}
+def _items(batch: Any) -> Iterator[dict[str, Any]]:
+    """Give the rows of a batch without their nulls."""
+    columns = [_values(column) for column in batch.columns]
+    names = batch.schema.names
+    for row in zip(*columns, strict=True):
+        yield {n: value for n, value in zip(names, row, strict=True) if value is not None}
+
+
+def _values(column: Any) -> list[Any]:
+    """Give a column as Python values; instants by way of UTC, which is a hundred times faster."""
+    if getattr(column.type, "tz", None) is None:
+        return list(column.to_pylist())
+    naive = column.cast(f"timestamp[{column.type.unit}]").to_pylist()
+    return [at and at.replace(tzinfo=UTC) for at in naive]

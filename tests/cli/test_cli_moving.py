@@ -1,0 +1,188 @@
+"""`recrawl export`, and `recrawl import` straight into a database, taken up again if cut short."""
+
+import gzip
+import json
+import time
+
+import pytest
+from live_server import running
+from sources.polite_cases import Fleet
+
+from service.errors import StoreUnavailable
+from service.storage import open_store
+
+PAGES = "url,importance,observability\n" + "".join(
+    f"https://a.example/{i},{i + 1},incomplete\n" for i in range(30)
+)
+
+
+@pytest.fixture
+def learnt_url(sqlite_url):
+    """A database that has learnt something."""
+    with running(sqlite_url) as live:
+        live.clock.advance(days=8)
+        for day in range(1, 8):
+            live.post("/observations", [
+                {"url": f"https://a.example/{i}", "observed_at": f"2026-05-0{day}T00:00:00Z",
+                 "digest": f"{day // (i + 1)}"} for i in range(5)
+            ])  # fmt: skip
+        live.post("/pings", [{"url": "https://a.example/1", "changed_at": "2026-05-07T12:00:00Z"}])
+    return sqlite_url
+
+
+def contents(url):
+    store = open_store(url, 2)
+    with store.begin(write=False) as tx:
+        pages, states = tx.read_pages(0, 1000)
+    store.close()
+    return {
+        page: (importance, *row)
+        for page, importance, *row in zip(
+            pages.url, pages.importance.tolist(), states.estimate.tolist(),
+            states.last_crawl_at.tolist(), states.gap.tolist(), states.n_pings.tolist(),
+            strict=True,
+        )
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["all.csv", "all.ndjson.gz", "all.parquet"])
+def test_all_that_is_known_moves_to_another_database(
+    learnt_url, empty_postgres_url, recrawl, tmp_path, name
+):
+    recrawl("migrate", database_url=empty_postgres_url)
+    out = recrawl("export", tmp_path / name, "--states", "--database-url", learnt_url)
+    assert (out.status, out.out) == (0, "")
+    assert "5 pages exported" in out.err
+    ended = recrawl("import", tmp_path / name, database_url=empty_postgres_url)
+    assert ended == (
+        0, "5 new pages registered, 5 states taken over, 0 lines skipped\n", ended.err
+    )  # fmt: skip
+    assert contents(empty_postgres_url) == contents(learnt_url)
+    assert not list(tmp_path.glob("*.import-progress*"))
+
+
+def test_pages_are_exported_as_the_service_takes_them(learnt_url, recrawl, tmp_path, sqlite_template):
+    recrawl("export", tmp_path / "pages.csv", database_url=learnt_url)
+    with running(f"sqlite:///{tmp_path / 'other.db'}") as live:
+        assert recrawl("import", tmp_path / "pages.csv", "--to", live.url).out.startswith("5 new")
+    assert list(contents(f"sqlite:///{tmp_path / 'other.db'}")) == list(contents(learnt_url))
+
+
+def test_standard_output_is_ndjson_unless_told_otherwise(learnt_url, recrawl, capfdbinary):
+    ended = recrawl("export", "-", "--database-url", learnt_url)
+    assert [json.loads(line)["url"] for line in ended.out.splitlines()] == [
+        f"https://a.example/{i}" for i in range(5)
+    ]
+    ended = recrawl("export", "-", "--format", "csv", "--database-url", learnt_url)
+    assert ended.out.splitlines()[0] == "url,importance,observability,min_crawl_rate,max_crawl_rate"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("all.xls", "must end in .csv"), ("no/all.csv", "No such file")]
+)
+def test_an_export_that_cannot_be_written_is_refused(learnt_url, recrawl, name, says):
+    assert says in recrawl("export", name, database_url=learnt_url).refusal()
+
+
+def test_pages_go_straight_to_a_database(database_url, recrawl, tmp_path):
+    (tmp_path / "pages.csv").write_text(PAGES + "https://a.example/x,0,\nnowhere,1,\n")
+    ended = recrawl("import", tmp_path / "pages.csv", "--database-url", database_url)
+    assert (ended.status, ended.out) == (1, "30 new pages registered, 2 lines skipped\n")
+    for line, reason in ((32, "$.importance"), (33, "absolute http")):
+        assert any(
+            said.startswith(f"{tmp_path / 'pages.csv'}:{line}:") and reason in said
+            for said in ended.err.splitlines()
+        )
+    assert contents(database_url)["https://a.example/7"][0] == 8.0
+
+
+def test_states_of_another_estimator_are_refused(learnt_url, recrawl, tmp_path):
+    recrawl("export", tmp_path / "all.csv", "--states", database_url=learnt_url)
+    new = f"sqlite:///{tmp_path / 'new.db'}"
+    sentence = recrawl(
+        "import", tmp_path / "all.csv", database_url=new, estimator="naive", timing="poisson",
+        half_life_days="",
+    ).refusal_at_end()  # fmt: skip
+    assert "holds states of estimator gamma, the settings ask for naive" in sentence
+
+
+def cut_short(monkeypatch, after):
+    """Let the database fail once `after` blocks have been registered."""
+    from service.storage.sqlite import SqliteTransaction
+
+    registered, whole = [], SqliteTransaction.register
+
+    def register(self, pages, now):
+        if len(registered) == after:
+            raise StoreUnavailable
+        registered.append(len(pages))
+        return whole(self, pages, now)
+
+    monkeypatch.setattr(SqliteTransaction, "register", register)
+    return registered
+
+
+@pytest.mark.parametrize("name", ["pages.csv", "pages.csv.gz"])
+def test_an_import_that_was_cut_short_is_taken_up(
+    sqlite_url, recrawl, tmp_path, monkeypatch, name
+):
+    path = tmp_path / name
+    content = "url\n" + "".join(f"https://b.example/{i}\n" for i in range(12_001))
+    path.write_bytes(gzip.compress(content.encode()) if name.endswith("gz") else content.encode())
+    with monkeypatch.context() as patch:
+        cut_short(patch, after=1)
+        assert recrawl("import", path, "--database-url", sqlite_url).status == 2
+    assert json.loads((tmp_path / f"{name}.import-progress").read_text())["line"] == 5_001
+    with monkeypatch.context() as patch:
+        registered = cut_short(patch, after=9)
+        ended = recrawl("import", path, "--resume", "--database-url", sqlite_url)
+    assert ended.out == "7001 new pages registered, 0 lines skipped\n"
+    assert registered == [5_000, 2_001]
+    assert not (tmp_path / f"{name}.import-progress").exists()
+
+
+def test_what_was_cut_short_is_not_taken_up_with_other_content(
+    sqlite_url, recrawl, tmp_path, monkeypatch
+):
+    path = tmp_path / "pages.csv"
+    path.write_text("url\n" + "".join(f"https://b.example/{i}\n" for i in range(6_000)))
+    with monkeypatch.context() as patch:
+        cut_short(patch, after=1)
+        recrawl("import", path, "--database-url", sqlite_url)
+    path.write_text(PAGES)
+    sentence = recrawl("import", path, "--resume", "--database-url", sqlite_url).refusal()
+    assert "other content or of another receiver" in sentence
+    assert recrawl("import", path, "--database-url", sqlite_url).status == 0
+
+
+def test_nothing_to_take_up_begins_at_the_beginning(sqlite_url, recrawl, tmp_path):
+    (tmp_path / "pages.csv").write_text(PAGES)
+    ended = recrawl("import", tmp_path / "pages.csv", "--resume", "--database-url", sqlite_url)
+    assert ended.out == "30 new pages registered, 0 lines skipped\n"
+
+
+def test_the_polite_crawling_data_set_is_one_command(database_url, recrawl, tmp_path):
+    folder = tmp_path / "set"
+    folder.mkdir()
+    Fleet(250).write(folder, ending=".tsv")
+    ended = recrawl("import", folder, database_url=database_url)
+    assert (ended.status, ended.out) == (
+        0, "250 new pages registered, 250 states taken over, 0 lines skipped\n"
+    )  # fmt: skip
+    assert len(contents(database_url)) == 250
+
+
+def test_a_hundred_thousand_pages_of_it_are_learnt_fast(tmp_path):
+    """Bounds CPU time per page ten times above what was measured, so as to catch only loops."""
+    import numpy as np
+
+    from service.core.estimators import Gamma
+    from service.sources.polite_import import learnt
+
+    rng = np.random.default_rng(1)
+    n_intervals = rng.integers(1, 98, 100_000)
+    page = np.repeat(np.arange(100_000), n_intervals)
+    start = time.process_time()
+    estimate = learnt(Gamma(), 100_000, page, rng.random(len(page)) + 0.5, rng.random(len(page)) < 0.1)
+    assert estimate.shape == (100_000, 2)
+    assert time.process_time() - start < 30
