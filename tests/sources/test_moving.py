@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_cases import DAY, T0, crawl_columns, page_columns, page_of, ping_columns, same
 
@@ -22,6 +22,7 @@ from service.sources.lines import StateLine, instants, parse, states_of
 from service.storage import open_store
 from service.storage.memory import MemoryStore
 
+GAMMA = Gamma()
 END = T0 + 40 * DAY
 LATER = END + 3 * DAY
 WRITTEN = [f.name for f in fields(PageStates) if f.name not in (
@@ -57,14 +58,14 @@ def watched(store, seed, n=50):
     return store
 
 
-def export(store, path, estimator=Gamma(), **more):
-    with writer(path, None, states=estimator is not None, **more) as write:
+def export(store, path, estimator=GAMMA):
+    with writer(path, None, states=estimator is not None) as write:
         for block in exported(store, estimator):
             write(block)
     return path
 
 
-def bring(path, store, estimator=Gamma(), now=END):
+def bring(path, store, estimator=GAMMA, now=END):
     return list(add_states(path, store, estimator, lambda: now))
 
 
@@ -244,10 +245,15 @@ def test_an_import_goes_on_after_a_line(tmp_path):
 
 def test_a_file_bears_its_name_only_when_it_is_whole(tmp_path):
     path = tmp_path / "all.csv.gz"
-    with pytest.raises(KeyError), writer(path, None, states=False) as write:
-        write({name: column[:1] for name, column in next(exported(watched(MemoryStore(2), 1, 5),
-               None)).items()})  # fmt: skip
-        raise KeyError
+    block = next(exported(watched(MemoryStore(2), 1), None))
+
+    def broken():
+        with writer(path, None, states=False) as write:
+            write(block)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        broken()
     assert not path.exists()
 
 
@@ -263,9 +269,6 @@ moments = st.integers(-(2**51), 2**51).map(lambda us: np.datetime64(us, "us"))
 finite = st.floats(allow_nan=False, allow_infinity=False).filter(lambda x: abs(x) <= 1e300)
 amounts = st.floats(0, 1e300)
 counts = st.integers(0, 2**31 - 1)
-values = {
-    "Instants": moments, "Floats": finite, "Ints": counts, "Bools": st.booleans(),
-}  # fmt: skip
 
 
 @st.composite
@@ -294,6 +297,7 @@ def states(draw):
 
 
 @pytest.mark.parametrize("ending", ["csv", "ndjson", "parquet"])
+@settings(max_examples=30)
 @given(states=states())
 def test_any_state_survives_a_file(tmp_path_factory, ending, states):
     from service.sources.exporting import columns_of
@@ -320,8 +324,9 @@ def test_any_state_survives_a_file(tmp_path_factory, ending, states):
 
 
 def test_instants_are_read_with_their_zone():
-    assert instants([datetime.fromisoformat("2026-05-01T02:00:00.000001+02:00"), None]).tolist()[
-        0] == datetime(2026, 5, 1, 0, 0, 0, 1)  # fmt: skip
+    read = instants([datetime.fromisoformat("2026-05-01T02:00:00.000001+02:00"), None])
+    assert read[0] == np.datetime64("2026-05-01T00:00:00.000001")
+    assert np.isnat(read[1])
 
 
 def test_gzip_is_written_as_gzip(tmp_path):

@@ -4,7 +4,6 @@ import gzip
 
 import numpy as np
 import pytest
-from sources.polite_cases import Fleet
 
 from service.errors import UnreadableFile
 from service.sources.polite import (
@@ -14,6 +13,7 @@ from service.sources.polite import (
     read_numbers,
     read_urls,
 )
+from sources.polite_cases import Fleet
 
 README_ROW = "5\t5.5143055555555556\t[[1.10396990740741, 0], [1.47311342592593, 1]]\n"
 

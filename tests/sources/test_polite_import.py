@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
-from sources.polite_cases import Fleet
 from store_cases import T0, crawl_columns, page_columns, same
 
 from service.core.estimators import LLN, MLE, Gamma
@@ -16,11 +15,13 @@ from service.ingest import Rules, record
 from service.sources.polite_import import Learning, import_polite
 from service.storage.memory import MemoryStore
 from service.urls import normalise
+from sources.polite_cases import Fleet
 
+GAMMA = Gamma()
 WEEKS = timedelta(weeks=15)
 
 
-def learning(estimator=Gamma(), timing=Timing.periodic, began=T0 - WEEKS):
+def learning(estimator=GAMMA, timing=Timing.periodic, began=T0 - WEEKS):
     return Learning(estimator, timing, np.random.default_rng(1), instant(began), T0)
 
 
@@ -53,16 +54,16 @@ def test_pages_importances_and_observabilities(sql_store, tmp_path):
 
 
 def test_states_are_those_that_reports_of_the_same_crawls_leave(tmp_path):
-    fleet = Fleet(120, n_crawls=30)
+    fleet = Fleet(40, n_crawls=12)
     store = MemoryStore(2)
     imported(fleet.write(tmp_path), store)
     reported = MemoryStore(2)
     rules = Rules(Gamma(), Timing.periodic, np.random.default_rng(1))
     with reported.begin() as tx:
         watched = np.where(fleet.complete, Observability.complete, Observability.incomplete)
-        pages = page_columns([fleet.url(i) for i in range(120)], observability=watched)
+        pages = page_columns([fleet.url(i) for i in range(40)], observability=watched)
         page_id = tx.register(pages, T0 - WEEKS).page_id
-        for i in range(120):
+        for i in range(40):
             offset, changed = fleet.histories[i]
             days = fleet.first[i] + np.concatenate([[0], np.cumsum(offset)])
             at = instant(T0 - WEEKS) + np.rint(days * 86_400e6).astype("m8[us]")
