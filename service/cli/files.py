@@ -1,7 +1,7 @@
 """`recrawl import` and `recrawl export`: pages and states from and to files."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,6 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from service.cli.parts import DatabaseUrl, console, settings
 
 if TYPE_CHECKING:
+    from service.api.service import Service
     from service.sources.checkpoint import Checkpoint
     from service.sources.importing import Step
 
@@ -73,7 +74,7 @@ def import_(
     with ExitStack() as opened:
         if polite or states or database_url is not None:
             service = opened.enter_context(_opened(database_url))
-            receiver = service.store.url
+            receiver = settings(database_url).database_url.get_secret_value()
         else:
             receiver = to or URL
         checkpoint = Checkpoint(source, files, receiver)
@@ -86,8 +87,7 @@ def import_(
             )  # fmt: skip
             steps = import_polite(source, service.store, learning, standing)
         elif states:
-            plan = service.plan
-            steps = add_states(source, service.store, plan.estimator, service.now, line)
+            steps = add_states(source, service.store, service.plan.estimator, service.now, line)
         elif database_url is not None:
             steps = add_pages(source, service.store, service.now, line)
         else:
@@ -107,18 +107,13 @@ def _began(told: datetime | None, standing: dict[str, Any]) -> datetime:
     return datetime.now(UTC) - timedelta(weeks=15) if told is None else told.replace(tzinfo=UTC)
 
 
-def _opened(database_url: str | None) -> Any:
-    from contextlib import contextmanager
-
+@contextmanager
+def _opened(database_url: str | None) -> Iterator["Service"]:
     from service.api.service import open_service
 
-    @contextmanager
-    def opened() -> Iterator[Any]:
-        service = open_service(settings(database_url))
-        with closing(service.store):
-            yield service
-
-    return opened()
+    service = open_service(settings(database_url))
+    with closing(service.store):
+        yield service
 
 
 def _follow(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -41,11 +42,13 @@ class Checkpoint:
         return told
 
     def write(self, **standing: Any) -> None:
-        """Replace what was written, in one step."""
+        """Replace what was written, in one step; nothing is remembered in a read-only folder."""
         new = self.path.with_name(self.path.name + ".new")
-        new.write_text(json.dumps({"of": self.of, **standing}))
-        new.replace(self.path)
+        with suppress(OSError):
+            new.write_text(json.dumps({"of": self.of, **standing}))
+            new.replace(self.path)
 
     def clear(self) -> None:
         """Forget: the import has ended."""
-        self.path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
