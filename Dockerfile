@@ -6,7 +6,7 @@ RUN python -m venv /opt/recrawl
 COPY pyproject.toml README.md LICENSE ./
 COPY service ./service
 COPY migrations ./migrations
-RUN /opt/recrawl/bin/pip install '.[fast]'
+RUN /opt/recrawl/bin/pip install '.[arrow,fast]'
 
 FROM python:3.11-slim-bookworm
 LABEL org.opencontainers.image.title="recrawl" \

@@ -9,6 +9,7 @@ RecrawlError
 │   ├── BatchRejected         every item of a batch was rejected
 │   ├── InvalidField          one field outside of its domain
 │   ├── InvalidUrl            not an http(s) URL the service can key
+│   ├── NotAcceptable         none of the media types the client takes
 │   ├── BadCursor             not a cursor this service handed out
 │   ├── CursorExpired         its epoch is no longer kept
 │   ├── EpochNotKept          nothing can be compared with this epoch
@@ -80,6 +81,10 @@ class InvalidUrl(InvalidField):
 
     def __init__(self, detail: str) -> None:
         super().__init__("url", detail, "invalid_url")
+
+
+class NotAcceptable(RequestError):
+    """None of the media types in Accept can be given."""
 
 
 class BadCursor(RequestError):

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -96,6 +96,10 @@ class Telemetry:
         self.items = Counter(
             "recrawl_items", "Items of batches", ("kind", "outcome"), registry=self.registry
         )
+
+    def watch(self, name: str, help_text: str, read: Callable[[], float]) -> None:
+        """Ask for a number whenever Prometheus asks."""
+        Gauge(name, help_text, registry=self.registry).set_function(read)
 
     def count_items(self, kind: str, counts: dict[str, Any]) -> None:
         """Count what became of a batch's items."""

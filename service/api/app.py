@@ -9,6 +9,7 @@ from fastapi_offline import FastAPIOffline
 
 from service import __version__
 from service.api import openapi, problems
+from service.api.compress import CompressMiddleware
 from service.api.routes import epochs, health, observations, pages, schedule
 from service.api.service import Service, authorised, start_runner
 from service.telemetry import MetricsMiddleware
@@ -32,6 +33,7 @@ def create_app(service: Service | None = None) -> FastAPI:
     app.include_router(health.router)
     problems.install(app)
     openapi.install(app)
+    app.add_middleware(CompressMiddleware)
     if service is not None:
         app.add_middleware(MetricsMiddleware, telemetry=service.telemetry)
     return app
@@ -41,13 +43,15 @@ def create_app(service: Service | None = None) -> FastAPI:
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Run epochs beside the server where that is this process's part, and close the store."""
     service: Service = app.state.service
-    runner = start_runner(service)
+    runner, watching = start_runner(service), service.watch.start()
     gc.collect()
     gc.freeze()
     try:
         yield
     finally:
         service.runner.stop()
+        service.watch.stopped.set()
+        watching.join()
         if runner is not None:
             runner.join()
         service.store.close()

@@ -40,6 +40,13 @@ UNITS = (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1_440))
 """A span is told in the first unit of which it has two."""
 
 
+class RemovedPage(msgspec.Struct):
+    """A line of a stream of changes for a page that is no longer scheduled."""
+
+    page_id: int
+    removed: bool = True
+
+
 def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Answer with JSON."""
     return Response(json.encode(body), status, headers, media_type="application/json")

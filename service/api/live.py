@@ -15,11 +15,19 @@ START_TIMEOUT_S = 20.0
 
 
 class Announced(uvicorn.Server):
-    """A server that says where it listens."""
+    """A server that says where it listens, and ends without those who only wait."""
 
-    def __init__(self, config: uvicorn.Config, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, service: Service, say: Callable[[str], None]
+    ) -> None:
         super().__init__(config)
+        self.service = service
         self.say = say
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer requests that wait for a new epoch, then end as ever."""
+        self.service.watch.release()
+        await super().shutdown(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening and say so."""
@@ -34,7 +42,7 @@ def running(service: Service) -> Iterator[str]:
     """Serve on a free loopback port until the block is left; gives the base URL."""
     said: queue.Queue[str] = queue.Queue()
     config = uvicorn.Config(create_app(service), port=0, log_level="warning", access_log=False)
-    server = Announced(config, said.put)
+    server = Announced(config, service, said.put)
     thread = threading.Thread(target=server.run, name="server", daemon=True)
     thread.start()
     try:

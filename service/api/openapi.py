@@ -13,7 +13,8 @@ TITLES = {
     400: "The body is not what its media type says",
     401: "No valid API key",
     404: "No such page or epoch",
-    410: "The cursor's epoch is no longer kept",
+    406: "None of the media types in Accept can be given",
+    410: "The epoch of the cursor or of since_epoch is no longer kept",
     413: "Too many bytes or items",
     415: "Neither JSON nor NDJSON",
     422: "A field or parameter, or every item of the batch, was refused",
@@ -56,6 +57,17 @@ def gives(
         "content": {JSON: {"schema": ref(kind), "example": example}},
     }
     return {status: good, **refuses(*EVERYWHERE, *problems)}
+
+
+def streams(example: Any, *media: str) -> dict[str, Any]:
+    """Describe the same answer as a stream: NDJSON, or bytes of another kind."""
+    line = msgspec.json.encode(example).decode()
+    return {
+        kind: {"schema": {"type": "string"}, "example": line}
+        if kind == NDJSON
+        else {"schema": {"type": "string", "format": "binary"}}
+        for kind in media
+    }
 
 
 def tells(kind: type[msgspec.Struct], example: Any, *problems: int) -> dict[int | str, Any]:

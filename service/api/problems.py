@@ -26,6 +26,7 @@ STATUS: dict[type[Exception], int] = {
     errors.BodyTooLarge: 413,
     errors.TooManyItems: 413,
     errors.UnsupportedMediaType: 415,
+    errors.NotAcceptable: 406,
     errors.BatchRejected: 422,
     errors.InvalidField: 422,
     errors.InvalidUrl: 422,

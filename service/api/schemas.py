@@ -159,6 +159,8 @@ class ScheduleAnswer(Struct, kw_only=True):
     published_at: datetime | None
     bandwidth: float | None
     items: list[ScheduledPage]
+    removed: list[int] | UnsetType = UNSET
+    """With `since_epoch`: the page_ids that are no longer scheduled."""
     next_cursor: str | None
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from fastapi import Depends, Request
 
 from service.api.bodies import Body, read_body
+from service.api.watch import Watch
 from service.config import Settings
 from service.epoch import Plan, Runner
 from service.errors import EstimatorMismatch, RecrawlError, Unauthorized
@@ -30,6 +31,7 @@ class Service:
     rules: Rules
     plan: Plan
     runner: Runner
+    watch: Watch
     embedded: bool
     """Whether epochs run in a thread of this process."""
     now: Callable[[], datetime]
@@ -72,14 +74,17 @@ def open_service(
     except RecrawlError:
         store.close()
         raise
+    watch, telemetry = Watch(store), Telemetry(store, now)
+    telemetry.watch("recrawl_waiting", "Requests that wait for an epoch", lambda: watch.n_waiting)
     return Service(
         store=store,
         rules=Rules(plan.estimator, plan.timing, rng or np.random.default_rng()),
         plan=plan,
         runner=Runner(store, plan, timedelta(seconds=settings.epoch_interval_s), now),
+        watch=watch,
         embedded=embedded,
         now=now,
-        telemetry=Telemetry(store, now),
+        telemetry=telemetry,
         max_items=settings.max_items,
         max_body_bytes=settings.max_body_bytes,
         key_hashes=tuple(hashed(key.get_secret_value()) for key in settings.api_keys),

@@ -83,7 +83,7 @@ def serve(
         create_app(service), host=host, port=port, access_log=False, log_level="warning",
         timeout_graceful_shutdown=10, server_header=False,
     )  # fmt: skip
-    server = Announced(config, lambda url: console.print(f"Recrawl serves at {url}"))
+    server = Announced(config, service, lambda url: console.print(f"Recrawl serves at {url}"))
     server.run()
     if not server.started:
         raise typer.Exit(3)

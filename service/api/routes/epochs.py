@@ -26,6 +26,7 @@ def list_epochs(
     """List epochs, newest first, failed ones with their reason."""
     with service.store.begin(write=False) as tx:
         listed = tx.epochs(before, limit)
+    service.watch.tell(listed)
     next_before = listed[-1].epoch if len(listed) == limit else None
     return answer(EpochsAnswer(items=[encode_epoch(e) for e in listed], next_before=next_before))
 
@@ -41,6 +42,7 @@ def get_latest_epoch(service: TheService) -> Response:
         epoch = tx.epoch_in_force()
     if epoch is None:
         raise EpochNotFound("no epoch has been published yet; ask for one with POST /epochs")
+    service.watch.tell([epoch])
     return answer(encode_epoch(epoch))
 
 
@@ -52,7 +54,9 @@ def get_latest_epoch(service: TheService) -> Response:
 def get_epoch(service: TheService, epoch: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> Response:
     """Show one epoch, whatever became of it."""
     with service.store.begin(write=False) as tx:
-        return answer(encode_epoch(tx.epoch(epoch)))
+        found = tx.epoch(epoch)
+    service.watch.tell([found])
+    return answer(encode_epoch(found))
 
 
 @router.post(

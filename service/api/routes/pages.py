@@ -125,7 +125,9 @@ def _page(tx: Transaction, service: Service, page_id: int) -> Response:
     page, log = tx.page(page_id), tx.page_log(page_id, LAST_CRAWLS)
     estimator = rules_in_force(tx, service.rules).estimator
     estimate = of_page(tx, page, estimator, instant(service.now()))
-    return answer(encode_page(page, log, tx.epoch_in_force(), estimate))
+    epoch = tx.epoch_in_force()
+    service.watch.tell([epoch] if epoch else [])
+    return answer(encode_page(page, log, epoch, estimate))
 
 
 def _patch(body: PagePatchBody) -> PagePatch:
