@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from service.core.conditions import Bools, Floats
 
-BLOCK = 1 << 15
+BLOCK = 1 << 14
 """Pages a block: few enough for the cache, enough to leave threads little to wait for."""
 
 LARGE = 1 << 18

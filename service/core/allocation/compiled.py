@@ -94,14 +94,15 @@ def settle(
 ) -> tuple[float, float, float]:
     """See `interpreted.settle`."""
     used = missed = worst = 0.0
-    off = np.empty(BLOCK)
+    buffers = np.full((2, BLOCK), s[0])
     for block in blocks(part):
-        here = off[: block.stop - block.start]
-        at = None if host is None else host[block]
-        out = crawl_rate[block], crawl_probability[block], here
-        more = _settle(*_columns(pages, block), at, s, *out)
+        at, off = buffers[:, : block.stop - block.start]
+        if host is not None:
+            _gather(s, host[block], at)
+        out = crawl_rate[block], crawl_probability[block], off
+        more = _settle(*_columns(pages, block), at, *out)
         used, missed = used + more[0], missed + more[1]
-        worst = max(worst, float(here.max()))
+        worst = max(worst, float(off.max()))
     return used, missed, worst
 
 
@@ -260,11 +261,16 @@ def _take_runs(
 
 
 @_compile
+def _gather(s: Floats, host: Indices, at: Floats) -> None:
+    for i in range(at.size):
+        at[i] = s[host[i]]
+
+
+@_compile
 def _settle(
     importance: Floats,
     change_rate: Floats,
     complete: Bools,
-    host: Indices | None,
     s: Floats,
     crawl_rate: Floats,
     crawl_probability: Floats,
@@ -275,12 +281,10 @@ def _settle(
     The largest of these is left to the caller: a maximum would keep the loop from vector registers.
     """
     used = missed = 0.0
-    s_of_all = s[0]
     for i in range(importance.size):
-        at = s_of_all if host is None else s[host[i]]
         change = change_rate[i]
-        wanted = importance[i] * at
-        rate, _ = _demand(importance[i], change, complete[i], at)
+        wanted = importance[i] * s[i]
+        rate, _ = _demand(importance[i], change, complete[i], s[i])
         ideal = wanted if complete[i] else wanted * change
         is_now = rate if complete[i] else rate * (rate + change)
         broken = abs((is_now - ideal) / (ideal + NEVER_ZERO))
@@ -289,5 +293,5 @@ def _settle(
         crawl_rate[i] = 0.0 if complete[i] else rate
         crawl_probability[i] = rate / (change + NEVER_ZERO) if complete[i] else 0.0
         used += rate
-        missed += rate * broken / max(at, NEVER_ZERO)
+        missed += rate * broken / max(s[i], NEVER_ZERO)
     return used, missed

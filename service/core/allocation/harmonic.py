@@ -123,7 +123,8 @@ def _start(pages: Pages, root: Level) -> float | None:
     recall, precision = (None if column is None else column.copy() for column in noise)
     sample = Pages(importance.copy(), change_rate.copy(), complete.copy(), recall, precision)
     levels = grow(float(root.bandwidth[0]) / SAMPLE, None)
-    sweeps = Sweeps(sample)
+    n = sample.importance.size
+    sweeps = Sweeps(sample, None, 1, (np.empty(n), np.empty(n)))
     solution = solve(levels, sweeps.take, sweeps.survey(), None)
     return float(_multiplier(solution.levels[0])[0])
 

@@ -5,7 +5,7 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,15 +38,21 @@ class Sweeps:
         n_hosts: int = 1,
         scratch: tuple[Floats, Floats] | None = None,
     ) -> None:
-        noisy_or_bounded = pages.ping_recall is not None or pages.min_crawl_rate is not None
-        compiled = pages.importance.size >= LARGE and not noisy_or_bounded and numba_is_here()
-        self._kernels = _load("compiled" if compiled else "interpreted")
+        plain = pages.ping_recall is None and pages.min_crawl_rate is None
         self._pages, self._host = pages, host
-        self._ordered, self._by, self._first = pages, host, None
+        self._ordered: Any = pages
+        self._by, self._first = host, None
         self._n_hosts = n_hosts
-        if compiled and host is not None and scratch is not None:
-            self._ordered, self._first = self._kernels.by_host(pages, host, n_hosts, scratch)
-            self._by = self._first
+        if plain and pages.importance.size >= LARGE and numba_is_here():
+            self._kernels = _load("compiled")
+            if host is not None and scratch is not None:
+                self._ordered, self._first = self._kernels.by_host(pages, host, n_hosts, scratch)
+                self._by = self._first
+        elif plain and host is None and scratch is not None:
+            self._kernels = _load("packed")
+            self._ordered = self._kernels.pack(pages, scratch)
+        else:
+            self._kernels = _load("interpreted")
 
     def survey(self) -> Reach:
         """Sum what bounds the demand of each host."""
