@@ -81,3 +81,9 @@ def over_blocks(function: Callable[[slice], T], n: int) -> Iterator[T]:
     """Apply `function` to every block of n pages, parts in threads; results in order."""
     for results in over_parts(lambda part: [function(block) for block in blocks(part)], n):
         yield from results
+
+
+def in_blocks(function: Callable[[slice], None], n: int) -> None:
+    """Apply `function` to every block of n numbers for what it writes there, parts in threads."""
+    for _ in over_blocks(function, n):
+        pass

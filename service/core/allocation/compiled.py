@@ -21,6 +21,9 @@ from service.core.conditions import Bools, Floats
 BUCKETS = 1 << 8
 """Pages are sorted by host into so many buckets, which a thread can fill at once, then in each."""
 
+ROOM = 1 << 6
+"""A bucket of one page in so many is sorted by way of memory of that size, which is faster."""
+
 _compile: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.njit(
     nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "nsz", "nnan", "contract"}
 )
@@ -36,8 +39,9 @@ def by_host(
     first = np.empty(n_hosts + 1, np.int64)
     if _find_runs(host, first):
         return pages, first
-    n, width = host.size, -(-n_hosts // BUCKETS)
-    counts = np.array(over_parts(lambda part: _count(host[part], width), n))
+    n, digits = host.size, (-(-n_hosts // BUCKETS) - 1).bit_length()
+    width = 1 << digits
+    counts = np.array(over_parts(lambda part: _count(host[part], digits), n))
     edges = np.append(0, counts.sum(axis=0).cumsum())
     starts = dict(
         zip(
@@ -52,16 +56,19 @@ def by_host(
 
     def distribute(part: slice) -> None:
         columns = _columns(pages, part)
-        _distribute(*columns, host[part], width, starts[part.stop], importance, change_rate, within)
+        _distribute(
+            *columns, host[part], digits, starts[part.stop], importance, change_rate, within
+        )
 
     over_parts(distribute, n)
     complete = np.empty(n, np.bool_)
 
     def sort(buckets: slice) -> None:
+        room = np.empty((2, n // ROOM))
         for bucket in range(buckets.start, min(buckets.stop, -(-n_hosts // width))):
             here = slice(edges[bucket], edges[bucket + 1])
             hosts = first[bucket * width : min((bucket + 1) * width, n_hosts)]
-            _sort(importance[here], change_rate[here], within[here], hosts, complete[here])
+            _sort(importance[here], change_rate[here], within[here], hosts, complete[here], room)
             hosts += here.start
 
     over_parts(sort, n, edges)
@@ -125,11 +132,11 @@ def _find_runs(host: Indices, first: NDArray[np.int64]) -> bool:
 
 
 @_compile
-def _count(host: Indices, width: int) -> NDArray[np.int64]:
-    """Count the pages of each bucket of `width` hosts."""
+def _count(host: Indices, digits: int) -> NDArray[np.int64]:
+    """Count the pages of each bucket; hosts of one differ in their last binary `digits`."""
     counts = np.zeros(BUCKETS, np.int64)
     for i in range(host.size):
-        counts[host[i] // width] += 1
+        counts[np.uint64(host[i]) >> np.uint64(digits)] += 1
     return counts
 
 
@@ -139,7 +146,7 @@ def _distribute(
     change_rate: Floats,
     complete: Bools,
     host: Indices,
-    width: int,
+    digits: int,
     to: NDArray[np.int64],
     importance_out: Floats,
     change_rate_out: Floats,
@@ -147,12 +154,12 @@ def _distribute(
 ) -> None:
     """Append pages to their buckets, complete ones with a negative importance."""
     for i in range(host.size):
-        bucket = host[i] // width
+        bucket = np.uint64(host[i]) >> np.uint64(digits)
         j = to[bucket]
         to[bucket] += 1
         importance_out[j] = -importance[i] if complete[i] else importance[i]
         change_rate_out[j] = change_rate[i]
-        within[j] = host[i] - bucket * width
+        within[j] = np.uint64(host[i]) - (bucket << np.uint64(digits))
 
 
 @_compile
@@ -162,8 +169,9 @@ def _sort(
     within: Indices,
     first: NDArray[np.int64],
     complete: Bools,
+    room: Floats,
 ) -> None:
-    """Sort a bucket in place by swapping each page to where its host's run grows."""
+    """Sort a bucket by way of `room`, or if it is too large in place, by swapping pages."""
     ends = np.zeros(first.size, np.int64)
     for i in range(within.size):
         ends[within[i]] += 1
@@ -171,6 +179,14 @@ def _sort(
     first[0] = 0
     first[1:] = ends[:-1]
     grown = first.copy()
+    if importance.size <= room.shape[1]:
+        for i in range(within.size):
+            j = grown[within[i]]
+            grown[within[i]] += 1
+            room[0, j] = importance[i]
+            room[1, j] = change_rate[i]
+        importance[:] = room[0, : importance.size]
+        change_rate[:] = room[1, : importance.size]
     for host in range(first.size):
         while grown[host] < ends[host]:
             i, of = grown[host], within[grown[host]]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.core.allocation.blocks import blocks
+from service.core.allocation.blocks import in_blocks
 from service.core.allocation.inputs import Hosts, Indices
 from service.core.allocation.roots import MOST_PASSES, UNLIMITED, Roots, Values
 from service.core.conditions import BandwidthInfeasible, Bools, Floats
@@ -85,23 +85,19 @@ def solve(
     if start is not None and 0 < start < np.inf:
         roots[0].s = np.clip(1 / start, roots[0].below, roots[0].above)
     passes = 0
-    nodes = _nodes(levels, roots)
+    nodes = [_unknown(level.bandwidth.size) for level in levels]
+    _choose(levels, roots, nodes)
     while not nodes[-1].known.all() and passes < MOST_PASSES:
         passes += 1
-        value, slope = taken(np.where(nodes[-1].known, FOUND, nodes[-1].s))
+        asked = nodes[-1].s.copy()
+        asked[nodes[-1].known] = FOUND
+        values = taken(asked)
         for depth in reversed(range(len(levels))):
-            level, root, node = levels[depth], roots[depth], nodes[depth]
-            over = node.full | (value >= level.bandwidth)
-            asked = np.flatnonzero(over & ~node.known)
-            for block in blocks(slice(0, asked.size)):
-                which = asked[block]
-                root.learn(which, node.s[which], Values(value[which], slope[which]))
+            _learn(levels[depth], roots[depth], nodes[depth], values)
             if depth:
-                np.copyto(value, level.bandwidth, where=over)
-                np.copyto(slope, 0.0, where=over)
-                n = levels[depth - 1].bandwidth.size
-                value, slope = _sum_by(level.parent, value, n), _sum_by(level.parent, slope, n)
-        nodes = _nodes(levels, roots)
+                parent, n = levels[depth].parent, levels[depth - 1].bandwidth.size
+                values = Values(*(_sum_by(parent, column, n) for column in values))
+        _choose(levels, roots, nodes)
     return Solution([node.s for node in nodes], passes)
 
 
@@ -124,8 +120,11 @@ def _roots(levels: list[Level], depth: int, reach: Reach) -> Roots:
     _check_feasible(level, below.floor)
     nothing = level.bandwidth <= below.floor
     lower = np.empty_like(level.bandwidth)
-    for block in blocks(slice(0, lower.size)):
+
+    def bound(block: slice) -> None:
         lower[block] = _lower(level.bandwidth[block], Reach(*(column[block] for column in below)))
+
+    in_blocks(bound, lower.size)
     lower[nothing] = 0.0
     evaluated = level is not levels[-1]
     roots = Roots(level.bandwidth, lower, lower, evaluated=evaluated)
@@ -133,16 +132,46 @@ def _roots(levels: list[Level], depth: int, reach: Reach) -> Roots:
     return roots
 
 
-def _nodes(levels: list[Level], roots: list[Roots]) -> list[Nodes]:
+def _unknown(n: int) -> Nodes:
+    return Nodes(np.empty(n), np.ones(n, np.bool_), np.empty(n, np.bool_))
+
+
+def _choose(levels: list[Level], roots: list[Roots], nodes: list[Nodes]) -> None:
     """Choose from the top down what to ask about."""
-    nodes = [Nodes(roots[0].s.copy(), np.ones(1, np.bool_), roots[0].found.copy())]
-    for level, root in zip(levels[1:], roots[1:], strict=True):
-        s, known = nodes[-1].s, nodes[-1].known
+    np.copyto(nodes[0].s, roots[0].s)
+    np.copyto(nodes[0].known, roots[0].found)
+    for depth in range(1, len(levels)):
+        _choose_below(nodes[depth - 1], levels[depth].parent, roots[depth], nodes[depth])
+
+
+def _choose_below(above: Nodes, parent: Indices, root: Roots, node: Nodes) -> None:
+    def choose(block: slice) -> None:
+        s, known = above.s, above.known
         if s.size > 1:
-            s, known = s[level.parent], known[level.parent]
-        full = np.where(root.found, root.s, root.above) <= s
-        nodes.append(Nodes(np.where(full, root.s, s), full, np.where(full, root.found, known)))
-    return nodes
+            s, known = s[parent[block]], known[parent[block]]
+        own, found = root.s[block], root.found[block]
+        full = np.where(found, own, root.above[block]) <= s
+        node.full[block] = full
+        node.s[block] = np.where(full, own, s)
+        node.known[block] = np.where(full, found, known)
+
+    in_blocks(choose, node.s.size)
+
+
+def _learn(level: Level, root: Roots, node: Nodes, values: Values) -> None:
+    """Tell the roots of a level what was found, and cap that by the bandwidth of each node."""
+
+    def learn(block: slice) -> None:
+        value, slope = values.value[block], values.slope[block]
+        over = node.full[block] | (value >= level.bandwidth[block])
+        which = block.start + np.flatnonzero(over & ~node.known[block])
+        if which.size:
+            of_which = Values(values.value[which], values.slope[which])
+            root.learn(which, node.s[which], of_which)
+        np.copyto(value, level.bandwidth[block], where=over)
+        np.copyto(slope, 0.0, where=over)
+
+    in_blocks(learn, node.s.size)
 
 
 def fold_up(levels: list[Level], leaf: Floats, depth: int) -> Floats:
