@@ -11,8 +11,8 @@ from service.core.allocation.sweeps import Settled, Sweeps
 from service.core.allocation.tree import Level, Solution, fold_up, grow, solve
 from service.core.conditions import Floats
 
-SAMPLE = 64
-"""One page of so many tells where to start."""
+SAMPLE, MOST_SAMPLED = 64, 1 << 17
+"""One page of so many tells where to start; and so many pages tell it well enough."""
 
 
 def allocate_harmonic(
@@ -118,11 +118,12 @@ def allocate_harmonic(
 
 
 def _start(pages: Pages, root: Level) -> float | None:
-    """Find the multiplier of every `SAMPLE`th page, without hosts and bounds."""
-    importance, change_rate, complete, *noise = pages.cut(slice(None, None, SAMPLE))[:5]
+    """Find the multiplier of every `SAMPLE`th page or fewer, without hosts and bounds."""
+    step = max(SAMPLE, pages.importance.size // MOST_SAMPLED)
+    importance, change_rate, complete, *noise = pages.cut(slice(None, None, step))[:5]
     recall, precision = (None if column is None else column.copy() for column in noise)
     sample = Pages(importance.copy(), change_rate.copy(), complete.copy(), recall, precision)
-    levels = grow(float(root.bandwidth[0]) / SAMPLE, None)
+    levels = grow(float(root.bandwidth[0]) / step, None)
     n = sample.importance.size
     sweeps = Sweeps(sample, None, 1, (np.empty(n), np.empty(n)))
     solution = solve(levels, sweeps.take, sweeps.survey(), None)

@@ -31,9 +31,8 @@ def take(pages: Pages, host: Indices | None, part: slice, s: Floats, sums: Float
 
     Hosts with a negative s are not asked about.
     """
-    s = np.maximum(s, 0.0)
     for block in blocks(part):
-        at = demand(pages.cut(block), _of_pages(s, host, block))
+        at = demand(pages.cut(block), np.maximum(_of_pages(s, host, block), 0.0))
         _add(sums[0], at.rate, host, block)
         _add(sums[1], at.slope, host, block)
 

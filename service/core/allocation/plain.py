@@ -40,7 +40,8 @@ class Violation(NamedTuple):
 def by_clock(importance: Floats, change_rate: Floats, s: Floats | float) -> Taken:
     """Evaluate the crawl rate of pages without pings."""
     slope = importance * change_rate
-    rate = slope * (4 * s)
+    rate = slope * s
+    rate *= 4
     root = change_rate * change_rate
     root += NEVER_ZERO
     root += rate
