@@ -101,13 +101,14 @@ def settle(
 ) -> tuple[float, float, float]:
     """See `interpreted.settle`."""
     used = missed = worst = 0.0
-    buffers = np.full((2, BLOCK), s[0])
+    buffers = np.empty((2, BLOCK))
     for block in blocks(part):
-        at, off = buffers[:, : block.stop - block.start]
+        of_page, off = buffers[:, : block.stop - block.start]
         if host is not None:
-            _gather(s, host[block], at)
+            _gather(s, host[block], of_page)
         out = crawl_rate[block], crawl_probability[block], off
-        more = _settle(*_columns(pages, block), at, *out)
+        at = None if host is None else of_page
+        more = _settle(*_columns(pages, block), s[0], at, *out)
         used, missed = used + more[0], missed + more[1]
         worst = max(worst, float(off.max()))
     return used, missed, worst
@@ -287,7 +288,8 @@ def _settle(
     importance: Floats,
     change_rate: Floats,
     complete: Bools,
-    s: Floats,
+    s_of_all: float,
+    s: Floats | None,
     crawl_rate: Floats,
     crawl_probability: Floats,
     off: Floats,
@@ -298,9 +300,10 @@ def _settle(
     """
     used = missed = 0.0
     for i in range(importance.size):
+        at = s_of_all if s is None else s[i]
         change = change_rate[i]
-        wanted = importance[i] * s[i]
-        rate, _ = _demand(importance[i], change, complete[i], s[i])
+        wanted = importance[i] * at
+        rate, _ = _demand(importance[i], change, complete[i], at)
         ideal = wanted if complete[i] else wanted * change
         is_now = rate if complete[i] else rate * (rate + change)
         broken = abs((is_now - ideal) / (ideal + NEVER_ZERO))
@@ -309,5 +312,5 @@ def _settle(
         crawl_rate[i] = 0.0 if complete[i] else rate
         crawl_probability[i] = rate / (change + NEVER_ZERO) if complete[i] else 0.0
         used += rate
-        missed += rate * broken / max(s[i], NEVER_ZERO)
+        missed += rate * broken / max(at, NEVER_ZERO)
     return used, missed
