@@ -236,7 +236,8 @@ class PageStates(Columns):
     wanted_at: Instants
     """The ping that asked for a crawl which has not been reported yet."""
     gap: Floats
-    """The next crawl is due `gap / crawl_rate` days after the last one."""
+    """The next crawl is due `gap / crawl_rate` days after the last one; a store may keep seven
+    digits of it."""
     estimate: Floats
     """(N, width) the estimator's state."""
     observability: Codes

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from service.domain import DAY, Ints, Kind, LogColumns, PageStates
+from service.domain import DAY, Floats, Ints, Kind, LogColumns, PageStates
 from service.estimates import Crawled, learn_crawl
 from service.ingest import Rules, turns
 from service.storage import Store
@@ -19,7 +19,8 @@ def rebuild(store: Store, rules: Rules, *, block: int = 5_000) -> Iterator[int]:
 
     Nothing else may write meanwhile: stop the service first. While estimates of two kinds lie
     side by side the store belongs to no estimator, so that after a crash only another rebuild
-    can put it to use.
+    can put it to use. The log has the crawl rate in force only where the estimator of that time
+    used it; elsewhere one crawl in the page's mean interval stands for it.
     """
     with store.begin() as tx:
         tx.set_estimator(UNFINISHED)
@@ -47,6 +48,7 @@ def _replayed(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
     crawls = ~np.isnan(log.interval)
     log, told, within = log.take(crawls), told[crawls], within[crawls]
     row = np.searchsorted(states.page_id, log.page_id)
+    log = replace(log, crawl_rate=_crawl_rate(log, row))
     for turn in turns(log.page_id, log.observed_at, row):
         entries = log.take(turn)
         before = replace(states.take(row[turn]), crawl_rate=entries.crawl_rate, n_pings=told[turn])
@@ -56,6 +58,13 @@ def _replayed(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
         for name, column in learnt._asdict().items():
             getattr(states, name)[row[turn]] = column
     return states
+
+
+def _crawl_rate(log: LogColumns, row: Ints) -> Floats:
+    """Give the crawl rate of each crawl, where none was logged that of the page's mean interval."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # of rows without a crawl
+        usual = np.bincount(row) / np.bincount(row, log.interval)
+    return np.where(np.isnan(log.crawl_rate), usual[row], log.crawl_rate)
 
 
 def _pings_before(log: LogColumns) -> tuple[Ints, Ints]:

@@ -1,7 +1,7 @@
 """What crawls and pings make of a page's state, rule by rule."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -11,6 +11,8 @@ from store_cases import (
     MICROSECOND,
     T0,
     crawl_columns,
+    instants,
+    log_columns,
     page_columns,
     page_of,
     ping_columns,
@@ -23,9 +25,10 @@ from store_cases import (
     urls,
 )
 
-from service.core.estimators import LLN, Gamma
+from service.core.estimators import LLN, Gamma, from_columns, to_columns
 from service.core.prior import Prior
 from service.domain import Kind, Observability, PingReason, Timing, Verdict, instant
+from service.estimates import width
 from service.ingest import Named, Rules, ping, record, resolve, rules_in_force
 from service.rebuild import rebuild
 from service.storage.memory import MemoryStore
@@ -574,6 +577,38 @@ def test_rebuilding_gives_what_pings_told_in_the_order_of_time_have_taught(store
     after = states_of(store, ids)
     for name in ("estimate", "real_pings", "false_pings", "trust"):
         np.testing.assert_allclose(getattr(after, name), getattr(before, name), rtol=1e-9)
+
+
+def test_rebuilding_for_an_estimator_that_needs_rates_takes_them_from_the_intervals():
+    n_pages, n_crawls, change_rate, crawl_rate = 40, 200, 0.5, 2.0
+    store = MemoryStore(width(LLN()))
+    ids = np.sort(register(store, n_pages))
+    rng = np.random.default_rng(5)
+    interval = rng.exponential(1 / crawl_rate, (n_crawls, n_pages))
+    changed = rng.random((n_crawls, n_pages)) < -np.expm1(-change_rate * interval)
+    at = instants(T0) + (np.cumsum(interval, axis=0) * 86_400e6).astype("m8[us]")
+
+    def rebuilt(rates):
+        with store.begin() as tx:
+            tx.housekeep(datetime.max.replace(tzinfo=UTC), T0)
+            for k in range(n_crawls):
+                tx.append_log(log_columns(ids, at[k], changed=changed[k], interval=interval[k],
+                                          crawl_rate=rates[k]))  # fmt: skip
+        list(rebuild(store, Rules(LLN(), Timing.poisson, rng)))
+        return from_columns(LLN(), states_of(store, ids).estimate)
+
+    told = np.full((n_crawls, n_pages), crawl_rate)
+    exact = rebuilt(told)
+    learnt = LLN().init(n_pages)
+    for k in range(n_crawls):
+        learnt = LLN().update(learnt, interval[k], changed[k], told[k])
+    np.testing.assert_array_equal(to_columns(exact), to_columns(learnt))
+    told[:, ::2] = np.nan
+    missing = LLN().change_rate(rebuilt(told))
+    np.testing.assert_array_equal(missing[1::2], LLN().change_rate(exact)[1::2])
+    np.testing.assert_allclose(missing[::2], LLN().change_rate(exact)[::2], rtol=0.3)
+    assert abs(np.mean(missing[::2] / change_rate) - 1) < 0.1
+    assert (missing[::2] != LLN().change_rate(exact)[::2]).all()
 
 
 def test_rebuilding_an_empty_store_records_the_estimator(store):

@@ -54,7 +54,6 @@ CREATE TABLE page_states (
     last_observed_at timestamptz,
     digest bigint,
     pings_since timestamptz NOT NULL,
-    gap double precision NOT NULL,
     wanted_at timestamptz,
     last_ping_at timestamptz,
     ping_credit double precision,
@@ -65,10 +64,11 @@ CREATE TABLE page_states (
     recent_pings integer,
     n_observations integer NOT NULL,
     n_changes integer NOT NULL,
+    gap real NOT NULL,
     observability smallint NOT NULL,
     gone boolean NOT NULL,
     estimate bytea NOT NULL
-) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0,
+) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0.2);
 
 COMMENT ON TABLE page_states

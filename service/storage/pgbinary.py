@@ -31,11 +31,12 @@ OIDS = {
     "f8": (701, 1022),
     "M8": (1184, 1185),
     "V16": (2950, 2951),
+    "V6": (27, 1010),
     "V": (17, 1001),
     "O": (25, 1009),
 }
 """numpy kind -> (oid of the element, oid of its array): bool, the integers, float8,
-timestamptz, uuid, bytea, text."""
+timestamptz, uuid, tid, bytea, text."""
 
 
 MATRIX = 2
@@ -111,7 +112,16 @@ def _text_elements(texts: NDArray[np.object_]) -> bytes:
     return b"".join(parts)
 
 
-ELEMENT_DTYPES = {16: "?", 21: ">i2", 23: ">i4", 20: ">i8", 701: ">f8", 1184: ">i8", 2950: "V16"}
+ELEMENT_DTYPES = {
+    16: "?",
+    21: ">i2",
+    23: ">i4",
+    20: ">i8",
+    701: ">f8",
+    1184: ">i8",
+    2950: "V16",
+    27: "V6",
+}
 
 
 class ArrayLoader(Loader):

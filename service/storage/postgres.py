@@ -12,7 +12,7 @@ publish.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psycopg
@@ -38,7 +38,7 @@ from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavail
 from service.storage import migrations, pgbinary
 from service.storage import postgres_sql as sql
 from service.storage.base import Lead, Registered, Store
-from service.storage.sql import SqlTransaction, kept_epochs
+from service.storage.sql import PING_NUMBERS, SqlTransaction, kept_epochs
 from service.storage.tables import Instant
 
 LEAD_LOCK = 0x7265_6372_6177_6C  # "recrawl"
@@ -47,10 +47,29 @@ LOCK_TIMEOUT = "500ms"
 than Postgres's deadlock_timeout of 1 s, so that it is housekeeping that gives way."""
 
 
+OWN = len(PageStates.__dataclass_fields__) - 2
+"""Columns of a state without the rates in force, which are read with it or not."""
+
+
+class Locked(NamedTuple):
+    """What `lock_states` has locked last."""
+
+    page_id: Ints
+    place: NDArray[np.void]
+    """(N,) where each row lies, Postgres's ctid: sound as long as the lock is held."""
+    pinged: bool
+    """Whether any page that this transaction has locked has had a ping."""
+
+
+NOTHING = Locked(np.zeros(1, np.int64), np.zeros(1, "V6"), pinged=False)
+
+
 class PostgresTransaction(SqlTransaction):
     """The statements in Postgres's words."""
 
     next_crawl_at = sa.literal_column(sql.NEXT_CRAWL_AT, Instant)
+
+    locked = NOTHING
 
     def run(self, statement: str, **parameters: Any) -> psycopg.Cursor[Any]:
         """Run one statement over the driver, in binary."""
@@ -87,7 +106,7 @@ class PostgresTransaction(SqlTransaction):
         return np.zeros(0, np.int64) if found is None or found[0] is None else found[0]
 
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
-        """Lock in page_id order and read one array a column."""
+        """Lock in page_id order and read one array a column, and where the rows lie."""
         if scheduled:
             epoch = self.number_in_force()
             row = self.run(sql.LOCK_SCHEDULED_STATES, page_id=page_id, epoch=epoch).fetchone()
@@ -95,7 +114,9 @@ class PostgresTransaction(SqlTransaction):
             row = self.run(sql.LOCK_STATES, page_id=page_id).fetchone()
         if row is None or row[0] is None:
             return PageStates.empty(estimate=(self.width,))
-        return self._states(row)
+        states = self._states((*row[:OWN], *row[OWN + 1 :]))
+        self.locked = Locked(states.page_id.copy(), row[OWN], self.locked.pinged or pinged(states))
+        return states
 
     def _states(self, row: Sequence[Any]) -> PageStates:
         """Name the columns; rates in force that were not read are NaN."""
@@ -104,28 +125,41 @@ class PostgresTransaction(SqlTransaction):
         columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, self.width)
         return PageStates(**columns)
 
-    def save_states(self, states: PageStates) -> None:
-        """Update all of them in one statement."""
-        self.run(
-            sql.SAVE_STATES, **{n: getattr(states, n) for n in PageStates.__dataclass_fields__}
-        )
-
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
         """Read both in one statement, hence one snapshot."""
         row = self.run(sql.READ_PAGES, after=after, limit=limit).fetchone()
         if row is None or row[0] is None:
             return StoredPages.empty(), PageStates.empty(estimate=(self.width,))
-        n_states = len(PageStates.__dataclass_fields__) - 2
-        columns = row[0], np.array(row[n_states], object), *row[n_states + 1 :]
+        columns = row[0], np.array(row[OWN], object), *row[OWN + 1 :]
         read = dict(zip(StoredPages.__dataclass_fields__, columns, strict=True))
-        return StoredPages(**read), self._states(row[:n_states])
+        return StoredPages(**read), self._states(row[:OWN])
 
     def restore_states(self, states: PageStates, created_at: Instants) -> None:
         """Update states and pages in one statement each."""
-        names = PageStates.__dataclass_fields__
-        self.run(sql.RESTORE_STATES, **{name: getattr(states, name) for name in names})
+        self._save(sql.RESTORE_STATES, states)
         told = ~np.isnat(created_at)
         self.run(sql.BACKDATE, page_id=states.page_id[told], created_at=created_at[told])
+
+    def save_states(self, states: PageStates) -> None:
+        """Update all of them in one statement, without the columns that none of them uses."""
+        either = self.locked.pinged or pinged(states)
+        self._save(sql.SAVE_STATES if either else sql.SAVE_UNPINGED_STATES, states)
+
+    def _save(self, statement: str, states: PageStates) -> None:
+        """Update rows where they lie.
+
+        A row that this transaction has written since it was locked lies elsewhere by now, and
+        one may have been locked before the last ones: then all are looked up once more.
+        """
+        if len(states) and self._saved(statement, states) < len(states):
+            self.lock_states(states.page_id)
+            self._saved(statement, states)
+
+    def _saved(self, statement: str, states: PageStates) -> int:
+        page_id, place, _ = self.locked
+        at = np.minimum(page_id.searchsorted(states.page_id), len(place) - 1)
+        given = {n: getattr(states, n) for n in PageStates.__dataclass_fields__}
+        return self.run(statement, place=place[at], **given).rowcount
 
     def append_log(self, entries: LogColumns) -> None:
         """Copy them in."""
@@ -226,6 +260,13 @@ class PostgresTransaction(SqlTransaction):
                 self.run(statement)
         except (psycopg.errors.LockNotAvailable, psycopg.errors.CheckViolation):
             return
+
+
+def pinged(states: PageStates) -> bool:
+    """Whether any page has what only pings bring."""
+    numbers = (getattr(states, name) for name in ("recent_pings", "ping_credit", *PING_NUMBERS))
+    instants = (states.last_ping_at, states.wanted_at)
+    return any(n.any() for n in numbers) or not all(np.isnat(at).all() for at in instants)
 
 
 def masked(column: NDArray[Any]) -> NDArray[Any]:

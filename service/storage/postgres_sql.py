@@ -80,21 +80,22 @@ SELECT array_agg(page_id), array_agg(coalesce(last_crawl_at, '-infinity')),
     array_agg(pings_since), array_agg(coalesce(ping_credit, 0)),
     array_agg(coalesce(recent_pings, 0)::bigint), array_agg(coalesce(real_pings, 0)),
     array_agg(coalesce(false_pings, 0)), array_agg(coalesce(trust, 0)),
-    array_agg(coalesce(wanted_at, '-infinity')), array_agg(gap), array_agg(estimate),
+    array_agg(coalesce(wanted_at, '-infinity')), array_agg(gap::float8), array_agg(estimate),
     array_agg(observability)"""
 
 LOCK_STATES = f"""
-{STATES}
+{STATES}, array_agg(place)
 FROM (
-    SELECT * FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
+    SELECT ctid AS place, * FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_id FOR NO KEY UPDATE
 ) AS locked
 """
 
 LOCK_SCHEDULED_STATES = f"""
-{STATES}, array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(crawl_probability, 'NaN'))
+{STATES}, array_agg(place),
+    array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(crawl_probability, 'NaN'))
 FROM (
-    SELECT page_states.*, crawl_rate,
+    SELECT page_states.ctid AS place, page_states.*, crawl_rate,
         CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0) END AS crawl_probability
     FROM page_states
     LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND epoch = %(epoch)s
@@ -114,23 +115,39 @@ UPDATE page_states SET
     real_pings = nullif(given.real_pings, 0), false_pings = nullif(given.false_pings, 0),
     trust = nullif(given.trust, 0), wanted_at = nullif(given.wanted_at, '-infinity'),
     gap = given.gap, estimate = given.estimate
-FROM unnest(%(page_id)s::bigint[], %(last_crawl_at)s::timestamptz[],
+FROM unnest(%(place)s::tid[], %(page_id)s::bigint[], %(last_crawl_at)s::timestamptz[],
     %(last_observed_at)s::timestamptz[], %(digest)s::bigint[], %(gone)s::bool[],
     %(n_observations)s::bigint[], %(n_changes)s::bigint[], %(n_pings)s::bigint[],
     %(last_ping_at)s::timestamptz[], %(ping_credit)s::float8[],
     %(recent_pings)s::bigint[], %(real_pings)s::float8[], %(false_pings)s::float8[],
     %(trust)s::float8[], %(wanted_at)s::timestamptz[],
     %(gap)s::float8[], %(estimate)s::bytea[])
-    AS given (page_id, last_crawl_at, last_observed_at, digest, gone, n_observations, n_changes,
-        n_pings, last_ping_at, ping_credit, recent_pings, real_pings, false_pings, trust,
-        wanted_at, gap, estimate)
-WHERE page_states.page_id = given.page_id
+    AS given (place, page_id, last_crawl_at, last_observed_at, digest, gone, n_observations,
+        n_changes, n_pings, last_ping_at, ping_credit, recent_pings, real_pings, false_pings,
+        trust, wanted_at, gap, estimate)
+WHERE page_states.ctid = given.place AND page_states.page_id = given.page_id
+"""
+
+SAVE_UNPINGED_STATES = """
+UPDATE page_states SET
+    last_crawl_at = nullif(given.last_crawl_at, '-infinity'),
+    last_observed_at = nullif(given.last_observed_at, '-infinity'),
+    digest = nullif(given.digest, 0), gone = given.gone,
+    n_observations = given.n_observations, n_changes = given.n_changes,
+    gap = given.gap, estimate = given.estimate
+FROM unnest(%(place)s::tid[], %(page_id)s::bigint[], %(last_crawl_at)s::timestamptz[],
+    %(last_observed_at)s::timestamptz[], %(digest)s::bigint[], %(gone)s::bool[],
+    %(n_observations)s::bigint[], %(n_changes)s::bigint[], %(gap)s::float8[],
+    %(estimate)s::bytea[])
+    AS given (place, page_id, last_crawl_at, last_observed_at, digest, gone, n_observations,
+        n_changes, gap, estimate)
+WHERE page_states.ctid = given.place AND page_states.page_id = given.page_id
 """
 
 RESTORE_STATES = (
     SAVE_STATES.replace("SET\n", "SET\n    pings_since = given.pings_since,\n")
     .replace("unnest(", "unnest(%(pings_since)s::timestamptz[], ")
-    .replace("given (page_id,", "given (pings_since, page_id,")
+    .replace("given (place,", "given (pings_since, place,")
 )
 
 BACKDATE = """

@@ -400,7 +400,7 @@ def test_due_times_are_the_sum_to_the_microsecond(store):
     rng = np.random.default_rng(5)
     n = 200
     ids = np.sort(register(store, n))
-    gap, rate = rng.uniform(0, 2, n), 10.0 ** rng.uniform(-4, 3, n)
+    gap, rate = rng.integers(0, 2**21, n) / 2**20, 10.0 ** rng.uniform(-4, 3, n)
     last = [T0 + i * timedelta(hours=37, microseconds=1) for i in range(n)]
     epoch = publish(store, schedule_columns(ids, crawl_rate=rate))
     save(store, ids, last_crawl_at=last, gap=gap)

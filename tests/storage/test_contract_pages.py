@@ -486,9 +486,9 @@ def test_numbers_of_a_state_come_back_to_the_last_bit(store):
     extremes = [0.0, 5e-324, 1 / 3, np.pi, 1e-300, 1.7976931348623157e308, np.inf, 2.0**53 + 2]
     ids = np.sort(register(store, len(extremes)))
     estimate = np.column_stack([extremes, np.negative(extremes)])
-    save(store, ids, gap=extremes, ping_credit=extremes, estimate=estimate)
+    save(store, ids, trust=extremes, ping_credit=extremes, estimate=estimate)
     states = states_of(store, ids)
-    assert states.gap.tobytes() == states.ping_credit.tobytes() == np.array(extremes).tobytes()
+    assert states.trust.tobytes() == states.ping_credit.tobytes() == np.array(extremes).tobytes()
     assert states.estimate.tobytes() == estimate.tobytes()  # -0.0 too
     with store.begin() as tx:
         assert tx.load_columns().estimate.tobytes() == estimate.tobytes()
@@ -619,3 +619,44 @@ def test_the_estimator_is_remembered(store):
         tx.set_estimator("lln")
     with store.begin(write=False) as tx:
         assert tx.estimator() == "lln"
+
+
+def test_a_gap_comes_back_in_at_least_seven_digits(store):
+    gaps = [0.0, 1e-9, 1 / 3, np.pi, 40.0]
+    ids = np.sort(register(store, len(gaps)))
+    save(store, ids, gap=gaps)
+    np.testing.assert_allclose(states_of(store, ids).gap, gaps, rtol=6e-8)
+
+
+def test_states_may_be_saved_again_and_together_with_what_was_locked_before(store):
+    ids = np.sort(register(store, 4))
+    save(store, ids, trust=3.0)
+    with store.begin() as tx:
+        first = tx.lock_states(ids[:3])
+        first = replace(first, trust=np.zeros(3))
+        tx.save_states(replace(first, n_changes=first.n_changes + 1))
+        other = tx.lock_states(ids[3:])
+        tx.save_states(replace(other, trust=np.zeros(1)))
+        tx.lock_states(ids[3:])
+        tx.save_states(replace(first, n_changes=first.n_changes + 2))
+        tx.save_states(replace(first.take(np.array([1])), n_changes=np.array([7])))
+    assert states_of(store, ids).n_changes.tolist() == [2, 7, 2, 0]
+    assert states_of(store, ids).trust.tolist() == [0, 0, 0, 0]
+
+
+def test_pages_with_and_without_pings_are_saved_alike(store):
+    ids = np.sort(register(store, 3))
+    brought = {"n_pings": 2, "recent_pings": 1, "ping_credit": 0.5, "real_pings": 1.5,
+               "false_pings": -0.5, "trust": 3.0, "last_ping_at": T0, "wanted_at": T0}  # fmt: skip
+    for name, value in brought.items():
+        before = states_of(store, ids)
+        with store.begin() as tx:
+            states = tx.lock_states(ids)
+            given = getattr(states, name).copy()
+            given[1] = instant(value) if given.dtype.kind == "M" else value
+            tx.save_states(replace(states, **{name: given}))
+        after = states_of(store, ids)
+        same(replace(after, **{name: getattr(before, name)}), before)
+        assert getattr(after, name)[1] == given[1]
+        save(store, ids, **{name: [None] if given.dtype.kind == "M" else 0})
+        same(states_of(store, ids), before)

@@ -186,9 +186,9 @@ INSERT INTO page_states (page_id, last_crawl_at, last_observed_at, digest, gone,
     n_changes, n_pings, last_ping_at, pings_since, ping_credit, recent_pings, real_pings,
     false_pings, trust, wanted_at, gap, estimate) VALUES
     (1, NULL, NULL, NULL, {no}, 0, 0, 0, NULL, {t0}, 0, 0, 0, 0, 0, NULL, 1, {estimate}),
-    (2, {t1}, {t0}, -5, {yes}, 9, 4, 6, {t1}, {t0}, 0.5, 2, 1.5, -0.25, 3.75, {t1}, 0.96,
+    (2, {t1}, {t0}, -5, {yes}, 9, 4, 6, {t1}, {t0}, 0.5, 2, 1.5, -0.25, 3.75, {t1}, 0.96875,
         {estimate}),
-    (7, {t1}, {t1}, 12, {no}, 3, 0, 0, NULL, {t1}, 0, 0, 0, 0, 0, NULL, 1.04, {estimate});
+    (7, {t1}, {t1}, 12, {no}, 3, 0, 0, NULL, {t1}, 0, 0, 0, 0, 0, NULL, 1.03125, {estimate});
 INSERT INTO observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
     VALUES (1, {t0}, 0, NULL, NULL, NULL, 404), (2, {t0}, 1, NULL, NULL, 1.5, NULL),
     (2, {t1}, 0, 1, 0.125, 1.5, 200);

@@ -280,7 +280,7 @@ def test_states_are_rewritten_in_place(postgres_store):
         indexes = tx.run("SELECT count(*) FROM pg_indexes WHERE tablename = 'page_states'")
         assert indexes.fetchone() == (1,)
         options = tx.run("SELECT reloptions FROM pg_class WHERE relname = 'page_states'").fetchone()
-        assert "fillfactor=80" in options[0]
+        assert "fillfactor=90" in options[0]
 
 
 def test_an_epoch_whose_connection_dies_publishes_nothing_and_the_next_round_recovers(
