@@ -2,7 +2,7 @@
 
 Every statement walks along primary keys from `after` on and never further than `last`: the
 tables have the same key and are merged, and a filter that matches little costs a bounded walk.
-Each table is told where to begin; a planner does not conclude it from the join.
+Each table is told where to begin and end; a planner does not conclude it from the join.
 """
 
 SCHEDULE = """
@@ -13,16 +13,21 @@ FROM schedule
 JOIN pages ON pages.page_id = schedule.page_id
 JOIN page_states ON page_states.page_id = schedule.page_id
 {joined}
-WHERE schedule.epoch = %(epoch)s AND schedule.page_id <= %(last)s
-    AND schedule.page_id > %(after)s AND pages.page_id > %(after)s
-    AND page_states.page_id > %(after)s
+WHERE schedule.epoch = %(epoch)s
+    AND schedule.page_id > %(after)s AND schedule.page_id <= %(last)s
     {only}
 ORDER BY schedule.page_id
 LIMIT %(limit)s
 """
 
+BOUNDS = """AND pages.page_id > %(after)s AND pages.page_id <= %(last)s
+    AND page_states.page_id > %(after)s AND page_states.page_id <= %(last)s
+"""
+"""For walks along the key; a host or a page is found by its own index."""
+
 BEFORE = """LEFT JOIN schedule AS before ON before.epoch = %(since)s
-    AND before.page_id = schedule.page_id AND before.page_id > %(after)s
+    AND before.page_id = schedule.page_id
+    AND before.page_id > %(after)s AND before.page_id <= %(last)s
 """
 
 MOVED = """AND (before.page_id IS NULL
@@ -38,8 +43,9 @@ REMOVED = """
 SELECT before.page_id
 FROM schedule AS before
 LEFT JOIN schedule ON schedule.epoch = %(epoch)s AND schedule.page_id = before.page_id
-    AND schedule.page_id > %(after)s
-LEFT JOIN pages ON pages.page_id = before.page_id AND pages.page_id > %(after)s
+    AND schedule.page_id > %(after)s AND schedule.page_id <= %(last)s
+LEFT JOIN pages ON pages.page_id = before.page_id
+    AND pages.page_id > %(after)s AND pages.page_id <= %(last)s
 WHERE before.epoch = %(since)s AND before.page_id > %(after)s AND before.page_id <= %(last)s
     AND (schedule.page_id IS NULL OR pages.page_id IS NULL)
 ORDER BY before.page_id

@@ -248,11 +248,15 @@ class SqlTransaction(Transaction):
     def schedule(self, epoch: int, after: int, limit: int, only: ScheduleFilter) -> SchedulePart:
         """Read along the key; that the epoch is still kept is asked last, when it counts."""
         asked = [name for name in schedule_sql.ONLY if getattr(only, name) is not None]
-        indexed = only.host is not None or only.page_id is not None
-        last = MOST_PAGE_ID if indexed else min(after + MOST_SCANNED, MOST_PAGE_ID)
+        conditions = [schedule_sql.ONLY[name] for name in asked]
+        last = MOST_PAGE_ID
+        if only.host is None and only.page_id is None:
+            conditions.append(schedule_sql.BOUNDS)
+            last = min(after + MOST_SCANNED, MOST_PAGE_ID)
+        if not asked:
+            last = min(last, self._reach(epoch, after, limit))
         pages = self.read_schedule(
-            "", " ".join(schedule_sql.ONLY[name] for name in asked),
-            epoch=epoch, after=after, last=last, limit=limit,
+            "", " ".join(conditions), epoch=epoch, after=after, last=last, limit=limit,
             **{name: getattr(only, name) for name in asked if name != "host"},
             **({} if only.host is None else {"host_id": self._host_id(only.host)}),
         )  # fmt: skip
@@ -267,7 +271,7 @@ class SqlTransaction(Transaction):
         """Read both epochs along their keys; the removed pages up to where the others reach."""
         last = min(after + MOST_SCANNED, MOST_PAGE_ID)
         pages = self.read_schedule(
-            schedule_sql.BEFORE, schedule_sql.MOVED, epoch=epoch, since=since,
+            schedule_sql.BEFORE, schedule_sql.BOUNDS + schedule_sql.MOVED, epoch=epoch, since=since,
             ratio=1 + min_change, after=after, last=last, limit=limit,
         )  # fmt: skip
         going_on = self._next(pages, limit, last, epoch, since)
@@ -280,6 +284,12 @@ class SqlTransaction(Transaction):
         if since not in kept:
             raise EpochNotKept
         return ScheduleChanges(pages, going_on, removed)
+
+    def _reach(self, epoch: int, after: int, limit: int) -> int:
+        """Find how far so many rows reach, so that the planner knows that the walk is short."""
+        along = sa.select(schedule.c.page_id).order_by(schedule.c.page_id).limit(limit)
+        rows = along.where(schedule.c.epoch == epoch, schedule.c.page_id > after).subquery()
+        return self.connection.scalar(sa.select(sa.func.max(rows.c.page_id))) or after
 
     def _host_id(self, host: str) -> int:
         """Look a host up beforehand, so that the planner knows how many pages it has."""

@@ -188,11 +188,10 @@ def give(service: Service, asked: Asked) -> Response:
     """Read the first rows and answer with them, or go on from them in a stream."""
     streamed = asked.media != JSON
     with service.store.begin(write=False) as tx:
-        in_force = tx.epoch_in_force()
-        service.watch.tell([in_force] if in_force else [])
-        epoch = in_force if asked.place is None else epoch_of(tx, asked.place[0])
+        epoch = tx.epoch_in_force() if asked.place is None else epoch_of(tx, asked.place[0])
         if epoch is None or epoch.certificate is None:
             return answer(nothing(), headers=headers(0))
+        service.watch.tell([epoch])
         if matches(asked.etag, epoch.epoch) or asked.since == epoch.epoch:
             return not_modified(epoch.epoch)
         reading = Reading(
