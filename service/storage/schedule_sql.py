@@ -14,13 +14,13 @@ JOIN pages ON pages.page_id = schedule.page_id
 JOIN page_states ON page_states.page_id = schedule.page_id
 {joined}
 WHERE schedule.epoch = %(epoch)s
-    AND schedule.page_id > %(after)s AND schedule.page_id <= %(last)s
     {only}
 ORDER BY schedule.page_id
 LIMIT %(limit)s
 """
 
-BOUNDS = """AND pages.page_id > %(after)s AND pages.page_id <= %(last)s
+BOUNDS = """AND schedule.page_id > %(after)s AND schedule.page_id <= %(last)s
+    AND pages.page_id > %(after)s AND pages.page_id <= %(last)s
     AND page_states.page_id > %(after)s AND page_states.page_id <= %(last)s
 """
 """For walks along the key; a host or a page is found by its own index."""
@@ -51,9 +51,12 @@ WHERE before.epoch = %(since)s AND before.page_id > %(after)s AND before.page_id
 ORDER BY before.page_id
 """
 
+FOUND = "AND schedule.page_id IN ({ids}) AND +schedule.page_id > %(after)s"
+"""The plus keeps both planners from walking along the schedule instead."""
+
 ONLY = {
-    "host": "AND host_id = %(host_id)s",
-    "page_id": "AND schedule.page_id = %(page_id)s",
+    "host": FOUND.format(ids="SELECT page_id FROM pages WHERE host_id = %(host_id)s"),
+    "page_id": FOUND.format(ids="%(page_id)s"),
     "observability": "AND observability = %(observability)s",
     "due_before": "AND {next_crawl_at} < %(due_before)s",
 }
