@@ -149,8 +149,8 @@ class Columns:
             **{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)}
         )
 
-    def take(self, where: NDArray[Any]) -> Self:
-        """Give the rows that a mask or an index array selects."""
+    def take(self, where: NDArray[Any] | slice) -> Self:
+        """Give the rows that a mask, an index array or a slice selects."""
         return type(self)(**{f.name: getattr(self, f.name)[where] for f in fields(self)})
 
 

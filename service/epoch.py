@@ -35,6 +35,9 @@ from service.storage import Lead, Store
 DEFAULT_BANDWIDTH_PER_PAGE = 0.2
 """Crawls a day for each page where no bandwidth is set: the ratio of K19's experiments."""
 
+COST_BLOCK = 1 << 16
+"""Pages whose costs are computed at a time."""
+
 log = structlog.get_logger()
 
 Clock = Callable[[], datetime]
@@ -65,6 +68,7 @@ def run_epoch(store: Store, plan: Plan, now: Clock) -> Epoch:
         Another process is running one.
     """
     with store.lead() as lead:
+        _keep_house(lead, plan, now)  # first of all what a run that died has left
         with lead.begin() as tx:
             last, epoch = tx.epoch_in_force(), tx.start_epoch(now())
         try:
@@ -73,30 +77,38 @@ def run_epoch(store: Store, plan: Plan, now: Clock) -> Epoch:
             log.exception("epoch failed", epoch=epoch.epoch)
             with lead.begin() as tx:
                 tx.fail_epoch(epoch.epoch, f"{type(error).__name__}: {error}", now())
-        with lead.begin() as tx:
-            tx.housekeep(None if plan.retention is None else now() - plan.retention, now())
+        _keep_house(lead, plan, now)
+        with lead.begin(write=False) as tx:
             return tx.epoch(epoch.epoch)
+
+
+def _keep_house(lead: Lead, plan: Plan, now: Clock) -> None:
+    lead.housekeep(None if plan.retention is None else now() - plan.retention, now())
 
 
 def _load_solve_publish(
     lead: Lead, plan: Plan, epoch: Epoch, last: Epoch | None, now: Clock
 ) -> None:
     seconds: dict[str, float] = {}
-    with lead.begin() as tx, stopwatch(seconds, "load"):
+    told = log.bind(epoch=epoch.epoch)
+    with lead.begin(write=False) as tx, stopwatch(seconds, "load"):
         pages = tx.load_columns()
         from_log = None
         if plan.estimator.needs_history:
             from_log = rates_from_log(tx, pages.page_id, plan.estimator)
+    told = told.bind(n_pages=len(pages))
+    told.info("epoch loaded", seconds=seconds["load"])
     with stopwatch(seconds, "estimate"):
         estimator, prior = refit(plan.estimator, pages)
         rates = known(pages, estimator, instant(now()), from_log)
     with stopwatch(seconds, "allocate"):
         schedule, certificate = solve(pages, rates, plan, last)
-    with lead.begin() as tx, stopwatch(seconds, "publish"):
-        tx.write_schedule(epoch.epoch, schedule)
+    told.info("epoch allocated", seconds=seconds["allocate"], passes=certificate.passes)
+    with stopwatch(seconds, "publish"):
+        lead.write_schedule(epoch.epoch, schedule)
     with lead.begin() as tx:
         tx.publish(epoch.epoch, replace(certificate, prior=prior, seconds=seconds), now())
-    log.info("epoch published", epoch=epoch.epoch, n_pages=len(pages), seconds=seconds)
+    told.info("epoch published", seconds=seconds)
 
 
 def refit(
@@ -120,13 +132,15 @@ def solve(
     start = last.certificate.multiplier if last and last.certificate else None
     allocation = allocate(pages, known, plan.objective, bandwidth, start)
     audits = audit_rates(pages, known, allocation)
+    crawl_rate = allocation.crawl_rate
     if audits.any():
         spared = max(bandwidth - float(audits.sum()), float(np.nansum(pages.min_crawl_rate)))
         allocation = allocate(pages, known, plan.objective, spared, allocation.multiplier)
+        crawl_rate = allocation.crawl_rate + audits
     schedule = ScheduleColumns(
         page_id=pages.page_id,
         change_rate=known.change_rate,
-        crawl_rate=allocation.crawl_rate + audits,
+        crawl_rate=crawl_rate,
         crawl_probability=allocation.crawl_probability,
     )
     certificate = certify(pages, known, schedule, allocation, plan.timing)
@@ -141,9 +155,8 @@ def allocate(
     solver: Callable[..., Allocation] = ALLOCATORS[objective]
     complete = pages.observability == Observability.complete
     constraints = constraints_of(pages, known) if objective == "harmonic" else {}
-    return solver(
-        pages.importance, known.change_rate, complete, bandwidth, start=start, **constraints
-    )
+    importance = np.ascontiguousarray(pages.importance)
+    return solver(importance, known.change_rate, complete, bandwidth, start=start, **constraints)
 
 
 def audit_rates(pages: EpochColumns, known: Known, allocation: Allocation) -> Floats:
@@ -153,7 +166,7 @@ def audit_rates(pages: EpochColumns, known: Known, allocation: Allocation) -> Fl
     """
     heard = known.ping_rate > 0
     if not heard.any():
-        return np.zeros(len(pages))
+        return np.broadcast_to(0.0, len(pages))
     unannounced = (1.0 - known.recall) * known.change_rate
     estimate = PingEstimate(unannounced, known.ping_rate, known.precision)
     wanted = audit_rate(estimate, allocation.crawl_probability)
@@ -162,13 +175,12 @@ def audit_rates(pages: EpochColumns, known: Known, allocation: Allocation) -> Fl
 
 def constraints_of(pages: EpochColumns, known: Known) -> dict[str, Floats]:
     """Give what pages have beyond importance and rate; a minimum beats a maximum."""
-    low = np.nan_to_num(pages.min_crawl_rate, nan=0.0)
-    high = np.maximum(np.nan_to_num(pages.max_crawl_rate, nan=np.inf), low)
     given = {}
-    if low.any():
-        given["min_crawl_rate"] = low
-    if np.isfinite(high).any():
-        given["max_crawl_rate"] = high
+    if (pages.min_crawl_rate > 0).any():
+        given["min_crawl_rate"] = np.nan_to_num(pages.min_crawl_rate, nan=0.0)
+    if np.isfinite(pages.max_crawl_rate).any():
+        high = np.nan_to_num(pages.max_crawl_rate, nan=np.inf)
+        given["max_crawl_rate"] = np.fmax(high, pages.min_crawl_rate)
     if known.ping_rate.any():
         given |= {"ping_recall": known.recall, "ping_precision": known.precision}
     return given
@@ -204,19 +216,22 @@ def total_cost(
     timing: Timing,
 ) -> float:
     """Sum a cost over all pages; those with noisy pings as on Poisson clocks, a bound."""
-    complete = pages.observability == Observability.complete
-    columns = (
-        pages.importance, known.change_rate, schedule.crawl_rate, schedule.crawl_probability,
-        complete,
-    )  # fmt: skip
-    heard = known.ping_rate > 0
-    plain = cost(*(column[~heard] for column in columns), timing=timing.value)
-    noisy = cost(
-        *(column[heard] for column in columns),
-        ping_recall=known.recall[heard],
-        ping_precision=known.precision[heard],
-    )
-    return float(plain.sum() + noisy.sum())
+    total = 0.0
+    for start in range(0, len(pages), COST_BLOCK):
+        block = slice(start, start + COST_BLOCK)
+        complete = pages.observability[block] == Observability.complete
+        columns = (
+            pages.importance[block], known.change_rate[block], schedule.crawl_rate[block],
+            schedule.crawl_probability[block], complete,
+        )  # fmt: skip
+        heard = known.ping_rate[block] > 0
+        total += cost(*(column[~heard] for column in columns), timing=timing.value).sum()
+        total += cost(
+            *(column[heard] for column in columns),
+            ping_recall=known.recall[block][heard],
+            ping_precision=known.precision[block][heard],
+        ).sum()
+    return float(total)
 
 
 @contextmanager

@@ -42,6 +42,9 @@ from service.storage import Transaction
 HISTORY_BLOCK = 10_000
 """Pages whose log is in memory at a time, for estimators that look at it again."""
 
+RATES_BLOCK = 1 << 16
+"""Pages whose rates are computed at a time."""
+
 TRUST = TrustTest()
 LEAST_PRECISION = 0.1
 """Pings of which fewer announce a change are noise: a clock of the same rate does better."""
@@ -147,14 +150,14 @@ def _weigh(
 
 
 def _ping_state(pages: PageStates | EpochColumns, now: Instants, where: Bools) -> PingState:
-    watched = np.maximum(days(now - pages.pings_since), 0.0)
+    watched = np.maximum(days(now[where] - pages.pings_since[where]), 0.0)
     return PingState(
         pages.estimate[where, 0],
         pages.estimate[where, 1],
         pages.real_pings[where],
         pages.false_pings[where],
         pages.n_pings[where].astype(np.float64),
-        watched[where],
+        watched,
     )
 
 
@@ -186,20 +189,19 @@ def known(
     A rate of zero, which the estimators without a prior give to a page before its first
     change, would starve the page; it counts as that of a page nobody knows.
     """
-    if from_log is None:
-        rate = np.array(estimator.change_rate(from_columns(estimator, pages.estimate)), np.float64)
-    else:
-        rate = from_log
     n_pages = len(pages)
-    recall, precision, ping_rate = np.zeros(n_pages), np.ones(n_pages), np.zeros(n_pages)
+    rate = _rates(estimator, pages.estimate) if from_log is None else from_log
+    recall, precision, ping_rate = (np.broadcast_to(share, n_pages) for share in (0.0, 1.0, 0.0))
     complete = pages.observability == Observability.complete
-    watched = np.maximum(days(now - pages.pings_since), 0.0)
-    counted = CompleteState(pages.n_pings[complete], watched[complete])
-    rate[complete] = CompleteObservations().change_rate(counted)
-    recall[complete] = 1.0
+    if complete.any():
+        watched = np.maximum(days(now - pages.pings_since[complete]), 0.0)
+        counted = CompleteState(pages.n_pings[complete], watched)
+        rate[complete] = CompleteObservations().change_rate(counted)
+        recall = complete.astype(np.float64)
     pinged = (pages.observability == Observability.auto) & (pages.n_pings > 0)
     if isinstance(estimator, Gamma) and pinged.any():
-        at = np.full(n_pages, now)
+        recall, precision, ping_rate = recall.copy(), precision.copy(), ping_rate.copy()
+        at = np.broadcast_to(now, n_pages)
         quality = PingQuality(estimator).estimate(_ping_state(pages, at, pinged))
         heard = believed(
             quality, TRUST.trusted(pages.trust[pinged]), dead(pages, pinged, quality, now)
@@ -209,8 +211,17 @@ def known(
         ping_rate[pinged] = np.where(of_use, heard.ping_rate, 0.0)
         recall[pinged] = np.where(of_use, heard.recall, 0.0)
         precision[pinged] = np.where(of_use, heard.precision, 1.0)
-    rate = np.where(rate > 0, rate, DEFAULT_PRIOR.mean)
+    rate[~(rate > 0)] = DEFAULT_PRIOR.mean
     return Known(rate, recall, precision, ping_rate)
+
+
+def _rates(estimator: Estimator[Any], columns: Floats) -> Floats:
+    """Read the estimator's states, a block at a time: what it computes between is not small."""
+    rates = np.empty(len(columns))
+    for start in range(0, len(columns), RATES_BLOCK):
+        block = slice(start, start + RATES_BLOCK)
+        rates[block] = estimator.change_rate(from_columns(estimator, columns[block]))
+    return rates
 
 
 class PageEstimate(NamedTuple):

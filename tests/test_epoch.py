@@ -15,6 +15,7 @@ from store_cases import (
     publish,
     read_schedule,
     register,
+    same,
     save,
     schedule_columns,
     states_of,
@@ -93,7 +94,8 @@ def test_an_epoch_allocates_the_whole_bandwidth_to_the_pages(store, clock):
 def test_the_certificate_can_be_checked_from_what_is_published(store, clock):
     watched(store)
     clock.at = T0 + 30 * DAY
-    epoch = run_epoch(store, replace(PLAN, bandwidth=7.5), clock)
+    with capture_logs() as logs:
+        epoch = run_epoch(store, replace(PLAN, bandwidth=7.5), clock)
     certificate = epoch.certificate
     rows = read_schedule(store, epoch.epoch)
     complete = [page_of(store, row.page_id).observability == 1 for row in rows]
@@ -119,6 +121,9 @@ def test_the_certificate_can_be_checked_from_what_is_published(store, clock):
     assert list(quantiles) == sorted(quantiles)
     assert set(certificate.seconds) == {"load", "estimate", "allocate", "publish"}
     assert all(seconds >= 0 for seconds in certificate.seconds.values())
+    stages = [(e["event"], e["epoch"], e["n_pages"]) for e in logs]
+    told = ("epoch loaded", "epoch allocated", "epoch published")
+    assert stages == [(event, epoch.epoch, 60) for event in told]
     assert (epoch.started_at, epoch.finished_at, epoch.reason) == (clock.at, clock.at, None)
     with store.begin(write=False) as tx:
         assert tx.epoch_in_force() == epoch
@@ -282,7 +287,7 @@ def test_a_failed_epoch_is_recorded_with_its_reason_and_the_old_schedule_stays(
     assert failed.reason == "ZeroDivisionError: the sun has set"
     assert (failed.started_at, failed.finished_at) == (clock.at, clock.at)
     assert failed.certificate is None
-    assert [entry["event"] for entry in logs] == ["epoch failed"]
+    assert [e["event"] for e in logs if e["log_level"] == "error"] == ["epoch failed"]
     with store.begin(write=False) as tx:
         assert tx.epoch_in_force() == good
     assert read_schedule(store, good.epoch) == rows
@@ -317,6 +322,40 @@ def test_minimum_rates_beyond_the_bandwidth_fail_the_epoch_by_name(memory, clock
     failed = run_epoch(memory, replace(PLAN, bandwidth=1.0), clock)
     assert failed.status is EpochStatus.failed
     assert failed.reason.startswith("BandwidthInfeasible: ")
+
+
+def test_what_is_reported_during_an_epoch_is_kept_and_counts_in_the_next(store, clock, monkeypatch):
+    """States are not written by an epoch; a page registered meanwhile waits for the next."""
+    ids = watched(store)
+    ids = ids[states_of(store, ids).observability == Observability.auto]
+    clock.at = T0 + 30 * DAY
+    by = Rules(Gamma(), Timing.periodic, np.random.default_rng(0))
+    late = []
+
+    def meanwhile(*pages, **given):
+        with store.begin() as tx:
+            for day in (1, 2):
+                record(tx, crawl_columns(ids, T0 + day * DAY, digest=day), by)
+        late.extend(register(store, 5, host="late.example").tolist())
+        return allocate_harmonic(*pages, **given)
+
+    before = states_of(store, ids)
+    monkeypatch.setitem(ALLOCATORS, "harmonic", meanwhile)
+    epoch = run_epoch(store, PLAN, clock)
+    after = states_of(store, ids)
+    assert (after.n_observations == before.n_observations + 1).all()
+    assert set(after.last_crawl_at.tolist()) == {(T0 + 2 * DAY).replace(tzinfo=None)}
+    with store.begin(write=False) as tx:
+        assert len(tx.log_of(ids)) == 2 * len(ids)
+    assert {row.page_id for row in read_schedule(store, epoch.epoch)}.isdisjoint(late)
+    monkeypatch.undo()
+    following = run_epoch(store, PLAN, clock)
+    same(after, replace(states_of(store, ids), crawl_rate=after.crawl_rate,
+                        crawl_probability=after.crawl_probability))  # fmt: skip
+    rows = {row.page_id: row for row in read_schedule(store, following.epoch)}
+    assert set(late) <= set(rows)
+    changed = [rows[i].change_rate for i in ids.tolist()]
+    assert min(changed) > 0
 
 
 def test_while_another_leads_no_epoch_runs(store, clock):

@@ -51,8 +51,8 @@ from service.domain import (
     StoredPages,
 )
 
-EPOCHS_KEPT = 3
-"""Published epochs whose schedule is kept, so that a reader half-way through one can finish."""
+EPOCHS_KEPT = 2
+"""Published epochs whose schedule is kept: a reader half-way through the last can finish it."""
 
 
 MAX_DUE_DAYS = 36_500.0
@@ -169,7 +169,10 @@ class Transaction(ABC):
 
     @abstractmethod
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
-        """Write the schedule of an epoch, which no reader sees before `publish`."""
+        """Write the schedule of an epoch, which no reader sees before `publish`.
+
+        `Lead.write_schedule` does it beside other writers.
+        """
 
     @abstractmethod
     def publish(self, epoch: int, certificate: Certificate, now: datetime) -> None:
@@ -241,6 +244,7 @@ class Transaction(ABC):
         """Make room ahead in the log; drop old schedules and what the log need not keep.
 
         Nothing since `keep_log_since` is dropped; what is older may stay for up to a month.
+        `Lead.housekeep` does it beside other writers.
         """
 
 
@@ -268,5 +272,15 @@ class Lead(ABC):
     """The right to run an epoch, held until its block is left."""
 
     @abstractmethod
-    def begin(self) -> AbstractContextManager[Transaction]:
-        """Open a write transaction that commits only while the lead is still held."""
+    def begin(self, *, write: bool = True) -> AbstractContextManager[Transaction]:
+        """Open a transaction; one that writes commits only while the lead is still held."""
+
+    def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
+        """Write the schedule of an epoch; others write meanwhile."""
+        with self.begin() as tx:
+            tx.write_schedule(epoch, schedule)
+
+    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
+        """Keep house; others write meanwhile."""
+        with self.begin() as tx:
+            tx.housekeep(keep_log_since, now)

@@ -522,11 +522,11 @@ class MemoryLead(Lead):
         self.held = True
 
     @contextmanager
-    def begin(self) -> Iterator[MemoryTransaction]:
-        """Open a write transaction."""
+    def begin(self, *, write: bool = True) -> Iterator[MemoryTransaction]:
+        """Open a transaction."""
         if not self.held:
             raise LeadershipLost
-        with self.store.begin() as tx:
+        with self.store.begin(write=write) as tx:
             yield tx
 
 

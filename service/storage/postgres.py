@@ -42,9 +42,12 @@ from service.storage.sql import PING_NUMBERS, SqlTransaction, kept_epochs
 from service.storage.tables import Instant
 
 LEAD_LOCK = 0x7265_6372_6177_6C  # "recrawl"
-LOCK_TIMEOUT = "500ms"
-"""How long housekeeping waits for readers before it leaves a drop to the next round: shorter
-than Postgres's deadlock_timeout of 1 s, so that it is housekeeping that gives way."""
+LOCK_TIMEOUT = "20ms"
+"""How long housekeeping waits for readers, and whoever comes after waits for housekeeping."""
+LOCK_ATTEMPTS = 10
+"""After so many it leaves a drop to the next round."""
+MOST_MOVED = 100_000
+"""Entries that move from the log's default partition into that of their month: about 1 s."""
 
 
 OWN = len(PageStates.__dataclass_fields__) - 2
@@ -193,11 +196,13 @@ class PostgresTransaction(SqlTransaction):
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
         """Copy into a table of its own, index it, then attach it; the CHECK spares a scan."""
         table = f"schedule_{epoch}"
-        self.run(f"CREATE TABLE {table} (LIKE schedule, CHECK (epoch = {epoch}))")
+        of_one_epoch = f"(LIKE schedule, CHECK (epoch = {epoch}))"
+        self.run(f"CREATE TABLE {table} {of_one_epoch} WITH (autovacuum_enabled = false)")
         columns = [getattr(schedule, name) for name in ScheduleColumns.__dataclass_fields__]
         copied = f"COPY {table} (epoch, page_id, change_rate, crawl_rate, crawl_probability)"
-        with self.driver.cursor().copy(f"{copied} FROM STDIN (FORMAT BINARY)") as copy:
-            for block in pgbinary.copy_in([np.full(len(schedule), epoch, np.int64), *columns]):
+        with self.driver.cursor().copy(f"{copied} FROM STDIN (FORMAT BINARY, FREEZE)") as copy:
+            number = np.broadcast_to(np.int64(epoch), len(schedule))
+            for block in pgbinary.copy_in([number, *columns]):
                 copy.write(block)
         self.run(f"CREATE INDEX ON {table} (page_id)")
         self.run(f"ANALYZE {table}")
@@ -234,31 +239,51 @@ class PostgresTransaction(SqlTransaction):
         What a reader still holds is left for the next round.
         """
         self.run(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
-        kept = {f"schedule_{e}" for e in self.connection.scalars(kept_epochs())}
-        for table in self._partitions("schedule") - kept:
-            self._if_possible(f"DROP TABLE {table}")
         months = self._partitions("observations")
         for first, name in months_ahead(now):
             if name not in months:
-                self._if_possible(
-                    f"CREATE TABLE {name} PARTITION OF observations FOR VALUES "
-                    f"FROM ('{first:%Y-%m-01}Z') TO ('{next_month(first):%Y-%m-01}Z')"
-                )
+                self._add_month(name, f"{first:%Y-%m-01}Z", f"{next_month(first):%Y-%m-01}Z")
         if keep_log_since is not None:
+            old = f"DELETE FROM observations_default WHERE observed_at < '{keep_log_since}'"
+            self._if_possible(old)
             oldest = f"observations_{keep_log_since:%Y_%m}"
             for name in sorted(m for m in months if m < oldest and not m.endswith("default")):
                 self._if_possible(f"DROP TABLE {name}")
-            old = "DELETE FROM observations_default WHERE observed_at < %(since)s"
-            self.run(old, since=keep_log_since)
+        kept = {f"schedule_{e}" for e in self.connection.scalars(kept_epochs())}
+        for table in self._partitions("schedule") - kept:
+            self._if_possible(f"DROP TABLE {table}")
+
+    def _add_month(self, name: str, first: str, after: str) -> None:
+        """Attach a partition; what came before it is moved out of the default one, or stays."""
+        within = f"observed_at >= '{first}' AND observed_at < '{after}'"
+        held = f"SELECT FROM observations_default WHERE {within} LIMIT {MOST_MOVED + 1}"
+        n_held = self.run(held).rowcount
+        if n_held > MOST_MOVED:
+            return
+        moved = f"WITH moved AS (DELETE FROM observations_default WHERE {within} RETURNING *)"
+        move = (
+            "LOCK TABLE observations_default IN SHARE ROW EXCLUSIVE MODE",
+            f"{moved} INSERT INTO {name} SELECT * FROM moved",
+        )
+        self._if_possible(
+            f"CREATE TABLE {name} (LIKE observations)",
+            *(move if n_held else ()),
+            f"ALTER TABLE observations ATTACH PARTITION {name} "
+            f"FOR VALUES FROM ('{first}') TO ('{after}')",
+        )
 
     def _partitions(self, parent: str) -> set[str]:
         return {name for (name,) in self.run(sql.PARTITIONS, parent=parent).fetchall()}
 
-    def _if_possible(self, statement: str) -> None:
-        try:
-            with self.driver.transaction():
-                self.run(statement)
-        except (psycopg.errors.LockNotAvailable, psycopg.errors.CheckViolation):
+    def _if_possible(self, *statements: str) -> None:
+        """Run them all or none; readers go on between attempts."""
+        for _ in range(LOCK_ATTEMPTS):
+            try:
+                with self.driver.transaction():
+                    for statement in statements:
+                        self.run(statement)
+            except (psycopg.errors.LockNotAvailable, psycopg.errors.CheckViolation):
+                continue
             return
 
 
@@ -347,12 +372,14 @@ class PostgresLead(Lead):
         self.width = width
 
     @contextmanager
-    def begin(self) -> Iterator[PostgresTransaction]:
+    def begin(self, *, write: bool = True) -> Iterator[PostgresTransaction]:
         """Open a transaction on the connection that holds the lock."""
         if self.connection.invalidated:
             raise LeadershipLost
-        with translated(), self.connection.begin():
-            yield PostgresTransaction(self.connection, self.width)
+        with translated():
+            self.connection.execution_options(postgresql_readonly=not write)
+            with self.connection.begin():
+                yield PostgresTransaction(self.connection, self.width)
 
 
 def release(connection: sa.Connection) -> None:

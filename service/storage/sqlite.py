@@ -10,7 +10,8 @@ import fcntl
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields
 from datetime import datetime, timedelta
@@ -44,9 +45,10 @@ from service.domain import (
     StoredPages,
 )
 from service.errors import EpochRunning, StoreFull, StoreUnavailable
-from service.storage import migrations, schedule_sql, tables
-from service.storage.base import MAX_DUE_DAYS, RETRY_S, Lead, Registered, Store
-from service.storage.sql import SqlTransaction, kept_epochs
+from service.storage import migrations, schedule_sql
+from service.storage.base import EPOCHS_KEPT, MAX_DUE_DAYS, RETRY_S, Lead, Registered, Store
+from service.storage.gathered import Gathered
+from service.storage.sql import SqlTransaction
 from service.storage.tables import Instant
 
 C = TypeVar("C", bound=Columns)
@@ -56,6 +58,9 @@ NAT = np.iinfo(np.int64).min
 
 MOST_VARIABLES = 32_000
 """A statement of an unmodified SQLite takes 32,766."""
+
+BLOCK = 20_000
+"""Rows that an epoch reads, writes or deletes at a time: other writers wait for 0.1 s at most."""
 
 PRAGMAS = (
     "busy_timeout = 10000",
@@ -148,6 +153,22 @@ SELECT pages.page_id, importance, observability, min_crawl_rate, max_crawl_rate,
     coalesce(false_pings, 0.0), coalesce(trust, 0.0), estimate
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
 ORDER BY pages.page_id
+"""
+
+STALE_EPOCH = f"""
+SELECT epoch FROM epochs WHERE EXISTS (SELECT 1 FROM schedule WHERE schedule.epoch = epochs.epoch)
+    AND epoch NOT IN (SELECT epoch FROM epochs WHERE status = 'published'
+        ORDER BY epoch DESC LIMIT {EPOCHS_KEPT})
+LIMIT 1
+"""
+
+DROP_SCHEDULE = """
+DELETE FROM schedule WHERE epoch = ?1 AND page_id <= coalesce(
+    (SELECT page_id FROM schedule WHERE epoch = ?1 ORDER BY page_id LIMIT 1 OFFSET ?2), 1e300)
+"""
+
+DROP_LOG = """
+DELETE FROM observations WHERE page_id > ? AND page_id <= ? AND observed_at < ?
 """
 
 ADD_SCHEDULE = """
@@ -305,8 +326,14 @@ class SqliteTransaction(SqlTransaction):
         return self._columns(LogColumns, self.run(LOG_OF, listed(page_id)))
 
     def load_columns(self) -> EpochColumns:
-        """Read them in one statement, hence one snapshot."""
-        return self._columns(EpochColumns, self.run(LOAD_COLUMNS))
+        """Read them in one statement, hence one snapshot, a block of rows at a time."""
+        empty = EpochColumns.empty(estimate=(self.width,))
+        gathered = Gathered({f.name: getattr(empty, f.name) for f in fields(EpochColumns)})
+        cursor = self.driver.execute(LOAD_COLUMNS)
+        while rows := cursor.fetchmany(BLOCK):
+            read = zip(fields(EpochColumns), zip(*rows, strict=True), strict=True)
+            gathered.append(column(cells, f.type, self.width) for f, cells in read)
+        return EpochColumns(**gathered.columns())
 
     def _columns(self, kind: type[C], rows: list[Any]) -> C:
         if not rows:
@@ -342,12 +369,22 @@ class SqliteTransaction(SqlTransaction):
 
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:  # noqa: ARG002
         """Delete old schedules and the log's old entries."""
-        self.connection.execute(
-            tables.schedule.delete().where(tables.schedule.c.epoch.not_in(kept_epochs()))
-        )
-        if keep_log_since is not None:
-            old = tables.observations.c.observed_at < keep_log_since
-            self.connection.execute(tables.observations.delete().where(old))
+        keep_house(lambda: nullcontext(self), keep_log_since)
+
+    def drop_schedule(self) -> bool:
+        """Delete a block of a schedule that is no longer kept; tell whether there was one."""
+        stale = self.run(STALE_EPOCH)
+        for (epoch,) in stale:
+            self.run(DROP_SCHEDULE, epoch, BLOCK - 1)
+        return bool(stale)
+
+    def drop_log(self, after: int, since: int) -> int | None:
+        """Delete what a block of pages has from before `since`; give the last of them."""
+        block = self.next_page_ids(after, BLOCK)
+        if not len(block):
+            return None
+        self.run(DROP_LOG, after, int(block[-1]), since)
+        return int(block[-1])
 
 
 class SqliteStore(Store):
@@ -357,7 +394,7 @@ class SqliteStore(Store):
         self.width = width
         self.url = url
         self.engine = sa.create_engine(url, pool_size=10, max_overflow=40)
-        self.writing = threading.Lock()
+        self.writing = Turns()
         sa.event.listen(self.engine, "connect", prepare)
         sa.event.listen(self.engine, "begin", begin)
 
@@ -396,9 +433,68 @@ class SqliteLead(Lead):
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
 
-    def begin(self) -> AbstractContextManager[SqliteTransaction]:
-        """Open a write transaction."""
-        return self.store.begin()
+    def begin(self, *, write: bool = True) -> AbstractContextManager[SqliteTransaction]:
+        """Open a transaction."""
+        return self.store.begin(write=write)
+
+    def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
+        """Write a block of rows a transaction; each goes into the file before the next."""
+        for start in range(0, len(schedule), BLOCK):
+            with self.begin() as tx:
+                tx.write_schedule(epoch, schedule.take(slice(start, start + BLOCK)))
+            self.checkpoint()
+
+    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:  # noqa: ARG002
+        """Delete a block of rows a transaction."""
+        keep_house(self.begin, keep_log_since)
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Move what was committed into the file, so that the WAL starts over and stays small."""
+        with translated(), self.store.engine.connect() as connection:
+            driver: Any = connection.connection.driver_connection
+            driver.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+
+class Turns:
+    """A lock that is handed on in the order it was asked for: blocks of an epoch let others in."""
+
+    def __init__(self) -> None:
+        self.taken = False
+        self.waiting: deque[threading.Event] = deque()
+        self.changing = threading.Lock()
+
+    def __enter__(self) -> None:
+        """Wait for one's turn."""
+        with self.changing:
+            if not self.taken:
+                self.taken = True
+                return
+            mine = threading.Event()
+            self.waiting.append(mine)
+        mine.wait()
+
+    def __exit__(self, *_: object) -> None:
+        """Hand on."""
+        with self.changing:
+            if self.waiting:
+                self.waiting.popleft().set()
+            else:
+                self.taken = False
+
+
+def keep_house(
+    begin: Callable[[], AbstractContextManager[SqliteTransaction]], keep_log_since: datetime | None
+) -> None:
+    """Delete, block by block, the schedules and the entries of the log that are not kept."""
+    more = True
+    while more:
+        with begin() as tx:
+            more = tx.drop_schedule()
+    after: int | None = None if keep_log_since is None else 0
+    while keep_log_since is not None and after is not None:
+        with begin() as tx:
+            after = tx.drop_log(after, (keep_log_since - EPOCH) // timedelta(microseconds=1))
 
 
 def prepare(driver: sqlite3.Connection, _record: object) -> None:

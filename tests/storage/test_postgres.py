@@ -12,6 +12,7 @@ from store_cases import (
     CERTIFICATE,
     DAY,
     EVERYTHING,
+    MICROSECOND,
     T0,
     log_columns,
     page_columns,
@@ -19,6 +20,7 @@ from store_cases import (
     publish,
     read_schedule,
     register,
+    same,
     save,
     schedule_columns,
     states_of,
@@ -31,7 +33,14 @@ from service.domain import EpochStatus
 from service.epoch import Plan, Runner
 from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.storage import open_store
-from service.storage.postgres import LEAD_LOCK, PostgresStore, translated
+from service.storage.base import EPOCHS_KEPT
+from service.storage.postgres import (
+    LEAD_LOCK,
+    PostgresStore,
+    PostgresTransaction,
+    next_month,
+    translated,
+)
 
 
 def pid_of(tx):
@@ -204,7 +213,9 @@ def test_housekeeping_makes_months_ahead_and_drops_old_partitions(postgres_store
     assert partitions(postgres_store, "schedule") == [f"schedule_{e}" for e in epochs]
     with postgres_store.begin() as tx:
         tx.housekeep(None, T0)
-    assert partitions(postgres_store, "schedule") == [f"schedule_{e}" for e in epochs[-3:]]
+    assert partitions(postgres_store, "schedule") == [
+        f"schedule_{e}" for e in epochs[-EPOCHS_KEPT:]
+    ]
     months = ["observations_2026_05", "observations_2026_06", "observations_2026_07"]
     assert partitions(postgres_store, "observations") == [*months, "observations_default"]
     with postgres_store.begin() as tx:
@@ -216,7 +227,7 @@ def test_housekeeping_makes_months_ahead_and_drops_old_partitions(postgres_store
 def test_housekeeping_leaves_to_the_next_round_what_a_reader_holds(postgres_store, monkeypatch):
     monkeypatch.setattr("service.storage.postgres.LOCK_TIMEOUT", "20ms")
     ids = np.sort(register(postgres_store))
-    epochs = [publish(postgres_store, schedule_columns(ids)) for _ in range(3)]
+    epochs = [publish(postgres_store, schedule_columns(ids)) for _ in range(EPOCHS_KEPT)]
     with postgres_store.begin(write=False) as reader:
         assert len(reader.schedule(epochs[0], 0, 9, EVERYTHING).pages) == 3
         publish(postgres_store, schedule_columns(ids))
@@ -250,7 +261,7 @@ def test_housekeeping_and_deletion_of_pages_wait_for_each_other_without_harm(pos
     at = T0
     while not done.is_set():
         publish(postgres_store, schedule_columns(ids))
-        at += 30 * DAY
+        at = min(at + 30 * DAY, T0 + 600 * DAY)
         with postgres_store.begin() as tx:
             tx.housekeep(None, at)
     worker.join()
@@ -309,3 +320,94 @@ def test_an_epoch_whose_connection_dies_publishes_nothing_and_the_next_round_rec
     assert runner.run_once().status is EpochStatus.published
     with postgres_store.begin(write=False) as tx:
         assert tx.epoch(asked.epoch).status is EpochStatus.failed
+
+
+def test_a_month_is_made_though_the_default_partition_holds_some_of_it(postgres_store):
+    ids = np.sort(register(postgres_store))
+    first = T0.replace(day=1, hour=0)
+    edges = [first - MICROSECOND, first, T0, next_month(first) - MICROSECOND, next_month(first)]
+    with postgres_store.begin() as tx:
+        for at in edges:
+            tx.append_log(log_columns(ids, at))
+        before = tx.log_of(ids)
+        assert partitions_of_log(tx) == {"observations_default": 5 * len(ids)}
+    with postgres_store.lead() as lead:
+        lead.housekeep(None, T0)
+    with postgres_store.begin() as tx:
+        same(tx.log_of(ids), before)
+        assert partitions_of_log(tx) == {
+            "observations_default": len(ids),  # of the month before
+            "observations_2026_05": 3 * len(ids),
+            "observations_2026_06": len(ids),
+        }
+
+
+def test_too_much_to_move_stays_in_the_default_partition_and_is_cut_there(
+    postgres_store, monkeypatch
+):
+    monkeypatch.setattr("service.storage.postgres.MOST_MOVED", 5)
+    ids = np.sort(register(postgres_store))
+    with postgres_store.begin() as tx:
+        tx.append_log(log_columns(ids, T0))
+        tx.append_log(log_columns(ids, T0 + DAY))
+    with postgres_store.lead() as lead:
+        lead.housekeep(None, T0)
+    months = ["observations_2026_06", "observations_2026_07", "observations_default"]
+    assert partitions(postgres_store, "observations") == months
+    with postgres_store.lead() as lead:
+        lead.housekeep(T0 + DAY / 2, T0 + DAY)
+    made = ["observations_2026_05", *months]
+    with postgres_store.lead() as lead:
+        lead.housekeep(T0 + DAY / 2, T0 + DAY)
+    assert partitions(postgres_store, "observations") == made
+    with postgres_store.begin() as tx:
+        assert partitions_of_log(tx) == {"observations_2026_05": len(ids)}
+
+
+def partitions_of_log(tx):
+    query = "SELECT tableoid::regclass::text, count(*) FROM observations GROUP BY 1"
+    return dict(tx.run(query).fetchall())
+
+
+def test_an_epoch_loads_in_a_transaction_that_cannot_write(postgres_store, monkeypatch):
+    register(postgres_store, 3)
+    plain, told = PostgresTransaction.load_columns, []
+
+    def load(tx):
+        told.append(tx.run("SHOW transaction_read_only").fetchone()[0])
+        return plain(tx)
+
+    monkeypatch.setattr(PostgresTransaction, "load_columns", load)
+    runner = Runner(postgres_store, Plan(Gamma()), DAY, lambda: T0)
+    assert runner.run_once().status is EpochStatus.published
+    assert told == ["on"]
+
+
+def test_nobody_waits_while_a_schedule_is_written(postgres_store, monkeypatch):
+    """Readers and deletions go on until the commit, with the new partition attached."""
+    ids = np.sort(register(postgres_store))
+    old = publish(postgres_store, schedule_columns(ids))
+    with postgres_store.lead() as lead:
+        with lead.begin() as tx:
+            epoch = tx.start_epoch(T0).epoch
+        with lead.begin() as tx:
+            tx.write_schedule(epoch, schedule_columns(ids))
+            with postgres_store.begin() as other:
+                other.run("SET LOCAL lock_timeout = '50ms'")
+                assert len(other.lock_states(ids)) == 3
+                assert other.page(int(ids[0])).crawl_rate == 1.0
+                other.delete_page(int(ids[0]))
+                assert len(other.schedule(old, 0, 9, EVERYTHING).pages) == 2
+
+
+def test_a_schedule_is_written_once_and_never_vacuumed(postgres_store):
+    """COPY FREEZE into a table of the same transaction: nothing is left to do for autovacuum."""
+    epoch = publish(postgres_store, schedule_columns(np.sort(register(postgres_store))))
+    with postgres_store.begin(write=False) as tx:
+        options, n_visible = tx.run(
+            "SELECT reloptions, relallvisible FROM pg_class WHERE relname = %(name)s",
+            name=f"schedule_{epoch}",
+        ).fetchone()
+        (frozen,) = tx.run(f"SELECT bool_and(xmin = '2') FROM schedule_{epoch}").fetchone()
+    assert options == ["autovacuum_enabled=false"]
+    assert n_visible == 1 or frozen

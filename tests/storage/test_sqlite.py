@@ -1,11 +1,13 @@
 """What only a SQLite file can do to us: other processes, a full disk, its limits."""
 
 import sqlite3
+import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from live_server import until
 from store_cases import (
     DAY,
     T0,
@@ -20,10 +22,13 @@ from store_cases import (
     urls,
 )
 
-from service.domain import EpochColumns
+from service.core.estimators import Gamma
+from service.domain import EpochColumns, EpochStatus
+from service.epoch import Plan, run_epoch
 from service.errors import InvalidSettings, SchemaBehind, StoreFull, StoreUnavailable
 from service.storage import open_store
-from service.storage.sqlite import SqliteStore
+from service.storage.base import EPOCHS_KEPT
+from service.storage.sqlite import SqliteStore, SqliteTransaction, Turns
 
 
 def pragma(store, name):
@@ -189,3 +194,70 @@ def test_an_empty_file_is_behind(tmp_path):
     with pytest.raises(SchemaBehind, match="recrawl migrate"):
         store.check()
     store.close()
+
+
+def test_an_epoch_loads_without_keeping_writers_out(sqlite_store, sqlite_url, monkeypatch):
+    ids = np.sort(register(sqlite_store, 3))
+    plain, told = SqliteTransaction.load_columns, []
+
+    def load(tx):
+        columns = plain(tx)
+        stranger = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), timeout=0)
+        stranger.execute("BEGIN IMMEDIATE")
+        stranger.close()
+        told.append(columns.page_id.tolist())
+        return columns
+
+    monkeypatch.setattr(SqliteTransaction, "load_columns", load)
+    epoch = run_epoch(sqlite_store, Plan(Gamma()), lambda: T0)
+    assert epoch.status is EpochStatus.published
+    assert told == [ids.tolist()]
+
+
+def test_an_epoch_lets_other_writers_in_between_its_blocks(sqlite_store, monkeypatch):
+    monkeypatch.setattr("service.storage.sqlite.BLOCK", 7)
+    ids = np.sort(register(sqlite_store, 40))
+    for _ in range(EPOCHS_KEPT + 1):
+        publish(sqlite_store, schedule_columns(ids))
+    n_begun = []
+    plain = SqliteStore.begin
+
+    def begin(store, *, write=True):
+        n_begun.append(write)
+        return plain(store, write=write)
+
+    monkeypatch.setattr(SqliteStore, "begin", begin)
+    with sqlite_store.lead() as lead:
+        with lead.begin() as tx:
+            died = tx.start_epoch(T0).epoch
+        n_begun.clear()
+        lead.write_schedule(died, schedule_columns(ids))
+        assert n_begun == [True] * 6
+        n_begun.clear()
+        lead.housekeep(T0, T0)
+    n_blocks = {"of the oldest schedule": 6, "of the dead run": 6, "of the log": 6, "the ends": 2}
+    assert len(n_begun) == sum(n_blocks.values())
+    with sqlite_store.begin(write=False) as tx:
+        counts = tx.run("SELECT epoch, count(*) FROM schedule GROUP BY epoch")
+    assert [n for _, n in counts] == [40] * EPOCHS_KEPT
+
+
+def test_writers_take_their_turns_in_the_order_they_came():
+    turns, order, waiting = Turns(), [], []
+
+    def take(i):
+        with turns:
+            order.append(i)
+
+    with turns:
+        for i in range(5):
+            thread = threading.Thread(target=take, args=(i,))
+            thread.start()
+            until(lambda i=i: len(turns.waiting) == i + 1, "the writer waits")
+            waiting.append(thread)
+        order.append("first")
+    for thread in waiting:
+        thread.join(10)
+    assert order == ["first", 0, 1, 2, 3, 4]
+    with turns:  # and it is free again
+        pass
