@@ -9,8 +9,8 @@ connection that holds it: when that connection is lost, so are the lead and the 
 publish.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -46,8 +46,8 @@ LOCK_TIMEOUT = "20ms"
 """How long housekeeping waits for readers, and whoever comes after waits for housekeeping."""
 LOCK_ATTEMPTS = 10
 """After so many it leaves a drop to the next round."""
-MOST_MOVED = 100_000
-"""Entries that move from the log's default partition into that of their month: about 1 s."""
+MOST_MOVED = 20_000
+"""Entries that move from the log's default partition into that of their month: about 0.2 s."""
 
 
 OWN = len(PageStates.__dataclass_fields__) - 2
@@ -238,53 +238,68 @@ class PostgresTransaction(SqlTransaction):
 
         What a reader still holds is left for the next round.
         """
-        self.run(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
-        months = self._partitions("observations")
-        for first, name in months_ahead(now):
-            if name not in months:
-                self._add_month(name, f"{first:%Y-%m-01}Z", f"{next_month(first):%Y-%m-01}Z")
-        if keep_log_since is not None:
-            old = f"DELETE FROM observations_default WHERE observed_at < '{keep_log_since}'"
-            self._if_possible(old)
-            oldest = f"observations_{keep_log_since:%Y_%m}"
-            for name in sorted(m for m in months if m < oldest and not m.endswith("default")):
-                self._if_possible(f"DROP TABLE {name}")
-        kept = {f"schedule_{e}" for e in self.connection.scalars(kept_epochs())}
-        for table in self._partitions("schedule") - kept:
-            self._if_possible(f"DROP TABLE {table}")
+        keep_house(lambda: nullcontext(self), keep_log_since, now)
 
-    def _add_month(self, name: str, first: str, after: str) -> None:
+    def chores(self, keep_log_since: datetime | None, now: datetime) -> list[tuple[str, ...]]:
+        """Tell what housekeeping has to do, step by step."""
+        months = self._partitions("observations")
+        steps = [
+            self._month(name, f"{first:%Y-%m-01}Z", f"{next_month(first):%Y-%m-01}Z")
+            for first, name in months_ahead(now)
+            if name not in months
+        ]
+        if keep_log_since is not None:
+            steps += [(f"DELETE FROM observations_default WHERE observed_at < '{keep_log_since}'",)]
+            oldest = f"observations_{keep_log_since:%Y_%m}"
+            old = sorted(m for m in months if m < oldest and not m.endswith("default"))
+            steps += [(f"DROP TABLE {name}",) for name in old]
+        kept = {f"schedule_{e}" for e in self.connection.scalars(kept_epochs())}
+        return steps + [(f"DROP TABLE {name}",) for name in self._partitions("schedule") - kept]
+
+    def _month(self, name: str, first: str, after: str) -> tuple[str, ...]:
         """Attach a partition; what came before it is moved out of the default one, or stays."""
         within = f"observed_at >= '{first}' AND observed_at < '{after}'"
         held = f"SELECT FROM observations_default WHERE {within} LIMIT {MOST_MOVED + 1}"
         n_held = self.run(held).rowcount
         if n_held > MOST_MOVED:
-            return
+            return ()
         moved = f"WITH moved AS (DELETE FROM observations_default WHERE {within} RETURNING *)"
-        move = (
-            "LOCK TABLE observations_default IN SHARE ROW EXCLUSIVE MODE",
-            f"{moved} INSERT INTO {name} SELECT * FROM moved",
-        )
-        self._if_possible(
+        attach = f"ATTACH PARTITION {name} FOR VALUES FROM ('{first}') TO ('{after}')"
+        return (
+            "LOCK TABLE observations",  # else a row on its way to the default partition is refused
             f"CREATE TABLE {name} (LIKE observations)",
-            *(move if n_held else ()),
-            f"ALTER TABLE observations ATTACH PARTITION {name} "
-            f"FOR VALUES FROM ('{first}') TO ('{after}')",
+            *([f"{moved} INSERT INTO {name} SELECT * FROM moved"] if n_held else ()),
+            f"ALTER TABLE observations {attach}",
         )
 
     def _partitions(self, parent: str) -> set[str]:
         return {name for (name,) in self.run(sql.PARTITIONS, parent=parent).fetchall()}
 
-    def _if_possible(self, *statements: str) -> None:
-        """Run them all or none; readers go on between attempts."""
+    def attempt(self, *statements: str) -> bool:
+        """Run them all or none; tell whether nobody was in the way for long."""
+        try:
+            with self.driver.transaction():
+                self.run(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+                for statement in statements:
+                    self.run(statement)
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.CheckViolation):
+            return False
+        return True
+
+
+def keep_house(
+    begin: Callable[[], AbstractContextManager[PostgresTransaction]],
+    keep_log_since: datetime | None,
+    now: datetime,
+) -> None:
+    """Do the chores in transactions of their own, so that no lock outlasts its statement."""
+    with begin() as tx:
+        chores = tx.chores(keep_log_since, now)
+    for statements in chores:
         for _ in range(LOCK_ATTEMPTS):
-            try:
-                with self.driver.transaction():
-                    for statement in statements:
-                        self.run(statement)
-            except (psycopg.errors.LockNotAvailable, psycopg.errors.CheckViolation):
-                continue
-            return
+            with begin() as tx:
+                if tx.attempt(*statements):
+                    break
 
 
 def pinged(states: PageStates) -> bool:
@@ -380,6 +395,10 @@ class PostgresLead(Lead):
             self.connection.execution_options(postgresql_readonly=not write)
             with self.connection.begin():
                 yield PostgresTransaction(self.connection, self.width)
+
+    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
+        """Do each chore in a transaction of its own."""
+        keep_house(self.begin, keep_log_since, now)
 
 
 def release(connection: sa.Connection) -> None:
