@@ -199,12 +199,13 @@ class PostgresTransaction(SqlTransaction):
         of_one_epoch = f"(LIKE schedule, CHECK (epoch = {epoch}))"
         self.run(f"CREATE TABLE {table} {of_one_epoch} WITH (autovacuum_enabled = false)")
         columns = [getattr(schedule, name) for name in ScheduleColumns.__dataclass_fields__]
+        columns[-1] = np.ma.masked_equal(columns[-1], 0.0, copy=False)  # most pages have no pings
         copied = f"COPY {table} (epoch, page_id, change_rate, crawl_rate, crawl_probability)"
         with self.driver.cursor().copy(f"{copied} FROM STDIN (FORMAT BINARY, FREEZE)") as copy:
             number = np.broadcast_to(np.int64(epoch), len(schedule))
             for block in pgbinary.copy_in([number, *columns]):
                 copy.write(block)
-        self.run(f"CREATE INDEX ON {table} (page_id)")
+        self.run(f"CREATE INDEX ON {table} (page_id) WITH (fillfactor = 100)")
         self.run(f"ANALYZE {table}")
         self.run(f"ALTER TABLE schedule ATTACH PARTITION {table} FOR VALUES IN ({epoch})")
 
