@@ -18,6 +18,7 @@ RecrawlError
 │   └── EpochNotFound         no such epoch
 ├── EpochRunning              another process leads an epoch
 ├── LeadershipLost            the epoch lost its lead before it could publish
+├── Overloaded                more evidence is waiting to be written than may wait
 ├── StoreUnavailable          the database did not answer
 ├── StoreFull                 the database has no room left
 ├── UnreadableFile            a file of pages that cannot be read
@@ -117,6 +118,10 @@ class EpochRunning(RecrawlError):
 
 class LeadershipLost(RecrawlError):
     """Another process took the lead of epochs; this epoch was not published."""
+
+
+class Overloaded(RecrawlError):
+    """More evidence is waiting to be written than may wait; nothing was kept, try again."""
 
 
 class StoreUnavailable(RecrawlError):

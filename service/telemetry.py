@@ -13,6 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.commits import Fold
 from service.domain import Epoch, EpochStatus
 from service.errors import RecrawlError
 from service.storage import Store
@@ -96,6 +97,21 @@ class Telemetry:
         self.items = Counter(
             "recrawl_items", "Items of batches", ("kind", "outcome"), registry=self.registry
         )
+
+        self.commit_seconds = Histogram(
+            "recrawl_commit_seconds", "Time to write one group commit of evidence",
+            buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
+            registry=self.registry,
+        )  # fmt: skip
+        self.commit_requests = Histogram(
+            "recrawl_commit_requests", "Requests written by one group commit",
+            buckets=(1, 2, 5, 10, 20, 50, 100), registry=self.registry,
+        )  # fmt: skip
+
+    def count_commit(self, fold: Fold) -> None:
+        """Count one group commit."""
+        self.commit_seconds.observe(fold.seconds)
+        self.commit_requests.observe(fold.n_jobs)
 
     def watch(self, name: str, help_text: str, read: Callable[[], float]) -> None:
         """Ask for a number whenever Prometheus asks."""

@@ -41,14 +41,16 @@ def create_app(service: Service | None = None) -> FastAPI:
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Run epochs beside the server where that is this process's part, and close the store."""
+    """Run the writers, and epochs where they are this process's part; close the store."""
     service: Service = app.state.service
+    service.commits.start()
     runner, watching = start_runner(service), service.watch.start()
     gc.collect()
     gc.freeze()
     try:
         yield
     finally:
+        service.commits.stop()
         service.runner.stop()
         service.watch.stopped.set()
         watching.join()

@@ -18,7 +18,7 @@ TITLES = {
     413: "Too many bytes or items",
     415: "Neither JSON nor NDJSON",
     422: "A field or parameter, or every item of the batch, was refused",
-    503: "The database does not answer; try again after Retry-After",
+    503: "The database does not answer, or too much is waiting; try again after Retry-After",
     507: "The database has no room left",
 }
 EVERYWHERE = (401, 503)

@@ -37,6 +37,7 @@ STATUS: dict[type[Exception], int] = {
     errors.PageNotFound: 404,
     errors.EpochNotFound: 404,
     errors.EpochRunning: 409,
+    errors.Overloaded: 503,
     errors.StoreUnavailable: 503,
     errors.SchemaBehind: 503,
     errors.StoreFull: 507,
@@ -71,9 +72,12 @@ async def answer(_: Request, error: Exception) -> Response:
     status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
     detail = getattr(error, "detail", str(error))
     extra = dict(getattr(error, "extra", {}))
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    response = problem(status, type(error).__name__, detail, **extra)
+    if isinstance(error, errors.Overloaded):
+        response.headers["Retry-After"] = "1"
+    elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         log.warning("store trouble", error=type(error).__name__, cause=repr(error.__cause__))
-    return problem(status, type(error).__name__, detail, **extra)
+    return response
 
 
 async def answer_parameters(_: Request, error: Exception) -> Response:

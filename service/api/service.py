@@ -13,6 +13,7 @@ from fastapi import Depends, Request
 
 from service.api.bodies import Body, read_body
 from service.api.watch import Watch
+from service.commits import Commits
 from service.config import Settings
 from service.epoch import Plan, Runner
 from service.errors import EstimatorMismatch, RecrawlError, Unauthorized
@@ -29,6 +30,7 @@ class Service:
 
     store: Store
     rules: Rules
+    commits: Commits
     plan: Plan
     runner: Runner
     watch: Watch
@@ -74,11 +76,17 @@ def open_service(
     except RecrawlError:
         store.close()
         raise
+    rules = Rules(plan.estimator, plan.timing, rng or np.random.default_rng())
     watch, telemetry = Watch(store), Telemetry(store, now)
+    commits = Commits(store, rules, n_writers=1 if embedded else 2, watch=telemetry.count_commit)
     telemetry.watch("recrawl_waiting", "Requests that wait for an epoch", lambda: watch.n_waiting)
+    telemetry.watch(
+        "recrawl_waiting_items", "Items that wait to be written", lambda: commits.n_waiting
+    )
     return Service(
         store=store,
-        rules=Rules(plan.estimator, plan.timing, rng or np.random.default_rng()),
+        rules=rules,
+        commits=commits,
         plan=plan,
         runner=Runner(store, plan, timedelta(seconds=settings.epoch_interval_s), now),
         watch=watch,

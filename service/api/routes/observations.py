@@ -1,21 +1,23 @@
 """Evidence: what crawlers saw, and what sites announced."""
 
-from dataclasses import replace
+import asyncio
 from typing import Annotated
 
 import numpy as np
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from service import ingest
 from service.api import examples, openapi
-from service.api.bodies import decode_batch
+from service.api.bodies import decode_batch, read_body
 from service.api.decode import decode_crawls, decode_pings
 from service.api.encode import answer, batch_counts, refuse_empty
+from service.api.hot import HotRoute
 from service.api.schemas import BatchAnswer, Decision, ObservationItem, PingItem, PingsAnswer
-from service.api.service import TheBody, TheService
+from service.api.service import the_service
+from service.commits import Job
 from service.domain import Verdict
 
-router = APIRouter(tags=["evidence"])
+router = APIRouter(tags=["evidence"], route_class=HotRoute)
 
 Register = Annotated[
     bool, Query(description="Register URLs not seen before; with false they are rejected")
@@ -28,7 +30,7 @@ Register = Annotated[
     responses=openapi.gives(BatchAnswer, examples.BATCH_ANSWER, *openapi.WRITES),
     openapi_extra=openapi.takes(ObservationItem, examples.OBSERVATIONS),
 )
-def post_observations(service: TheService, body: TheBody, register: Register = True) -> Response:
+async def post_observations(request: Request, register: Register = True) -> Response:
     """Report crawls. Each item succeeds or fails alone; sending a batch again changes nothing.
 
     `changed` is your judgement; a `digest` is compared with the last one; a `status` of 304 means
@@ -36,13 +38,12 @@ def post_observations(service: TheService, body: TheBody, register: Register = T
     moves forward: what is not newer than the page's last crawl is counted as `duplicate` or
     `late` and changes nothing. The first crawl of a page opens its first interval.
     """
+    service, body = the_service(request), await read_body(request)
     now = service.now()
     given = decode_crawls(decode_batch(body, ObservationItem, service.max_items), now)
-    with service.store.begin() as tx:
-        page_id = ingest.resolve(tx, given.named, now, register=register)
-        rules = ingest.rules_in_force(tx, service.rules)
-        recorded = ingest.record(tx, replace(given.columns, page_id=page_id), rules)
-    counts = batch_counts(recorded.verdict, given.index, given.named.page_id, given.rejected)
+    job = Job(ingest.record, given.columns, given.named, register, now)
+    done = await asyncio.wrap_future(service.commits.submit(job))
+    counts = batch_counts(done.made.verdict, given.index, given.named.page_id, given.rejected)
     service.telemetry.count_items("observation", counts)
     refuse_empty(counts)
     return answer(BatchAnswer(**counts))
@@ -54,7 +55,7 @@ def post_observations(service: TheService, body: TheBody, register: Register = T
     responses=openapi.gives(PingsAnswer, examples.PINGS_ANSWER, *openapi.WRITES),
     openapi_extra=openapi.takes(PingItem, examples.PINGS),
 )
-def post_pings(service: TheService, body: TheBody, register: Register = True) -> Response:
+async def post_pings(request: Request, register: Register = True) -> Response:
     """Announce changes; the answer says of each page whether to crawl it now, and why.
 
     Reasons to crawl: `never_crawled`, `credit` (its crawl probabilities have added up to one
@@ -62,22 +63,21 @@ def post_pings(service: TheService, body: TheBody, register: Register = True) ->
     not), `crawled_since`, `not_trusted` (the page is
     `incomplete`, or its pings have not proved themselves), `not_newer`.
     """
+    service, body = the_service(request), await read_body(request)
     now = service.now()
     given = decode_pings(decode_batch(body, PingItem, service.max_items), now)
-    with service.store.begin() as tx:
-        page_id = ingest.resolve(tx, given.named, now, register=register)
-        rules = ingest.rules_in_force(tx, service.rules)
-        answered = ingest.ping(tx, replace(given.columns, page_id=page_id), rules)
-    counts = batch_counts(answered.verdict, given.index, given.named.page_id, given.rejected)
+    job = Job(ingest.ping, given.columns, given.named, register, now)
+    done = await asyncio.wrap_future(service.commits.submit(job))
+    counts = batch_counts(done.made.verdict, given.index, given.named.page_id, given.rejected)
     service.telemetry.count_items("ping", counts)
     refuse_empty(counts)
     decisions = [
         Decision(
             index=given.index[i],
-            page_id=int(page_id[i]),
-            crawl=bool(answered.crawl[i]),
-            reason=str(answered.reason[i]),
+            page_id=int(done.page_id[i]),
+            crawl=bool(done.made.crawl[i]),
+            reason=str(done.made.reason[i]),
         )
-        for i in np.flatnonzero(answered.verdict != Verdict.unknown)
+        for i in np.flatnonzero(done.made.verdict != Verdict.unknown)
     ]
     return answer(PingsAnswer(**counts, decisions=decisions))

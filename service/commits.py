@@ -1,0 +1,212 @@
+"""Group commit: what waits together is written together.
+
+A request hands its evidence over as a job and waits. A writer thread takes whatever is waiting,
+folds it into one transaction, commits, and only then are the jobs done. Durability costs one
+flush for all of them, and many small requests are as cheap as a large one.
+
+**Answered means committed.** A job is done when its transaction has been committed; one that
+failed has left nothing behind.
+
+**As one request.** Jobs that are folded are recorded as if one request had brought their items:
+per page by time. Jobs wait in line; who waits for an answer before sending on is recorded in
+that order. Jobs at work at the same moment have no order among them.
+
+**One's trouble is one's own.** When a fold fails for another reason than the database, its jobs
+are run one by one, and only the one at fault fails. When the database does not answer or is
+full, all jobs of the fold fail with that, and the writer goes on to the next.
+
+**Bounded.** Over `MAX_WAITING` waiting items a job is refused (`Overloaded`); a fold has at most
+`MAX_FOLD` items or one job, so nobody waits long behind a large request.
+
+**Locks.** A fold is of one kind, crawls or pings, so that its pages are locked by one statement
+in their order: writers of several processes wait for each other and never deadlock.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from service import ingest
+from service.domain import Columns, Ints, PageColumns
+from service.errors import Overloaded, StoreFull, StoreUnavailable
+from service.ingest import Answered, Named, Recorded, Rules
+from service.storage import Store, Transaction
+
+MAX_FOLD = 10_000
+MAX_WAITING = 100_000
+
+
+ColumnsT = TypeVar("ColumnsT", bound=Columns)
+MadeT = TypeVar("MadeT", bound=Recorded | Answered)
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[MadeT]):
+    """What became of a job."""
+
+    page_id: Ints
+    """(N,) the page of each item; 0 where there is none."""
+    made: MadeT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job(Generic[ColumnsT, MadeT]):
+    """The evidence of one request."""
+
+    record: Callable[[Transaction, ColumnsT, Rules], MadeT]
+    """`ingest.record` or `ingest.ping`."""
+    columns: ColumnsT
+    named: Named
+    register: bool
+    now: datetime
+    done: Future[Done[MadeT]] = field(default_factory=Future)
+
+    @property
+    def kind(self) -> tuple[Any, bool]:
+        """Jobs of one kind can be folded."""
+        return self.record, self.register
+
+    def __len__(self) -> int:
+        return max(len(self.columns), 1)
+
+
+AnyJob = Job[Any, Any]
+
+
+class Fold(NamedTuple):
+    """One commit, for whoever watches."""
+
+    n_jobs: int
+    n_items: int
+    seconds: float
+
+
+class Commits:
+    """The line of jobs and the threads that write them."""
+
+    def __init__(
+        self,
+        store: Store,
+        rules: Rules,
+        *,
+        n_writers: int = 1,
+        watch: Callable[[Fold], None] = lambda _: None,
+    ) -> None:
+        self.store = store
+        self.rules = rules
+        self.watch = watch
+        self.n_waiting = 0
+        self._waiting: deque[AnyJob] = deque()
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._writers = [
+            threading.Thread(target=self._write, name=f"commits-{i}", daemon=True)
+            for i in range(n_writers)
+        ]
+
+    def start(self) -> None:
+        """Start the writers."""
+        for writer in self._writers:
+            writer.start()
+
+    def stop(self) -> None:
+        """Write what has been accepted, refuse what comes now, and end the writers."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        for writer in self._writers:
+            writer.join()
+
+    def submit(self, job: Job[ColumnsT, MadeT]) -> Future[Done[MadeT]]:
+        """Put a job in the line; raises `Overloaded` when that is full."""
+        with self._changed:
+            if self._stopping or (self._waiting and self.n_waiting + len(job) > MAX_WAITING):
+                raise Overloaded
+            self._waiting.append(job)
+            self.n_waiting += len(job)
+            self._changed.notify()
+        return job.done
+
+    def _write(self) -> None:
+        while jobs := self._take():
+            started = time.perf_counter()
+            self._settle(jobs)
+            n_items = sum(len(job.columns) for job in jobs)
+            self.watch(Fold(len(jobs), n_items, time.perf_counter() - started))
+
+    def _take(self) -> list[AnyJob]:
+        """Wait for a fold; nothing once stopped and empty."""
+        with self._changed:
+            while not (fold := self._fold()) and not self._stopping:
+                self._changed.wait()
+            if self._waiting:
+                self._changed.notify()
+        return fold
+
+    def _fold(self) -> list[AnyJob]:
+        """Take the oldest job and those of its kind behind it that fit; drop who left."""
+        fold: list[AnyJob] = []
+        others: list[AnyJob] = []
+        n_items = 0
+        while self._waiting and (not fold or n_items + len(self._waiting[0]) <= MAX_FOLD):
+            job = self._waiting.popleft()
+            if fold and job.kind != fold[0].kind:
+                others.append(job)
+                continue
+            self.n_waiting -= len(job)
+            if job.done.set_running_or_notify_cancel():
+                fold.append(job)
+                n_items += len(job)
+        self._waiting.extendleft(reversed(others))
+        return fold
+
+    def _settle(self, jobs: list[AnyJob]) -> None:
+        """Commit the jobs together, or find out which of them cannot be."""
+        try:
+            done = commit(self.store, self.rules, jobs)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the job's caller is told
+            if len(jobs) == 1 or isinstance(error, StoreUnavailable | StoreFull):
+                for job in jobs:
+                    job.done.set_exception(error)
+            else:
+                for job in jobs:
+                    self._settle([job])
+        else:
+            for job, what in zip(jobs, done, strict=True):
+                job.done.set_result(what)
+
+
+def commit(store: Store, rules: Rules, jobs: list[Job[ColumnsT, MadeT]]) -> list[Done[MadeT]]:
+    """Record jobs of one kind in one transaction."""
+    first = jobs[0]
+    named = together([job.named for job in jobs])
+    columns = type(first.columns).concatenate([job.columns for job in jobs])
+    with store.begin() as tx:
+        page_id = ingest.resolve(tx, named, first.now, register=first.register)
+        in_force = ingest.rules_in_force(tx, rules)
+        made = first.record(tx, replace(columns, page_id=page_id), in_force)  # type: ignore[call-arg]
+    ends = np.cumsum([len(job.columns) for job in jobs])[:-1]
+    parts = [np.split(column, ends) for column in (page_id, *made)]
+    return [Done(of[0], type(made)(*of[1:])) for of in zip(*parts, strict=True)]
+
+
+def together(named: list[Named]) -> Named:
+    """Name the pages of several requests as one request would: each distinct URL once."""
+    if len(named) == 1:
+        return named[0]
+    pages = PageColumns.concatenate([each.pages for each in named])
+    _, first, distinct = np.unique(pages.key, return_index=True, return_inverse=True)
+    before = np.cumsum([0, *(len(each.pages) for each in named[:-1])])
+    rows = [
+        np.append(distinct[start:], -1)[each.row] for start, each in zip(before, named, strict=True)
+    ]
+    return Named(
+        np.concatenate([each.page_id for each in named]), np.concatenate(rows), pages.take(first)
+    )

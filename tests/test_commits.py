@@ -1,0 +1,370 @@
+"""Group commit: what its docstring promises, on real databases and with faults injected."""
+
+import threading
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from itertools import chain
+
+import numpy as np
+import pytest
+from live_server import until
+from store_cases import (
+    DAY,
+    T0,
+    crawl_columns,
+    page_columns,
+    page_of,
+    ping_columns,
+    register,
+    same,
+    states_of,
+    urls,
+)
+
+from service import commits as module
+from service import ingest
+from service.commits import Commits, Job
+from service.core.estimators import Gamma
+from service.domain import PageColumns, Timing, Verdict
+from service.errors import Overloaded, StoreFull, StoreUnavailable
+from service.ingest import Named, Rules
+from service.storage.memory import MemoryStore
+
+PATIENCE_S = 30
+ACCEPTED, DUPLICATE, LATE, UNKNOWN = (int(v) for v in Verdict)
+
+
+def rules() -> Rules:
+    return Rules(Gamma(), Timing.periodic, np.random.default_rng(1))
+
+
+def by_id(page_id) -> Named:
+    ids = np.array(page_id, np.int64)
+    return Named(ids, np.full(len(ids), -1), PageColumns.empty())
+
+
+def crawls(page_id, at, *, register=False, **told) -> Job:
+    """One request's crawls of pages named by id."""
+    columns = crawl_columns(page_id, at, **told)
+    return Job(ingest.record, columns, by_id(page_id), register, T0)
+
+
+def crawls_by_url(addresses, at, *, register=True) -> Job:
+    """One request's crawls of pages named by URL, each named once."""
+    pages = page_columns(addresses)
+    named = Named(np.zeros(len(pages), np.int64), np.arange(len(pages)), pages)
+    return Job(ingest.record, crawl_columns(named.page_id, at), named, register, T0)
+
+
+def pings(page_id, at) -> Job:
+    """One request's pings."""
+    return Job(ingest.ping, ping_columns(page_id, at), by_id(page_id), False, T0)
+
+
+class Faulty(MemoryStore):
+    """A store whose transactions can be held up or made to fail."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.open = threading.Event()
+        self.open.set()
+        self.entered = threading.Semaphore(0)
+        self.at_begin: list[Exception] = []
+        self.at_commit: list[Exception] = []
+        self.poisonous = 0
+
+    @contextmanager
+    def begin(self, *, write=True):
+        if not write:
+            with super().begin(write=False) as tx:
+                yield tx
+            return
+        self.entered.release()
+        assert self.open.wait(PATIENCE_S)
+        if self.at_begin:
+            raise self.at_begin.pop(0)
+        with super().begin() as tx:
+            lock = tx.lock_states
+
+            def locked(page_id):
+                if self.poisonous in page_id:
+                    raise ZeroDivisionError
+                return lock(page_id)
+
+            tx.lock_states = locked
+            yield tx
+            if self.at_commit:
+                raise self.at_commit.pop(0)
+
+
+@pytest.fixture
+def faulty():
+    return Faulty()
+
+
+@contextmanager
+def writing(store, n_writers=1, watch=lambda _: None):
+    """Run the writers; when the block is left they are gone."""
+    line = Commits(store, rules(), n_writers=n_writers, watch=watch)
+    line.start()
+    try:
+        yield line
+    finally:
+        line.stop()
+
+
+@contextmanager
+def held_up(store, line, job):
+    """Let a first job occupy the writer while the block puts others in the line."""
+    while store.entered.acquire(blocking=False):
+        pass
+    store.open.clear()
+    first = line.submit(job)
+    assert store.entered.acquire(timeout=PATIENCE_S)
+    try:
+        yield first
+    finally:
+        store.open.set()
+
+
+def verdicts(future) -> list[int]:
+    return future.result(PATIENCE_S).made.verdict.tolist()
+
+
+# -- answered means committed
+
+
+def test_a_job_is_done_only_once_others_can_read_what_it_wrote(sql_store):
+    page_id = register(sql_store, 3)
+    with writing(sql_store) as line:
+        for day in range(1, 4):
+            assert verdicts(line.submit(crawls(page_id, T0 + day * DAY))) == [ACCEPTED] * 3
+            last = page_of(sql_store, page_id[0]).last_crawl_at
+            assert last == T0 + day * DAY
+
+
+def test_a_commit_that_fails_leaves_nothing_and_nobody_is_answered(faulty):
+    page_id = register(faulty, 1)
+    before = states_of(faulty, page_id)
+    faulty.at_commit = [StoreFull()]
+    with writing(faulty) as line:
+        with pytest.raises(StoreFull):
+            line.submit(crawls(page_id, T0)).result(PATIENCE_S)
+        same(states_of(faulty, page_id), before)
+        assert verdicts(line.submit(crawls(page_id, T0))) == [ACCEPTED]
+
+
+# -- folds
+
+
+def test_what_is_folded_is_recorded_as_if_one_request_had_brought_it(faulty):
+    page_id = register(faulty, 4)
+    folds = []
+    with (
+        writing(faulty, watch=folds.append) as line,
+        held_up(faulty, line, crawls(page_id[:1], T0)),
+    ):
+        late = line.submit(crawls(page_id[[1, 0]], T0 - DAY))
+        twice = [line.submit(crawls(page_id[1:3], T0 + DAY)) for _ in range(2)]
+        unknown = line.submit(crawls([99, page_id[3]], T0))
+    assert verdicts(late) == [ACCEPTED, LATE]
+    assert [verdicts(one) for one in twice] == [[ACCEPTED] * 2, [DUPLICATE] * 2]
+    assert verdicts(unknown) == [UNKNOWN, ACCEPTED]
+    assert [(fold.n_jobs, fold.n_items) for fold in folds] == [(1, 1), (4, 8)]
+    assert unknown.result().page_id.tolist() == [99, page_id[3]]
+
+
+def test_folded_or_one_by_one_the_states_are_the_same():
+    rng = np.random.default_rng(5)
+    stores = Faulty(), MemoryStore(2)
+    ids, _ = (register(store, 6) for store in stores)
+    jobs = [
+        (rng.choice(ids, 4, replace=False), T0 + k * DAY, {"changed": int(rng.integers(2))})
+        for k in range(1, 12)
+    ]
+    with writing(stores[0]) as line, held_up(stores[0], line, crawls(ids, T0)):
+        folded = [line.submit(crawls(page_id, at, **told)) for page_id, at, told in jobs]
+    with writing(stores[1]) as line:
+        line.submit(crawls(ids, T0)).result(PATIENCE_S)
+        alone = [verdicts(line.submit(crawls(page_id, at, **told))) for page_id, at, told in jobs]
+    assert [verdicts(one) for one in folded] == alone
+    before, after = (states_of(store, ids) for store in stores)
+    assert before.n_changes.sum() > 0
+    for name in ("last_crawl_at", "n_observations", "n_changes", "estimate"):
+        assert np.array_equal(getattr(before, name), getattr(after, name)), name
+
+
+def test_urls_of_several_requests_are_registered_once(sql_store):
+    addresses = urls(5)
+    with writing(sql_store, n_writers=2) as line:
+        jobs = [
+            line.submit(crawls_by_url([addresses[(k + i) % 5] for i in range(3)], T0 + k * DAY))
+            for k in range(10)
+        ]
+        found = [job.result(PATIENCE_S).page_id.tolist() for job in jobs]
+    page_ids = {
+        url: page_id
+        for k, ids in enumerate(found)
+        for url, page_id in zip([addresses[(k + i) % 5] for i in range(3)], ids, strict=True)
+    }
+    assert sorted(page_ids.values()) == sorted(set(page_ids.values())) == sorted({*chain(*found)})
+    assert 0 not in page_ids.values()
+
+
+def test_urls_that_must_not_be_registered_are_not_folded_with_those_that_may(faulty):
+    one, two = urls(2)
+    with writing(faulty) as line, held_up(faulty, line, crawls_by_url([one], T0)):
+        refused = line.submit(crawls_by_url([one, two], T0 + DAY, register=False))
+        taken = line.submit(crawls_by_url([two], T0 + DAY))
+    assert verdicts(refused) == [ACCEPTED, UNKNOWN]
+    assert verdicts(taken) == [ACCEPTED]
+
+
+def test_crawls_and_pings_are_written_apart(faulty):
+    page_id = register(faulty, 2)
+    folds = []
+    with writing(faulty, watch=folds.append) as line, held_up(faulty, line, crawls(page_id, T0)):
+        announced = [line.submit(pings(page_id[k : k + 1], T0 + DAY)) for k in range(2)]
+        crawled = line.submit(crawls(page_id, T0 + DAY))
+    assert [one.result(PATIENCE_S).made.verdict.tolist() for one in announced] == [[ACCEPTED]] * 2
+
+    assert verdicts(crawled) == [ACCEPTED] * 2
+    assert [fold.n_jobs for fold in folds] == [1, 2, 1]
+
+
+# -- faults
+
+
+def test_of_folded_jobs_only_the_poisonous_one_fails(faulty):
+    page_id = register(faulty, 3)
+    with writing(faulty) as line:
+        with held_up(faulty, line, crawls(page_id[:1], T0)):
+            faulty.poisonous = int(page_id[1])
+            jobs = [line.submit(crawls([one], T0 + DAY)) for one in page_id]
+        with pytest.raises(ZeroDivisionError):
+            jobs[1].result(PATIENCE_S)
+        assert [verdicts(jobs[0]), verdicts(jobs[2])] == [[ACCEPTED]] * 2
+        assert verdicts(line.submit(crawls([page_id[0]], T0 + 2 * DAY))) == [ACCEPTED]
+
+
+def test_while_the_database_is_away_all_fail_and_afterwards_all_is_well(faulty):
+    page_id = register(faulty, 3)
+    with writing(faulty) as line:
+        with held_up(faulty, line, crawls(page_id[:1], T0)) as first:
+            faulty.at_begin = [StoreUnavailable(), StoreUnavailable()]
+            jobs = [line.submit(crawls([one], T0)) for one in page_id]
+        for job in (first, *jobs):
+            with pytest.raises(StoreUnavailable):
+                job.result(PATIENCE_S)
+        assert verdicts(line.submit(crawls(page_id, T0))) == [ACCEPTED] * 3
+
+
+# -- the line
+
+
+def test_a_full_line_refuses_and_what_was_in_it_is_still_written(faulty, monkeypatch):
+    monkeypatch.setattr(module, "MAX_WAITING", 5)
+    page_id = register(faulty, 2)
+    with writing(faulty) as line:
+        with held_up(faulty, line, crawls(page_id[:1], T0)):
+            jobs = [line.submit(crawls(page_id, T0 + k * DAY)) for k in (1, 2)]
+            assert line.n_waiting == 4
+            with pytest.raises(Overloaded):
+                line.submit(crawls(page_id, T0 + 3 * DAY))
+        assert [verdicts(job) for job in jobs] == [[ACCEPTED] * 2] * 2
+        assert line.n_waiting == 0
+        assert verdicts(line.submit(crawls(page_id, T0 + 3 * DAY))) == [ACCEPTED] * 2
+
+
+def test_a_job_larger_than_the_line_is_taken_when_nobody_waits(faulty, monkeypatch):
+    monkeypatch.setattr(module, "MAX_WAITING", 1)
+    page_id = register(faulty, 3)
+    with writing(faulty) as line:
+        assert verdicts(line.submit(crawls(page_id, T0))) == [ACCEPTED] * 3
+
+
+def test_a_large_job_does_not_delay_the_small_ones_before_it(faulty, monkeypatch):
+    """A fold is bounded, and takes from the front of the line."""
+    monkeypatch.setattr(module, "MAX_FOLD", 4)
+    page_id = register(faulty, 6)
+    folds = []
+    with (
+        writing(faulty, watch=folds.append) as line,
+        held_up(faulty, line, crawls(page_id[:1], T0)),
+    ):
+        for size in (1, 2, 6, 1, 1, 3, 1):
+            line.submit(crawls(page_id[:size], T0))
+    assert [fold.n_items for fold in folds] == [1, 3, 6, 2, 4]
+
+
+def test_one_clients_requests_keep_their_order(sql_store):
+    """Each is sent when the one before has been answered, so none is late."""
+    page_id = register(sql_store, 4)
+    with writing(sql_store, n_writers=2) as line:
+
+        def send(client: int) -> None:
+            for k in range(15):
+                told = verdicts(line.submit(crawls(page_id[[client]], T0 + k * DAY)))
+                answers[client].append(told[0])
+
+        answers = [[] for _ in range(4)]
+        clients = [threading.Thread(target=send, args=(k,)) for k in range(4)]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join(PATIENCE_S)
+    assert answers == [[ACCEPTED] * 15] * 4
+
+
+def test_writers_that_meet_on_the_same_pages_wait_and_none_is_lost(postgres_store, monkeypatch):
+    """Crawls and pings of the same pages, by two writers, in every order, each a fold."""
+    monkeypatch.setattr(module, "MAX_FOLD", 8)
+    page_id = register(postgres_store, 8)
+    rng = np.random.default_rng(3)
+    with writing(postgres_store, n_writers=2) as line:
+        sent = [
+            line.submit(make(rng.permutation(page_id), T0 + k * timedelta(hours=1)))
+            for k in range(40)
+            for make in (partial(crawls, changed=1), pings)
+        ]
+        told = [job.result(PATIENCE_S).made.verdict for job in sent]
+    n_accepted = sum(int((one == ACCEPTED).sum()) for one in told[::2])
+    states = states_of(postgres_store, page_id)
+    assert states.n_observations.sum() == n_accepted - len(page_id)
+    assert states.n_pings.sum() == sum(int((one == ACCEPTED).sum()) for one in told[1::2])
+
+
+def test_who_has_left_before_his_turn_is_not_written(faulty):
+    page_id = register(faulty, 2)
+    with writing(faulty) as line:
+        with held_up(faulty, line, crawls(page_id[:1], T0)):
+            left = line.submit(crawls(page_id[1:], T0))
+            assert left.cancel()
+            stayed = line.submit(crawls(page_id[:1], T0 + DAY))
+        assert verdicts(stayed) == [ACCEPTED]
+        assert line.n_waiting == 0
+    assert page_of(faulty, page_id[1]).last_crawl_at is None
+
+
+def test_stopping_writes_what_was_accepted_refuses_the_rest_and_leaves_no_thread(faulty):
+    page_id = register(faulty, 2)
+    line = Commits(faulty, rules(), n_writers=2)
+    line.start()
+    with held_up(faulty, line, crawls(page_id, T0)):
+        jobs = [line.submit(crawls(page_id, T0 + k * DAY)) for k in range(1, 5)]
+        stopping = threading.Thread(target=line.stop)
+        stopping.start()
+
+        def refused() -> bool:
+            try:
+                jobs.append(line.submit(crawls(page_id, T0)))
+            except Overloaded:
+                return True
+            return False
+
+        until(refused, "the line is closed")
+    stopping.join(PATIENCE_S)
+    assert all(job.done() for job in jobs)
+    assert [verdicts(job) for job in jobs[:4]] == [[ACCEPTED] * 2] * 4
+    assert not [t for t in threading.enumerate() if t.name.startswith("commits-")]
