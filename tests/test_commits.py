@@ -87,10 +87,10 @@ class Faulty(MemoryStore):
         with super().begin() as tx:
             lock = tx.lock_states
 
-            def locked(page_id):
+            def locked(page_id, **what):
                 if self.poisonous in page_id:
                     raise ZeroDivisionError
-                return lock(page_id)
+                return lock(page_id, **what)
 
             tx.lock_states = locked
             yield tx
