@@ -8,9 +8,11 @@ from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
 from fastapi import Request
 
 from service.api.schemas import Item, Rejection
+from service.domain import Ints
 from service.errors import (
     BodyTooLarge,
     InvalidField,
@@ -44,7 +46,7 @@ class Batch(Generic[ItemT]):
     """The items that could be decoded, their positions in the request, and the others."""
 
     items: list[ItemT]
-    index: list[int]
+    index: Ints
     rejected: list[Rejection]
 
 
@@ -87,10 +89,10 @@ def decode_batch(body: Body, kind: type[ItemT], max_items: int) -> Batch[ItemT]:
         The body as a whole cannot be taken.
     """
     if body.media_type == JSON:
-        whole: Callable[..., list[ItemT]] = msgspec.json.Decoder(list[kind]).decode  # type: ignore[valid-type]
+        whole: Callable[..., list[ItemT]] = _decoder(list[kind]).decode  # type: ignore[valid-type]
         parts = _array
     elif body.media_type in LINES:
-        whole = msgspec.json.Decoder(kind).decode_lines
+        whole = _decoder(kind).decode_lines
         parts = _lines
     else:
         raise UnsupportedMediaType
@@ -98,7 +100,7 @@ def decode_batch(body: Body, kind: type[ItemT], max_items: int) -> Batch[ItemT]:
         items = whole(body.content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _one_by_one(_limited(parts(body.content), max_items), kind)
-    return Batch(_limited(items, max_items), list(range(len(items))), [])
+    return Batch(_limited(items, max_items), np.arange(len(items)), [])
 
 
 def decode_object(body: Body, kind: type[ItemT]) -> ItemT:
@@ -116,6 +118,11 @@ def decode_object(body: Body, kind: type[ItemT]) -> ItemT:
     if batch.rejected:
         raise InvalidField(batch.rejected[0].field, batch.rejected[0].detail)
     return batch.items[0]
+
+
+@cache
+def _decoder(kind: Any) -> Any:
+    return msgspec.json.Decoder(kind)
 
 
 def _limited(items: list[Any], max_items: int) -> list[Any]:
@@ -186,7 +193,7 @@ def _one_by_one(given: list[Any], kind: type[ItemT]) -> Batch[ItemT]:
         except UnicodeEncodeError:
             detail = "a name or word in it holds a lone surrogate; send valid Unicode"
             rejected.append(Rejection(index=i, code="invalid", detail=detail))
-    return Batch(items, index, rejected)
+    return Batch(items, np.array(index, np.int64), rejected)
 
 
 def _rejection(index: int, message: str, kind: type[Item]) -> Rejection:

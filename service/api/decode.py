@@ -1,7 +1,11 @@
-"""From decoded items to the columns of use cases; what no schema can say is checked here."""
+"""From decoded items to the columns of use cases; what no schema can say is checked here.
 
-from collections.abc import Callable
-from dataclasses import dataclass
+Items become arrays, and masks find what may be wrong; only such an item is looked at by itself,
+to say what is wrong with it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Any, Generic, TypeVar
@@ -16,29 +20,37 @@ from service.domain import (
     INSTANT,
     KEY,
     UNSAID,
+    Bools,
+    Codes,
     CrawlColumns,
+    Floats,
+    Instants,
+    Ints,
     Observability,
     PageColumns,
     PingColumns,
+    instant,
 )
-from service.errors import InvalidField
+from service.errors import InvalidField, InvalidUrl
 from service.ingest import Named
 from service.urls import NormalUrl, normalise
 
 FUTURE_ALLOWED = timedelta(minutes=5)
 EARLIEST = datetime(1990, 1, 1, tzinfo=EPOCH.tzinfo)
 """Before the first web page."""
-MICROSECOND = timedelta(microseconds=1)
 
 NOT_TOLD = (
     "tell `changed`, or a `digest` to compare, or a `status` that says it (304, 404, 410, or a "
     "failure: 0, 4xx, 5xx)"
 )
-SPEAKING = {304, 404, 410}
-"""Statuses that say of themselves whether the page changed."""
 LOWEST_STATUS = 100
 REDIRECTS = 300
-"""From here on a status need not come with content."""
+"""From here on a status speaks for itself: it need not come with content."""
+
+OBSERVABILITY: dict[Any, int] = {
+    UNSET: UNSAID,
+    **{known.name: known.value for known in Observability},
+}
 
 T = TypeVar("T")
 ItemT = TypeVar("ItemT", bound=Item)
@@ -50,109 +62,190 @@ class Decoded(Generic[T]):
 
     columns: T
     named: Named
-    index: list[int]
+    index: Ints
     rejected: list[Rejection]
 
 
 def decode_crawls(batch: Batch[ObservationItem], now: datetime) -> Decoded[CrawlColumns]:
     """Decode crawl results."""
-    rows, index, rejected = _rows(batch, lambda item: _crawl(item, now))
-    page, at, changed, digest, status = _columns(rows, 5)
-    named = _named(page)
+    items = batch.items
+    page_id, urls = _page_ids(items), _urls(items)
+    at = _instants([item.observed_at for item in items])
+    status = _codes([item.status for item in items])
+    changed = _codes([item.changed for item in items])
+    told = [item.digest for item in items]
+    digest = np.array([0 if one is UNSET else _digest(one) for one in told], np.int64)
+    speaks = (status == 0) | (status >= REDIRECTS)
+    doubtful = _unnamed(items, page_id, urls) | _far(at, now)
+    doubtful |= (status > 0) & (status < LOWEST_STATUS)
+    doubtful |= (changed == UNSAID) & (digest == 0) & ~speaks
+    doubtful |= (digest == 0) & np.array([one is not UNSET for one in told], np.bool_)
+    kept, rejected = _judged(batch, doubtful, lambda item: _check_crawl(item, now))
+    named = _named(page_id[kept], [urls[i] for i in kept.tolist()])
     columns = CrawlColumns(
-        page_id=named.page_id,
-        observed_at=np.array(at, np.int64).view(INSTANT),
-        changed=np.array(changed, np.int16),
-        digest=np.array(digest, np.int64),
-        status=np.array(status, np.int16),
-    )
-    return Decoded(columns, named, index, rejected)
+        page_id=named.page_id, observed_at=at[kept], changed=changed[kept], digest=digest[kept],
+        status=status[kept],
+    )  # fmt: skip
+    return Decoded(columns, named, batch.index[kept], rejected)
 
 
 def decode_pings(batch: Batch[PingItem], now: datetime) -> Decoded[PingColumns]:
     """Decode change notices."""
-    rows, index, rejected = _rows(
-        batch, lambda item: (_page(item), _instant("changed_at", item.changed_at, now))
-    )
-    page, at = _columns(rows, 2)
-    named = _named(page)
-    changed_at = np.array(at, np.int64).view(INSTANT)
-    return Decoded(
-        PingColumns(page_id=named.page_id, changed_at=changed_at), named, index, rejected
-    )
+    items = batch.items
+    page_id, urls = _page_ids(items), _urls(items)
+    at = _instants([item.changed_at for item in items])
+    doubtful = _unnamed(items, page_id, urls) | _far(at, now)
+    kept, rejected = _judged(batch, doubtful, lambda item: _check_ping(item, now))
+    named = _named(page_id[kept], [urls[i] for i in kept.tolist()])
+    columns = PingColumns(page_id=named.page_id, changed_at=at[kept])
+    return Decoded(columns, named, batch.index[kept], rejected)
 
 
 def decode_pages(batch: Batch[PageItem]) -> Decoded[PageColumns]:
     """Decode pages; of several items with one URL the last one counts."""
-    rows, index, rejected = _rows(batch, lambda item: (normalise(item.url), _page_fields(item)))
-    urls, given = _columns(rows, 2)
-    named = _named(urls)
-    last = dict(zip(named.row.tolist(), given, strict=True))
-    said = np.array([last[row] for row in range(len(named.pages))], np.float64).reshape(-1, 4)
-    pages = PageColumns(
-        key=named.pages.key, url=named.pages.url, host=named.pages.host,
-        importance=said[:, 0].copy(), observability=said[:, 1].astype(np.int16),
-        min_crawl_rate=said[:, 2].copy(), max_crawl_rate=said[:, 3].copy(),
+    urls = _urls(batch.items)
+    low = _numbers([item.min_crawl_rate for item in batch.items])
+    high = _numbers([item.max_crawl_rate for item in batch.items])
+    doubtful = np.array([url is None for url in urls], np.bool_) | (low > high)
+    kept, rejected = _judged(batch, doubtful, _check_page)
+    named = _named(np.zeros(len(kept), np.int64), [urls[i] for i in kept.tolist()])
+    last = np.zeros(len(named.pages), np.int64)
+    last[named.row] = kept
+    observability = [batch.items[i].observability for i in last.tolist()]
+    said = [batch.items[i].importance for i in last.tolist()]
+    pages = replace(
+        named.pages, importance=_numbers(said), min_crawl_rate=low[last], max_crawl_rate=high[last],
+        observability=np.array([OBSERVABILITY[word] for word in observability], np.int16),
     )  # fmt: skip
-    return Decoded(pages, named, index, rejected)
+    return Decoded(pages, named, batch.index[kept], rejected)
 
 
-def _rows(
-    batch: Batch[ItemT], decode: Callable[[ItemT], T]
-) -> tuple[list[T], list[int], list[Rejection]]:
-    """Decode each item; a bad one is rejected by its index and does not touch the others."""
-    rows, index, rejected = [], [], list(batch.rejected)
-    for i, item in zip(batch.index, batch.items, strict=True):
-        try:
-            rows.append(decode(item))
-            index.append(i)
-        except InvalidField as error:
-            rejected.append(
-                Rejection(index=i, code=error.code, detail=error.detail, field=error.field)
-            )
-    return rows, index, sorted(rejected, key=lambda r: r.index)
+# -- columns: what cannot be taken as it is gets a value that a mask finds
 
 
-def _columns(rows: list[Any], n: int) -> tuple[Any, ...]:
-    return tuple(zip(*rows, strict=True)) if rows else ((),) * n
+def _page_ids(items: Sequence[ObservationItem | PingItem]) -> Ints:
+    """Give the ids, 0 where there is none."""
+    return np.array([0 if item.page_id is UNSET else item.page_id for item in items], np.int64)
 
 
-def _crawl(item: ObservationItem, now: datetime) -> tuple[Any, ...]:
-    page, at = _page(item), _instant("observed_at", item.observed_at, now)
-    status = UNSAID if item.status is UNSET else item.status
-    if 0 < status < LOWEST_STATUS:
-        raise InvalidField("status", f"{status} is no HTTP status; send 100 to 599, or 0 for none")
-    if item.changed is UNSET and item.digest is UNSET and not _speaks(status):
-        raise InvalidField(
-            "changed", f"this says nothing about a change; {NOT_TOLD}", "no_evidence"
-        )
-    changed = UNSAID if item.changed is UNSET else int(item.changed)
-    digest = 0 if isinstance(item.digest, UnsetType) else _digest(item.digest)
-    return page, at, changed, digest, status
+def _urls(items: Sequence[ObservationItem | PingItem | PageItem]) -> list[NormalUrl | None]:
+    """Give the normal form of each URL, None where there is none."""
+    return [None if isinstance(item.url, UnsetType) else _normal(item.url) for item in items]
 
 
-def _speaks(status: int) -> bool:
-    return status in SPEAKING or status == 0 or status >= REDIRECTS
+def _normal(url: str) -> NormalUrl | None:
+    try:
+        return normalise(url)
+    except InvalidUrl:
+        return None
 
 
-def _digest(digest: str) -> int:
-    """Keep 64 bits of the caller's digest; two versions of one page collide once in 2^64."""
+def _instants(moments: list[datetime]) -> Instants:
+    """Give instants to the microsecond."""
+    since = [moment - EPOCH for moment in moments]
+    seconds = np.array([86_400 * delta.days + delta.seconds for delta in since], np.int64)
+    us = np.array([delta.microseconds for delta in since], np.int64)
+    return (1_000_000 * seconds + us).view(INSTANT)
+
+
+def _codes(given: list[Any]) -> Codes:
+    return np.array([UNSAID if code is UNSET else code for code in given], np.int16)
+
+
+def _numbers(given: list[Any]) -> Floats:
+    return np.array([np.nan if number is UNSET else number for number in given], np.float64)
+
+
+def _digest(digest: Any) -> int:
+    """Keep 64 bits of the caller's digest; two versions of one page collide once in 2^64.
+
+    0 stands for none, and for what is no valid Unicode.
+    """
     try:
         hashed = blake2b(digest.encode(), digest_size=8).digest()
-    except UnicodeEncodeError as error:
-        raise InvalidField(
-            "digest", "the digest holds a lone surrogate; send valid Unicode"
-        ) from error
+    except UnicodeEncodeError:
+        return 0
     return int.from_bytes(hashed, "big", signed=True) or 1
 
 
-def _page(item: ObservationItem | PingItem) -> NormalUrl | int:
+def _named(page_id: Ints, urls: list[NormalUrl | None]) -> Named:
+    """Tell ids from URLs, and give each distinct URL once."""
+    row = np.full(len(page_id), -1, np.int64)
+    rows: dict[bytes, int] = {}
+    distinct: list[NormalUrl] = []
+    for i, url in enumerate(urls if any(urls) else ()):
+        if url is not None:
+            row[i] = rows.setdefault(url.key, len(rows))
+            if row[i] == len(distinct):
+                distinct.append(url)
+    return Named(page_id, row, _described(distinct))
+
+
+# -- masks of what may be wrong, and the words for what is
+
+
+def _unnamed(
+    items: Sequence[ObservationItem | PingItem], page_id: Ints, urls: list[NormalUrl | None]
+) -> Bools:
+    """Find items that name no page, or two, or one by a URL that cannot be."""
+    by_url = np.array([item.url is not UNSET for item in items], np.bool_)
+    no_url = np.array([url is None for url in urls], np.bool_)
+    unnamed: Bools = ((page_id > 0) == by_url) | (by_url & no_url)
+    return unnamed
+
+
+def _far(at: Instants, now: datetime) -> Bools:
+    far: Bools = (at > instant(now + FUTURE_ALLOWED)) | (at < instant(EARLIEST))
+    return far
+
+
+def _judged(
+    batch: Batch[ItemT], doubtful: Bools, check: Callable[[ItemT], None]
+) -> tuple[Ints, list[Rejection]]:
+    """Give the items to keep, and why the others cannot be; one does not touch the others."""
+    keep, rejected = ~doubtful, list(batch.rejected)
+    for i in np.flatnonzero(doubtful).tolist():
+        try:
+            check(batch.items[i])
+        except InvalidField as error:
+            index = int(batch.index[i])
+            rejected.append(
+                Rejection(index=index, code=error.code, detail=error.detail, field=error.field)
+            )
+        else:
+            keep[i] = True
+    return np.flatnonzero(keep), sorted(rejected, key=lambda r: r.index)
+
+
+def _check_page(item: PageItem) -> None:
+    normalise(item.url)
+    check_bounds(_or_nan(item.min_crawl_rate), _or_nan(item.max_crawl_rate))
+
+
+def _check_crawl(item: ObservationItem, now: datetime) -> None:
+    _check_name(item)
+    _check_instant("observed_at", item.observed_at, now)
+    status = UNSAID if item.status is UNSET else item.status
+    if 0 < status < LOWEST_STATUS:
+        raise InvalidField("status", f"{status} is no HTTP status; send 100 to 599, or 0 for none")
+    if item.digest is not UNSET and not _digest(item.digest):
+        raise InvalidField("digest", "the digest holds a lone surrogate; send valid Unicode")
+    raise InvalidField("changed", f"this says nothing about a change; {NOT_TOLD}", "no_evidence")
+
+
+def _check_ping(item: PingItem, now: datetime) -> None:
+    _check_name(item)
+    _check_instant("changed_at", item.changed_at, now)
+
+
+def _check_name(item: ObservationItem | PingItem) -> None:
     if (item.url is UNSET) == (item.page_id is UNSET):
         raise InvalidField("url", "name the page by either `url` or `page_id`", "page_not_named")
-    return normalise(item.url) if not isinstance(item.url, UnsetType) else int(item.page_id)  # type: ignore[arg-type]
+    if not isinstance(item.url, UnsetType):
+        normalise(item.url)
 
 
-def _instant(field: str, moment: datetime, now: datetime) -> int:
+def _check_instant(field: str, moment: datetime, now: datetime) -> None:
     if moment - now > FUTURE_ALLOWED:
         raise InvalidField(
             field,
@@ -161,16 +254,6 @@ def _instant(field: str, moment: datetime, now: datetime) -> int:
         )
     if moment < EARLIEST:
         raise InvalidField(field, f"{field} lies before 1990; check the unit and the zone", "past")
-    return (moment - EPOCH) // MICROSECOND
-
-
-def _page_fields(item: PageItem) -> tuple[float, ...]:
-    low, high = _or_nan(item.min_crawl_rate), _or_nan(item.max_crawl_rate)
-    check_bounds(low, high)
-    observability = (
-        UNSAID if isinstance(item.observability, UnsetType) else Observability[item.observability]
-    )
-    return _or_nan(item.importance), float(observability), low, high
 
 
 def check_bounds(low: float | None, high: float | None) -> None:
@@ -183,21 +266,6 @@ def check_bounds(low: float | None, high: float | None) -> None:
 
 def _or_nan(value: float | UnsetType) -> float:
     return float("nan") if isinstance(value, UnsetType) else float(value)
-
-
-def _named(pages: tuple[NormalUrl | int, ...]) -> Named:
-    """Tell ids from URLs, and give each distinct URL once."""
-    urls: dict[bytes, NormalUrl] = {}
-    rows: dict[bytes, int] = {}
-    row = np.full(len(pages), -1, np.int64)
-    page_id = np.zeros(len(pages), np.int64)
-    for i, page in enumerate(pages):
-        if isinstance(page, int):
-            page_id[i] = page
-        else:
-            urls.setdefault(page.key, page)
-            row[i] = rows.setdefault(page.key, len(rows))
-    return Named(page_id, row, _described(list(urls.values())))
 
 
 def _described(urls: list[NormalUrl]) -> PageColumns:

@@ -27,6 +27,7 @@ from service.domain import (
     Codes,
     Epoch,
     Instants,
+    Ints,
     LogEntry,
     Observability,
     Page,
@@ -53,12 +54,12 @@ def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
 
 def batch_counts(
-    verdict: Codes, index: list[int], page_id: np.ndarray[Any, Any], rejected: list[Rejection]
+    verdict: Codes, index: Ints, page_id: Ints, rejected: list[Rejection]
 ) -> dict[str, Any]:
     """Count what became of the items."""
     unknown = [
         Rejection(
-            index=index[i], code="page_not_found", field="page_id" if page_id[i] else "url",
+            index=int(index[i]), code="page_not_found", field="page_id" if page_id[i] else "url",
             detail="no such page; register it with POST /pages or name it by `url` with "
             "`register=true`",
         )

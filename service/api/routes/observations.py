@@ -73,7 +73,7 @@ async def post_pings(request: Request, register: Register = True) -> Response:
     refuse_empty(counts)
     decisions = [
         Decision(
-            index=given.index[i],
+            index=int(given.index[i]),
             page_id=int(done.page_id[i]),
             crawl=bool(done.made.crawl[i]),
             reason=str(done.made.reason[i]),

@@ -43,7 +43,7 @@ def post_pages(service: TheService, body: TheBody) -> Response:
     with service.store.begin() as tx:
         registered = tx.register(given.columns, service.now())
     page_ids: list[int | None] = [None] * (len(given.index) + len(given.rejected))
-    for i, row in zip(given.index, given.named.row.tolist(), strict=True):
+    for i, row in zip(given.index.tolist(), given.named.row.tolist(), strict=True):
         page_ids[i] = int(registered.page_id[row])
     counts: dict[str, Any] = {
         "accepted": len(given.columns),
