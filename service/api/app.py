@@ -17,7 +17,8 @@ from service.telemetry import MetricsMiddleware
 DESCRIPTION = """\
 Recrawl decides when to crawl which page again. Register pages, report what your crawlers saw,
 pass on change notices; poll the schedule. Rates are per day, intervals are days, instants are
-RFC 3339 with a zone. Batches are JSON arrays or NDJSON; each item succeeds or fails alone.
+RFC 3339 with a zone. Batches are JSON arrays or NDJSON, plain or compressed (gzip, zstd); each
+item succeeds or fails alone.
 Errors are RFC 9457 problems.
 """
 

@@ -16,7 +16,7 @@ TITLES = {
     406: "None of the media types in Accept can be given",
     410: "The epoch of the cursor or of since_epoch is no longer kept",
     413: "Too many bytes or items",
-    415: "Neither JSON nor NDJSON",
+    415: "Neither JSON nor NDJSON, or a Content-Encoding other than gzip and zstd",
     422: "A field or parameter, or every item of the batch, was refused",
     503: "The database does not answer, or too much is waiting; try again after Retry-After",
     507: "The database has no room left",

@@ -3,9 +3,12 @@
 import gzip
 import json
 import socket
+import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
+import zstandard
 from live_server import Live
 
 GOOD = '{"url": "https://good.example/"}'
@@ -78,16 +81,49 @@ def test_parameters_and_case_of_a_media_type_do_not_matter(shared: Live, media_t
     assert response.status_code == 200
 
 
-@pytest.mark.parametrize("coding", ["gzip", "br", "deflate", "gzip, gzip"])
-@pytest.mark.parametrize("honest", [True, False])
-def test_compressed_bodies_are_refused_whether_the_header_lies_or_not(shared: Live, coding, honest):
+COMPRESS = {"gzip": partial(gzip.compress, mtime=0), "zstd": zstandard.compress}
+
+
+def compressed(api: Live, coding: str, content: bytes):
+    headers = {"Content-Type": JSON, "Content-Encoding": coding}
+    return api.client.post("/pages", content=content, headers=headers)
+
+
+@pytest.mark.parametrize("coding", COMPRESS)
+def test_compressed_bodies_are_taken_in_one_part_or_several(shared: Live, coding):
+    items = [f'{{"url": "https://{coding}.example/{i}"}}' for i in range(3_000)]
+    body = f"[{','.join(items)}]".encode()
+    compress = COMPRESS[coding]
+    for content in (compress(body), compress(body[:50_000]) + compress(body[50_000:])):
+        assert compressed(shared, coding.upper(), content).json()["accepted"] == 3_000
+
+
+@pytest.mark.parametrize("coding", COMPRESS)
+def test_a_compressed_body_that_is_not_is_malformed(shared: Live, coding):
     body = f"[{GOOD}]".encode()
-    response = shared.client.post(
-        "/pages",
-        content=gzip.compress(body) if honest else body,
-        headers={"Content-Type": JSON, "Content-Encoding": coding},
-    )
-    assert_problem(response, 415, "unsupported-media-type", "Content-Encoding", "plain bytes")
+    whole = COMPRESS[coding](body)
+    for content in (body, whole[:-1], whole + b"junk", whole[:8] + whole[12:]):
+        problem = compressed(shared, coding, content)
+        assert_problem(problem, 400, "malformed-body", f"the body is not {coding}")
+
+
+@pytest.mark.parametrize("coding", COMPRESS)
+@pytest.mark.parametrize("n_bytes", [32_000_001, 4_000_000_000])
+def test_a_body_that_inflates_over_the_limit_stops_there(shared: Live, coding, n_bytes):
+    """Four gigabytes of blanks are a few hundred kilobytes by zstd, 4 MB by gzip."""
+    million = b" " * 1_000_000
+    once, rest = COMPRESS[coding](million), n_bytes % 1_000_000
+    bomb = once * (n_bytes // 1_000_000) + COMPRESS[coding](b" " * rest)
+    began = time.process_time()
+    assert_problem(compressed(shared, coding, bomb), 413, "body-too-large", "32000000 bytes")
+    assert time.process_time() - began < 5
+    assert shared.alive()
+
+
+@pytest.mark.parametrize("coding", ["br", "deflate", "gzip, gzip", "nonsense"])
+def test_other_codings_are_refused(shared: Live, coding):
+    problem = compressed(shared, coding, f"[{GOOD}]".encode())
+    assert_problem(problem, 415, "unsupported-media-type", "Content-Encoding", "send gzip, zstd")
 
 
 @pytest.mark.parametrize("n_items", [10_001, 60_000])

@@ -5,17 +5,18 @@ from typing import Annotated
 
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
 from service import ingest
 from service.api import examples, openapi
-from service.api.bodies import decode_batch, read_body
-from service.api.decode import decode_crawls, decode_pings
+from service.api.bodies import BIG, decode_batch, read_body
+from service.api.decode import Decoded, decode_crawls, decode_pings
 from service.api.encode import answer, batch_counts, refuse_empty
 from service.api.hot import HotRoute
 from service.api.schemas import BatchAnswer, Decision, ObservationItem, PingItem, PingsAnswer
 from service.api.service import the_service
 from service.commits import Job
-from service.domain import Verdict
+from service.domain import CrawlColumns, PingColumns, Verdict
 
 router = APIRouter(tags=["evidence"], route_class=HotRoute)
 
@@ -40,7 +41,11 @@ async def post_observations(request: Request, register: Register = True) -> Resp
     """
     service, body = the_service(request), await read_body(request)
     now = service.now()
-    given = decode_crawls(decode_batch(body, ObservationItem, service.max_items), now)
+
+    def decode() -> Decoded[CrawlColumns]:
+        return decode_crawls(decode_batch(body, ObservationItem, service.max_items), now)
+
+    given = decode() if len(body.content) <= BIG else await run_in_threadpool(decode)
     job = Job(ingest.record, given.columns, given.named, register, now)
     done = await asyncio.wrap_future(service.commits.submit(job))
     counts = batch_counts(done.made.verdict, given.index, given.named.page_id, given.rejected)
@@ -65,7 +70,11 @@ async def post_pings(request: Request, register: Register = True) -> Response:
     """
     service, body = the_service(request), await read_body(request)
     now = service.now()
-    given = decode_pings(decode_batch(body, PingItem, service.max_items), now)
+
+    def decode() -> Decoded[PingColumns]:
+        return decode_pings(decode_batch(body, PingItem, service.max_items), now)
+
+    given = decode() if len(body.content) <= BIG else await run_in_threadpool(decode)
     job = Job(ingest.ping, given.columns, given.named, register, now)
     done = await asyncio.wrap_future(service.commits.submit(job))
     counts = batch_counts(done.made.verdict, given.index, given.named.page_id, given.rejected)
