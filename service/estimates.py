@@ -6,6 +6,7 @@ estimator learns the changes that come without a ping, and the crawls after ping
 many of those are real (`core.pings`); as long as a page has none, it is an incomplete one.
 """
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from service.domain import (
     INSTANT,
     NEVER,
     Bools,
+    Columns,
     EpochColumns,
     Floats,
     Instants,
@@ -37,6 +39,7 @@ from service.domain import (
     days,
     instant,
 )
+from service.runs import turns
 from service.storage import Transaction
 
 HISTORY_BLOCK = 10_000
@@ -63,20 +66,26 @@ class Known(NamedTuple):
     """1/day; 0 where pings count for nothing."""
 
 
-class Crawled(NamedTuple):
-    """(N,) what one crawl of each page found."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crawled(Columns):
+    """(N,) crawls that are evidence, ordered by page and time."""
 
+    page: Ints
+    """Which row of the states each is of."""
+    observed_at: Instants
     interval: Floats
-    """Days since the one before; only where it is evidence."""
+    """Days since the one before."""
     changed: Bools
     n_pings: Ints
     """Pings within the interval."""
-    evidence: Bools
-    """Whether it says anything about the page's change rate."""
+    so_far: Ints
+    """Pings of the page up to then."""
+    crawl_rate: Floats
+    """In force over the interval, where the estimator uses it."""
 
 
 class Learnt(NamedTuple):
-    """(N,) what one more crawl leaves of each page's evidence."""
+    """(P,) what crawls leave of each page's evidence."""
 
     estimate: Floats
     real_pings: Floats
@@ -101,56 +110,59 @@ def learn(
     return to_columns(estimator.update(state, interval, changed, crawl_rate))
 
 
-def learn_crawl(
-    estimator: Estimator[Any], states: PageStates, observed_at: Instants, crawled: Crawled
-) -> Learnt:
-    """Learn from one crawl of each page, where it is evidence."""
+def learn_crawls(estimator: Estimator[Any], states: PageStates, crawled: Crawled) -> Learnt:
+    """Learn from crawls, each page's in their order."""
     learnt = Learnt(
         states.estimate.copy(),
         states.real_pings.copy(),
         states.false_pings.copy(),
         states.trust.copy(),
     )
-    pinged = (states.observability == Observability.auto) & (states.n_pings > 0)
-    weighed = crawled.evidence & pinged & isinstance(estimator, Gamma)
-    plain = crawled.evidence & ~weighed
-    learnt.estimate[plain] = learn(
-        estimator,
-        states.estimate[plain],
-        crawled.interval[plain],
-        crawled.changed[plain],
-        states.crawl_rate[plain],
-    )
-    if isinstance(estimator, Gamma) and weighed.any():
-        _weigh(estimator, learnt, states, observed_at, crawled, weighed)
+    weighed = np.zeros(len(crawled.page), np.bool_)
+    if isinstance(estimator, Gamma):
+        auto = states.observability[crawled.page] == Observability.auto
+        weighed = auto & (crawled.so_far > 0)
+        _weigh(estimator, learnt, states.pings_since, crawled.take(weighed))
+    if not estimator.needs_history:
+        _learn(estimator, learnt.estimate, crawled.take(~weighed))
     return learnt
 
 
-def _weigh(
-    estimator: Gamma,
-    learnt: Learnt,
-    states: PageStates,
-    observed_at: Instants,
-    crawled: Crawled,
-    where: Bools,
-) -> None:
+def _learn(estimator: Estimator[Any], columns: Floats, crawled: Crawled) -> None:
+    """Learn of pages without pings, turn by turn."""
+    state = from_columns(estimator, columns)
+    interval, changed, crawl_rate = crawled.interval, crawled.changed, crawled.crawl_rate
+    for turn in turns(crawled.page):
+        page = crawled.page[turn]
+        before = estimator.State(*(number[page] for number in state))
+        after = estimator.update(before, interval[turn], changed[turn], crawl_rate[turn])
+        for number, new in zip(state, after, strict=True):
+            number[page] = new
+
+
+def _weigh(estimator: Gamma, learnt: Learnt, since: Instants, crawled: Crawled) -> None:
     """Learn of pages with pings: changes without one, or how many pings are real."""
     quality = PingQuality(estimator)
-    before = _ping_state(states, observed_at, where)
-    interval, changed, n_pings = (
-        column[where] for column in (crawled.interval, crawled.changed, crawled.n_pings)
-    )
-    rate = quality.estimate(before).change_rate
-    after = quality.update(before, interval, n_pings, changed)
-    learnt.estimate[where] = np.column_stack([after.changes, after.days])
-    learnt.real_pings[where] = after.real
-    learnt.false_pings[where] = after.false
-    audited = TRUST.update(states.trust[where], interval, changed, rate)
-    learnt.trust[where] = np.where(n_pings == 0, audited, states.trust[where])
+    watched = np.maximum(days(crawled.observed_at - since[crawled.page]), 0.0)
+    for turn in turns(crawled.page):
+        now = crawled.take(turn)
+        page = now.page
+        before = PingState(
+            learnt.estimate[page, 0], learnt.estimate[page, 1], learnt.real_pings[page],
+            learnt.false_pings[page], now.so_far.astype(np.float64), watched[turn],
+        )  # fmt: skip
+        rate = quality.estimate(before).change_rate
+        after = quality.update(before, now.interval, now.n_pings, now.changed)
+        learnt.estimate[page] = np.column_stack([after.changes, after.days])
+        learnt.real_pings[page] = after.real
+        learnt.false_pings[page] = after.false
+        quiet = now.n_pings == 0
+        audited = TRUST.update(learnt.trust[page], now.interval, now.changed, rate)
+        learnt.trust[page] = np.where(quiet, audited, learnt.trust[page])
 
 
-def _ping_state(pages: PageStates | EpochColumns, now: Instants, where: Bools) -> PingState:
-    watched = np.maximum(days(now[where] - pages.pings_since[where]), 0.0)
+def _ping_state(pages: EpochColumns, now: np.datetime64, where: Bools) -> PingState:
+    watched = np.maximum(days(now - pages.pings_since[where]), 0.0)
     return PingState(
         pages.estimate[where, 0],
         pages.estimate[where, 1],
@@ -201,8 +213,7 @@ def known(
     pinged = (pages.observability == Observability.auto) & (pages.n_pings > 0)
     if isinstance(estimator, Gamma) and pinged.any():
         recall, precision, ping_rate = recall.copy(), precision.copy(), ping_rate.copy()
-        at = np.broadcast_to(now, n_pages)
-        quality = PingQuality(estimator).estimate(_ping_state(pages, at, pinged))
+        quality = PingQuality(estimator).estimate(_ping_state(pages, now, pinged))
         heard = believed(
             quality, TRUST.trusted(pages.trust[pinged]), dead(pages, pinged, quality, now)
         )

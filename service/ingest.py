@@ -5,8 +5,7 @@ append to the log. Per page, time moves forward: an entry that is not newer than
 last one changes nothing, so a batch may be sent any number of times, in any order.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -36,7 +35,8 @@ from service.domain import (
     Verdict,
     days,
 )
-from service.estimates import Crawled, learn_crawl
+from service.estimates import Crawled, learn_crawls
+from service.runs import Runs, turns
 from service.storage import Transaction
 
 JITTER = 0.05
@@ -102,143 +102,157 @@ class Answered(NamedTuple):
 def record(tx: Transaction, crawls: CrawlColumns, rules: Rules) -> Recorded:
     """Record crawl results; several of one page are applied in the order of their time."""
     states, row = _lock(tx, crawls.page_id, scheduled=rules.estimator.needs_crawl_rate)
-    verdict = np.full(len(crawls), Verdict.unknown, np.int16)
-    log = []
-    for turn in turns(crawls.page_id, crawls.observed_at, row):
-        before, news = states.take(row[turn]), crawls.take(turn)
-        verdict[turn] = _verdict(news.observed_at, before.last_crawl_at)
-        accepted = verdict[turn] == Verdict.accepted
-        if not accepted.any():
-            continue
-        before, news = before.take(accepted), news.take(accepted)
-        after, entries = observe(before, news, rules)
-        _put(states, row[turn][accepted], after)
-        log.append(entries)
-    _write(tx, states, log)
+    verdict, newer = _judge(row, crawls.observed_at, states.last_crawl_at)
+    if len(newer):
+        runs = Runs.of(row[newer])
+        after, entries = observe(_of(runs, states, row[newer]), runs, crawls.take(newer), rules)
+        tx.save_states(after)
+        tx.append_log(entries)
     return Recorded(verdict)
 
 
 def ping(tx: Transaction, pings: PingColumns, rules: Rules) -> Answered:
     """Record change notices and decide for each whether its page is to be crawled now."""
     states, row = _lock(tx, pings.page_id, scheduled=True)
-    verdict = np.full(len(pings), Verdict.unknown, np.int16)
+    verdict, newer = _judge(row, pings.changed_at, states.last_ping_at)
     crawl = np.zeros(len(pings), np.bool_)
-    reason = np.full(len(pings), PingReason.unknown_page, object)
-    log = []
-    for turn in turns(pings.page_id, pings.changed_at, row):
-        before, news = states.take(row[turn]), pings.take(turn)
-        verdict[turn] = _verdict(news.changed_at, before.last_ping_at)
-        accepted = verdict[turn] == Verdict.accepted
-        reason[turn] = PingReason.not_newer
-        if not accepted.any():
-            continue
-        newer = turn[accepted]
-        before, news = before.take(accepted), news.take(accepted)
-        after, crawl[newer], reason[newer] = notice(before, news, rules)
-        _put(states, row[newer], after)
-        log.append(_log(news.page_id, news.changed_at, Kind.ping, after.crawl_rate))
-    _write(tx, states, log)
+    reason = np.where(row < 0, PingReason.unknown_page, PingReason.not_newer).astype(object)
+    if len(newer):
+        runs = Runs.of(row[newer])
+        news = pings.take(newer)
+        after, crawl[newer], reason[newer] = notice(
+            _of(runs, states, row[newer]), runs, news, rules
+        )
+        tx.save_states(after)
+        tx.append_log(_log(news.page_id, news.changed_at, Kind.ping, after.crawl_rate[runs.page]))
     return Answered(verdict, crawl, reason)
 
 
 def observe(
-    states: PageStates, crawls: CrawlColumns, rules: Rules
+    states: PageStates, runs: Runs, crawls: CrawlColumns, rules: Rules
 ) -> tuple[PageStates, LogColumns]:
-    """Give the states after one crawl of each page, and the log's entries. Pure.
+    """Give the states of (P,) pages after their (N,) crawls, and the log's entries. Pure.
 
     A crawl that answered closes the running interval and opens the next. It is evidence of a
     change rate when both ends of the interval could be compared. Crawls of a page whose
     changes are announced follow its changes, so they say nothing about their rate. A ping
     later than the crawl, told before it, belongs to the next interval.
     """
-    gone = np.isin(crawls.status, GONE)
-    told = (crawls.changed != UNSAID) | (crawls.digest != 0)
-    answered = (crawls.status == UNSAID) | gone | (crawls.status == NOT_MODIFIED)
-    answered |= told & np.isin(crawls.status, SUCCESS)
-    changed = np.where(answered, _changed(states, crawls, gone), UNSAID).astype(np.int16)
-    interval = days(crawls.observed_at - states.last_observed_at)
+    page, at = runs.page, crawls.observed_at
+    answered, gone = _answered(crawls)
+    last_observed_at = runs.before(states.last_observed_at, answered, at)
+    was_gone = runs.before(states.gone, answered, gone)
+    changed = np.where(answered, _told(crawls, last_observed_at, was_gone, gone), UNSAID)
+    known = answered & ((crawls.digest != 0) | (changed == 1))
+    digest = runs.before(states.digest, known, crawls.digest)
+    compared = answered & (changed == UNSAID) & (crawls.digest != 0) & (digest != 0)
+    changed = np.where(compared, crawls.digest != digest, changed).astype(np.int16)
+    interval = days(at - last_observed_at)
     evidence = (changed != UNSAID) & (interval > 0)
-    evidence &= states.observability != Observability.complete
-    ahead = (states.last_ping_at > crawls.observed_at).astype(np.int64)
-    n_pings = np.maximum(states.recent_pings - ahead, 0)
-    learnt = learn_crawl(rules.estimator, states, crawls.observed_at, Crawled(
-        interval, changed == 1, n_pings, evidence))  # fmt: skip
-    digest = np.where(crawls.digest != 0, crawls.digest, np.where(changed == 1, 0, states.digest))
+    evidence &= (states.observability != Observability.complete)[page]
+    ahead = (states.last_ping_at[page] > at).astype(np.int64)
+    left = np.minimum(states.recent_pings[page], ahead)
+    recent_pings = runs.before(states.recent_pings, answered, left)
+    crawled = Crawled(
+        page=page, observed_at=at, interval=interval, changed=changed == 1,
+        n_pings=np.maximum(recent_pings - ahead, 0), so_far=states.n_pings[page],
+        crawl_rate=states.crawl_rate[page],
+    )  # fmt: skip
+    learnt = learn_crawls(rules.estimator, states, crawled.take(evidence))
+    newest = np.fmax.reduceat(np.where(answered, at, NEVER), runs.start)
     after = replace(
         states,
-        last_crawl_at=crawls.observed_at,
-        last_observed_at=np.where(answered, crawls.observed_at, states.last_observed_at),
-        digest=np.where(answered, digest, states.digest),
-        gone=np.where(answered, gone, states.gone),
-        n_observations=states.n_observations + evidence,
-        n_changes=states.n_changes + (evidence & (changed == 1)),
-        wanted_at=np.where(
-            answered & (states.wanted_at <= crawls.observed_at), NEVER, states.wanted_at
-        ),
-        gap=_gap(states, rules),
-        recent_pings=np.where(answered, np.minimum(states.recent_pings, ahead),
-                              states.recent_pings),
+        last_crawl_at=at[runs.end],
+        last_observed_at=np.where(np.isnat(newest), states.last_observed_at, newest),
+        digest=runs.after(states.digest, known, crawls.digest),
+        gone=runs.after(states.gone, answered, gone),
+        n_observations=states.n_observations + runs.count(evidence),
+        n_changes=states.n_changes + runs.count(evidence & (changed == 1)),
+        wanted_at=np.where(states.wanted_at <= newest, NEVER, states.wanted_at),
+        gap=_gap(states, runs, rules),
+        recent_pings=runs.after(states.recent_pings, answered, left),
         **learnt._asdict(),
-    )  # fmt: skip
-    entries = _log(crawls.page_id, crawls.observed_at, Kind.crawl, states.crawl_rate)
+    )
+    entries = _log(crawls.page_id, at, Kind.crawl, crawled.crawl_rate)
     interval = np.where(evidence, interval, np.nan)
     return after, replace(entries, changed=changed, interval=interval, status=crawls.status)
 
 
 def notice(
-    states: PageStates, pings: PingColumns, rules: Rules
+    states: PageStates, runs: Runs, pings: PingColumns, rules: Rules
 ) -> tuple[PageStates, Bools, NDArray[np.object_]]:
-    """Give the states after one ping of each page, and whether and why to crawl now. Pure."""
+    """Give the states of (P,) pages after (N,) pings, and whether and why to crawl them. Pure."""
+    page, at = runs.page, pings.changed_at
     complete = states.observability == Observability.complete
     auto = states.observability == Observability.auto
-    trusted = complete | (auto & (states.crawl_probability > 0))
-    first = np.isnat(states.last_crawl_at)
-    stale = pings.changed_at <= states.last_crawl_at
+    trusted = (complete | (auto & (states.crawl_probability > 0)))[page]
+    first = np.isnat(states.last_crawl_at)[page]
+    stale = at <= states.last_crawl_at[page]
     unscheduled = np.isnan(states.crawl_probability)
     probability = np.where(unscheduled, 1.0, states.crawl_probability)
-    if rules.timing is Timing.poisson:
-        spend = timing.poisson_ping(probability, rules.rng.random(len(states)))
-        credit = states.ping_credit
-    else:
-        spend, credit = timing.ping_credit(states.ping_credit, probability)
+    spend, credit = _spend(states, page, probability, trusted & ~stale & ~first, rules)
     choices = (
         (first, PingReason.never_crawled),
         (~trusted, PingReason.not_trusted),
         (stale, PingReason.crawled_since),
-        (unscheduled, PingReason.unscheduled),
+        (unscheduled[page], PingReason.unscheduled),
         (spend, PingReason.credit),
     )
     which = np.select([mask for mask, _ in choices], range(len(choices)), len(choices))
     reason = np.array([*(name for _, name in choices), PingReason.saving], object)[which]
     crawl = first | (trusted & ~stale & spend)
+    earliest = np.fmin.reduceat(np.where(crawl, at, NEVER), runs.start)
+    recent = ~(at <= states.last_observed_at[page])
     after = replace(
         states,
-        n_pings=states.n_pings + 1,
-        recent_pings=states.recent_pings + ~(pings.changed_at <= states.last_observed_at),
-        last_ping_at=pings.changed_at,
-        ping_credit=np.where(trusted & ~stale & ~first, credit, states.ping_credit),
-        wanted_at=np.where(crawl & np.isnat(states.wanted_at), pings.changed_at, states.wanted_at),
+        n_pings=states.n_pings + runs.count(np.ones(len(at), np.bool_)),
+        recent_pings=states.recent_pings + runs.count(recent),
+        last_ping_at=at[runs.end],
+        ping_credit=credit,
+        wanted_at=np.where(np.isnat(states.wanted_at), earliest, states.wanted_at),
     )
     return after, crawl, reason
+
+
+def _spend(
+    states: PageStates, page: Ints, probability: Floats, counts: Bools, rules: Rules
+) -> tuple[Bools, Floats]:
+    """Tell which pings are worth a crawl, and give the (P,) credit that those which count leave."""
+    if rules.timing is Timing.poisson:
+        uniform = rules.rng.random(len(page))
+        return timing.poisson_ping(probability[page], uniform), states.ping_credit
+    spend, credit = np.zeros(len(page), np.bool_), states.ping_credit.copy()
+    counted = np.flatnonzero(counts)
+    for turn in turns(page[counted]):
+        row = page[counted[turn]]
+        spend[counted[turn]], credit[row] = timing.ping_credit(credit[row], probability[row])
+    return spend, credit
 
 
 def _lock(tx: Transaction, page_id: Ints, *, scheduled: bool) -> tuple[PageStates, Ints]:
     """Lock the pages of a batch; gives the row of each item's page, -1 where there is none."""
     states = tx.lock_states(np.unique(page_id[page_id > 0]), scheduled=scheduled)
     row = np.searchsorted(states.page_id, page_id)
-    known = np.isin(page_id, states.page_id)
-    return states, np.where(known, row, -1)
+    known = np.append(states.page_id, 0)[row] == page_id
+    return states, np.where(known & (page_id > 0), row, -1)
 
 
-def turns(page_id: Ints, at: Instants, row: Ints) -> Iterator[Ints]:
-    """Give the items of known pages in turns: the k-th turn has the k-th item of each page."""
-    order = np.lexsort((at, page_id))
-    order = order[row[order] >= 0]
-    new_page = np.diff(page_id[order], prepend=-1) != 0
-    position = np.arange(len(order))
-    rank = position - np.maximum.accumulate(np.where(new_page, position, 0))
-    ends = np.cumsum(np.bincount(rank))[:-1]
-    yield from np.split(order[np.argsort(rank, kind="stable")], ends)
+def _judge(row: Ints, at: Instants, last: Instants) -> tuple[Codes, Ints]:
+    """Give the verdict of every item, and the accepted ones ordered by page and time."""
+    verdict = np.full(len(row), Verdict.unknown, np.int16)
+    order = np.lexsort((at, row))[np.count_nonzero(row < 0) :]
+    row, at = row[order], at[order]
+    newest = last[row]
+    again = row[1:] == row[:-1]
+    newest[1:][again] = np.fmax(newest[1:], at[:-1])[again]
+    judged = _verdict(at, newest)
+    verdict[order] = judged
+    return verdict, order[judged == Verdict.accepted]
+
+
+def _of(runs: Runs, states: PageStates, row: Ints) -> PageStates:
+    """Give the states of the pages that have a run."""
+    return states if len(runs.start) == len(states) else states.take(row[runs.start])
 
 
 def _verdict(at: Instants, last: Instants) -> Codes:
@@ -248,18 +262,24 @@ def _verdict(at: Instants, last: Instants) -> Codes:
     ).astype(np.int16)
 
 
-def _changed(states: PageStates, crawls: CrawlColumns, gone: Bools) -> Codes:
-    """Did the page change since it was last observed? UNSAID where that cannot be known."""
-    comparable = (crawls.digest != 0) & (states.digest != 0)
-    compared = np.where(comparable, crawls.digest != states.digest, UNSAID)
-    changed = np.where(crawls.changed != UNSAID, crawls.changed, compared)
-    changed = np.where(crawls.status == NOT_MODIFIED, 0, changed)
-    changed = np.where(gone | states.gone, gone != states.gone, changed)
-    return np.where(np.isnat(states.last_observed_at), UNSAID, changed).astype(np.int16)
+def _answered(crawls: CrawlColumns) -> tuple[Bools, Bools]:
+    """Tell which crawls say what the page was like, and which of them that it is gone."""
+    status = crawls.status
+    gone = (status == GONE[0]) | (status == GONE[1])
+    answered = (status == UNSAID) | gone | (status == NOT_MODIFIED)
+    told = (crawls.changed != UNSAID) | (crawls.digest != 0)
+    return answered | (told & (status >= SUCCESS.start) & (status < SUCCESS.stop)), gone
 
 
-def _gap(states: PageStates, rules: Rules) -> Floats:
-    """Draw how many mean intervals lie before the next crawl.
+def _told(crawls: CrawlColumns, last_observed_at: Instants, was_gone: Bools, gone: Bools) -> Codes:
+    """Did the page change since it was last observed? UNSAID where only digests may tell."""
+    changed = np.where(crawls.status == NOT_MODIFIED, 0, crawls.changed)
+    changed = np.where(gone | was_gone, gone != was_gone, changed)
+    return np.where(np.isnat(last_observed_at), UNSAID, changed).astype(np.int16)
+
+
+def _gap(states: PageStates, runs: Runs, rules: Rules) -> Floats:
+    """Draw how many mean intervals lie between the last crawl and the next one.
 
     The first crawl is followed by a random part of one interval, so that pages which came
     together are not due together.
@@ -267,7 +287,7 @@ def _gap(states: PageStates, rules: Rules) -> Floats:
     uniform = rules.rng.random(len(states))
     if rules.timing is Timing.poisson:
         return timing.poisson_gap(1.0, uniform)
-    first = np.isnat(states.last_crawl_at)
+    first = np.isnat(states.last_crawl_at) & (runs.start == runs.end)
     return np.where(
         first, timing.first_due_in(1.0, uniform), timing.next_due_in(1.0, JITTER, uniform)
     )
@@ -280,15 +300,3 @@ def _log(page_id: Ints, at: Instants, kind: Kind, crawl_rate: Floats) -> LogColu
         changed=unsaid, interval=np.full(len(page_id), np.nan), crawl_rate=crawl_rate,
         status=unsaid,
     )  # fmt: skip
-
-
-def _put(states: PageStates, row: Ints, news: PageStates) -> None:
-    for field in fields(states):
-        getattr(states, field.name)[row] = getattr(news, field.name)
-
-
-def _write(tx: Transaction, states: PageStates, log: list[LogColumns]) -> None:
-    entries = LogColumns.concatenate(log)
-    if len(entries):  # else nothing was new
-        tx.save_states(states)
-        tx.append_log(entries)

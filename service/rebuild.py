@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from service.domain import DAY, Floats, Ints, Kind, LogColumns, PageStates
-from service.estimates import Crawled, learn_crawl
-from service.ingest import Rules, turns
+from service.estimates import Crawled, learn_crawls
+from service.ingest import Rules
 from service.storage import Store
 
 UNFINISHED = "unknown (a rebuild did not finish)"
@@ -44,20 +44,15 @@ def _replayed(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
         states, estimate=np.zeros_like(states.estimate), real_pings=zero.copy(),
         false_pings=zero.copy(), trust=zero.copy(),
     )  # fmt: skip
-    told, within = _pings_before(log)
+    so_far, within = _pings_before(log)
     crawls = ~np.isnan(log.interval)
-    log, told, within = log.take(crawls), told[crawls], within[crawls]
-    row = np.searchsorted(states.page_id, log.page_id)
-    log = replace(log, crawl_rate=_crawl_rate(log, row))
-    for turn in turns(log.page_id, log.observed_at, row):
-        entries = log.take(turn)
-        before = replace(states.take(row[turn]), crawl_rate=entries.crawl_rate, n_pings=told[turn])
-        evidence = np.ones(len(entries), np.bool_)
-        crawled = Crawled(entries.interval, entries.changed == 1, within[turn], evidence)
-        learnt = learn_crawl(rules.estimator, before, entries.observed_at, crawled)
-        for name, column in learnt._asdict().items():
-            getattr(states, name)[row[turn]] = column
-    return states
+    log, so_far, within = log.take(crawls), so_far[crawls], within[crawls]
+    page = np.searchsorted(states.page_id, log.page_id)
+    crawled = Crawled(
+        page=page, observed_at=log.observed_at, interval=log.interval, changed=log.changed == 1,
+        n_pings=within, so_far=so_far, crawl_rate=_crawl_rate(log, page),
+    )  # fmt: skip
+    return replace(states, **learn_crawls(rules.estimator, states, crawled)._asdict())
 
 
 def _crawl_rate(log: LogColumns, row: Ints) -> Floats:

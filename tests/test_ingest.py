@@ -79,6 +79,34 @@ def counts(store, page_id):
     return found.n_observations, found.n_changes
 
 
+@pytest.mark.parametrize("estimator", [Gamma(), LLN()], ids=lambda e: e.name)
+@pytest.mark.parametrize("observability", Observability)
+def test_a_batch_does_what_its_items_do_one_by_one(estimator, observability):
+    rng = np.random.default_rng(3)
+    at = rng.permutation(np.arange(-20, 180))
+    told = {
+        "changed": rng.integers(-1, 2, 200), "digest": rng.integers(0, 3, 200),
+        "status": rng.choice([-1, 200, 304, 404, 500], 200),
+    }  # fmt: skip
+    stores = []
+    for order in (np.argsort(at), [slice(None)]):
+        store = MemoryStore(width(estimator))
+        page_id = register(store, 2, observability=[observability] * 2)
+        publish(store, schedule_columns(page_id, crawl_probability=[0.3, 0.3]))
+        with store.begin() as tx:
+            first = crawl_columns(page_id, [T0] * 2)
+            record(tx, first, rules(estimator))
+            ping(tx, ping_columns(page_id, [T0 + 40 * HOUR] * 2), rules(estimator))
+            ping(tx, ping_columns(page_id, [T0 + 90 * HOUR] * 2), rules(estimator))
+            for i in order:
+                moments = np.ravel([T0 + int(hour) * HOUR for hour in np.ravel(at[i])])
+                items = (np.ravel(column[i]) for column in told.values())
+                which = np.where(np.ravel(at[i]) % 3 > 0, *page_id)
+                record(tx, crawl_columns(which, list(moments), *items), rules(estimator))
+        stores.append(replace(states_of(store, page_id), gap=np.zeros(2)))
+    same(*stores)
+
+
 # -- crawls
 
 
