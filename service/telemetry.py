@@ -108,6 +108,20 @@ class Telemetry:
             buckets=(1, 2, 5, 10, 20, 50, 100), registry=self.registry,
         )  # fmt: skip
 
+        self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one request; its series are looked up by their labels once."""
+        series = self._series.get((method, route, status))
+        if series is None:
+            series = (
+                self.requests.labels(method, route, str(status)),
+                self.seconds.labels(method, route),
+            )
+            self._series[method, route, status] = series
+        series[0].inc()
+        series[1].observe(seconds)
+
     def count_commit(self, fold: Fold) -> None:
         """Count one group commit."""
         self.commit_seconds.observe(fold.seconds)
@@ -149,5 +163,4 @@ class MetricsMiddleware:
         finally:
             route = getattr(scope.get("route"), "path", "unknown")
             method = scope["method"] if scope["method"] in METHODS else "other"
-            self.telemetry.requests.labels(method, route, str(status)).inc()
-            self.telemetry.seconds.labels(method, route).observe(time.perf_counter() - started)
+            self.telemetry.count_request(method, route, status, time.perf_counter() - started)

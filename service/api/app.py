@@ -10,6 +10,7 @@ from fastapi_offline import FastAPIOffline
 from service import __version__
 from service.api import openapi, problems
 from service.api.compress import CompressMiddleware
+from service.api.hot import HotPaths, HotRoute
 from service.api.routes import epochs, health, observations, pages, schedule
 from service.api.service import Service, authorised, start_runner
 from service.telemetry import MetricsMiddleware
@@ -29,11 +30,14 @@ def create_app(service: Service | None = None) -> FastAPI:
         title="Recrawl", version=__version__, description=DESCRIPTION, lifespan=lifespan
     )
     app.state.service = service
-    for part in (pages, observations, schedule, epochs):
-        app.include_router(part.router, dependencies=[Depends(authorised)])
+    parts = [pages.router, observations.router, schedule.router, epochs.router]
+    for part in parts:
+        app.include_router(part, dependencies=[Depends(authorised)])
     app.include_router(health.router)
     problems.install(app)
     openapi.install(app)
+    hot = [route for part in parts for route in part.routes if isinstance(route, HotRoute)]
+    app.add_middleware(HotPaths, described=app, routes=hot)
     app.add_middleware(CompressMiddleware)
     if service is not None:
         app.add_middleware(MetricsMiddleware, telemetry=service.telemetry)

@@ -57,18 +57,23 @@ def batch_counts(
     verdict: Codes, index: Ints, page_id: Ints, rejected: list[Rejection]
 ) -> dict[str, Any]:
     """Count what became of the items."""
-    unknown = [
-        Rejection(
-            index=int(index[i]), code="page_not_found", field="page_id" if page_id[i] else "url",
-            detail="no such page; register it with POST /pages or name it by `url` with "
-            "`register=true`",
-        )
-        for i in np.flatnonzero(verdict == Verdict.unknown)
-    ]  # fmt: skip
+    n_of = np.bincount(verdict, minlength=len(Verdict)).tolist()
+    unknown = []
+    if n_of[Verdict.unknown]:
+        unknown = [
+            Rejection(
+                index=int(index[i]),
+                code="page_not_found",
+                field="page_id" if page_id[i] else "url",
+                detail="no such page; register it with POST /pages or name it by `url` with "
+                "`register=true`",
+            )
+            for i in np.flatnonzero(verdict == int(Verdict.unknown))
+        ]
     return {
-        "accepted": int((verdict == Verdict.accepted).sum()),
-        "duplicate": int((verdict == Verdict.duplicate).sum()),
-        "late": int((verdict == Verdict.late).sum()),
+        "accepted": n_of[Verdict.accepted],
+        "duplicate": n_of[Verdict.duplicate],
+        "late": n_of[Verdict.late],
         "rejected": sorted([*rejected, *unknown], key=lambda r: r.index),
     }
 

@@ -81,6 +81,7 @@ def serve(
         console.print("recrawl: no RECRAWL_API_KEYS set: whoever reaches this port may write")
     config = uvicorn.Config(
         create_app(service), host=host, port=port, access_log=False, log_level="warning",
+        proxy_headers=False,
         timeout_graceful_shutdown=10, server_header=False,
     )  # fmt: skip
     server = Announced(config, service, lambda url: console.print(f"Recrawl serves at {url}"))
