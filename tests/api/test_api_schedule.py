@@ -60,12 +60,11 @@ def test_lines_make_the_same_whole(api: Live, corpus):
     assert lines(api, host="b.example") == api.schedule(host="b.example")
 
 
-def test_a_reader_half_way_through_an_epoch_finishes_it_while_others_are_published(
+def test_a_reader_half_way_through_an_epoch_finishes_it_while_the_next_is_published(
     api: Live, corpus
 ):
     first = api.get("/schedule", limit=10).json()
     api.register("https://c.example/", importance=1000)
-    api.epoch()
     api.epoch()
     rest = api.get("/schedule", limit=20, cursor=first["next_cursor"]).json()
     assert rest["epoch"] == first["epoch"]
@@ -78,7 +77,7 @@ def test_a_reader_half_way_through_an_epoch_finishes_it_while_others_are_publish
 
 def test_a_cursor_of_an_epoch_no_longer_kept_has_expired(api: Live, corpus):
     cursor = api.get("/schedule", limit=10).json()["next_cursor"]
-    for _ in range(3):
+    for _ in range(2):
         api.epoch()
     for accept in ({}, NDJSON):
         response = api.client.get("/schedule", params={"cursor": cursor}, headers=accept)
