@@ -125,7 +125,7 @@ class Overloaded(RecrawlError):
 
 
 class StoreUnavailable(RecrawlError):
-    """The database did not answer; nothing of this request was kept, try again."""
+    """The database did not answer; send this again, what it has kept will not count twice."""
 
 
 class StoreFull(RecrawlError):

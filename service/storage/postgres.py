@@ -41,6 +41,14 @@ from service.storage.base import Lead, Registered, Store
 from service.storage.sql import PING_NUMBERS, SqlTransaction, kept_epochs
 from service.storage.tables import Instant
 
+OUTAGES = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.IdleInTransactionSessionTimeout,
+    psycopg.errors.TransactionTimeout,
+    psycopg.errors.ReadOnlySqlTransaction,  # a standby, after a failover
+)
+"""What is no mistake of ours and may be over when asked again."""
 LEAD_LOCK = 0x7265_6372_6177_6C  # "recrawl"
 LOCK_TIMEOUT = "20ms"
 """How long housekeeping waits for readers, and whoever comes after waits for housekeeping."""
@@ -417,12 +425,11 @@ def translated() -> Iterator[None]:
     """Name the driver's conditions in the service's words."""
     try:
         yield
-    except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError) as error:
-        raise _named(getattr(error, "orig", None)) from error
-    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-        raise _named(error) from error
-
-
-def _named(error: BaseException | None) -> StoreFull | StoreUnavailable:
-    full = isinstance(error, psycopg.errors.DiskFull | psycopg.errors.OutOfMemory)
-    return StoreFull() if full else StoreUnavailable()
+    except sa.exc.TimeoutError as error:
+        raise StoreUnavailable from error
+    except (sa.exc.DBAPIError, psycopg.Error) as error:
+        cause = getattr(error, "orig", error)
+        if not isinstance(cause, OUTAGES):
+            raise
+        full = isinstance(cause, psycopg.errors.DiskFull | psycopg.errors.OutOfMemory)
+        raise (StoreFull() if full else StoreUnavailable()) from error

@@ -62,6 +62,9 @@ MOST_VARIABLES = 32_000
 BLOCK = 20_000
 """Rows that an epoch reads, writes or deletes at a time: other writers wait for 0.1 s at most."""
 
+FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
+"""A full disk; a file that may not grow, by a quota or a limit; no room for the WAL's index."""
+
 PRAGMAS = (
     "busy_timeout = 10000",
     "journal_mode = WAL",
@@ -521,7 +524,9 @@ def translated() -> Iterator[None]:
         cause = getattr(error, "orig", error)
         if type(cause) not in (sqlite3.OperationalError, sqlite3.DatabaseError):
             raise  # a broken constraint or statement is a mistake of ours
-        raise (StoreFull() if "full" in str(cause) else StoreUnavailable()) from error
+        raise (
+            StoreFull() if getattr(cause, "sqlite_errorcode", 0) in FULL else StoreUnavailable()
+        ) from error
 
 
 def microseconds(moment: datetime) -> int:
