@@ -12,7 +12,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import fields
 from datetime import datetime, timedelta
 from itertools import repeat
@@ -453,8 +453,11 @@ class SqliteLead(Lead):
         self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Move what was committed into the file, so that the WAL starts over and stays small."""
-        with translated(), self.store.engine.connect() as connection:
+        """Move what was committed into the file, so that the WAL starts over and stays small.
+
+        Where the disk is full it stays where it is, as safe and as readable, until there is room.
+        """
+        with suppress(StoreFull), translated(), self.store.engine.connect() as connection:
             driver: Any = connection.connection.driver_connection
             driver.execute("PRAGMA wal_checkpoint(PASSIVE)")
 

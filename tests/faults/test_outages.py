@@ -55,9 +55,10 @@ def test_sessions_ended_and_a_restart_of_postgres_are_waited_out(tmp_path):
         ):
             until(server.ready, "the server is ready")
             crawlers = reporters(*[str(server.client.base_url)] * 3)
+            until(lambda: published(server.client), "the worker is at work")
             end_sessions(url, crawlers)
             n_refused = [len(crawler.refusals) for crawler in crawlers]
-            in_force = until(lambda: published(server.client), "an epoch")
+            in_force = published(server.client)
             postgres.stop("immediate")
             until(
                 lambda: all(len(c.refusals) > n for c, n in zip(crawlers, n_refused, strict=True)),

@@ -85,7 +85,7 @@ def replayed(log, rules: Rules):
 
 def test_two_replicas_and_many_replays_leave_what_the_log_says(database_url, tmp_path):
     # on SQLite epochs run by themselves and would change Gamma's prior half-way
-    estimator = "gamma" if database_url.startswith("postgres") else "lln"
+    estimator = "gamma" if database_url.startswith("postgres") else "binned_mle"
     settings = {"database_url": database_url, "estimator": estimator}
     with (
         serving(tmp_path, wait=False, **settings) as one,
