@@ -279,7 +279,8 @@ class Runner:
                 return len(tx.next_page_ids(0, 1)) > 0
         if newest.started_at is None or newest.status is EpochStatus.running:
             return True
-        return self.now() >= newest.started_at + self.interval
+        # a clock set back by as much would otherwise stop epochs until it has caught up
+        return abs(self.now() - newest.started_at) >= self.interval
 
     def run_once(self) -> Epoch | None:
         """Run an epoch if one is due and nobody else runs it."""

@@ -422,6 +422,16 @@ def test_the_next_epoch_is_due_an_interval_after_the_start_of_the_last(runner, m
     assert runner.run_once().epoch > first.epoch
 
 
+def test_a_clock_set_back_does_not_stop_epochs(runner, memory, clock):
+    register(memory, 1)
+    first = runner.run_once()
+    clock.at = T0 - timedelta(seconds=1)
+    assert runner.run_once() is None
+    clock.at = T0 - 9_000 * HOUR
+    assert runner.run_once().epoch > first.epoch
+    assert runner.run_once() is None
+
+
 def test_a_request_is_due_at_once_even_without_pages(runner, memory):
     with memory.begin() as tx:
         asked = tx.request_epoch(T0)
