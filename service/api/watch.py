@@ -14,12 +14,14 @@ import structlog
 
 from service.domain import Epoch
 from service.errors import RecrawlError
-from service.storage import Store
+from service.storage import Store, Transaction
 
 EVERY_S = 0.2
 TRUSTED_S = 2.0
 """What was read longer ago is not answered from; the database is asked."""
 MOST_WAITING = 10_000
+MOST_KNOWN = 4
+"""Published epochs that are remembered whole."""
 
 log = structlog.get_logger()
 
@@ -33,6 +35,7 @@ class Watch:
         self.newest = 0
         self.looked_at = -TRUSTED_S
         self.n_waiting = 0
+        self.known: dict[int, Epoch] = {}
         self.released = False
         self.moved = asyncio.Event()
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -55,6 +58,15 @@ class Watch:
     def tell(self, epochs: Iterable[Epoch]) -> None:
         """Take note of the published ones among epochs that a client is shown."""
         self.saw(max((e.epoch for e in epochs if e.certificate is not None), default=0))
+
+    def epoch(self, tx: Transaction, number: int) -> Epoch:
+        """Give an epoch; one that was published never changes and is read but once."""
+        epoch = self.known.get(number) or tx.epoch(number)
+        if epoch.certificate is not None and number not in self.known:
+            with self.turn:
+                newest = sorted({**self.known, number: epoch}.items())[-MOST_KNOWN:]
+                self.known = dict(newest)
+        return epoch
 
     async def newer(self, than: int, within_s: float) -> None:
         """Return when an epoch above `than` is in force, after a time, or when released.

@@ -9,7 +9,8 @@ connection that holds it: when that connection is lost, so are the lead and the 
 publish.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import select
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -38,7 +39,7 @@ from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavail
 from service.storage import migrations, pgbinary
 from service.storage import postgres_sql as sql
 from service.storage.base import Lead, Registered, Store
-from service.storage.sql import PING_NUMBERS, SqlTransaction, kept_epochs
+from service.storage.sql import PING_NUMBERS, SqlTransaction
 from service.storage.tables import Instant
 
 OUTAGES = (
@@ -221,15 +222,18 @@ class PostgresTransaction(SqlTransaction):
         """Put the epoch in force."""
         self.mark_published(epoch, certificate, now)
 
-    def read_schedule(self, joined: str, only: str, **parameters: Any) -> ScheduledPages:
+    def read_schedule(
+        self, only: Collection[str], **parameters: Any
+    ) -> tuple[ScheduledPages, Collection[int]]:
         """Read one array a column; planned anew for every place, as the statistics are."""
-        statement = sql.schedule(joined, only)
+        statement = sql.schedule(only, since="since" in parameters)
         row = self.driver.execute(statement, parameters, binary=True, prepare=False).fetchone()
-        columns = dict(zip(ScheduledPages.__dataclass_fields__, row or (), strict=True))
+        columns = dict(zip((*ScheduledPages.__dataclass_fields__, "kept"), row or (), strict=True))
+        kept = columns.pop("kept")
         if columns["page_id"] is None:
-            return ScheduledPages.empty()
+            return ScheduledPages.empty(), kept
         columns["url"] = np.array(columns["url"].split("\n"), object)
-        return ScheduledPages(**columns)
+        return ScheduledPages(**columns), kept
 
     def read_removed(self, **parameters: Any) -> Ints:
         """Read one array."""
@@ -262,7 +266,7 @@ class PostgresTransaction(SqlTransaction):
             oldest = f"observations_{keep_log_since:%Y_%m}"
             old = sorted(m for m in months if m < oldest and not m.endswith("default"))
             steps += [(f"DROP TABLE {name}",) for name in old]
-        kept = {f"schedule_{e}" for e in self.connection.scalars(kept_epochs())}
+        kept = {f"schedule_{e}" for e in self.kept()}
         return steps + [(f"DROP TABLE {name}",) for name in self._partitions("schedule") - kept]
 
     def _month(self, name: str, first: str, after: str) -> tuple[str, ...]:
@@ -347,16 +351,20 @@ class PostgresStore(Store):
             sa.make_url(url).set(drivername="postgresql+psycopg"),
             pool_size=pool_size,
             max_overflow=pool_size,
-            pool_pre_ping=True,
             pool_timeout=10,
             connect_args={"connect_timeout": 5, "application_name": "recrawl"},
         )
         sa.event.listen(self.engine, "connect", lambda driver, _: pgbinary.register(driver))
+        sa.event.listen(self.engine, "checkout", refuse_lost)
+        self.reading = self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @contextmanager
-    def begin(self, *, write: bool = True) -> Iterator[PostgresTransaction]:  # noqa: ARG002
-        """Open a transaction on a pooled connection."""
-        with translated(), self.engine.begin() as connection:
+    def begin(self, *, write: bool = True) -> Iterator[PostgresTransaction]:
+        """Open a transaction on a pooled connection.
+
+        Who only reads gets a snapshot per statement in either case: BEGIN and COMMIT are spared.
+        """
+        with translated(), self.engine.begin() if write else self.reading.connect() as connection:
             yield PostgresTransaction(connection, self.width)
 
     @contextmanager
@@ -408,6 +416,15 @@ class PostgresLead(Lead):
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
         """Do each chore in a transaction of its own."""
         keep_house(self.begin, keep_log_since, now)
+
+
+def refuse_lost(driver: Any, _record: object, _proxy: object) -> None:
+    """Have a pooled connection replaced that the server has closed: its socket has an end to read.
+
+    A question to the server would tell no more and cost a round trip.
+    """
+    if driver.closed or select.select([driver], [], [], 0)[0]:
+        raise sa.exc.DisconnectionError
 
 
 def release(connection: sa.Connection) -> None:

@@ -3,6 +3,8 @@
 "None" travels as -infinity, NaN, 0 or -1 and is NULL in the tables.
 """
 
+from collections.abc import Collection
+
 from service.storage import schedule_sql
 from service.storage.base import MAX_DUE_DAYS, RETRY_S
 
@@ -214,18 +216,18 @@ least(
         ) * interval '1 second' END
 )"""
 
-SCHEDULE = """
+SCHEDULE = f"""
 SELECT array_agg(page_id), string_agg(url, E'\\n'), array_agg(importance), array_agg(change_rate),
     array_agg(crawl_rate), array_agg(crawl_probability),
-    array_agg(coalesce(next_crawl_at, '-infinity'))
-FROM ({rows}) AS rows
+    array_agg(coalesce(next_crawl_at, '-infinity')),
+    array(SELECT epoch FROM ({schedule_sql.KEPT}) AS kept)
+FROM ({{rows}}) AS rows
 """
 
 REMOVED = f"SELECT array_agg(page_id) FROM ({schedule_sql.REMOVED}) AS ids"
 
 
-def schedule(joined: str, only: str) -> str:
+def schedule(only: Collection[str], *, since: bool) -> str:
     """Give the statement that reads rows of the schedule; no URL has a line break."""
-    moved = only.format(next_crawl_at=NEXT_CRAWL_AT, greatest="greatest", least="least")
-    rows = schedule_sql.SCHEDULE.format(next_crawl_at=NEXT_CRAWL_AT, joined=joined, only=moved)
-    return SCHEDULE.format(rows=rows)
+    words = {"next_crawl_at": NEXT_CRAWL_AT, "greatest": "greatest", "least": "least"}
+    return SCHEDULE.format(rows=schedule_sql.rows(only, since=since, **words))

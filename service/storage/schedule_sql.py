@@ -5,39 +5,44 @@ tables have the same key and are merged, and a filter that matches little costs 
 Each table is told where to begin and end; a planner does not conclude it from the join.
 """
 
+from collections.abc import Collection
+
+from service.storage.base import EPOCHS_KEPT
+
 SCHEDULE = """
-SELECT schedule.page_id, url, importance, schedule.change_rate, schedule.crawl_rate,
+SELECT schedule.page_id, coalesce(url, '') AS url, coalesce(importance, 0.0) AS importance,
+    schedule.change_rate, schedule.crawl_rate,
     coalesce(schedule.crawl_probability, 0.0) AS crawl_probability,
     {next_crawl_at} AS next_crawl_at
-FROM schedule
-JOIN pages ON pages.page_id = schedule.page_id
-JOIN page_states ON page_states.page_id = schedule.page_id
-{joined}
-WHERE schedule.epoch = %(epoch)s
-    {only}
+FROM {source}
+LEFT JOIN pages ON pages.page_id = schedule.page_id {pages_between}
+LEFT JOIN page_states ON page_states.page_id = schedule.page_id {states_between}
+WHERE {only}
 ORDER BY schedule.page_id
 LIMIT %(limit)s
 """
+"""A page deleted since has no URL. Were the joins inner ones, Postgres would take the keys for
+independent, expect a row or two, and look each up instead of merging."""
 
-BOUNDS = """AND schedule.page_id > %(after)s AND schedule.page_id <= %(last)s
-    AND pages.page_id > %(after)s AND pages.page_id <= %(last)s
-    AND page_states.page_id > %(after)s AND page_states.page_id <= %(last)s
-"""
+BETWEEN = "AND {table}.page_id > %(after)s AND {table}.page_id <= %(last)s"
 """For walks along the key; a host or a page is found by its own index."""
 
-BEFORE = """LEFT JOIN schedule AS before ON before.epoch = %(since)s
-    AND before.page_id = schedule.page_id
-    AND before.page_id > %(after)s AND before.page_id <= %(last)s
-"""
-
-MOVED = """AND (before.page_id IS NULL
-    OR {greatest}(schedule.crawl_rate, before.crawl_rate)
-        > %(ratio)s * {least}(schedule.crawl_rate, before.crawl_rate, 1e300)
-    OR {greatest}(coalesce(schedule.crawl_probability, 0.0),
-            coalesce(before.crawl_probability, 0.0))
-        > %(ratio)s * {least}(coalesce(schedule.crawl_probability, 0.0),
-            coalesce(before.crawl_probability, 0.0)))
-"""
+MOVED = f"""(
+    SELECT schedule.* FROM schedule
+    LEFT JOIN schedule AS before ON before.epoch = %(since)s
+        AND before.page_id = schedule.page_id {BETWEEN.format(table="before")}
+    WHERE schedule.epoch = %(epoch)s {BETWEEN.format(table="schedule")}
+        AND (before.page_id IS NULL
+        OR {{greatest}}(schedule.crawl_rate, before.crawl_rate)
+            > %(ratio)s * {{least}}(schedule.crawl_rate, before.crawl_rate, 1e300)
+        OR {{greatest}}(coalesce(schedule.crawl_probability, 0.0),
+                coalesce(before.crawl_probability, 0.0))
+            > %(ratio)s * {{least}}(coalesce(schedule.crawl_probability, 0.0),
+                coalesce(before.crawl_probability, 0.0)))
+    ORDER BY schedule.page_id
+    LIMIT %(limit)s
+) AS schedule"""
+"""The rows that are news, in the place of the schedule: nothing is joined to the others."""
 
 REMOVED = """
 SELECT before.page_id
@@ -61,3 +66,24 @@ ONLY = {
     "due_before": "AND {next_crawl_at} < %(due_before)s",
 }
 """What each field of a `ScheduleFilter` asks for."""
+
+
+KEPT = f"""
+SELECT epoch FROM epochs WHERE status = 'published' ORDER BY epoch DESC LIMIT {EPOCHS_KEPT}
+"""
+
+
+def rows(only: Collection[str], *, since: bool, **words: str) -> str:
+    """Give the statement that reads rows under these filters, or what moved since an epoch."""
+    found = "host" in only or "page_id" in only
+    between = "" if found else BETWEEN
+    conditions = [ONLY[name] for name in only]
+    if not since:
+        conditions += ["AND schedule.epoch = %(epoch)s", between.format(table="schedule")]
+    return SCHEDULE.format(
+        source=MOVED.format(**words) if since else "schedule",
+        pages_between=between.format(table="pages"),
+        states_between=between.format(table="page_states"),
+        only=" ".join(["true", *conditions]).format(**words),
+        next_crawl_at=words["next_crawl_at"],
+    )

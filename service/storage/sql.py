@@ -1,5 +1,6 @@
 """What both databases say in the same words: single pages, epochs and the schedule's rows."""
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -8,6 +9,7 @@ import sqlalchemy as sa
 
 from service.domain import (
     UNSAID,
+    Bools,
     Certificate,
     Epoch,
     EpochStatus,
@@ -25,10 +27,11 @@ from service.domain import (
 )
 from service.errors import CursorExpired, EpochNotFound, EpochNotKept, PageNotFound
 from service.storage import schedule_sql
-from service.storage.base import EPOCHS_KEPT, MOST_SCANNED, Registered, Transaction
+from service.storage.base import MOST_SCANNED, Registered, Transaction
 from service.storage.tables import epochs, hosts, meta, observations, page_states, pages, schedule
 
 MOST_PAGE_ID = 2**63 - 1
+NUMBER_IN_FORCE = "SELECT max(epoch) FROM epochs WHERE status = 'published'"
 
 CERTIFICATE = tuple(Certificate.__dataclass_fields__)
 PING_NUMBERS = ("n_pings", "real_pings", "false_pings", "trust")
@@ -165,8 +168,7 @@ class SqlTransaction(Transaction):
         snapshot that it runs on, so one that finds the epoch by itself may have been planned
         when that epoch's partition was not there yet.
         """
-        published = epochs.c.status == EpochStatus.published.value
-        return self.connection.scalar(sa.select(sa.func.max(epochs.c.epoch)).where(published)) or 0
+        return self.connection.exec_driver_sql(NUMBER_IN_FORCE).scalar() or 0
 
     def request_epoch(self, now: datetime) -> Epoch:
         """Insert a request unless one waits; the partial unique index settles races."""
@@ -246,58 +248,48 @@ class SqlTransaction(Transaction):
     # -- schedule
 
     def schedule(self, epoch: int, after: int, limit: int, only: ScheduleFilter) -> SchedulePart:
-        """Read along the key; that the epoch is still kept is asked last, when it counts."""
+        """Read along the key, and whether the epoch is still kept as of the same instant."""
         asked = [name for name in schedule_sql.ONLY if getattr(only, name) is not None]
-        conditions = [schedule_sql.ONLY[name] for name in asked]
-        last = MOST_PAGE_ID
-        if only.host is None and only.page_id is None:
-            conditions.append(schedule_sql.BOUNDS)
-            last = min(after + MOST_SCANNED, MOST_PAGE_ID)
-        if not asked:
-            last = min(last, self._reach(epoch, after, limit))
-        pages = self.read_schedule(
-            "", " ".join(conditions), epoch=epoch, after=after, last=last, limit=limit,
+        found = only.host is not None or only.page_id is not None
+        last = MOST_PAGE_ID if found else min(after + MOST_SCANNED, MOST_PAGE_ID)
+        rows, kept = self.read_schedule(
+            asked, epoch=epoch, after=after, last=last, limit=limit,
             **{name: getattr(only, name) for name in asked if name != "host"},
             **({} if only.host is None else {"host_id": self._host_id(only.host)}),
         )  # fmt: skip
-        part = SchedulePart(pages, self._next(pages, limit, last, epoch))
-        if epoch not in self._kept():
+        if epoch not in kept:
             raise CursorExpired
-        return part
+        return SchedulePart(there(rows), self._next(rows, limit, last, epoch))
 
     def schedule_changes(
         self, epoch: int, since: int, min_change: float, after: int, limit: int
     ) -> ScheduleChanges:
-        """Read both epochs along their keys; the removed pages up to where the others reach."""
+        """Read both epochs along their keys; the removed pages up to where the others reach.
+
+        That the epochs are still kept is asked last, when it counts.
+        """
         last = min(after + MOST_SCANNED, MOST_PAGE_ID)
-        pages = self.read_schedule(
-            schedule_sql.BEFORE, schedule_sql.BOUNDS + schedule_sql.MOVED, epoch=epoch, since=since,
-            ratio=1 + min_change, after=after, last=last, limit=limit,
-        )  # fmt: skip
-        going_on = self._next(pages, limit, last, epoch, since)
+        rows, _ = self.read_schedule(
+            (), epoch=epoch, since=since, ratio=1 + min_change, after=after, last=last, limit=limit
+        )
+        going_on = self._next(rows, limit, last, epoch, since)
         removed = self.read_removed(
             epoch=epoch, since=since, after=after, last=last if going_on is None else going_on
         )
-        kept = self._kept()
+        kept = self.kept()
         if epoch not in kept:
             raise CursorExpired
         if since not in kept:
             raise EpochNotKept
-        return ScheduleChanges(pages, going_on, removed)
-
-    def _reach(self, epoch: int, after: int, limit: int) -> int:
-        """Find how far so many rows reach, so that the planner knows that the walk is short."""
-        along = sa.select(schedule.c.page_id).order_by(schedule.c.page_id).limit(limit)
-        rows = along.where(schedule.c.epoch == epoch, schedule.c.page_id > after).subquery()
-        return self.connection.scalar(sa.select(sa.func.max(rows.c.page_id))) or after
+        return ScheduleChanges(there(rows), going_on, removed)
 
     def _host_id(self, host: str) -> int:
         """Look a host up beforehand, so that the planner knows how many pages it has."""
         return self.connection.scalar(sa.select(hosts.c.host_id).where(hosts.c.host == host)) or 0
 
-    def _next(self, pages: ScheduledPages, limit: int, last: int, *epochs: int) -> int | None:
-        if len(pages) and len(pages) == limit:
-            return int(pages.page_id[-1])
+    def _next(self, rows: ScheduledPages, limit: int, last: int, *epochs: int) -> int | None:
+        if len(rows) and len(rows) == limit:
+            return int(rows.page_id[-1])
         newest = sa.func.max(schedule.c.page_id)
         ends = [
             self.connection.scalar(sa.select(newest).where(schedule.c.epoch == epoch)) or 0
@@ -305,11 +297,17 @@ class SqlTransaction(Transaction):
         ]
         return last if last < max(ends) else None
 
-    def _kept(self) -> set[int]:
-        return set(self.connection.scalars(kept_epochs()))
+    def kept(self) -> set[int]:
+        """Give the published epochs whose schedule is kept."""
+        return {epoch for (epoch,) in self.connection.exec_driver_sql(schedule_sql.KEPT)}
 
-    def read_schedule(self, joined: str, only: str, **parameters: Any) -> ScheduledPages:
-        """Run `schedule_sql.SCHEDULE`, with a further join and condition."""
+    def read_schedule(
+        self, only: Collection[str], **parameters: Any
+    ) -> tuple[ScheduledPages, Collection[int]]:
+        """Run `schedule_sql.SCHEDULE`, of what moved where `since` is given; also the kept epochs.
+
+        A page that was deleted since comes without a URL.
+        """
         raise NotImplementedError
 
     def read_removed(self, **parameters: Any) -> Ints:
@@ -338,11 +336,10 @@ class SqlTransaction(Transaction):
         raise TypeError(table)
 
 
-def kept_epochs() -> sa.Select[int]:
-    """Give the published epochs whose schedule is kept."""
-    published = epochs.c.status == EpochStatus.published.value
-    newest = sa.select(epochs.c.epoch).where(published).order_by(epochs.c.epoch.desc())
-    return newest.limit(EPOCHS_KEPT)
+def there(rows: ScheduledPages) -> ScheduledPages:
+    """Leave out what was deleted since the epoch."""
+    known: Bools = rows.url != ""
+    return rows if known.all() else rows.take(known)
 
 
 def decode_epoch(row: sa.Row[Any]) -> Epoch:

@@ -11,7 +11,7 @@ import json
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import fields
 from datetime import datetime, timedelta
@@ -195,11 +195,10 @@ class Named(dict[str, str]):
         return f":{name}"
 
 
-def schedule(joined: str, only: str) -> str:
+def schedule(only: Collection[str], *, since: bool) -> str:
     """Give the statement that reads rows of the schedule."""
-    moved = only.format(next_crawl_at=NEXT_CRAWL_AT, greatest="max", least="min")
-    rows = schedule_sql.SCHEDULE.format(next_crawl_at=NEXT_CRAWL_AT, joined=joined, only=moved)
-    return rows % Named()
+    words = {"next_crawl_at": NEXT_CRAWL_AT, "greatest": "max", "least": "min"}
+    return schedule_sql.rows(only, since=since, **words) % Named()
 
 
 def values(column: NDArray[Any]) -> list[Any]:
@@ -353,12 +352,15 @@ class SqliteTransaction(SqlTransaction):
         """Put the epoch in force."""
         self.mark_published(epoch, certificate, now)
 
-    def read_schedule(self, joined: str, only: str, **parameters: Any) -> ScheduledPages:
+    def read_schedule(
+        self, only: Collection[str], **parameters: Any
+    ) -> tuple[ScheduledPages, Collection[int]]:
         """Read rows and turn them into columns."""
         if "due_before" in parameters:
             parameters["due_before"] = microseconds(parameters["due_before"])
-        rows = self.driver.execute(schedule(joined, only), parameters).fetchall()
-        return self._columns(ScheduledPages, rows)
+        statement = schedule(only, since="since" in parameters)
+        rows = self.driver.execute(statement, parameters).fetchall()
+        return self._columns(ScheduledPages, rows), self.kept()
 
     def read_removed(self, **parameters: Any) -> Ints:
         """Read the ids one by one."""

@@ -228,7 +228,7 @@ def test_housekeeping_leaves_to_the_next_round_what_a_reader_holds(postgres_stor
     monkeypatch.setattr("service.storage.postgres.LOCK_TIMEOUT", "20ms")
     ids = np.sort(register(postgres_store))
     epochs = [publish(postgres_store, schedule_columns(ids)) for _ in range(EPOCHS_KEPT)]
-    with postgres_store.begin(write=False) as reader:
+    with postgres_store.begin() as reader:
         assert len(reader.schedule(epochs[0], 0, 9, EVERYTHING).pages) == 3
         publish(postgres_store, schedule_columns(ids))
         with postgres_store.begin() as tx:

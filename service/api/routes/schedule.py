@@ -188,10 +188,11 @@ def give(service: Service, asked: Asked) -> Response:
     """Read the first rows and answer with them, or go on from them in a stream."""
     streamed = asked.media != JSON
     with service.store.begin(write=False) as tx:
-        epoch = tx.epoch_in_force() if asked.place is None else epoch_of(tx, asked.place[0])
-        if epoch is None or epoch.certificate is None:
+        number = tx.number_in_force() if asked.place is None else asked.place[0]
+        if asked.place is None and not number:
             return answer(nothing(), headers=headers(0))
-        service.watch.tell([epoch])
+        epoch = epoch_of(service.watch, tx, number)
+        service.watch.saw(number)
         if matches(asked.etag, epoch.epoch) or asked.since == epoch.epoch:
             return not_modified(epoch.epoch)
         reading = Reading(
@@ -204,7 +205,7 @@ def give(service: Service, asked: Asked) -> Response:
     page = ScheduleAnswer(
         epoch=epoch.epoch,
         published_at=epoch.finished_at,
-        bandwidth=epoch.certificate.bandwidth,
+        bandwidth=None if epoch.certificate is None else epoch.certificate.bandwidth,
         items=encode_schedule(part.pages),
         removed=part.removed.tolist() if isinstance(part, ScheduleChanges) else UNSET,
         next_cursor=None if part.after is None else encode_cursor(epoch.epoch, part.after),
@@ -260,10 +261,10 @@ def nothing() -> ScheduleAnswer:
     return ScheduleAnswer(epoch=None, published_at=None, bandwidth=None, items=[], next_cursor=None)
 
 
-def epoch_of(tx: Transaction, epoch: int) -> Epoch:
-    """Give the epoch that a cursor names; raises `BadCursor` where none was ever published."""
+def epoch_of(watch: Watch, tx: Transaction, epoch: int) -> Epoch:
+    """Give a published epoch; raises `BadCursor` where none of that number ever was."""
     try:
-        named = tx.epoch(epoch)
+        named = watch.epoch(tx, epoch)
     except EpochNotFound as error:
         raise BadCursor from error
     if named.certificate is None:
