@@ -423,7 +423,11 @@ def refuse_lost(driver: Any, _record: object, _proxy: object) -> None:
 
     A question to the server would tell no more and cost a round trip.
     """
-    if driver.closed or select.select([driver], [], [], 0)[0]:
+    if driver.closed:
+        raise sa.exc.DisconnectionError
+    ended = select.poll()
+    ended.register(driver, select.POLLIN)
+    if ended.poll(0):
         raise sa.exc.DisconnectionError
 
 
