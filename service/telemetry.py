@@ -133,9 +133,10 @@ class Telemetry:
 
     def count_items(self, kind: str, counts: dict[str, Any]) -> None:
         """Count what became of a batch's items."""
-        for outcome in ("accepted", "duplicate", "late"):
-            self.items.labels(kind, outcome).inc(counts[outcome])
-        self.items.labels(kind, "rejected").inc(len(counts["rejected"]))
+        for outcome, told in counts.items():
+            n_items = told if isinstance(told, int) else len(told)
+            if n_items:
+                self.items.labels(kind, outcome).inc(n_items)
 
 
 class MetricsMiddleware:
