@@ -4,8 +4,9 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, TextIO, cast
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -22,8 +23,25 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 """Methods with a time series of their own; strangers may send any word."""
 
 
+class Unfailing:
+    """A stream that loses words, not requests, when its disk is full or its reader has left."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> None:
+        """Write what can be written."""
+        with suppress(OSError, ValueError):
+            self.stream.write(text)
+
+    def flush(self) -> None:
+        """Hand on what was written."""
+        with suppress(OSError, ValueError):
+            self.stream.flush()
+
+
 def configure_logging(level: str) -> None:
-    """One JSON object a line on standard error; in a terminal, readable lines."""
+    """Log one JSON object a line on standard error."""
     numeric = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
         processors=[
@@ -34,7 +52,7 @@ def configure_logging(level: str) -> None:
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(numeric),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", Unfailing(sys.stderr))),
     )
 
 

@@ -4,6 +4,7 @@ import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from anyio import to_thread
 from fastapi import Depends, FastAPI
 from fastapi_offline import FastAPIOffline
 
@@ -44,10 +45,16 @@ def create_app(service: Service | None = None) -> FastAPI:
     return app
 
 
+MOST_THREADS = 16
+"""Requests at work in threads at once: fewer than a store has connections, so that writers of
+evidence always find one."""
+
+
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Run the writers, and epochs where they are this process's part; close the store."""
     service: Service = app.state.service
+    to_thread.current_default_thread_limiter().total_tokens = MOST_THREADS
     service.commits.start()
     runner, watching = start_runner(service), service.watch.start()
     gc.collect()

@@ -1,0 +1,33 @@
+"""All threads busy: who must be answered is answered."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from live_server import START, Live, until
+
+from service.api.app import MOST_THREADS
+
+
+def test_slow_readers_hold_up_neither_health_nor_evidence(api: Live, monkeypatch):
+    (page_id,) = api.register("https://a.example/")
+    let_go, waiting = threading.Event(), threading.Semaphore(0)
+    store = api.service.store
+    check = store.check
+
+    def slow():
+        waiting.release()
+        assert let_go.wait(30)
+        check()
+
+    monkeypatch.setattr(type(store), "check", lambda _: slow())
+    with ThreadPoolExecutor(2 * MOST_THREADS) as pool:
+        asked = [pool.submit(api.get, "/readyz") for _ in range(2 * MOST_THREADS)]
+        for _ in range(MOST_THREADS):
+            assert waiting.acquire(timeout=30)
+        assert api.get("/healthz").status_code == 200
+        crawl = [{"page_id": page_id, "observed_at": START.isoformat(), "changed": True}]
+        assert api.post("/observations", crawl).json()["accepted"] == 1
+        assert not waiting.acquire(blocking=False)
+        let_go.set()
+        until(lambda: all(one.done() for one in asked), "the slow readers are answered")
+    assert {one.result().status_code for one in asked} == {200}
