@@ -1,7 +1,8 @@
 """Slim tables: ingest touches `page_states` alone, and what a page does not have costs nothing.
 
 `observability` moves from `pages` to `page_states`; what only pinged pages have is NULL for the
-others; on Postgres the log has one small index instead of a wide key, a schedule one of page_ids.
+others; on Postgres the log has one small index instead of a wide key, a schedule one of page_ids,
+and no foreign key is checked.
 Tables are written anew, each by one INSERT … SELECT: a column that is only added or dropped
 leaves the rows as wide as they were.
 
@@ -43,7 +44,7 @@ DROP TABLE old_page_states
 POSTGRES_OLD_STATES = """
 ALTER TABLE page_states RENAME TO old_page_states;
 
-ALTER TABLE old_page_states DROP CONSTRAINT page_states_page_id_fkey,
+ALTER TABLE old_page_states DROP CONSTRAINT IF EXISTS page_states_page_id_fkey,
     DROP CONSTRAINT page_states_pkey
 """
 
@@ -107,7 +108,7 @@ ALTER TABLE pages RENAME TO old_pages;
 ALTER SEQUENCE pages_page_id_seq RENAME TO old_pages_page_id_seq;
 
 ALTER TABLE old_pages DROP CONSTRAINT pages_pkey, DROP CONSTRAINT pages_key_key,
-    DROP CONSTRAINT pages_host_id_fkey;
+    DROP CONSTRAINT IF EXISTS pages_host_id_fkey;
 
 DROP INDEX pages_host_id_idx;
 
@@ -134,16 +135,19 @@ FROM old_pages {states} ORDER BY page_id;
 DROP TABLE old_pages;
 
 ALTER TABLE pages ADD CONSTRAINT pages_pkey PRIMARY KEY (page_id),
-    ADD CONSTRAINT pages_key_key UNIQUE (key),
-    ADD CONSTRAINT pages_host_id_fkey FOREIGN KEY (host_id) REFERENCES hosts (host_id);
+    ADD CONSTRAINT pages_key_key UNIQUE (key);
 
 CREATE INDEX pages_host_id_idx ON pages (host_id)
 """
 
-POSTGRES_REFERENCE = """
-ALTER TABLE page_states ADD CONSTRAINT page_states_pkey PRIMARY KEY (page_id),
-    ADD CONSTRAINT page_states_page_id_fkey FOREIGN KEY (page_id) REFERENCES pages (page_id)
-        ON DELETE CASCADE
+POSTGRES_KEY = "ALTER TABLE page_states ADD CONSTRAINT page_states_pkey PRIMARY KEY (page_id)"
+
+POSTGRES_REFERENCES = """
+ALTER TABLE page_states ADD CONSTRAINT page_states_page_id_fkey
+    FOREIGN KEY (page_id) REFERENCES pages (page_id) ON DELETE CASCADE;
+
+ALTER TABLE pages ADD CONSTRAINT pages_host_id_fkey
+    FOREIGN KEY (host_id) REFERENCES hosts (host_id)
 """
 
 LOG_COLUMNS = 'page_id, observed_at, "interval", crawl_rate, kind, changed, status'
@@ -271,7 +275,7 @@ def upgrade() -> None:
         _run(POSTGRES_STATES_UP)
         _run(STATES_UP)
         _run(POSTGRES_PAGES.format(define="", observability="", states=""))
-        _run(POSTGRES_REFERENCE)
+        _run(POSTGRES_KEY)
         _rebuild_log("CREATE INDEX observations_page_id_idx ON observations (page_id)")
         _run(POSTGRES_SCHEDULE_UP)
     else:
@@ -294,7 +298,8 @@ def downgrade() -> None:
         )
         _run(POSTGRES_STATES_DOWN)
         _run(STATES_DOWN)
-        _run(POSTGRES_REFERENCE)
+        _run(POSTGRES_KEY)
+        _run(POSTGRES_REFERENCES)
         _rebuild_log(
             "ALTER TABLE observations ADD CONSTRAINT observations_pkey "
             "PRIMARY KEY (page_id, observed_at, kind)"

@@ -102,9 +102,11 @@ class PostgresTransaction(SqlTransaction):
         given = {name: getattr(new, name) for name in PageColumns.__dataclass_fields__}
         self.run(sql.ADD_HOSTS, host=new.host)
         row = self.run(sql.ADD_PAGES, **given, now=now, estimate=bytes(8 * self.width)).fetchone()
-        added: Ints = np.zeros(0, np.int64) if row is None or row[0] is None else row[0]
-        page_id = self.page_ids(new.key)
-        return Registered(page_id, np.isin(page_id, added))
+        page_id: Ints = np.zeros(0, np.int64) if row is None or row[0] is None else row[0].copy()
+        created = page_id > 0
+        if not created.all():  # somebody else has added them meanwhile
+            page_id[~created] = self.page_ids(new.key[~created])
+        return Registered(page_id, created)
 
     def change_pages(self, page_id: Ints, said: PageColumns, now: datetime) -> None:
         """Lock in page_id order what is about to change, then change it."""

@@ -20,8 +20,8 @@ ADD_PAGES = """
 WITH given AS (
     SELECT * FROM unnest(%(key)s::uuid[], %(url)s::text[], %(host)s::text[],
         %(importance)s::float8[], %(observability)s::smallint[], %(min_crawl_rate)s::float8[],
-        %(max_crawl_rate)s::float8[])
-        AS given (key, url, host, importance, observability, min_crawl_rate, max_crawl_rate)
+        %(max_crawl_rate)s::float8[]) WITH ORDINALITY AS given (key, url, host, importance,
+        observability, min_crawl_rate, max_crawl_rate, position)
 ), added AS (
     INSERT INTO pages (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
     SELECT key, url, host_id, coalesce(nullif(importance, 'NaN'), 1),
@@ -36,8 +36,9 @@ WITH given AS (
     SELECT page_id, %(now)s, 1, 0, 0, coalesce(nullif(observability, -1::smallint), 2), false,
         %(estimate)s
     FROM added JOIN given USING (key)
+    ORDER BY page_id
 )
-SELECT array_agg(page_id) FROM added
+SELECT array_agg(coalesce(page_id, 0) ORDER BY position) FROM given LEFT JOIN added USING (key)
 """
 
 CHANGE_PAGES = """
@@ -69,9 +70,10 @@ WHERE pages.page_id = locked.page_id
 """
 
 PAGE_IDS = """
-SELECT array_agg(coalesce(page_id, 0) ORDER BY position)
+SELECT array_agg(
+    coalesce((SELECT page_id FROM pages WHERE pages.key = given.key), 0) ORDER BY position
+)
 FROM unnest(%(key)s::uuid[]) WITH ORDINALITY AS given (key, position)
-LEFT JOIN pages USING (key)
 """
 
 STATES = """

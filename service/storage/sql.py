@@ -130,14 +130,15 @@ class SqlTransaction(Transaction):
         self.connection.execute(page_states.update().where(found).values(values))
 
     def delete_page(self, page_id: int) -> None:
-        """Delete the page and its log, by cascade its state.
+        """Delete the page, its state and its log.
 
         Its rows of the schedules stay, seen by nobody, until their epoch is dropped: whoever
         asks what has changed since that epoch must learn that it is gone.
         """
         if not self.connection.execute(pages.delete().where(pages.c.page_id == page_id)).rowcount:
             raise PageNotFound(f"no page has the id {page_id}")
-        self.connection.execute(observations.delete().where(observations.c.page_id == page_id))
+        for table in (page_states, observations):
+            self.connection.execute(table.delete().where(table.c.page_id == page_id))
 
     def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
         """Read the log backwards along its key."""

@@ -1,4 +1,9 @@
-"""The tables, the same on Postgres and SQLite; migrations/ builds them, a test keeps both equal."""
+"""The tables, the same on Postgres and SQLite; migrations/ builds them, a test keeps both equal.
+
+Postgres checks no foreign key: it would look every new row's page and host up once more and lock
+that host's row. One statement inserts a page with its state, one method deletes both, and hosts
+stay for ever.
+"""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -71,25 +76,20 @@ pages = sa.Table(
     metadata,
     sa.Column("page_id", Id, sa.Identity(), primary_key=True),
     sa.Column("key", Key, nullable=False, unique=True),
-    sa.Column("host_id", Id, sa.ForeignKey("hosts.host_id"), nullable=False, index=True),
+    sa.Column("host_id", Id, nullable=False, index=True),
     sa.Column("importance", sa.Double, nullable=False),
     sa.Column("min_crawl_rate", sa.Double),
     sa.Column("max_crawl_rate", sa.Double),
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("url", sa.Text, nullable=False),
+    sa.ForeignKeyConstraint(["host_id"], ["hosts.host_id"]).ddl_if("sqlite"),
     sqlite_autoincrement=True,
 )
 
 page_states = sa.Table(
     "page_states",
     metadata,
-    sa.Column(
-        "page_id",
-        Id,
-        sa.ForeignKey("pages.page_id", ondelete="CASCADE"),
-        primary_key=True,
-        autoincrement=False,
-    ),
+    sa.Column("page_id", Id, primary_key=True, autoincrement=False),
     sa.Column("last_crawl_at", Instant),
     sa.Column("last_observed_at", Instant),
     sa.Column("digest", sa.BigInteger),
@@ -108,6 +108,7 @@ page_states = sa.Table(
     sa.Column("observability", sa.SmallInteger, nullable=False),
     sa.Column("gone", sa.Boolean, nullable=False),
     sa.Column("estimate", sa.LargeBinary, nullable=False),
+    sa.ForeignKeyConstraint(["page_id"], ["pages.page_id"], ondelete="CASCADE").ddl_if("sqlite"),
     comment="One row a page, rewritten by every observation: no secondary index, room for HOT.",
     postgresql_with={
         "fillfactor": "90",
