@@ -31,7 +31,7 @@ BEGIN
     LOOP EXECUTE 'DROP TABLE ' || name;
     END LOOP;
     DELETE FROM observations; DELETE FROM epochs; DELETE FROM meta;
-    DELETE FROM pages; DELETE FROM hosts;
+    DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts;
     ALTER TABLE pages ALTER page_id RESTART; ALTER TABLE hosts ALTER host_id RESTART;
     ALTER TABLE epochs ALTER epoch RESTART;
 END $$
