@@ -82,6 +82,38 @@ def test_a_writer_waits_for_the_locks_of_another(sql_store):
     assert page_of(sql_store, page_id).n_pings == 10
 
 
+def test_states_are_saved_where_they_lie_though_others_write_and_vacuum(
+    postgres_store, postgres_url
+):
+    """Rows move at every update, and vacuum gives the places of the old ones to others."""
+    ids = np.sort(register(postgres_store, 60))
+    shares = ids[:40], ids[20:]
+
+    def vacuum():
+        with psycopg.connect(postgres_url, autocommit=True) as other:
+            for _ in range(20):
+                other.execute("VACUUM (TRUNCATE off) page_states")
+
+    together(vacuum, *(lambda share=share: count_up(postgres_store, share, 30) for share in shares))
+    states = states_of(postgres_store, ids)
+    assert states.page_id.tolist() == ids.tolist()
+    assert states.n_pings.tolist() == [30] * 20 + [60] * 20 + [30] * 20
+
+
+def test_states_locked_before_a_vacuum_are_saved_after_it(postgres_store, postgres_url):
+    ids = np.sort(register(postgres_store, 60))
+    count_up(postgres_store, ids, 3)
+    with (
+        postgres_store.begin() as tx,
+        psycopg.connect(postgres_url, autocommit=True) as other,
+    ):
+        states = tx.lock_states(ids[::2])
+        count_up(postgres_store, ids[1::2], 2)
+        other.execute("VACUUM (TRUNCATE off) page_states")
+        tx.save_states(replace(states, n_pings=states.n_pings + 10))
+    assert states_of(postgres_store, ids).n_pings.tolist() == [13, 5] * 30
+
+
 def test_readers_do_not_wait_for_writers_and_see_nothing_uncommitted(sql_store):
     ids = np.sort(register(sql_store))
     epoch = publish(sql_store, schedule_columns(ids))
