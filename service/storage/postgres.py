@@ -55,6 +55,14 @@ LOCK_TIMEOUT = "20ms"
 """How long housekeeping waits for readers, and whoever comes after waits for housekeeping."""
 LOCK_ATTEMPTS = 10
 """After so many it leaves a drop to the next round."""
+LEAD_TIMEOUTS = {
+    "tcp_keepalives_idle": 10,
+    "tcp_keepalives_interval": 5,
+    "tcp_keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+    "client_connection_check_interval": 5_000,
+}
+"""How the server notices within 30 s, busy or idle, that a leader's host is gone."""
 MOST_MOVED = 20_000
 """Entries that move from the log's default partition into that of their month: about 0.2 s."""
 
@@ -354,7 +362,13 @@ class PostgresStore(Store):
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_timeout=10,
-            connect_args={"connect_timeout": 5, "application_name": "recrawl"},
+            connect_args={
+                "connect_timeout": 5,
+                "application_name": "recrawl",
+                "keepalives_idle": 10,
+                "keepalives_interval": 5,
+                "keepalives_count": 3,
+            },
         )
         sa.event.listen(self.engine, "connect", lambda driver, _: pgbinary.register(driver))
         sa.event.listen(self.engine, "checkout", refuse_lost)
@@ -378,6 +392,7 @@ class PostgresStore(Store):
             if not taken:
                 raise EpochRunning
             try:
+                watch(connection)
                 yield PostgresLead(connection, self.width)
             finally:
                 release(connection)
@@ -431,6 +446,15 @@ def refuse_lost(driver: Any, _record: object, _proxy: object) -> None:
     ended.register(driver, select.POLLIN)
     if ended.poll(0):
         raise sa.exc.DisconnectionError
+
+
+def watch(connection: sa.Connection) -> None:
+    """Have the server end this session, and its lock with it, soon after its host has vanished."""
+    known = sa.table("pg_settings", sa.column("name"))
+    for name, value in LEAD_TIMEOUTS.items():  # the last two are newer: Postgres 12 and 14
+        setting = sa.select(sa.func.set_config(known.c.name, str(value), False))
+        connection.execute(setting.where(known.c.name == name))
+    connection.commit()
 
 
 def release(connection: sa.Connection) -> None:

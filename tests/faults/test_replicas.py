@@ -134,5 +134,6 @@ def test_two_workers_take_turns(postgres_url, tmp_path):
         until(lambda: published() >= 2, "two epochs")
         first.kill()
         before = published()
+        until(lambda: published() > before, "the other worker takes over", patience_s=10)
         until(lambda: published() >= before + 2, "the other worker goes on")
         assert not second.ended()

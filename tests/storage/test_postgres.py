@@ -37,6 +37,7 @@ from service.storage import open_store
 from service.storage.base import EPOCHS_KEPT
 from service.storage.postgres import (
     LEAD_LOCK,
+    LEAD_TIMEOUTS,
     PostgresStore,
     PostgresTransaction,
     next_month,
@@ -139,6 +140,19 @@ def test_a_lead_whose_connection_died_is_lost_and_cannot_publish(postgres_store,
         assert tx.epoch(newer).status is EpochStatus.running
     assert {row.crawl_rate for row in read_schedule(postgres_store, old)} == {1.0}
     assert publish(postgres_store, schedule_columns(ids)) > newer
+
+
+def test_the_server_watches_whether_the_leaders_host_is_still_there(postgres_store):
+    """On TCP the values shown are those of the server's socket; a lead is free within 30 s."""
+    with postgres_store.lead() as lead, lead.begin() as tx:
+        shown = {name: tx.run(f"SHOW {name}").fetchone()[0] for name in LEAD_TIMEOUTS}
+        over_tcp = tx.run("SELECT inet_client_addr()").fetchone()[0] is not None
+    assert shown["client_connection_check_interval"] == "5s"
+    if over_tcp:
+        idle, interval, count = (int(shown[f"tcp_keepalives_{n}"]) for n in
+                                 ("idle", "interval", "count"))  # fmt: skip
+        assert 0 < idle + interval * count <= 30
+        assert shown["tcp_user_timeout"] == "25000"
 
 
 def test_a_lead_lost_in_the_middle_of_publishing_publishes_nothing(postgres_store, postgres_url):
