@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import fields
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any, TypeVar
@@ -74,6 +75,9 @@ PRAGMAS = (
     "cache_size = -65536",
     "temp_store = MEMORY",
 )
+
+READING_CACHE = -4096
+"""KiB: who reads the schedule walks along keys, and many may do so at once."""
 
 ADD_PAGES = """
 INSERT INTO pages (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
@@ -398,16 +402,21 @@ class SqliteStore(Store):
     def __init__(self, url: str, width: int) -> None:
         self.width = width
         self.url = url
-        self.engine = sa.create_engine(url, pool_size=10, max_overflow=40)
+        self.engine = self._engine(url)
+        self.reading = self._engine(url, f"cache_size = {READING_CACHE}")
         self.writing = Turns()
-        sa.event.listen(self.engine, "connect", prepare)
-        sa.event.listen(self.engine, "begin", begin)
+
+    def _engine(self, url: str, *pragmas: str) -> sa.Engine:
+        engine = sa.create_engine(url, pool_size=10, max_overflow=40)
+        sa.event.listen(engine, "connect", partial(prepare, pragmas=(*PRAGMAS, *pragmas)))
+        sa.event.listen(engine, "begin", begin)
+        return engine
 
     @contextmanager
     def begin(self, *, write: bool = True) -> Iterator[SqliteTransaction]:
         """Open a transaction; writers take their turn."""
-        turn = self.writing if write else nullcontext()
-        with translated(), turn, self.engine.connect() as connection:
+        engine, turn = (self.engine, self.writing) if write else (self.reading, nullcontext())
+        with translated(), turn, engine.connect() as connection:
             connection.execution_options(sqlite_write=write)
             with connection.begin():
                 yield SqliteTransaction(connection, self.width)
@@ -428,8 +437,9 @@ class SqliteStore(Store):
             migrations.check(tx.connection)
 
     def close(self) -> None:
-        """Close the pool."""
+        """Close the pools."""
         self.engine.dispose()
+        self.reading.dispose()
 
 
 class SqliteLead(Lead):
@@ -505,10 +515,10 @@ def keep_house(
             after = tx.drop_log(after, (keep_log_since - EPOCH) // timedelta(microseconds=1))
 
 
-def prepare(driver: sqlite3.Connection, _record: object) -> None:
+def prepare(driver: sqlite3.Connection, _record: object, pragmas: Iterable[str]) -> None:
     """Set up a new connection; transactions are begun by `begin`, not by the driver."""
     driver.isolation_level = None
-    for pragma in PRAGMAS:
+    for pragma in pragmas:
         driver.execute(f"PRAGMA {pragma}")
 
 
