@@ -327,7 +327,10 @@ def test_an_epoch_whose_connection_dies_publishes_nothing_and_the_next_round_rec
 
     def lose(*_pages, **_given):
         with psycopg.connect(postgres_url, autocommit=True) as other:
-            query = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = %s"
+            query = (
+                "SELECT pid FROM pg_locks JOIN pg_database ON pg_database.oid = database "
+                "WHERE locktype = 'advisory' AND objid = %s AND datname = current_database()"
+            )
             (pid,) = other.execute(query, [LEAD_LOCK & 0xFFFFFFFF]).fetchone()
         kill(postgres_url, pid)
         return ALLOCATORS["uniform"](*_pages[:4])
