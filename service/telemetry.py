@@ -151,8 +151,8 @@ class Telemetry:
 
     def count_items(self, kind: str, counts: dict[str, Any]) -> None:
         """Count what became of a batch's items."""
-        for outcome, told in counts.items():
-            n_items = told if isinstance(told, int) else len(told)
+        for outcome in ("accepted", "duplicate", "late", "rejected"):
+            n_items = counts["n_rejected" if outcome == "rejected" else outcome]
             if n_items:
                 self.items.labels(kind, outcome).inc(n_items)
 

@@ -38,14 +38,19 @@ BIG = 100_000
 MAX_DIGITS = 40
 """No field takes an integer of more digits."""
 
+MAX_SAID = 300
+"""So many characters of a name that the caller made up are told."""
+
 ItemT = TypeVar("ItemT", bound=Item)
 
 
 class Body(NamedTuple):
-    """The bytes of a request and what they are said to be."""
+    """The bytes of a request, or of a part of it, and what they are said to be."""
 
     content: bytes
     media_type: str
+    first: int = 0
+    """Position of the first item in the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +72,35 @@ async def read_body(request: Request) -> Body:
     UnsupportedMediaType, MalformedBody
         It is compressed by another method than gzip and zstd, or not what it is said to be.
     """
-    coding = request.headers.get("content-encoding", "").strip().lower()
     limit: int = request.app.state.service.max_body_bytes
     arriving, content, size = request.stream(), bytearray(), 0
-    async for chunk in inflate(coding, arriving):
+    async for chunk in inflated(request, arriving):
         size += len(chunk) or EMPTY_PART
         if size > limit:
             break
         content += chunk
     if size > limit:
-        await _drain(arriving, DRAIN_FACTOR * limit)
+        await drain(arriving, limit)
         raise BodyTooLarge(f"the body has over {limit} bytes; send it in several requests")
-    media_type = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
-    return Body(bytes(content), media_type)
+    return Body(bytes(content), media_type(request))
 
 
-async def _drain(arriving: AsyncIterator[bytes], limit: int) -> None:
-    """Let what is on its way arrive, within a limit, so that the client can hear the answer."""
+def media_type(request: Request) -> str:
+    """Give what a body is said to be, without parameters."""
+    return request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+
+
+def inflated(request: Request, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Undo the Content-Encoding of a request; raises as `codings.inflate`."""
+    return inflate(request.headers.get("content-encoding", "").strip().lower(), arriving)
+
+
+async def drain(arriving: AsyncIterator[bytes], limit: int) -> None:
+    """Let what is on its way arrive, a few limits more, so that the client can hear the answer."""
     size = 0
     async for chunk in arriving:
         size += len(chunk)
-        if size > limit:
+        if size > DRAIN_FACTOR * limit:
             break
 
 
@@ -113,8 +126,9 @@ def decode_batch(body: Body, kind: type[ItemT], max_items: int) -> Batch[ItemT]:
     try:
         items = whole(body.content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _one_by_one(_limited(parts(body.content), max_items), kind)
-    return Batch(_limited(items, max_items), np.arange(len(items)), [])
+        return _one_by_one(_limited(parts(body.content), max_items), kind, body.first)
+    index = body.first + np.arange(len(items))
+    return Batch(_limited(items, max_items), index, [])
 
 
 def decode_object(body: Body, kind: type[ItemT]) -> ItemT:
@@ -193,9 +207,9 @@ def _lines(content: bytes) -> list[Any]:
     return lines
 
 
-def _one_by_one(given: list[Any], kind: type[ItemT]) -> Batch[ItemT]:
+def _one_by_one(given: list[Any], kind: type[ItemT], first: int = 0) -> Batch[ItemT]:
     items, index, rejected = [], [], []
-    for i, value in enumerate(given):
+    for i, value in enumerate(given, first):
         if isinstance(value, _Broken):
             rejected.append(Rejection(index=i, code="malformed", detail=value.reason))
             continue
@@ -214,7 +228,8 @@ def _rejection(index: int, message: str, kind: type[Item]) -> Rejection:
     """Name the field, and say what it must be in the schema's own words."""
     reason, _, path = message.partition(" - at `$")
     named = re.match(r"\.(\w+)", path) or re.search(r"field `(.*)`$", reason)
-    field = named[1] if named else None
+    field = named[1][:MAX_SAID] if named else None
+    reason = reason[:MAX_SAID]
     if "unknown field" in reason:
         known = ", ".join(kind.__struct_fields__)
         return Rejection(

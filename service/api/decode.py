@@ -69,6 +69,11 @@ class Decoded(Generic[T]):
     index: Ints
     rejected: list[Rejection]
 
+    @property
+    def n_items(self) -> int:
+        """All items, good and bad."""
+        return len(self.index) + len(self.rejected)
+
 
 def decode_crawls(batch: Batch[ObservationItem], now: datetime) -> Decoded[CrawlColumns]:
     """Decode crawl results."""

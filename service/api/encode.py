@@ -40,6 +40,9 @@ from service.estimates import PageEstimate
 UNITS = (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1_440))
 """A span is told in the first unit of which it has two."""
 
+LISTED = 1_000
+"""Of a stream of several blocks so many rejected items are listed, and all counted."""
+
 
 class RemovedPage(msgspec.Struct):
     """A line of a stream of changes for a page that is no longer scheduled."""
@@ -74,8 +77,15 @@ def batch_counts(
         "accepted": n_of[Verdict.accepted],
         "duplicate": n_of[Verdict.duplicate],
         "late": n_of[Verdict.late],
+        "n_rejected": len(rejected) + len(unknown),
         "rejected": sorted([*rejected, *unknown], key=lambda r: r.index),
     }
+
+
+def add_counts(counts: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Count a stream's next block with those before it."""
+    added = {name: counts[name] + more[name] for name in counts}
+    return {**added, "rejected": added["rejected"][:LISTED]}
 
 
 def refuse_empty(counts: dict[str, Any]) -> None:
@@ -84,7 +94,7 @@ def refuse_empty(counts: dict[str, Any]) -> None:
     if counts["rejected"] and not taken:
         first = counts["rejected"][0]
         raise BatchRejected(
-            f"none of the {len(counts['rejected'])} items could be taken; item {first.index}: "
+            f"none of the {counts['n_rejected']} items could be taken; item {first.index}: "
             f"{first.detail}",
             field=first.field,
             **counts,

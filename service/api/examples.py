@@ -7,7 +7,8 @@ PAGES: list[dict[str, Any]] = [
     {"url": "https://example.com/about", "observability": "complete"},
 ]
 PAGES_ANSWER = {
-    "accepted": 2, "duplicate": 0, "late": 0, "rejected": [], "created": 2, "page_ids": [1, 2],
+    "accepted": 2, "duplicate": 0, "late": 0, "n_rejected": 0, "rejected": [],
+    "created": 2, "page_ids": [1, 2],
 }  # fmt: skip
 PATCH = {"importance": 25.0, "max_crawl_rate": 24.0}
 OBSERVATIONS: list[dict[str, Any]] = [
@@ -15,12 +16,12 @@ OBSERVATIONS: list[dict[str, Any]] = [
     {"url": "https://example.com/about", "observed_at": "2026-05-01T12:00:02Z", "changed": False},
     {"url": "https://example.com/old", "observed_at": "2026-05-01T12:00:04Z", "status": 404},
 ]
-BATCH_ANSWER = {"accepted": 3, "duplicate": 0, "late": 0, "rejected": []}
+BATCH_ANSWER = {"accepted": 3, "duplicate": 0, "late": 0, "n_rejected": 0, "rejected": []}
 PINGS: list[dict[str, Any]] = [
     {"url": "https://example.com/about", "changed_at": "2026-05-01T12:30:00Z"}
 ]
 PINGS_ANSWER = {
-    "accepted": 1, "duplicate": 0, "late": 0, "rejected": [],
+    "accepted": 1, "duplicate": 0, "late": 0, "n_rejected": 0, "rejected": [],
     "decisions": [{"index": 0, "page_id": 2, "crawl": True, "reason": "credit"}],
 }  # fmt: skip
 SCHEDULE_ITEM = {

@@ -112,7 +112,8 @@ async def answer_unexpected(_: Request, __: Exception) -> Response:
     return problem(
         500,
         "InternalError",
-        "the service failed; nothing of this request was kept, its log says why",
+        "the service failed, its log says why; of this request nothing was kept, or of a stream "
+        "its first blocks",
     )
 
 

@@ -114,7 +114,9 @@ class BatchAnswer(Struct, kw_only=True):
     accepted: int
     duplicate: int
     late: int
+    n_rejected: int
     rejected: list[Rejection]
+    """All of them, in order; of NDJSON in several blocks the first 1,000."""
 
 
 class PagesAnswer(BatchAnswer, kw_only=True):
@@ -275,7 +277,10 @@ class Problem(Struct, kw_only=True, omit_defaults=True):
     accepted: int | UnsetType = UNSET
     duplicate: int | UnsetType = UNSET
     late: int | UnsetType = UNSET
+    n_rejected: int | UnsetType = UNSET
     rejected: list[Rejection] | UnsetType = UNSET
+    lines_taken: int | UnsetType = UNSET
+    """Of NDJSON to POST /observations: so many lines, from the first, were dealt with for good."""
 
 
 class Health(Struct, kw_only=True):

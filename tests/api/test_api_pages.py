@@ -17,7 +17,8 @@ def test_pages_are_registered_and_known_again(api: Live):
     assert again.json()["created"] == 0
     assert again.json()["page_ids"] == first.json()["page_ids"][::-1]
     assert first.json() | {"page_ids": None} == {
-        "accepted": 2, "duplicate": 0, "late": 0, "rejected": [], "created": 2, "page_ids": None,
+        "accepted": 2, "duplicate": 0, "late": 0, "n_rejected": 0, "rejected": [],
+        "created": 2, "page_ids": None,
     }  # fmt: skip
 
 
@@ -90,7 +91,8 @@ def test_a_batch_of_which_nothing_can_be_taken_is_a_problem_that_lists_every_ite
 
 def test_an_empty_batch_changes_nothing(api: Live):
     assert api.post("/pages", []).json() == {
-        "accepted": 0, "duplicate": 0, "late": 0, "rejected": [], "created": 0, "page_ids": [],
+        "accepted": 0, "duplicate": 0, "late": 0, "n_rejected": 0, "rejected": [],
+        "created": 0, "page_ids": [],
     }  # fmt: skip
 
 

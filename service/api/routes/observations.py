@@ -1,6 +1,7 @@
 """Evidence: what crawlers saw, and what sites announced."""
 
 import asyncio
+from datetime import datetime
 from typing import Annotated
 
 import numpy as np
@@ -9,12 +10,13 @@ from fastapi.concurrency import run_in_threadpool
 
 from service import ingest
 from service.api import examples, openapi
-from service.api.bodies import BIG, decode_batch, read_body
+from service.api.bodies import BIG, Body, decode_batch, read_body
 from service.api.decode import Decoded, decode_crawls, decode_pings
 from service.api.encode import answer, batch_counts, refuse_empty
 from service.api.hot import HotRoute
 from service.api.schemas import BatchAnswer, Decision, ObservationItem, PingItem, PingsAnswer
 from service.api.service import the_service
+from service.api.stream import CrawlStream
 from service.commits import Job
 from service.domain import CrawlColumns, PingColumns, Verdict
 
@@ -38,18 +40,19 @@ async def post_observations(request: Request, register: Register = True) -> Resp
     unchanged, 404 and 410 mean gone, failures (0, other 4xx, 5xx) are no evidence. Per page time
     moves forward: what is not newer than the page's last crawl is counted as `duplicate` or
     `late` and changes nothing. The first crawl of a page opens its first interval.
+
+    NDJSON may be of any length, compressed too: it is committed as it arrives, in blocks of at
+    most `max_items` lines and 1 MB, so send each page's crawls in the order of time. The answer
+    sums up all blocks; `index` counts from the first line, blank ones left out; of several blocks
+    the first 1,000 `rejected` are listed and `n_rejected` counts all. If a stream ends half-way,
+    the blocks committed stay; the problem says `lines_taken`, and sending everything again is safe.
     """
-    service, body = the_service(request), await read_body(request)
-    now = service.now()
+    service = the_service(request)
 
-    def decode() -> Decoded[CrawlColumns]:
-        return decode_crawls(decode_batch(body, ObservationItem, service.max_items), now)
+    def decode(block: Body, now: datetime) -> Decoded[CrawlColumns]:
+        return decode_crawls(decode_batch(block, ObservationItem, service.max_items), now)
 
-    given = decode() if len(body.content) <= BIG else await run_in_threadpool(decode)
-    job = Job(ingest.record, given.columns, given.named, register, now)
-    done = await asyncio.wrap_future(service.commits.submit(job))
-    counts = batch_counts(done.made.verdict, given.index, given.named.page_id, given.rejected)
-    service.telemetry.count_items("observation", counts)
+    counts = await CrawlStream(service, decode, register=register).write(request)
     refuse_empty(counts)
     return answer(BatchAnswer(**counts))
 

@@ -42,13 +42,14 @@ def post_pages(service: TheService, body: TheBody) -> Response:
     given = decode_pages(decode_batch(body, PageItem, service.max_items))
     with service.store.begin() as tx:
         registered = tx.register(given.columns, service.now())
-    page_ids: list[int | None] = [None] * (len(given.index) + len(given.rejected))
+    page_ids: list[int | None] = [None] * given.n_items
     for i, row in zip(given.index.tolist(), given.named.row.tolist(), strict=True):
         page_ids[i] = int(registered.page_id[row])
     counts: dict[str, Any] = {
         "accepted": len(given.columns),
         "duplicate": len(given.index) - len(given.columns),
         "late": 0,
+        "n_rejected": len(given.rejected),
         "rejected": given.rejected,
     }
     service.telemetry.count_items("page", counts)
