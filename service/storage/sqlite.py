@@ -72,6 +72,7 @@ PRAGMAS = (
     "synchronous = FULL",
     "foreign_keys = ON",
     "wal_autocheckpoint = 64000",
+    "journal_size_limit = 67108864",
     "cache_size = -65536",
     "temp_store = MEMORY",
 )

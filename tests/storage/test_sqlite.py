@@ -3,6 +3,7 @@
 import sqlite3
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -261,3 +262,18 @@ def test_writers_take_their_turns_in_the_order_they_came():
     assert order == ["first", 0, 1, 2, 3, 4]
     with turns:  # and it is free again
         pass
+
+
+def test_the_log_of_writes_is_cut_once_it_starts_over(sqlite_store):
+    """A burst makes it large; a commit after a checkpoint gives the room beyond 64 MiB back."""
+    wal = Path(f"{sqlite_store.engine.url.database}-wal")
+    with sqlite_store.begin() as tx:
+        assert tx.run("PRAGMA journal_size_limit") == [(2**26,)]
+        tx.driver.execute("CREATE TABLE filler (content)")
+        tx.driver.execute(f"INSERT INTO filler VALUES (zeroblob({2**26 + 2**20}))")
+    assert wal.stat().st_size > 2**26
+    with sqlite_store.engine.connect() as connection:
+        connection.connection.driver_connection.execute("PRAGMA wal_checkpoint(RESTART)")
+    with sqlite_store.begin() as tx:
+        tx.driver.execute("INSERT INTO filler VALUES (1)")
+    assert wal.stat().st_size <= 2**26
