@@ -67,6 +67,14 @@ class CrawlStream:
         RecrawlError
             What kept the stream from its end; of NDJSON it tells `lines_taken`.
         """
+        if media_type(request) in LINES:
+            await self._write_blocks(request)
+        else:
+            await self._take(await read_body(request))
+            await self._settle()
+        return self.counts or {}
+
+    async def _write_blocks(self, request: Request) -> None:
         limits = self.service.max_items, self.service.max_body_bytes
         try:
             async with aclosing(read_blocks(request, *limits)) as blocks:
@@ -76,10 +84,9 @@ class CrawlStream:
         except (RecrawlError, ClientDisconnect) as error:
             with suppress(RecrawlError):
                 await self._settle()
-            if isinstance(error, ClientDisconnect) or media_type(request) not in LINES:
+            if isinstance(error, ClientDisconnect):
                 raise
             raise _cut_short(error, self.n_taken) from error.__cause__
-        return self.counts or {}
 
     async def _take(self, block: Body) -> None:
         """Decode a block, beside the event loop if it is big, and let it be written."""
@@ -126,12 +133,8 @@ def _cut_short(error: RecrawlError, n_taken: int) -> RecrawlError:
 
 
 async def read_blocks(request: Request, max_items: int, max_bytes: int) -> AsyncGenerator[Body]:
-    """Give NDJSON in blocks as it arrives, and any other body whole."""
-    kind = media_type(request)
-    if kind not in LINES:
-        yield await read_body(request)
-        return
-    arriving = request.stream()
+    """Give NDJSON in blocks as it arrives."""
+    kind, arriving = media_type(request), request.stream()
     try:
         async for block in cut(inflated(request, arriving), max_items, max_bytes):
             yield Body(block, kind)
