@@ -31,6 +31,7 @@ def learnt_url(sqlite_url):
 
 
 def contents(url):
+    """Give what a database knows of its pages, gaps to the digits that Postgres keeps."""
     store = open_store(url, 2)
     with store.begin(write=False) as tx:
         pages, states = tx.read_pages(0, 1000)
@@ -39,7 +40,8 @@ def contents(url):
         page: (importance, *row)
         for page, importance, *row in zip(
             pages.url, pages.importance.tolist(), states.estimate.tolist(),
-            states.last_crawl_at.tolist(), states.gap.tolist(), states.n_pings.tolist(),
+            states.last_crawl_at.tolist(), np.float32(states.gap).tolist(),
+            states.n_pings.tolist(),
             strict=True,
         )
     }  # fmt: skip
