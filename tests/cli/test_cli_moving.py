@@ -4,6 +4,7 @@ import gzip
 import json
 import time
 
+import numpy as np
 import pytest
 from live_server import running
 from sources.polite_cases import Fleet
