@@ -1,0 +1,1 @@
+"""The data path over HTTP: real processes, each row of the table beside its floor."""

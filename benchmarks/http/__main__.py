@@ -1,0 +1,133 @@
+"""The data path over HTTP beside its floors: one table, and JSON.
+
+    python -m benchmarks.http [--rows observations schedule …] [--stores postgres] [--quick]
+
+What runs: a real server process (and a worker on Postgres) on a database of its own, real client
+processes on keep-alive sockets, all on the cores of this machine, which they share. The pages are
+made by `data`: one million by default, each with a state, a log entry and a 60-byte URL.
+
+A row is measured in rounds of some seconds; the service and its floor take turns, and medians are
+compared. An item that is not accepted, an answer that is not 200, fails the row. Rates are of
+what was answered, thus durable: commits are synchronous on both databases, the floors' too.
+
+Floors are what the database alone does for the same rows, on a copy of the same database, of
+random pages, by clients that cost next to nothing:
+
+- observations: `UPDATE … FROM unnest` of the columns a crawl changes and COPY into the log, one
+  commit per 1,000 rows, from as many connections as there are clients; by url with the look-up of
+  the keys. A second one also reads and locks the states first (in the notes: the service must).
+  SQLite: the same by `executemany` from one connection, as there is one writer.
+- one observation each: one statement updates a row and appends one, which is one commit, from as
+  many connections as there are clients. The service may be faster: it commits in groups.
+- new pages: COPY into `pages` and as many states, one commit a batch.
+- schedule: the same three tables joined, fetched as Python rows and encoded by msgspec.
+- export: COPY of the same rows (SQLite: fetched), not encoded.
+- epoch: COPY out of the columns it loads, then COPY into a new table and its index.
+
+For rates the ratio is service over floor, more is better; for seconds it is so too, less is
+better. Cores used (by the service, by Postgres, by the clients) and fsyncs tell what limits a row.
+"""
+
+import argparse
+import os
+import signal
+import sqlite3
+import sys
+import tempfile
+from pathlib import Path
+
+import httpx
+import psycopg
+from rich.console import Console
+
+from benchmarks.http import report
+from benchmarks.http.processes import Failed
+from benchmarks.http.rows import OWN, ROWS, Bench, Figure, Row, prepared
+
+QUICK = {
+    "pages": 10_000, "small_pages": 2_000, "seconds": 0.5, "rounds": 1, "busy_seconds": 5.0,
+    "singles": 8,
+}  # fmt: skip
+"""A sanity run: its figures mean nothing."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Give the options."""
+    options = argparse.ArgumentParser(
+        prog="python -m benchmarks.http", description=__doc__.splitlines()[0]
+    )
+    known = [*ROWS, *OWN]
+    default = [name for name in known if name != "huge"]
+    options.add_argument("--rows", nargs="+", choices=known, default=default, metavar="ROW",
+                         help=f"of {' '.join(known)} (default: all but huge)")  # fmt: skip
+    options.add_argument("--stores", nargs="+", choices=["postgres", "sqlite"],
+                         default=["postgres", "sqlite"])  # fmt: skip
+    options.add_argument("--pages", type=int, default=1_000_000)
+    options.add_argument("--small-pages", type=int, default=20_000, help="of the row sizes")
+    options.add_argument("--huge-pages", type=int, default=10_000_000, help="of the row huge")
+    options.add_argument("--clients", type=int, default=8, help="of batches and 304s")
+    options.add_argument("--singles", type=int, default=32, help="clients of single posts")
+    options.add_argument("--readers", type=int, default=4, help="clients of schedule pages")
+    options.add_argument("--seconds", type=float, default=5.0, help="of a round")
+    options.add_argument("--busy-seconds", type=float, default=20.0,
+                         help="that requests are prepared for, beside an epoch")  # fmt: skip
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--quick", action="store_true", help="small sizes: does it run?")
+    options.add_argument("--postgres", default="postgresql://postgres@127.0.0.1:5432/postgres",
+                         help="a superuser's URL; databases are made and dropped")  # fmt: skip
+    options.add_argument("--folder", type=Path, help="where SQLite's files are made")
+    options.add_argument("--json", type=Path, default=Path("bench-out/http.json"))
+    return options
+
+
+def main() -> None:
+    """Measure the rows on each store; the status is 1 when one failed."""
+    options = parser()
+    if options.parse_args().quick:
+        options.set_defaults(**QUICK)
+    given = options.parse_args()
+    given.pid = os.getpid()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clean up, as on Ctrl-C
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    figures: list[Figure] = []
+    try:
+        for store in given.stores:
+            figures += measured(store, given, console)
+    except psycopg.OperationalError as error:
+        sys.exit(f"Postgres: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    report.show(figures, console)
+    report.write(figures, given, given.json)
+    sys.exit(any(figure.failure for figure in figures))
+
+
+def measured(store: str, given: argparse.Namespace, console: Console) -> list[Figure]:
+    """Measure the rows of one store."""
+    figures: list[Figure] = []
+
+    def run(bench: Bench, name: str, row: Row) -> None:
+        try:
+            found = row(bench)
+        except (Failed, httpx.HTTPError, psycopg.Error, sqlite3.Error) as failure:
+            found = [bench.figure(name, name, "", [], failure=str(failure))]
+        for figure in found:
+            console.print("  ".join(cell for cell in report.cells(figure) if cell))
+        figures.extend(found)
+
+    sizes = {"sizes": given.small_pages, "huge": given.huge_pages}
+    with tempfile.TemporaryDirectory(prefix="recrawl-bench-", dir=given.folder) as folder:
+        place = Path(folder)
+        shared = [name for name in ROWS if name in given.rows]
+        if shared:
+            with prepared(store, given.pages, given, place, console.print) as bench:
+                for name in shared:
+                    run(bench, name, ROWS[name])
+        for name in [name for name in OWN if name in given.rows]:
+            with prepared(store, sizes[name], given, place, console.print) as bench:
+                run(bench, name, OWN[name])
+    return figures
+
+
+if __name__ == "__main__":
+    main()

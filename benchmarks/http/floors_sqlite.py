@@ -1,0 +1,172 @@
+"""Floors on SQLite: the same rows by bare sqlite3 on a copy of the same file, one connection."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+
+from benchmarks.http.data import TEMPLATES, key_of, url_of
+from benchmarks.http.floors_postgres import WRITTEN
+
+LOG = "INSERT INTO observations (page_id, observed_at, kind, changed, interval) VALUES (?,?,0,1,1)"
+SCHEDULED = (
+    "SELECT schedule.page_id, url, importance, change_rate, crawl_rate, crawl_probability, "
+    "last_crawl_at + CAST(gap / crawl_rate * 86400e6 AS INTEGER) "
+    "FROM schedule JOIN pages ON pages.page_id = schedule.page_id "
+    "JOIN page_states ON page_states.page_id = schedule.page_id WHERE epoch = ?"
+)
+BLOCK = 10_000
+
+
+def opened(path: str) -> sqlite3.Connection:
+    """Open a file with the service's durability and cache."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    for pragma in (
+        "journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 64000",
+        "cache_size = -65536",
+    ):  # fmt: skip
+        connection.execute(f"PRAGMA {pragma}")
+    return connection
+
+
+def repeated(seconds: float, step: Callable[[], int]) -> float:
+    """Give rows a second of a step that is repeated for some seconds."""
+    done, begun = 0, time.monotonic()
+    while time.monotonic() - begun < seconds:
+        done += step()
+    return done / (time.monotonic() - begun)
+
+
+class SqliteFloors:
+    """The floors of each row; those that write, on the copy of the file."""
+
+    def __init__(self, path: str, copy_path: str, n_pages: int) -> None:
+        self.path = path
+        self.copy_path = copy_path
+        self.n_pages = n_pages
+        self.rng = np.random.default_rng(7)
+
+    def batches(
+        self, n_items: int, n_clients: int, seconds: float, *, by_url: bool = False,  # noqa: ARG002
+        locked: bool = False,
+    ) -> float:  # fmt: skip
+        """UPDATE and INSERT by executemany, one commit a batch."""
+        connection = opened(self.copy_path)
+        names = ", ".join(WRITTEN)
+        rows = connection.execute(f"SELECT {names} FROM page_states LIMIT {n_items}").fetchall()
+        update = f"UPDATE page_states SET ({names}) = ({_marks(WRITTEN)}) WHERE page_id = ?"
+        marks = _marks(range(n_items))
+
+        def step() -> int:
+            at = int(time.time() * 1e6)
+            copies = self.n_pages - TEMPLATES
+            chosen = TEMPLATES + 1 + np.sort(self.rng.choice(copies, n_items, replace=False))
+            chosen = chosen.tolist()
+            if by_url:
+                keys = [key_of(url_of(page)) for page in chosen]
+                find = f"SELECT page_id FROM pages WHERE key IN ({marks})"
+                connection.execute(find, keys).fetchall()
+            connection.execute("BEGIN IMMEDIATE")
+            if locked:
+                read = f"SELECT * FROM page_states WHERE page_id IN ({marks})"
+                connection.execute(read, chosen).fetchall()
+            given = [(*row, page) for row, page in zip(rows, chosen, strict=True)]
+            connection.executemany(update, given)
+            connection.executemany(LOG, [(page, at) for page in chosen])
+            connection.execute("COMMIT")
+            return n_items
+
+        try:
+            return repeated(seconds, step)
+        finally:
+            connection.close()
+
+    def singles(self, n_clients: int, seconds: float) -> float:
+        """One row updated and one inserted a commit."""
+        return self.batches(1, n_clients, seconds)
+
+    def new_pages(self, n_items: int, n_clients: int, seconds: float) -> float:  # noqa: ARG002
+        """INSERT into pages and, of what a template has, into page_states."""
+        connection = opened(self.copy_path)
+        state = connection.execute("SELECT * FROM page_states WHERE page_id = 1")
+        names = [column[0] for column in state.description]
+        template = dict(zip(names, state.fetchone(), strict=True))
+        add_states = f"INSERT INTO page_states ({', '.join(names)}) VALUES ({_marks(names)})"
+
+        def step() -> int:
+            (last,) = connection.execute("SELECT max(page_id) FROM pages").fetchone()
+            ids = range(last + 1, last + 1 + n_items)
+            pages = [(i, key_of(url := url_of(i)), url) for i in ids]
+            states = [tuple((template | {"page_id": i}).values()) for i in ids]
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(
+                "INSERT INTO pages (page_id, key, url, host_id, importance, created_at) "
+                "VALUES (?, ?, ?, 1, 1, 0)",
+                pages,
+            )
+            connection.executemany(add_states, states)
+            connection.execute("COMMIT")
+            return n_items
+
+        try:
+            return repeated(seconds, step)
+        finally:
+            connection.close()
+
+    def schedule(self, epoch: int, limit: int, n_clients: int, seconds: float) -> float:  # noqa: ARG002
+        """Fetch pages of the schedule and encode them."""
+        connection = opened(self.path)
+        query = f"{SCHEDULED} AND schedule.page_id > ? ORDER BY schedule.page_id LIMIT {limit}"
+        place = [0]
+
+        def step() -> int:
+            rows = connection.execute(query, [epoch, place[0]]).fetchall()
+            msgspec.json.encode(rows)
+            place[0] = rows[-1][0] if rows else 0
+            return len(rows)
+
+        try:
+            return repeated(seconds, step)
+        finally:
+            connection.close()
+
+    def export(self, epoch: int) -> float:
+        """Seconds of fetching the exported rows."""
+        connection = opened(self.path)
+        begun = time.monotonic()
+        rows = connection.execute(f"{SCHEDULED} ORDER BY schedule.page_id", [epoch])
+        while rows.fetchmany(BLOCK):
+            pass
+        connection.close()
+        return time.monotonic() - begun
+
+    def epoch(self) -> float:
+        """Seconds of fetching the columns that an epoch loads, and of filling a new table."""
+        connection = opened(self.copy_path)
+        new = [(1, page, 1.0, 1.0) for page in range(1, self.n_pages + 1)]
+        begun = time.monotonic()
+        rows = connection.execute(
+            "SELECT pages.page_id, importance, observability, min_crawl_rate, max_crawl_rate, "
+            "host_id, n_pings, pings_since, last_ping_at, real_pings, false_pings, trust, estimate "
+            "FROM pages JOIN page_states ON page_states.page_id = pages.page_id"
+        )
+        while rows.fetchmany(BLOCK):
+            pass
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(
+            "CREATE TABLE fresh (epoch INTEGER, page_id INTEGER, change_rate, crawl_rate, "
+            "crawl_probability, PRIMARY KEY (epoch, page_id)) WITHOUT ROWID"
+        )
+        insert = "INSERT INTO fresh (epoch, page_id, change_rate, crawl_rate) VALUES (?, ?, ?, ?)"
+        connection.executemany(insert, new)
+        connection.execute("COMMIT")
+        took = time.monotonic() - begun
+        connection.execute("DROP TABLE fresh")
+        connection.close()
+        return took
+
+
+def _marks(of: Sequence[object]) -> str:
+    return ", ".join("?" * len(of))

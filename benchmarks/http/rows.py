@@ -1,0 +1,480 @@
+"""Each row of the table: the service and its floor in turn, `rounds` times."""
+
+import sqlite3
+import statistics
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+import httpx
+import psycopg
+
+from benchmarks.http import clients, data
+from benchmarks.http.floors_postgres import PostgresFloors
+from benchmarks.http.floors_sqlite import SqliteFloors
+from benchmarks.http.processes import (
+    Failed,
+    Serving,
+    Usage,
+    megabytes,
+    postgres_database,
+    reset_peak,
+    serving,
+)
+
+MOST_BATCHES_PER_S = 160
+MOST_SINGLES_PER_S = 15_000
+"""So many requests are prepared for a second of a round."""
+EPOCH_WITHIN_S = 900
+STILL_S = 2.0
+
+
+@dataclass
+class Figure:
+    """One line of the table, with every round that it is the median of."""
+
+    store: str
+    row: str
+    what: str
+    unit: str
+    rounds: list[float]
+    floor: list[float] = field(default_factory=list)
+    target: float | None = None
+    at_most: bool = False
+    """The target is a maximum."""
+    ratio_target: float | None = None
+    note: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
+    failure: str = ""
+
+    @property
+    def value(self) -> float:
+        return statistics.median(self.rounds) if self.rounds else float("nan")
+
+    @property
+    def ratio(self) -> float | None:
+        """The floor is a rate where the figure is one, and seconds where it is seconds."""
+        if not self.floor or not self.rounds:
+            return None
+        return self.value / statistics.median(self.floor)
+
+    @property
+    def met(self) -> bool | None:
+        if self.failure:
+            return False
+        if self.target is None:
+            return None
+        good = self.value <= self.target if self.at_most else self.value >= self.target
+        return good and (self.ratio_target is None or (self.ratio or 0) >= self.ratio_target)
+
+
+@dataclass
+class Bench:
+    """A filled database with its service and floors."""
+
+    store: str
+    url: str
+    service: Serving
+    http: httpx.Client
+    floors: PostgresFloors | SqliteFloors
+    n_pages: int
+    given: Namespace
+    ticks: int = 0
+    """Seconds of the fleet's time that are used up; no instant comes twice."""
+
+    def figure(self, row: str, what: str, unit: str, rounds: list[float], **more: Any) -> Figure:
+        return Figure(self.store, row, what, unit, rounds, **more)
+
+    def on_postgres(self) -> bool:
+        return self.store == "postgres"
+
+    def target(self, postgres: float | None, sqlite: float | None) -> float | None:
+        return postgres if self.on_postgres() else sqlite
+
+    def crawls(self, n_clients: int, batch: int, seconds: float, *, by_url: bool) -> clients.Crawls:
+        most = MOST_SINGLES_PER_S if batch == 1 else MOST_BATCHES_PER_S
+        n_requests = max(2, int(seconds * most / n_clients))
+        self.ticks += n_requests
+        first = data.STARTED - timedelta(hours=20) + timedelta(seconds=self.ticks - n_requests)
+        if first + timedelta(seconds=n_requests) > datetime.now(UTC):
+            raise Failed("the day of the fleet is over: fewer rounds or seconds, please")
+        batch = min(batch, (self.n_pages - data.TEMPLATES) // n_clients)
+        return clients.Crawls(self.n_pages, n_clients, batch, n_requests, first, by_url)
+
+    def get(self, path: str, **query: Any) -> httpx.Response:
+        return self.http.get(path, params=query).raise_for_status()
+
+    def load(
+        self, work: clients.Work, n_clients: int, seconds: float
+    ) -> tuple[Any, dict[str, float]]:
+        """Run a round; gives it with the cores that it used."""
+        with clients.started(self.service.port, work, n_clients, seconds) as group:
+            begun = group.go()
+            before = Usage.now(self.service, self.url)
+            load = clients.gathered(begun, group)
+        after = Usage.now(self.service, self.url)
+        return load, after.since(before) | {"clients": load.cpu}
+
+    def number_in_force(self) -> int:
+        return int(self.get("/schedule", limit=1).json()["epoch"] or 0)
+
+    def epoch(self) -> tuple[dict[str, Any], float, float]:
+        """Run an epoch; gives it, and seconds from the request and from its start to visible."""
+        asked = time.time()
+        number = self.http.post("/epochs").raise_for_status().json()["epoch"]
+        deadline = time.monotonic() + EPOCH_WITHIN_S
+        while self.number_in_force() < number:
+            epoch = self.get(f"/epochs/{number}").json()
+            if epoch["status"] == "failed" or time.monotonic() > deadline:
+                raise Failed(f"the epoch is {epoch['status']}: {epoch.get('reason')}")
+            time.sleep(0.02)
+        visible = time.time()
+        epoch = self.get(f"/epochs/{number}").json()
+        begun = datetime.fromisoformat(epoch["started_at"]).timestamp()
+        return epoch, visible - asked, visible - begun
+
+
+@contextmanager
+def prepared(
+    store: str, n_pages: int, given: Namespace, folder: Path, say: Callable[[str], None]
+) -> Iterator[Bench]:
+    """Make a database of so many pages, serve it, and put one epoch in force."""
+    begun = time.monotonic()
+    floors: PostgresFloors | SqliteFloors
+    with ExitStack() as stack:
+        if store == "postgres":
+            name = f"recrawl_bench_{given.pid}"
+            url = stack.enter_context(postgres_database(given.postgres, name))
+        else:
+            path = f"{folder}/pages{n_pages}.db"
+            url = f"sqlite:///{path}"
+        with serving(url, folder, new=True) as service:
+            templates = data.make_templates(service.base)
+        if store == "postgres":
+            data.multiply_on_postgres(url, n_pages, templates)
+            copy = postgres_database(given.postgres, f"{name}_floor", name)
+            floors = PostgresFloors(url, stack.enter_context(copy), n_pages)
+        else:
+            data.multiply_on_sqlite(path, n_pages, templates)
+            floors = SqliteFloors(path, str(copyfile(path, f"{path}.floor")), n_pages)
+        service = stack.enter_context(serving(url, folder))
+        http = stack.enter_context(httpx.Client(base_url=service.base, timeout=60))
+        bench = Bench(store, url, service, http, floors, n_pages, given)
+        bench.epoch()
+        say(f"{store}: {n_pages:,} pages filled in {time.monotonic() - begun:.0f} s")
+        yield bench
+
+
+def observations(bench: Bench) -> list[Figure]:
+    """Batches of 1,000 by page_id."""
+    figure = _batches(bench, by_url=False)
+    figure.target, figure.ratio_target = bench.target(60_000, 50_000), bench.target(0.6, None)
+    return [figure]
+
+
+def by_url(bench: Bench) -> list[Figure]:
+    """Batches of 1,000 by url."""
+    figure = _batches(bench, by_url=True)
+    figure.target = bench.target(45_000, 40_000)
+    return [figure]
+
+
+def _batches(bench: Bench, *, by_url: bool) -> Figure:
+    given, floors = bench.given, bench.floors
+    rates, bare, locked, used, p99 = [], [], [], [], []
+    for _ in range(given.rounds):
+        work = bench.crawls(given.clients, 1_000, given.seconds, by_url=by_url)
+        load, usage = bench.load(work, given.clients, given.seconds)
+        rates.append(load.rate())
+        p99.append(load.quantile_ms(0.99))
+        used.append(usage)
+        n = work.batch
+        bare.append(floors.batches(n, given.clients, given.seconds, by_url=by_url))
+        locked.append(floors.batches(n, given.clients, given.seconds, by_url=by_url, locked=True))
+    name = "by_url" if by_url else "observations"
+    what = f"POST /observations, {n:,} each{' by url' if by_url else ''}, {given.clients} clients"
+    figure = bench.figure(name, what, "obs/s", rates, floor=bare, details=_median(used))
+    figure.details |= {"p99_ms": statistics.median(p99), "floor_locked": locked}
+    figure.note = f"{figure.value / statistics.median(locked):.2f} of a floor that reads states"
+    return figure
+
+
+def single(bench: Bench) -> list[Figure]:
+    """One observation a request."""
+    given, floors = bench.given, bench.floors
+    n = given.singles
+    rates, bare, used, p50, p99 = [], [], [], [], []
+    for _ in range(given.rounds):
+        load, usage = bench.load(bench.crawls(n, 1, given.seconds, by_url=False), n, given.seconds)
+        rates.append(load.rate())
+        p50.append(load.quantile_ms(0.5))
+        p99.append(load.quantile_ms(0.99))
+        used.append(usage)
+        bare.append(floors.singles(n, given.seconds))
+    what, note = (
+        f"POST /observations, one each, {n} clients",
+        f"p50 {statistics.median(p50):.1f} ms",
+    )
+    return [
+        bench.figure("single", what, "obs/s", rates, floor=bare, details=_median(used),
+                     target=bench.target(4_000, 3_000), note=note),
+        bench.figure("single", "… p99", "ms", p99, at_most=True, target=bench.target(40, None)),
+    ]  # fmt: skip
+
+
+def new_pages(bench: Bench) -> list[Figure]:
+    """Pages that were never seen, in batches of 10,000."""
+    given, floors = bench.given, bench.floors
+    rates, bare, used = [], [], []
+    n_clients, batch = 2, min(10_000, bench.n_pages // 2)
+    first = bench.n_pages + 1
+    for _ in range(given.rounds):
+        n_requests = max(2, int(given.seconds * 6))
+        work = clients.NewPages(first, n_clients, batch, n_requests)
+        first += n_requests * n_clients * batch
+        load, usage = bench.load(work, n_clients, given.seconds)
+        rates.append(load.rate())
+        used.append(usage)
+        bare.append(floors.new_pages(batch, n_clients, given.seconds))
+    what = f"POST /pages, new, {batch:,} each, {n_clients} clients"
+    return [
+        bench.figure("pages", what, "pages/s", rates, floor=bare, details=_median(used),
+                     target=bench.target(25_000, 40_000))
+    ]  # fmt: skip
+
+
+def epoch(bench: Bench) -> list[Figure]:
+    """Epochs of all pages: seconds and peak memory."""
+    return _epochs(bench, "epoch", bench.given.rounds, bench.target(4, 8), bench.target(700, None))
+
+
+def _epochs(
+    bench: Bench, row: str, n_rounds: int, seconds: float | None, memory: float | None
+) -> list[Figure]:
+    floors = bench.floors
+    took, asked, peaks, bare, stages, used = [], [], [], [], [], []
+    for _ in range(n_rounds):
+        reset_peak(bench.service.worker)
+        before = Usage.now(bench.service, bench.url)
+        done, from_request, from_start = bench.epoch()
+        used.append(Usage.now(bench.service, bench.url).since(before))
+        took.append(from_start)
+        asked.append(from_request)
+        peaks.append(megabytes(bench.service.worker, "VmHWM"))
+        stages.append(done["seconds"])
+        bare.append(floors.epoch())
+    what = f"epoch of {bench.n_pages:,} pages, load to visible"
+    parts = ", ".join(f"{name} {value:.2f}" for name, value in _median(stages).items())
+    details = _median(used) | {"stages": stages, "from_request_s": asked}
+    return [
+        bench.figure(row, what, "s", took, floor=bare, target=seconds, at_most=True,
+                     details=details, note=f"{parts}; {statistics.median(asked):.2f} from POST"),
+        bench.figure(row, "… peak RSS", "MB", peaks, target=memory, at_most=True),
+    ]  # fmt: skip
+
+
+def disk(bench: Bench) -> list[Figure]:
+    """Bytes a page with two epochs kept and one entry of the log a page."""
+    bench.epoch()
+    bench.epoch()
+    sizes = settled_sizes(bench)
+    what = "disk per page: 60-byte url, 1 log entry, 2 epochs"
+    note = ", ".join(f"{name} {size / bench.n_pages:.0f}" for name, size in sizes.items())
+    return [
+        bench.figure("disk", what, "bytes", [sum(sizes.values()) / bench.n_pages], note=note,
+                     at_most=True, target=bench.target(600, 500))
+    ]  # fmt: skip
+
+
+def settled_sizes(bench: Bench) -> dict[str, int]:
+    """Give the sizes once they stand still: old schedules are dropped after a new one is there."""
+    found, since = sizes_of(bench), time.monotonic()
+    while time.monotonic() - since < STILL_S:
+        time.sleep(STILL_S / 10)
+        if (now := sizes_of(bench)) != found:
+            found, since = now, time.monotonic()
+    return found
+
+
+def sizes_of(bench: Bench) -> dict[str, int]:
+    """Give the bytes on disk: of Postgres' tables with their indexes, of SQLite's file and WAL."""
+    if bench.on_postgres():
+        with psycopg.connect(bench.url) as connection:
+            found = connection.execute(
+                "SELECT regexp_replace(relname, '_([0-9_]+|default)$', ''), "
+                "sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r' "
+                "AND relnamespace = 'public'::regnamespace GROUP BY 1 ORDER BY 2 DESC"
+            ).fetchall()
+        return {name: size for name, size in found if size > bench.n_pages}
+    path = Path(bench.url.removeprefix("sqlite:///"))
+    connection = sqlite3.connect(path, timeout=10)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    wal = path.with_name(f"{path.name}-wal")
+    return {"file": path.stat().st_size, "wal": wal.stat().st_size if wal.exists() else 0}
+
+
+def schedule(bench: Bench) -> list[Figure]:
+    """The schedule in pages of 1,000."""
+    given, floors = bench.given, bench.floors
+    n, number = given.readers, bench.number_in_force()
+    work = clients.Pages(1_000, _places(bench, n))
+    rates, bare, used, p99 = [], [], [], []
+    for _ in range(given.rounds):
+        load, usage = bench.load(work, n, given.seconds)
+        rates.append(load.rate())
+        p99.append(load.quantile_ms(0.99))
+        used.append(usage)
+        bare.append(floors.schedule(number, 1_000, n, given.seconds))
+    return [
+        bench.figure("schedule", f"GET /schedule, 1,000 each, {n} clients", "rows/s", rates,
+                     floor=bare, target=150_000, details=_median(used)),
+        bench.figure("schedule", "… p99", "ms", p99, target=30, at_most=True),
+    ]  # fmt: skip
+
+
+def _places(bench: Bench, n_clients: int) -> tuple[str, ...]:
+    """Give cursors that lie evenly apart."""
+    cursors = [""]
+    while True:
+        place = {"cursor": cursors[-1]} if cursors[-1] else {}
+        tail = bench.get("/schedule", limit=10_000, **place).content[-300:]
+        found = clients.CURSOR.search(tail)
+        if found is None or not found[1]:
+            break
+        cursors.append(found[1].decode())
+    return tuple(cursors[k * len(cursors) // n_clients] for k in range(n_clients))
+
+
+def not_modified(bench: Bench) -> list[Figure]:
+    """Polls of a schedule that has not changed."""
+    given = bench.given
+    work = clients.NotModified(bench.get("/schedule", limit=1).headers["ETag"])
+    rounds = [bench.load(work, given.clients, given.seconds) for _ in range(given.rounds)]
+    p99 = statistics.median(load.quantile_ms(0.99) for load, _ in rounds)
+    return [
+        bench.figure("not_modified", f"GET /schedule, 304, {given.clients} clients", "answers/s",
+                     [load.rate() for load, _ in rounds], target=5_000,
+                     details=_median([used for _, used in rounds]), note=f"p99 {p99:.1f} ms")
+    ]  # fmt: skip
+
+
+def export(bench: Bench) -> list[Figure]:
+    """The whole schedule as one NDJSON stream."""
+    number, floors = bench.number_in_force(), bench.floors
+    took, grown, bare, used = [], [], [], []
+    for _ in range(bench.given.rounds):
+        reset_peak(bench.service.server)
+        resident = megabytes(bench.service.server, "VmRSS")
+        before = Usage.now(bench.service, bench.url)
+        begun, n_lines = time.monotonic(), 0
+        accept = {"Accept": "application/x-ndjson", "Accept-Encoding": "identity"}
+        with bench.http.stream("GET", "/schedule", headers=accept) as s:
+            for block in s.iter_raw():
+                n_lines += block.count(b"\n")
+        took.append(time.monotonic() - begun)
+        used.append(Usage.now(bench.service, bench.url).since(before))
+        grown.append(megabytes(bench.service.server, "VmHWM") - resident)
+        if n_lines < bench.n_pages:
+            raise Failed(f"{n_lines} lines of {bench.n_pages}")
+        bare.append(floors.export(number))
+    what = f"NDJSON export of {bench.n_pages:,} pages"
+    return [
+        bench.figure("export", what, "s", took, floor=bare, target=6, at_most=True,
+                     details=_median(used)),
+        bench.figure("export", "… RSS growth", "MB", grown, target=60, at_most=True),
+    ]  # fmt: skip
+
+
+def busy(bench: Bench) -> list[Figure]:
+    """Ingest while an epoch runs, as a share of its rate just before."""
+    given = bench.given
+    shares, alone, within, took = [], [], [], []
+    for _ in range(given.rounds):
+        prepare = given.seconds + given.busy_seconds
+        work = bench.crawls(given.clients, 1_000, prepare, by_url=False)
+        with clients.started(bench.service.port, work, given.clients, EPOCH_WITHIN_S) as group:
+            begun = group.go()
+            time.sleep(given.seconds)
+            asked = time.monotonic()
+            _, from_request, _ = bench.epoch()
+            visible = asked + from_request
+            group.stop()
+            load = clients.gathered(begun, group)
+        if visible > load.ended:
+            raise Failed("nothing was left to send before the epoch ended: --busy-seconds more")
+        alone.append(load.rate(None, asked))
+        within.append(load.rate(asked, visible))
+        shares.append(100 * within[-1] / alone[-1])
+        took.append(from_request)
+    details = {"alone": alone, "within": within, "epoch_s": took}
+    note = (
+        f"{statistics.median(within):,.0f} of {statistics.median(alone):,.0f} obs/s; "
+        f"epoch {statistics.median(took):.1f} s"
+    )
+    what = f"ingest while an epoch of {bench.n_pages:,} runs"
+    return [
+        bench.figure("busy", what, "% of alone", shares, target=bench.target(70, None), note=note,
+                     details=details)
+    ]  # fmt: skip
+
+
+def sizes(bench: Bench) -> list[Figure]:
+    """Twenty epochs with a tenth of the pages observed before each: what grows but the log?"""
+    totals, logs = {}, {}
+    for k in range(1, 21):
+        work = bench.crawls(1, max(1, bench.n_pages // 100), 1.0, by_url=False)
+        with clients.started(bench.service.port, _first(work, 10), 1, 60) as group:
+            clients.gathered(group.go(), group)
+        bench.epoch()
+        if k in (3, 20):
+            found = settled_sizes(bench)
+            logs[k] = found.pop("observations", 0)
+            totals[k] = sum(found.values())
+    growth = 100 * (totals[20] / totals[3] - 1)
+    what = f"growth from epoch 3 to 20, {bench.n_pages:,} pages"
+    log = "without the log" if bench.on_postgres() else "with the log"
+    details = {"bytes": totals, "log_bytes": logs}
+    return [
+        bench.figure("sizes", what, "%", [growth], target=10, at_most=True, details=details,
+                     note=f"{log}: {totals[3] / 1e6:.1f} to {totals[20] / 1e6:.1f} MB")
+    ]  # fmt: skip
+
+
+def _first(work: clients.Crawls, n_requests: int) -> clients.Crawls:
+    return clients.Crawls(work.n_pages, 1, work.batch, n_requests, work.first, work.by_url)
+
+
+def huge(bench: Bench) -> list[Figure]:
+    """One epoch of ten million pages."""
+    return _epochs(bench, "huge", 1, bench.target(45, None), bench.target(4_096, None))
+
+
+def _median(rounds: list[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(r[name] for r in rounds) for name in rounds[0]}
+
+
+Row = Callable[[Bench], list[Figure]]
+
+ROWS: dict[str, Row] = {
+    "epoch": epoch,
+    "disk": disk,
+    "schedule": schedule,
+    "not_modified": not_modified,
+    "export": export,
+    "observations": observations,
+    "by_url": by_url,
+    "single": single,
+    "busy": busy,
+    "pages": new_pages,
+}
+"""Those measured one after the other on the same database."""
+
+OWN: dict[str, Row] = {"sizes": sizes, "huge": huge}
+"""Those that have a database of their own."""

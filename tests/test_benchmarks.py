@@ -1,0 +1,33 @@
+"""The benchmark of the data path runs: its rows, floors and clients fit the service as it is."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROWS = {
+    "epoch": 2, "disk": 1, "schedule": 2, "not_modified": 1, "export": 2, "observations": 1,
+    "by_url": 1, "single": 2, "pages": 1,
+}  # fmt: skip
+"""With the lines that each gives."""
+
+
+@pytest.mark.parametrize("store", ["postgres", "sqlite"])
+def test_every_row_is_measured_beside_its_floor(store, postgres_server, tmp_path) -> None:
+    written = tmp_path / "bench.json"
+    server = postgres_server.render_as_string(hide_password=False)
+    run = subprocess.run(
+        [sys.executable, "-m", "benchmarks.http", "--quick", "--seconds", "0.2", "--pages", "5000",
+         "--stores", store, "--rows", *ROWS, "--postgres", server, "--folder", tmp_path,
+         "--json", written],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+    rows = json.loads(written.read_text())["rows"]
+    assert [r["row"] for r in rows] == [name for name, lines in ROWS.items() for _ in range(lines)]
+    assert all(r["value"] > 0 for r in rows if r["row"] != "export")
+    assert {r["row"] for r in rows if r["ratio"]} == ROWS.keys() - {"disk", "not_modified"}
+    assert [path.name for path in tmp_path.iterdir()] == ["bench.json"]
