@@ -25,7 +25,7 @@ WITH given AS (
 ), added AS (
     INSERT INTO pages (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
     SELECT key, url, host_id, coalesce(nullif(importance, 'NaN'), 1),
-        nullif(min_crawl_rate, 'NaN'), nullif(max_crawl_rate, 'NaN'), %(now)s
+        nullif(min_crawl_rate, 'NaN'), nullif(given.max_crawl_rate, 'NaN'), %(now)s
     FROM given JOIN hosts USING (host)
     ORDER BY key
     ON CONFLICT (key) DO NOTHING

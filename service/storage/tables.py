@@ -69,6 +69,17 @@ hosts = sa.Table(
     metadata,
     sa.Column("host_id", Id, sa.Identity(), primary_key=True),
     sa.Column("host", sa.Text, nullable=False, unique=True),
+    sa.Column("group_id", Id),
+    sa.Column("max_crawl_rate", sa.Double),
+)
+
+host_groups = sa.Table(
+    "host_groups",
+    metadata,
+    sa.Column("group_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("name", sa.Text, nullable=False, unique=True),
+    sa.Column("max_crawl_rate", sa.Double),
+    comment="Hosts that share a server: one lane, one cap.",
 )
 
 pages = sa.Table(
@@ -82,6 +93,7 @@ pages = sa.Table(
     sa.Column("max_crawl_rate", sa.Double),
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("url", sa.Text, nullable=False),
+    sa.Column("redirects_to", Id),
     sa.ForeignKeyConstraint(["host_id"], ["hosts.host_id"]).ddl_if("sqlite"),
     sqlite_autoincrement=True,
 )
@@ -108,6 +120,7 @@ page_states = sa.Table(
     sa.Column("observability", sa.SmallInteger, nullable=False),
     sa.Column("gone", sa.Boolean, nullable=False),
     sa.Column("estimate", sa.LargeBinary, nullable=False),
+    sa.Column("n_failures", sa.SmallInteger),
     sa.ForeignKeyConstraint(["page_id"], ["pages.page_id"], ondelete="CASCADE").ddl_if("sqlite"),
     comment="One row a page, rewritten by every observation: no secondary index, room for HOT.",
     postgresql_with={
@@ -116,6 +129,45 @@ page_states = sa.Table(
         "autovacuum_vacuum_cost_delay": "0",
         "autovacuum_analyze_scale_factor": "0.2",
     },
+)
+
+HOT = {
+    "fillfactor": "70",
+    "autovacuum_vacuum_scale_factor": "0.05",
+    "autovacuum_vacuum_cost_delay": "0",
+}
+
+lanes = sa.Table(
+    "lanes",
+    metadata,
+    sa.Column("lane_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("min_delay_s", sa.Double),
+    sa.Column("robots_delay_s", sa.Double),
+    sa.Column("max_concurrency", sa.Integer),
+    sa.Column("n_failures", sa.SmallInteger, nullable=False, server_default="0"),
+    sa.Column("blocked_until", Instant),
+    sa.Column("ready_at", Instant),
+    sa.Column("next_at", Instant, index=True),
+    comment="What is crawled one after the other: a host (its id) or a group (minus its id).",
+    postgresql_with=HOT,
+)
+
+crawls = sa.Table(
+    "crawls",
+    metadata,
+    sa.Column("page_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("lane_id", Id, nullable=False),
+    sa.Column("due_at", Instant, nullable=False),
+    sa.Column("last_crawl_at", Instant),
+    sa.Column("crawl_rate", sa.Double),
+    sa.Column("token", sa.BigInteger),
+    sa.Column("leased_at", Instant),
+    sa.Column("expires_at", Instant),
+    sa.Column("wanted", sa.Boolean, nullable=False),
+    sa.Column("worker", sa.Text),
+    sa.Index("crawls_lane_id_due_at_idx", "lane_id", "due_at"),
+    comment="Pages due soon, and the leases on them.",
+    postgresql_with=HOT,
 )
 
 observations = sa.Table(
