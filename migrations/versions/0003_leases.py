@@ -54,7 +54,7 @@ def upgrade() -> None:
         "crawls",
         sa.Column("page_id", Id, nullable=False, autoincrement=False),
         sa.Column("lane_id", Id, nullable=False),
-        sa.Column("due_at", Instant, nullable=False),
+        sa.Column("next_at", Instant, nullable=False),
         sa.Column("last_crawl_at", Instant),
         sa.Column("crawl_rate", sa.Double),
         sa.Column("token", sa.BigInteger),
@@ -66,7 +66,11 @@ def upgrade() -> None:
         comment="Pages due soon, and the leases on them.",
         postgresql_with=HOT,
     )
-    op.create_index("crawls_lane_id_due_at_idx", "crawls", ["lane_id", "due_at"])
+    op.create_index("crawls_lane_id_next_at_idx", "crawls", ["lane_id", "next_at"])
+    leased = sa.text("token IS NOT NULL")
+    op.create_index(
+        "crawls_leased_idx", "crawls", ["lane_id"], postgresql_where=leased, sqlite_where=leased
+    )
 
 
 def downgrade() -> None:

@@ -157,7 +157,7 @@ crawls = sa.Table(
     metadata,
     sa.Column("page_id", Id, primary_key=True, autoincrement=False),
     sa.Column("lane_id", Id, nullable=False),
-    sa.Column("due_at", Instant, nullable=False),
+    sa.Column("next_at", Instant, nullable=False),
     sa.Column("last_crawl_at", Instant),
     sa.Column("crawl_rate", sa.Double),
     sa.Column("token", sa.BigInteger),
@@ -165,7 +165,13 @@ crawls = sa.Table(
     sa.Column("expires_at", Instant),
     sa.Column("wanted", sa.Boolean, nullable=False),
     sa.Column("worker", sa.Text),
-    sa.Index("crawls_lane_id_due_at_idx", "lane_id", "due_at"),
+    sa.Index("crawls_lane_id_next_at_idx", "lane_id", "next_at"),
+    sa.Index(
+        "crawls_leased_idx",
+        "lane_id",
+        postgresql_where=sa.text("token IS NOT NULL"),
+        sqlite_where=sa.text("token IS NOT NULL"),
+    ),
     comment="Pages due soon, and the leases on them.",
     postgresql_with=HOT,
 )
