@@ -6,7 +6,7 @@ from service.core.allocation import allocate_harmonic, sweeps
 from service.core.allocation.blocks import LARGE
 from service.core.allocation.inputs import check_pages
 
-compiled = pytest.importorskip("service.core.allocation.compiled")
+by_host = pytest.importorskip("service.core.allocation.ordered").by_host
 
 
 @pytest.fixture
@@ -41,6 +41,23 @@ def test_compiled_passes_are_the_interpreted_ones_to_rounding(interpreted, hosts
         np.testing.assert_allclose(fast.host_multiplier, plain.host_multiplier, rtol=1e-12)
 
 
+def test_compiled_roots_of_hosts_are_the_interpreted_ones_at_any_magnitude(interpreted):
+    """Most hosts are limited, many far below what they would take, some to exactly nothing."""
+    n, n_hosts, rng = LARGE, LARGE // 8, np.random.default_rng(5)
+    pages = 10 ** rng.uniform(-20, 20, n), 10 ** rng.uniform(-20, 20, n), rng.random(n) < 0.5
+    limits = {
+        "host": rng.integers(0, n_hosts, n),
+        "host_bandwidth": 10 ** rng.uniform(-25, 25, n_hosts) * (rng.random(n_hosts) < 0.9),
+    }
+    fast = allocate_harmonic(*pages, 1e18, **limits)
+    interpreted()
+    plain = allocate_harmonic(*pages, 1e18, **limits)
+    assert (fast.host_multiplier > fast.multiplier).mean() > 0.5
+    np.testing.assert_allclose(fast.crawl_rate, plain.crawl_rate, rtol=1e-12)
+    np.testing.assert_allclose(fast.crawl_probability, plain.crawl_probability, rtol=1e-12)
+    assert fast.kkt_residual < 1e-12 > plain.kkt_residual
+
+
 @pytest.mark.parametrize("n_hosts", [1, 3, 999, 300_001, 17_000_000])
 @pytest.mark.parametrize("empty", [0.0, 0.5])
 def test_pages_are_put_in_the_order_of_their_hosts(n_hosts, empty):
@@ -51,14 +68,14 @@ def test_pages_are_put_in_the_order_of_their_hosts(n_hosts, empty):
     host = share.astype(np.int32)
     host[: n // 5] = host[0]
     pages = check_pages(*case[:3])
-    ordered, first = compiled.by_host(pages, host, n_hosts, (np.empty(n), np.empty(n)))
+    ordered, first = by_host(pages, host, n_hosts, (np.empty(n), np.empty(n)))
     np.testing.assert_array_equal(first, np.append(0, np.bincount(host, None, n_hosts).cumsum()))
     of_page = np.repeat(np.arange(n_hosts), np.diff(first))
     expected = np.lexsort((case.importance, host))
     found = np.lexsort((ordered.importance, of_page))
     for column, original in zip(ordered[:3], case[:3], strict=True):
         np.testing.assert_array_equal(column[found], original[expected])
-    again, same = compiled.by_host(ordered, of_page, n_hosts, (np.empty(0), np.empty(0)))
+    again, same = by_host(ordered, of_page, n_hosts, (np.empty(0), np.empty(0)))
     assert again is ordered
     np.testing.assert_array_equal(same, first)
 

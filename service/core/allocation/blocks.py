@@ -41,8 +41,8 @@ class Pages(NamedTuple):
     min_crawl_rate: Floats | None = None
     max_crawl_rate: Floats | None = None
 
-    def cut(self, block: slice) -> "Pages":
-        """View a range of the pages."""
+    def cut(self, block: slice | NDArray[np.integer]) -> "Pages":
+        """View a range of the pages, or copy some."""
         importance, change_rate, complete, *others = self
         return Pages(
             importance[block],

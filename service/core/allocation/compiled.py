@@ -2,7 +2,7 @@
 
 One loop a pass: each page is read once, and its numbers never leave the registers. The sums may
 be reordered (that is what lets them run in vector registers), and no number is ever NaN. Pages of
-hosts lie in the order of these (`by_host`), so that a sum by host is one over a run of pages;
+hosts lie in the order of these (`ordered`), so that a sum by host is one over a run of pages;
 scattered over the hosts, it would wait for memory at every page.
 """
 
@@ -13,72 +13,21 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from service.core.allocation.blocks import BLOCK, Pages, blocks, over_parts
+from service.core.allocation.blocks import BLOCK, Pages, blocks
 from service.core.allocation.inputs import Indices
 from service.core.allocation.plain import NEVER_ZERO
+from service.core.allocation.roots import CLOSE, MOST_PASSES, NEAR, Values
 from service.core.conditions import Bools, Floats
 
-BUCKETS = 1 << 8
-"""Pages are sorted by host into so many buckets, which a thread can fill at once, then in each."""
-
-ROOM = 1 << 6
-"""A bucket of one page in so many is sorted by way of memory of that size, which is faster."""
-
-_compile: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.njit(
+jit: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.njit(
     nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "nsz", "nnan", "contract"}
 )
-
-
-def by_host(
-    pages: Pages, host: Indices, n_hosts: int, scratch: tuple[Floats, Floats]
-) -> tuple[Pages, NDArray[np.int64]]:
-    """Put pages in the order of their hosts, in the memory of `scratch`, unless they already are.
-
-    Returns them and the first page of each host, with the number of pages at the end.
-    """
-    first = np.empty(n_hosts + 1, np.int64)
-    if _find_runs(host, first):
-        return pages, first
-    n, digits = host.size, (-(-n_hosts // BUCKETS) - 1).bit_length()
-    width = 1 << digits
-    counts = np.array(over_parts(lambda part: _count(host[part], digits), n))
-    edges = np.append(0, counts.sum(axis=0).cumsum())
-    starts = dict(
-        zip(
-            counts.sum(axis=1).cumsum().tolist(),
-            counts.cumsum(axis=0) - counts + edges[:-1],
-            strict=True,
-        )
-    )
-    within = np.empty(n, np.uint32 if width > 1 << 16 else np.uint16)
-    importance, change_rate = scratch
-    first[:] = n
-
-    def distribute(part: slice) -> None:
-        columns = _columns(pages, part)
-        _distribute(
-            *columns, host[part], digits, starts[part.stop], importance, change_rate, within
-        )
-
-    over_parts(distribute, n)
-    complete = np.empty(n, np.bool_)
-
-    def sort(buckets: slice) -> None:
-        room = np.empty((2, n // ROOM))
-        for bucket in range(buckets.start, min(buckets.stop, -(-n_hosts // width))):
-            here = slice(edges[bucket], edges[bucket + 1])
-            hosts = first[bucket * width : min((bucket + 1) * width, n_hosts)]
-            _sort(importance[here], change_rate[here], within[here], hosts, complete[here], room)
-            hosts += here.start
-
-    over_parts(sort, n, edges)
-    return Pages(importance, change_rate, complete), first
 
 
 def survey(pages: Pages, first: Indices | None, part: slice, sums: Floats) -> None:
     """See `interpreted.survey`; where pages lie in runs, `part` is one of hosts."""
     if first is None:
-        sums[1:, 0] = _survey(*_columns(pages, part))
+        sums[1:, 0] = _survey(*columns_of(pages, part))
     else:
         _survey_runs(*pages[:3], first, part.start, part.stop, sums)
 
@@ -86,9 +35,22 @@ def survey(pages: Pages, first: Indices | None, part: slice, sums: Floats) -> No
 def take(pages: Pages, first: Indices | None, part: slice, s: Floats, sums: Floats) -> None:
     """See `interpreted.take`; where pages lie in runs, `part` is one of hosts."""
     if first is None:
-        sums[:, 0] = _take(*_columns(pages, part), s[0])
+        sums[:, 0] = _take(*columns_of(pages, part), s[0])
     else:
         _take_runs(*pages[:3], first, part.start, part.stop, s, sums)
+
+
+def limit(
+    pages: Pages,
+    first: Indices,
+    part: slice,
+    s: Floats,
+    values: Values,
+    bandwidth: Floats,
+    lower: Floats,
+) -> None:
+    """See `roots.limit`; `part` is one of hosts."""
+    _limit_runs(*pages[:3], first, part.start, part.stop, s, *values, bandwidth, lower)
 
 
 def settle(
@@ -108,100 +70,18 @@ def settle(
             _gather(s, host[block], of_page)
         out = crawl_rate[block], crawl_probability[block], off
         at = None if host is None else of_page
-        more = _settle(*_columns(pages, block), s[0], at, *out)
+        more = _settle(*columns_of(pages, block), s[0], at, *out)
         used, missed = used + more[0], missed + more[1]
         worst = max(worst, float(off.max()))
     return used, missed, worst
 
 
-def _columns(pages: Pages, part: slice) -> tuple[Floats, Floats, Bools]:
+def columns_of(pages: Pages, part: slice) -> tuple[Floats, Floats, Bools]:
+    """View the columns of a part."""
     return pages.importance[part], pages.change_rate[part], pages.complete[part]
 
 
-@_compile
-def _find_runs(host: Indices, first: NDArray[np.int64]) -> bool:
-    """Find the first page of each host, if hosts do not decrease."""
-    next_host = 0
-    for i in range(host.size):
-        if host[i] < next_host - 1:
-            return False
-        while next_host <= host[i]:
-            first[next_host] = i
-            next_host += 1
-    first[next_host:] = host.size
-    return True
-
-
-@_compile
-def _count(host: Indices, digits: int) -> NDArray[np.int64]:
-    """Count the pages of each bucket; hosts of one differ in their last binary `digits`."""
-    counts = np.zeros(BUCKETS, np.int64)
-    for i in range(host.size):
-        counts[np.uint64(host[i]) >> np.uint64(digits)] += 1
-    return counts
-
-
-@_compile
-def _distribute(
-    importance: Floats,
-    change_rate: Floats,
-    complete: Bools,
-    host: Indices,
-    digits: int,
-    to: NDArray[np.int64],
-    importance_out: Floats,
-    change_rate_out: Floats,
-    within: Indices,
-) -> None:
-    """Append pages to their buckets, complete ones with a negative importance."""
-    for i in range(host.size):
-        bucket = np.uint64(host[i]) >> np.uint64(digits)
-        j = to[bucket]
-        to[bucket] += 1
-        importance_out[j] = -importance[i] if complete[i] else importance[i]
-        change_rate_out[j] = change_rate[i]
-        within[j] = np.uint64(host[i]) - (bucket << np.uint64(digits))
-
-
-@_compile
-def _sort(
-    importance: Floats,
-    change_rate: Floats,
-    within: Indices,
-    first: NDArray[np.int64],
-    complete: Bools,
-    room: Floats,
-) -> None:
-    """Sort a bucket by way of `room`, or if it is too large in place, by swapping pages."""
-    ends = np.zeros(first.size, np.int64)
-    for i in range(within.size):
-        ends[within[i]] += 1
-    ends = ends.cumsum()
-    first[0] = 0
-    first[1:] = ends[:-1]
-    grown = first.copy()
-    if importance.size <= room.shape[1]:
-        for i in range(within.size):
-            j = grown[within[i]]
-            grown[within[i]] += 1
-            room[0, j] = importance[i]
-            room[1, j] = change_rate[i]
-        importance[:] = room[0, : importance.size]
-        change_rate[:] = room[1, : importance.size]
-    for host in range(first.size):
-        while grown[host] < ends[host]:
-            i, of = grown[host], within[grown[host]]
-            j = grown[of]
-            grown[of] += 1
-            importance[i], importance[j] = importance[j], importance[i]
-            change_rate[i], change_rate[j] = change_rate[j], change_rate[i]
-            within[i], within[j] = within[j], within[i]
-    for i in range(importance.size):
-        complete[i] = importance[i] < 0
-        importance[i] = abs(importance[i])
-
-
-@_compile
+@jit
 def _survey(importance: Floats, change_rate: Floats, complete: Bools) -> tuple[float, float, float]:
     weight = ping_rate = spread = 0.0
     for i in range(importance.size):
@@ -212,7 +92,7 @@ def _survey(importance: Floats, change_rate: Floats, complete: Bools) -> tuple[f
     return weight, ping_rate, spread
 
 
-@_compile
+@jit
 def _survey_runs(
     importance: Floats,
     change_rate: Floats,
@@ -230,7 +110,7 @@ def _survey_runs(
         sums[3, host] = spread
 
 
-@_compile
+@jit
 def _demand(
     importance: float, change_rate: float, complete: np.bool_, s: float
 ) -> tuple[float, float]:
@@ -246,7 +126,7 @@ def _demand(
     return rate, slope
 
 
-@_compile
+@jit
 def _take(
     importance: Floats, change_rate: Floats, complete: Bools, s: float
 ) -> tuple[float, float]:
@@ -258,7 +138,7 @@ def _take(
     return rates, slopes
 
 
-@_compile
+@jit
 def _take_runs(
     importance: Floats,
     change_rate: Floats,
@@ -277,13 +157,46 @@ def _take_runs(
             sums[1, host] = slope
 
 
-@_compile
+@jit
+def _limit_runs(
+    importance: Floats,
+    change_rate: Floats,
+    complete: Bools,
+    first: NDArray[np.int64],
+    start: int,
+    stop: int,
+    s: Floats,
+    value: Floats,
+    slope: Floats,
+    bandwidth: Floats,
+    lower: Floats,
+) -> None:
+    """Find roots by Newton's method, each while the pages of the host are in the cache.
+
+    What they take is concave in s, so that all steps but the first lead up, never past the root.
+    """
+    for host in range(start, stop):
+        if value[host] <= bandwidth[host] or s[host] == 0:
+            continue
+        run = slice(first[host], first[host + 1])
+        at, rate, rising, before = s[host], value[host], slope[host], np.inf
+        for _ in range(MOST_PASSES):
+            missing = bandwidth[host] - rate
+            off = abs(missing) / bandwidth[host]
+            if off <= CLOSE or (off <= NEAR and off > before / 2):
+                break
+            at, before = min(max(at + missing / rising, lower[host]), s[host]), off
+            rate, rising = _take(importance[run], change_rate[run], complete[run], at)
+        s[host] = at
+
+
+@jit
 def _gather(s: Floats, host: Indices, at: Floats) -> None:
     for i in range(at.size):
         at[i] = s[host[i]]
 
 
-@_compile
+@jit
 def _settle(
     importance: Floats,
     change_rate: Floats,

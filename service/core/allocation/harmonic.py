@@ -38,7 +38,7 @@ def allocate_harmonic(
     wanted with the same limit on the pages of each host and each group of hosts, bounds on the
     crawls of each page, and pings of which some are missing or wrong. In :math:`s = 1/\lambda`
     every page has a closed form (`demand`), so that one root a budget remains (`tree`, `roots`).
-    O(N) a pass; about 4 passes, and with hosts a few more over those without a root so far.
+    O(N) a pass; about 4 passes, and with hosts a few more over those that have a root.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def allocate_harmonic(
     sweeps = Sweeps(pages, of_page, levels[-1].bandwidth.size, scratch)
     if start is None and n >= LARGE:
         start = _start(pages, levels[0])
-    solution = solve(levels, sweeps.take, sweeps.survey(), start)
+    solution = solve(levels, sweeps.take, sweeps.limit, sweeps.survey(), start)
     settled = sweeps.settle(solution.levels[-1], crawl_rate, crawl_probability)
     slack, gap = _unspent(levels, solution, settled)
     multiplier, *nested = (_multiplier(s) for s in solution.levels)
@@ -126,7 +126,7 @@ def _start(pages: Pages, root: Level) -> float | None:
     levels = grow(float(root.bandwidth[0]) / step, None)
     n = sample.importance.size
     sweeps = Sweeps(sample, None, 1, (np.empty(n), np.empty(n)))
-    solution = solve(levels, sweeps.take, sweeps.survey(), None)
+    solution = solve(levels, sweeps.take, sweeps.limit, sweeps.survey(), None)
     return float(_multiplier(solution.levels[0])[0])
 
 

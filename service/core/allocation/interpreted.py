@@ -1,6 +1,6 @@
 """The sums that a solver needs of a part of the pages, in numpy, block by block.
 
-`compiled` has the same three functions for pages without noise and bounds. `host` is None where
+`compiled` has the same functions for pages without noise and bounds. `host` is None where
 the pages have one budget; `sums` are added to, one column a host.
 """
 
@@ -32,9 +32,12 @@ def take(pages: Pages, host: Indices | None, part: slice, s: Floats, sums: Float
     Hosts with a negative s are not asked about.
     """
     for block in blocks(part):
-        at = demand(pages.cut(block), np.maximum(_of_pages(s, host, block), 0.0))
-        _add(sums[0], at.rate, host, block)
-        _add(sums[1], at.slope, host, block)
+        which: slice | Indices = block
+        if host is not None and not (asked := s[host[block]] >= 0).all():
+            which = block.start + np.flatnonzero(asked)
+        taken = demand(pages.cut(which), _of_pages(s, host, which))
+        _add(sums[0], taken.rate, host, which)
+        _add(sums[1], taken.slope, host, which)
 
 
 def settle(
@@ -80,11 +83,11 @@ def _split_plain(pages: Pages, rate: Floats, clock: Floats, probability: Floats)
     probability[pinged] = np.minimum(taken / change, 1.0)
 
 
-def _of_pages(s: Floats, host: Indices | None, block: slice) -> Floats | float:
+def _of_pages(s: Floats, host: Indices | None, block: slice | Indices) -> Floats | float:
     return float(s[0]) if host is None else s[host[block]]
 
 
-def _add(sums: Floats, column: Floats, host: Indices | None, block: slice) -> None:
+def _add(sums: Floats, column: Floats, host: Indices | None, block: slice | Indices) -> None:
     """Add a column of a block to the sums of its hosts."""
     if host is None:
         sums += column.sum()

@@ -57,7 +57,8 @@ def allocate_periodic(
         value, slope = sum(over_blocks(sums, n), np.zeros(2))
         return Values(np.array([value]), np.array([slope]))
 
-    solution = solve(levels, take, Sweeps(pages).survey(), start)
+    sweeps = Sweeps(pages)
+    solution = solve(levels, take, sweeps.limit, sweeps.survey(), start)
     s = float(solution.levels[0][0])
     rate, off = np.zeros(n), np.zeros(n)
 

@@ -8,6 +8,9 @@ import numpy as np
 from service.core.allocation.inputs import Indices
 from service.core.conditions import Floats
 
+FOUND = -1.0
+"""Asks nothing about an equation whose root is known."""
+
 UNLIMITED = 1e170
 """The s of bandwidth that costs nothing: every page takes all that it can use."""
 
@@ -35,6 +38,10 @@ class Values(NamedTuple):
 
     value: Floats
     slope: Floats
+
+    def of(self, which: Indices) -> "Values":
+        """Choose some of the equations."""
+        return Values(self.value[which], self.slope[which])
 
 
 class Roots:
@@ -94,6 +101,15 @@ class Roots:
         self.below[which], self.above[which] = below, above
         self.found[which], self._off[which] = found, off
 
+    def climb(self, function: Callable[[Indices, Floats], Values]) -> int:
+        """Evaluate `function` of those not found, at the s of each, until all are; count that."""
+        passes = 0
+        while (open_ := np.flatnonzero(~self.found)).size and passes < MOST_PASSES:
+            passes += 1
+            at = self.s[open_]
+            self.learn(open_, at, function(open_, at))
+        return passes
+
 
 def climb(
     function: Callable[[Floats], Values], target: Floats, lower: Floats, start: Floats
@@ -120,9 +136,28 @@ def climb(
     array([1.41421356, 3.        ])
     """
     roots = Roots(target, lower, start, evaluated=False)
-    passes = 0
-    while (open_ := np.flatnonzero(~roots.found)).size and passes < MOST_PASSES:
-        passes += 1
-        values = function(roots.s)
-        roots.learn(open_, roots.s[open_], Values(values.value[open_], values.slope[open_]))
+    passes = roots.climb(lambda which, _: function(roots.s).of(which))
     return roots.s, passes
+
+
+def limit(
+    function: Callable[[Floats], Values], s: Floats, values: Values, target: Floats, lower: Floats
+) -> int:
+    """Lower s where f_k(s_k), which is in `values`, is above target_k to where it is that.
+
+    `function` is asked about all entries, those that are of no interest being `FOUND`. Returns
+    the number of evaluations.
+    """
+    over = np.flatnonzero((values.value > target) & (s > 0))
+    roots = Roots(target[over], lower[over], lower[over], evaluated=False)
+    roots.learn(np.arange(over.size), s[over], values.of(over))
+    asked = np.empty_like(s)
+
+    def some(which: Indices, at: Floats) -> Values:
+        asked.fill(FOUND)
+        asked[over[which]] = at
+        return function(asked).of(over[which])
+
+    passes = roots.climb(some)
+    s[over] = roots.s
+    return passes

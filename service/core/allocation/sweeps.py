@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from service.core.allocation import roots
 from service.core.allocation.blocks import LARGE, Pages, over_parts
 from service.core.allocation.inputs import Indices
 from service.core.allocation.roots import Values
@@ -46,7 +47,8 @@ class Sweeps:
         if plain and pages.importance.size >= LARGE and numba_is_here():
             self._kernels = _load("compiled")
             if host is not None and scratch is not None:
-                self._ordered, self._first = self._kernels.by_host(pages, host, n_hosts, scratch)
+                by_host = _load("ordered").by_host
+                self._ordered, self._first = by_host(pages, host, n_hosts, scratch)
                 self._by = self._first
         elif plain and host is None and scratch is not None:
             self._kernels = _load("packed")
@@ -65,6 +67,20 @@ class Sweeps:
             self._kernels.take(pages, by, part, s, sums)
 
         return Values(*self._sum(2, take))
+
+    def limit(self, s: Floats, values: Values, bandwidth: Floats, lower: Floats) -> int:
+        """Lower the s of hosts that take more than their bandwidth at it to where they take that.
+
+        `values` are those at s. Returns the number of passes.
+        """
+        if self._first is None:
+            return roots.limit(self.take, s, values, bandwidth, lower)
+
+        def limit(part: slice) -> None:
+            self._kernels.limit(self._ordered, self._first, part, s, values, bandwidth, lower)
+
+        over_parts(limit, self._pages.importance.size, self._first)
+        return 1
 
     def settle(self, s: Floats, crawl_rate: Floats, crawl_probability: Floats) -> Settled:
         """Write the rates that pages have at their host's `s`, and check them against it."""

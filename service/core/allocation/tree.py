@@ -16,9 +16,6 @@ from service.core.allocation.inputs import Hosts, Indices
 from service.core.allocation.roots import MOST_PASSES, UNLIMITED, Roots, Values
 from service.core.conditions import BandwidthInfeasible, Bools, Floats
 
-FOUND = -1.0
-"""Asks nothing about the pages of a leaf, whose s is known."""
-
 SLACK = 1e-12
 """By how much the sum of minima may exceed a bandwidth through rounding alone."""
 
@@ -67,38 +64,34 @@ def grow(bandwidth: float, hosts: Hosts | None) -> list[Level]:
 
 
 def solve(
-    levels: list[Level], taken: Callable[[Floats], Values], reach: Reach, start: float | None
+    levels: list[Level],
+    taken: Callable[[Floats], Values],
+    limit: Callable[[Floats, Values, Floats, Floats], int],
+    reach: Reach,
+    start: float | None,
 ) -> Solution:
-    """Find the s of every node, given what the leaves take at an s for each of them.
+    """Find the s of every node, given what the leaves take at an s for each of them (`Sweeps`).
 
-    All roots are looked for at once. A node known to reach its bandwidth below the s of its parent
-    is asked about its own root and counts with its bandwidth; any other is asked about the s of
-    its parent, which gives the parent's value there.
+    First of all nodes above the leaves at once, where a leaf that would take more than its
+    bandwidth counts with that; then of these leaves, on which no other depends.
 
     Raises
     ------
     BandwidthInfeasible
         The minima of the pages of a node exceed its bandwidth.
     """
-    roots = [_roots(levels, depth, reach) for depth in range(len(levels))]
+    *above, leaves = levels
+    roots = [_roots(levels, depth, reach) for depth in range(max(1, len(above)))]
+    lower = _bound(leaves, reach) if above else roots[0].below
     del reach  # four columns of hosts
     if start is not None and 0 < start < np.inf:
         roots[0].s = np.clip(1 / start, roots[0].below, roots[0].above)
-    passes = 0
-    nodes = [_unknown(level.bandwidth.size) for level in levels]
-    _choose(levels, roots, nodes)
-    while not nodes[-1].known.all() and passes < MOST_PASSES:
-        passes += 1
-        asked = nodes[-1].s.copy()
-        asked[nodes[-1].known] = FOUND
-        values = taken(asked)
-        for depth in reversed(range(len(levels))):
-            _learn(levels[depth], roots[depth], nodes[depth], values)
-            if depth:
-                parent, n = levels[depth].parent, levels[depth - 1].bandwidth.size
-                values = Values(*(_sum_by(parent, column, n) for column in values))
-        _choose(levels, roots, nodes)
-    return Solution([node.s for node in nodes], passes)
+    if not above:
+        return Solution([roots[0].s], roots[0].climb(lambda _, s: taken(s)))
+    nodes, s, values, passes = _descend(levels, roots, taken)
+    s[lower == 0] = 0.0
+    passes += limit(s, values, leaves.bandwidth, lower)
+    return Solution([*(node.s for node in nodes), s], passes)
 
 
 class Nodes(NamedTuple):
@@ -113,65 +106,72 @@ class Nodes(NamedTuple):
     known: Bools
 
 
+def _descend(
+    levels: list[Level], roots: list[Roots], taken: Callable[[Floats], Values]
+) -> tuple[list[Nodes], Floats, Values, int]:
+    """Find the s of the nodes above the leaves.
+
+    A node known to reach its bandwidth below the s of its parent is asked about its own root and
+    counts with its bandwidth; any other is asked about the s of its parent, which gives the
+    parent's value there. Returns with the nodes the s of each leaf's parent, and values there.
+    """
+    leaves, passes = levels[-1], 0
+    nodes = _choose(levels, roots)
+    while True:
+        passes += 1
+        s = nodes[-1].s[leaves.parent]
+        values = taken(s)
+        counted = values.value < leaves.bandwidth
+        sums = Values(
+            np.minimum(values.value, leaves.bandwidth), np.where(counted, values.slope, 0.0)
+        )
+        for depth in reversed(range(len(roots))):
+            parent, n = levels[depth + 1].parent, levels[depth].bandwidth.size
+            sums = Values(*(_sum_by(parent, column, n) for column in sums))
+            _learn(levels[depth], roots[depth], nodes[depth], sums)
+        nodes = _choose(levels, roots)
+        if nodes[-1].known.all() or passes == MOST_PASSES:
+            return nodes, s, values, passes
+
+
 def _roots(levels: list[Level], depth: int, reach: Reach) -> Roots:
-    """Bracket the roots of a level."""
-    below = Reach(*(fold_up(levels, column, depth) for column in reach))
+    """Bracket the roots of a level; of nodes above the leaves they are to be evaluated."""
     level = levels[depth]
-    _check_feasible(level, below.floor)
-    nothing = level.bandwidth <= below.floor
-    lower = np.empty_like(level.bandwidth)
-
-    def bound(block: slice) -> None:
-        lower[block] = _lower(level.bandwidth[block], Reach(*(column[block] for column in below)))
-
-    in_blocks(bound, lower.size)
-    lower[nothing] = 0.0
-    evaluated = level is not levels[-1]
-    roots = Roots(level.bandwidth, lower, lower, evaluated=evaluated)
-    roots.above[nothing] = 0.0
+    lower = _bound(level, Reach(*(fold_up(levels, column, depth) for column in reach)))
+    roots = Roots(level.bandwidth, lower, lower, evaluated=level is not levels[-1])
+    roots.above[lower == 0] = 0.0
     return roots
 
 
-def _unknown(n: int) -> Nodes:
-    return Nodes(np.empty(n), np.ones(n, np.bool_), np.empty(n, np.bool_))
+def _bound(level: Level, reach: Reach) -> Floats:
+    """Bound the s at which nodes take their bandwidth from below, by 0 only where it is that."""
+    _check_feasible(level, reach.floor)
+    lower = np.empty_like(level.bandwidth)
+
+    def bound(block: slice) -> None:
+        lower[block] = _lower(level.bandwidth[block], Reach(*(column[block] for column in reach)))
+
+    in_blocks(bound, lower.size)
+    return lower
 
 
-def _choose(levels: list[Level], roots: list[Roots], nodes: list[Nodes]) -> None:
+def _choose(levels: list[Level], roots: list[Roots]) -> list[Nodes]:
     """Choose from the top down what to ask about."""
-    np.copyto(nodes[0].s, roots[0].s)
-    np.copyto(nodes[0].known, roots[0].found)
-    for depth in range(1, len(levels)):
-        _choose_below(nodes[depth - 1], levels[depth].parent, roots[depth], nodes[depth])
-
-
-def _choose_below(above: Nodes, parent: Indices, root: Roots, node: Nodes) -> None:
-    def choose(block: slice) -> None:
-        s, known = above.s, above.known
-        if s.size > 1:
-            s, known = s[parent[block]], known[parent[block]]
-        own, found = root.s[block], root.found[block]
-        full = np.where(found, own, root.above[block]) <= s
-        node.full[block] = full
-        node.s[block] = np.where(full, own, s)
-        node.known[block] = np.where(full, found, known)
-
-    in_blocks(choose, node.s.size)
+    nodes = [Nodes(roots[0].s.copy(), np.ones(1, np.bool_), roots[0].found.copy())]
+    for level, root in zip(levels[1:], roots[1:], strict=False):
+        s, known = nodes[-1].s[level.parent], nodes[-1].known[level.parent]
+        full = np.where(root.found, root.s, root.above) <= s
+        nodes.append(Nodes(np.where(full, root.s, s), full, np.where(full, root.found, known)))
+    return nodes
 
 
 def _learn(level: Level, root: Roots, node: Nodes, values: Values) -> None:
     """Tell the roots of a level what was found, and cap that by the bandwidth of each node."""
-
-    def learn(block: slice) -> None:
-        value, slope = values.value[block], values.slope[block]
-        over = node.full[block] | (value >= level.bandwidth[block])
-        which = block.start + np.flatnonzero(over & ~node.known[block])
-        if which.size:
-            of_which = Values(values.value[which], values.slope[which])
-            root.learn(which, node.s[which], of_which)
-        np.copyto(value, level.bandwidth[block], where=over)
-        np.copyto(slope, 0.0, where=over)
-
-    in_blocks(learn, node.s.size)
+    over = node.full | (values.value >= level.bandwidth)
+    which = np.flatnonzero(over & ~node.known)
+    root.learn(which, node.s[which], values.of(which))
+    np.copyto(values.value, level.bandwidth, where=over)
+    np.copyto(values.slope, 0.0, where=over)
 
 
 def fold_up(levels: list[Level], leaf: Floats, depth: int) -> Floats:
