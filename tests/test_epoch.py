@@ -91,6 +91,28 @@ def test_an_epoch_allocates_the_whole_bandwidth_to_the_pages(store, clock):
     assert crawls == pytest.approx(7.5, rel=1e-12)
 
 
+@pytest.mark.parametrize("objective", [name for name in ALLOCATORS if name != "binary_floor"])
+def test_pages_that_are_gone_cost_no_bandwidth(store, clock, objective):
+    ids = watched(store)
+    gone = ids[[0, 3, 30, 59]]
+    save(store, gone, gone=True)
+    clock.at = T0 + 30 * DAY
+    epoch = run_epoch(store, replace(PLAN, bandwidth=7.5, objective=objective), clock)
+    rows = {row.page_id: row for row in read_schedule(store, epoch.epoch)}
+    assert [rows[page_id].crawl_rate for page_id in gone.tolist()] == [0, 0, 0, 0]
+    assert [rows[page_id].crawl_probability for page_id in gone.tolist()] == [0, 0, 0, 0]
+    assert rows.keys() == set(ids.tolist())
+    assert epoch.certificate.bandwidth_used == pytest.approx(7.5)
+    assert np.isfinite(epoch.certificate.harmonic_cost) == (objective != "binary")
+    assert page_of(store, gone[0]).importance > 0
+
+
+def test_an_epoch_of_pages_that_are_all_gone_spends_nothing(memory, clock):
+    save(memory, register(memory, 3), gone=True)
+    certificate = run_epoch(memory, PLAN, clock).certificate
+    assert (certificate.bandwidth_used, certificate.harmonic_cost) == (0, 0)
+
+
 def test_the_certificate_can_be_checked_from_what_is_published(store, clock):
     watched(store)
     clock.at = T0 + 30 * DAY

@@ -225,6 +225,8 @@ def _why(page: Page, epoch: Epoch) -> WhyAnswer:
         how = f"crawled every {_span(1 / crawl_rate)}"
         if page.crawl_probability:
             how += f" and on {page.crawl_probability:.0%} of its pings"
+    elif page.gone:
+        how = "not crawled: it is gone"
     else:
         how = "not crawled: the bandwidth is worth more elsewhere"
     drivers = (

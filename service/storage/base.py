@@ -165,7 +165,7 @@ class Transaction(ABC):
 
     @abstractmethod
     def load_columns(self) -> EpochColumns:
-        """Give what an epoch reads of every page, as of one instant."""
+        """Give what an epoch reads of every page, as of one instant; what is gone is worth 0."""
 
     @abstractmethod
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:

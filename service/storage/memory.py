@@ -276,10 +276,10 @@ class MemoryTransaction(Transaction):
         row = np.flatnonzero(self.pages["alive"])
         own = (f.name for f in fields(EpochColumns) if f.name in self.pages.columns)
         state = (f.name for f in fields(EpochColumns) if f.name in self.states.columns)
+        columns = {name: self.pages[name][row] for name in own}
+        columns["importance"][self.states["gone"][row]] = 0.0
         return EpochColumns(
-            page_id=row + 1,
-            **{name: self.pages[name][row] for name in own},
-            **{name: self.states[name][row] for name in state},
+            page_id=row + 1, **columns, **{name: self.states[name][row] for name in state}
         )
 
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:

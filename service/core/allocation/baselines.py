@@ -16,7 +16,7 @@ def allocate_uniform(
     *,
     start: float | None = None,  # noqa: ARG001
 ) -> Allocation:
-    """Every page at the same rate, pings ignored (UniformCrawl).
+    """Every page of any importance at the same rate, pings ignored (UniformCrawl).
 
     Parameters, units and errors as in `allocate_harmonic`.
 
@@ -26,7 +26,7 @@ def allocate_uniform(
     array([0.25, 0.25])
     """
     pages = check_pages(importance, change_rate, complete)
-    return _in_proportion(np.ones_like(pages.importance), bandwidth)
+    return _in_proportion((pages.importance > 0).astype(np.float64), bandwidth)
 
 
 def allocate_change_rate(
@@ -39,7 +39,8 @@ def allocate_change_rate(
 ) -> Allocation:
     """Every page in proportion to its change rate, pings ignored (ChangeRateCrawl).
 
-    Parameters, units and errors as in `allocate_harmonic`; nothing is spent where no page changes.
+    Parameters, units and errors as in `allocate_harmonic`; pages of no importance are given
+    nothing, and nothing is spent where no page changes.
 
     Examples
     --------
@@ -47,7 +48,7 @@ def allocate_change_rate(
     array([0.125, 0.375])
     """
     pages = check_pages(importance, change_rate, complete)
-    return _in_proportion(pages.change_rate, bandwidth)
+    return _in_proportion(np.where(pages.importance > 0, pages.change_rate, 0.0), bandwidth)
 
 
 def _in_proportion(weight: Floats, bandwidth: float) -> Allocation:
