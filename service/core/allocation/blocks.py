@@ -52,10 +52,10 @@ class Pages(NamedTuple):
         )
 
 
-def blocks(part: slice) -> Iterator[slice]:
+def blocks(part: slice, size: int = BLOCK) -> Iterator[slice]:
     """Cut a range of pages into blocks."""
-    for start in range(part.start, part.stop, BLOCK):
-        yield slice(start, min(start + BLOCK, part.stop))
+    for start in range(part.start, part.stop, size):
+        yield slice(start, min(start + size, part.stop))
 
 
 def over_parts(

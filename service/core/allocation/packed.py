@@ -11,29 +11,44 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.core.allocation.blocks import BLOCK, Pages, blocks, over_parts
+from service.core.allocation.blocks import Pages, blocks, over_parts
 from service.core.allocation.plain import NEVER_ZERO
 from service.core.conditions import Floats
 
+BLOCK = 1 << 15
+"""More pages than elsewhere: steps are few, so that more columns fit the cache."""
+
+
+class Part(NamedTuple):
+    """Where the clock of a thread's part ends, where its complete pages begin.
+
+    `sums` are those of importance, ping rate and spread (`tree.Reach`).
+    """
+
+    front: int
+    back: int
+    sums: Floats
+
 
 class Packed(NamedTuple):
-    """Pages set apart; `edges` of a part, by its start: where its clock ends and complete begin.
+    """Pages set apart, and the parts by their start.
 
     `other` is 4 importance/change rate of pages on the clock, the change rate of complete ones.
     """
 
     importance: Floats
     other: Floats
-    edges: dict[int, tuple[int, int]]
+    parts: dict[int, Part]
 
 
 def pack(pages: Pages, scratch: tuple[Floats, Floats]) -> Packed:
     """Set pages apart in the memory of `scratch`, without those on the clock that take nothing."""
     importance, other = scratch
 
-    def pack_part(part: slice) -> tuple[int, tuple[int, int]]:
+    def pack_part(part: slice) -> tuple[int, Part]:
         front, back = part.start, part.stop
-        for block in blocks(part):
+        sums = np.zeros(3)
+        for block in blocks(part, BLOCK):
             weight, change, complete = pages.cut(block)[:3]
             clock = change > 0
             clock &= weight > 0
@@ -42,26 +57,22 @@ def pack(pages: Pages, scratch: tuple[Floats, Floats]) -> Packed:
             here = slice(front, front := front + np.count_nonzero(clock))
             there = slice(back - pinged.size, back)
             back = there.start
-            importance[here] = weight[clock]
-            np.divide(importance[here], change[clock], out=other[here])
+            importance[here], changes = weight[clock], change[clock]
+            np.divide(importance[here], changes, out=other[here])
             other[here] *= 4
+            changes *= importance[here]
+            spread = np.sqrt(changes, out=changes).sum()
             importance[there], other[there] = weight[pinged], change[pinged]
-        return part.start, (front, back)
+            weights = importance[here].sum() + importance[there].sum()
+            sums += weights, other[there].sum(), spread
+        return part.start, Part(front, back, sums)
 
     return Packed(importance, other, dict(over_parts(pack_part, pages.importance.size)))
 
 
 def survey(pages: Packed, host: None, part: slice, sums: Floats) -> None:  # noqa: ARG001
     """See `interpreted.survey`."""
-    clock, pinged = _columns(pages, part)
-    buffer = np.empty(BLOCK)
-    for block in blocks(slice(0, clock[0].size)):
-        importance, other = clock[0][block], clock[1][block]
-        root = np.sqrt(other, out=buffer[: other.size])
-        sums[1] += importance.sum()
-        sums[3] += 2 * np.divide(importance, root, out=root).sum()
-    sums[1] += pinged[0].sum()
-    sums[2] += pinged[1].sum()
+    sums[1:, 0] += pages.parts[part.start].sums
 
 
 def take(pages: Packed, host: None, part: slice, s: Floats, sums: Floats) -> None:  # noqa: ARG001
@@ -69,7 +80,7 @@ def take(pages: Packed, host: None, part: slice, s: Floats, sums: Floats) -> Non
     at = float(s[0])
     clock, pinged = _columns(pages, part)
     buffers = np.empty((2, BLOCK))
-    for block in blocks(slice(0, clock[0].size)):
+    for block in blocks(slice(0, clock[0].size), BLOCK):
         importance = clock[0][block]
         root, answer = buffers[:, : importance.size]
         np.multiply(clock[1][block], at, out=root)
@@ -78,7 +89,7 @@ def take(pages: Packed, host: None, part: slice, s: Floats, sums: Floats) -> Non
         sums[1] += np.divide(importance, root, out=answer).sum()
         root += 1
         sums[0] += 2 * at * np.divide(importance, root, out=answer).sum()
-    for block in blocks(slice(0, pinged[0].size)):
+    for block in blocks(slice(0, pinged[0].size), BLOCK):
         importance, change = pinged[0][block], pinged[1][block]
         wanted, rising = importance * at, buffers[0, : change.size]
         np.multiply(importance, wanted < change, out=rising)
@@ -101,7 +112,7 @@ def settle(
     at = float(s[0])
     used = missed = worst = 0.0
     buffers = np.empty((2, BLOCK))
-    for block in blocks(part):
+    for block in blocks(part, BLOCK):
         importance, change, complete = pages.cut(block)[:3]
         rate, probability = crawl_rate[block], crawl_probability[block]
         ideal, off = buffers[:, : rate.size]
@@ -142,7 +153,7 @@ def _by_clock(ideal: Floats, change_rate: Floats, rate: Floats, root: Floats) ->
 
 def _columns(pages: Packed, part: slice) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """View the columns of a part: of pages on the clock, of complete ones."""
-    front, back = pages.edges[part.start]
+    front, back, _ = pages.parts[part.start]
     clock, pinged = slice(part.start, front), slice(back, part.stop)
     return (
         (pages.importance[clock], pages.other[clock]),
