@@ -205,8 +205,14 @@ class EstimateAnswer(Struct, kw_only=True):
     """What is known of a page's change rate."""
 
     change_rate: float
-    credible_interval: Interval | None
-    """Central interval that holds the change rate with probability 0.9."""
+    credible_interval: Annotated[
+        Interval | None,
+        Meta(
+            description="holds the change rate with probability 0.9 given the crawls (estimators "
+            "gamma, lognormal and complete), or in about 90 % of repetitions: a confidence "
+            "interval (mle, binned_mle); null where that cannot be told"
+        ),
+    ]
     estimator: str
     n_observations: int
     n_changes: int
