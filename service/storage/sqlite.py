@@ -7,11 +7,10 @@ database, which the system releases when that process dies, however it dies.
 """
 
 import fcntl
-import json
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import fields
 from datetime import datetime, timedelta
@@ -22,15 +21,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 from sqlalchemy.dialects import sqlite
 
 from service.domain import (
-    COLUMN,
     EPOCH,
-    INSTANT,
     UNSAID,
-    Bools,
     Certificate,
     Columns,
     EpochColumns,
@@ -46,16 +41,15 @@ from service.domain import (
     StoredPages,
 )
 from service.errors import EpochRunning, StoreFull, StoreUnavailable
-from service.storage import migrations, schedule_sql
-from service.storage.base import EPOCHS_KEPT, MAX_DUE_DAYS, RETRY_S, Lead, Registered, Store
+from service.storage import migrations
+from service.storage import sqlite_sql as sql
+from service.storage.base import Lead, Registered, Store
 from service.storage.gathered import Gathered
 from service.storage.sql import SqlTransaction
+from service.storage.sqlite_values import column, listed, microseconds, values
 from service.storage.tables import Instant
 
 C = TypeVar("C", bound=Columns)
-
-NAT = np.iinfo(np.int64).min
-"""The bits of numpy's NaT."""
 
 MOST_VARIABLES = 32_000
 """A statement of an unmodified SQLite takes 32,766."""
@@ -66,13 +60,20 @@ BLOCK = 20_000
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 """A full disk; a file that may not grow, by a quota or a limit; no room for the WAL's index."""
 
+WAL_FRAMES = 64_000
+"""Pages that the write-ahead log holds before a commit moves them into the file."""
+
+WAL_BYTES = 336 << 20
+"""What a burst took beyond this is given back. A full log fits, so that it is written over in
+place: one that is cut and grows again costs a fifth of every commit."""
+
 PRAGMAS = (
     "busy_timeout = 10000",
     "journal_mode = WAL",
     "synchronous = FULL",
     "foreign_keys = ON",
-    "wal_autocheckpoint = 64000",
-    "journal_size_limit = 67108864",
+    f"wal_autocheckpoint = {WAL_FRAMES}",
+    f"journal_size_limit = {WAL_BYTES}",
     "cache_size = -65536",
     "temp_store = MEMORY",
 )
@@ -80,168 +81,15 @@ PRAGMAS = (
 READING_CACHE = -4096
 """KiB: who reads the schedule walks along keys, and many may do so at once."""
 
-ADD_PAGES = """
-INSERT INTO pages (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
-SELECT ?, ?, host_id, coalesce(?, 1), ?, ?, ? FROM hosts WHERE host = ?
-"""
-
-ADD_STATES = """
-INSERT INTO page_states
-    (page_id, pings_since, gap, n_observations, n_changes, observability, gone, estimate)
-VALUES (?, ?, 1, 0, 0, ?, 0, ?)
-"""
-
-CHANGE_PAGES = """
-UPDATE pages SET importance = coalesce(?, importance),
-    min_crawl_rate = coalesce(?, min_crawl_rate), max_crawl_rate = coalesce(?, max_crawl_rate)
-WHERE page_id = ?
-"""
-
-CHANGE_STATES = """
-UPDATE page_states SET observability = given.observability,
-    n_pings = CASE given.observability WHEN 1 THEN NULL ELSE n_pings END,
-    pings_since = CASE given.observability WHEN 1 THEN ? ELSE pings_since END,
-    ping_credit = CASE given.observability WHEN 1 THEN NULL ELSE ping_credit END
-FROM (SELECT ? AS page_id, ? AS observability) AS given
-WHERE page_states.page_id = given.page_id
-    AND given.observability NOT IN (-1, page_states.observability)
-"""
-
-STATES = """
-SELECT page_states.page_id, last_crawl_at, last_observed_at, coalesce(digest, 0), gone,
-    n_observations, n_changes, coalesce(n_pings, 0), last_ping_at, pings_since,
-    coalesce(ping_credit, 0.0), coalesce(recent_pings, 0), coalesce(real_pings, 0.0),
-    coalesce(false_pings, 0.0), coalesce(trust, 0.0), wanted_at, gap, estimate, observability"""
-
-LOCK_STATES = f"""
-{STATES}, NULL, NULL
-FROM page_states WHERE page_id IN (SELECT value FROM json_each(?)) ORDER BY page_id
-"""
-
-LOCK_SCHEDULED_STATES = f"""
-{STATES}, crawl_rate, CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END
-FROM page_states
-LEFT JOIN schedule ON schedule.page_id = page_states.page_id
-    AND schedule.epoch = (SELECT max(epoch) FROM epochs WHERE status = 'published')
-WHERE page_states.page_id IN (SELECT value FROM json_each(?))
-ORDER BY page_states.page_id
-"""
-
-SAVE_STATES = """
-UPDATE page_states SET last_crawl_at = ?, last_observed_at = ?, digest = nullif(?, 0), gone = ?,
-    n_observations = ?, n_changes = ?, n_pings = nullif(?, 0), last_ping_at = ?,
-    ping_credit = nullif(?, 0), recent_pings = nullif(?, 0), real_pings = nullif(?, 0),
-    false_pings = nullif(?, 0), trust = nullif(?, 0), wanted_at = ?, gap = ?, estimate = ?
-WHERE page_id = ?
-"""
-
-RESTORE_STATES = SAVE_STATES.replace("SET ", "SET pings_since = ?, ", 1)
-
-READ_PAGES = f"""
-{STATES}, NULL, NULL, url, importance, min_crawl_rate, max_crawl_rate, created_at
-FROM pages JOIN page_states ON page_states.page_id = pages.page_id
-WHERE pages.page_id > ? ORDER BY pages.page_id LIMIT ?
-"""
-
-APPEND_LOG = """
-INSERT INTO observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
-VALUES (?, ?, ?, nullif(?, -1), ?, ?, nullif(?, -1))
-"""
-
-LOG_OF = """
-SELECT page_id, observed_at, kind, coalesce(changed, -1), "interval", crawl_rate,
-    coalesce(status, -1)
-FROM observations WHERE page_id IN (SELECT value FROM json_each(?))
-ORDER BY page_id, observed_at, kind
-"""
-
-LOAD_COLUMNS = """
-SELECT pages.page_id, CASE WHEN gone THEN 0.0 ELSE importance END, observability, min_crawl_rate,
-    max_crawl_rate, host_id, coalesce(n_pings, 0), pings_since, last_ping_at,
-    coalesce(real_pings, 0.0), coalesce(false_pings, 0.0), coalesce(trust, 0.0), estimate
-FROM pages JOIN page_states ON page_states.page_id = pages.page_id
-ORDER BY pages.page_id
-"""
-
-STALE_EPOCH = f"""
-SELECT epoch FROM epochs WHERE EXISTS (SELECT 1 FROM schedule WHERE schedule.epoch = epochs.epoch)
-    AND epoch NOT IN (SELECT epoch FROM epochs WHERE status = 'published'
-        ORDER BY epoch DESC LIMIT {EPOCHS_KEPT})
-LIMIT 1
-"""
-
-DROP_SCHEDULE = """
-DELETE FROM schedule WHERE epoch = ?1 AND page_id <= coalesce(
-    (SELECT page_id FROM schedule WHERE epoch = ?1 ORDER BY page_id LIMIT 1 OFFSET ?2), 1e300)
-"""
-
-DROP_LOG = """
-DELETE FROM observations WHERE page_id > ? AND page_id <= ? AND observed_at < ?
-"""
-
-ADD_SCHEDULE = """
-INSERT INTO schedule (epoch, page_id, change_rate, crawl_rate, crawl_probability)
-VALUES (?, ?, ?, ?, ?)
-"""
-
-DUE = f"""CASE WHEN page_states.last_crawl_at IS NULL THEN pages.created_at
-    WHEN schedule.crawl_rate > 0 THEN page_states.last_crawl_at
-        + CAST(min(page_states.gap / schedule.crawl_rate, {MAX_DUE_DAYS}) * 86400e6 AS INTEGER)
-    END"""
-WANTED = f"""CASE WHEN page_states.last_crawl_at >= page_states.wanted_at
-    THEN page_states.last_crawl_at + {RETRY_S} * 1000000 ELSE page_states.wanted_at END"""
-NEXT_CRAWL_AT = f"min(coalesce({WANTED}, {DUE}), coalesce({DUE}, {WANTED}))"
-
-
-class Named(dict[str, str]):
-    """Turns `%(name)s`, as Postgres's driver marks a parameter, into SQLite's `:name`."""
-
-    def __missing__(self, name: str) -> str:
-        return f":{name}"
-
-
-def schedule(only: Collection[str], *, since: bool) -> str:
-    """Give the statement that reads rows of the schedule."""
-    words = {"next_crawl_at": NEXT_CRAWL_AT, "greatest": "max", "least": "min"}
-    return schedule_sql.rows(only, since=since, **words) % Named()
-
-
-def values(column: NDArray[Any]) -> list[Any]:
-    """Give a column as SQLite stores it: microseconds, numbers, blobs, and None for none."""
-    if column.dtype.kind == "M":
-        us = column.astype(INSTANT)
-        return _with_none(us.view(np.int64), np.isnat(us))
-    if column.dtype.kind == "f" and column.ndim == 1:
-        return _with_none(column, np.isnan(column))
-    if column.ndim > 1:
-        return [row.tobytes() for row in np.ascontiguousarray(column, "<f8")]
-    if column.dtype.kind == "V":
-        return [bytes(value) for value in column]
-    listed: list[Any] = column.tolist()
-    return listed
-
-
-def _with_none(column: NDArray[Any], none: Bools) -> list[Any]:
-    cells: NDArray[np.object_] = column.astype(object)
-    cells[none] = None
-    cells_listed: list[Any] = cells.tolist()
-    return cells_listed
-
-
-def column(listed: Sequence[Any], kind: Any, width: int) -> NDArray[Any]:
-    """Give what SQLite returned as a column of the annotated type."""
-    if kind == Instants:
-        us = [NAT if value is None else value for value in listed]
-        return np.array(us, np.int64).view(INSTANT)
-    if listed and isinstance(listed[0], bytes):
-        return np.frombuffer(bytearray().join(listed), "<f8").reshape(-1, width)
-    return np.array(listed, COLUMN[kind])
-
 
 class SqliteTransaction(SqlTransaction):
     """The statements in SQLite's words."""
 
-    next_crawl_at = sa.literal_column(NEXT_CRAWL_AT, Instant)
+    next_crawl_at = sa.literal_column(sql.NEXT_CRAWL_AT, Instant)
+
+    def __init__(self, connection: sa.Connection, width: int, fetching: "Turns") -> None:
+        super().__init__(connection, width)
+        self.fetching = fetching
 
     def run(self, statement: str, *parameters: Any) -> list[Any]:
         """Run one statement over the driver and give its rows."""
@@ -266,14 +114,14 @@ class SqliteTransaction(SqlTransaction):
         created_at = microseconds(now)
         self.run_many("INSERT OR IGNORE INTO hosts (host) VALUES (?)", sorted(set(new.host)))
         self.run_many(
-            ADD_PAGES, values(new.key), new.url, values(new.importance),
+            sql.ADD_PAGES, values(new.key), new.url, values(new.importance),
             values(new.min_crawl_rate), values(new.max_crawl_rate), repeat(created_at, len(new)),
             new.host,
         )  # fmt: skip
         page_id = self.page_ids(new.key)
         unsaid = new.observability == UNSAID
         self.run_many(
-            ADD_STATES, values(page_id), repeat(created_at, len(new)),
+            sql.ADD_STATES, values(page_id), repeat(created_at, len(new)),
             values(np.where(unsaid, Observability.auto, new.observability)),
             repeat(bytes(8 * self.width), len(new)),
         )  # fmt: skip
@@ -283,9 +131,9 @@ class SqliteTransaction(SqlTransaction):
         """Update pages and states."""
         since = microseconds(now)
         watched = (repeat(since, len(said)), values(page_id), values(said.observability))
-        self.run_many(CHANGE_STATES, *watched)
+        self.run_many(sql.CHANGE_STATES, *watched)
         self.run_many(
-            CHANGE_PAGES, values(said.importance), values(said.min_crawl_rate),
+            sql.CHANGE_PAGES, values(said.importance), values(said.min_crawl_rate),
             values(said.max_crawl_rate), values(page_id),
         )  # fmt: skip
 
@@ -301,12 +149,12 @@ class SqliteTransaction(SqlTransaction):
 
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
         """Read them; the write transaction is the lock."""
-        statement = LOCK_SCHEDULED_STATES if scheduled else LOCK_STATES
+        statement = sql.LOCK_SCHEDULED_STATES if scheduled else sql.LOCK_STATES
         return self._columns(PageStates, self.run(statement, listed(page_id)))
 
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
         """Read both in one statement, hence one snapshot."""
-        rows = self.run(READ_PAGES, after, limit)
+        rows = self.run(sql.READ_PAGES, after, limit)
         n_states = len(fields(PageStates))
         pages = [(row[0], *row[n_states:]) for row in rows]
         states = [row[:n_states] for row in rows]
@@ -314,29 +162,29 @@ class SqliteTransaction(SqlTransaction):
 
     def restore_states(self, states: PageStates, created_at: Instants) -> None:
         """Update states and pages by one prepared statement each."""
-        self.run_many(RESTORE_STATES, values(states.pings_since), *_saved(states))
+        self.run_many(sql.RESTORE_STATES, values(states.pings_since), *_saved(states))
         told = ~np.isnat(created_at)
         backdate = "UPDATE pages SET created_at = ? WHERE page_id = ?"
         self.run_many(backdate, values(created_at[told]), values(states.page_id[told]))
 
     def save_states(self, states: PageStates) -> None:
         """Update them by one prepared statement."""
-        self.run_many(SAVE_STATES, *_saved(states))
+        self.run_many(sql.SAVE_STATES, *_saved(states))
 
     def append_log(self, entries: LogColumns) -> None:
         """Append them by one prepared statement."""
         names = LogColumns.__dataclass_fields__
-        self.run_many(APPEND_LOG, *(values(getattr(entries, name)) for name in names))
+        self.run_many(sql.APPEND_LOG, *(values(getattr(entries, name)) for name in names))
 
     def log_of(self, page_id: Ints) -> LogColumns:
         """Read along the log's key."""
-        return self._columns(LogColumns, self.run(LOG_OF, listed(page_id)))
+        return self._columns(LogColumns, self.run(sql.LOG_OF, listed(page_id)))
 
     def load_columns(self) -> EpochColumns:
         """Read them in one statement, hence one snapshot, a block of rows at a time."""
         empty = EpochColumns.empty(estimate=(self.width,))
         gathered = Gathered({f.name: getattr(empty, f.name) for f in fields(EpochColumns)})
-        cursor = self.driver.execute(LOAD_COLUMNS)
+        cursor = self.driver.execute(sql.LOAD_COLUMNS)
         while rows := cursor.fetchmany(BLOCK):
             read = zip(fields(EpochColumns), zip(*rows, strict=True), strict=True)
             gathered.append(column(cells, f.type, self.width) for f, cells in read)
@@ -351,7 +199,7 @@ class SqliteTransaction(SqlTransaction):
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
         """Insert under the epoch's number, which no reader asks for yet."""
         columns = [values(getattr(schedule, name)) for name in ScheduleColumns.__dataclass_fields__]
-        self.run_many(ADD_SCHEDULE, repeat(epoch, len(schedule)), *columns)
+        self.run_many(sql.ADD_SCHEDULE, repeat(epoch, len(schedule)), *columns)
 
     def publish(self, epoch: int, certificate: Certificate, now: datetime) -> None:
         """Put the epoch in force."""
@@ -360,16 +208,21 @@ class SqliteTransaction(SqlTransaction):
     def read_schedule(
         self, only: Collection[str], **parameters: Any
     ) -> tuple[ScheduledPages, Collection[int]]:
-        """Read rows and turn them into columns."""
+        """Read rows and turn them into columns, one reader at a time.
+
+        The driver lets go of the interpreter at every row: threads that fetch at the same time
+        spend more on handing it over than on the rows.
+        """
         if "due_before" in parameters:
             parameters["due_before"] = microseconds(parameters["due_before"])
-        statement = schedule(only, since="since" in parameters)
-        rows = self.driver.execute(statement, parameters).fetchall()
+        statement = sql.schedule(only, since="since" in parameters)
+        with self.fetching:
+            rows = self.driver.execute(statement, parameters).fetchall()
         return self._columns(ScheduledPages, rows), self.kept()
 
     def read_removed(self, **parameters: Any) -> Ints:
         """Read the ids one by one."""
-        rows = self.driver.execute(schedule_sql.REMOVED % Named(), parameters)
+        rows = self.driver.execute(sql.REMOVED, parameters)
         return np.array([page_id for (page_id,) in rows], np.int64)
 
     def next_page_ids(self, after: int, limit: int) -> Ints:
@@ -383,9 +236,9 @@ class SqliteTransaction(SqlTransaction):
 
     def drop_schedule(self) -> bool:
         """Delete a block of a schedule that is no longer kept; tell whether there was one."""
-        stale = self.run(STALE_EPOCH)
+        stale = self.run(sql.STALE_EPOCH)
         for (epoch,) in stale:
-            self.run(DROP_SCHEDULE, epoch, BLOCK - 1)
+            self.run(sql.DROP_SCHEDULE, epoch, BLOCK - 1)
         return bool(stale)
 
     def drop_log(self, after: int, since: int) -> int | None:
@@ -393,7 +246,7 @@ class SqliteTransaction(SqlTransaction):
         block = self.next_page_ids(after, BLOCK)
         if not len(block):
             return None
-        self.run(DROP_LOG, after, int(block[-1]), since)
+        self.run(sql.DROP_LOG, after, int(block[-1]), since)
         return int(block[-1])
 
 
@@ -406,6 +259,7 @@ class SqliteStore(Store):
         self.engine = self._engine(url)
         self.reading = self._engine(url, f"cache_size = {READING_CACHE}")
         self.writing = Turns()
+        self.fetching = Turns()
 
     def _engine(self, url: str, *pragmas: str) -> sa.Engine:
         engine = sa.create_engine(url, pool_size=10, max_overflow=40)
@@ -420,7 +274,7 @@ class SqliteStore(Store):
         with translated(), turn, engine.connect() as connection:
             connection.execution_options(sqlite_write=write)
             with connection.begin():
-                yield SqliteTransaction(connection, self.width)
+                yield SqliteTransaction(connection, self.width, self.fetching)
 
     @contextmanager
     def lead(self) -> Iterator["SqliteLead"]:
@@ -470,7 +324,7 @@ class SqliteLead(Lead):
 
         Where the disk is full it stays where it is, as safe and as readable, until there is room.
         """
-        with suppress(StoreFull), translated(), self.store.engine.connect() as connection:
+        with suppress(StoreFull), translated(), self.store.reading.connect() as connection:
             driver: Any = connection.connection.driver_connection
             driver.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
@@ -545,11 +399,6 @@ def translated() -> Iterator[None]:
         ) from error
 
 
-def microseconds(moment: datetime) -> int:
-    """Give an instant as SQLite stores it."""
-    return (moment - EPOCH) // timedelta(microseconds=1)
-
-
 def _saved(s: PageStates) -> Iterable[list[Any]]:
     """Give the columns that `save_states` writes, and which pages they are of."""
     written = (
@@ -558,8 +407,3 @@ def _saved(s: PageStates) -> Iterable[list[Any]]:
         s.false_pings, s.trust, s.wanted_at, s.gap, s.estimate, s.page_id,
     )  # fmt: skip
     return map(values, written)
-
-
-def listed(page_id: Ints) -> str:
-    """Give ids as the JSON array that `json_each` reads."""
-    return json.dumps(page_id.tolist())

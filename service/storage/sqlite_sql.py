@@ -1,0 +1,134 @@
+"""Every statement that is SQLite's own; what both databases say is in `sql` and `schedule_sql`."""
+
+from collections.abc import Collection
+
+from service.storage import schedule_sql
+from service.storage.base import EPOCHS_KEPT, MAX_DUE_DAYS, RETRY_S
+
+ADD_PAGES = """
+INSERT INTO pages (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
+SELECT ?, ?, host_id, coalesce(?, 1), ?, ?, ? FROM hosts WHERE host = ?
+"""
+
+ADD_STATES = """
+INSERT INTO page_states
+    (page_id, pings_since, gap, n_observations, n_changes, observability, gone, estimate)
+VALUES (?, ?, 1, 0, 0, ?, 0, ?)
+"""
+
+CHANGE_PAGES = """
+UPDATE pages SET importance = coalesce(?, importance),
+    min_crawl_rate = coalesce(?, min_crawl_rate), max_crawl_rate = coalesce(?, max_crawl_rate)
+WHERE page_id = ?
+"""
+
+CHANGE_STATES = """
+UPDATE page_states SET observability = given.observability,
+    n_pings = CASE given.observability WHEN 1 THEN NULL ELSE n_pings END,
+    pings_since = CASE given.observability WHEN 1 THEN ? ELSE pings_since END,
+    ping_credit = CASE given.observability WHEN 1 THEN NULL ELSE ping_credit END
+FROM (SELECT ? AS page_id, ? AS observability) AS given
+WHERE page_states.page_id = given.page_id
+    AND given.observability NOT IN (-1, page_states.observability)
+"""
+
+STATES = """
+SELECT page_states.page_id, last_crawl_at, last_observed_at, coalesce(digest, 0), gone,
+    n_observations, n_changes, coalesce(n_pings, 0), last_ping_at, pings_since,
+    coalesce(ping_credit, 0.0), coalesce(recent_pings, 0), coalesce(real_pings, 0.0),
+    coalesce(false_pings, 0.0), coalesce(trust, 0.0), wanted_at, gap, estimate, observability"""
+
+LOCK_STATES = f"""
+{STATES}, NULL, NULL
+FROM page_states WHERE page_id IN (SELECT value FROM json_each(?)) ORDER BY page_id
+"""
+
+LOCK_SCHEDULED_STATES = f"""
+{STATES}, crawl_rate, CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END
+FROM page_states
+LEFT JOIN schedule ON schedule.page_id = page_states.page_id
+    AND schedule.epoch = (SELECT max(epoch) FROM epochs WHERE status = 'published')
+WHERE page_states.page_id IN (SELECT value FROM json_each(?))
+ORDER BY page_states.page_id
+"""
+
+SAVE_STATES = """
+UPDATE page_states SET last_crawl_at = ?, last_observed_at = ?, digest = nullif(?, 0), gone = ?,
+    n_observations = ?, n_changes = ?, n_pings = nullif(?, 0), last_ping_at = ?,
+    ping_credit = nullif(?, 0), recent_pings = nullif(?, 0), real_pings = nullif(?, 0),
+    false_pings = nullif(?, 0), trust = nullif(?, 0), wanted_at = ?, gap = ?, estimate = ?
+WHERE page_id = ?
+"""
+
+RESTORE_STATES = SAVE_STATES.replace("SET ", "SET pings_since = ?, ", 1)
+
+READ_PAGES = f"""
+{STATES}, NULL, NULL, url, importance, min_crawl_rate, max_crawl_rate, created_at
+FROM pages JOIN page_states ON page_states.page_id = pages.page_id
+WHERE pages.page_id > ? ORDER BY pages.page_id LIMIT ?
+"""
+
+APPEND_LOG = """
+INSERT INTO observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
+VALUES (?, ?, ?, nullif(?, -1), ?, ?, nullif(?, -1))
+"""
+
+LOG_OF = """
+SELECT page_id, observed_at, kind, coalesce(changed, -1), "interval", crawl_rate,
+    coalesce(status, -1)
+FROM observations WHERE page_id IN (SELECT value FROM json_each(?))
+ORDER BY page_id, observed_at, kind
+"""
+
+LOAD_COLUMNS = """
+SELECT pages.page_id, CASE WHEN gone THEN 0.0 ELSE importance END, observability, min_crawl_rate,
+    max_crawl_rate, host_id, coalesce(n_pings, 0), pings_since, last_ping_at,
+    coalesce(real_pings, 0.0), coalesce(false_pings, 0.0), coalesce(trust, 0.0), estimate
+FROM pages JOIN page_states ON page_states.page_id = pages.page_id
+ORDER BY pages.page_id
+"""
+
+STALE_EPOCH = f"""
+SELECT epoch FROM epochs WHERE EXISTS (SELECT 1 FROM schedule WHERE schedule.epoch = epochs.epoch)
+    AND epoch NOT IN (SELECT epoch FROM epochs WHERE status = 'published'
+        ORDER BY epoch DESC LIMIT {EPOCHS_KEPT})
+LIMIT 1
+"""
+
+DROP_SCHEDULE = """
+DELETE FROM schedule WHERE epoch = ?1 AND page_id <= coalesce(
+    (SELECT page_id FROM schedule WHERE epoch = ?1 ORDER BY page_id LIMIT 1 OFFSET ?2), 1e300)
+"""
+
+DROP_LOG = """
+DELETE FROM observations WHERE page_id > ? AND page_id <= ? AND observed_at < ?
+"""
+
+ADD_SCHEDULE = """
+INSERT INTO schedule (epoch, page_id, change_rate, crawl_rate, crawl_probability)
+VALUES (?, ?, ?, ?, ?)
+"""
+
+DUE = f"""CASE WHEN page_states.last_crawl_at IS NULL THEN pages.created_at
+    WHEN schedule.crawl_rate > 0 THEN page_states.last_crawl_at
+        + CAST(min(page_states.gap / schedule.crawl_rate, {MAX_DUE_DAYS}) * 86400e6 AS INTEGER)
+    END"""
+WANTED = f"""CASE WHEN page_states.last_crawl_at >= page_states.wanted_at
+    THEN page_states.last_crawl_at + {RETRY_S} * 1000000 ELSE page_states.wanted_at END"""
+NEXT_CRAWL_AT = f"min(coalesce({WANTED}, {DUE}), coalesce({DUE}, {WANTED}))"
+
+
+class Named(dict[str, str]):
+    """Turns `%(name)s`, as Postgres's driver marks a parameter, into SQLite's `:name`."""
+
+    def __missing__(self, name: str) -> str:
+        return f":{name}"
+
+
+def schedule(only: Collection[str], *, since: bool) -> str:
+    """Give the statement that reads rows of the schedule."""
+    words = {"next_crawl_at": NEXT_CRAWL_AT, "greatest": "max", "least": "min"}
+    return schedule_sql.rows(only, since=since, **words) % Named()
+
+
+REMOVED = schedule_sql.REMOVED % Named()

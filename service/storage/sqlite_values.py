@@ -1,0 +1,58 @@
+"""Columns as SQLite stores them, and what it returned as columns."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain import COLUMN, EPOCH, INSTANT, Bools, Instants, Ints
+
+NAT = np.iinfo(np.int64).min
+"""The bits of numpy's NaT."""
+
+
+def values(column: NDArray[Any]) -> list[Any]:
+    """Give a column as SQLite stores it: microseconds, numbers, blobs, and None for none."""
+    if column.dtype.kind == "M":
+        us = column.astype(INSTANT)
+        return _with_none(us.view(np.int64), np.isnat(us))
+    if column.dtype.kind == "f" and column.ndim == 1:
+        return _with_none(column, np.isnan(column))
+    if column.ndim > 1:
+        rows = np.ascontiguousarray(column, "<f8")
+        column = rows.view(f"V{8 * column.shape[1]}")[:, 0]
+    listed: list[Any] = column.tolist()
+    return listed
+
+
+def _with_none(column: NDArray[Any], none: Bools) -> list[Any]:
+    if none.all():
+        return [None] * len(column)
+    if none.any():
+        column = column.astype(object)
+        column[none] = None
+    listed: list[Any] = column.tolist()
+    return listed
+
+
+def column(listed: Sequence[Any], kind: Any, width: int) -> NDArray[Any]:
+    """Give what SQLite returned as a column of the annotated type."""
+    if kind == Instants:
+        us = [NAT if value is None else value for value in listed]
+        return np.array(us, np.int64).view(INSTANT)
+    if listed and isinstance(listed[0], bytes):
+        return np.frombuffer(bytearray().join(listed), "<f8").reshape(-1, width)
+    return np.array(listed, COLUMN[kind])
+
+
+def microseconds(moment: datetime) -> int:
+    """Give an instant as SQLite stores it."""
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def listed(page_id: Ints) -> str:
+    """Give ids as the JSON array that `json_each` reads."""
+    return json.dumps(page_id.tolist())
