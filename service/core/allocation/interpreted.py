@@ -33,9 +33,11 @@ def take(pages: Pages, host: Indices | None, part: slice, s: Floats, sums: Float
     """
     for block in blocks(part):
         which: slice | Indices = block
-        if host is not None and not (asked := s[host[block]] >= 0).all():
-            which = block.start + np.flatnonzero(asked)
-        taken = demand(pages.cut(which), _of_pages(s, host, which))
+        at = _of_pages(s, host, block)
+        if isinstance(at, np.ndarray) and at.min() < 0:
+            asked = np.flatnonzero(at >= 0)
+            which, at = asked + block.start, at[asked]
+        taken = demand(pages.cut(which), at)
         _add(sums[0], taken.rate, host, which)
         _add(sums[1], taken.slope, host, which)
 
@@ -83,7 +85,7 @@ def _split_plain(pages: Pages, rate: Floats, clock: Floats, probability: Floats)
     probability[pinged] = np.minimum(taken / change, 1.0)
 
 
-def _of_pages(s: Floats, host: Indices | None, block: slice | Indices) -> Floats | float:
+def _of_pages(s: Floats, host: Indices | None, block: slice) -> Floats | float:
     return float(s[0]) if host is None else s[host[block]]
 
 
