@@ -15,6 +15,10 @@ that order. Jobs at work at the same moment have no order among them.
 are run one by one, and only the one at fault fails. When the database does not answer or is
 full, all jobs of the fold fail with that, and the writer goes on to the next.
 
+**As large as they come.** While one writer writes, the line grows; another one helps only with a
+crowd, as two small commits cost more than one. A writer waits a moment, a part of what the last
+commit took, for as many jobs as that had: who was answered is about to send again.
+
 **Bounded.** Over `MAX_WAITING` waiting items a job is refused (`Overloaded`); a fold has at most
 `MAX_FOLD` items or one job, so nobody waits long behind a large request.
 
@@ -36,12 +40,15 @@ import numpy as np
 from service import ingest
 from service.domain import Columns, Ints, PageColumns
 from service.errors import Overloaded, StoreFull, StoreUnavailable
-from service.ingest import Answered, Named, Recorded, Rules
+from service.ingest import Answered, InForce, Named, Recorded, Rules
 from service.storage import Store, Transaction
 
 MAX_FOLD = 10_000
 MAX_WAITING = 100_000
-
+CROWD = 1_000
+"""So many waiting items are worth a commit now, and a second writer."""
+PATIENCE = 0.25
+"""The part of the last commit's time that a writer waits for a smaller line to grow."""
 
 ColumnsT = TypeVar("ColumnsT", bound=Columns)
 MadeT = TypeVar("MadeT", bound=Recorded | Answered)
@@ -100,9 +107,11 @@ class Commits:
         watch: Callable[[Fold], None] = lambda _: None,
     ) -> None:
         self.store = store
-        self.rules = rules
+        self.rules = InForce(rules)
         self.watch = watch
         self.n_waiting = 0
+        self._n_writing = 0
+        self._last = Fold(0, 0, 0.0)
         self._waiting: deque[AnyJob] = deque()
         self._changed = threading.Condition()
         self._stopping = False
@@ -131,7 +140,8 @@ class Commits:
                 raise Overloaded
             self._waiting.append(job)
             self.n_waiting += len(job)
-            self._changed.notify()
+            if len(self._waiting) == 1 or self._worthwhile():
+                self._changed.notify()
         return job.done
 
     def _write(self) -> None:
@@ -139,16 +149,33 @@ class Commits:
             started = time.perf_counter()
             self._settle(jobs)
             n_items = sum(len(job.columns) for job in jobs)
-            self.watch(Fold(len(jobs), n_items, time.perf_counter() - started))
+            fold = Fold(len(jobs), n_items, time.perf_counter() - started)
+            with self._changed:
+                self._n_writing -= 1
+                self._last = fold
+            self.watch(fold)
 
     def _take(self) -> list[AnyJob]:
-        """Wait for a fold; nothing once stopped and empty."""
+        """Wait for a fold; nothing once stopped and empty, or while another writer ends the rest."""
         with self._changed:
-            while not (fold := self._fold()) and not self._stopping:
+            while not (fold := self._next()) and not self._stopping:
                 self._changed.wait()
-            if self._waiting:
+            self._n_writing += bool(fold)
+            if self._waiting and self._worthwhile():
                 self._changed.notify()
         return fold
+
+    def _next(self) -> list[AnyJob]:
+        """Take what is worth a commit; where nobody else writes, whatever is there in a moment."""
+        if self._waiting and not self._n_writing:
+            self._changed.wait_for(self._worthwhile, PATIENCE * self._last.seconds)
+        return self._fold() if not self._n_writing or self._worthwhile() else []
+
+    def _worthwhile(self) -> bool:
+        """Tell whether to commit what waits without waiting for more."""
+        if self.n_waiting >= CROWD or self._stopping:
+            return True
+        return not self._n_writing and len(self._waiting) >= self._last.n_jobs
 
     def _fold(self) -> list[AnyJob]:
         """Take the oldest job and those of its kind behind it that fit; drop who left."""
@@ -183,15 +210,14 @@ class Commits:
                 job.done.set_result(what)
 
 
-def commit(store: Store, rules: Rules, jobs: list[Job[ColumnsT, MadeT]]) -> list[Done[MadeT]]:
+def commit(store: Store, rules: InForce, jobs: list[Job[ColumnsT, MadeT]]) -> list[Done[MadeT]]:
     """Record jobs of one kind in one transaction."""
     first = jobs[0]
     named = together([job.named for job in jobs])
     columns = type(first.columns).concatenate([job.columns for job in jobs])
     with store.begin() as tx:
         page_id = ingest.resolve(tx, named, first.now, register=first.register)
-        in_force = ingest.rules_in_force(tx, rules)
-        made = first.record(tx, replace(columns, page_id=page_id), in_force)  # type: ignore[call-arg]
+        made = first.record(tx, replace(columns, page_id=page_id), rules.of(tx))  # type: ignore[call-arg]
     ends = np.cumsum([len(job.columns) for job in jobs])[:-1]
     parts = [np.split(column, ends) for column in (page_id, *made)]
     return [Done(of[0], type(made)(*of[1:])) for of in zip(*parts, strict=True)]

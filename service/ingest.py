@@ -19,6 +19,7 @@ from service.domain import (
     NEVER,
     UNSAID,
     Bools,
+    Certificate,
     Codes,
     CrawlColumns,
     Floats,
@@ -57,11 +58,31 @@ class Rules:
 
 def rules_in_force(tx: Transaction, rules: Rules) -> Rules:
     """Give the rules with the prior of the schedule in force, which its estimates stand on."""
-    epoch = tx.epoch_in_force()
-    fitted = epoch.certificate.prior if epoch and epoch.certificate else {}
-    if not fitted or not isinstance(rules.estimator, Gamma | LogNormal):
-        return rules
-    return replace(rules, estimator=replace(rules.estimator, prior=Prior(**fitted)))
+    return InForce(rules).of(tx)
+
+
+class InForce:
+    """The rules with the prior of the schedule in force: each epoch is read but once."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self._known = 0, rules
+
+    def of(self, tx: Transaction) -> Rules:
+        """Give the rules as of this transaction."""
+        if not isinstance(self.rules.estimator, Gamma | LogNormal):
+            return self.rules
+        epoch, known = self._known
+        if (number := tx.number_in_force()) != epoch:
+            known = self._on(tx.epoch(number).certificate)
+            self._known = number, known
+        return known
+
+    def _on(self, certificate: Certificate | None) -> Rules:
+        if certificate is None or not certificate.prior:
+            return self.rules
+        estimator = replace(self.rules.estimator, prior=Prior(**certificate.prior))
+        return replace(self.rules, estimator=estimator)
 
 
 class Named(NamedTuple):
