@@ -1,5 +1,6 @@
 """From the URL a caller sends to the one page it names: normal form, host and key."""
 
+import re
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -8,6 +9,16 @@ import ada_url
 from service.errors import InvalidUrl
 
 MAX_URL_BYTES = 2048
+
+NORMAL = re.compile(
+    r"https?://"
+    r"((?![^/]*xn--)(?:[a-z0-9-]{1,63}\.)*+[a-z][a-z0-9-]{0,62}+)"
+    r"(?:/(?!\.|%2[eE])[\w!$&'()*+,;=:@%.~-]*+)++"
+    r"(?:\?[\w!$&()*+,;=:@%/?.~-]++)?+",
+    re.ASCII,
+)
+"""Most URLs: a name (no number, no Punycode), no port, no dot segment, nothing to encode. They are
+their own normal form."""
 
 
 class NormalUrl(NamedTuple):
@@ -33,25 +44,36 @@ def normalise(url: str) -> NormalUrl:
     >>> normalise("HTTPS://Example.COM:443/a/../b?x=1#top").url
     'https://example.com/b?x=1'
     """
+    if len(url) <= MAX_URL_BYTES and (found := NORMAL.fullmatch(url)):
+        return NormalUrl(url, found[1], key_of(url))
+    return parsed(url)
+
+
+def parsed(url: str) -> NormalUrl:
+    """Normalise a URL of any form."""
     try:
         n_bytes = len(url.encode())
         if n_bytes > MAX_URL_BYTES:
             raise InvalidUrl(f"the url has {n_bytes} bytes; at most {MAX_URL_BYTES} are kept")
         if "\x00" in url:
             raise InvalidUrl("the url holds a NUL character; percent-encode or remove it")
-        parsed = ada_url.URL(url)
+        parts = ada_url.URL(url)
     except UnicodeEncodeError as error:
         raise InvalidUrl("the url holds a lone surrogate; send valid Unicode") from error
     except ValueError as error:
         raise InvalidUrl("the url cannot be parsed; send an absolute http or https URL") from error
-    if parsed.protocol not in ("http:", "https:"):
-        raise InvalidUrl(f"the scheme {parsed.protocol[:40]} is not crawled; send http or https")
-    if parsed.username or parsed.password:
+    if parts.protocol not in ("http:", "https:"):
+        raise InvalidUrl(f"the scheme {parts.protocol[:40]} is not crawled; send http or https")
+    if parts.username or parts.password:
         raise InvalidUrl("the url holds user information; remove it")
     if "#" in url:
-        parsed.hash = ""
-    normal = parsed.href
-    encoded = normal.encode()
-    if len(encoded) > MAX_URL_BYTES:
+        parts.hash = ""
+    normal = parts.href
+    if len(normal) > MAX_URL_BYTES:
         raise InvalidUrl(f"the url has over {MAX_URL_BYTES} bytes once percent-encoded")
-    return NormalUrl(normal, parsed.hostname, blake2b(encoded, digest_size=16).digest())
+    return NormalUrl(normal, parts.hostname, key_of(normal))
+
+
+def key_of(normal: str) -> bytes:
+    """Hash a normal form."""
+    return blake2b(normal.encode(), digest_size=16).digest()

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.errors import InvalidField, InvalidUrl
-from service.urls import MAX_URL_BYTES, normalise
+from service.urls import MAX_URL_BYTES, NORMAL, normalise, parsed
 
 
 @pytest.mark.parametrize(
@@ -149,6 +149,34 @@ def test_any_text_is_normalised_or_refused(url):
     except InvalidUrl:
         return
     assert normalise(normal.url) == normal
+
+
+names = st.text("ab19-._:x@%n0", max_size=8) | st.sampled_from(
+    ["a.b", "xn--a.b", "a.xn--b", "a..b", "b.c.", "1.2.3.4", "a.0x1", "A.b", "a" * 63 + ".b"]
+)
+pieces = st.text(st.characters(max_codepoint=0x7F)) | st.sampled_from(
+    [".", "..", "/", "/./", "%2e", "%2E%2e", "%41", "?", "#", "'", "^", "|", "\\", "é"]
+)
+
+
+@given(
+    scheme=st.sampled_from(["http", "https", "HTTP"]),
+    name=names,
+    rest=st.lists(pieces, max_size=6).map("".join),
+)
+@example(scheme="https", name="a.b", rest="a-b_c~d!$&'()*+,;=:@%zz/;x?" + "a=1&b=/?:@%zz")
+def test_an_address_that_looks_normal_is_just_what_parsing_it_gives(scheme, name, rest):
+    url = f"{scheme}://{name}/{rest}"
+    if NORMAL.fullmatch(url):
+        assert normalise(url) == parsed(url)
+
+
+@pytest.mark.parametrize("place", ["https://a{}b.c/", "https://a.b/{}", "https://a.b/x{}y?z",
+                                   "https://a.b/x?{}y", "https://a.b/x{}"])  # fmt: skip
+def test_no_character_is_taken_for_normal_that_parsing_changes(place):
+    looked = [url for c in range(0x100) if NORMAL.fullmatch(url := place.format(chr(c)))]
+    assert len(looked) > 30
+    assert [normalise(url) for url in looked] == [parsed(url) for url in looked]
 
 
 @given(fragment=parts)
