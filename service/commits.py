@@ -33,9 +33,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import accumulate, pairwise
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from service import ingest
 from service.domain import Columns, Ints, PageColumns
@@ -156,7 +158,7 @@ class Commits:
             self.watch(fold)
 
     def _take(self) -> list[AnyJob]:
-        """Wait for a fold; nothing once stopped and empty, or while another writer ends the rest."""
+        """Wait for a fold; nothing once stopped, when all is written or in another's hands."""
         with self._changed:
             while not (fold := self._next()) and not self._stopping:
                 self._changed.wait()
@@ -218,21 +220,23 @@ def commit(store: Store, rules: InForce, jobs: list[Job[ColumnsT, MadeT]]) -> li
     with store.begin() as tx:
         page_id = ingest.resolve(tx, named, first.now, register=first.register)
         made = first.record(tx, replace(columns, page_id=page_id), rules.of(tx))  # type: ignore[call-arg]
-    ends = np.cumsum([len(job.columns) for job in jobs])[:-1]
-    parts = [np.split(column, ends) for column in (page_id, *made)]
-    return [Done(of[0], type(made)(*of[1:])) for of in zip(*parts, strict=True)]
+    ends = list(accumulate(len(job.columns) for job in jobs))
+    all_made: list[NDArray[Any]] = list(made)
+    parts = [slice(start, end) for start, end in pairwise([0, *ends])]
+    return [Done(page_id[part], type(made)(*(of[part] for of in all_made))) for part in parts]
 
 
 def together(named: list[Named]) -> Named:
     """Name the pages of several requests as one request would: each distinct URL once."""
     if len(named) == 1:
         return named[0]
+    page_id = np.concatenate([each.page_id for each in named])
+    if not any(len(each.pages) for each in named):
+        return Named(page_id, np.concatenate([each.row for each in named]), named[0].pages)
     pages = PageColumns.concatenate([each.pages for each in named])
     _, first, distinct = np.unique(pages.key, return_index=True, return_inverse=True)
     before = np.cumsum([0, *(len(each.pages) for each in named[:-1])])
     rows = [
         np.append(distinct[start:], -1)[each.row] for start, each in zip(before, named, strict=True)
     ]
-    return Named(
-        np.concatenate([each.page_id for each in named]), np.concatenate(rows), pages.take(first)
-    )
+    return Named(page_id, np.concatenate(rows), pages.take(first))

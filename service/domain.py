@@ -131,7 +131,7 @@ class Columns:
     """Arrays of one length, one per field; `None` fields are absent."""
 
     def __len__(self) -> int:
-        return len(getattr(self, fields(self)[0].name))
+        return len(getattr(self, next(iter(self.__dataclass_fields__))))
 
     @classmethod
     def empty(cls, **shapes: tuple[int, ...]) -> Self:
@@ -145,13 +145,13 @@ class Columns:
         """Give the rows of all parts, one after the other."""
         if not parts:
             return cls.empty()
-        return cls(
-            **{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)}
-        )
+        names = cls.__dataclass_fields__
+        return cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
 
     def take(self, where: NDArray[Any] | slice) -> Self:
         """Give the rows that a mask, an index array or a slice selects."""
-        return type(self)(**{f.name: getattr(self, f.name)[where] for f in fields(self)})
+        names = self.__dataclass_fields__
+        return type(self)(**{name: getattr(self, name)[where] for name in names})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

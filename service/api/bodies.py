@@ -87,12 +87,18 @@ async def read_body(request: Request) -> Body:
 
 def media_type(request: Request) -> str:
     """Give what a body is said to be, without parameters."""
-    return request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    return header(request, b"content-type", JSON).partition(";")[0].strip().lower()
+
+
+def header(request: Request, name: bytes, default: str = "") -> str:
+    """Give the first header of a name in lower case."""
+    given = request.scope["headers"]
+    return next((value.decode("latin-1") for known, value in given if known == name), default)
 
 
 def inflated(request: Request, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Undo the Content-Encoding of a request; raises as `codings.inflate`."""
-    return inflate(request.headers.get("content-encoding", "").strip().lower(), arriving)
+    return inflate(header(request, b"content-encoding").strip().lower(), arriving)
 
 
 async def drain(arriving: AsyncIterator[bytes], limit: int) -> None:

@@ -47,17 +47,15 @@ class CompressMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        accepted = Headers(scope=scope).get("accept-encoding", "")
-        encoding = best(accepted, OFFERS) or "identity"
-        await self.app(scope, receive, Compressing(send, encoding))
+        await self.app(scope, receive, Compressing(send, scope))
 
 
 class Compressing:
     """The `send` of one response."""
 
-    def __init__(self, send: Send, encoding: str) -> None:
+    def __init__(self, send: Send, scope: Scope) -> None:
         self.send = send
-        self.encoding = encoding
+        self.scope = scope
         self.stream: tuple[Compressor, int, int] | None = None
 
     async def __call__(self, message: Message) -> None:
@@ -77,10 +75,12 @@ class Compressing:
         if not compressible(message["status"], headers):
             return
         headers.add_vary_header("Accept-Encoding")
-        if self.encoding != "identity":
-            headers["Content-Encoding"] = self.encoding
+        accepted = Headers(scope=self.scope).get("accept-encoding", "")
+        encoding = best(accepted, OFFERS) or "identity"
+        if encoding != "identity":
+            headers["Content-Encoding"] = encoding
             del headers["Content-Length"]
-            self.stream = compressor(self.encoding)
+            self.stream = compressor(encoding)
 
     def _compressed(self, body: bytes, *, more: bool) -> bytes:
         if self.stream is None or (more and not body):

@@ -57,6 +57,7 @@ OBSERVABILITY: dict[Any, int] = {
 NO_PAGES = PageColumns.empty()
 
 T = TypeVar("T")
+EvidenceT = TypeVar("EvidenceT", CrawlColumns, PingColumns)
 ItemT = TypeVar("ItemT", bound=Item)
 
 
@@ -92,12 +93,10 @@ def decode_crawls(batch: Batch[ObservationItem], now: datetime) -> Decoded[Crawl
         doubtful |= (changed == UNSAID) & (digest == 0) & ~speaks
         doubtful |= (digest == 0) & np.array([one is not UNSET for one in told], np.bool_)
     kept, rejected = _judged(batch, doubtful, lambda item: _check_crawl(item, now))
-    named = _named(page_id[kept], [urls[i] for i in kept.tolist()])
     columns = CrawlColumns(
-        page_id=named.page_id, observed_at=at[kept], changed=changed[kept], digest=digest[kept],
-        status=status[kept],
-    )  # fmt: skip
-    return Decoded(columns, named, batch.index[kept], rejected)
+        page_id=page_id, observed_at=at, changed=changed, digest=digest, status=status
+    )
+    return _kept(columns, urls, batch.index, kept, rejected)
 
 
 def decode_pings(batch: Batch[PingItem], now: datetime) -> Decoded[PingColumns]:
@@ -109,9 +108,22 @@ def decode_pings(batch: Batch[PingItem], now: datetime) -> Decoded[PingColumns]:
     if len(items) > FEW:
         doubtful = _unnamed(items, page_id, urls) | _far(at, now)
     kept, rejected = _judged(batch, doubtful, lambda item: _check_ping(item, now))
-    named = _named(page_id[kept], [urls[i] for i in kept.tolist()])
-    columns = PingColumns(page_id=named.page_id, changed_at=at[kept])
-    return Decoded(columns, named, batch.index[kept], rejected)
+    columns = PingColumns(page_id=page_id, changed_at=at)
+    return _kept(columns, urls, batch.index, kept, rejected)
+
+
+def _kept(
+    columns: EvidenceT,
+    urls: list[NormalUrl | None],
+    index: Ints,
+    kept: Ints,
+    rejected: list[Rejection],
+) -> Decoded[EvidenceT]:
+    """Leave out what was rejected, if anything was."""
+    if len(kept) < len(columns):
+        columns, index = columns.take(kept), index[kept]
+        urls = [urls[i] for i in kept.tolist()]
+    return Decoded(columns, _named(columns.page_id, urls), index, rejected)
 
 
 def decode_pages(batch: Batch[PageItem]) -> Decoded[PageColumns]:

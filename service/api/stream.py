@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
@@ -40,6 +40,9 @@ PATIENCE_S = 30.0
 """How long a stream that has begun waits for room in the line of what is to be written."""
 
 POLL_S = 0.05
+
+
+DoneT = TypeVar("DoneT")
 
 
 class CrawlStream:
@@ -116,11 +119,29 @@ class CrawlStream:
         if self._writing is None:
             return
         (writing, given), self._writing = self._writing, None
-        done = await asyncio.wrap_future(writing)
+        done = await settled(writing)
         counts = batch_counts(done.made.verdict, given.index, given.named.page_id, given.rejected)
         self.service.telemetry.count_items("observation", counts)
         self.counts = add_counts(self.counts, counts) if self.counts else counts
         self.n_taken += given.n_items
+
+
+async def settled(job: Future[DoneT]) -> DoneT:
+    """Wait on the event loop for a writer; who leaves before is not written."""
+    loop = asyncio.get_running_loop()
+    waiting: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not waiting.done():
+            waiting.set_result(None)
+
+    job.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(wake))
+    try:
+        await waiting
+    except asyncio.CancelledError:
+        job.cancel()
+        raise
+    return job.result()
 
 
 def _cut_short(error: RecrawlError, n_taken: int) -> RecrawlError:

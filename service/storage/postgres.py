@@ -39,7 +39,7 @@ from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavail
 from service.storage import migrations, pgbinary
 from service.storage import postgres_sql as sql
 from service.storage.base import Lead, Registered, Store
-from service.storage.sql import PING_NUMBERS, SqlTransaction
+from service.storage.sql import NUMBER_IN_FORCE, PING_NUMBERS, SqlTransaction
 from service.storage.tables import Instant
 
 OUTAGES = (
@@ -126,6 +126,11 @@ class PostgresTransaction(SqlTransaction):
         """Look all keys up in one statement."""
         found = self.run(sql.PAGE_IDS, key=key).fetchone()
         return np.zeros(0, np.int64) if found is None or found[0] is None else found[0]
+
+    def number_in_force(self) -> int:
+        """Ask as for any epoch, straight over the driver: every commit of evidence does."""
+        row = self.run(NUMBER_IN_FORCE).fetchone()
+        return row[0] or 0 if row else 0
 
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
         """Lock in page_id order and read one array a column, and where the rows lie."""
@@ -334,9 +339,10 @@ def pinged(states: PageStates) -> bool:
 
 def masked(column: NDArray[Any]) -> NDArray[Any]:
     """Mask what says "none": NaN of a number, UNSAID of a code."""
-    if column.dtype.kind == "f":
-        return np.ma.array(column, mask=np.isnan(column))
-    return np.ma.masked_equal(column, UNSAID) if column.dtype == np.int16 else column
+    if column.dtype.kind != "f" and column.dtype != np.int16:
+        return column
+    none = np.isnan(column) if column.dtype.kind == "f" else column == UNSAID
+    return np.ma.array(column, mask=none) if none.any() else column
 
 
 def next_month(moment: datetime) -> datetime:

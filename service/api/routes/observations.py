@@ -1,6 +1,5 @@
 """Evidence: what crawlers saw, and what sites announced."""
 
-import asyncio
 from datetime import datetime
 from typing import Annotated
 
@@ -16,7 +15,7 @@ from service.api.encode import answer, batch_counts, refuse_empty
 from service.api.hot import HotRoute
 from service.api.schemas import BatchAnswer, Decision, ObservationItem, PingItem, PingsAnswer
 from service.api.service import the_service
-from service.api.stream import CrawlStream
+from service.api.stream import CrawlStream, settled
 from service.commits import Job
 from service.domain import CrawlColumns, PingColumns, Verdict
 
@@ -79,7 +78,7 @@ async def post_pings(request: Request, register: Register = True) -> Response:
 
     given = decode() if len(body.content) <= BIG else await run_in_threadpool(decode)
     job = Job(ingest.ping, given.columns, given.named, register, now)
-    done = await asyncio.wrap_future(service.commits.submit(job))
+    done = await settled(service.commits.submit(job))
     counts = batch_counts(done.made.verdict, given.index, given.named.page_id, given.rejected)
     service.telemetry.count_items("ping", counts)
     refuse_empty(counts)
