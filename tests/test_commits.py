@@ -233,6 +233,36 @@ def test_crawls_and_pings_are_written_apart(faulty):
     assert [fold.n_jobs for fold in folds] == [1, 2, 1]
 
 
+def test_a_second_writer_helps_only_with_a_crowd(faulty, monkeypatch):
+    monkeypatch.setattr(module, "CROWD", 3)
+    page_id = register(faulty, 3)
+    folds = []
+    with (
+        writing(faulty, n_writers=2, watch=folds.append) as line,
+        held_up(faulty, line, crawls(page_id[:1], T0)),
+    ):
+        line.submit(crawls(page_id[:1], T0 + DAY))
+        line.submit(crawls(page_id[1:], T0))
+        assert faulty.entered.acquire(timeout=PATIENCE_S)
+        assert line.n_waiting == 0
+    assert sorted(fold.n_jobs for fold in folds) == [1, 2]
+
+
+def test_a_writer_waits_a_moment_for_as_many_as_it_has_just_answered(faulty, monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE", 1e6)
+    page_id = register(faulty, 3)
+    folds = []
+    with writing(faulty, watch=folds.append) as line:
+        with held_up(faulty, line, crawls(page_id, T0)):
+            first = [line.submit(crawls([one], T0 + DAY)) for one in page_id]
+        assert [verdicts(job) for job in first] == [[ACCEPTED]] * 3
+        again = [line.submit(crawls([one], T0 + 2 * DAY)) for one in page_id]
+        assert [verdicts(job) for job in again] == [[ACCEPTED]] * 3
+        left = line.submit(crawls(page_id, T0 + 3 * DAY))
+    assert verdicts(left) == [ACCEPTED] * 3
+    assert [fold.n_jobs for fold in folds] == [1, 3, 3, 1]
+
+
 # -- faults
 
 

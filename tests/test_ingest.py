@@ -29,7 +29,7 @@ from service.core.estimators import LLN, Gamma, from_columns, to_columns
 from service.core.prior import Prior
 from service.domain import Kind, Observability, PingReason, Timing, Verdict, instant
 from service.estimates import width
-from service.ingest import Named, Rules, ping, record, resolve, rules_in_force
+from service.ingest import InForce, Named, Rules, ping, record, resolve, rules_in_force
 from service.rebuild import rebuild
 from service.storage.memory import MemoryStore
 
@@ -520,6 +520,20 @@ def test_learning_stands_on_the_prior_of_the_epoch_in_force(memory, page):
         by = rules(Gamma(half_life_days=7.0))
         assert rules_in_force(tx, by).estimator == Gamma(Prior(**fitted), 7.0)
         assert rules_in_force(tx, by).rng is by.rng
+
+
+def test_the_prior_follows_the_epochs_and_each_of_them_is_read_once(memory, page, monkeypatch):
+    in_force = InForce(rules())
+    with memory.begin() as tx:
+        assert in_force.of(tx) is in_force.rules
+    for a in (2.0, 3.0):
+        fitted = replace(CERTIFICATE, prior={"a": a, "b": 4.0})
+        publish(memory, schedule_columns([page]), certificate=fitted)
+        with memory.begin() as tx:
+            assert in_force.of(tx).estimator.prior == Prior(a, 4.0)
+        with memory.begin() as tx, monkeypatch.context() as patched:
+            patched.setattr(tx, "epoch", None)
+            assert in_force.of(tx).estimator.prior == Prior(a, 4.0)
 
 
 def test_without_an_epoch_learning_stands_on_the_prior_it_was_given(memory):
