@@ -135,6 +135,19 @@ def poisson_ping(crawl_probability: ArrayLike, uniform: ArrayLike) -> Bools:
     return np.asarray(_uniform("uniform", uniform) < _share("crawl_probability", crawl_probability))
 
 
+def backoff(n_failures: ArrayLike, first_s: float, longest_s: float, uniform: ArrayLike) -> Floats:
+    """Seconds to wait after so many failures in a row: doubling, spread over +-50 %, bounded.
+
+    Examples
+    --------
+    >>> backoff([1, 2, 3, 99], first_s=60, longest_s=3600, uniform=0.5)
+    array([  60.,  120.,  240., 3600.])
+    """
+    doublings = np.minimum(_amount("n_failures", n_failures) - 1.0, 64.0)
+    spread = 0.5 + _uniform("uniform", uniform)
+    return np.asarray(np.minimum(first_s * np.exp2(doublings) * spread, longest_s))
+
+
 def overdue(now_minus_last: ArrayLike, crawl_rate: ArrayLike) -> Floats:
     """Crawls since the last one that were due: time since times rate; due at 1, largest first.
 

@@ -38,7 +38,9 @@ from service.domain import (
 from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.storage import migrations, pgbinary
 from service.storage import postgres_sql as sql
-from service.storage.base import Lead, Registered, Store
+from service.storage.base import Lead, Registered
+from service.storage.postgres_queue import PostgresQueue
+from service.storage.queue import QueueStore
 from service.storage.sql import NUMBER_IN_FORCE, PING_NUMBERS, SqlTransaction
 from service.storage.tables import Instant
 
@@ -84,7 +86,7 @@ class Locked(NamedTuple):
 NOTHING = Locked(np.zeros(1, np.int64), np.zeros(1, "V6"), pinged=False)
 
 
-class PostgresTransaction(SqlTransaction):
+class PostgresTransaction(SqlTransaction, PostgresQueue):
     """The statements in Postgres's words."""
 
     next_crawl_at = sa.literal_column(sql.NEXT_CRAWL_AT, Instant)
@@ -357,7 +359,7 @@ def months_ahead(now: datetime) -> list[tuple[datetime, str]]:
     return [(month, f"observations_{month:%Y_%m}") for month in months]
 
 
-class PostgresStore(Store):
+class PostgresStore(QueueStore):
     """Pages, evidence and schedules in a Postgres database, shared by any number of processes."""
 
     def __init__(self, url: str, width: int, *, pool_size: int = 10) -> None:

@@ -28,7 +28,16 @@ from service.domain import (
 from service.errors import CursorExpired, EpochNotFound, EpochNotKept, PageNotFound
 from service.storage import schedule_sql
 from service.storage.base import MOST_SCANNED, Registered, Transaction
-from service.storage.tables import epochs, hosts, meta, observations, page_states, pages, schedule
+from service.storage.tables import (
+    crawls,
+    epochs,
+    hosts,
+    meta,
+    observations,
+    page_states,
+    pages,
+    schedule,
+)
 
 MOST_PAGE_ID = 2**63 - 1
 NUMBER_IN_FORCE = "SELECT max(epoch) FROM epochs WHERE status = 'published'"
@@ -137,7 +146,7 @@ class SqlTransaction(Transaction):
         """
         if not self.connection.execute(pages.delete().where(pages.c.page_id == page_id)).rowcount:
             raise PageNotFound(f"no page has the id {page_id}")
-        for table in (page_states, observations):
+        for table in (page_states, observations, crawls):
             self.connection.execute(table.delete().where(table.c.page_id == page_id))
 
     def page_log(self, page_id: int, limit: int) -> list[LogEntry]:

@@ -1,0 +1,233 @@
+"""Hand out crawls that are due, each under a lease, and take the reports back.
+
+The most overdue page comes first, by (now - last crawl) x crawl rate; pages that a ping asked
+for come before all others. Politeness is a gate in front of each lane (a host, or hosts that
+share a server): a delay from one crawl to the next, so many leases at a time, and a pause after
+trouble. A page whose lane is shut waits, and comes first when it opens.
+
+**Fencing.** A lease that has ended, by a report, a release or time, ends once: whatever comes
+later under its token touches neither the page's next lease nor its lane.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import numpy as np
+
+from service.core import timing
+from service.domain import (
+    INSTANT,
+    NEVER,
+    Bools,
+    Codes,
+    Floats,
+    Instants,
+    Ints,
+    days,
+    instant,
+)
+from service.lanes import LAST, Politeness, gates, heads, hear, limits, shut, sum_up, trouble
+from service.storage.queue import (
+    UNSCHEDULED_RATE,
+    DuePages,
+    Lanes,
+    Leases,
+    QueuedCrawls,
+    QueueStore,
+    QueueTransaction,
+    Tokens,
+)
+
+COMPARED = 512
+"""So many waiting pages are compared at a time, at the least: the most overdue of these come."""
+
+LANES = 64
+"""So many lanes are looked at, beside two for each crawl asked for."""
+
+FILL_BLOCK = 20_000
+"""Pages that are queued in one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a worker asks for."""
+
+    worker: str
+    count: int
+    ttl: timedelta
+
+
+class Leased(NamedTuple):
+    """(N,) crawls handed out, the most overdue first."""
+
+    pages: DuePages
+    leases: Leases
+    overdue: Floats
+    """(now - last crawl) x crawl rate; of a page never crawled 1 more than since it came."""
+
+    def take(self, where: Ints) -> "Leased":
+        """Give some of them."""
+        return Leased(self.pages.take(where), self.leases.take(where), self.overdue[where])
+
+
+class Reports(NamedTuple):
+    """(N,) what crawls have to say to their lanes; of a release nothing."""
+
+    held: Tokens
+    """Token 0: the crawl was not leased."""
+    observed_at: Instants
+    status: Codes
+    """HTTP status; 0: no answer; UNSAID: none told."""
+    retry_after_s: Floats
+    """How long the host asked to be left alone; NaN: it did not."""
+
+
+def queue(tx: QueueTransaction, page_id: Ints, until: datetime) -> None:
+    """Queue those of these pages that are due before `until`."""
+    if len(page_id):
+        tx.lower_lanes(tx.enqueue(np.unique(page_id), until))
+
+
+def fill(store: QueueStore, until: datetime) -> None:
+    """Queue every page that is due before `until`, a block a transaction.
+
+    Whatever instant this dies at, nothing is lost: bounds are only ever too early, and the next
+    round goes over all pages again.
+    """
+    after = 0
+    while True:
+        with store.begin() as tx:
+            block = tx.next_page_ids(after, FILL_BLOCK)
+            if not len(block):
+                return
+            tx.lower_lanes(tx.fill_queue(after, int(block[-1]), until))
+        after = int(block[-1])
+
+
+def lease(
+    tx: QueueTransaction, asks: Sequence[Ask], hosts: Sequence[str], polite: Politeness,
+    now: datetime, rng: np.random.Generator,
+) -> tuple[list[Leased], bool]:  # fmt: skip
+    """Deal what is due to those who ask, in turns, and tell whether there may be more.
+
+    `hosts`, where given, are the only ones whose pages are wanted. One transaction locks lanes
+    once, so that nobody can wait for each other; who wants more asks again in another.
+    """
+    wanted, at = sum(ask.count for ask in asks), instant(now)
+    most = LANES + 2 * wanted
+    lanes = tx.ready_lanes(now, most, hosts)
+    if not len(lanes):
+        return [_leased(DuePages.empty(), Leases.empty(), at)] * len(asks), False
+    each = max(COMPARED, 2 * wanted) // len(lanes) + 2
+    rows = tx.queued(lanes.lane_id, each, hosts)
+    lane = np.searchsorted(lanes.lane_id, rows.lane_id)
+    n_running, first_end = _running(tx, lanes, polite, now)
+    open_now = gates(lanes, n_running, polite, at)
+    picked = choose(rows, lane, open_now.room, wanted, at)
+    truth = tx.due_pages(rows.page_id[picked])
+    due = truth.due_at <= at
+    tx.requeue(truth.page_id[~due], truth.due_at[~due])
+    ranked = np.flatnonzero(due)[rank(truth.take(due), at)]
+    to = deal([ask.count for ask in asks], len(ranked))
+    leases = _leases(truth.page_id[ranked], [asks[i] for i in to], now, rng)
+    taken = tx.lease(leases, now)
+    bound = rows.next_at.copy()
+    bound[picked[~due]] = truth.due_at[~due]
+    bound[picked[ranked[taken]]] = leases.expires_at[taken]
+    head = heads(len(lanes), lane, bound, rows.next_at, each)
+    if hosts:  # of a group's other hosts nothing was read
+        head = np.where(lanes.lane_id < 0, lanes.next_at, head)
+    n_taken = np.bincount(lane[picked[ranked[taken]]], minlength=len(lanes))
+    ends = np.fmin(first_end, np.sort(np.append(leases.expires_at[taken], LAST))[0])
+    tx.save_lanes(shut(lanes, open_now, n_taken, ends, head, at))
+    given = _leased(truth.take(ranked[taken]), leases.take(taken), at)
+    parts = [given.take(np.flatnonzero(to[taken] == i)) for i in range(len(asks))]
+    return parts, len(picked) > 0 or len(lanes) == most
+
+
+def _running(
+    tx: QueueTransaction, lanes: Lanes, polite: Politeness, now: datetime
+) -> tuple[Ints, Instants]:
+    """Count the leases that run, where their number matters."""
+    if limits(lanes, polite)[1].any():
+        return tx.running(lanes.lane_id, now)
+    return np.zeros(len(lanes), np.int64), np.full(len(lanes), NEVER)
+
+
+def _leased(pages: DuePages, leases: Leases, at: np.datetime64) -> Leased:
+    return Leased(pages, leases, how_overdue(pages, at))
+
+
+def _leases(page_id: Ints, asks: Sequence[Ask], now: datetime, rng: np.random.Generator) -> Leases:
+    workers, ends = np.empty(len(asks), object), np.empty(len(asks), INSTANT)
+    workers[:] = [ask.worker for ask in asks]
+    ends[:] = [instant(now + ask.ttl) for ask in asks]
+    token = rng.integers(1, 2**63 - 1, len(asks))
+    return Leases(page_id=page_id, token=token, worker=workers, expires_at=ends)
+
+
+def how_overdue(pages: DuePages, at: np.datetime64) -> Floats:
+    """Give (now - last crawl) x crawl rate; a page never crawled was due when it came."""
+    rate = np.where(pages.crawl_rate > 0, pages.crawl_rate, UNSCHEDULED_RATE)
+    first = np.isnat(pages.last_crawl_at)
+    since: Instants = np.where(first, pages.created_at, pages.last_crawl_at)
+    return timing.overdue(days(at - since), rate) + first
+
+
+def rank(pages: DuePages, at: np.datetime64) -> Ints:
+    """Order pages: wanted ones by when they were, then the most overdue."""
+    overdue = np.where(pages.wanted, np.inf, how_overdue(pages, at))
+    order: Ints = np.lexsort((pages.page_id, pages.due_at, -overdue))
+    return order
+
+
+def choose(rows: QueuedCrawls, lane: Ints, room: Ints, wanted: int, at: np.datetime64) -> Ints:
+    """Give the rows to take: of each lane as many as it has room for, the most overdue first."""
+    rate = np.where(rows.crawl_rate > 0, rows.crawl_rate, UNSCHEDULED_RATE)
+    first = np.isnat(rows.last_crawl_at)
+    since: Instants = np.where(first, rows.next_at, rows.last_crawl_at)
+    overdue = timing.overdue(np.maximum(days(at - since), 0.0), rate) + first
+    overdue[rows.wanted] = np.inf
+    can = np.flatnonzero((rows.next_at <= at) & (room[lane] > 0))
+    order = can[np.lexsort((rows.page_id[can], rows.next_at[can], -overdue[can]))]
+    by_lane = np.argsort(lane[order], kind="stable")
+    sorted_lane = lane[order][by_lane]
+    place = np.empty(len(order), np.int64)
+    place[by_lane] = np.arange(len(order)) - np.searchsorted(sorted_lane, sorted_lane)
+    return order[place < room[lane[order]]][:wanted]
+
+
+def deal(counts: Sequence[int], n: int) -> Ints:
+    """Tell who gets each of n pages when they are dealt in turns to those who asked for so many.
+
+    >>> deal([1, 3, 2], 6).tolist()
+    [0, 1, 2, 1, 2, 1]
+    """
+    who = np.repeat(np.arange(len(counts)), counts)
+    turn = np.concatenate([np.arange(count) for count in counts])
+    return who[np.lexsort((who, turn))][:n]
+
+
+def settle(
+    tx: QueueTransaction, reports: Reports, polite: Politeness, horizon: timedelta, now: datetime,
+    rng: np.random.Generator,
+) -> Bools:  # fmt: skip
+    """End the leases that were reported, queue their pages again and tell their lanes.
+
+    Gives which tokens were in force. When a page is due again is read from its state, which is
+    written already. Trouble is heard of crawls without a lease too.
+    """
+    page_id = reports.held.page_id
+    lane_id = tx.end_leases(reports.held)
+    held: Bools = lane_id != 0
+    again = tx.enqueue(np.unique(page_id[held]), now + horizon)
+    if (told := trouble(reports.status) & ~held).any():
+        lane_id[told] = tx.lanes_of(page_id[told])
+    lanes = tx.lock_lanes(np.unique(lane_id[lane_id != 0]))
+    if len(lanes):
+        at = instant(now)
+        said = sum_up(lanes, lane_id, held, *reports[1:], at)
+        tx.save_lanes(hear(lanes, said, again, polite, at, rng.random(len(lanes))))
+    return held

@@ -1,0 +1,182 @@
+"""Politeness: what stands in front of a lane, a host or the hosts that share a server. Pure.
+
+A gate is open when the delay since the last crawl is over, fewer leases run than may, and the
+pause after trouble has passed. Gates are kept by instants in the store, so a restart forgets
+none, and a lane whose gate is shut is not even looked at before it opens.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.core import timing
+from service.domain import EPOCH, NEVER, Bools, Codes, Floats, Instants, Ints, instant
+from service.storage.queue import Lanes, Lowered
+
+SLOW_DOWN = (429, 503)
+TROUBLE = 500
+TROUBLE_AFTER = 3
+"""So many reports of other trouble in a row make a lane pause as well."""
+
+PAUSE_S = 60.0
+LONGEST_PAUSE_S = 86_400.0
+LONGEST_DELAY_S = 86_400.0
+
+ANY_NUMBER = np.iinfo(np.int32).max
+FIRST, LAST = instant(EPOCH), np.datetime64("9999-12-31", "us")
+SECOND_US = 1e6
+NO_DELAY = np.timedelta64(0, "us")
+
+
+@dataclass(frozen=True, slots=True)
+class Politeness:
+    """What holds for a lane of which nothing else was said."""
+
+    delay_s: float = 1.0
+    """From one crawl to the next."""
+    concurrency: int = 1
+    """Leases that run at a time; 0: any number."""
+
+
+class Gates(NamedTuple):
+    """(N,) what lets crawls pass now."""
+
+    delay: NDArray[np.timedelta64]
+    concurrency: Ints
+    """0: any number."""
+    n_running: Ints
+    room: Ints
+    """So many crawls may be leased now."""
+
+
+def limits(lanes: Lanes, polite: Politeness) -> tuple[NDArray[np.timedelta64], Ints]:
+    """Give each lane's delay, at least what robots.txt asks, and its concurrency."""
+    said = np.where(np.isnan(lanes.min_delay_s), polite.delay_s, lanes.min_delay_s)
+    delay_s = np.minimum(np.fmax(said, lanes.robots_delay_s), LONGEST_DELAY_S)
+    concurrency = np.where(lanes.max_concurrency > 0, lanes.max_concurrency, polite.concurrency)
+    return seconds(delay_s), concurrency
+
+
+def seconds(spans: Floats) -> NDArray[np.timedelta64]:
+    """Give seconds as time spans, rounded up: no gate opens early."""
+    return np.ceil(spans * SECOND_US).astype("m8[us]")
+
+
+def gates(lanes: Lanes, n_running: Ints, polite: Politeness, at: np.datetime64) -> Gates:
+    """Tell how many crawls each lane may have now."""
+    delay, concurrency = limits(lanes, polite)
+    room = np.where(concurrency > 0, np.maximum(concurrency - n_running, 0), ANY_NUMBER)
+    room = np.where(delay > NO_DELAY, np.minimum(room, 1), room)
+    waits = (lanes.ready_at > at) | (lanes.blocked_until > at)
+    return Gates(delay, concurrency, n_running, np.where(waits, 0, room))
+
+
+def heads(n: int, lane: Ints, bound: Instants, before: Instants, each: int) -> Instants:
+    """Give a lower bound of when each of n lanes has a page; NaT where it has none.
+
+    Of each, the first `each` rows were read, in the order of `before`; `bound` is what became
+    of them (NaT: out). Where as many were read, others may lie behind the last.
+    """
+    first, last = np.full(n, LAST), np.full(n, FIRST)
+    kept = ~np.isnat(bound)
+    np.minimum.at(first, lane[kept], bound[kept])
+    np.maximum.at(last, lane, before)
+    more = np.bincount(lane, minlength=n) >= each
+    first = np.where(more, np.minimum(first, last), first)
+    return np.where(first == LAST, NEVER, first)
+
+
+def shut(
+    lanes: Lanes, gates: Gates, n_taken: Ints, ends: Instants, head: Instants, at: np.datetime64
+) -> Lanes:
+    """Give lanes after crawls were leased; `ends` is when the first lease of each ends."""
+    waits = (n_taken > 0) & (gates.delay > NO_DELAY)
+    ready_at = np.where(waits, at + gates.delay, lanes.ready_at)
+    full = (gates.concurrency > 0) & (gates.n_running + n_taken >= gates.concurrency)
+    opens = np.fmax(np.fmax(ready_at, lanes.blocked_until), np.where(full, ends, NEVER))
+    next_at = np.where(np.isnat(head), NEVER, np.fmax(head, opens))
+    return replace(lanes, ready_at=ready_at, next_at=next_at)
+
+
+class Said(NamedTuple):
+    """(N,) what was said of each lane in a batch of reports; NaT: nothing."""
+
+    ended: Instants
+    """The newest crawl whose lease ended."""
+    good: Instants
+    """The newest crawl that answered."""
+    ill: Instants
+    """The newest crawl in trouble."""
+    slow: Bools
+    """Whether it asked to slow down."""
+    retry_after_s: Floats
+
+
+def trouble(status: Codes) -> Bools:
+    """Tell which statuses say that a host is in trouble or wants to be left alone."""
+    said: Bools = (status == 0) | (status == SLOW_DOWN[0]) | (status >= TROUBLE)
+    return said
+
+
+def sum_up(
+    lanes: Lanes, lane_id: Ints, held: Bools, observed_at: Instants, status: Codes,
+    retry_after_s: Floats, at: np.datetime64,
+) -> Said:  # fmt: skip
+    """Sum reports up by lane; `lane_id` of each report is 0 or unknown where it has none."""
+    n = len(lanes)
+    row = np.minimum(np.searchsorted(lanes.lane_id, lane_id), n - 1)
+    here = lanes.lane_id[row] == lane_id
+    seen = np.where(np.isnat(observed_at), NEVER, np.fmin(observed_at, at))
+    bad = here & trouble(status)
+    good = here & ~bad & ~np.isnat(seen)
+    slow = bad & np.isin(status, SLOW_DOWN)
+    asked = np.zeros(n)
+    np.maximum.at(asked, row[slow], np.nan_to_num(retry_after_s[slow]))
+    return Said(
+        ended=_newest(n, row[here & held], seen[here & held]),
+        good=_newest(n, row[good], seen[good]),
+        ill=_newest(n, row[bad], seen[bad]),
+        slow=np.bincount(row[slow], minlength=n) > 0,
+        retry_after_s=asked,
+    )
+
+
+def _newest(n: int, row: Ints, seen: Instants) -> Instants:
+    newest = np.full(n, NEVER)
+    np.fmax.at(newest, row, seen)
+    return newest
+
+
+def hear(
+    lanes: Lanes, said: Said, again: Lowered, polite: Politeness, at: np.datetime64,
+    uniform: Floats,
+) -> Lanes:  # fmt: skip
+    """Give lanes after reports; `again` is what was queued in them anew.
+
+    A lane that said 429 or 503 pauses for as long as it asked, and at least for a time that
+    doubles with every report of trouble in a row; of other trouble the third in a row makes it
+    pause. One good answer and all is forgiven but the pause that runs.
+    """
+    failing = ~np.isnat(said.ill) & ~(said.good > said.ill)
+    forgiven = np.where(np.isnat(said.good), lanes.n_failures, 0)
+    n_failures = np.where(failing, forgiven + 1, forgiven)
+    turn = n_failures - np.where(said.slow, 0, TROUBLE_AFTER - 1)
+    pause_s = timing.backoff(np.maximum(turn, 1), PAUSE_S, LONGEST_PAUSE_S, uniform)
+    until = at + seconds(np.maximum(pause_s, np.minimum(said.retry_after_s, LONGEST_PAUSE_S)))
+    pauses = failing & (turn > 0)
+    blocked_until = np.where(pauses, np.fmax(lanes.blocked_until, until), lanes.blocked_until)
+    delay, concurrency = limits(lanes, polite)
+    waits = (delay > NO_DELAY) & ~np.isnat(said.ended)
+    ready_at = np.where(waits, np.fmax(lanes.ready_at, said.ended + delay), lanes.ready_at)
+    freed = ~np.isnat(said.ended) & (concurrency > 0)
+    next_at = np.fmin(lanes.next_at, np.where(freed, at, NEVER))
+    row = np.searchsorted(lanes.lane_id, again.lane_id)
+    next_at[row] = np.fmin(next_at[row], again.next_at)
+    opens = np.fmax(ready_at, blocked_until)
+    next_at = np.where(np.isnat(next_at), NEVER, np.fmax(next_at, opens))
+    return replace(
+        lanes, n_failures=n_failures, blocked_until=blocked_until, ready_at=ready_at,
+        next_at=next_at,
+    )  # fmt: skip

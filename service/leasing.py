@@ -1,0 +1,126 @@
+"""The line of workers that ask for crawls: those who wait together are served together.
+
+One thread leases for all requests of this process, so that they never wait for each other's
+locks, share the cost of a commit, and are dealt what is due in turns. A request is answered
+after the commit: what a worker holds, the database holds.
+"""
+
+import threading
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import numpy as np
+
+from service import crawls
+from service.crawls import Ask, Leased
+from service.errors import Overloaded
+from service.lanes import Politeness
+from service.storage.queue import QueueStore
+
+MOST_WAITING = 10_000
+MOST_AT_ONCE = 10_000
+"""Crawls that are leased in one transaction."""
+
+ROUNDS = 64
+"""Transactions that one request is worth; what comes after is the next request's."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """One worker's request, its answer to come."""
+
+    ask: Ask
+    hosts: tuple[str, ...]
+    """Only pages of these; empty: of all."""
+    now: datetime
+    done: "Future[list[Leased]]" = field(default_factory=Future)
+
+
+class Leasing:
+    """The line and the thread that serves it."""
+
+    def __init__(self, store: QueueStore, polite: Politeness, rng: np.random.Generator) -> None:
+        self.store = store
+        self.polite = polite
+        self.rng = rng
+        self._waiting: deque[Request] = deque()
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._serve, name="leasing", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Serve who waits, refuse who comes now, and end the thread."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def submit(self, request: Request) -> "Future[list[Leased]]":
+        """Stand in the line; raises `Overloaded` when it is full."""
+        with self._changed:
+            if self._stopping or len(self._waiting) >= MOST_WAITING:
+                raise Overloaded
+            self._waiting.append(request)
+            self._changed.notify()
+        return request.done
+
+    def _serve(self) -> None:
+        while requests := self._take():
+            try:
+                given = lease_all(self.store, requests, self.polite, self.rng)
+            except Exception as error:  # noqa: BLE001 - whatever it is, who asked is told
+                for request in requests:
+                    request.done.set_exception(error)
+            else:
+                for request, leased in zip(requests, given, strict=True):
+                    request.done.set_result(leased)
+
+    def _take(self) -> list[Request]:
+        """Wait for the oldest request, and take those with it that ask for the same hosts."""
+        with self._changed:
+            while not self._waiting and not self._stopping:
+                self._changed.wait()
+            taken: list[Request] = []
+            others: list[Request] = []
+            wanted = 0
+            while self._waiting:
+                request = self._waiting.popleft()
+                fits = not taken or (
+                    request.hosts == taken[0].hosts and wanted + request.ask.count <= MOST_AT_ONCE
+                )
+                if not fits:
+                    others.append(request)
+                elif request.done.set_running_or_notify_cancel():
+                    taken.append(request)
+                    wanted += request.ask.count
+            self._waiting.extend(others)
+            return taken
+
+
+def lease_all(
+    store: QueueStore, requests: list[Request], polite: Politeness, rng: np.random.Generator
+) -> list[list[Leased]]:
+    """Lease round by round until all have what they asked for or nothing more is due."""
+    given: list[list[Leased]] = [[] for _ in requests]
+    left = [request.ask.count for request in requests]
+    hosts, now = requests[0].hosts, max(request.now for request in requests)
+    for _ in range(ROUNDS):
+        open_ = [i for i, n in enumerate(left) if n]
+        if not open_:
+            break
+        asks = [replace(requests[i].ask, count=left[i]) for i in open_]
+        with store.begin() as tx:
+            parts, more = crawls.lease(tx, asks, hosts, polite, now, rng)
+        for i, part in zip(open_, parts, strict=True):
+            left[i] -= len(part.overdue)
+            if len(part.overdue):
+                given[i].append(part)
+        if not more:
+            break
+    return given

@@ -1,0 +1,302 @@
+"""The queue on Postgres: arrays in, arrays out, one statement a step."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+import numpy as np
+import psycopg
+
+from service.domain import Bools, Columns, Instants, Ints
+from service.storage.postgres_sql import NEXT_CRAWL_AT
+from service.storage.queue import (
+    DuePages,
+    Lanes,
+    Leases,
+    Lowered,
+    QueuedCrawls,
+    QueueTransaction,
+    Tokens,
+)
+
+C = TypeVar("C", bound=Columns)
+
+LANE = "coalesce(-hosts.group_id, hosts.host_id)"
+WANTED = """(page_states.wanted_at IS NOT NULL
+    AND (page_states.last_crawl_at IS NULL OR page_states.last_crawl_at < page_states.wanted_at))"""
+
+TRUTH = f"""
+SELECT pages.page_id, url, host, {LANE} AS lane_id, {NEXT_CRAWL_AT} AS due_at, created_at,
+    last_crawl_at, crawl_rate, {WANTED} AS wanted
+FROM pages
+JOIN page_states ON page_states.page_id = pages.page_id {{states}}
+JOIN hosts ON hosts.host_id = pages.host_id
+LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = %(epoch)s {{schedule}}
+"""
+OF_PAGES = TRUTH.format(states="", schedule="") + "WHERE pages.page_id = ANY(%(page_id)s::bigint[])"
+BETWEEN = "AND {table}.page_id > %(after)s AND {table}.page_id <= %(last)s"
+OF_BLOCK = (
+    TRUTH.format(
+        states=BETWEEN.format(table="page_states"), schedule=BETWEEN.format(table="schedule")
+    )
+    + "WHERE pages.page_id > %(after)s AND pages.page_id <= %(last)s"
+)
+
+ENQUEUE = """
+WITH queued AS (
+    INSERT INTO crawls (page_id, lane_id, next_at, last_crawl_at, crawl_rate, wanted)
+    SELECT page_id, lane_id, due_at, last_crawl_at, crawl_rate, wanted
+    FROM ({truth}) AS truth WHERE due_at < %(until)s
+    ORDER BY page_id
+    ON CONFLICT (page_id) DO UPDATE SET lane_id = excluded.lane_id,
+        next_at = least(crawls.next_at, excluded.next_at),
+        last_crawl_at = excluded.last_crawl_at, crawl_rate = excluded.crawl_rate,
+        wanted = excluded.wanted
+    WHERE crawls.token IS NULL AND (excluded.next_at < crawls.next_at
+        OR excluded.lane_id <> crawls.lane_id OR excluded.wanted <> crawls.wanted
+        OR (excluded.crawl_rate IS NULL) <> (crawls.crawl_rate IS NULL)
+        OR abs(excluded.crawl_rate - crawls.crawl_rate) > 0.1 * crawls.crawl_rate)
+    RETURNING lane_id, next_at
+)
+SELECT array_agg(lane_id), array_agg(next_at) FROM (
+    SELECT lane_id, min(next_at) AS next_at FROM queued GROUP BY lane_id ORDER BY lane_id
+) AS lowered
+"""
+"""A row under a lease is left alone: when the lease ends the truth is looked up."""
+
+LOWER_LANES = """
+INSERT INTO lanes (lane_id, next_at)
+SELECT * FROM unnest(%(lane_id)s::bigint[], %(next_at)s::timestamptz[]) AS given (lane_id, next_at)
+ORDER BY lane_id
+ON CONFLICT (lane_id) DO UPDATE SET next_at = least(lanes.next_at,
+    greatest(excluded.next_at, lanes.ready_at, lanes.blocked_until))
+"""
+
+UNQUEUE = f"""
+DELETE FROM crawls USING ({OF_BLOCK}) AS truth
+WHERE crawls.page_id = truth.page_id AND crawls.token IS NULL AND NOT truth.wanted
+    AND (due_at IS NULL OR due_at >= %(until)s)
+"""
+
+LANES = """
+SELECT array_agg(lane_id), array_agg(coalesce(min_delay_s, 'NaN')),
+    array_agg(coalesce(robots_delay_s, 'NaN')), array_agg(coalesce(max_concurrency, 0)::bigint),
+    array_agg(n_failures::bigint), array_agg(coalesce(blocked_until, '-infinity')),
+    array_agg(coalesce(ready_at, '-infinity')), array_agg(coalesce(next_at, '-infinity'))
+FROM (
+    SELECT * FROM lanes WHERE lane_id = ANY({ids}) ORDER BY lane_id FOR NO KEY UPDATE
+) AS locked
+"""
+READY = """
+SELECT lane_id FROM lanes WHERE next_at <= %(now)s {only} ORDER BY next_at LIMIT %(limit)s
+"""
+LANES_OF_HOSTS = f"SELECT {LANE} FROM hosts WHERE host = ANY(%(hosts)s::text[])"
+ONLY_HOSTS = f"AND lane_id IN ({LANES_OF_HOSTS})"
+
+SAVE_LANES = """
+UPDATE lanes SET n_failures = given.n_failures,
+    blocked_until = nullif(given.blocked_until, '-infinity'),
+    ready_at = nullif(given.ready_at, '-infinity'), next_at = nullif(given.next_at, '-infinity')
+FROM unnest(%(lane_id)s::bigint[], %(n_failures)s::bigint[], %(blocked_until)s::timestamptz[],
+    %(ready_at)s::timestamptz[], %(next_at)s::timestamptz[])
+    AS given (lane_id, n_failures, blocked_until, ready_at, next_at)
+WHERE lanes.lane_id = given.lane_id
+"""
+
+QUEUED = """
+SELECT array_agg(page_id), array_agg(lane_id), array_agg(next_at),
+    array_agg(coalesce(last_crawl_at, '-infinity')), array_agg(coalesce(crawl_rate, 'NaN')),
+    array_agg(wanted)
+FROM unnest(%(lane_id)s::bigint[]) AS lane (id), LATERAL (
+    SELECT * FROM crawls WHERE lane_id = lane.id {only} ORDER BY next_at LIMIT %(each)s
+) AS queued
+"""
+PAGES_OF_HOSTS = """AND EXISTS (
+    SELECT FROM pages JOIN hosts USING (host_id)
+    WHERE pages.page_id = crawls.page_id AND host = ANY(%(hosts)s::text[])
+)"""
+
+RUNNING = """
+SELECT array_agg(n ORDER BY position), array_agg(coalesce(ends_at, '-infinity') ORDER BY position)
+FROM unnest(%(lane_id)s::bigint[]) WITH ORDINALITY AS lane (id, position), LATERAL (
+    SELECT count(*) AS n, min(expires_at) AS ends_at FROM crawls
+    WHERE lane_id = lane.id AND token IS NOT NULL AND expires_at > %(now)s
+) AS running
+"""
+
+DUE_PAGES = f"""
+SELECT array_agg(page_id), array_agg(coalesce(url, '')), array_agg(coalesce(host, '')),
+    array_agg(coalesce(due_at, '-infinity')), array_agg(coalesce(created_at, '-infinity')),
+    array_agg(coalesce(last_crawl_at, '-infinity')), array_agg(coalesce(crawl_rate, 'NaN')),
+    array_agg(coalesce(wanted, false))
+FROM (
+    SELECT * FROM unnest(%(page_id)s::bigint[]) WITH ORDINALITY AS given (page_id, position)
+    LEFT JOIN ({OF_PAGES}) AS truth USING (page_id)
+    ORDER BY position
+) AS found
+"""
+
+LEASE = """
+WITH given AS (
+    SELECT * FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[], %(worker)s::text[],
+        %(expires_at)s::timestamptz[]) AS given (page_id, token, worker, expires_at)
+), locked AS (
+    SELECT page_id FROM crawls WHERE page_id = ANY(%(page_id)s::bigint[])
+    ORDER BY page_id FOR UPDATE SKIP LOCKED
+), leased AS (
+    UPDATE crawls SET token = given.token, worker = given.worker, leased_at = %(now)s,
+        expires_at = given.expires_at, next_at = given.expires_at
+    FROM given JOIN locked USING (page_id) WHERE crawls.page_id = given.page_id
+    RETURNING crawls.page_id
+)
+SELECT array_agg(page_id) FROM leased
+"""
+
+REQUEUE = """
+WITH given AS (
+    SELECT * FROM unnest(%(page_id)s::bigint[], %(next_at)s::timestamptz[])
+        AS given (page_id, next_at)
+), locked AS (
+    SELECT page_id FROM crawls WHERE page_id = ANY(%(page_id)s::bigint[])
+    ORDER BY page_id FOR UPDATE SKIP LOCKED
+), dropped AS (
+    DELETE FROM crawls USING given JOIN locked USING (page_id)
+    WHERE crawls.page_id = given.page_id AND given.next_at = '-infinity'
+)
+UPDATE crawls SET next_at = given.next_at, token = NULL, worker = NULL, leased_at = NULL,
+    expires_at = NULL
+FROM given JOIN locked USING (page_id)
+WHERE crawls.page_id = given.page_id AND given.next_at > '-infinity'
+"""
+
+END_LEASES = """
+WITH given AS (
+    SELECT * FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[]) WITH ORDINALITY
+        AS given (page_id, token, position)
+), locked AS (
+    SELECT page_id, token FROM crawls WHERE page_id = ANY(%(page_id)s::bigint[])
+    ORDER BY page_id FOR UPDATE
+), ended AS (
+    DELETE FROM crawls USING given JOIN locked USING (page_id, token)
+    WHERE crawls.page_id = given.page_id
+    RETURNING crawls.page_id, crawls.token, crawls.lane_id
+)
+SELECT array_agg(coalesce(lane_id, 0) ORDER BY position)
+FROM given LEFT JOIN ended USING (page_id, token)
+"""
+
+EXTEND_LEASE = """
+UPDATE crawls SET expires_at = %(until)s, next_at = %(until)s
+WHERE page_id = %(page_id)s AND token = %(token)s AND expires_at > %(now)s
+"""
+
+LANES_OF = f"""
+SELECT array_agg(coalesce({LANE}, 0) ORDER BY position)
+FROM unnest(%(page_id)s::bigint[]) WITH ORDINALITY AS given (page_id, position)
+LEFT JOIN pages USING (page_id) LEFT JOIN hosts USING (host_id)
+"""
+
+
+class PostgresQueue(QueueTransaction):
+    """The queue in Postgres's words."""
+
+    def run(self, statement: str, **parameters: Any) -> psycopg.Cursor[Any]:
+        """Run one statement over the driver, in binary."""
+        raise NotImplementedError
+
+    def enqueue(self, page_id: Ints, until: datetime) -> Lowered:
+        """Look the truth up and insert, in the order of the pages."""
+        statement = ENQUEUE.format(truth=OF_PAGES)
+        epoch = self.number_in_force()
+        return self._read(Lowered, statement, page_id=page_id, until=until, epoch=epoch)
+
+    def fill_queue(self, after: int, last: int, until: datetime) -> Lowered:
+        """Walk along the keys."""
+        said = {"after": after, "last": last, "until": until, "epoch": self.number_in_force()}
+        self.run(UNQUEUE, **said)
+        return self._read(Lowered, ENQUEUE.format(truth=OF_BLOCK), **said)
+
+    def lower_lanes(self, lowered: Lowered) -> None:
+        """Insert or update them in their order."""
+        if len(lowered):
+            self.run(LOWER_LANES, lane_id=lowered.lane_id, next_at=lowered.next_at)
+
+    def ready_lanes(self, now: datetime, limit: int, hosts: Sequence[str] = ()) -> Lanes:
+        """Find them by their index, then lock them in their order."""
+        ready = READY.format(only=ONLY_HOSTS if hosts else "")
+        statement = LANES.format(ids=f"ARRAY({ready})")
+        only = {"hosts": list(hosts)} if hosts else {}
+        return self._read(Lanes, statement, now=now, limit=limit, **only)
+
+    def lock_lanes(self, lane_id: Ints) -> Lanes:
+        """Lock them in their order."""
+        return self._read(Lanes, LANES.format(ids="%(lane_id)s::bigint[]"), lane_id=lane_id)
+
+    def save_lanes(self, lanes: Lanes) -> None:
+        """Update them in one statement."""
+        names = ("lane_id", "n_failures", "blocked_until", "ready_at", "next_at")
+        self.run(SAVE_LANES, **{name: getattr(lanes, name) for name in names})
+
+    def queued(self, lane_id: Ints, each: int, hosts: Sequence[str] = ()) -> QueuedCrawls:
+        """Walk along each lane's index."""
+        statement = QUEUED.format(only=PAGES_OF_HOSTS if hosts else "")
+        only = {"hosts": list(hosts)} if hosts else {}
+        return self._read(QueuedCrawls, statement, lane_id=lane_id, each=each, **only)
+
+    def running(self, lane_id: Ints, now: datetime) -> tuple[Ints, Instants]:
+        """Count along the index of leases."""
+        row = self.run(RUNNING, lane_id=lane_id, now=now).fetchone()
+        if row is None or row[0] is None:
+            return np.zeros(0, np.int64), np.zeros(0, "M8[us]")
+        return row[0], row[1]
+
+    def due_pages(self, page_id: Ints) -> DuePages:
+        """Join what decides it."""
+        return self._read(DuePages, DUE_PAGES, page_id=page_id, epoch=self.number_in_force())
+
+    def lease(self, given: Leases, now: datetime) -> Bools:
+        """Update the rows that nobody has locked."""
+        columns = {name: getattr(given, name) for name in Leases.__dataclass_fields__}
+        row = self.run(LEASE, now=now, **columns).fetchone()
+        taken = np.zeros(0, np.int64) if row is None or row[0] is None else row[0]
+        return np.isin(given.page_id, taken)
+
+    def requeue(self, page_id: Ints, next_at: Instants) -> None:
+        """Update or delete the rows that nobody has locked."""
+        if len(page_id):
+            self.run(REQUEUE, page_id=page_id, next_at=next_at)
+
+    def end_leases(self, held: Tokens) -> Ints:
+        """Delete the rows that have these tokens."""
+        row = self.run(END_LEASES, page_id=held.page_id, token=held.token).fetchone()
+        return np.zeros(0, np.int64) if row is None or row[0] is None else row[0]
+
+    def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
+        """Update the row if it has this token."""
+        said = {"page_id": page_id, "token": token, "now": now, "until": until}
+        return self.run(EXTEND_LEASE, **said).rowcount > 0
+
+    def lanes_of(self, page_id: Ints) -> Ints:
+        """Look them up."""
+        row = self.run(LANES_OF, page_id=page_id).fetchone()
+        return np.zeros(0, np.int64) if row is None or row[0] is None else row[0]
+
+    def next_ready_at(self, hosts: Sequence[str] = ()) -> datetime | None:
+        """Read the first entry of the index."""
+        where = f"WHERE true {ONLY_HOSTS}" if hosts else ""
+        only = {"hosts": list(hosts)} if hosts else {}
+        row = self.run(f"SELECT min(next_at) FROM lanes {where}", **only).fetchone()
+        first: datetime | None = row and row[0]
+        return first
+
+    def _read(self, kind: type[C], statement: str, **parameters: Any) -> C:
+        """Name the columns of a statement that gives one array each."""
+        row = self.run(statement, **parameters).fetchone()
+        if row is None or row[0] is None:
+            return kind.empty()
+        names = kind.__dataclass_fields__
+        columns = {
+            name: np.array(cells, object) if isinstance(cells, list) else cells
+            for name, cells in zip(names, row, strict=True)
+        }
+        return kind(**columns)

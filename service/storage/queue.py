@@ -1,0 +1,183 @@
+"""What every store promises of the crawls that are due soon: the queue, its lanes and its leases.
+
+**Queue.** A page that is due before the horizon has a row, with a lower bound of the instant
+from which it can be taken; a leased one from when its lease ends. Bounds may be too early, never
+too late: whoever takes a row looks the truth up (`due_pages`) and mends the bound (`requeue`).
+
+**Lanes.** What is crawled politely, one after the other, is a lane: a host, or a group of hosts
+that share a server. Only who holds a lane's lock leases its pages. A lane's `next_at` is a lower
+bound as well.
+
+**Leases.** A page has at most one lease that runs, whatever publishes, restarts and late reports
+come between; each has a token of its own, and only its token ends it before its time.
+
+**Locks.** Page states, then rows of the queue, then lanes, each by ascending id; who leases locks
+lanes first and passes over rows that others have locked.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain import Bools, Columns, Floats, Instants, Ints
+from service.storage.base import Store, Transaction
+
+UNSCHEDULED_RATE = 1.0
+"""Crawls a day of a page that no epoch has scheduled yet, where it waits among others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lanes(Columns):
+    """(N,) lanes by ascending lane_id; times to wait are NaN where nobody has told one."""
+
+    lane_id: Ints
+    """A host's id, or minus a group's."""
+    min_delay_s: Floats
+    robots_delay_s: Floats
+    max_concurrency: Ints
+    """0: the default."""
+    n_failures: Ints
+    """Reports of trouble in a row."""
+    blocked_until: Instants
+    ready_at: Instants
+    """The delay after the last crawl is over."""
+    next_at: Instants
+    """Nothing can be leased before; NaT: nothing is queued."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lowered(Columns):
+    """(N,) lanes by ascending lane_id, and the first of what was queued in each."""
+
+    lane_id: Ints
+    next_at: Instants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedCrawls(Columns):
+    """(N,) rows of the queue by lane and time."""
+
+    page_id: Ints
+    lane_id: Ints
+    next_at: Instants
+    last_crawl_at: Instants
+    crawl_rate: Floats
+    wanted: Bools
+    """A ping has asked for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuePages(Columns):
+    """(N,) pages as they are, in the order asked for; one that was deleted is never due."""
+
+    page_id: Ints
+    url: NDArray[np.object_]
+    host: NDArray[np.object_]
+    due_at: Instants
+    """NaT where only a ping makes the page due."""
+    created_at: Instants
+    last_crawl_at: Instants
+    crawl_rate: Floats
+    """1/day; NaN where no epoch has scheduled the page."""
+    wanted: Bools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens(Columns):
+    """(N,) pages, and tokens of leases on them."""
+
+    page_id: Ints
+    token: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leases(Columns):
+    """(N,) leases to give, by ascending page_id."""
+
+    page_id: Ints
+    token: Ints
+    worker: NDArray[np.object_]
+    expires_at: Instants
+
+
+class QueueTransaction(Transaction):
+    """The statements; see the module for what they promise together."""
+
+    @abstractmethod
+    def enqueue(self, page_id: Ints, until: datetime) -> Lowered:
+        """Queue those of these pages that are due before `until`; tells their lanes."""
+
+    @abstractmethod
+    def fill_queue(self, after: int, last: int, until: datetime) -> Lowered:
+        """Queue the pages of a range due before `until`, and those alone, but for leased ones."""
+
+    @abstractmethod
+    def lower_lanes(self, lowered: Lowered) -> None:
+        """Have these lanes looked at no later than said, and no earlier than their gates allow."""
+
+    @abstractmethod
+    def ready_lanes(self, now: datetime, limit: int, hosts: Sequence[str] = ()) -> Lanes:
+        """Lock the lanes that may have something now, at most `limit`, the longest ready first.
+
+        `hosts` leaves all others out.
+        """
+
+    @abstractmethod
+    def lock_lanes(self, lane_id: Ints) -> Lanes:
+        """Lock these lanes; unknown ones are left out."""
+
+    @abstractmethod
+    def save_lanes(self, lanes: Lanes) -> None:
+        """Write back `n_failures`, `blocked_until`, `ready_at` and `next_at` of locked lanes."""
+
+    @abstractmethod
+    def queued(self, lane_id: Ints, each: int, hosts: Sequence[str] = ()) -> QueuedCrawls:
+        """Give the `each` rows of each lane that can be taken first, in that order."""
+
+    @abstractmethod
+    def running(self, lane_id: Ints, now: datetime) -> tuple[Ints, Instants]:
+        """Tell how many leases run in each lane, and when the first of them ends."""
+
+    @abstractmethod
+    def due_pages(self, page_id: Ints) -> DuePages:
+        """Give the truth of these pages."""
+
+    @abstractmethod
+    def lease(self, given: Leases, now: datetime) -> Bools:
+        """Lease pages of locked lanes; False where somebody else is at the row."""
+
+    @abstractmethod
+    def requeue(self, page_id: Ints, next_at: Instants) -> None:
+        """Mend the bounds of rows that no lease runs on; NaT takes the row out."""
+
+    @abstractmethod
+    def end_leases(self, held: Tokens) -> Ints:
+        """End the leases with these tokens; gives their lanes, 0 where the token is not in force.
+
+        The pages leave the queue.
+        """
+
+    @abstractmethod
+    def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
+        """Let a lease that still runs end at `until`; tell whether it does."""
+
+    @abstractmethod
+    def lanes_of(self, page_id: Ints) -> Ints:
+        """Give the lane of each page, 0 where there is no such page."""
+
+    @abstractmethod
+    def next_ready_at(self, hosts: Sequence[str] = ()) -> datetime | None:
+        """Give a lower bound of when anything can be leased; None: nothing is queued."""
+
+
+class QueueStore(Store):
+    """A store that hands out crawls: a database. The simulator's reads the schedule itself."""
+
+    @abstractmethod
+    def begin(self, *, write: bool = True) -> AbstractContextManager[QueueTransaction]:
+        """Open a transaction: committed when the block is left, rolled back by an exception."""

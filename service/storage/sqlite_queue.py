@@ -1,0 +1,244 @@
+"""The queue on SQLite: one writer at a time, so nobody has to be locked out or passed over."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import datetime
+from itertools import repeat
+from typing import Any, TypeVar
+
+import numpy as np
+
+from service.domain import INSTANT, Bools, Columns, Instants, Ints, moment
+from service.storage.queue import (
+    DuePages,
+    Lanes,
+    Leases,
+    Lowered,
+    QueuedCrawls,
+    QueueTransaction,
+    Tokens,
+)
+from service.storage.sqlite_sql import NEXT_CRAWL_AT
+from service.storage.sqlite_values import column, listed, microseconds, values
+
+C = TypeVar("C", bound=Columns)
+
+LANE = "coalesce(-hosts.group_id, hosts.host_id)"
+WANTED = """(page_states.wanted_at IS NOT NULL
+    AND (page_states.last_crawl_at IS NULL OR page_states.last_crawl_at < page_states.wanted_at))"""
+
+TRUTH = f"""
+SELECT pages.page_id, url, host, {LANE} AS lane_id, {NEXT_CRAWL_AT} AS due_at, created_at,
+    last_crawl_at, crawl_rate, {WANTED} AS wanted
+FROM pages
+JOIN page_states ON page_states.page_id = pages.page_id
+JOIN hosts ON hosts.host_id = pages.host_id
+LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = :epoch
+"""
+OF_PAGES = TRUTH + "WHERE pages.page_id IN (SELECT value FROM json_each(:page_id))"
+OF_BLOCK = TRUTH + "WHERE pages.page_id > :after AND pages.page_id <= :last"
+
+UNQUEUE = f"""
+DELETE FROM crawls WHERE page_id > :after AND page_id <= :last AND token IS NULL AND page_id IN (
+    SELECT page_id FROM ({OF_BLOCK}) WHERE due_at IS NULL OR due_at >= :until
+)
+"""
+
+ENQUEUE = """
+INSERT INTO crawls (page_id, lane_id, next_at, last_crawl_at, crawl_rate, wanted)
+SELECT page_id, lane_id, due_at, last_crawl_at, crawl_rate, wanted
+FROM ({truth}) WHERE due_at < :until
+ON CONFLICT (page_id) DO UPDATE SET lane_id = excluded.lane_id,
+    next_at = min(crawls.next_at, excluded.next_at),
+    last_crawl_at = excluded.last_crawl_at, crawl_rate = excluded.crawl_rate,
+    wanted = excluded.wanted
+WHERE crawls.token IS NULL
+RETURNING lane_id, next_at
+"""
+"""A row under a lease is left alone: when the lease ends the truth is looked up."""
+
+LOWER_LANE = """
+INSERT INTO lanes (lane_id, next_at) VALUES (?, ?)
+ON CONFLICT (lane_id) DO UPDATE SET next_at = min(coalesce(lanes.next_at, 9e18),
+    max(excluded.next_at, coalesce(lanes.ready_at, 0), coalesce(lanes.blocked_until, 0)))
+"""
+
+LANES = """
+SELECT lane_id, min_delay_s, robots_delay_s, coalesce(max_concurrency, 0), n_failures,
+    blocked_until, ready_at, next_at
+FROM lanes WHERE lane_id IN ({ids}) ORDER BY lane_id
+"""
+READY = "SELECT lane_id FROM lanes WHERE next_at <= :now {only} ORDER BY next_at LIMIT :limit"
+HOSTS = "SELECT value FROM json_each(:hosts)"
+ONLY_HOSTS = f"AND lane_id IN (SELECT {LANE} FROM hosts WHERE host IN ({HOSTS}))"
+
+SAVE_LANE = """
+UPDATE lanes SET n_failures = ?, blocked_until = ?, ready_at = ?, next_at = ? WHERE lane_id = ?
+"""
+
+QUEUED = """
+SELECT page_id, lane_id, next_at, last_crawl_at, crawl_rate, wanted FROM crawls
+WHERE lane_id = :lane_id {only} ORDER BY next_at LIMIT :each
+"""
+PAGES_OF_HOSTS = f"""AND page_id IN (
+    SELECT page_id FROM pages JOIN hosts ON hosts.host_id = pages.host_id WHERE host IN ({HOSTS})
+)"""
+
+RUNNING = """
+SELECT count(*), min(expires_at) FROM crawls
+WHERE lane_id = ? AND token IS NOT NULL AND expires_at > ?
+"""
+
+DUE_PAGES = f"""
+SELECT given.value, coalesce(url, ''), coalesce(host, ''), due_at, created_at, last_crawl_at,
+    crawl_rate, coalesce(wanted, 0)
+FROM json_each(:page_id) AS given LEFT JOIN ({OF_PAGES}) AS truth ON truth.page_id = given.value
+ORDER BY given.key
+"""
+
+LEASE = """
+UPDATE crawls SET token = ?, worker = ?, leased_at = ?, expires_at = ?, next_at = ?
+WHERE page_id = ?
+"""
+
+REQUEUE = """
+UPDATE crawls SET next_at = ?, token = NULL, worker = NULL, leased_at = NULL, expires_at = NULL
+WHERE page_id = ?
+"""
+
+END_LEASE = "DELETE FROM crawls WHERE page_id = ? AND token = ? RETURNING lane_id"
+
+EXTEND_LEASE = """
+UPDATE crawls SET expires_at = :until, next_at = :until
+WHERE page_id = :page_id AND token = :token AND expires_at > :now
+"""
+
+LANES_OF = f"""
+SELECT page_id, {LANE} FROM pages JOIN hosts ON hosts.host_id = pages.host_id
+WHERE page_id IN (SELECT value FROM json_each(?))
+"""
+
+
+class SqliteQueue(QueueTransaction):
+    """The queue in SQLite's words."""
+
+    @property
+    def driver(self) -> sqlite3.Connection:
+        """The sqlite3 connection under this transaction."""
+        raise NotImplementedError
+
+    def enqueue(self, page_id: Ints, until: datetime) -> Lowered:
+        """Look the truth up and insert."""
+        return self._enqueue(OF_PAGES, until, page_id=listed(page_id))
+
+    def fill_queue(self, after: int, last: int, until: datetime) -> Lowered:
+        """Walk along the keys."""
+        epoch = self.number_in_force()
+        said = {"after": after, "last": last, "until": microseconds(until), "epoch": epoch}
+        self.driver.execute(UNQUEUE, said)
+        return self._enqueue(OF_BLOCK, until, after=after, last=last)
+
+    def _enqueue(self, truth: str, until: datetime, **of: Any) -> Lowered:
+        said = {**of, "until": microseconds(until), "epoch": self.number_in_force()}
+        first: dict[int, int] = {}
+        for lane_id, next_at in self.driver.execute(ENQUEUE.format(truth=truth), said):
+            first[lane_id] = min(next_at, first.get(lane_id, next_at))
+        return _columns(Lowered, sorted(first.items()))
+
+    def lower_lanes(self, lowered: Lowered) -> None:
+        """Insert or update them by one prepared statement."""
+        rows = zip(lowered.lane_id.tolist(), values(lowered.next_at), strict=True)
+        self.driver.executemany(LOWER_LANE, rows)
+
+    def ready_lanes(self, now: datetime, limit: int, hosts: Sequence[str] = ()) -> Lanes:
+        """Find them by their index."""
+        ready = READY.format(only=ONLY_HOSTS if hosts else "")
+        said = {"now": microseconds(now), "limit": limit, **_of(hosts)}
+        return _columns(Lanes, self.driver.execute(LANES.format(ids=ready), said).fetchall())
+
+    def lock_lanes(self, lane_id: Ints) -> Lanes:
+        """Read them; the write transaction is the lock."""
+        statement = LANES.format(ids="SELECT value FROM json_each(?)")
+        return _columns(Lanes, self.driver.execute(statement, (listed(lane_id),)).fetchall())
+
+    def save_lanes(self, lanes: Lanes) -> None:
+        """Update them by one prepared statement."""
+        names = ("n_failures", "blocked_until", "ready_at", "next_at", "lane_id")
+        columns = (values(getattr(lanes, name)) for name in names)
+        self.driver.executemany(SAVE_LANE, zip(*columns, strict=True))
+
+    def queued(self, lane_id: Ints, each: int, hosts: Sequence[str] = ()) -> QueuedCrawls:
+        """Walk along the index, lane by lane."""
+        statement = QUEUED.format(only=PAGES_OF_HOSTS if hosts else "")
+        said = {"each": each, **_of(hosts)}
+        rows: list[Any] = []
+        for lane in lane_id.tolist():
+            rows += self.driver.execute(statement, {**said, "lane_id": lane})
+        return _columns(QueuedCrawls, rows)
+
+    def running(self, lane_id: Ints, now: datetime) -> tuple[Ints, Instants]:
+        """Count along the index of leases, lane by lane."""
+        at = microseconds(now)
+        rows = [self.driver.execute(RUNNING, (lane, at)).fetchone() for lane in lane_id.tolist()]
+        ends = column([end for _, end in rows], Instants, 0)
+        return np.array([n for n, _ in rows], np.int64), ends
+
+    def due_pages(self, page_id: Ints) -> DuePages:
+        """Join what decides it."""
+        said = {"page_id": listed(page_id), "epoch": self.number_in_force()}
+        return _columns(DuePages, self.driver.execute(DUE_PAGES, said).fetchall())
+
+    def lease(self, given: Leases, now: datetime) -> Bools:
+        """Update the rows by one prepared statement."""
+        names = ("token", "worker", "expires_at", "expires_at", "page_id")
+        token, worker, *rest = (values(getattr(given, name)) for name in names)
+        at = repeat(microseconds(now), len(given))
+        self.driver.executemany(LEASE, zip(token, worker, at, *rest, strict=True))
+        return np.ones(len(given), np.bool_)
+
+    def requeue(self, page_id: Ints, next_at: Instants) -> None:
+        """Update or delete the rows."""
+        out = np.isnat(next_at)
+        dropped = ((page,) for page in page_id[out].tolist())
+        self.driver.executemany("DELETE FROM crawls WHERE page_id = ?", dropped)
+        mended = zip(values(next_at[~out]), page_id[~out].tolist(), strict=True)
+        self.driver.executemany(REQUEUE, mended)
+
+    def end_leases(self, held: Tokens) -> Ints:
+        """Delete the rows that have these tokens."""
+        lanes = np.zeros(len(held), np.int64)
+        for i, pair in enumerate(zip(held.page_id.tolist(), held.token.tolist(), strict=True)):
+            for (lane_id,) in self.driver.execute(END_LEASE, pair).fetchall():
+                lanes[i] = lane_id
+        return lanes
+
+    def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
+        """Update the row if it has this token."""
+        said = {"page_id": page_id, "token": token}
+        said |= {"now": microseconds(now), "until": microseconds(until)}
+        return self.driver.execute(EXTEND_LEASE, said).rowcount > 0
+
+    def lanes_of(self, page_id: Ints) -> Ints:
+        """Look them up."""
+        lane_of = dict(self.driver.execute(LANES_OF, (listed(page_id),)).fetchall())
+        return np.array([lane_of.get(page, 0) for page in page_id.tolist()], np.int64)
+
+    def next_ready_at(self, hosts: Sequence[str] = ()) -> datetime | None:
+        """Read the first entry of the index."""
+        where = f"WHERE true {ONLY_HOSTS}" if hosts else ""
+        statement = f"SELECT min(next_at) FROM lanes {where}"
+        (first,) = self.driver.execute(statement, _of(hosts)).fetchone()
+        return None if first is None else moment(np.int64(first).view(INSTANT))
+
+
+def _of(hosts: Sequence[str]) -> dict[str, str]:
+    return {"hosts": json.dumps(list(hosts))} if hosts else {}
+
+
+def _columns(kind: type[C], rows: list[Any]) -> C:
+    if not rows:
+        return kind.empty()
+    read = zip(fields(kind), zip(*rows, strict=True), strict=True)
+    return kind(**{f.name: column(cells, f.type, 0) for f, cells in read})
