@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from hypothesis import settings
 
 from service.config import Settings
-from service.storage import Store, migrations, open_store
+from service.storage import QueueStore, Store, migrations, open_store
 from service.storage.memory import MemoryStore
 
 WIDTH = 2
@@ -32,8 +32,9 @@ BEGIN
     END LOOP;
     DELETE FROM observations; DELETE FROM epochs; DELETE FROM meta;
     DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts;
+    DELETE FROM crawls; DELETE FROM lanes; DELETE FROM host_groups;
     ALTER TABLE pages ALTER page_id RESTART; ALTER TABLE hosts ALTER host_id RESTART;
-    ALTER TABLE epochs ALTER epoch RESTART;
+    ALTER TABLE epochs ALTER epoch RESTART; ALTER TABLE host_groups ALTER group_id RESTART;
 END $$
 """
 """Makes a database as it was when it was migrated, whoever is still connected to it."""
@@ -144,6 +145,14 @@ def empty_database_url(request, tmp_path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'empty.db'}"
     return request.getfixturevalue("empty_postgres_url")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def queue_store(request) -> Iterator[QueueStore]:
+    """A store that hands out crawls."""
+    opened = open_store(request.getfixturevalue(f"{request.param}_url"), WIDTH)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

@@ -1,11 +1,20 @@
 """Where pages, evidence and schedules are kept."""
 
 from service.storage.base import Lead, Registered, Store, Transaction
+from service.storage.queue import QueueStore, QueueTransaction
 
-__all__ = ["Lead", "Registered", "Store", "Transaction", "open_store"]
+__all__ = [
+    "Lead",
+    "QueueStore",
+    "QueueTransaction",
+    "Registered",
+    "Store",
+    "Transaction",
+    "open_store",
+]
 
 
-def open_store(url: str, width: int) -> Store:
+def open_store(url: str, width: int) -> QueueStore:
     """Open the store a database URL names; `width` is the estimator's numbers per page.
 
     Raises

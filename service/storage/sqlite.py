@@ -43,9 +43,11 @@ from service.domain import (
 from service.errors import EpochRunning, StoreFull, StoreUnavailable
 from service.storage import migrations
 from service.storage import sqlite_sql as sql
-from service.storage.base import Lead, Registered, Store
+from service.storage.base import Lead, Registered
 from service.storage.gathered import Gathered
+from service.storage.queue import QueueStore
 from service.storage.sql import SqlTransaction
+from service.storage.sqlite_queue import SqliteQueue
 from service.storage.sqlite_values import column, listed, microseconds, values
 from service.storage.tables import Instant
 
@@ -82,7 +84,7 @@ READING_CACHE = -4096
 """KiB: who reads the schedule walks along keys, and many may do so at once."""
 
 
-class SqliteTransaction(SqlTransaction):
+class SqliteTransaction(SqlTransaction, SqliteQueue):
     """The statements in SQLite's words."""
 
     next_crawl_at = sa.literal_column(sql.NEXT_CRAWL_AT, Instant)
@@ -250,7 +252,7 @@ class SqliteTransaction(SqlTransaction):
         return int(block[-1])
 
 
-class SqliteStore(Store):
+class SqliteStore(QueueStore):
     """Pages, evidence and schedules in one file."""
 
     def __init__(self, url: str, width: int) -> None:

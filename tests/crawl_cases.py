@@ -1,0 +1,95 @@
+"""Steps that tests of leases build on."""
+
+from datetime import timedelta
+from typing import NamedTuple
+
+import numpy as np
+from store_cases import crawl_columns, instants
+
+from service import crawls, ingest
+from service.core.estimators import Gamma
+from service.crawls import Ask, Reports
+from service.domain import UNSAID, Timing
+from service.ingest import Rules
+from service.lanes import Politeness
+from service.leasing import Request, lease_all
+from service.storage.queue import Tokens
+
+HOUR = timedelta(hours=1)
+SECOND = timedelta(seconds=1)
+TTL = timedelta(minutes=5)
+UNTIL = timedelta(days=2)
+RUDE = Politeness(delay_s=0, concurrency=0)
+
+
+class Crawl(NamedTuple):
+    """One crawl handed out."""
+
+    page_id: int
+    url: str
+    host: str
+    token: int
+    overdue: float
+
+
+def rng():
+    return np.random.default_rng(7)
+
+
+RULES = Rules(Gamma(), Timing.periodic, rng())
+
+
+def queue(store, page_id, now, ahead=UNTIL):
+    with store.begin() as tx:
+        crawls.queue(tx, np.asarray(page_id, np.int64), now + ahead)
+
+
+def take(store, now, count=100, polite=RUDE, worker="w", hosts=(), ttl=TTL, tokens=RULES.rng):
+    """Lease as a worker does; gives the crawls in the order they came."""
+    request = Request(Ask(worker, count, ttl), tuple(hosts), now)
+    (parts,) = lease_all(store, [request], polite, tokens)
+    return [crawl for part in parts for crawl in rows(part)]
+
+
+def rows(leased):
+    pages, leases = leased.pages, leased.leases
+    columns = pages.page_id, pages.url, pages.host, leases.token, leased.overdue
+    return [Crawl(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def ids(given):
+    return [crawl.page_id for crawl in given]
+
+
+def report(store, given, at, now=None, status=200, changed=0, retry_after_s=np.nan, polite=RUDE):
+    """Report crawls under their leases; gives which tokens were in force."""
+    page_id = np.array(ids(given), np.int64)
+    observed_at = instants([at] * len(given))
+    crawled = crawl_columns(page_id, observed_at, changed, status=status)
+    with store.begin() as tx:
+        ingest.record(tx, crawled, RULES)
+        reports = Reports(
+            Tokens(page_id=page_id, token=np.array([c.token for c in given], np.int64)),
+            observed_at, np.full(len(given), status, np.int16),
+            np.full(len(given), retry_after_s),
+        )  # fmt: skip
+        return crawls.settle(tx, reports, polite, UNTIL, now or at, RULES.rng).tolist()
+
+
+def release(store, given, now, polite=RUDE):
+    """Give crawls back."""
+    page_id = np.array(ids(given), np.int64)
+    reports = Reports(
+        Tokens(page_id=page_id, token=np.array([c.token for c in given], np.int64)),
+        instants([None] * len(given)), np.full(len(given), UNSAID, np.int16),
+        np.full(len(given), np.nan),
+    )  # fmt: skip
+    with store.begin() as tx:
+        return crawls.settle(tx, reports, polite, UNTIL, now, RULES.rng).tolist()
+
+
+def next_ready_at(store, hosts=()):
+    with store.begin(write=False) as tx:
+        return tx.next_ready_at(hosts)
+
+

@@ -1,0 +1,314 @@
+"""Leases: the most overdue first, once at a time, politely, whatever comes between."""
+
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from crawl_cases import (
+    HOUR,
+    RUDE,
+    SECOND,
+    TTL,
+    UNTIL,
+    ids,
+    next_ready_at,
+    queue,
+    release,
+    report,
+    rng,
+    take,
+)
+from store_cases import DAY, T0, page_columns, publish, register, save, schedule_columns, urls
+
+from service import crawls
+from service.lanes import Politeness
+
+POLITE = Politeness(delay_s=1.0, concurrency=1)
+
+
+def add(store, n=3, now=T0, host="example.org"):
+    page_id = register(store, n, now, host)
+    queue(store, page_id, now)
+    return page_id.tolist()
+
+
+def test_new_pages_are_due_at_once(queue_store):
+    a, b, c = add(queue_store)
+    given = take(queue_store, T0)
+    assert sorted(ids(given)) == sorted([a, b, c])
+    assert {crawl.url for crawl in given} == set(urls(3))
+    assert {crawl.host for crawl in given} == {"example.org"}
+    assert len({crawl.token for crawl in given}) == 3
+    assert take(queue_store, T0) == []
+
+
+def test_nothing_is_due_in_an_empty_store(queue_store):
+    assert take(queue_store, T0) == []
+    assert next_ready_at(queue_store) is None
+
+
+def test_the_most_overdue_come_first(queue_store):
+    page_id = register(queue_store, 40)
+    draw = np.random.default_rng(3)
+    rate, age = np.exp(draw.normal(0, 2, 40)), draw.uniform(0, 20, 40)
+    publish(queue_store, schedule_columns(np.sort(page_id), crawl_rate=rate))
+    crawled = [T0 - timedelta(days=float(days)) for days in age]
+    save(queue_store, np.sort(page_id), last_crawl_at=crawled, gap=1.0)
+    queue(queue_store, page_id, T0)
+    overdue = dict(zip(np.sort(page_id).tolist(), (age * rate).tolist(), strict=True))
+    due = sorted((page for page in overdue if overdue[page] >= 1), key=lambda p: -overdue[p])
+    first, rest = take(queue_store, T0, 7), take(queue_store, T0, 100)
+    assert ids(first) == due[:7]
+    assert ids(rest) == due[7:]
+    for crawl in first + rest:
+        assert crawl.overdue == pytest.approx(overdue[crawl.page_id], rel=1e-9)
+
+
+def test_a_page_is_leased_once_at_a_time_and_again_when_its_lease_has_ended(queue_store):
+    (page,) = add(queue_store, 1)
+    (first,) = take(queue_store, T0)
+    assert take(queue_store, T0 + TTL - SECOND) == []
+    (second,) = take(queue_store, T0 + TTL)
+    assert first.page_id == second.page_id == page
+    assert first.token != second.token
+
+
+def test_a_report_ends_the_lease_and_the_page_is_due_again_by_its_rate(queue_store):
+    (page,) = register(queue_store, 1).tolist()
+    publish(queue_store, schedule_columns(np.array([page]), crawl_rate=2.0))
+    queue(queue_store, [page], T0)
+    given = take(queue_store, T0)
+    assert report(queue_store, given, T0 + SECOND) == [True]
+    save(queue_store, [page], gap=1.0)
+    queue(queue_store, [page], T0)
+    due = T0 + SECOND + DAY / 2
+    assert take(queue_store, due - SECOND) == []
+    assert ids(take(queue_store, due)) == [page]
+
+
+def test_a_late_report_is_evidence_but_touches_no_newer_lease(queue_store):
+    (page,) = add(queue_store, 1)
+    old = take(queue_store, T0)
+    new = take(queue_store, T0 + TTL)
+    assert report(queue_store, old, T0 + SECOND, now=T0 + TTL + SECOND) == [False]
+    with queue_store.begin() as tx:
+        assert tx.page(page).last_crawl_at == T0 + SECOND
+    assert take(queue_store, T0 + TTL + SECOND) == []
+    assert report(queue_store, new, T0 + TTL + 2 * SECOND) == [True]
+
+
+def test_a_late_report_of_a_page_that_nobody_leased_again_ends_its_lease(queue_store):
+    add(queue_store, 1)
+    given = take(queue_store, T0)
+    assert report(queue_store, given, T0 + SECOND, now=T0 + HOUR) == [True]
+    assert take(queue_store, T0 + HOUR) == []  # no epoch has given it a rate
+
+
+def test_a_report_sent_twice_ends_one_lease(queue_store):
+    add(queue_store, 1)
+    given = take(queue_store, T0)
+    assert report(queue_store, given, T0 + SECOND) == [True]
+    assert report(queue_store, given, T0 + SECOND) == [False]
+
+
+def test_a_released_page_is_due_again_at_once(queue_store):
+    page_id = add(queue_store, 2)
+    given = take(queue_store, T0)
+    assert release(queue_store, given[:1], T0) == [True]
+    assert ids(take(queue_store, T0)) == ids(given[:1])
+    assert release(queue_store, given[:1], T0) == [False]
+    assert len(page_id) == 2
+
+
+def test_an_extended_lease_lasts(queue_store):
+    add(queue_store, 1)
+    (crawl,) = take(queue_store, T0)
+    later = T0 + 2 * TTL
+    with queue_store.begin() as tx:
+        assert tx.extend_lease(crawl.page_id, crawl.token, T0, later)
+        assert not tx.extend_lease(crawl.page_id, crawl.token + 1, T0, later)
+    assert take(queue_store, T0 + TTL) == []
+    with queue_store.begin() as tx:
+        assert not tx.extend_lease(crawl.page_id, crawl.token, later, later + TTL)
+    assert len(take(queue_store, later)) == 1
+
+
+def test_a_lease_runs_on_across_a_publish_and_a_fill(queue_store):
+    page_id = add(queue_store, 3)
+    given = take(queue_store, T0, 1)
+    publish(queue_store, schedule_columns(np.sort(page_id)), T0 + SECOND)
+    crawls.fill(queue_store, T0 + UNTIL)
+    rest = take(queue_store, T0 + 2 * SECOND)
+    assert sorted(ids(given + rest)) == sorted(page_id)
+    assert report(queue_store, given, T0 + 3 * SECOND) == [True]
+
+
+def test_filling_queues_what_is_due_soon_and_drops_what_is_not(queue_store):
+    page_id = register(queue_store, 4)
+    publish(queue_store, schedule_columns(np.sort(page_id), crawl_rate=[1.0, 1.0, 0.1, 0.0]))
+    save(queue_store, np.sort(page_id), last_crawl_at=[T0 - 2 * DAY, T0, T0, T0], gap=1.0)
+    crawls.fill(queue_store, T0 + 2 * DAY)
+    first = take(queue_store, T0)
+    assert ids(first) == [page_id.min()]
+    assert next_ready_at(queue_store) is not None
+    assert ids(take(queue_store, T0 + DAY)) == sorted(page_id.tolist())[:2]
+    assert take(queue_store, T0 + 20 * DAY, ttl=TTL) != []
+
+
+def test_a_page_crawled_without_a_lease_is_not_handed_out_before_it_is_due(queue_store):
+    (page,) = register(queue_store, 1).tolist()
+    publish(queue_store, schedule_columns(np.array([page]), crawl_rate=1.0))
+    queue(queue_store, [page], T0)
+    save(queue_store, [page], last_crawl_at=T0, gap=1.0)
+    assert take(queue_store, T0) == []
+    assert next_ready_at(queue_store) == T0 + DAY
+    assert ids(take(queue_store, T0 + DAY)) == [page]
+
+
+def test_a_deleted_page_is_not_handed_out(queue_store):
+    a, b = add(queue_store, 2)
+    with queue_store.begin() as tx:
+        tx.delete_page(a)
+    assert ids(take(queue_store, T0)) == [b]
+
+
+def test_a_page_deleted_while_leased_stays_deleted(queue_store):
+    (page,) = add(queue_store, 1)
+    given = take(queue_store, T0)
+    with queue_store.begin() as tx:
+        tx.delete_page(page)
+    assert report(queue_store, given, T0 + SECOND) == [False]
+    crawls.fill(queue_store, T0 + UNTIL)
+    assert take(queue_store, T0 + DAY) == []
+
+
+def test_a_ping_comes_before_all_that_is_overdue(queue_store):
+    page_id = np.sort(register(queue_store, 3))
+    publish(queue_store, schedule_columns(page_id, crawl_rate=[50.0, 0.1, 50.0]))
+    save(queue_store, page_id, last_crawl_at=T0 - DAY, gap=1.0)
+    save(queue_store, page_id[1:2], wanted_at=T0)
+    queue(queue_store, page_id, T0)
+    assert ids(take(queue_store, T0, 1)) == [page_id[1]]
+
+
+def test_a_host_is_crawled_once_a_delay(queue_store):
+    add(queue_store, 3, host="a.example")
+    add(queue_store, 2, host="b.example")
+    first = take(queue_store, T0, polite=POLITE)
+    assert sorted(crawl.host for crawl in first) == ["a.example", "b.example"]
+    assert report(queue_store, first, T0, polite=POLITE) == [True, True]
+    assert take(queue_store, T0 + SECOND / 2, polite=POLITE) == []
+    second = take(queue_store, T0 + SECOND, polite=POLITE)
+    assert sorted(crawl.host for crawl in second) == ["a.example", "b.example"]
+
+
+def test_the_delay_counts_from_the_report_where_one_crawl_at_a_time_may_run(queue_store):
+    add(queue_store, 2)
+    first = take(queue_store, T0, polite=POLITE)
+    assert take(queue_store, T0 + 10 * SECOND, polite=POLITE) == []
+    report(queue_store, first, T0 + 20 * SECOND, polite=POLITE)
+    assert take(queue_store, T0 + 20 * SECOND, polite=POLITE) == []
+    assert len(take(queue_store, T0 + 21 * SECOND, polite=POLITE)) == 1
+
+
+def test_so_many_leases_of_a_host_run_at_a_time(queue_store):
+    add(queue_store, 5)
+    polite = Politeness(delay_s=0, concurrency=2)
+    first = take(queue_store, T0, polite=polite)
+    assert len(first) == 2
+    assert take(queue_store, T0, polite=polite) == []
+    report(queue_store, first[:1], T0 + SECOND, polite=polite)
+    assert len(take(queue_store, T0 + SECOND, polite=polite)) == 1
+    assert len(take(queue_store, T0 + TTL, polite=polite)) == 1
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_host_that_asks_for_it_is_left_alone_as_long_as_it_asks(queue_store, status):
+    add(queue_store, 2)
+    add(queue_store, 1, host="b.example")
+    given = take(queue_store, T0, 1)
+    other = take(queue_store, T0, hosts=("b.example",))
+    assert len(other) == 1 or given[0].host == "b.example"
+    here = [crawl for crawl in given + other if crawl.host == "example.org"]
+    here = here or take(queue_store, T0, 1, hosts=("example.org",))
+    report(queue_store, here, T0, status=status, retry_after_s=1000)
+    assert take(queue_store, T0 + 999 * SECOND, hosts=("example.org",)) == []
+    assert len(take(queue_store, T0 + 1000 * SECOND, hosts=("example.org",), ttl=DAY)) >= 1
+
+
+def test_pauses_double_with_trouble_and_one_answer_forgives(queue_store):
+    add(queue_store, 12)
+    now, pauses = T0, []
+    for _ in range(4):
+        given = take(queue_store, now, 1)
+        report(queue_store, given, now, status=503)
+        opens = next_ready_at(queue_store)
+        pauses.append((opens - now).total_seconds())
+        assert take(queue_store, opens - SECOND / 1000, 1) == []
+        now = opens
+    for doubled, pause in enumerate(pauses):
+        assert 30 * 2**doubled <= pause <= 90 * 2**doubled
+    report(queue_store, take(queue_store, now, 1), now)
+    report(queue_store, take(queue_store, now, 1), now, status=503)
+    assert (next_ready_at(queue_store) - now).total_seconds() <= 90
+
+
+def test_the_third_timeout_in_a_row_makes_a_host_pause(queue_store):
+    add(queue_store, 5)
+    for _ in range(2):
+        report(queue_store, take(queue_store, T0, 1), T0, status=0)
+    given = take(queue_store, T0, 1)
+    assert len(given) == 1
+    report(queue_store, given, T0, status=0)
+    assert take(queue_store, T0 + 29 * SECOND, 1) == []
+    assert len(take(queue_store, T0 + 90 * SECOND, 1)) == 1
+
+
+def test_only_the_hosts_asked_for(queue_store):
+    for host in ("a.example", "b.example", "c.example"):
+        add(queue_store, 2, host=host)
+    given = take(queue_store, T0, hosts=("a.example", "c.example"))
+    assert sorted(crawl.host for crawl in given) == ["a.example"] * 2 + ["c.example"] * 2
+    assert take(queue_store, T0, hosts=("nowhere.example",)) == []
+
+
+def test_the_answer_to_nobody_says_when_to_come_back(queue_store):
+    add(queue_store, 2)
+    given = take(queue_store, T0, polite=POLITE)
+    report(queue_store, given, T0, polite=POLITE)
+    assert take(queue_store, T0, polite=POLITE) == []
+    assert next_ready_at(queue_store) == T0 + SECOND
+    assert next_ready_at(queue_store, ("example.org",)) == T0 + SECOND
+    assert next_ready_at(queue_store, ("b.example",)) is None
+
+
+def test_workers_that_ask_together_are_dealt_the_pages_in_turns(queue_store):
+    add(queue_store, 6)
+    asks = [crawls.Ask(name, 3, TTL) for name in ("a", "b")]
+    with queue_store.begin() as tx:
+        parts, _ = crawls.lease(tx, asks, (), RUDE, T0, rng())
+    assert [len(part.overdue) for part in parts] == [3, 3]
+    assert not {*parts[0].pages.page_id} & {*parts[1].pages.page_id}
+    assert {*parts[0].leases.worker} == {"a"}
+
+
+def test_more_hosts_than_are_looked_at_at_once_are_all_served(queue_store):
+    n = 3 * crawls.LANES
+    with queue_store.begin() as tx:
+        columns = page_columns([f"https://h{i}.example/" for i in range(n)])
+        page_id = tx.register(columns, T0).page_id
+    queue(queue_store, page_id, T0)
+    save(queue_store, np.sort(page_id)[: n - 5], last_crawl_at=T0, gap=1.0)
+    assert sorted(ids(take(queue_store, T0, 5))) == sorted(page_id.tolist())[-5:]
+
+
+def test_a_group_of_hosts_is_one_lane(queue_store):
+    add(queue_store, 2, host="a.example")
+    add(queue_store, 2, host="b.example")
+    import sqlalchemy as sa
+
+    with queue_store.begin() as tx:
+        tx.connection.execute(sa.text("INSERT INTO host_groups (group_id, name) VALUES (4, 'cdn')"))
+        tx.connection.execute(sa.text("UPDATE hosts SET group_id = 4"))
+    crawls.fill(queue_store, T0 + UNTIL)
+    assert len(take(queue_store, T0, polite=POLITE)) == 1
