@@ -1,0 +1,39 @@
+"""What a database weighs stays what it is, however many epochs it has seen."""
+
+from datetime import timedelta
+
+import numpy as np
+from store_cases import DAY, T0, crawl_columns, register
+
+from service.core.estimators import Gamma
+from service.domain import EpochStatus, Timing, instant
+from service.epoch import Plan, run_epoch
+from service.ingest import Rules, record
+
+N_PAGES = 5_000
+RULES = Rules(Gamma(), Timing.periodic, np.random.default_rng(1))
+PLAN = Plan(Gamma(), retention=timedelta(days=2))
+
+POSTGRES = """
+SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
+WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname !~ '^observations'
+"""
+"""Without the log, which is dropped by the month."""
+SQLITE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+
+
+def test_after_the_third_epoch_a_database_with_retention_grows_by_less_than_a_tenth(sql_store):
+    rng = np.random.default_rng(2)
+    ids = np.sort(register(sql_store, N_PAGES))
+    weighed = POSTGRES if sql_store.engine.dialect.name == "postgresql" else SQLITE
+    sizes = []
+    for day in range(21):
+        now = T0 + day * DAY
+        crawled = np.sort(rng.choice(ids, N_PAGES // 10, replace=False)) if day else ids
+        crawls = crawl_columns(crawled, np.repeat(instant(now), len(crawled)), changed=day % 2)
+        with sql_store.begin() as tx:
+            record(tx, crawls, RULES)
+        assert run_epoch(sql_store, PLAN, lambda now=now: now).status is EpochStatus.published
+        with sql_store.begin(write=False) as tx:
+            sizes.append(tx.connection.exec_driver_sql(weighed).scalar())
+    assert abs(sizes[20] / sizes[3] - 1) < 0.1, sizes
