@@ -112,22 +112,24 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
         return sqlite.insert(table)
 
     def add_pages(self, new: PageColumns, now: datetime) -> Registered:
-        """Insert hosts, pages and states."""
-        created_at = microseconds(now)
+        """Insert hosts, pages and states, along the keys; the only writer's ids have no gaps."""
+        order = np.argsort(new.key)
+        new, created_at = new.take(order), microseconds(now)
         self.run_many("INSERT OR IGNORE INTO hosts (host) VALUES (?)", sorted(set(new.host)))
         self.run_many(
             sql.ADD_PAGES, values(new.key), new.url, values(new.importance),
             values(new.min_crawl_rate), values(new.max_crawl_rate), repeat(created_at, len(new)),
             new.host,
         )  # fmt: skip
-        page_id = self.page_ids(new.key)
+        ((last,),) = self.run("SELECT last_insert_rowid()")
+        page_id = np.arange(last - len(new), last) + 1
         unsaid = new.observability == UNSAID
         self.run_many(
             sql.ADD_STATES, values(page_id), repeat(created_at, len(new)),
             values(np.where(unsaid, Observability.auto, new.observability)),
             repeat(bytes(8 * self.width), len(new)),
         )  # fmt: skip
-        return Registered(page_id, np.ones(len(new), np.bool_))
+        return Registered(page_id[np.argsort(order)], np.ones(len(new), np.bool_))
 
     def change_pages(self, page_id: Ints, said: PageColumns, now: datetime) -> None:
         """Update pages and states."""
