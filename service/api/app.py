@@ -12,7 +12,7 @@ from service import __version__
 from service.api import openapi, problems
 from service.api.compress import CompressMiddleware
 from service.api.hot import HotPaths, HotRoute
-from service.api.routes import epochs, health, observations, pages, schedule
+from service.api.routes import epochs, health, observations, pages, schedule, sitemaps
 from service.api.service import Service, authorised, start_runner
 from service.telemetry import MetricsMiddleware
 
@@ -31,7 +31,8 @@ def create_app(service: Service | None = None) -> FastAPI:
         title="Recrawl", version=__version__, description=DESCRIPTION, lifespan=lifespan
     )
     app.state.service = service
-    parts = [pages.router, observations.router, schedule.router, epochs.router]
+    parts = [pages.router, observations.router, sitemaps.router]
+    parts += [schedule.router, epochs.router]
     for part in parts:
         app.include_router(part, dependencies=[Depends(authorised)])
     app.include_router(health.router)

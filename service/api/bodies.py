@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from fastapi import Request
 
-from service.api.codings import inflate
+from service.api.codings import GZIP, inflate
 from service.api.schemas import Item, Rejection
 from service.domain import Ints
 from service.errors import (
@@ -25,6 +25,12 @@ from service.errors import (
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 LINES = (NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines")
+
+DOCUMENTS = (
+    "application/xml", "text/xml", "text/plain", "application/gzip", "application/x-gzip",
+    "application/octet-stream", "binary/octet-stream",
+)  # fmt: skip
+"""Media types of sitemaps; what they are is seen by their bytes."""
 
 DRAIN_FACTOR = 3
 """Of a body over the limit so many limits more are read."""
@@ -72,9 +78,37 @@ async def read_body(request: Request) -> Body:
     UnsupportedMediaType, MalformedBody
         It is compressed by another method than gzip and zstd, or not what it is said to be.
     """
+    return Body(await _read(request, inflated), media_type(request))
+
+
+async def read_document(request: Request) -> bytes:
+    """Read a document as it was fetched; gzip is left to who reads it, which bounds it there.
+
+    Raises
+    ------
+    BodyTooLarge, UnsupportedMediaType, MalformedBody
+        As `read_body`.
+    """
+    kind = media_type(request) if "content-type" in request.headers else DOCUMENTS[0]
+    if kind not in DOCUMENTS and not kind.endswith("+xml"):
+        raise UnsupportedMediaType(
+            f"{kind[:40]} is no sitemap; send the document itself as {', '.join(DOCUMENTS[:4])}"
+        )
+    coding = request.headers.get("content-encoding", "").strip().lower()
+    return await _read(request, plain if coding in GZIP else inflated)
+
+
+def plain(_: Request, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Leave the Content-Encoding of a request as it is."""
+    return arriving
+
+
+async def _read(
+    request: Request, undo: Callable[[Request, AsyncIterator[bytes]], AsyncIterator[bytes]]
+) -> bytes:
     limit: int = request.app.state.service.max_body_bytes
     arriving, content, size = request.stream(), bytearray(), 0
-    async for chunk in inflated(request, arriving):
+    async for chunk in undo(request, arriving):
         size += len(chunk) or EMPTY_PART
         if size > limit:
             break
@@ -82,7 +116,7 @@ async def read_body(request: Request) -> Body:
     if size > limit:
         await drain(arriving, limit)
         raise BodyTooLarge(f"the body has over {limit} bytes; send it in several requests")
-    return Body(bytes(content), media_type(request))
+    return bytes(content)
 
 
 def media_type(request: Request) -> str:

@@ -7,6 +7,8 @@ import zstandard
 
 from service.errors import MalformedBody, UnsupportedMediaType
 
+GZIP = ("gzip", "x-gzip")
+
 PIECE = 262_144
 """No piece that is given has more bytes, however many its compressed form stands for."""
 SLICE = 256
@@ -25,7 +27,7 @@ def inflate(coding: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """
     if coding in ("", "identity"):
         return chunks
-    if coding in ("gzip", "x-gzip"):
+    if coding in GZIP:
         return _inflated("gzip", Gzip(), chunks)
     if coding == "zstd":
         return _inflated("zstd", Zstd(), chunks)

@@ -80,7 +80,7 @@ def decode_crawls(batch: Batch[ObservationItem], now: datetime) -> Decoded[Crawl
     """Decode crawl results."""
     items = batch.items
     page_id, urls = _page_ids(items), _urls(items)
-    at = _instants([item.observed_at for item in items])
+    at = instants([item.observed_at for item in items])
     status = _codes([item.status for item in items])
     changed = _codes([item.changed for item in items])
     told = [item.digest for item in items]
@@ -103,7 +103,7 @@ def decode_pings(batch: Batch[PingItem], now: datetime) -> Decoded[PingColumns]:
     """Decode change notices."""
     items = batch.items
     page_id, urls = _page_ids(items), _urls(items)
-    at = _instants([item.changed_at for item in items])
+    at = instants([item.changed_at for item in items])
     doubtful = None
     if len(items) > FEW:
         doubtful = _unnamed(items, page_id, urls) | _far(at, now)
@@ -123,7 +123,7 @@ def _kept(
     if len(kept) < len(columns):
         columns, index = columns.take(kept), index[kept]
         urls = [urls[i] for i in kept.tolist()]
-    return Decoded(columns, _named(columns.page_id, urls), index, rejected)
+    return Decoded(columns, name_pages(columns.page_id, urls), index, rejected)
 
 
 def decode_pages(batch: Batch[PageItem]) -> Decoded[PageColumns]:
@@ -133,7 +133,7 @@ def decode_pages(batch: Batch[PageItem]) -> Decoded[PageColumns]:
     high = _numbers([item.max_crawl_rate for item in batch.items])
     doubtful = np.array([url is None for url in urls], np.bool_) | (low > high)
     kept, rejected = _judged(batch, doubtful, _check_page)
-    named = _named(np.zeros(len(kept), np.int64), [urls[i] for i in kept.tolist()])
+    named = name_pages(np.zeros(len(kept), np.int64), [urls[i] for i in kept.tolist()])
     last = np.zeros(len(named.pages), np.int64)
     last[named.row] = kept
     observability = [batch.items[i].observability for i in last.tolist()]
@@ -165,7 +165,7 @@ def _normal(url: str) -> NormalUrl | None:
         return None
 
 
-def _instants(moments: list[datetime]) -> Instants:
+def instants(moments: list[datetime]) -> Instants:
     """Give instants to the microsecond."""
     since = [moment - EPOCH for moment in moments]
     seconds = np.array([86_400 * delta.days + delta.seconds for delta in since], np.int64)
@@ -193,7 +193,7 @@ def _digest(digest: Any) -> int:
     return int.from_bytes(hashed, "big", signed=True) or 1
 
 
-def _named(page_id: Ints, urls: list[NormalUrl | None]) -> Named:
+def name_pages(page_id: Ints, urls: Sequence[NormalUrl | None]) -> Named:
     """Tell ids from URLs, and give each distinct URL once."""
     row = np.full(len(page_id), -1, np.int64)
     rows: dict[bytes, int] = {}

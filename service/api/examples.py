@@ -24,6 +24,17 @@ PINGS_ANSWER = {
     "accepted": 1, "duplicate": 0, "late": 0, "n_rejected": 0, "rejected": [],
     "decisions": [{"index": 0, "page_id": 2, "crawl": True, "reason": "credit"}],
 }  # fmt: skip
+SITEMAP = """<?xml version="1.0" encoding="UTF-8"?>
+<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
+  <url><loc>https://example.com/news</loc><lastmod>2026-05-01T12:30:00Z</lastmod></url>
+  <url><loc>https://example.com/imprint</loc></url>
+</urlset>
+"""
+SITEMAP_URL = "https://example.com/sitemap.xml"
+SITEMAP_ANSWER = {
+    "accepted": 2, "duplicate": 0, "late": 0, "n_rejected": 0, "rejected": [], "kind": "urlset",
+    "created": 1, "n_crawl_now": 1, "children": [], "warnings": [],
+}  # fmt: skip
 SCHEDULE_ITEM = {
     "page_id": 1,
     "url": "https://example.com/news",

@@ -16,7 +16,7 @@ TITLES = {
     406: "None of the media types in Accept can be given",
     410: "The epoch of the cursor or of since_epoch is no longer kept",
     413: "Too many bytes or items",
-    415: "Neither JSON nor NDJSON, or a Content-Encoding other than gzip and zstd",
+    415: "A media type this call does not take, or a Content-Encoding other than gzip and zstd",
     422: "A field or parameter, or every item of the batch, was refused",
     503: "The database does not answer, or too much is waiting; try again after Retry-After",
     507: "The database has no room left",
@@ -45,6 +45,17 @@ def takes(kind: type[msgspec.Struct], example: Any, *, batch: bool = True) -> di
     if batch:
         lines = "\n".join(msgspec.json.encode(item).decode() for item in example)
         content[NDJSON] = {"schema": {"type": "string"}, "example": lines}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def takes_document(example: str) -> dict[str, Any]:
+    """Describe a request body that is a document, not JSON."""
+    text, binary = {"type": "string"}, {"type": "string", "format": "binary"}
+    content = {
+        "application/xml": {"schema": text, "example": example},
+        "text/plain": {"schema": text},
+        "application/gzip": {"schema": binary},
+    }
     return {"requestBody": {"required": True, "content": content}}
 
 

@@ -116,7 +116,7 @@ class BatchAnswer(Struct, kw_only=True):
     late: int
     n_rejected: int
     rejected: list[Rejection]
-    """All of them, in order; of NDJSON in several blocks the first 1,000."""
+    """All of them, in order; of NDJSON in several blocks and of sitemaps the first 1,000."""
 
 
 class PagesAnswer(BatchAnswer, kw_only=True):
@@ -140,6 +140,27 @@ class PingsAnswer(BatchAnswer, kw_only=True):
     """What became of the pings of a batch."""
 
     decisions: list[Decision]
+
+
+class SitemapChild(Struct, kw_only=True):
+    """A sitemap that an index names, for you to fetch."""
+
+    loc: str
+    lastmod: datetime | None = None
+
+
+class SitemapAnswer(BatchAnswer, kw_only=True):
+    """What became of the entries of a sitemap."""
+
+    kind: Literal["urlset", "index", "text"]
+    created: int
+    """Pages not known before."""
+    n_crawl_now: int
+    """Pages to be crawled now: new ones, and those whose change notice is worth a crawl."""
+    children: list[SitemapChild]
+    """Of an index: what to fetch and send here next; Recrawl fetches nothing."""
+    warnings: list[str]
+    """What was wrong with the document as a whole, such as that it was cut short."""
 
 
 class ScheduledPage(Struct):

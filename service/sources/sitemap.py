@@ -1,0 +1,286 @@
+"""Sitemap documents: bytes in, entries out, one at a time; nothing is ever fetched.
+
+Takes what the sitemap protocol names (urlset, index, text; plain or gzip) and what sites really
+serve: any namespace, a byte-order mark, blanks before the first tag, extensions for news, images
+and videos, a document that breaks off. Of a broken document the entries before the break are
+given, and `warnings` says where it broke. Entities are never expanded, and inflating stops at a
+limit, so that a small document stays a small document.
+"""
+
+import codecs
+import io
+import zlib
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Any, Literal, NamedTuple
+from xml.etree.ElementTree import ParseError
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import iterparse
+
+from service.errors import BodyTooLarge, MalformedBody
+
+PIECE = 65_536
+GZIP = b"\x1f\x8b"
+MAX_LAYERS = 2
+"""A .gz file that was also sent with Content-Encoding: gzip is compressed twice."""
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+LONGEST_MARK = 3
+MAX_LINE = 8_192
+"""A line of a text sitemap is cut here: far beyond any URL."""
+
+Kind = Literal["urlset", "index", "text"]
+ROOTS: dict[str, Kind] = {"urlset": "urlset", "sitemapindex": "index"}
+ENTRIES: dict[str, Kind] = {"url": "urlset", "sitemap": "index"}
+ENTRY_DEPTH, FIELD_DEPTH, MAX_DEPTH = 2, 3, 100
+
+
+class Entry(NamedTuple):
+    """One page of a sitemap, or one sitemap of an index."""
+
+    position: int
+    """Where it stands in the document, from 0."""
+    loc: str
+    """Empty where there was none."""
+    lastmod: str | None
+    is_child: bool
+    """A sitemap to fetch, not a page."""
+
+
+class Sitemap:
+    r"""A document that is read once; `kind` and `warnings` are final when its entries have ended.
+
+    Raises
+    ------
+    BodyTooLarge
+        It inflates to more than `max_bytes`; raised before the first entry.
+    MalformedBody
+        It is no sitemap, nothing of it can be read, or it declares entities.
+
+    Examples
+    --------
+    >>> sitemap = Sitemap(b"https://example.com/\nhttps://example.com/news\n", 1_000)
+    >>> [entry.loc for entry in sitemap], sitemap.kind, sitemap.warnings
+    (['https://example.com/', 'https://example.com/news'], 'text', [])
+    """
+
+    def __init__(self, content: bytes, max_bytes: int) -> None:
+        self.kind: Kind = "text"
+        self.warnings: list[str] = []
+        for _ in self._inflated(content, max_bytes):  # measured before anything is taken
+            pass
+        self.warnings.clear()
+        self._pieces = self._inflated(content, max_bytes)
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Give the entries in their order."""
+        head, encoding = _start(self._pieces)
+        if not head:
+            raise MalformedBody("; ".join(["the document is empty", *self.warnings]))
+        whole = chain([head], self._pieces)
+        is_xml = head.decode(encoding, "ignore").lstrip()[:1] == "<"
+        return self._xml(whole) if is_xml else self._text(whole, encoding)
+
+    def _inflated(self, content: bytes, max_bytes: int) -> Iterator[bytes]:
+        """Give the document in pieces, gzip undone."""
+        pieces: Iterator[bytes] = (
+            content[start : start + PIECE] for start in range(0, len(content), PIECE)
+        )
+        for _ in range(MAX_LAYERS):
+            first = next(pieces, b"")
+            pieces = chain([first], pieces)
+            if not first.startswith(GZIP):
+                break
+            pieces = _limited(self._gunzip(pieces), max_bytes)
+        return _limited(pieces, max_bytes)
+
+    def _gunzip(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Undo one gzip; of a stream that breaks off what can be read is given."""
+        member = zlib.decompressobj(wbits=31)
+        try:
+            for piece in pieces:
+                rest = piece
+                while rest:
+                    if member.eof:
+                        if not rest.startswith(GZIP[: len(rest)]):
+                            return  # padding after the last member
+                        member = zlib.decompressobj(wbits=31)
+                    if inflated := member.decompress(rest, PIECE):
+                        yield inflated
+                    rest = member.unused_data if member.eof else member.unconsumed_tail
+        except zlib.error as error:
+            self._warn(f"the gzip is broken ({error}); what came before was taken")
+        else:
+            if not member.eof:
+                self._warn("the gzip was cut short; what came before was taken")
+
+    def _warn(self, warning: str) -> None:
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
+    def _text(self, pieces: Iterable[bytes], encoding: str) -> Iterator[Entry]:
+        """Read one URL a line."""
+        position = 0
+        for line in _lines(pieces, encoding):
+            if loc := line.strip():
+                yield Entry(position, loc, None, is_child=False)
+                position += 1
+
+    def _xml(self, pieces: Iterable[bytes]) -> Iterator[Entry]:
+        """Read the elements, and tell where a document breaks that has begun."""
+        n_entries, root = 0, ""
+        try:
+            for found in _elements(pieces):
+                if isinstance(found, str):
+                    root = self._root(found)
+                    continue
+                yield Entry(n_entries, *found)
+                n_entries += 1
+                self._judge(root, is_child=found[2], first=n_entries == 1)
+        except DefusedXmlException as error:
+            raise MalformedBody(
+                "the document declares entities, which are never expanded (limit: none); write "
+                "the characters themselves, and & as &amp;"
+            ) from error
+        except (ParseError, ValueError, LookupError) as error:
+            if not root:
+                raise MalformedBody(f"the document is not well-formed XML: {error}") from error
+            self._warn(
+                f"the document was cut short or is broken after {n_entries} entries: {error}"
+            )
+
+    def _root(self, name: str) -> str:
+        if name not in ROOTS:
+            raise MalformedBody(
+                f"the document's root is <{name[:40]}>; a sitemap has urlset or sitemapindex, "
+                "or is text with one URL a line"
+            )
+        self.kind = ROOTS[name]
+        return name
+
+    def _judge(self, root: str, *, is_child: bool, first: bool) -> None:
+        """Believe the entries rather than the root."""
+        told = "sitemap" if is_child else "url"
+        if ENTRIES[told] != ROOTS[root]:
+            self._warn(f"the root is {root}, but entries are <{told}>; they were taken as such")
+            if first:
+                self.kind = ENTRIES[told]
+
+
+class _Fields(NamedTuple):
+    """What an entry of a document says."""
+
+    loc: str
+    lastmod: str | None
+    is_child: bool
+
+
+def _elements(pieces: Iterable[bytes]) -> Iterator[str | _Fields]:
+    """Give the root's name, then each entry as it ends; whatever was read is dropped at once.
+
+    A field counts only in its entry's own namespace, so `image:loc` is no `loc`.
+    """
+    path: list[Any] = []
+    fields: dict[str, str] = {}
+    for event, element in iterparse(_File(pieces), events=("start", "end")):
+        if event == "start":
+            path.append(element)
+            if len(path) > MAX_DEPTH:
+                raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
+            if len(path) == 1:
+                yield _local(element.tag)
+            continue
+        path.pop()
+        depth = len(path) + 1
+        if depth == FIELD_DEPTH:
+            space, _, name = element.tag.rpartition("}")
+            if space == path[-1].tag.rpartition("}")[0]:
+                fields.setdefault(name, (element.text or "").strip())
+        elif depth == ENTRY_DEPTH:
+            name = _local(element.tag)
+            if name in ENTRIES:
+                yield _Fields(fields.get("loc", ""), fields.get("lastmod"), name == "sitemap")
+            fields = {}
+        if path:
+            path[-1].clear()
+
+
+def _local(tag: str) -> str:
+    return tag.rpartition("}")[2]
+
+
+class _File(io.RawIOBase):
+    """Pieces as a file that an XML parser reads."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self.pieces = iter(pieces)
+
+    def read(self, _size: int = -1) -> bytes:
+        """Give the next piece that has bytes."""
+        return next((piece for piece in self.pieces if piece), b"")
+
+
+def _start(pieces: Iterator[bytes]) -> tuple[bytes, str]:
+    """Give the first bytes that are more than a mark or blanks, and the encoding.
+
+    A mark of UTF-16 is left in its place, where its decoders look for it.
+    """
+    head = b""
+    while len(head) < LONGEST_MARK and (piece := next(pieces, b"")):
+        head += piece
+    if head.startswith(UTF_16):
+        return head, "utf-16"
+    head = head.removeprefix(codecs.BOM_UTF8).lstrip()
+    while not head and (piece := next(pieces, b"")):
+        head = piece.lstrip()
+    return head, "utf-8"
+
+
+def _lines(pieces: Iterable[bytes], encoding: str) -> Iterator[str]:
+    """Give lines of text; what is not in the encoding becomes a replacement character."""
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    line = ""
+    for piece in pieces:
+        *whole, line = (line + decoder.decode(piece)).replace("\r", "\n").split("\n")
+        yield from (each[:MAX_LINE] for each in whole)
+        line = line[:MAX_LINE]
+    yield line
+
+
+def _limited(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
+    size = 0
+    for piece in pieces:
+        size += len(piece)
+        if size > max_bytes:
+            raise BodyTooLarge(
+                f"the document inflates to over {max_bytes} bytes; split it under a sitemap index, "
+                "or raise RECRAWL_MAX_BODY_BYTES"
+            )
+        yield piece
+
+
+YEAR, MONTH, LONGEST = 4, 7, 40
+"""Characters of a year, of a month, and of anything that is still a date."""
+
+
+def parse_lastmod(told: str) -> datetime | None:
+    """Read any of the W3C's forms; None where it is none of them.
+
+    A year, a month or a day stands for its beginning, so the same words are always the same
+    instant; a time without a zone is taken as UTC.
+
+    >>> parse_lastmod("2004-12"), parse_lastmod("2004-12-23T18:00:15+02:00")
+    (datetime.datetime(2004, 12, 1, 0, 0, tzinfo=datetime.timezone.utc),
+     datetime.datetime(2004, 12, 23, 16, 0, 15, tzinfo=datetime.timezone.utc))
+    >>> parse_lastmod("yesterday")
+    """
+    told = told.strip()
+    if len(told) > LONGEST:
+        return None
+    whole = told + {YEAR: "-01-01", MONTH: "-01"}.get(len(told), "")
+    try:
+        moment = datetime.fromisoformat(whole)
+        return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
