@@ -91,5 +91,3 @@ def release(store, given, now, polite=RUDE):
 def next_ready_at(store, hosts=()):
     with store.begin(write=False) as tx:
         return tx.next_ready_at(hosts)
-
-

@@ -8,8 +8,6 @@ database, which the system releases when that process dies, however it dies.
 
 import fcntl
 import sqlite3
-import threading
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import fields
@@ -50,6 +48,7 @@ from service.storage.sql import SqlTransaction
 from service.storage.sqlite_queue import SqliteQueue
 from service.storage.sqlite_values import column, listed, microseconds, values
 from service.storage.tables import Instant
+from service.storage.turns import Turns
 
 C = TypeVar("C", bound=Columns)
 
@@ -89,7 +88,7 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
 
     next_crawl_at = sa.literal_column(sql.NEXT_CRAWL_AT, Instant)
 
-    def __init__(self, connection: sa.Connection, width: int, fetching: "Turns") -> None:
+    def __init__(self, connection: sa.Connection, width: int, fetching: Turns) -> None:
         super().__init__(connection, width)
         self.fetching = fetching
 
@@ -331,33 +330,6 @@ class SqliteLead(Lead):
         with suppress(StoreFull), translated(), self.store.reading.connect() as connection:
             driver: Any = connection.connection.driver_connection
             driver.execute("PRAGMA wal_checkpoint(PASSIVE)")
-
-
-class Turns:
-    """A lock that is handed on in the order it was asked for: blocks of an epoch let others in."""
-
-    def __init__(self) -> None:
-        self.taken = False
-        self.waiting: deque[threading.Event] = deque()
-        self.changing = threading.Lock()
-
-    def __enter__(self) -> None:
-        """Wait for one's turn."""
-        with self.changing:
-            if not self.taken:
-                self.taken = True
-                return
-            mine = threading.Event()
-            self.waiting.append(mine)
-        mine.wait()
-
-    def __exit__(self, *_: object) -> None:
-        """Hand on."""
-        with self.changing:
-            if self.waiting:
-                self.waiting.popleft().set()
-            else:
-                self.taken = False
 
 
 def keep_house(

@@ -29,7 +29,8 @@ from service.epoch import Plan, run_epoch
 from service.errors import InvalidSettings, SchemaBehind, StoreFull, StoreUnavailable
 from service.storage import open_store
 from service.storage.base import EPOCHS_KEPT
-from service.storage.sqlite import WAL_BYTES, SqliteStore, SqliteTransaction, Turns
+from service.storage.sqlite import WAL_BYTES, SqliteStore, SqliteTransaction
+from service.storage.turns import Turns
 
 
 def pragma(store, name):
