@@ -49,7 +49,7 @@ MAX_FOLD = 10_000
 MAX_WAITING = 100_000
 CROWD = 1_000
 """So many waiting items are worth a commit now, and a second writer."""
-PATIENCE = 0.25
+PATIENCE = 0.5
 """The part of the last commit's time that a writer waits for a smaller line to grow."""
 
 ColumnsT = TypeVar("ColumnsT", bound=Columns)

@@ -126,8 +126,10 @@ def media_type(request: Request) -> str:
 
 def header(request: Request, name: bytes, default: str = "") -> str:
     """Give the first header of a name in lower case."""
-    given = request.scope["headers"]
-    return next((value.decode("latin-1") for known, value in given if known == name), default)
+    for known, value in request.scope["headers"]:
+        if known == name:
+            return str(value, "latin-1")
+    return default
 
 
 def inflated(request: Request, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
