@@ -100,7 +100,7 @@ def test_a_session_ended_for_being_idle_is_an_outage_and_no_fault(postgres_store
             tx.run("SET LOCAL idle_in_transaction_session_timeout = '20ms'")
             pid = tx.driver.info.backend_pid
             until(lambda: other.execute(gone, [pid]).fetchone()[0], "the session is ended")
-            tx.number_in_force()
+            tx.estimator()
 
     with pytest.raises(StoreUnavailable) as raised:
         idle()
