@@ -111,9 +111,8 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
         return sqlite.insert(table)
 
     def add_pages(self, new: PageColumns, now: datetime) -> Registered:
-        """Insert hosts, pages and states, along the keys; the only writer's ids have no gaps."""
-        order = np.argsort(new.key)
-        new, created_at = new.take(order), microseconds(now)
+        """Insert hosts, pages and states; the only writer's ids have no gaps."""
+        created_at = microseconds(now)
         self.run_many("INSERT OR IGNORE INTO hosts (host) VALUES (?)", sorted(set(new.host)))
         self.run_many(
             sql.ADD_PAGES, values(new.key), new.url, values(new.importance),
@@ -128,7 +127,7 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
             values(np.where(unsaid, Observability.auto, new.observability)),
             repeat(bytes(8 * self.width), len(new)),
         )  # fmt: skip
-        return Registered(page_id[np.argsort(order)], np.ones(len(new), np.bool_))
+        return Registered(page_id, np.ones(len(new), np.bool_))
 
     def change_pages(self, page_id: Ints, said: PageColumns, now: datetime) -> None:
         """Update pages and states."""
