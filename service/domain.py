@@ -282,6 +282,20 @@ class EpochColumns(Columns):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CapColumns(Columns):
+    """(H,) hosts whose crawls a day are capped, alone or with their group, by ascending host_id."""
+
+    host_id: Ints
+    host: NDArray[np.object_]
+    max_crawl_rate: Floats
+    """NaN where only the group is capped."""
+    group_id: Ints
+    """0 where no group caps the host."""
+    group: NDArray[np.object_]
+    group_max_crawl_rate: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleColumns(Columns):
     """(N,) what an epoch publishes for every page, by ascending page_id."""
 
@@ -382,6 +396,71 @@ class PagePatch:
     min_crawl_rate: float | None = None
     max_crawl_rate: float | None = None
     cleared: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What is crawled politely, one after the other: a host, or hosts that share a server."""
+
+    min_delay_s: float | None
+    robots_delay_s: float | None
+    """What robots.txt asks for; of a group the longest of its members'."""
+    max_concurrency: int | None
+    n_failures: int
+    """Reports of trouble in a row."""
+    blocked_until: datetime | None
+    ready_at: datetime | None
+    """The delay after the last crawl is over."""
+    next_at: datetime | None
+    """Nothing can be leased before; None: nothing is queued."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One host: its own settings, and the lane it is crawled in."""
+
+    host_id: int
+    host: str
+    group: str | None
+    min_delay_s: float | None
+    robots_delay_s: float | None
+    max_concurrency: int | None
+    max_crawl_rate: float | None
+    lane: Lane
+    """The host's own, or its group's."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostPages:
+    """What the pages of one host add up to; of pings those of `auto` pages count."""
+
+    n_pages: int
+    n_queued: int
+    """Due soon, and not leased."""
+    n_leased: int
+    crawl_rate: float | None
+    """Crawls a day as scheduled, on the clock and on pings; None of a host too large to sum up."""
+    n_pinged: int
+    """Pages that have had a ping."""
+    n_pings: int
+    ping_rate: float
+    """Pings a day."""
+    real_pings: float
+    false_pings: float
+    trust: float | None
+    """Mean over the pages with pings."""
+    last_ping_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class HostGroup:
+    """Hosts that share a server."""
+
+    group_id: int
+    group: str
+    max_crawl_rate: float | None
+    lane: Lane
+    n_members: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ RecrawlError
 │   ├── EpochNotKept          nothing can be compared with this epoch
 │   ├── Unauthorized          no valid API key
 │   ├── PageNotFound          no page with this id or url
+│   ├── HostNotFound          no host of this name
+│   ├── GroupNotFound         no group of this name
 │   └── EpochNotFound         no such epoch
 ├── EpochRunning              another process leads an epoch
 ├── LeadershipLost            the epoch lost its lead before it could publish
@@ -106,6 +108,14 @@ class Unauthorized(RequestError):
 
 class PageNotFound(RequestError):
     """No such page; register it with POST /pages."""
+
+
+class HostNotFound(RequestError):
+    """No such host; it comes with its first page, or with PUT /hosts/{host}."""
+
+
+class GroupNotFound(RequestError):
+    """No such group; PUT /groups/{group} creates it."""
 
 
 class EpochNotFound(RequestError):

@@ -1,9 +1,12 @@
 """Where pages, evidence and schedules are kept."""
 
 from service.storage.base import Lead, Registered, Store, Transaction
+from service.storage.hosts import HostStore, HostTransaction
 from service.storage.queue import QueueStore, QueueTransaction
 
 __all__ = [
+    "HostStore",
+    "HostTransaction",
     "Lead",
     "QueueStore",
     "QueueTransaction",
@@ -14,7 +17,7 @@ __all__ = [
 ]
 
 
-def open_store(url: str, width: int) -> QueueStore:
+def open_store(url: str, width: int) -> HostStore:
     """Open the store a database URL names; `width` is the estimator's numbers per page.
 
     Raises

@@ -32,6 +32,7 @@ import numpy as np
 
 from service.domain import (
     Bools,
+    CapColumns,
     Certificate,
     Epoch,
     EpochColumns,
@@ -166,6 +167,10 @@ class Transaction(ABC):
     @abstractmethod
     def load_columns(self) -> EpochColumns:
         """Give what an epoch reads of every page, as of one instant; what is gone is worth 0."""
+
+    @abstractmethod
+    def load_caps(self) -> CapColumns:
+        """Give the hosts whose crawls a day are capped, alone or with their group."""
 
     @abstractmethod
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:

@@ -23,6 +23,7 @@ from service.domain import (
     NEVER,
     UNSAID,
     Bools,
+    CapColumns,
     Certificate,
     Epoch,
     EpochColumns,
@@ -282,6 +283,10 @@ class MemoryTransaction(Transaction):
             page_id=row + 1, **columns, **{name: self.states[name][row] for name in state}
         )
 
+    def load_caps(self) -> CapColumns:
+        """Give them as they were set."""
+        return self.store.caps
+
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
         """Hold it where nobody looks."""
         self.undo.append(partial(setattr, self.store, "written", self.store.written))
@@ -472,6 +477,7 @@ class MemoryStore(Store):
         self.page_id_of: dict[bytes, int] = {}
         self.host_ids: dict[str, int] = {}
         self.hosts: list[str] = []
+        self.caps = CapColumns.empty()
         self.epochs: list[Epoch] = []
         self.written: dict[int, ScheduleColumns] = {}
         self.schedules: dict[int, ScheduleColumns] = {}

@@ -39,8 +39,8 @@ from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavail
 from service.storage import migrations, pgbinary
 from service.storage import postgres_sql as sql
 from service.storage.base import Lead, Registered
+from service.storage.hosts import HostStore
 from service.storage.postgres_queue import PostgresQueue
-from service.storage.queue import QueueStore
 from service.storage.sql import NUMBER_IN_FORCE, PING_NUMBERS, SqlTransaction
 from service.storage.tables import Instant
 
@@ -106,6 +106,10 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     def insert(self, table: sa.Table) -> postgresql.Insert:
         """Give the INSERT that knows ON CONFLICT."""
         return postgresql.insert(table)
+
+    def days_before(self, now: datetime, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+        """Turn an interval into seconds."""
+        return sa.extract("epoch", sa.literal(now, Instant) - column) / 86_400.0
 
     def add_pages(self, new: PageColumns, now: datetime) -> Registered:
         """Insert in key order, so that two callers with the same new pages cannot deadlock."""
@@ -359,7 +363,7 @@ def months_ahead(now: datetime) -> list[tuple[datetime, str]]:
     return [(month, f"observations_{month:%Y_%m}") for month in months]
 
 
-class PostgresStore(QueueStore):
+class PostgresStore(HostStore):
     """Pages, evidence and schedules in a Postgres database, shared by any number of processes."""
 
     def __init__(self, url: str, width: int, *, pool_size: int = 10) -> None:

@@ -27,7 +27,8 @@ from service.domain import (
 )
 from service.errors import CursorExpired, EpochNotFound, EpochNotKept, PageNotFound
 from service.storage import schedule_sql
-from service.storage.base import MOST_SCANNED, Registered, Transaction
+from service.storage.base import MOST_SCANNED, Registered
+from service.storage.hosts_sql import HostsSql
 from service.storage.tables import (
     crawls,
     epochs,
@@ -52,7 +53,7 @@ crawl_probability = sa.case(
 """NULL in the table where it is 0; here only of a page that the schedule does not have."""
 
 
-class SqlTransaction(Transaction):
+class SqlTransaction(HostsSql):
     """The statements that Postgres and SQLite share."""
 
     next_crawl_at: sa.ColumnElement[datetime]
@@ -340,10 +341,6 @@ class SqlTransaction(Transaction):
         self.connection.execute(
             insert.on_conflict_do_update(index_elements=["name"], set_={"value": value})
         )
-
-    def insert(self, table: sa.Table) -> Any:
-        """Give the dialect's INSERT, which knows ON CONFLICT."""
-        raise TypeError(table)
 
 
 def there(rows: ScheduledPages) -> ScheduledPages:

@@ -43,7 +43,7 @@ from service.storage import migrations
 from service.storage import sqlite_sql as sql
 from service.storage.base import Lead, Registered
 from service.storage.gathered import Gathered
-from service.storage.queue import QueueStore
+from service.storage.hosts import HostStore
 from service.storage.sql import SqlTransaction
 from service.storage.sqlite_queue import SqliteQueue
 from service.storage.sqlite_values import column, listed, microseconds, values
@@ -109,6 +109,10 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
     def insert(self, table: sa.Table) -> sqlite.Insert:
         """Give the INSERT that knows ON CONFLICT."""
         return sqlite.insert(table)
+
+    def days_before(self, now: datetime, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+        """Subtract microseconds."""
+        return (microseconds(now) - sa.type_coerce(column, sa.BigInteger)) / 86_400e6
 
     def add_pages(self, new: PageColumns, now: datetime) -> Registered:
         """Insert hosts, pages and states; the only writer's ids have no gaps."""
@@ -252,7 +256,7 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
         return int(block[-1])
 
 
-class SqliteStore(QueueStore):
+class SqliteStore(HostStore):
     """Pages, evidence and schedules in one file."""
 
     def __init__(self, url: str, width: int) -> None:

@@ -1,0 +1,259 @@
+"""What every database promises of hosts and groups (see `service.storage.hosts`)."""
+
+from datetime import timedelta
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from store_cases import DAY, T0, publish, register, save, schedule_columns
+
+from service.domain import Lane
+from service.errors import GroupNotFound, HostNotFound
+from service.storage.tables import crawls, hosts, lanes
+
+HOUR = timedelta(hours=1)
+A, B, C = "a.example", "b.example", "c.example"
+NO_LANE = Lane(None, None, None, 0, None, None, None)
+
+
+def host_of(store, host=A):
+    with store.begin(write=False) as tx:
+        return tx.host(host)
+
+
+def group_of(store, group="shared"):
+    with store.begin(write=False) as tx:
+        return tx.group(group)
+
+
+def change(store, host=A, now=T0, **settings):
+    with store.begin() as tx:
+        tx.change_host(host, settings, now)
+    return host_of(store, host)
+
+
+def regroup(store, members=None, group="shared", now=T0, **settings):
+    with store.begin() as tx:
+        tx.change_group(group, settings, members, now)
+    return group_of(store, group)
+
+
+def members_of(store, group="shared", limit=10):
+    with store.begin(write=False) as tx:
+        return tx.members(tx.group(group).group_id, limit)
+
+
+def pages_of(store, host=A, now=T0):
+    with store.begin(write=False) as tx:
+        return tx.host_pages(tx.host(host), now)
+
+
+def queue(store, page_id, lane_id, next_at=T0, **leased):
+    """Put pages into the queue, as leasing does."""
+    rows = [
+        {"page_id": page, "lane_id": lane_id, "next_at": next_at, "wanted": False, **leased}
+        for page in page_id.tolist()
+    ]
+    with store.begin() as tx:
+        tx.connection.execute(crawls.insert(), rows)
+
+
+def lanes_of(store):
+    """Tell the lane of each row of the queue."""
+    with store.begin(write=False) as tx:
+        query = sa.select(crawls.c.page_id, crawls.c.lane_id).order_by(crawls.c.page_id)
+        return dict(tx.connection.execute(query).all())
+
+
+def set_lane(store, lane_id, **values):
+    with store.begin() as tx:
+        tx.connection.execute(lanes.update().where(lanes.c.lane_id == lane_id).values(values))
+
+
+def test_a_host_comes_with_its_first_page_and_has_no_settings(sql_store):
+    with pytest.raises(HostNotFound, match=A):
+        host_of(sql_store)
+    register(sql_store, 2, host=A)
+    host = host_of(sql_store)
+    assert (host.host, host.group, host.max_crawl_rate, host.lane) == (A, None, None, NO_LANE)
+    assert (host.min_delay_s, host.robots_delay_s, host.max_concurrency) == (None, None, None)
+
+
+def test_settings_may_come_before_the_first_page(sql_store):
+    host = change(sql_store, min_delay_s=2.5, robots_delay_s=10.0, max_concurrency=3,
+                  max_crawl_rate=1e-9)  # fmt: skip
+    told = (host.min_delay_s, host.robots_delay_s, host.max_concurrency, host.max_crawl_rate)
+    assert told == (2.5, 10.0, 3, 1e-9)
+    assert host.lane == Lane(2.5, 10.0, 3, 0, None, None, None)
+    register(sql_store, 1, host=A)
+    assert host_of(sql_store) == host
+
+
+def test_what_is_not_told_keeps_its_value_and_none_takes_it_back(sql_store):
+    change(sql_store, min_delay_s=0.0, max_concurrency=3, max_crawl_rate=7.0, group="shared")
+    host = change(sql_store, max_crawl_rate=None)
+    assert (host.min_delay_s, host.max_concurrency, host.max_crawl_rate) == (0.0, 3, None)
+    assert host.group == "shared"
+    assert change(sql_store, max_concurrency=None, group=None).max_concurrency is None
+    assert host_of(sql_store).group is None
+
+
+def test_what_an_exception_undoes_was_never_said(sql_store):
+    def fail():
+        with sql_store.begin() as tx:
+            tx.change_host(A, {"group": "shared", "min_delay_s": 1.0}, T0)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    with pytest.raises(HostNotFound):
+        host_of(sql_store)
+    with pytest.raises(GroupNotFound, match="shared"):
+        group_of(sql_store)
+
+
+def test_hosts_are_listed_in_the_order_they_came(sql_store):
+    for host in (C, A, B):
+        change(sql_store, host)
+    with sql_store.begin(write=False) as tx:
+        first = tx.hosts(0, 2)
+        rest = tx.hosts(first[-1].host_id, 2)
+        assert [h.host for h in (*first, *rest)] == [C, A, B]
+        assert tx.hosts(rest[-1].host_id, 2) == []
+        assert first[0] == tx.host(C)
+
+
+def test_a_host_in_a_group_is_crawled_in_the_lane_of_its_group(sql_store):
+    change(sql_store, A, min_delay_s=1.0, robots_delay_s=4.0)
+    change(sql_store, B, robots_delay_s=9.0)
+    group = regroup(sql_store, [A, B, C], min_delay_s=2.0, max_concurrency=5, max_crawl_rate=50.0)
+    assert (group.n_members, group.max_crawl_rate) == (3, 50.0)
+    assert group.lane == Lane(2.0, 9.0, 5, 0, None, None, None)
+    assert host_of(sql_store, A).lane == host_of(sql_store, C).lane == group.lane
+    assert (host_of(sql_store, A).min_delay_s, host_of(sql_store, A).robots_delay_s) == (1.0, 4.0)
+    assert members_of(sql_store) == [A, B, C]
+    assert members_of(sql_store, limit=2) == [A, B]
+
+
+def test_the_longest_delay_that_robots_txt_asks_of_a_member_holds_for_its_group(sql_store):
+    regroup(sql_store, [A, B])
+    assert group_of(sql_store).lane.robots_delay_s is None
+    assert change(sql_store, A, robots_delay_s=4.0).lane.robots_delay_s == 4.0
+    assert change(sql_store, B, robots_delay_s=9.0).lane.robots_delay_s == 9.0
+    assert change(sql_store, B, group=None).lane.robots_delay_s == 9.0
+    assert group_of(sql_store).lane.robots_delay_s == 4.0
+    assert change(sql_store, A, robots_delay_s=None).lane.robots_delay_s is None
+
+
+def test_members_are_those_last_told(sql_store):
+    regroup(sql_store, [A, B])
+    change(sql_store, C, group="other")
+    regroup(sql_store, [B, C])
+    assert members_of(sql_store) == [B, C]
+    assert (host_of(sql_store, A).group, members_of(sql_store, "other")) == (None, [])
+    assert regroup(sql_store, None, min_delay_s=1.0).n_members == 2
+    assert regroup(sql_store, []).n_members == 0
+
+
+def test_queued_crawls_move_with_their_host(sql_store):
+    of_a, of_b = register(sql_store, 3, host=A), register(sql_store, 2, host=B)
+    a, b = change(sql_store, A).host_id, change(sql_store, B).host_id
+    queue(sql_store, of_a, a)
+    queue(sql_store, of_b, b)
+    set_lane(sql_store, a, next_at=T0 + DAY)
+    group_id = regroup(sql_store, [A], now=T0 + HOUR).group_id
+    assert lanes_of(sql_store) == dict.fromkeys(of_a.tolist(), -group_id) | dict.fromkeys(
+        of_b.tolist(), b
+    )
+    assert group_of(sql_store).lane.next_at == T0 + HOUR
+    regroup(sql_store, [A, B])
+    assert set(lanes_of(sql_store).values()) == {-group_id}
+    change(sql_store, A, group=None)
+    assert lanes_of(sql_store) == dict.fromkeys(of_a.tolist(), a) | dict.fromkeys(
+        of_b.tolist(), -group_id
+    )
+    assert host_of(sql_store, A).lane.next_at == T0
+
+
+def test_leases_go_on_in_the_new_lane(sql_store):
+    page_id = register(sql_store, 3, host=A)
+    leased = {"token": 7, "leased_at": T0, "expires_at": T0 + HOUR, "worker": "w"}
+    queue(sql_store, page_id[:1], change(sql_store).host_id, **leased)
+    queue(sql_store, page_id[1:], change(sql_store).host_id)
+    change(sql_store, group="shared")
+    pages = pages_of(sql_store, now=T0 + HOUR / 2)
+    assert (pages.n_pages, pages.n_queued, pages.n_leased) == (3, 2, 1)
+    assert pages_of(sql_store, now=T0 + HOUR).n_leased == 0
+
+
+def test_blocking_a_host_shuts_the_lane_it_is_crawled_in(sql_store):
+    regroup(sql_store, [A, B])
+    until = T0 + DAY
+    assert change(sql_store, A, blocked_until=until).lane.blocked_until == until
+    assert group_of(sql_store).lane.blocked_until == until
+    assert change(sql_store, B, blocked_until=None).lane.blocked_until is None
+    assert regroup(sql_store, blocked_until=until).lane.blocked_until == until
+
+
+def test_a_lane_is_looked_at_again_when_its_gate_may_open_sooner(sql_store):
+    host_id = change(sql_store, blocked_until=T0 + DAY).host_id
+    set_lane(sql_store, host_id, next_at=T0 + DAY, n_failures=3)
+    lane = change(sql_store, now=T0 + HOUR, blocked_until=None).lane
+    assert (lane.next_at, lane.n_failures) == (T0 + HOUR, 3)
+    set_lane(sql_store, host_id, next_at=T0)
+    assert change(sql_store, now=T0 + HOUR, min_delay_s=0.0).lane.next_at == T0
+    set_lane(sql_store, host_id, next_at=None)
+    assert change(sql_store, now=T0 + HOUR, min_delay_s=1.0).lane.next_at is None
+
+
+def test_pages_are_summed_up(sql_store):
+    page_id = register(sql_store, 4, host=A)
+    register(sql_store, 2, host=B)
+    save(sql_store, page_id[:2], n_pings=[10, 30], real_pings=[3.0, 5.0], false_pings=[1.0, 2.5],
+         trust=[1.0, 2.0], last_ping_at=[T0, T0 + HOUR])  # fmt: skip
+    publish(sql_store, schedule_columns(page_id, change_rate=0.5, crawl_rate=[1.0, 2.0, 0.0, 4.0],
+                                        crawl_probability=[0.0, 0.0, 0.5, 0.0]))  # fmt: skip
+    pages = pages_of(sql_store, now=T0 + 9 * DAY)
+    assert (pages.n_pages, pages.n_pinged, pages.n_pings) == (4, 2, 40)
+    assert pages.crawl_rate == pytest.approx(7.25)
+    assert pages.ping_rate == pytest.approx(40 / 10)
+    assert (pages.real_pings, pages.false_pings, pages.trust) == (8.0, 3.5, 1.5)
+    assert pages.last_ping_at == T0 + HOUR
+    silent = pages_of(sql_store, B)
+    assert (silent.n_pages, silent.crawl_rate, silent.n_pinged, silent.ping_rate) == (2, 0, 0, 0)
+    assert silent.trust is silent.last_ping_at is None
+    assert pages_of(sql_store, now=T0 - DAY).ping_rate == pytest.approx(40)
+
+
+def test_caps_are_those_of_hosts_and_of_their_groups(sql_store):
+    for host in (A, B, C, "d.example"):
+        change(sql_store, host)
+    change(sql_store, A, max_crawl_rate=3.0)
+    change(sql_store, B, group="capped")
+    change(sql_store, C, group="free", max_crawl_rate=4.0)
+    regroup(sql_store, group="capped", max_crawl_rate=9.0)
+    with sql_store.begin(write=False) as tx:
+        caps = tx.load_caps()
+        assert caps.host_id.tolist() == [tx.host(host).host_id for host in (A, B, C)]
+        group_id = tx.group("capped").group_id
+    assert (caps.host.tolist(), caps.group.tolist()) == ([A, B, C], ["", "capped", ""])
+    np.testing.assert_array_equal(caps.max_crawl_rate, [3.0, np.nan, 4.0])
+    assert caps.group_id.tolist() == [0, group_id, 0]
+    np.testing.assert_array_equal(caps.group_max_crawl_rate, [np.nan, 9.0, np.nan])
+
+
+def test_without_caps_there_are_no_rows(store):
+    register(store, 3)
+    with store.begin(write=False) as tx:
+        assert len(tx.load_caps()) == 0
+
+
+def test_a_group_of_any_size_can_be_replaced(sql_store):
+    names = [f"{i}.example" for i in range(40_000)]
+    with sql_store.begin() as tx:
+        tx.change_group("shared", {}, [], T0)
+        group_id = tx.group("shared").group_id
+        tx.connection.execute(
+            hosts.insert(), [{"host": name, "group_id": group_id} for name in names]
+        )
+    assert regroup(sql_store, [A]).n_members == 1
