@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import structlog
 
+from service.constraints import constrain
 from service.core.allocation import ALLOCATORS, Allocation
 from service.core.costs import binary_cost, harmonic_cost
 from service.core.estimators import Estimator, from_columns
@@ -18,6 +19,7 @@ from service.core.pings import PingEstimate
 from service.core.prior import fit_gamma_prior
 from service.core.trust import audit_rate
 from service.domain import (
+    CapColumns,
     Certificate,
     Epoch,
     EpochColumns,
@@ -95,7 +97,7 @@ def _load_solve_publish(
     seconds: dict[str, float] = {}
     told = log.bind(epoch=epoch.epoch)
     with lead.begin(write=False) as tx, stopwatch(seconds, "load"):
-        pages = tx.load_columns()
+        pages, caps = tx.load_columns(), tx.load_caps()
         from_log = None
         if plan.estimator.needs_history:
             from_log = rates_from_log(tx, pages.page_id, plan.estimator)
@@ -105,7 +107,7 @@ def _load_solve_publish(
         estimator, prior = refit(plan.estimator, pages)
         rates = known(pages, estimator, instant(now()), from_log)
     with stopwatch(seconds, "allocate"):
-        schedule, certificate = solve(pages, rates, plan, last)
+        schedule, certificate = solve(pages, rates, plan, last, caps)
     told.info("epoch allocated", seconds=seconds["allocate"], passes=certificate.passes)
     with stopwatch(seconds, "publish"):
         lead.write_schedule(epoch.epoch, schedule)
@@ -127,18 +129,20 @@ def refit(
 
 
 def solve(
-    pages: EpochColumns, known: Known, plan: Plan, last: Epoch | None
+    pages: EpochColumns, known: Known, plan: Plan, last: Epoch | None, caps: CapColumns
 ) -> tuple[ScheduleColumns, Certificate]:
     """Allocate the bandwidth; gives the schedule and what certifies it. Pure."""
     n_pages = len(pages)
     bandwidth = DEFAULT_BANDWIDTH_PER_PAGE * n_pages if plan.bandwidth is None else plan.bandwidth
     start = last.certificate.multiplier if last and last.certificate else None
-    allocation = allocate(pages, known, plan.objective, bandwidth, start)
+    constraints = constrain(pages, known, caps, plan.objective)
+    allocation = allocate(pages, known, plan.objective, bandwidth, start, constraints.given())
     audits = audit_rates(pages, known, allocation)
     crawl_rate = allocation.crawl_rate
     if audits.any():
         spared = max(bandwidth - float(audits.sum()), float(np.nansum(pages.min_crawl_rate)))
-        allocation = allocate(pages, known, plan.objective, spared, allocation.multiplier)
+        given, start = constraints.given(audits), allocation.multiplier
+        allocation = allocate(pages, known, plan.objective, spared, start, given)
         crawl_rate = allocation.crawl_rate + audits
     schedule = ScheduleColumns(
         page_id=pages.page_id,
@@ -152,12 +156,12 @@ def solve(
 
 
 def allocate(
-    pages: EpochColumns, known: Known, objective: str, bandwidth: float, start: float | None
-) -> Allocation:
-    """Call the objective's solver; bounds and noisy pings are the harmonic one's alone."""
+    pages: EpochColumns, known: Known, objective: str, bandwidth: float, start: float | None,
+    constraints: dict[str, Any],
+) -> Allocation:  # fmt: skip
+    """Call the objective's solver."""
     solver: Callable[..., Allocation] = ALLOCATORS[objective]
     complete = pages.observability == Observability.complete
-    constraints = constraints_of(pages, known) if objective == "harmonic" else {}
     importance = np.ascontiguousarray(pages.importance)
     return solver(importance, known.change_rate, complete, bandwidth, start=start, **constraints)
 
@@ -174,19 +178,6 @@ def audit_rates(pages: EpochColumns, known: Known, allocation: Allocation) -> Fl
     estimate = PingEstimate(unannounced, known.ping_rate, known.precision)
     wanted = audit_rate(estimate, allocation.crawl_probability)
     return np.where(heard, np.maximum(wanted - allocation.crawl_rate, 0.0), 0.0)
-
-
-def constraints_of(pages: EpochColumns, known: Known) -> dict[str, Floats]:
-    """Give what pages have beyond importance and rate; a minimum beats a maximum."""
-    given = {}
-    if (pages.min_crawl_rate > 0).any():
-        given["min_crawl_rate"] = np.nan_to_num(pages.min_crawl_rate, nan=0.0)
-    if np.isfinite(pages.max_crawl_rate).any():
-        high = np.nan_to_num(pages.max_crawl_rate, nan=np.inf)
-        given["max_crawl_rate"] = np.fmax(high, pages.min_crawl_rate)
-    if known.ping_rate.any():
-        given |= {"ping_recall": known.recall, "ping_precision": known.precision}
-    return given
 
 
 def certify(
