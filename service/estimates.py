@@ -51,6 +51,8 @@ RATES_BLOCK = 1 << 16
 TRUST = TrustTest()
 LEAST_PRECISION = 0.1
 """Pings of which fewer announce a change are noise: a clock of the same rate does better."""
+LEAST_RECALL = 0.2
+"""Pings that announce a smaller share of the changes, as far as is known, count for nothing."""
 
 
 class Known(NamedTuple):
@@ -213,11 +215,12 @@ def known(
     pinged = (pages.observability == Observability.auto) & (pages.n_pings > 0)
     if isinstance(estimator, Gamma) and pinged.any():
         recall, precision, ping_rate = recall.copy(), precision.copy(), ping_rate.copy()
-        quality = PingQuality(estimator).estimate(_ping_state(pages, now, pinged))
+        state = _ping_state(pages, now, pinged)
+        quality = PingQuality(estimator).estimate(state)
         heard = believed(
-            quality, TRUST.trusted(pages.trust[pinged]), dead(pages, pinged, quality, now)
+            quality, state, TRUST.trusted(pages.trust[pinged]), dead(pages, pinged, quality, now)
         )
-        of_use = heard.precision >= LEAST_PRECISION
+        of_use = (heard.precision >= LEAST_PRECISION) & (heard.recall >= LEAST_RECALL)
         rate[pinged] = heard.change_rate
         ping_rate[pinged] = np.where(of_use, heard.ping_rate, 0.0)
         recall[pinged] = np.where(of_use, heard.recall, 0.0)

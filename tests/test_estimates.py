@@ -149,18 +149,23 @@ def test_a_feed_that_falls_silent_is_no_longer_waited_for():
     assert not silent.recall.any()
 
 
-def test_the_first_ping_of_a_page_is_not_believed_yet_but_counted():
+def test_pings_are_counted_and_believed_once_a_crawl_without_one_has_found_nothing():
     play = Play(n_pages=3, seed=7, bandwidth=1.0)
     run_epoch(play.store, play.plan, lambda: T0 + DAY)
     with play.store.begin() as tx:
-        given = ping_columns(play.ids[:1], [T0 + DAY])
+        given = ping_columns(play.ids[:2], [T0 + DAY] * 2)
         answered = ping(tx, given, rules_in_force(tx, play.rules))
-    assert answered.reason.tolist() == [PingReason.not_trusted]
+    assert set(answered.reason) == {PingReason.not_trusted}
     assert not answered.crawl.any()
+    play.changed[:] = [True, True, False]
+    play.crawl(play.ids[:2], T0 + DAY)
     run_epoch(play.store, play.plan, lambda: T0 + 2 * DAY)
-    _, rows = play.schedule()
-    assert rows[0].crawl_probability > 0
-    assert rows[1].crawl_probability == 0
+    assert not any(row.crawl_probability for row in play.schedule()[1])
+    play.crawl(play.ids[:1], T0 + 3 * DAY)
+    run_epoch(play.store, play.plan, lambda: T0 + 3 * DAY)
+    believed, doubted, never_pinged = (row.crawl_probability for row in play.schedule()[1])
+    assert believed > 0
+    assert (doubted, never_pinged) == (0, 0)
 
 
 def test_a_ping_told_before_an_earlier_crawl_belongs_to_the_next_interval():

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from service.core.conditions import Bools, Floats, InvalidInput, check_amount
 from service.core.estimators.base import check_crawl
-from service.core.pings import PingEstimate
+from service.core.pings import PingEstimate, PingState
 
 
 def audit_rate(estimate: PingEstimate, crawl_probability: ArrayLike, share: float = 0.03) -> Floats:
@@ -111,11 +111,16 @@ class TrustTest:
 
 
 def dead_feeds(
-    host: ArrayLike, ping_rate: ArrayLike, silent_days: ArrayLike, significance: float = 1e-4
+    host: ArrayLike,
+    ping_rate: ArrayLike,
+    silent_days: ArrayLike,
+    significance: float = 1e-4,
+    least_days: float = 2.0,
 ) -> Bools:
     """Tell for each host whether its feed has stopped: so long a silence is too improbable.
 
-    P(no ping) = exp(-sum of the host's ping rates times the silence) < `significance`.
+    P(no ping) = exp(-sum of the host's ping rates times the silence) < `significance`, and the
+    silence has lasted `least_days`: pings of a sitemap that is fetched once a day come together.
 
     Parameters
     ----------
@@ -137,11 +142,40 @@ def dead_feeds(
     silence = check_amount("silent_days", silent_days, (np.size(silent_days),))
     rates = check_amount("ping_rate", ping_rate, np.shape(host))
     per_host = np.bincount(np.asarray(host, np.intp), weights=rates, minlength=silence.size)
-    return np.asarray(per_host * silence > -np.log(significance))
+    return np.asarray((per_host * silence > -np.log(significance)) & (silence > least_days))
 
 
-def believed(estimate: PingEstimate, trusted: ArrayLike, dead: ArrayLike) -> PingEstimate:
-    """Take trusted pings as complete and pages of dead feeds as incomplete; others as estimated.
+def doubted(estimate: PingEstimate, state: PingState, doubt: float = 1.0) -> PingEstimate:
+    """Take changes for unannounced until crawls without a ping have shown that there are fewer.
+
+    A site that announces a change every day whatever happens is never crawled without a ping
+    before: each change found then seems announced, though a clock would have found it too. So the
+    unannounced rate is drawn to the rate of all changes, with the weight of the quiet time in
+    which `doubt` changes are expected; the rate of all changes stays.
+
+    Examples
+    --------
+    Quiet time in which no, one or ten changes would have been expected passed without any:
+
+    >>> estimate = PingEstimate(0.0, ping_rate=1.0, precision=0.5)
+    >>> for days in (0.0, 2.0, 20.0):
+    ...     state = PingState(0.0, days, real=5.0, false=5.0, pings=10.0, watched=10.0)
+    ...     print(doubted(estimate, state).recall.round(2))
+    0.0
+    0.5
+    0.91
+    """
+    rate = estimate.change_rate
+    unannounced = (state.changes + doubt) * rate / (state.days * rate + doubt)
+    unannounced = np.clip(unannounced, 0.0, rate)
+    announced = (rate - unannounced) / np.maximum(estimate.ping_rate, np.finfo(float).tiny)
+    return PingEstimate(unannounced, estimate.ping_rate, np.minimum(announced, 1.0))
+
+
+def believed(
+    estimate: PingEstimate, state: PingState, trusted: ArrayLike, dead: ArrayLike
+) -> PingEstimate:
+    """Take trusted pings as complete and pages of dead feeds as incomplete; doubt the others.
 
     Parameters
     ----------
@@ -150,9 +184,10 @@ def believed(estimate: PingEstimate, trusted: ArrayLike, dead: ArrayLike) -> Pin
         Verdicts of `TrustTest.trusted` and, per page, of `dead_feeds`, which prevails.
     """
     dead = np.asarray(dead, np.bool_)
-    unannounced = np.where(trusted, 0.0, estimate.unannounced_rate)
+    doubtful = doubted(estimate, state)
+    unannounced = np.where(trusted, 0.0, doubtful.unannounced_rate)
     return PingEstimate(
         np.where(dead, estimate.change_rate, unannounced),
         np.where(dead, 0.0, estimate.ping_rate),
-        estimate.precision,
+        np.where(trusted, estimate.precision, doubtful.precision),
     )
