@@ -39,11 +39,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from service import ingest
-from service.domain import Columns, Ints, PageColumns
+from service import crawls, ingest
+from service.domain import Bools, Columns, CrawlColumns, Ints, PageColumns
 from service.errors import Overloaded, StoreFull, StoreUnavailable
 from service.ingest import Answered, InForce, Named, Recorded, Rules
-from service.storage import Store, Transaction
+from service.storage import QueueTransaction, Store, Transaction
 
 MAX_FOLD = 10_000
 MAX_WAITING = 100_000
@@ -63,6 +63,8 @@ class Done(Generic[MadeT]):
     page_id: Ints
     """(N,) the page of each item; 0 where there is none."""
     made: MadeT
+    held: Bools
+    """(N,) whether the lease under which it was crawled was in force."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,12 +106,14 @@ class Commits:
         self,
         store: Store,
         rules: Rules,
+        desk: crawls.Desk | None = None,
         *,
         n_writers: int = 1,
         watch: Callable[[Fold], None] = lambda _: None,
     ) -> None:
         self.store = store
         self.rules = InForce(rules)
+        self.desk = desk
         self.watch = watch
         self.n_waiting = 0
         self._n_writing = 0
@@ -199,7 +203,7 @@ class Commits:
     def _settle(self, jobs: list[AnyJob]) -> None:
         """Commit the jobs together, or find out which of them cannot be."""
         try:
-            done = commit(self.store, self.rules, jobs)
+            done = commit(self.store, self.rules, self.desk, jobs)
         except Exception as error:  # noqa: BLE001 - whatever it is, the job's caller is told
             if len(jobs) == 1 or isinstance(error, StoreUnavailable | StoreFull):
                 for job in jobs:
@@ -212,18 +216,43 @@ class Commits:
                 job.done.set_result(what)
 
 
-def commit(store: Store, rules: InForce, jobs: list[Job[ColumnsT, MadeT]]) -> list[Done[MadeT]]:
-    """Record jobs of one kind in one transaction."""
+def commit(
+    store: Store, rules: InForce, desk: crawls.Desk | None, jobs: list[Job[ColumnsT, MadeT]]
+) -> list[Done[MadeT]]:
+    """Record jobs of one kind in one transaction, with what follows for leases."""
     first = jobs[0]
     named = together([job.named for job in jobs])
     columns = type(first.columns).concatenate([job.columns for job in jobs])
     with store.begin() as tx:
         page_id = ingest.resolve(tx, named, first.now, register=first.register)
-        made = first.record(tx, replace(columns, page_id=page_id), rules.of(tx))  # type: ignore[call-arg]
+        named_columns = replace(columns, page_id=page_id)  # type: ignore[call-arg]
+        made = first.record(tx, named_columns, rules.of(tx))
+        held = follow(tx, desk, named_columns, made, first.now)
     ends = list(accumulate(len(job.columns) for job in jobs))
     all_made: list[NDArray[Any]] = list(made)
     parts = [slice(start, end) for start, end in pairwise([0, *ends])]
-    return [Done(page_id[part], type(made)(*(of[part] for of in all_made))) for part in parts]
+    return [
+        Done(page_id[part], type(made)(*(of[part] for of in all_made)), held[part])
+        for part in parts
+    ]
+
+
+def follow(
+    tx: Transaction, desk: crawls.Desk | None, columns: Columns, made: Recorded | Answered,
+    now: datetime,
+) -> Bools:  # fmt: skip
+    """Settle the leases that were reported, queue what pings want; tells which leases were held.
+
+    A store without a queue has no leases.
+    """
+    held = np.zeros(len(columns), np.bool_)
+    if desk is None or not isinstance(tx, QueueTransaction):
+        return held
+    if isinstance(columns, CrawlColumns):
+        return desk.hear_crawls(tx, columns, now)
+    if isinstance(made, Answered) and made.crawl.any():
+        desk.hear_pings(tx, columns.page_id[made.crawl], now)  # type: ignore[attr-defined]
+    return held
 
 
 def together(named: list[Named]) -> Named:

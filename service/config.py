@@ -14,6 +14,7 @@ from service.core.estimators import ESTIMATORS, make_estimator
 from service.domain import Timing
 from service.epoch import Plan
 from service.errors import InvalidSettings
+from service.lanes import Politeness
 
 PREFIX = "RECRAWL_"
 FOR_TESTS = "RECRAWL_TEST_"
@@ -45,6 +46,12 @@ class Settings(BaseSettings):
     """Evidence loses half of its weight in this time, where the estimator lets it; empty: never."""
     retention_days: Annotated[float, Field(gt=0, le=36_500)] | None = 730
     """How long the observation log is kept; empty: for ever."""
+    host_delay_s: Annotated[float, Field(ge=0, le=86_400)] = 1
+    """Seconds from one crawl of a host to the next, where the host's own settings do not say."""
+    host_concurrency: Annotated[int, Field(ge=0, le=10_000)] = 1
+    """Leases of one host that run at a time, where its own settings do not say; 0: any number."""
+    lease_ttl_s: Annotated[float, Field(ge=1, le=86_400)] = 300
+    """How long a lease runs that does not say."""
     max_items: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Items a batch may have."""
     max_body_bytes: Annotated[int, Field(ge=1_000)] = 32_000_000
@@ -92,6 +99,10 @@ class Settings(BaseSettings):
             bandwidth=self.bandwidth,
             retention=None if self.retention_days is None else timedelta(days=self.retention_days),
         )
+
+    def politeness(self) -> Politeness:
+        """Give what holds for hosts that do not say."""
+        return Politeness(self.host_delay_s, self.host_concurrency)
 
 
 def _keys(name: str, value: Any) -> Any:

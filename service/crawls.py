@@ -20,8 +20,10 @@ from service.core import timing
 from service.domain import (
     INSTANT,
     NEVER,
+    UNSAID,
     Bools,
     Codes,
+    CrawlColumns,
     Floats,
     Instants,
     Ints,
@@ -82,6 +84,45 @@ class Reports(NamedTuple):
     """HTTP status; 0: no answer; UNSAID: none told."""
     retry_after_s: Floats
     """How long the host asked to be left alone; NaN: it did not."""
+
+
+def release(tx: QueueTransaction, page_id: int, token: int, desk: "Desk", now: datetime) -> bool:
+    """Give a crawl back that was not done; tells whether its lease was in force."""
+    held = Tokens(page_id=np.array([page_id]), token=np.array([token]))
+    silent = Reports(held, np.array([NEVER]), np.array([UNSAID], np.int16), np.array([np.nan]))
+    return bool(settle(tx, silent, desk.polite, desk.horizon, now, desk.rng)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Where evidence meets leases, in the transaction that records it."""
+
+    polite: Politeness
+    horizon: timedelta
+    """So far ahead pages are queued: at least two epochs' time."""
+    rng: np.random.Generator
+
+    def hear_crawls(self, tx: QueueTransaction, crawls: CrawlColumns, now: datetime) -> Bools:
+        """Settle the leases that were reported; tells which were in force."""
+        held = np.zeros(len(crawls), np.bool_)
+        said = np.flatnonzero((crawls.token != 0) | trouble(crawls.status))
+        if len(said):
+            leased = crawls.token[said] != 0
+            reports = Reports(
+                Tokens(
+                    page_id=np.where(leased, crawls.leased_page_id[said], crawls.page_id[said]),
+                    token=crawls.token[said],
+                ),
+                crawls.observed_at[said],
+                crawls.status[said],
+                crawls.retry_after_s[said],
+            )
+            held[said] = settle(tx, reports, self.polite, self.horizon, now, self.rng)
+        return held
+
+    def hear_pings(self, tx: QueueTransaction, page_id: Ints, now: datetime) -> None:
+        """Queue the pages that pings want crawled."""
+        queue(tx, page_id, now + self.horizon)
 
 
 def queue(tx: QueueTransaction, page_id: Ints, until: datetime) -> None:

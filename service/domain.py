@@ -193,6 +193,12 @@ class CrawlColumns(Columns):
     """Hash of the caller's content digest; 0: none given."""
     status: Codes
     """HTTP status, 0 where the host did not answer; UNSAID where none was given."""
+    leased_page_id: Ints
+    """The page of the lease under which the crawl was done; 0: there is none."""
+    token: Ints
+    """The token of that lease."""
+    retry_after_s: Floats
+    """How long the host asked to be left alone; NaN: it did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

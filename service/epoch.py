@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import structlog
 
+from service import crawls
 from service.constraints import constrain
 from service.core.allocation import ALLOCATORS, Allocation
 from service.core.costs import binary_cost, harmonic_cost
@@ -32,10 +33,13 @@ from service.domain import (
 )
 from service.errors import EpochRunning, StoreFull
 from service.estimates import Known, known, rates_from_log
-from service.storage import Lead, Store
+from service.storage import Lead, QueueStore, Store
 
 DEFAULT_BANDWIDTH_PER_PAGE = 0.2
 """Crawls a day for each page where no bandwidth is set: the ratio of K19's experiments."""
+
+AHEAD = 2
+"""So many intervals ahead pages are queued, so that none is missed when an epoch is late."""
 
 COST_BLOCK = 1 << 16
 """Pages whose costs are computed at a time."""
@@ -274,11 +278,14 @@ class Runner:
         return abs(self.now() - newest.started_at) >= self.interval
 
     def run_once(self) -> Epoch | None:
-        """Run an epoch if one is due and nobody else runs it."""
+        """Run an epoch if one is due and nobody else runs it; queue what falls due after it."""
         try:
-            return run_epoch(self.store, self.plan, self.now) if self.due() else None
+            epoch = run_epoch(self.store, self.plan, self.now) if self.due() else None
         except EpochRunning:
             return None
+        if epoch is not None and isinstance(self.store, QueueStore):
+            crawls.fill(self.store, self.now() + AHEAD * self.interval)
+        return epoch
 
     def run_every(self, loops: int | None = None) -> None:
         """Run `run_once` until stopped, or `loops` times; what it raises is logged, not fatal."""

@@ -17,6 +17,7 @@ RecrawlError
 │   ├── PageNotFound          no page with this id or url
 │   ├── HostNotFound          no host of this name
 │   ├── GroupNotFound         no group of this name
+│   ├── LeaseNotHeld          the lease has ended
 │   └── EpochNotFound         no such epoch
 ├── EpochRunning              another process leads an epoch
 ├── LeadershipLost            the epoch lost its lead before it could publish
@@ -116,6 +117,10 @@ class HostNotFound(RequestError):
 
 class GroupNotFound(RequestError):
     """No such group; PUT /groups/{group} creates it."""
+
+
+class LeaseNotHeld(RequestError):
+    """The lease has ended: it was reported, released or has expired."""
 
 
 class EpochNotFound(RequestError):

@@ -10,6 +10,7 @@ from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,7 +36,15 @@ class Request:
     hosts: tuple[str, ...]
     """Only pages of these; empty: of all."""
     now: datetime
-    done: "Future[list[Leased]]" = field(default_factory=Future)
+    done: "Future[Served]" = field(default_factory=Future)
+
+
+class Served(NamedTuple):
+    """What a request is answered with."""
+
+    leased: list[Leased]
+    next_ready_at: datetime | None
+    """Where nothing was leased: nothing is due before. None: nothing is queued."""
 
 
 class Leasing:
@@ -61,7 +70,7 @@ class Leasing:
             self._changed.notify_all()
         self._thread.join()
 
-    def submit(self, request: Request) -> "Future[list[Leased]]":
+    def submit(self, request: Request) -> "Future[Served]":
         """Stand in the line; raises `Overloaded` when it is full."""
         with self._changed:
             if self._stopping or len(self._waiting) >= MOST_WAITING:
@@ -78,8 +87,8 @@ class Leasing:
                 for request in requests:
                     request.done.set_exception(error)
             else:
-                for request, leased in zip(requests, given, strict=True):
-                    request.done.set_result(leased)
+                for request, served in zip(requests, given, strict=True):
+                    request.done.set_result(served)
 
     def _take(self) -> list[Request]:
         """Wait for the oldest request, and take those with it that ask for the same hosts."""
@@ -105,7 +114,7 @@ class Leasing:
 
 def lease_all(
     store: QueueStore, requests: list[Request], polite: Politeness, rng: np.random.Generator
-) -> list[list[Leased]]:
+) -> list[Served]:
     """Lease round by round until all have what they asked for or nothing more is due."""
     given: list[list[Leased]] = [[] for _ in requests]
     left = [request.ask.count for request in requests]
@@ -123,4 +132,8 @@ def lease_all(
                 given[i].append(part)
         if not more:
             break
-    return given
+    next_ready_at = None
+    if not all(given):
+        with store.begin(write=False) as tx:
+            next_ready_at = tx.next_ready_at(hosts)
+    return [Served(leased, next_ready_at) for leased in given]

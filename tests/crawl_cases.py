@@ -47,8 +47,8 @@ def queue(store, page_id, now, ahead=UNTIL):
 def take(store, now, count=100, polite=RUDE, worker="w", hosts=(), ttl=TTL, tokens=RULES.rng):
     """Lease as a worker does; gives the crawls in the order they came."""
     request = Request(Ask(worker, count, ttl), tuple(hosts), now)
-    (parts,) = lease_all(store, [request], polite, tokens)
-    return [crawl for part in parts for crawl in rows(part)]
+    (served,) = lease_all(store, [request], polite, tokens)
+    return [crawl for part in served.leased for crawl in rows(part)]
 
 
 def rows(leased):

@@ -101,6 +101,9 @@ def crawl_columns(page_id, observed_at, changed=UNSAID, digest=0, status=UNSAID)
         changed=changed,
         digest=digest,
         status=status,
+        leased_page_id=0,
+        token=0,
+        retry_after_s=np.nan,
     )
 
 

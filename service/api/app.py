@@ -12,7 +12,15 @@ from service import __version__
 from service.api import openapi, problems
 from service.api.compress import CompressMiddleware
 from service.api.hot import HotPaths, HotRoute
-from service.api.routes import epochs, health, observations, pages, schedule, sitemaps
+from service.api.routes import (
+    epochs,
+    health,
+    leases,
+    observations,
+    pages,
+    schedule,
+    sitemaps,
+)
 from service.api.service import Service, authorised, start_runner
 from service.telemetry import MetricsMiddleware
 
@@ -31,7 +39,7 @@ def create_app(service: Service | None = None) -> FastAPI:
         title="Recrawl", version=__version__, description=DESCRIPTION, lifespan=lifespan
     )
     app.state.service = service
-    parts = [pages.router, observations.router, sitemaps.router]
+    parts = [pages.router, observations.router, leases.router, sitemaps.router]
     parts += [schedule.router, epochs.router]
     for part in parts:
         app.include_router(part, dependencies=[Depends(authorised)])
@@ -57,12 +65,14 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     to_thread.current_default_thread_limiter().total_tokens = MOST_THREADS
     service.commits.start()
+    service.leasing.start()
     runner, watching = start_runner(service), service.watch.start()
     gc.collect()
     gc.freeze()
     try:
         yield
     finally:
+        service.leasing.stop()
         service.commits.stop()
         service.runner.stop()
         service.watch.stopped.set()

@@ -80,6 +80,7 @@ def decode_crawls(batch: Batch[ObservationItem], now: datetime) -> Decoded[Crawl
     """Decode crawl results."""
     items = batch.items
     page_id, urls = _page_ids(items), _urls(items)
+    leased_page_id, token, page_id = _leases(items, page_id)
     at = instants([item.observed_at for item in items])
     status = _codes([item.status for item in items])
     changed = _codes([item.changed for item in items])
@@ -89,13 +90,16 @@ def decode_crawls(batch: Batch[ObservationItem], now: datetime) -> Decoded[Crawl
     if len(items) > FEW:
         speaks = (status == 0) | (status >= REDIRECTS)
         doubtful = _unnamed(items, page_id, urls) | _far(at, now)
+        doubtful |= (leased_page_id > 0) & (page_id > 0) & (leased_page_id != page_id)
         doubtful |= (status > 0) & (status < LOWEST_STATUS)
         doubtful |= (changed == UNSAID) & (digest == 0) & ~speaks
         doubtful |= (digest == 0) & np.array([one is not UNSET for one in told], np.bool_)
     kept, rejected = _judged(batch, doubtful, lambda item: _check_crawl(item, now))
     columns = CrawlColumns(
-        page_id=page_id, observed_at=at, changed=changed, digest=digest, status=status
-    )
+        page_id=page_id, observed_at=at, changed=changed, digest=digest, status=status,
+        leased_page_id=leased_page_id, token=token,
+        retry_after_s=_numbers([item.retry_after_s for item in items]),
+    )  # fmt: skip
     return _kept(columns, urls, batch.index, kept, rejected)
 
 
@@ -193,6 +197,27 @@ def _digest(digest: Any) -> int:
     return int.from_bytes(hashed, "big", signed=True) or 1
 
 
+def read_lease(lease: str) -> tuple[int, int]:
+    """Give the page and the token that a lease is made of.
+
+    >>> read_lease("7-ff")
+    (7, 255)
+    """
+    page_id, _, token = lease.partition("-")
+    return int(page_id), int(token, 16)
+
+
+def _leases(items: Sequence[ObservationItem], page_id: Ints) -> tuple[Ints, Ints, Ints]:
+    """Give the leased page and token of each item, 0 where there is none, and its own page."""
+    if all(item.lease is UNSET for item in items):
+        none = np.zeros(len(items), np.int64)
+        return none, none, page_id
+    pairs = [(0, 0) if item.lease is UNSET else read_lease(item.lease) for item in items]
+    leased, token = np.array(pairs, np.int64).T
+    by_lease = (page_id == 0) & np.array([item.url is UNSET for item in items], np.bool_)
+    return leased, token, np.where(by_lease, leased, page_id)
+
+
 def name_pages(page_id: Ints, urls: Sequence[NormalUrl | None]) -> Named:
     """Tell ids from URLs, and give each distinct URL once."""
     row = np.full(len(page_id), -1, np.int64)
@@ -250,7 +275,10 @@ def _check_page(item: PageItem) -> None:
 
 
 def _check_crawl(item: ObservationItem, now: datetime) -> None:
-    _check_name(item)
+    if isinstance(item.lease, UnsetType):
+        _check_name(item)
+    else:
+        _check_lease(item, item.lease)
     _check_instant("observed_at", item.observed_at, now)
     status = UNSAID if item.status is UNSET else item.status
     if 0 < status < LOWEST_STATUS:
@@ -273,6 +301,16 @@ def _check_name(item: ObservationItem | PingItem) -> None:
         raise InvalidField("url", "name the page by either `url` or `page_id`", "page_not_named")
     if not isinstance(item.url, UnsetType):
         normalise(item.url)
+
+
+def _check_lease(item: ObservationItem, lease: str) -> None:
+    if not isinstance(item.url, UnsetType):
+        normalise(item.url)
+        if item.page_id is not UNSET:
+            _check_name(item)
+    elif item.page_id not in (UNSET, read_lease(lease)[0]):
+        detail = f"the lease is on another page than {item.page_id}; leave `page_id` out"
+        raise InvalidField("lease", detail, "lease_mismatch")
 
 
 def _check_instant(field: str, moment: datetime, now: datetime) -> None:

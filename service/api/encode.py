@@ -12,16 +12,19 @@ from fastapi.responses import Response
 from msgspec import json
 
 from service.api.schemas import (
+    BatchAnswer,
     CrawlAnswer,
     EpochAnswer,
     EstimateAnswer,
     Interval,
+    LeasedCrawl,
     PageAnswer,
     PageScheduleAnswer,
     Rejection,
     ScheduledPage,
     WhyAnswer,
 )
+from service.crawls import Leased
 from service.domain import (
     INSTANT,
     Codes,
@@ -97,7 +100,7 @@ def refuse_empty(counts: dict[str, Any]) -> None:
             f"none of the {counts['n_rejected']} items could be taken; item {first.index}: "
             f"{first.detail}",
             field=first.field,
-            **counts,
+            **{name: counts[name] for name in BatchAnswer.__struct_fields__},
         )
 
 
@@ -106,6 +109,24 @@ def encode_schedule(pages: ScheduledPages) -> list[ScheduledPage]:
     columns = {name: getattr(pages, name) for name in ScheduledPages.__dataclass_fields__}
     due = moments(columns.pop("next_crawl_at"))
     return list(map(ScheduledPage, *(column.tolist() for column in columns.values()), due))
+
+
+def encode_leased(leased: Leased) -> list[LeasedCrawl]:
+    """Give the crawls of columns."""
+    pages, leases = leased.pages, leased.leases
+    last = moments(pages.last_crawl_at)
+    return [
+        LeasedCrawl(
+            lease=f"{page_id}-{token:x}", page_id=page_id, url=url, host=host,
+            reason="ping" if wanted else "first" if crawled is None else "due",
+            due_at=due_at, last_crawl_at=crawled, overdue=overdue, expires_at=expires_at,
+        )
+        for page_id, token, url, host, wanted, due_at, crawled, overdue, expires_at in zip(
+            pages.page_id.tolist(), leases.token.tolist(), pages.url.tolist(),
+            pages.host.tolist(), pages.wanted.tolist(), moments(pages.due_at), last,
+            leased.overdue.tolist(), moments(leases.expires_at), strict=True,
+        )
+    ]  # fmt: skip
 
 
 def moments(instants: Instants) -> list[datetime | None]:

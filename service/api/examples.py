@@ -17,6 +17,23 @@ OBSERVATIONS: list[dict[str, Any]] = [
     {"url": "https://example.com/old", "observed_at": "2026-05-01T12:00:04Z", "status": 404},
 ]
 BATCH_ANSWER = {"accepted": 3, "duplicate": 0, "late": 0, "n_rejected": 0, "rejected": []}
+OBSERVATIONS_ANSWER = {**BATCH_ANSWER, "leases_ended": 0}
+LEASE = {"worker": "crawler-1", "count": 2, "ttl_s": 120, "wait_s": 5}
+LEASES_ANSWER = {
+    "items": [
+        {
+            "lease": "1-5f3a9c0b1d2e4f60", "page_id": 1, "url": "https://example.com/news",
+            "host": "example.com", "reason": "due", "due_at": "2026-05-01T11:58:00Z",
+            "last_crawl_at": "2026-05-01T05:58:00Z", "overdue": 1.0056,
+            "expires_at": "2026-05-01T12:02:00Z",
+        },
+    ],
+    "retry_after_s": None,
+}  # fmt: skip
+LEASE_PATCH = {"ttl_s": 600}
+LEASE_ANSWER = {
+    "lease": "1-5f3a9c0b1d2e4f60", "page_id": 1, "expires_at": "2026-05-01T12:10:00Z",
+}  # fmt: skip
 PINGS: list[dict[str, Any]] = [
     {"url": "https://example.com/about", "changed_at": "2026-05-01T12:30:00Z"}
 ]

@@ -12,7 +12,7 @@ from service.api.bodies import JSON, NDJSON
 TITLES = {
     400: "The body is not what its media type says",
     401: "No valid API key",
-    404: "No such page or epoch",
+    404: "No such page, epoch or running lease",
     406: "None of the media types in Accept can be given",
     410: "The epoch of the cursor or of since_epoch is no longer kept",
     413: "Too many bytes or items",

@@ -36,6 +36,7 @@ STATUS: dict[type[Exception], int] = {
     errors.Unauthorized: 401,
     errors.PageNotFound: 404,
     errors.EpochNotFound: 404,
+    errors.LeaseNotHeld: 404,
     errors.EpochRunning: 409,
     errors.Overloaded: 503,
     errors.StoreUnavailable: 503,

@@ -54,6 +54,16 @@ Status = Annotated[
 ]
 
 
+Lease = Annotated[
+    str,
+    Meta(
+        pattern="^[1-9][0-9]{0,17}-[0-7]?[0-9a-f]{1,15}$",
+        description="the token of a lease, as POST /leases gave it",
+        examples=["7-5f3a9c0b1d2e4f60"],
+    ),
+]
+
+
 class Item(Struct, forbid_unknown_fields=True, kw_only=True):
     """One item of a batch; unknown fields are refused."""
 
@@ -69,7 +79,7 @@ class PageItem(Item, kw_only=True):
 
 
 class ObservationItem(Item, kw_only=True):
-    """What a crawl saw: its page by `url` or `page_id`; `changed`, a `digest` or a `status`."""
+    """What a crawl saw: of a page (url, page_id or lease) its change, digest or status."""
 
     url: Url | UnsetType = UNSET
     page_id: PageId | UnsetType = UNSET
@@ -80,6 +90,14 @@ class ObservationItem(Item, kw_only=True):
     ) = UNSET
     digest: Digest | UnsetType = UNSET
     status: Status | UnsetType = UNSET
+    lease: Lease | UnsetType = UNSET
+    retry_after_s: (
+        Annotated[
+            float,
+            Meta(ge=0, le=1e7, description="a number of seconds, from the answer's Retry-After"),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class PingItem(Item, kw_only=True):
@@ -97,6 +115,34 @@ class PagePatchBody(Item, kw_only=True):
     observability: Watched | UnsetType = UNSET
     min_crawl_rate: MinRate | UnsetType | None = UNSET
     max_crawl_rate: MaxRate | UnsetType | None = UNSET
+
+
+class LeaseBody(Item, kw_only=True):
+    """What a worker asks for."""
+
+    worker: Annotated[
+        str, Meta(min_length=1, max_length=100, description="a name of the worker, for people")
+    ] = "worker"
+    count: Annotated[int, Meta(ge=1, le=1_000, description="a number of crawls, 1 to 1,000")] = 10
+    ttl_s: (
+        Annotated[
+            float, Meta(ge=1, le=86_400, description="a number of seconds that the leases run")
+        ]
+        | UnsetType
+    ) = UNSET
+    hosts: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=253)]],
+        Meta(max_length=100, description="a list of host names; only their pages are wanted"),
+    ] = []
+    wait_s: Annotated[
+        float, Meta(ge=0, le=30, description="a number of seconds to wait for the first crawl")
+    ] = 0
+
+
+class LeasePatchBody(Item, kw_only=True):
+    """How long a lease is to run from now on."""
+
+    ttl_s: Annotated[float, Meta(ge=1, le=86_400, description="a number of seconds")]
 
 
 class Rejection(Struct, kw_only=True):
@@ -117,6 +163,45 @@ class BatchAnswer(Struct, kw_only=True):
     n_rejected: int
     rejected: list[Rejection]
     """All of them, in order; of NDJSON in several blocks and of sitemaps the first 1,000."""
+
+
+class ObservationsAnswer(BatchAnswer, kw_only=True):
+    """What became of the crawls of a batch."""
+
+    leases_ended: int
+    """Leases that these reports ended; a report under one that had ended before is evidence
+    like any other."""
+
+
+class LeasedCrawl(Struct, kw_only=True):
+    """A page to crawl now, and the token to report it under."""
+
+    lease: str
+    page_id: int
+    url: str
+    host: str
+    reason: Literal["due", "ping", "first"]
+    due_at: datetime
+    last_crawl_at: datetime | None
+    overdue: float
+    """(now - last crawl) x crawl rate: due at 1."""
+    expires_at: datetime
+
+
+class LeasesAnswer(Struct, kw_only=True):
+    """Crawls handed out, the most overdue first."""
+
+    items: list[LeasedCrawl]
+    retry_after_s: float | None
+    """Where nothing was due: when to come back."""
+
+
+class LeaseAnswer(Struct, kw_only=True):
+    """A lease that goes on."""
+
+    lease: str
+    page_id: int
+    expires_at: datetime
 
 
 class PagesAnswer(BatchAnswer, kw_only=True):

@@ -15,11 +15,13 @@ from service.api.bodies import Body, read_body
 from service.api.watch import Watch
 from service.commits import Commits
 from service.config import Settings
-from service.epoch import Plan, Runner
+from service.crawls import Desk
+from service.epoch import AHEAD, Plan, Runner
 from service.errors import EstimatorMismatch, RecrawlError, Unauthorized
 from service.estimates import width
 from service.ingest import Rules
-from service.storage import Store, migrations, open_store
+from service.leasing import Leasing
+from service.storage import QueueStore, Store, migrations, open_store
 from service.storage.sqlite import SqliteStore
 from service.telemetry import Telemetry
 
@@ -28,9 +30,12 @@ from service.telemetry import Telemetry
 class Service:
     """The parts that routes use; frozen, shared by all threads."""
 
-    store: Store
+    store: QueueStore
     rules: Rules
     commits: Commits
+    desk: Desk
+    leasing: Leasing
+    lease_ttl: timedelta
     plan: Plan
     runner: Runner
     watch: Watch
@@ -78,7 +83,12 @@ def open_service(
         raise
     rules = Rules(plan.estimator, plan.timing, rng or np.random.default_rng())
     watch, telemetry = Watch(store), Telemetry(store, now)
-    commits = Commits(store, rules, n_writers=1 if embedded else 2, watch=telemetry.count_commit)
+    interval = timedelta(seconds=settings.epoch_interval_s)
+    polite, (one, other) = settings.politeness(), rules.rng.spawn(2)
+    desk = Desk(polite, AHEAD * interval, one)
+    commits = Commits(
+        store, rules, desk, n_writers=1 if embedded else 2, watch=telemetry.count_commit
+    )
     telemetry.watch("recrawl_waiting", "Requests that wait for an epoch", lambda: watch.n_waiting)
     telemetry.watch(
         "recrawl_waiting_items", "Items that wait to be written", lambda: commits.n_waiting
@@ -87,8 +97,11 @@ def open_service(
         store=store,
         rules=rules,
         commits=commits,
+        desk=desk,
+        leasing=Leasing(store, polite, other),
+        lease_ttl=timedelta(seconds=settings.lease_ttl_s),
         plan=plan,
-        runner=Runner(store, plan, timedelta(seconds=settings.epoch_interval_s), now),
+        runner=Runner(store, plan, interval, now),
         watch=watch,
         embedded=embedded,
         now=now,

@@ -121,6 +121,7 @@ class CrawlStream:
         (writing, given), self._writing = self._writing, None
         done = await settled(writing)
         counts = batch_counts(done.made.verdict, given.index, given.named.page_id, given.rejected)
+        counts["leases_ended"] = int(done.held.sum())
         self.service.telemetry.count_items("observation", counts)
         self.counts = add_counts(self.counts, counts) if self.counts else counts
         self.n_taken += given.n_items

@@ -13,7 +13,13 @@ from service.api.bodies import BIG, Body, decode_batch, read_body
 from service.api.decode import Decoded, decode_crawls, decode_pings
 from service.api.encode import answer, batch_counts, refuse_empty
 from service.api.hot import HotRoute
-from service.api.schemas import BatchAnswer, Decision, ObservationItem, PingItem, PingsAnswer
+from service.api.schemas import (
+    Decision,
+    ObservationItem,
+    ObservationsAnswer,
+    PingItem,
+    PingsAnswer,
+)
 from service.api.service import the_service
 from service.api.stream import CrawlStream, settled
 from service.commits import Job
@@ -29,7 +35,7 @@ Register = Annotated[
 @router.post(
     "/observations",
     operation_id="post_observations",
-    responses=openapi.gives(BatchAnswer, examples.BATCH_ANSWER, *openapi.WRITES),
+    responses=openapi.gives(ObservationsAnswer, examples.OBSERVATIONS_ANSWER, *openapi.WRITES),
     openapi_extra=openapi.takes(ObservationItem, examples.OBSERVATIONS),
 )
 async def post_observations(request: Request, register: Register = True) -> Response:
@@ -39,6 +45,11 @@ async def post_observations(request: Request, register: Register = True) -> Resp
     unchanged, 404 and 410 mean gone, failures (0, other 4xx, 5xx) are no evidence. Per page time
     moves forward: what is not newer than the page's last crawl is counted as `duplicate` or
     `late` and changes nothing. The first crawl of a page opens its first interval.
+
+    With `lease` the lease under which the page was crawled ends, if it still runs, and the page
+    is due again by its crawl rate; under one that had ended before, a report is evidence like any
+    other. 429, 503, timeouts and errors of a server make its host pause; `retry_after_s` says how
+    long it asked for.
 
     NDJSON may be of any length, compressed too: it is committed as it arrives, in blocks of at
     most `max_items` lines and 1 MB, so send each page's crawls in the order of time. The answer
@@ -53,7 +64,7 @@ async def post_observations(request: Request, register: Register = True) -> Resp
 
     counts = await CrawlStream(service, decode, register=register).write(request)
     refuse_empty(counts)
-    return answer(BatchAnswer(**counts))
+    return answer(ObservationsAnswer(**counts))
 
 
 @router.post(

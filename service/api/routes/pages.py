@@ -42,6 +42,7 @@ def post_pages(service: TheService, body: TheBody) -> Response:
     given = decode_pages(decode_batch(body, PageItem, service.max_items))
     with service.store.begin() as tx:
         registered = tx.register(given.columns, service.now())
+        service.desk.hear_pings(tx, registered.page_id[registered.created], service.now())
     page_ids: list[int | None] = [None] * given.n_items
     for i, row in zip(given.index.tolist(), given.named.row.tolist(), strict=True):
         page_ids[i] = int(registered.page_id[row])
