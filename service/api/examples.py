@@ -28,7 +28,6 @@ LEASES_ANSWER = {
             "expires_at": "2026-05-01T12:02:00Z",
         },
     ],
-    "retry_after_s": None,
 }  # fmt: skip
 LEASE_PATCH = {"ttl_s": 600}
 LEASE_ANSWER = {

@@ -29,7 +29,7 @@ STRUCTS = [
     for kind in vars(schemas).values()
     if isinstance(kind, type)
     and issubclass(kind, msgspec.Struct)
-    and kind not in (msgspec.Struct, schemas.Item)
+    and kind not in (msgspec.Struct, schemas.Item, schemas.BatchAnswer)
 ]
 
 

@@ -192,8 +192,8 @@ class LeasesAnswer(Struct, kw_only=True):
     """Crawls handed out, the most overdue first."""
 
     items: list[LeasedCrawl]
-    retry_after_s: float | None
-    """Where nothing was due: when to come back."""
+    retry_after_s: float | UnsetType = UNSET
+    """Only where nothing was due: when to come back."""
 
 
 class LeaseAnswer(Struct, kw_only=True):

@@ -20,7 +20,13 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from service.api.app import create_app
-from service.api.schemas import BatchAnswer, PageAnswer, PagesAnswer, PingsAnswer, Problem
+from service.api.schemas import (
+    ObservationsAnswer,
+    PageAnswer,
+    PagesAnswer,
+    PingsAnswer,
+    Problem,
+)
 
 CHECKS = [
     not_a_server_error,
@@ -30,7 +36,7 @@ CHECKS = [
     response_headers_conformance,
     allow_header_conformance,
 ]
-ANSWERS = {"/pages": PagesAnswer, "/observations": BatchAnswer, "/pings": PingsAnswer}
+ANSWERS = {"/pages": PagesAnswer, "/observations": ObservationsAnswer, "/pings": PingsAnswer}
 
 texts = st.text(st.characters(codec=None), max_size=20)
 scalars = (
@@ -140,6 +146,8 @@ def test_every_operation_keeps_to_its_description(shared: Live, path, method, mo
     @settings(max_examples=12, suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy(generation_mode=mode))
     def keeps_to_it(case):
+        if isinstance(case.body, dict) and isinstance(case.body.get("wait_s"), float | int):
+            case.body["wait_s"] = min(case.body["wait_s"], 0.01)  # nobody fuzzes that long
         case.call_and_validate(base_url=shared.url, checks=CHECKS)
 
     keeps_to_it()

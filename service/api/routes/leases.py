@@ -53,7 +53,7 @@ async def post_leases(request: Request) -> Response:
         served = await settled(service.leasing.submit(asked))
         if served.leased:
             items = [item for part in served.leased for item in encode_leased(part)]
-            return answer(LeasesAnswer(items=items, retry_after_s=None))
+            return answer(LeasesAnswer(items=items))
         ahead_s = _ahead(served.next_ready_at, service.now())
         left_s = deadline - loop.time()
         if left_s <= 0 or service.watch.released:
