@@ -39,8 +39,11 @@ def key_of(url: str) -> bytes:
 
 
 def copied_tables() -> list[str]:
-    """Give the tables with one row a page, in the order in which they refer to each other."""
-    kept_apart = (tables.schedule, tables.observations)
+    """Give the tables with one row a page, in the order in which they refer to each other.
+
+    The crawls that are due are few where a fleet keeps up, and epochs queue them.
+    """
+    kept_apart = (tables.schedule, tables.observations, tables.crawls)
     return [
         table.name
         for table in tables.metadata.sorted_tables
@@ -63,7 +66,7 @@ def make_templates(base: str) -> list[int]:
         if sorted(given) != list(ids):
             raise RuntimeError("the database was not new")
         for crawl in range(CRAWLS):
-            at = STARTED - timedelta(days=2 * (CRAWLS - crawl))
+            at = STARTED - timedelta(days=2 * (CRAWLS - 1 - crawl), hours=1)
             changed = rng.random(len(ids)) < -np.expm1(-2 * change_rate)
             items = [
                 {
