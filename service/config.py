@@ -55,6 +55,8 @@ class Settings(BaseSettings):
     max_items: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Items a batch may have."""
     max_body_bytes: Annotated[int, Field(ge=1_000)] = 32_000_000
+    indexnow_check: bool = False
+    """Look for the key files of sites that submit by IndexNow, which then stand for an API key."""
     api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = ()
     """Keys, separated by commas, one of which every call must show; empty: no key is asked for."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -14,6 +14,8 @@ RecrawlError
 │   ├── CursorExpired         its epoch is no longer kept
 │   ├── EpochNotKept          nothing can be compared with this epoch
 │   ├── Unauthorized          no valid API key
+│   ├── KeyNotShown           the site does not show its IndexNow key
+│   ├── TooManyRequests       more change notices than can be taken now
 │   ├── PageNotFound          no page with this id or url
 │   ├── HostNotFound          no host of this name
 │   ├── GroupNotFound         no group of this name
@@ -105,6 +107,14 @@ class EpochNotKept(RequestError):
 
 class Unauthorized(RequestError):
     """Send a valid API key as `Authorization: Bearer KEY`."""
+
+
+class KeyNotShown(RequestError):
+    """The site does not show the key it submitted URLs with."""
+
+
+class TooManyRequests(RequestError):
+    """More is waiting to be written than may wait; nothing was kept, try again."""
 
 
 class PageNotFound(RequestError):

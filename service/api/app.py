@@ -15,6 +15,7 @@ from service.api.hot import HotPaths, HotRoute
 from service.api.routes import (
     epochs,
     health,
+    indexnow,
     leases,
     observations,
     pages,
@@ -43,6 +44,7 @@ def create_app(service: Service | None = None) -> FastAPI:
     parts += [schedule.router, epochs.router]
     for part in parts:
         app.include_router(part, dependencies=[Depends(authorised)])
+    app.include_router(indexnow.router)  # a site's own key may stand for an API key
     app.include_router(health.router)
     problems.install(app)
     openapi.install(app)
@@ -72,6 +74,8 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     try:
         yield
     finally:
+        if service.key_checks is not None:
+            service.key_checks.stop()
         service.leasing.stop()
         service.commits.stop()
         service.runner.stop()

@@ -40,6 +40,13 @@ PINGS_ANSWER = {
     "accepted": 1, "duplicate": 0, "late": 0, "n_rejected": 0, "rejected": [],
     "decisions": [{"index": 0, "page_id": 2, "crawl": True, "reason": "credit"}],
 }  # fmt: skip
+INDEXNOW = {
+    "host": "example.com",
+    "key": "0123abcd-4567-ef89",
+    "urlList": ["https://example.com/news", "https://example.com/about"],
+}
+INDEXNOW_ANSWER = {"status": "taken", "n_urls": 2, "n_taken": 2}
+INDEXNOW_PENDING = {"status": "pending", "n_urls": 2, "n_taken": 0}
 SITEMAP = """<?xml version="1.0" encoding="UTF-8"?>
 <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
   <url><loc>https://example.com/news</loc><lastmod>2026-05-01T12:30:00Z</lastmod></url>

@@ -12,12 +12,14 @@ from service.api.bodies import JSON, NDJSON
 TITLES = {
     400: "The body is not what its media type says",
     401: "No valid API key",
+    403: "The site does not show the key",
     404: "No such page, epoch or running lease",
     406: "None of the media types in Accept can be given",
     410: "The epoch of the cursor or of since_epoch is no longer kept",
     413: "Too many bytes or items",
     415: "A media type this call does not take, or a Content-Encoding other than gzip and zstd",
     422: "A field or parameter, or every item of the batch, was refused",
+    429: "Too much is waiting; try again after Retry-After",
     503: "The database does not answer, or too much is waiting; try again after Retry-After",
     507: "The database has no room left",
 }

@@ -34,6 +34,8 @@ STATUS: dict[type[Exception], int] = {
     errors.CursorExpired: 410,
     errors.EpochNotKept: 410,
     errors.Unauthorized: 401,
+    errors.KeyNotShown: 403,
+    errors.TooManyRequests: 429,
     errors.PageNotFound: 404,
     errors.EpochNotFound: 404,
     errors.LeaseNotHeld: 404,
@@ -48,6 +50,7 @@ RETRY_AFTER_S = 5
 HEADERS: dict[int, dict[str, str]] = {
     503: {"Retry-After": str(RETRY_AFTER_S)},
     507: {"Retry-After": "60"},
+    429: {"Retry-After": "1"},
     401: {"WWW-Authenticate": "Bearer"},
     413: {"Connection": "close"},  # what is still on its way will not be read
 }

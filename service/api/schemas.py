@@ -227,6 +227,25 @@ class PingsAnswer(BatchAnswer, kw_only=True):
     decisions: list[Decision]
 
 
+class IndexNowBody(Struct, kw_only=True):
+    """URLs of one host that have changed, as the IndexNow protocol names the fields."""
+
+    host: str
+    key: str
+    urlList: list[str]  # noqa: N815 - the protocol's name
+    keyLocation: str | None = None  # noqa: N815
+
+
+class IndexNowAnswer(Struct, kw_only=True):
+    """What became of a submission by IndexNow."""
+
+    status: Literal["taken", "pending"]
+    """pending: the site's key is being looked at; the URLs are taken once it has been found."""
+    n_urls: int
+    n_taken: int
+    """Distinct URLs taken as change notices of this moment."""
+
+
 class SitemapChild(Struct, kw_only=True):
     """A sitemap that an index names, for you to fetch."""
 

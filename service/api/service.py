@@ -12,6 +12,7 @@ import numpy as np
 from fastapi import Depends, Request
 
 from service.api.bodies import Body, read_body
+from service.api.keychecks import KeyChecks
 from service.api.watch import Watch
 from service.commits import Commits
 from service.config import Settings
@@ -46,6 +47,8 @@ class Service:
     max_items: int
     max_body_bytes: int
     key_hashes: tuple[bytes, ...]
+    key_checks: KeyChecks | None
+    """Where IndexNow keys are checked."""
 
 
 def system_clock() -> datetime:
@@ -108,6 +111,7 @@ def open_service(
         telemetry=telemetry,
         max_items=settings.max_items,
         max_body_bytes=settings.max_body_bytes,
+        key_checks=KeyChecks(now) if settings.indexnow_check else None,
         key_hashes=tuple(hashed(key.get_secret_value()) for key in settings.api_keys),
     )
 

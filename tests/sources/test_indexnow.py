@@ -1,0 +1,146 @@
+"""IndexNow: whose word is taken for which URLs, and how a key file is looked at."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+
+from service.errors import InvalidField
+from service.sources import indexnow
+from service.sources.indexnow import is_public, shows_key, submission
+
+KEY = "0123abcd-4567-ef89"
+URL = "http://a.example/news"
+
+
+def test_the_key_file_is_expected_at_the_root_of_the_host():
+    assert submission(KEY, [URL]).key_location == f"http://a.example/{KEY}.txt"
+    assert submission(KEY, ["https://a.example/"]).key_location == f"https://a.example/{KEY}.txt"
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "says"),
+    [
+        ({"key": "short"}, "key", "8 to 128"),
+        ({"key": "x" * 129}, "key", "8 to 128"),
+        ({"key": "under_score_1"}, "key", "8 to 128"),
+        ({"urls": ["/news"]}, "urlList", "absolute"),
+        (
+            {"urls": [URL, "http://b.example/"]},
+            "urlList",
+            "b.example/ is not of the host a.example",
+        ),
+        ({"host": "b.example"}, "urlList", "not of the host b.example"),
+        ({"host": "b.example/?"}, "urlList", "not of the host b.example"),
+        ({"host": ""}, "host", "cannot be parsed"),
+        ({"key_location": "http://b.example/key.txt"}, "keyLocation", "must lie on a.example"),
+        ({"key_location": "http://a.example:8080/key.txt"}, "keyLocation", "usual port"),
+        ({"key_location": "key.txt"}, "keyLocation", "absolute"),
+        ({"key_location": "http://a.example/blog/key.txt"}, "urlList", "outside of /blog/"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_by_field(given, field, says):
+    whole = {"key": KEY, "urls": [URL], **given}
+    with pytest.raises(InvalidField, match=says) as refused:
+        submission(**whole)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
+     "0.0.0.0", "224.0.0.1", "::1", "::", "fe80::1%eth0", "fc00::1", "ff02::1",
+     "::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::1", "2001:0:7f00:1::1"],
+)  # fmt: skip
+def test_addresses_that_are_not_public_are_known(address):
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700:4700::1111"])
+def test_public_addresses_are_known(address):
+    assert is_public(address)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+def test_no_host_of_our_own_network_is_asked(host):
+    assert not shows_key(submission(KEY, [f"http://{host}/"]))
+
+
+@contextmanager
+def site(*, status: int = 200, content: bytes = b"", location: str = "") -> Iterator[list[str]]:
+    """Serve one answer as the site a.example; gives what was asked for and how to ask."""
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(f"{self.headers['Host']} {self.path}")
+            self.send_response(status)
+            if location:
+                self.send_header("Location", location)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    class ToSite(httpx.AsyncHTTPTransport):
+        async def handle_async_request(self, request):
+            request.url = request.url.copy_with(port=server.server_port)
+            return await super().handle_async_request(request)
+
+    async def resolve(host):
+        assert host == "a.example"
+        return "127.0.0.1"
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield asked, partial(shows_key, resolve=resolve, transport=ToSite)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        ({"content": KEY.encode()}, True),
+        ({"content": b"\xef\xbb\xbf" + KEY.encode() + b"\r\n"}, True),
+        ({"content": KEY.encode() + b"0"}, False),
+        ({"content": b""}, False),
+        ({"content": KEY.encode(), "status": 404}, False),
+        ({"content": KEY.encode() + b" " * 3000}, False),
+        (
+            {"content": KEY.encode(), "status": 302, "location": f"http://a.example/{KEY}.txt"},
+            False,
+        ),
+    ],
+)
+def test_a_key_is_shown_by_a_small_file_that_holds_it(answer, shown):
+    with site(**answer) as (asked, look):
+        assert look(submission(KEY, [URL])) is shown
+    assert asked == [f"a.example /{KEY}.txt"]
+
+
+def test_a_site_that_trickles_or_is_not_there_shows_nothing(monkeypatch):
+    monkeypatch.setattr(indexnow, "FETCH_S", 0.3)
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as silent:
+
+        class ToSilence(httpx.AsyncHTTPTransport):
+            async def handle_async_request(self, request):
+                request.url = request.url.copy_with(port=silent.server_port)
+                return await super().handle_async_request(request)
+
+        async def resolve(_):
+            return "127.0.0.1"
+
+        asked = submission(KEY, [URL])
+        assert not shows_key(asked, resolve=resolve, transport=ToSilence)
+    assert not shows_key(asked, resolve=resolve, transport=ToSilence)
