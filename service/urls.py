@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import ada_url
 
-from service.errors import InvalidUrl
+from service.errors import InvalidField, InvalidUrl
 
 MAX_URL_BYTES = 2048
 
@@ -77,3 +77,26 @@ def parsed(url: str) -> NormalUrl:
 def key_of(normal: str) -> bytes:
     """Hash a normal form."""
     return blake2b(normal.encode(), digest_size=16).digest()
+
+
+def normalise_host(host: str, field: str = "host") -> str:
+    """Give a host name as it stands in normal URLs.
+
+    Raises
+    ------
+    InvalidField
+        Not a host name alone.
+
+    Examples
+    --------
+    >>> normalise_host("Bücher.Example")
+    'xn--bcher-kva.example'
+    """
+    try:
+        normal = normalise(f"http://{host}/")
+    except InvalidUrl:
+        normal = None
+    if normal is None or normal.url != f"http://{normal.host}/" or "#" in host:
+        detail = f"{host[:100]!r} is not a host name; send a name such as example.com"
+        raise InvalidField(field, detail)
+    return normal.host

@@ -15,6 +15,7 @@ from service.api.hot import HotPaths, HotRoute
 from service.api.routes import (
     epochs,
     health,
+    hosts,
     indexnow,
     leases,
     observations,
@@ -41,7 +42,7 @@ def create_app(service: Service | None = None) -> FastAPI:
     )
     app.state.service = service
     parts = [pages.router, observations.router, leases.router, sitemaps.router]
-    parts += [schedule.router, epochs.router]
+    parts += [schedule.router, epochs.router, hosts.router]
     for part in parts:
         app.include_router(part, dependencies=[Depends(authorised)])
     app.include_router(indexnow.router)  # a site's own key may stand for an API key

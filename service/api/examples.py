@@ -141,4 +141,29 @@ PAGE_ANSWER = {
         }
     ],
 }
+HOST = {"min_delay_s": 2.0, "max_concurrency": 4, "max_crawl_rate": 500.0, "group": "shared-1"}
+HOST_PATCH = {"robots_delay_s": 5.0}
+LANE_ANSWER = {
+    "delay_s": 5.0, "concurrency": 4, "blocked_until": None, "ready_at": "2026-05-01T12:00:05Z",
+    "next_at": "2026-05-01T12:00:05Z", "n_failures": 0,
+}  # fmt: skip
+HOST_ITEM = {
+    "host": "example.com", "group": None, "min_delay_s": 2.0, "robots_delay_s": 5.0,
+    "max_concurrency": 4, "max_crawl_rate": 500.0, "lane": LANE_ANSWER,
+}  # fmt: skip
+HOST_ANSWER = {
+    **HOST_ITEM,
+    "n_pages": 1_200, "n_queued": 31, "n_leased": 1, "crawl_rate": 412.5,
+    "feed": {
+        "n_pages": 800, "n_pings": 5_120, "ping_rate": 96.4, "real": 0.91, "false": 0.09,
+        "trust": 3.2, "last_ping_at": "2026-05-01T11:58:00Z", "silent_days": 0.0014, "dead": False,
+    },
+}  # fmt: skip
+HOSTS_ANSWER = {"items": [HOST_ITEM], "next_cursor": "17"}
+GROUP = {"min_delay_s": 1.0, "max_crawl_rate": 900.0, "members": ["example.com", "example.org"]}
+GROUP_ANSWER = {
+    "group": "shared-1", "min_delay_s": 1.0, "robots_delay_s": 5.0, "max_concurrency": None,
+    "max_crawl_rate": 900.0, "lane": {**LANE_ANSWER, "concurrency": 1}, "n_members": 2,
+    "members": ["example.com", "example.org"],
+}  # fmt: skip
 HEALTH = {"status": "ok", "version": "0.1.0"}

@@ -6,14 +6,14 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from service.api import schemas
+from service.api import host_schemas, schemas
 from service.api.bodies import JSON, NDJSON
 
 TITLES = {
     400: "The body is not what its media type says",
     401: "No valid API key",
     403: "The site does not show the key",
-    404: "No such page, epoch or running lease",
+    404: "No such page, host, group, epoch or running lease",
     406: "None of the media types in Accept can be given",
     410: "The epoch of the cursor or of since_epoch is no longer kept",
     413: "Too many bytes or items",
@@ -28,7 +28,7 @@ WRITES = (400, 413, 415, 422, 507)
 
 STRUCTS = [
     kind
-    for kind in vars(schemas).values()
+    for kind in {**vars(schemas), **vars(host_schemas)}.values()
     if isinstance(kind, type)
     and issubclass(kind, msgspec.Struct)
     and kind not in (msgspec.Struct, schemas.Item, schemas.BatchAnswer)

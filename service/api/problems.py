@@ -37,6 +37,8 @@ STATUS: dict[type[Exception], int] = {
     errors.KeyNotShown: 403,
     errors.TooManyRequests: 429,
     errors.PageNotFound: 404,
+    errors.HostNotFound: 404,
+    errors.GroupNotFound: 404,
     errors.EpochNotFound: 404,
     errors.LeaseNotHeld: 404,
     errors.EpochRunning: 409,

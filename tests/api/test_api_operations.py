@@ -14,7 +14,7 @@ from service.api.app import create_app
 
 OPEN = ("/healthz", "/readyz", "/metrics")
 OPERATIONS = [
-    (method.upper(), path.format(page_id=1, epoch=1, lease="1-a"))
+    (method.upper(), path.format(page_id=1, epoch=1, lease="1-a", host="h", group="g"))
     for path, methods in create_app().openapi()["paths"].items()
     for method in methods
 ]
