@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint serve bench bench-core clean
+.PHONY: demo test lint serve bench bench-leases bench-core clean
 
 demo: .venv/demo
 	$(BIN)/recrawl demo $(ARGS)
@@ -25,6 +25,9 @@ serve: .venv/demo
 
 bench: .venv/dev
 	$(BIN)/python -m benchmarks.http $(ARGS)
+
+bench-leases: .venv/dev
+	$(BIN)/python -m benchmarks.leases $(ARGS)
 
 bench-core: .venv/dev
 	$(BIN)/python -m benchmarks.core $(ARGS)

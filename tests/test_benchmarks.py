@@ -1,4 +1,4 @@
-"""The benchmark of the data path runs: its rows, floors and clients fit the service as it is."""
+"""The benchmarks over HTTP run: their rows, floors and clients fit the service as it is."""
 
 import json
 import subprocess
@@ -31,3 +31,18 @@ def test_every_row_is_measured_beside_its_floor(store, postgres_server, tmp_path
     assert all(r["value"] > 0 for r in rows if r["row"] != "export")
     assert {r["row"] for r in rows if r["ratio"]} == ROWS.keys() - {"disk", "not_modified"}
     assert [path.name for path in tmp_path.iterdir()] == ["bench.json"]
+
+
+@pytest.mark.parametrize("store", ["postgres", "sqlite"])
+def test_every_row_of_the_leases_is_measured(store, postgres_server, tmp_path) -> None:
+    written = tmp_path / "bench.json"
+    server = postgres_server.render_as_string(hide_password=False)
+    run = subprocess.run(
+        [sys.executable, "-m", "benchmarks.leases", "--quick", "--stores", store, "--postgres",
+         server, "--folder", tmp_path, "--json", written],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+    rows = json.loads(written.read_text())["rows"]
+    assert [r["row"] for r in rows] == ["batches", "single", "single", "polite", "empty"]
+    assert all(r["value"] > 0 for r in rows)

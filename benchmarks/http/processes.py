@@ -40,7 +40,9 @@ class Serving(NamedTuple):
 
 
 @contextmanager
-def serving(url: str, folder: Path, *, new: bool = False) -> Iterator[Serving]:
+def serving(
+    url: str, folder: Path, *, new: bool = False, port: int = 0, **settings: Any
+) -> Iterator[Serving]:
     """Run the service as its users do; its messages go to a file in the folder.
 
     A new database is migrated first and gets no worker yet.
@@ -50,10 +52,10 @@ def serving(url: str, folder: Path, *, new: bool = False) -> Iterator[Serving]:
         "RECRAWL_DATABASE_URL": url,
         "RECRAWL_LOG_LEVEL": "warning",
         "RECRAWL_EPOCH_INTERVAL_S": "86400",
+        **{f"RECRAWL_{name}".upper(): str(value) for name, value in settings.items()},
     }
     command = [sys.executable, "-m", "service"]
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
+    port = port or free_port()
     log = folder / "service.log"
     started: list[subprocess.Popen[bytes]] = []
     with log.open("ab") as messages:
@@ -77,6 +79,13 @@ def serving(url: str, folder: Path, *, new: bool = False) -> Iterator[Serving]:
                 process.terminate()
             for process in started:
                 _end(process)
+
+
+def free_port() -> int:
+    """Give a port that nobody listened on a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
 
 
 def _wait_until_ready(base: str, server: subprocess.Popen[bytes], log: Path) -> None:

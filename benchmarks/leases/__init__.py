@@ -1,0 +1,1 @@
+"""Leases over HTTP: workers that take crawls and report them, on real processes."""

@@ -1,0 +1,167 @@
+"""Each row of the table, on a database of its own."""
+
+import statistics
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from sqlalchemy import text
+
+from benchmarks.http import clients as http
+from benchmarks.http.processes import Serving, Usage, postgres_database, serving
+from benchmarks.http.rows import Figure
+from benchmarks.leases.clients import Crawling, Polling
+from benchmarks.leases.data import WIDTH, Fleet, fill
+from service.storage import open_store
+
+RUDE = {"host_delay_s": 0, "host_concurrency": 0}
+
+
+@dataclass
+class Bench:
+    """A database filled with a fleet, and its service."""
+
+    store: str
+    url: str
+    service: Serving
+    given: Namespace
+
+    def measured(self, work: http.Work, n_clients: int) -> tuple[list[http.Load], dict[str, float]]:
+        """Run the rounds; gives them with the cores that they used."""
+        rounds, used = [], []
+        for _ in range(self.given.rounds):
+            with http.started(self.service.port, work, n_clients, self.given.seconds) as group:
+                begun = group.go()
+                before = Usage.now(self.service, self.url)
+                load = http.gathered(begun, group)
+            after = Usage.now(self.service, self.url)
+            rounds.append(load)
+            used.append(after.since(before) | {"clients": load.cpu})
+        return rounds, {name: statistics.median(u[name] for u in used) for name in used[0]}
+
+    def target(self, postgres: float | None, sqlite: float | None) -> float | None:
+        return postgres if self.store == "postgres" else sqlite
+
+    def figure(self, row: str, what: str, unit: str, rounds: list[float], **more: Any) -> Figure:
+        return Figure(self.store, row, what, unit, rounds, **more)
+
+
+@contextmanager
+def prepared(
+    store: str, fleet: Fleet, given: Namespace, folder: Path, say: Callable[[str], None],
+    prepare: Callable[[str], None] | None = None, **settings: Any,
+) -> Iterator[Bench]:  # fmt: skip
+    """Make a database with the fleet and serve it."""
+    begun = time.monotonic()
+    with database(store, given, folder) as url:
+        fill(url, fleet, datetime.now(UTC))
+        if prepare:
+            prepare(url)
+        say(f"{store}: {len(fleet.crawl_rate):,} pages in {time.monotonic() - begun:.0f} s")
+        with serving(url, folder, **settings) as service:
+            yield Bench(store, url, service, given)
+
+
+@contextmanager
+def database(store: str, given: Namespace, folder: Path) -> Iterator[str]:
+    """Give the URL of a new database."""
+    if store == "postgres":
+        with postgres_database(given.postgres, f"recrawl_bench_leases_{given.pid}") as url:
+            yield url
+    else:
+        path = folder / "leases.db"
+        yield f"sqlite:///{path}"
+        for file in folder.glob("leases.db*"):
+            file.unlink()
+
+
+def crawling(bench: Bench, wait_s: float = 0.0) -> list[Figure]:
+    """Lease and report in batches of 100."""
+    n = bench.given.clients
+    rounds, used = bench.measured(Crawling(100, wait_s), n)
+    p99 = statistics.median(load.quantile_ms(0.99) for load in rounds)
+    return [
+        bench.figure("batches", f"lease + report, 100 each, {n} workers", "crawls/s",
+                     [load.rate() for load in rounds], target=bench.target(10_000, 5_000),
+                     details=used, note=f"p99 of a request {p99:.0f} ms")
+    ]  # fmt: skip
+
+
+def singles(bench: Bench) -> list[Figure]:
+    """Lease and report one crawl at a time."""
+    figures = []
+    for n, target in ((1, bench.target(400, None)), (bench.given.clients, None)):
+        rounds, used = bench.measured(Crawling(1), n)
+        p50 = statistics.median(load.quantile_ms(0.5) for load in rounds)
+        figures.append(
+            bench.figure("single", f"lease + report, one each, {n} workers", "crawls/s",
+                         [load.rate() for load in rounds], target=target, details=used,
+                         note=f"p50 of a request {p50:.1f} ms")
+        )  # fmt: skip
+    return figures
+
+
+def polling(bench: Bench) -> list[Figure]:
+    """Ask where every host waits."""
+    n = bench.given.clients
+    rounds, used = bench.measured(Polling(), n)
+    p99 = [load.quantile_ms(0.99) for load in rounds]
+    rate = statistics.median(load.rate() for load in rounds)
+    what = f"empty poll, {bench.given.waiting_hosts:,} hosts wait, {n} workers, p99"
+    return [
+        bench.figure("empty", what, "ms", p99, at_most=True, target=20, details=used,
+                     note=f"{rate:,.0f} polls/s")
+    ]  # fmt: skip
+
+
+def wait_an_hour(url: str) -> None:
+    """Have every host wait for its delay."""
+    in_an_hour = "now() + interval '1 hour'"
+    if not url.startswith("postgresql"):
+        in_an_hour = "(unixepoch() + 3600) * 1000000"
+    store = open_store(url, WIDTH)
+    with store.begin() as tx:
+        tx.connection.execute(  # type: ignore[attr-defined]
+            text(f"UPDATE lanes SET ready_at = {in_an_hour}, next_at = {in_an_hour}")
+        )
+    store.close()
+    if url.startswith("postgresql"):
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("VACUUM ANALYZE lanes")
+
+
+RUDELY: dict[str, Callable[[Bench], list[Figure]]] = {"batches": crawling, "single": singles}
+"""Those without any politeness."""
+
+
+def measure(
+    store: str, given: Namespace, folder: Path, say: Callable[[str], None]
+) -> Iterator[Callable[[], list[Figure]]]:
+    """Give the rows asked for, each to be run while its database is there."""
+    rude = [name for name in RUDELY if name in given.rows]
+    fleet = Fleet.half_due(given.pages, given.hosts)
+    if rude:
+        with prepared(store, fleet, given, folder, say, **RUDE) as bench:
+            for name in rude:
+                yield lambda name=name: RUDELY[name](bench)  # type: ignore[misc]
+    if "polite" in given.rows:
+        with prepared(store, fleet, given, folder, say) as bench:
+            yield lambda: politely(bench)
+    if "empty" in given.rows:
+        waiting = Fleet.half_due(given.waiting_hosts, given.waiting_hosts)
+        with prepared(store, waiting, given, folder, say, wait_an_hour) as bench:
+            yield lambda: polling(bench)
+
+
+def politely(bench: Bench) -> list[Figure]:
+    """Lease and report with a second between the crawls of a host."""
+    (figure,) = crawling(bench, wait_s=2.0)
+    figure.row, figure.target = "polite", None
+    figure.what = f"… with a delay of 1 s, {bench.given.hosts:,} hosts"
+    return [figure]
