@@ -29,6 +29,8 @@ RecrawlError
 ├── UnreadableFile            a file of pages that cannot be read
 ├── NotExportable           what is asked for would not hold all that it needs
 ├── InvalidTrace              a recorded history that cannot be replayed
+├── SitemapNotFetched     a site did not give a sitemap
+├── SitemapRefused        the service would not take a sitemap
 ├── UnexpectedAnswer          the service answered a client with what it cannot go on from
 └── StartupRefused            the service will not start like this
     ├── InvalidSettings       a setting is unknown, malformed or contradicts another
@@ -167,6 +169,14 @@ class NotExportable(RecrawlError):
 
 class InvalidTrace(RecrawlError):
     """A recorded history of page changes cannot be replayed."""
+
+
+class SitemapNotFetched(RecrawlError):
+    """The site did not give this sitemap."""
+
+
+class SitemapRefused(RecrawlError):
+    """The service would not take this sitemap."""
 
 
 class UnexpectedAnswer(RecrawlError):

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from service import __version__
+from service.cli.feeds import sitemap
 from service.cli.files import export, import_
 from service.cli.parts import DatabaseUrl, console, settings
 from service.errors import RecrawlError
@@ -239,6 +240,7 @@ def demo(
 
 app.command(name="import")(import_)
 app.command()(export)
+app.add_typer(sitemap, name="sitemap")
 
 
 @app.command()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from service.cli.parts import DatabaseUrl, console, settings
+from service.cli.parts import URL, DatabaseUrl, console, settings
 
 if TYPE_CHECKING:
     from service.api.service import Service
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 MAX_SHOWN = 20
 """Skipped lines told one by one; the rest are only counted."""
 RATE = TextColumn("{task.fields[n_rows]:,} rows {task.fields[rate]:,.0f}/s")
-URL = "http://127.0.0.1:8000"
 
 
 def import_(

@@ -7,6 +7,9 @@ from rich.console import Console
 
 console = Console(stderr=True)
 
+URL = "http://127.0.0.1:8000"
+"""Where a service listens."""
+
 DatabaseUrl = Annotated[
     str | None,
     typer.Option(help="sqlite:///FILE or postgresql://…; instead of RECRAWL_DATABASE_URL"),

@@ -1,23 +1,27 @@
-"""Send batches to a running service, patiently."""
+"""Send batches and documents to a running service, patiently."""
 
 import json
 import time
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
-from service.errors import UnexpectedAnswer
+from service.errors import SitemapRefused, UnexpectedAnswer
 
 ATTEMPTS = 5
 PATIENCE_S = 30.0
 """The longest wait for a Retry-After."""
 BUSY = (429, 503)
+UNWELCOME = (401, 404, 405)
+"""No key, or no such service."""
 JSON = {"Content-Type": "application/json"}
 
 
 class Poster:
-    """A client of POST /pages that waits while the service is busy or restarting."""
+    """A client that waits while the service is busy or restarting."""
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -46,24 +50,77 @@ class Poster:
         """
         if not items:
             return {"created": 0, "rejected": []}
-        response = self._patiently("/pages", items)
-        answer: dict[str, Any] = response.json()
+        response = self._patiently("/pages", content=json.dumps(items).encode(), headers=JSON)
+        answer = _json(response)
         if "rejected" not in answer:
             raise UnexpectedAnswer(f"POST /pages: {response.status_code} {answer.get('detail')}")
         return {"created": 0, **answer}
 
-    def _patiently(self, path: str, items: list[dict[str, Any]]) -> httpx.Response:
+    def post_sitemap(
+        self, url: str, content: bytes, coding: dict[str, str], *, cross_host: bool
+    ) -> dict[str, Any]:
+        """Send one document, fetched from `url`.
+
+        Raises
+        ------
+        SitemapRefused
+            Nothing of it could be taken.
+        UnexpectedAnswer
+            The service cannot be reached, or does not let this client in.
+        """
+        response = self._patiently(
+            "/sitemaps",
+            content=content,
+            headers={"Content-Type": "application/octet-stream", **coding},
+            params={"url": url, "cross_host": cross_host},
+        )
+        answer = _json(response)
+        if response.status_code in UNWELCOME:
+            raise UnexpectedAnswer(f"POST /sitemaps: {response.status_code} {answer.get('detail')}")
+        if "kind" not in answer:
+            raise SitemapRefused(f"{response.status_code} {answer.get('detail')}")
+        return answer
+
+    def _patiently(self, path: str, **request: Any) -> httpx.Response:
         problem = ""
         for attempt in range(ATTEMPTS):
             try:
-                response = self.client.post(path, content=json.dumps(items), headers=JSON)
+                response = self.client.post(path, **request)
             except httpx.TransportError as error:
                 problem, wait = str(error), float(2**attempt)
             else:
                 if response.status_code not in BUSY:
                     return response
                 problem = f"{response.status_code}"
-                wait = float(response.headers.get("Retry-After", 2**attempt))
+                wait = retry_after_s(response, float(2**attempt))
             if attempt < ATTEMPTS - 1:
                 time.sleep(min(wait, PATIENCE_S))
         raise UnexpectedAnswer(f"{self.client.base_url} did not answer: {problem}; is it running?")
+
+
+def _json(response: httpx.Response) -> dict[str, Any]:
+    try:
+        answer: dict[str, Any] = response.json()
+    except ValueError as error:
+        raise UnexpectedAnswer(
+            f"{response.url} answered {response.status_code} without JSON; is that the service?"
+        ) from error
+    return answer
+
+
+def retry_after_s(response: httpx.Response, default: float) -> float:
+    """Read Retry-After, seconds or a date.
+
+    >>> retry_after_s(httpx.Response(503, headers={"Retry-After": "7"}), 1.0)
+    7.0
+    >>> retry_after_s(httpx.Response(503, headers={"Retry-After": "soon"}), 1.0)
+    1.0
+    """
+    told = response.headers.get("Retry-After", "")
+    if told.isascii() and told.isdigit():
+        return float(told)
+    try:
+        until = parsedate_to_datetime(told)
+    except ValueError:
+        return default
+    return max((until - datetime.now(UTC)).total_seconds(), 0.0) if until.tzinfo else default

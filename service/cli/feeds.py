@@ -1,0 +1,84 @@
+"""`recrawl sitemap`: what sites say of themselves, fetched and passed on."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from service.cli.parts import URL, console
+
+if TYPE_CHECKING:
+    from service.sources.watching import Step
+
+sitemap = typer.Typer(no_args_is_help=True, help="Fetch sitemaps and pass them on.")
+
+
+@sitemap.callback()
+def common() -> None:
+    """Fetch sitemaps and pass them on."""
+
+
+@sitemap.command()
+def watch(
+    urls: Annotated[list[str], typer.Argument(metavar="URL…", help="Sitemaps, or their indexes")],
+    to: Annotated[str, typer.Option(help="Where the service listens", envvar="RECRAWL_URL")] = URL,
+    api_key: Annotated[
+        str | None, typer.Option(help="One of the service's keys", envvar="RECRAWL_API_KEY")
+    ] = None,
+    interval: Annotated[
+        float, typer.Option(min=1, help="Seconds from one round to the next")
+    ] = 3_600,
+    once: Annotated[
+        bool, typer.Option("--once", help="One round; status 1 if a sitemap failed")
+    ] = False,
+    delay: Annotated[float, typer.Option(min=0, help="Seconds between two fetches")] = 1.0,
+    max_bytes: Annotated[
+        int, typer.Option(min=1, help="Largest document, as it is sent")
+    ] = 52_428_800,
+    cross_host: Annotated[
+        bool, typer.Option("--cross-host", help="Take entries and children of other hosts too")
+    ] = False,
+    user_agent: Annotated[
+        str | None, typer.Option(help="How to call at sites; name an address to complain to")
+    ] = None,
+    state: Annotated[Path, typer.Option(help="Where it is kept what was fetched when")] = Path(
+        "recrawl-sitemaps.json"
+    ),
+) -> None:
+    """Fetch sitemaps again and again and pass on what has changed; tell a line about each.
+
+    One document is fetched at a time, only if it has changed since, and a site that asks to be
+    left alone (Retry-After) is. Children of an index are fetched too.
+    """
+    from service.sources.posting import Poster
+    from service.sources.watching import Manners, State, Watcher
+
+    manners = Manners(delay, max_bytes, cross_host, user_agent or Manners().user_agent)
+    n_failed = 0
+    with Poster(to, api_key) as poster:
+        watcher = Watcher(poster, State(state, to), manners)
+        for step in watcher.rounds(urls, interval, 1 if once else None):
+            _tell(step)
+            n_failed += step.outcome == "failed"
+    if n_failed:
+        raise typer.Exit(1)
+
+
+def _tell(step: "Step") -> None:
+    if step.outcome == "failed":
+        said = f"{step.url}: {step.reason}"
+        console.print(said, highlight=False, markup=False, soft_wrap=True)
+        return
+    if step.outcome == "unchanged":
+        typer.echo(f"{step.url}: unchanged")
+        return
+    told = step.answer
+    news = f"{told['created']} new, {told['accepted'] - told['created']} changed"
+    if told["kind"] == "index":
+        news = f"{len(told['children'])} sitemaps"
+    typer.echo(
+        f"{step.url}: {told['kind']}, {news}, {told['n_rejected']} rejected, "
+        f"{told['n_crawl_now']} to crawl now"
+    )
+    for warning in told["warnings"]:
+        console.print(f"{step.url}: {warning}", highlight=False, markup=False, soft_wrap=True)

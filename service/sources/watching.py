@@ -1,0 +1,189 @@
+"""Watch sitemaps: fetch them politely, one at a time, and pass them on to a running service.
+
+What a site did not change is not sent again: its validators (ETag, Last-Modified) are kept in a
+small file, once the service has taken the document. Children of an index are fetched after it.
+"""
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+import httpx
+
+from service import __version__
+from service.errors import SitemapNotFetched, SitemapRefused, UnreadableFile
+from service.sources.posting import BUSY, Poster, retry_after_s
+
+NOT_MODIFIED, OK = 304, 200
+MAX_DEPTH = 3
+"""An index may name indexes, but not for ever."""
+DEFAULT_WAIT_S = 600.0
+"""How long a site is left alone that is busy and does not say for how long."""
+
+
+class Step(NamedTuple):
+    """What became of one sitemap."""
+
+    url: str
+    outcome: Literal["taken", "unchanged", "failed"]
+    answer: dict[str, Any]
+    """The service's, where it was taken."""
+    reason: str = ""
+    """Why it failed."""
+
+
+class Fetched(NamedTuple):
+    """What a site gave."""
+
+    url: str
+    """Where redirects led."""
+    headers: httpx.Headers
+    content: bytes | None
+    """None where it has not changed."""
+
+
+class State:
+    """What is known of each sitemap from the last time; for one receiver."""
+
+    def __init__(self, path: Path, receiver: str) -> None:
+        self.path = path
+        self.receiver = receiver
+        self.sitemaps: dict[str, dict[str, Any]] = {}
+        if not path.is_file():
+            return
+        try:
+            told = json.loads(path.read_text())
+            known = dict(told["sitemaps"]) if told["receiver"] == receiver else {}
+        except (ValueError, KeyError, TypeError) as error:
+            raise UnreadableFile(f"{path} is no state of sitemaps; remove or rename it") from error
+        self.sitemaps = known
+
+    def remember(self, url: str, headers: httpx.Headers, children: list[str]) -> None:
+        """Replace what is known of a sitemap, in one step; in a read-only folder until the end."""
+        validators = {name: headers[name] for name in ("etag", "last-modified") if name in headers}
+        self.sitemaps[url] = {**validators, "children": children}
+        new = self.path.with_name(self.path.name + ".new")
+        with suppress(OSError):
+            new.write_text(json.dumps({"receiver": self.receiver, "sitemaps": self.sitemaps}))
+            new.replace(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """How sites are treated."""
+
+    delay_s: float = 1.0
+    """Between two fetches, whichever sites they go to."""
+    max_bytes: int = 52_428_800
+    """As sent; the protocol's limit."""
+    cross_host: bool = False
+    user_agent: str = f"recrawl/{__version__}"
+
+
+class Watcher:
+    """Fetches sitemaps and passes them on."""
+
+    def __init__(
+        self,
+        poster: Poster,
+        state: State,
+        manners: Manners,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.poster = poster
+        self.state = state
+        self.manners = manners
+        self.sleep = sleep
+        self.clock = clock
+        self._not_before: dict[str, float] = {}
+        self._next_fetch = clock()
+
+    def rounds(self, urls: list[str], interval_s: float, n: int | None = None) -> Iterator[Step]:
+        """Look at everything every so often, from start to start; `n` times or for ever."""
+        done = 0
+        while True:
+            started = self.clock()
+            yield from self.look(urls)
+            done += 1
+            if done == n:
+                return
+            self.sleep(max(started + interval_s - self.clock(), 0.0))
+
+    def look(self, urls: Iterable[str]) -> Iterator[Step]:
+        """Look at each sitemap once, and at the children of indexes.
+
+        Raises
+        ------
+        UnexpectedAnswer
+            The service cannot be reached, or does not let this client in.
+        """
+        waiting = deque((url, 1) for url in dict.fromkeys(urls))
+        seen = {url for url, _ in waiting}
+        headers = {"User-Agent": self.manners.user_agent, "Accept-Encoding": "gzip"}
+        with httpx.Client(headers=headers, timeout=30, follow_redirects=True) as client:
+            while waiting:
+                url, depth = waiting.popleft()
+                yield self._pass_on(client, url)
+                children = self.state.sitemaps.get(url, {}).get("children", ())
+                for child in children if depth < MAX_DEPTH else ():
+                    if child not in seen:
+                        seen.add(child)
+                        waiting.append((child, depth + 1))
+
+    def _pass_on(self, client: httpx.Client, url: str) -> Step:
+        try:
+            fetched = self._fetch(client, url)
+            if fetched.content is None:
+                return Step(url, "unchanged", {})
+            coding = {"Content-Encoding": fetched.headers.get("content-encoding", "identity")}
+            answer = self.poster.post_sitemap(
+                fetched.url, fetched.content, coding, cross_host=self.manners.cross_host
+            )
+        except (SitemapNotFetched, SitemapRefused) as error:
+            return Step(url, "failed", {}, str(error))
+        self.state.remember(url, fetched.headers, [child["loc"] for child in answer["children"]])
+        return Step(url, "taken", answer)
+
+    def _fetch(self, client: httpx.Client, url: str) -> Fetched:
+        """Fetch a document as it is sent, unless it has not changed since the last time."""
+        host = urlsplit(url).netloc
+        if (wait := self._not_before.get(host, 0.0) - self.clock()) > 0:
+            raise SitemapNotFetched(f"the site asked to be left alone for another {wait:.0f} s")
+        self.sleep(max(self._next_fetch - self.clock(), 0.0))
+        try:
+            with client.stream("GET", url, headers=self._conditions(url)) as response:
+                if response.status_code == NOT_MODIFIED:
+                    return Fetched(url, response.headers, None)
+                if response.status_code in BUSY:
+                    wait = retry_after_s(response, DEFAULT_WAIT_S)
+                    self._not_before[host] = self.clock() + wait
+                if response.status_code != OK:
+                    raise SitemapNotFetched(f"the site answered {response.status_code}")
+                return Fetched(str(response.url), response.headers, self._read(response))
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise SitemapNotFetched(f"the site cannot be reached: {error}") from error
+        finally:
+            self._next_fetch = self.clock() + self.manners.delay_s
+
+    def _conditions(self, url: str) -> dict[str, str]:
+        known = self.state.sitemaps.get(url, {})
+        named = (("etag", "If-None-Match"), ("last-modified", "If-Modified-Since"))
+        return {condition: known[name] for name, condition in named if name in known}
+
+    def _read(self, response: httpx.Response) -> bytes:
+        content = bytearray()
+        for chunk in response.iter_raw():
+            content += chunk
+            if len(content) > self.manners.max_bytes:
+                raise SitemapNotFetched(
+                    f"it has over {self.manners.max_bytes} bytes; raise --max-bytes"
+                )
+        return bytes(content)

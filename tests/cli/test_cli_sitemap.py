@@ -1,0 +1,279 @@
+"""`recrawl sitemap watch`: sites are fetched politely, and what has changed is passed on."""
+
+import gzip
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
+
+import pytest
+from live_server import Live, running
+
+from service.sources.posting import Poster
+from service.sources.watching import Manners, State, Watcher
+
+YESTERDAY = "2026-04-30T12:00:00Z"
+STATE = "recrawl-sitemaps.json"
+
+
+class Page(NamedTuple):
+    """What a site answers to one path."""
+
+    content: bytes = b""
+    status: int = 200
+    headers: dict[str, str] = {}  # noqa: RUF012 - never written to
+
+
+class Site:
+    """A web site on a free port of this machine that remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, Page] = {}
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        site = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                site.asked.append((self.path, dict(self.headers)))
+                page = site.pages.get(self.path, Page(status=404))
+                tags = (("ETag", "If-None-Match"), ("Last-Modified", "If-Modified-Since"))
+                same = any(
+                    tag in page.headers and page.headers[tag] == self.headers[condition]
+                    for tag, condition in tags
+                )
+                self.send_response(304 if same else page.status)
+                for header in page.headers.items():
+                    self.send_header(*header)
+                content = b"" if same else page.content
+                if not same:
+                    self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def paths(self) -> list[str]:
+        """Give what was asked for since the last time."""
+        paths = [path for path, _ in self.asked]
+        self.asked.clear()
+        return paths
+
+    def urlset(self, *paths: str, lastmod: str = YESTERDAY) -> bytes:
+        entry = "<url><loc>{}{}</loc><lastmod>{}</lastmod></url>".format
+        body = "".join(entry(self.url, path, lastmod) for path in paths)
+        return f"<urlset>{body}</urlset>".encode()
+
+    def index(self, *paths: str) -> bytes:
+        entry = "<sitemap><loc>{}</loc></sitemap>".format
+        body = "".join(entry(p if "://" in p else self.url + p) for p in paths)
+        return f"<sitemapindex>{body}</sitemapindex>".encode()
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    site = Site()
+    thread = threading.Thread(target=site.server.serve_forever, args=(0.01,))
+    thread.start()
+    yield site
+    site.server.shutdown()
+    thread.join()
+    site.server.server_close()
+
+
+@pytest.fixture
+def api(sqlite_url) -> Iterator[Live]:
+    with running(sqlite_url) as live:
+        yield live
+
+
+@pytest.fixture
+def watch(recrawl, api: Live):
+    """Run one round of the command."""
+
+    def run(*arguments: object, **settings: object):
+        given = {"url": api.url, **settings}
+        return recrawl("sitemap", "watch", *arguments, "--once", "--delay", 0, **given)
+
+    return run
+
+
+def test_a_sitemap_is_passed_on_and_fetched_again_only_when_it_has_changed(watch, site, api):
+    at = f"{site.url}/sitemap.xml"
+    headers = {"ETag": '"1"', "Last-Modified": "Thu, 30 Apr 2026 12:00:00 GMT"}
+    site.pages["/sitemap.xml"] = Page(site.urlset("/a", "/b"), headers=headers)
+    first = watch(at)
+    assert first.status == 0, first.err
+    assert first.out == f"{at}: urlset, 2 new, 0 changed, 0 rejected, 2 to crawl now\n"
+    assert api.get("/pages", url=f"{site.url}/a").json()["estimate"]["last_ping_at"] == YESTERDAY
+    assert watch(at).out == f"{at}: unchanged\n"
+    (_, plain), (_, conditional) = site.asked
+    assert "If-None-Match" not in plain
+    assert plain["User-Agent"].startswith("recrawl/")
+    assert conditional["If-None-Match"] == '"1"'
+    assert conditional["If-Modified-Since"] == headers["Last-Modified"]
+    newer = site.urlset("/a", "/b", lastmod="2026-05-01")
+    site.pages["/sitemap.xml"] = Page(newer, headers={"ETag": '"2"'})
+    assert watch(at).out == f"{at}: urlset, 0 new, 2 changed, 0 rejected, 2 to crawl now\n"
+
+
+def test_children_of_an_index_are_fetched_even_when_the_index_has_not_changed(watch, site):
+    tag = {"ETag": '"1"'}
+    site.pages |= {
+        "/index.xml": Page(site.index("/1.xml", "/2.xml.gz", "/index.xml"), headers=tag),
+        "/1.xml": Page(site.urlset("/a"), headers=tag),
+        "/2.xml.gz": Page(gzip.compress(site.urlset("/b"))),
+    }
+    first = watch(f"{site.url}/index.xml")
+    assert (first.status, first.err) == (0, "")
+    assert "index.xml: index, 3 sitemaps, 0 rejected" in first.out
+    assert site.paths() == ["/index.xml", "/1.xml", "/2.xml.gz"]
+    again = watch(f"{site.url}/index.xml")
+    assert again.out.count("unchanged") == 2
+    assert site.paths() == ["/index.xml", "/1.xml", "/2.xml.gz"]
+
+
+def test_indexes_that_name_indexes_come_to_an_end(watch, site):
+    for i in range(9):
+        site.pages[f"/{i}.xml"] = Page(site.index(f"/{i + 1}.xml"))
+    watch(f"{site.url}/0.xml")
+    assert site.paths() == ["/0.xml", "/1.xml", "/2.xml"]
+
+
+def test_children_on_other_hosts_are_not_fetched(watch, site):
+    elsewhere = site.url.replace("127.0.0.1", "localhost")
+    site.pages["/index.xml"] = Page(site.index(f"{elsewhere}/1.xml", "/2.xml"))
+    site.pages["/2.xml"] = Page(site.urlset("/a"))
+    assert "1 sitemaps, 1 rejected" in watch(f"{site.url}/index.xml").out
+    assert site.paths() == ["/index.xml", "/2.xml"]
+
+
+def test_a_document_sent_with_gzip_is_passed_on_as_it_is(watch, site):
+    headers = {"Content-Encoding": "gzip"}
+    site.pages["/sitemap.xml"] = Page(gzip.compress(site.urlset("/a")), headers=headers)
+    assert "1 new" in watch(f"{site.url}/sitemap.xml").out
+
+
+def test_redirects_are_followed_and_their_end_counts(watch, site):
+    elsewhere = site.url.replace("127.0.0.1", "localhost")
+    site.pages["/old.xml"] = Page(status=301, headers={"Location": f"{elsewhere}/new.xml"})
+    site.pages["/new.xml"] = Page(site.urlset("/a").replace(b"127.0.0.1", b"localhost"))
+    assert "1 new, 0 changed, 0 rejected" in watch(f"{site.url}/old.xml").out
+
+
+@pytest.mark.parametrize(
+    ("page", "says"),
+    [
+        (Page(status=404), "the site answered 404"),
+        (Page(b"<html/>"), "400 the document's root is <html>"),
+        (Page(b"x" * 2_000), "over 1000 bytes; raise --max-bytes"),
+        (Page(b"<urlset/>", headers={"Content-Encoding": "br"}), "415 Content-Encoding br"),
+        (Page(status=500), "the site answered 500"),
+    ],
+)
+def test_a_sitemap_that_fails_is_told_and_keeps_no_other(watch, site, page, says):
+    site.pages |= {"/bad.xml": page._replace(headers={"ETag": '"1"', **page.headers})}
+    site.pages["/good.xml"] = Page(site.urlset("/a"))
+    for _ in range(2):
+        ended = watch(f"{site.url}/bad.xml", f"{site.url}/good.xml", "--max-bytes", 1_000)
+        assert ended.status == 1
+        assert says in ended.err
+        assert "Traceback" not in ended.err
+        assert f"{site.url}/good.xml: urlset" in ended.out
+    assert not any("If-None-Match" in headers for _, headers in site.asked)
+
+
+def test_warnings_of_the_service_are_told(watch, site):
+    site.pages["/sitemap.xml"] = Page(site.urlset("/a", "/b")[:-30])
+    ended = watch(f"{site.url}/sitemap.xml")
+    assert ended.status == 0
+    assert "cut short" in ended.err
+
+
+def test_a_site_that_is_not_there_is_told(watch):
+    ended = watch("http://127.0.0.1:1/sitemap.xml", "nowhere")
+    assert ended.status == 1
+    assert ended.err.count("the site cannot be reached") == 2
+
+
+def test_the_state_is_of_one_receiver_and_must_be_readable(watch, site, api, tmp_path):
+    at = f"{site.url}/sitemap.xml"
+    site.pages["/sitemap.xml"] = Page(site.urlset("/a"), headers={"ETag": '"1"'})
+    watch(at)
+    state = json.loads((tmp_path / STATE).read_text())
+    assert state == {
+        "receiver": api.url, "sitemaps": {at: {"etag": '"1"', "children": []}}
+    }  # fmt: skip
+    (tmp_path / STATE).write_text(json.dumps({**state, "receiver": "http://other.example"}))
+    assert "unchanged" not in watch(at).out
+    (tmp_path / STATE).write_text("[]")
+    assert "is no state of sitemaps" in watch(at).refusal()
+
+
+def test_a_key_is_shown_where_one_is_needed(recrawl, site, sqlite_url):
+    site.pages["/sitemap.xml"] = Page(site.urlset("/a"))
+    arguments = ("sitemap", "watch", f"{site.url}/sitemap.xml", "--once", "--delay", 0)
+    with running(sqlite_url, api_keys=("secret",)) as api:
+        assert "401" in recrawl(*arguments, url=api.url).refusal()
+        assert recrawl(*arguments, url=api.url, api_key="secret").status == 0
+
+
+def test_what_answers_but_is_no_recrawl_is_told(watch, site):
+    site.pages["/sitemap.xml"] = Page(site.urlset("/a"))
+    refusal = watch(f"{site.url}/sitemap.xml", url=site.url).refusal()
+    assert "without JSON" in refusal
+
+
+# -- pacing, by a clock that stands still until somebody sleeps
+
+
+class Time:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.sleeps: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.sleeps.append(round(seconds, 6))
+        self.now += seconds
+
+
+@pytest.fixture
+def paced(api: Live, tmp_path):
+    """A watcher and its time."""
+    time = Time()
+    with Poster(api.url) as poster:
+        state = State(tmp_path / STATE, api.url)
+        yield Watcher(poster, state, Manners(2.5), sleep=time.sleep, clock=lambda: time.now), time
+
+
+def test_between_two_fetches_lies_the_delay_and_rounds_count_from_their_start(paced, site):
+    watcher, time = paced
+    site.pages |= {f"/{i}.xml": Page(site.urlset("/a")) for i in range(3)}
+    urls = [f"{site.url}/{i}.xml" for i in range(3)]
+    steps = list(watcher.rounds(urls, interval_s=60, n=2))
+    assert [step.outcome for step in steps] == ["taken"] * 6
+    assert time.sleeps == [0.0, 2.5, 2.5, 55.0, 0.0, 2.5, 2.5]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_site_that_asks_to_be_left_alone_is(paced, site, status):
+    watcher, time = paced
+    urls = [f"{site.url}/{i}.xml" for i in range(2)]
+    site.pages["/0.xml"] = Page(status=status, headers={"Retry-After": "100"})
+    site.pages["/1.xml"] = Page(site.urlset("/a"))
+    first = list(watcher.look(urls))
+    assert [step.reason for step in first] == [
+        f"the site answered {status}",
+        "the site asked to be left alone for another 100 s",
+    ]
+    assert site.paths() == ["/0.xml"]
+    time.now += 99
+    assert [step.outcome for step in watcher.look(urls)] == ["failed", "failed"]
+    assert site.paths() == []
+    site.pages["/0.xml"] = site.pages["/1.xml"]
+    time.now += 1
+    assert [step.outcome for step in watcher.look(urls)] == ["taken", "taken"]
