@@ -19,7 +19,7 @@ from service.lanes import Politeness
 PREFIX = "RECRAWL_"
 FOR_TESTS = "RECRAWL_TEST_"
 FOR_CLIENTS = frozenset({"RECRAWL_URL", "RECRAWL_API_KEY"})
-"""Where `recrawl import` finds the service, and its key."""
+"""Where `recrawl import` and `recrawl hosts` find the service, and its key."""
 FADING = tuple(
     name for name, kind in ESTIMATORS.items() if "half_life_days" in kind.__dataclass_fields__
 )

@@ -16,6 +16,7 @@ from rich.console import Console
 from service import __version__
 from service.cli.feeds import sitemap
 from service.cli.files import export, import_
+from service.cli.hosts import hosts
 from service.cli.parts import DatabaseUrl, console, settings
 from service.errors import RecrawlError
 
@@ -241,6 +242,7 @@ def demo(
 app.command(name="import")(import_)
 app.command()(export)
 app.add_typer(sitemap, name="sitemap")
+app.add_typer(hosts, name="hosts")
 
 
 @app.command()

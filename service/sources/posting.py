@@ -1,4 +1,4 @@
-"""Send batches and documents to a running service, patiently."""
+"""Call a running service, patiently."""
 
 import json
 import time
@@ -50,7 +50,7 @@ class Poster:
         """
         if not items:
             return {"created": 0, "rejected": []}
-        response = self._patiently("/pages", content=json.dumps(items).encode(), headers=JSON)
+        response = self._patiently("POST", "/pages", content=json.dumps(items).encode(), headers=JSON)
         answer = _json(response)
         if "rejected" not in answer:
             raise UnexpectedAnswer(f"POST /pages: {response.status_code} {answer.get('detail')}")
@@ -69,6 +69,7 @@ class Poster:
             The service cannot be reached, or does not let this client in.
         """
         response = self._patiently(
+            "POST",
             "/sitemaps",
             content=content,
             headers={"Content-Type": "application/octet-stream", **coding},
@@ -81,11 +82,27 @@ class Poster:
             raise SitemapRefused(f"{response.status_code} {answer.get('detail')}")
         return answer
 
-    def _patiently(self, path: str, **request: Any) -> httpx.Response:
+    def call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        """Make one call and give its answer.
+
+        Raises
+        ------
+        UnexpectedAnswer
+            The service cannot be reached, or refuses the call.
+        """
+        content = None if body is None else json.dumps(body).encode()
+        response = self._patiently(method, path, content=content, headers=JSON)
+        answer = _json(response)
+        if not response.is_success:
+            detail = answer.get("detail", "not an answer of Recrawl")
+            raise UnexpectedAnswer(f"{method} {path}: {response.status_code} {detail}")
+        return answer
+
+    def _patiently(self, method: str, path: str, **request: Any) -> httpx.Response:
         problem = ""
         for attempt in range(ATTEMPTS):
             try:
-                response = self.client.post(path, **request)
+                response = self.client.request(method, path, **request)
             except httpx.TransportError as error:
                 problem, wait = str(error), float(2**attempt)
             else:

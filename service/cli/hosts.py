@@ -1,0 +1,116 @@
+"""`recrawl hosts`: the politeness of hosts, over HTTP."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from service.cli.files import URL
+
+hosts = typer.Typer(no_args_is_help=True, help="Show and set how hosts are crawled.")
+
+To = Annotated[str, typer.Option(help="Where the service listens", envvar="RECRAWL_URL")]
+ApiKey = Annotated[
+    str | None, typer.Option(help="One of the service's keys", envvar="RECRAWL_API_KEY")
+]
+HostName = Annotated[str, typer.Argument(help="Such as example.com")]
+
+
+@hosts.command()
+def robots(
+    files: Annotated[
+        list[Path], typer.Argument(help="robots.txt files: HOST.txt or HOST/robots.txt; - is stdin")
+    ],
+    host: Annotated[str | None, typer.Option(help="Whose robots.txt the one file is")] = None,
+    url: Annotated[str | None, typer.Option(help="Where the one file was fetched from")] = None,
+    user_agent: Annotated[str, typer.Option(help="What your crawler calls itself")] = "*",
+    to: To = URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Report what robots.txt files ask of your crawler: Crawl-delay and Request-rate.
+
+    The longer of the two becomes the host's robots_delay_s; a file that asks for neither clears
+    it. Who must not be fetched at all is your crawler's business.
+    """
+    from service.errors import InvalidUrl
+    from service.sources.posting import Poster
+    from service.sources.robots import delay_asked, host_of
+    from service.urls import normalise
+
+    if host and url:
+        raise typer.BadParameter("give one of --host and --url", param_hint="--host")
+    if (host or url) and len(files) > 1:
+        raise typer.BadParameter("names the host of one file only", param_hint="--host, --url")
+    try:
+        named = normalise(url).host if url else host
+    except InvalidUrl as error:
+        raise typer.BadParameter(error.detail, param_hint="--url") from error
+    asked = {
+        named or host_of(file): delay_asked(_read(file), user_agent) for file in files
+    }  # every file is read before anything is sent
+    with Poster(to, api_key) as service:
+        for name, delay_s in asked.items():
+            service.call("PATCH", f"/hosts/{name}", {"robots_delay_s": delay_s})
+            said = "no delay" if delay_s is None else f"{delay_s:g} s"
+            typer.echo(f"{name}: {said}")
+
+
+@hosts.command(name="list")
+def list_(to: To = URL, api_key: ApiKey = None) -> None:
+    """List all hosts, a line of JSON each."""
+    from service.sources.posting import Poster
+
+    with Poster(to, api_key) as service:
+        cursor = ""
+        while cursor is not None:
+            part = service.call("GET", f"/hosts?limit=1000{cursor and f'&cursor={cursor}'}")
+            for item in part["items"]:
+                typer.echo(json.dumps(item))
+            cursor = part["next_cursor"]
+
+
+@hosts.command()
+def show(host: HostName, to: To = URL, api_key: ApiKey = None) -> None:
+    """Show one host: settings, politeness in force, state, rates and feed."""
+    from service.sources.posting import Poster
+
+    with Poster(to, api_key) as service:
+        typer.echo(json.dumps(service.call("GET", f"/hosts/{host}"), indent=2))
+
+
+@hosts.command(name="set")
+def set_(
+    host: HostName,
+    settings: Annotated[
+        list[str], typer.Argument(help="min_delay_s=2 group=shared-1 blocked_until=null …")
+    ],
+    to: To = URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Change settings of a host, seen or not, and show it; null sets one back."""
+    from service.sources.posting import Poster
+
+    given = dict(_setting(setting) for setting in settings)
+    with Poster(to, api_key) as service:
+        typer.echo(json.dumps(service.call("PATCH", f"/hosts/{host}", given), indent=2))
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, told, value = text.partition("=")
+    if not told:
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="SETTINGS")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _read(file: Path) -> bytes:
+    from service.errors import UnreadableFile
+
+    try:
+        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise UnreadableFile(f"{file}: {error.strerror}") from error
