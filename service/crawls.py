@@ -30,7 +30,7 @@ from service.domain import (
     days,
     instant,
 )
-from service.lanes import LAST, Politeness, gates, heads, hear, limits, shut, sum_up, trouble
+from service.lanes import LAST, Politeness, gates, heads, hear, limits, moved, shut, sum_up, trouble
 from service.storage.queue import (
     UNSCHEDULED_RATE,
     DuePages,
@@ -68,10 +68,6 @@ class Leased(NamedTuple):
     leases: Leases
     overdue: Floats
     """(now - last crawl) x crawl rate; of a page never crawled 1 more than since it came."""
-
-    def take(self, where: Ints) -> "Leased":
-        """Give some of them."""
-        return Leased(self.pages.take(where), self.leases.take(where), self.overdue[where])
 
 
 class Reports(NamedTuple):
@@ -160,31 +156,31 @@ def lease(
     most = LANES + 2 * wanted
     lanes = tx.ready_lanes(now, most, hosts)
     if not len(lanes):
-        return [_leased(DuePages.empty(), Leases.empty(), at)] * len(asks), False
+        nothing = Leased(DuePages.empty(), Leases.empty(), np.zeros(0))
+        return [nothing] * len(asks), False
     each = max(COMPARED, 2 * wanted) // len(lanes) + 2
     rows = tx.queued(lanes.lane_id, each, hosts)
     lane = np.searchsorted(lanes.lane_id, rows.lane_id)
     n_running, first_end = _running(tx, lanes, polite, now)
     open_now = gates(lanes, n_running, polite, at)
     picked = choose(rows, lane, open_now.room, wanted, at)
-    truth = tx.due_pages(rows.page_id[picked])
-    due = truth.due_at <= at
-    tx.requeue(truth.page_id[~due], truth.due_at[~due])
-    ranked = np.flatnonzero(due)[rank(truth.take(due), at)]
-    to = deal([ask.count for ask in asks], len(ranked))
-    leases = _leases(truth.page_id[ranked], [asks[i] for i in to], now, rng)
-    taken = tx.lease(leases, now)
+    to = deal([ask.count for ask in asks], len(picked))
+    leases = _leases(rows.page_id[picked], [asks[i] for i in to], now, rng)
+    truth, taken = tx.lease(leases, now)
+    stale = ~(truth.due_at <= at)
+    tx.requeue(truth.page_id[stale], truth.due_at[stale])
     bound = rows.next_at.copy()
-    bound[picked[~due]] = truth.due_at[~due]
-    bound[picked[ranked[taken]]] = leases.expires_at[taken]
+    bound[picked[stale]] = truth.due_at[stale]
+    bound[picked[taken]] = leases.expires_at[taken]
     head = heads(len(lanes), lane, bound, rows.next_at, each)
     if hosts:  # of a group's other hosts nothing was read
         head = np.where(lanes.lane_id < 0, lanes.next_at, head)
-    n_taken = np.bincount(lane[picked[ranked[taken]]], minlength=len(lanes))
+    n_taken = np.bincount(lane[picked[taken]], minlength=len(lanes))
     ends = np.fmin(first_end, np.sort(np.append(leases.expires_at[taken], LAST))[0])
     tx.save_lanes(shut(lanes, open_now, n_taken, ends, head, at))
-    given = _leased(truth.take(ranked[taken]), leases.take(taken), at)
-    parts = [given.take(np.flatnonzero(to[taken] == i)) for i in range(len(asks))]
+    parts = [
+        _leased(truth, leases, np.flatnonzero(taken & (to == i)), at) for i in range(len(asks))
+    ]
     return parts, len(picked) > 0 or len(lanes) == most
 
 
@@ -197,8 +193,13 @@ def _running(
     return np.zeros(len(lanes), np.int64), np.full(len(lanes), NEVER)
 
 
-def _leased(pages: DuePages, leases: Leases, at: np.datetime64) -> Leased:
-    return Leased(pages, leases, how_overdue(pages, at))
+def _leased(truth: DuePages, leases: Leases, where: Ints, at: np.datetime64) -> Leased:
+    """Give some of the crawls, those wanted by a ping first, then the most overdue."""
+    pages = truth.take(where)
+    overdue = how_overdue(pages, at)
+    urgency = np.where(pages.wanted, np.inf, overdue)
+    order = np.lexsort((pages.page_id, pages.due_at, -urgency))
+    return Leased(pages.take(order), leases.take(where[order]), overdue[order])
 
 
 def _leases(page_id: Ints, asks: Sequence[Ask], now: datetime, rng: np.random.Generator) -> Leases:
@@ -215,13 +216,6 @@ def how_overdue(pages: DuePages, at: np.datetime64) -> Floats:
     first = np.isnat(pages.last_crawl_at)
     since: Instants = np.where(first, pages.created_at, pages.last_crawl_at)
     return timing.overdue(days(at - since), rate) + first
-
-
-def rank(pages: DuePages, at: np.datetime64) -> Ints:
-    """Order pages: wanted ones by when they were, then the most overdue."""
-    overdue = np.where(pages.wanted, np.inf, how_overdue(pages, at))
-    order: Ints = np.lexsort((pages.page_id, pages.due_at, -overdue))
-    return order
 
 
 def choose(rows: QueuedCrawls, lane: Ints, room: Ints, wanted: int, at: np.datetime64) -> Ints:
@@ -260,15 +254,10 @@ def settle(
     Gives which tokens were in force. When a page is due again is read from its state, which is
     written already. Trouble is heard of crawls without a lease too.
     """
-    page_id = reports.held.page_id
-    lane_id = tx.end_leases(reports.held)
-    held: Bools = lane_id != 0
-    again = tx.enqueue(np.unique(page_id[held]), now + horizon)
-    if (told := trouble(reports.status) & ~held).any():
-        lane_id[told] = tx.lanes_of(page_id[told])
-    lanes = tx.lock_lanes(np.unique(lane_id[lane_id != 0]))
-    if len(lanes):
+    settled = tx.settle(reports.held, now + horizon)
+    if len(settled.lanes):
         at = instant(now)
-        said = sum_up(lanes, lane_id, held, *reports[1:], at)
-        tx.save_lanes(hear(lanes, said, again, polite, at, rng.random(len(lanes))))
-    return held
+        said = sum_up(settled, *reports[1:], at)
+        after = hear(settled.lanes, said, polite, at, rng.random(len(settled.lanes)))
+        tx.save_lanes(after.take(moved(settled.lanes, after)))
+    return settled.held

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from service.core import timing
 from service.domain import EPOCH, NEVER, Bools, Codes, Floats, Instants, Ints, instant
-from service.storage.queue import Lanes, Lowered
+from service.storage.queue import Lanes, Settled
 
 SLOW_DOWN = (429, 503)
 TROUBLE = 500
@@ -103,7 +103,9 @@ def shut(
 class Said(NamedTuple):
     """(N,) what was said of each lane in a batch of reports; NaT: nothing."""
 
-    ended: Instants
+    ended: Bools
+    """Whether a lease ended."""
+    last: Instants
     """The newest crawl whose lease ended."""
     good: Instants
     """The newest crawl that answered."""
@@ -112,6 +114,8 @@ class Said(NamedTuple):
     slow: Bools
     """Whether it asked to slow down."""
     retry_after_s: Floats
+    queued: Instants
+    """The first of what was queued again."""
 
 
 def trouble(status: Codes) -> Bools:
@@ -121,25 +125,28 @@ def trouble(status: Codes) -> Bools:
 
 
 def sum_up(
-    lanes: Lanes, lane_id: Ints, held: Bools, observed_at: Instants, status: Codes,
-    retry_after_s: Floats, at: np.datetime64,
+    settled: Settled, observed_at: Instants, status: Codes, retry_after_s: Floats,
+    at: np.datetime64,
 ) -> Said:  # fmt: skip
-    """Sum reports up by lane; `lane_id` of each report is 0 or unknown where it has none."""
-    n = len(lanes)
-    row = np.minimum(np.searchsorted(lanes.lane_id, lane_id), n - 1)
-    here = lanes.lane_id[row] == lane_id
+    """Sum reports up by lane."""
+    lane_id, n = settled.lanes.lane_id, len(settled.lanes)
+    row = np.minimum(np.searchsorted(lane_id, settled.lane_id), n - 1)
+    here = lane_id[row] == settled.lane_id
     seen = np.where(np.isnat(observed_at), NEVER, np.fmin(observed_at, at))
-    bad = here & trouble(status)
-    good = here & ~bad & ~np.isnat(seen)
-    slow = bad & np.isin(status, SLOW_DOWN)
+    ended, bad = here & settled.held, here & trouble(status)
+    good, slow = here & ~bad & ~np.isnat(seen), bad & np.isin(status, SLOW_DOWN)
     asked = np.zeros(n)
     np.maximum.at(asked, row[slow], np.nan_to_num(retry_after_s[slow]))
+    queued = np.full(n, NEVER)
+    np.fmin.at(queued, row[here], settled.next_at[here])
     return Said(
-        ended=_newest(n, row[here & held], seen[here & held]),
+        ended=np.bincount(row[ended], minlength=n) > 0,
+        last=_newest(n, row[ended], seen[ended]),
         good=_newest(n, row[good], seen[good]),
         ill=_newest(n, row[bad], seen[bad]),
         slow=np.bincount(row[slow], minlength=n) > 0,
         retry_after_s=asked,
+        queued=queued,
     )
 
 
@@ -149,11 +156,8 @@ def _newest(n: int, row: Ints, seen: Instants) -> Instants:
     return newest
 
 
-def hear(
-    lanes: Lanes, said: Said, again: Lowered, polite: Politeness, at: np.datetime64,
-    uniform: Floats,
-) -> Lanes:  # fmt: skip
-    """Give lanes after reports; `again` is what was queued in them anew.
+def hear(lanes: Lanes, said: Said, polite: Politeness, at: np.datetime64, uniform: Floats) -> Lanes:
+    """Give lanes after reports.
 
     A lane that said 429 or 503 pauses for as long as it asked, and at least for a time that
     doubles with every report of trouble in a row; of other trouble the third in a row makes it
@@ -168,15 +172,22 @@ def hear(
     pauses = failing & (turn > 0)
     blocked_until = np.where(pauses, np.fmax(lanes.blocked_until, until), lanes.blocked_until)
     delay, concurrency = limits(lanes, polite)
-    waits = (delay > NO_DELAY) & ~np.isnat(said.ended)
-    ready_at = np.where(waits, np.fmax(lanes.ready_at, said.ended + delay), lanes.ready_at)
-    freed = ~np.isnat(said.ended) & (concurrency > 0)
-    next_at = np.fmin(lanes.next_at, np.where(freed, at, NEVER))
-    row = np.searchsorted(lanes.lane_id, again.lane_id)
-    next_at[row] = np.fmin(next_at[row], again.next_at)
+    waits = (delay > NO_DELAY) & said.ended
+    ready_at = np.where(waits, np.fmax(lanes.ready_at, said.last + delay), lanes.ready_at)
+    freed = np.where(said.ended & (concurrency > 0), at, NEVER)
+    next_at = np.fmin(np.fmin(lanes.next_at, freed), said.queued)
     opens = np.fmax(ready_at, blocked_until)
     next_at = np.where(np.isnat(next_at), NEVER, np.fmax(next_at, opens))
     return replace(
         lanes, n_failures=n_failures, blocked_until=blocked_until, ready_at=ready_at,
         next_at=next_at,
     )  # fmt: skip
+
+
+def moved(before: Lanes, after: Lanes) -> Bools:
+    """Tell which lanes have to be written."""
+    changed: Bools = before.n_failures != after.n_failures
+    for name in ("blocked_until", "ready_at", "next_at"):
+        then, now = getattr(before, name), getattr(after, name)
+        changed |= (then != now) & ~(np.isnat(then) & np.isnat(now))
+    return changed

@@ -69,6 +69,9 @@ MOST_MOVED = 20_000
 """Entries that move from the log's default partition into that of their month: about 0.2 s."""
 
 
+FEW = 100
+"""So many entries of the log are inserted rather than copied in."""
+
 OWN = len(PageStates.__dataclass_fields__) - 2
 """Columns of a state without the rates in force, which are read with it or not."""
 
@@ -92,6 +95,8 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     next_crawl_at = sa.literal_column(sql.NEXT_CRAWL_AT, Instant)
 
     locked = NOTHING
+    in_force: int | None = None
+    """The epoch that this transaction goes by, once it has asked."""
 
     def run(self, statement: str, **parameters: Any) -> psycopg.Cursor[Any]:
         """Run one statement over the driver, in binary."""
@@ -134,9 +139,11 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         return np.zeros(0, np.int64) if found is None or found[0] is None else found[0]
 
     def number_in_force(self) -> int:
-        """Ask as for any epoch, straight over the driver: every commit of evidence does."""
-        row = self.run(NUMBER_IN_FORCE).fetchone()
-        return row[0] or 0 if row else 0
+        """Ask once, straight over the driver: every commit of evidence does."""
+        if self.in_force is None:
+            row = self.run(NUMBER_IN_FORCE).fetchone()
+            self.in_force = row[0] or 0 if row else 0
+        return self.in_force
 
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
         """Lock in page_id order and read one array a column, and where the rows lie."""
@@ -195,7 +202,11 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         return self.run(statement, place=place[at], **given).rowcount
 
     def append_log(self, entries: LogColumns) -> None:
-        """Copy them in."""
+        """Copy them in; few are inserted, which takes one message instead of three."""
+        if len(entries) <= FEW:
+            given = {n: getattr(entries, n) for n in LogColumns.__dataclass_fields__}
+            self.run(sql.INSERT_LOG, **given)
+            return
         columns = [masked(getattr(entries, n)) for n in LogColumns.__dataclass_fields__]
         with self.driver.cursor().copy(sql.APPEND_LOG) as copy:
             for block in pgbinary.copy_in(columns):
@@ -242,6 +253,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     def publish(self, epoch: int, certificate: Certificate, now: datetime) -> None:
         """Put the epoch in force."""
         self.mark_published(epoch, certificate, now)
+        self.in_force = None
 
     def read_schedule(
         self, only: Collection[str], **parameters: Any

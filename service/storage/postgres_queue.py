@@ -16,6 +16,7 @@ from service.storage.queue import (
     Lowered,
     QueuedCrawls,
     QueueTransaction,
+    Settled,
     Tokens,
 )
 
@@ -83,10 +84,11 @@ SELECT array_agg(lane_id), array_agg(coalesce(min_delay_s, 'NaN')),
     array_agg(coalesce(robots_delay_s, 'NaN')), array_agg(coalesce(max_concurrency, 0)::bigint),
     array_agg(n_failures::bigint), array_agg(coalesce(blocked_until, '-infinity')),
     array_agg(coalesce(ready_at, '-infinity')), array_agg(coalesce(next_at, '-infinity'))
-FROM (
-    SELECT * FROM lanes WHERE lane_id = ANY({ids}) ORDER BY lane_id FOR NO KEY UPDATE
-) AS locked
+FROM {locked}
 """
+LOCKED = """(
+    SELECT * FROM lanes WHERE lane_id = ANY({ids}) ORDER BY lane_id FOR NO KEY UPDATE
+) AS locked"""
 READY = """
 SELECT lane_id FROM lanes WHERE next_at <= %(now)s {only} ORDER BY next_at LIMIT %(limit)s
 """
@@ -124,24 +126,16 @@ FROM unnest(%(lane_id)s::bigint[]) WITH ORDINALITY AS lane (id, position), LATER
 ) AS running
 """
 
-DUE_PAGES = f"""
-SELECT array_agg(page_id), array_agg(coalesce(url, '')), array_agg(coalesce(host, '')),
-    array_agg(coalesce(due_at, '-infinity')), array_agg(coalesce(created_at, '-infinity')),
-    array_agg(coalesce(last_crawl_at, '-infinity')), array_agg(coalesce(crawl_rate, 'NaN')),
-    array_agg(coalesce(wanted, false))
-FROM (
-    SELECT * FROM unnest(%(page_id)s::bigint[]) WITH ORDINALITY AS given (page_id, position)
-    LEFT JOIN ({OF_PAGES}) AS truth USING (page_id)
-    ORDER BY position
-) AS found
-"""
-
-LEASE = """
+LEASE = f"""
 WITH given AS (
     SELECT * FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[], %(worker)s::text[],
-        %(expires_at)s::timestamptz[]) AS given (page_id, token, worker, expires_at)
+        %(expires_at)s::timestamptz[]) WITH ORDINALITY
+        AS given (page_id, token, worker, expires_at, position)
+), truth AS MATERIALIZED (
+    {OF_PAGES}
 ), locked AS (
-    SELECT page_id FROM crawls WHERE page_id = ANY(%(page_id)s::bigint[])
+    SELECT page_id FROM crawls
+    WHERE page_id = ANY(ARRAY(SELECT page_id FROM truth WHERE due_at <= %(now)s))
     ORDER BY page_id FOR UPDATE SKIP LOCKED
 ), leased AS (
     UPDATE crawls SET token = given.token, worker = given.worker, leased_at = %(now)s,
@@ -149,7 +143,16 @@ WITH given AS (
     FROM given JOIN locked USING (page_id) WHERE crawls.page_id = given.page_id
     RETURNING crawls.page_id
 )
-SELECT array_agg(page_id) FROM leased
+SELECT array_agg(page_id), array_agg(coalesce(url, '')), array_agg(coalesce(host, '')),
+    array_agg(coalesce(due_at, '-infinity')), array_agg(coalesce(created_at, '-infinity')),
+    array_agg(coalesce(last_crawl_at, '-infinity')), array_agg(coalesce(crawl_rate, 'NaN')),
+    array_agg(coalesce(wanted, false)), array_agg(leased)
+FROM (
+    SELECT given.page_id, url, host, due_at, created_at, last_crawl_at, crawl_rate, wanted,
+        leased.page_id IS NOT NULL AS leased
+    FROM given LEFT JOIN truth USING (page_id) LEFT JOIN leased USING (page_id)
+    ORDER BY position
+) AS found
 """
 
 REQUEUE = """
@@ -169,20 +172,41 @@ FROM given JOIN locked USING (page_id)
 WHERE crawls.page_id = given.page_id AND given.next_at > '-infinity'
 """
 
-END_LEASES = """
+_SETTLE = f"""
 WITH given AS (
     SELECT * FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[]) WITH ORDINALITY
         AS given (page_id, token, position)
 ), locked AS (
     SELECT page_id, token FROM crawls WHERE page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_id FOR UPDATE
-), ended AS (
-    DELETE FROM crawls USING given JOIN locked USING (page_id, token)
-    WHERE crawls.page_id = given.page_id
-    RETURNING crawls.page_id, crawls.token, crawls.lane_id
+), held AS (
+    SELECT DISTINCT page_id FROM given JOIN locked USING (page_id, token)
+), truth AS MATERIALIZED (
+    {OF_PAGES}
+), queued AS (
+    UPDATE crawls SET token = NULL, worker = NULL, leased_at = NULL, expires_at = NULL,
+        lane_id = truth.lane_id, next_at = due_at, last_crawl_at = truth.last_crawl_at,
+        crawl_rate = truth.crawl_rate, wanted = truth.wanted
+    FROM truth JOIN held USING (page_id)
+    WHERE crawls.page_id = truth.page_id AND due_at < %(until)s
+    RETURNING crawls.page_id, due_at
+), dropped AS (
+    DELETE FROM crawls USING held
+    WHERE crawls.page_id = held.page_id
+        AND NOT EXISTS (SELECT FROM truth WHERE page_id = held.page_id AND due_at < %(until)s)
+), settled AS (
+    SELECT position, coalesce(lane_id, 0) AS lane_id,
+        held.page_id IS NOT NULL AND locked.page_id IS NOT NULL AS held, queued.due_at AS next_at
+    FROM given LEFT JOIN truth USING (page_id) LEFT JOIN locked USING (page_id, token)
+    LEFT JOIN held USING (page_id) LEFT JOIN queued USING (page_id)
+), lanes_of AS (
+    SELECT * FROM lanes WHERE lane_id = ANY(ARRAY(SELECT lane_id FROM settled))
+    ORDER BY lane_id FOR NO KEY UPDATE
 )
-SELECT array_agg(coalesce(lane_id, 0) ORDER BY position)
-FROM given LEFT JOIN ended USING (page_id, token)
+SELECT items.*, lanes_read.* FROM (
+    SELECT array_agg(lane_id ORDER BY position), array_agg(held ORDER BY position),
+        array_agg(coalesce(next_at, '-infinity') ORDER BY position) FROM settled
+) AS items, ({{lanes}}) AS lanes_read
 """
 
 EXTEND_LEASE = """
@@ -190,11 +214,8 @@ UPDATE crawls SET expires_at = %(until)s, next_at = %(until)s
 WHERE page_id = %(page_id)s AND token = %(token)s AND expires_at > %(now)s
 """
 
-LANES_OF = f"""
-SELECT array_agg(coalesce({LANE}, 0) ORDER BY position)
-FROM unnest(%(page_id)s::bigint[]) WITH ORDINALITY AS given (page_id, position)
-LEFT JOIN pages USING (page_id) LEFT JOIN hosts USING (host_id)
-"""
+
+SETTLE = _SETTLE.format(lanes=LANES.format(locked="lanes_of"))
 
 
 class PostgresQueue(QueueTransaction):
@@ -224,13 +245,14 @@ class PostgresQueue(QueueTransaction):
     def ready_lanes(self, now: datetime, limit: int, hosts: Sequence[str] = ()) -> Lanes:
         """Find them by their index, then lock them in their order."""
         ready = READY.format(only=ONLY_HOSTS if hosts else "")
-        statement = LANES.format(ids=f"ARRAY({ready})")
+        statement = LANES.format(locked=LOCKED.format(ids=f"ARRAY({ready})"))
         only = {"hosts": list(hosts)} if hosts else {}
         return self._read(Lanes, statement, now=now, limit=limit, **only)
 
     def lock_lanes(self, lane_id: Ints) -> Lanes:
         """Lock them in their order."""
-        return self._read(Lanes, LANES.format(ids="%(lane_id)s::bigint[]"), lane_id=lane_id)
+        locked = LOCKED.format(ids="%(lane_id)s::bigint[]")
+        return self._read(Lanes, LANES.format(locked=locked), lane_id=lane_id)
 
     def save_lanes(self, lanes: Lanes) -> None:
         """Update them in one statement."""
@@ -250,36 +272,34 @@ class PostgresQueue(QueueTransaction):
             return np.zeros(0, np.int64), np.zeros(0, "M8[us]")
         return row[0], row[1]
 
-    def due_pages(self, page_id: Ints) -> DuePages:
-        """Join what decides it."""
-        return self._read(DuePages, DUE_PAGES, page_id=page_id, epoch=self.number_in_force())
-
-    def lease(self, given: Leases, now: datetime) -> Bools:
-        """Update the rows that nobody has locked."""
+    def lease(self, given: Leases, now: datetime) -> tuple[DuePages, Bools]:
+        """Look the truth up, and update the rows that nobody has locked."""
         columns = {name: getattr(given, name) for name in Leases.__dataclass_fields__}
-        row = self.run(LEASE, now=now, **columns).fetchone()
-        taken = np.zeros(0, np.int64) if row is None or row[0] is None else row[0]
-        return np.isin(given.page_id, taken)
+        said = {**columns, "now": now, "epoch": self.number_in_force()}
+        row = self.run(LEASE, **said).fetchone()
+        if row is None or row[0] is None:
+            return DuePages.empty(), np.zeros(0, np.bool_)
+        return _columns(DuePages, row[:-1]), row[-1]
 
     def requeue(self, page_id: Ints, next_at: Instants) -> None:
         """Update or delete the rows that nobody has locked."""
         if len(page_id):
             self.run(REQUEUE, page_id=page_id, next_at=next_at)
 
-    def end_leases(self, held: Tokens) -> Ints:
-        """Delete the rows that have these tokens."""
-        row = self.run(END_LEASES, page_id=held.page_id, token=held.token).fetchone()
-        return np.zeros(0, np.int64) if row is None or row[0] is None else row[0]
+    def settle(self, held: Tokens, until: datetime) -> Settled:
+        """Update or delete the rows, lock the lanes."""
+        said = {"page_id": held.page_id, "token": held.token, "until": until}
+        row = self.run(SETTLE, **said, epoch=self.number_in_force()).fetchone()
+        if row is None or row[0] is None:
+            none = Lowered.empty()
+            return Settled(none.lane_id, np.zeros(0, np.bool_), none.next_at, Lanes.empty())
+        lanes = Lanes.empty() if row[3] is None else _columns(Lanes, row[3:])
+        return Settled(row[0], row[1], row[2], lanes)
 
     def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
         """Update the row if it has this token."""
         said = {"page_id": page_id, "token": token, "now": now, "until": until}
         return self.run(EXTEND_LEASE, **said).rowcount > 0
-
-    def lanes_of(self, page_id: Ints) -> Ints:
-        """Look them up."""
-        row = self.run(LANES_OF, page_id=page_id).fetchone()
-        return np.zeros(0, np.int64) if row is None or row[0] is None else row[0]
 
     def next_ready_at(self, hosts: Sequence[str] = ()) -> datetime | None:
         """Read the first entry of the index."""
@@ -292,11 +312,12 @@ class PostgresQueue(QueueTransaction):
     def _read(self, kind: type[C], statement: str, **parameters: Any) -> C:
         """Name the columns of a statement that gives one array each."""
         row = self.run(statement, **parameters).fetchone()
-        if row is None or row[0] is None:
-            return kind.empty()
-        names = kind.__dataclass_fields__
-        columns = {
-            name: np.array(cells, object) if isinstance(cells, list) else cells
-            for name, cells in zip(names, row, strict=True)
-        }
-        return kind(**columns)
+        return kind.empty() if row is None or row[0] is None else _columns(kind, row)
+
+
+def _columns(kind: type[C], row: Sequence[Any]) -> C:
+    columns = {
+        name: np.array(cells, object) if isinstance(cells, list) else cells
+        for name, cells in zip(kind.__dataclass_fields__, row, strict=True)
+    }
+    return kind(**columns)

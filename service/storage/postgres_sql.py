@@ -174,6 +174,16 @@ COPY observations (page_id, observed_at, kind, changed, "interval", crawl_rate, 
 FROM STDIN (FORMAT BINARY)
 """
 
+INSERT_LOG = """
+INSERT INTO observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
+SELECT page_id, observed_at, kind, nullif(changed, -1::smallint), nullif("interval", 'NaN'),
+    nullif(crawl_rate, 'NaN'), nullif(status, -1::smallint)
+FROM unnest(%(page_id)s::bigint[], %(observed_at)s::timestamptz[], %(kind)s::smallint[],
+    %(changed)s::smallint[], %(interval)s::float8[], %(crawl_rate)s::float8[],
+    %(status)s::smallint[])
+    AS given (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
+"""
+
 LOG_OF = """
 SELECT array_agg(page_id), array_agg(observed_at), array_agg(kind),
     array_agg(coalesce(changed, -1::smallint)), array_agg(coalesce("interval", 'NaN')),

@@ -105,6 +105,19 @@ class Leases(Columns):
     expires_at: Instants
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of N tokens."""
+
+    lane_id: Ints
+    """The lane of each page; 0 where there is no such page."""
+    held: Bools
+    """Whether the token was in force."""
+    next_at: Instants
+    """When the page can be leased again; NaT where that is not before the horizon."""
+    lanes: Lanes
+
+
 class QueueTransaction(Transaction):
     """The statements; see the module for what they promise together."""
 
@@ -144,31 +157,26 @@ class QueueTransaction(Transaction):
         """Tell how many leases run in each lane, and when the first of them ends."""
 
     @abstractmethod
-    def due_pages(self, page_id: Ints) -> DuePages:
-        """Give the truth of these pages."""
+    def lease(self, given: Leases, now: datetime) -> tuple[DuePages, Bools]:
+        """Lease pages of locked lanes: those that are truly due and at whose row nobody else is.
 
-    @abstractmethod
-    def lease(self, given: Leases, now: datetime) -> Bools:
-        """Lease pages of locked lanes; False where somebody else is at the row."""
+        Gives the truth of all of them, and which were leased.
+        """
 
     @abstractmethod
     def requeue(self, page_id: Ints, next_at: Instants) -> None:
         """Mend the bounds of rows that no lease runs on; NaT takes the row out."""
 
     @abstractmethod
-    def end_leases(self, held: Tokens) -> Ints:
-        """End the leases with these tokens; gives their lanes, 0 where the token is not in force.
+    def settle(self, held: Tokens, until: datetime) -> Settled:
+        """End the leases with these tokens, and queue their pages again if due before `until`.
 
-        The pages leave the queue.
+        Locks the lanes of all of the pages, those without a lease (token 0) too.
         """
 
     @abstractmethod
     def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
         """Let a lease that still runs end at `until`; tell whether it does."""
-
-    @abstractmethod
-    def lanes_of(self, page_id: Ints) -> Ints:
-        """Give the lane of each page, 0 where there is no such page."""
 
     @abstractmethod
     def next_ready_at(self, hosts: Sequence[str] = ()) -> datetime | None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from service.domain import INSTANT, Bools, Columns, Instants, Ints, moment
+from service.domain import INSTANT, Bools, Columns, Instants, Ints, instant, moment
 from service.storage.queue import (
     DuePages,
     Lanes,
@@ -18,6 +18,7 @@ from service.storage.queue import (
     Lowered,
     QueuedCrawls,
     QueueTransaction,
+    Settled,
     Tokens,
 )
 from service.storage.sqlite_sql import NEXT_CRAWL_AT
@@ -108,12 +109,14 @@ UPDATE crawls SET next_at = ?, token = NULL, worker = NULL, leased_at = NULL, ex
 WHERE page_id = ?
 """
 
-END_LEASE = "DELETE FROM crawls WHERE page_id = ? AND token = ? RETURNING lane_id"
+END_LEASE = "DELETE FROM crawls WHERE page_id = ? AND token = ? RETURNING page_id"
 
 EXTEND_LEASE = """
 UPDATE crawls SET expires_at = :until, next_at = :until
 WHERE page_id = :page_id AND token = :token AND expires_at > :now
 """
+
+NEXT_OF = "SELECT page_id, next_at FROM crawls WHERE page_id IN (SELECT value FROM json_each(?))"
 
 LANES_OF = f"""
 SELECT page_id, {LANE} FROM pages JOIN hosts ON hosts.host_id = pages.host_id
@@ -185,18 +188,17 @@ class SqliteQueue(QueueTransaction):
         ends = column([end for _, end in rows], Instants, 0)
         return np.array([n for n, _ in rows], np.int64), ends
 
-    def due_pages(self, page_id: Ints) -> DuePages:
-        """Join what decides it."""
-        said = {"page_id": listed(page_id), "epoch": self.number_in_force()}
-        return _columns(DuePages, self.driver.execute(DUE_PAGES, said).fetchall())
-
-    def lease(self, given: Leases, now: datetime) -> Bools:
-        """Update the rows by one prepared statement."""
+    def lease(self, given: Leases, now: datetime) -> tuple[DuePages, Bools]:
+        """Look the truth up, and update the rows by one prepared statement."""
+        said = {"page_id": listed(given.page_id), "epoch": self.number_in_force()}
+        truth = _columns(DuePages, self.driver.execute(DUE_PAGES, said).fetchall())
+        due: Bools = truth.due_at <= instant(now)
+        leased = given.take(due)
         names = ("token", "worker", "expires_at", "expires_at", "page_id")
-        token, worker, *rest = (values(getattr(given, name)) for name in names)
-        at = repeat(microseconds(now), len(given))
+        token, worker, *rest = (values(getattr(leased, name)) for name in names)
+        at = repeat(microseconds(now), len(leased))
         self.driver.executemany(LEASE, zip(token, worker, at, *rest, strict=True))
-        return np.ones(len(given), np.bool_)
+        return truth, due
 
     def requeue(self, page_id: Ints, next_at: Instants) -> None:
         """Update or delete the rows."""
@@ -206,24 +208,23 @@ class SqliteQueue(QueueTransaction):
         mended = zip(values(next_at[~out]), page_id[~out].tolist(), strict=True)
         self.driver.executemany(REQUEUE, mended)
 
-    def end_leases(self, held: Tokens) -> Ints:
-        """Delete the rows that have these tokens."""
-        lanes = np.zeros(len(held), np.int64)
-        for i, pair in enumerate(zip(held.page_id.tolist(), held.token.tolist(), strict=True)):
-            for (lane_id,) in self.driver.execute(END_LEASE, pair).fetchall():
-                lanes[i] = lane_id
-        return lanes
+    def settle(self, held: Tokens, until: datetime) -> Settled:
+        """Delete the rows that have these tokens, and queue their pages as any others."""
+        pairs = zip(held.page_id.tolist(), held.token.tolist(), strict=True)
+        ended = np.array([bool(self.driver.execute(END_LEASE, p).fetchall()) for p in pairs], bool)
+        again = np.unique(held.page_id[ended])
+        self.enqueue(again, until)
+        queued = dict(self.driver.execute(NEXT_OF, (listed(again),)).fetchall())
+        next_at = column([queued.get(page) for page in held.page_id.tolist()], Instants, 0)
+        lane_of = dict(self.driver.execute(LANES_OF, (listed(held.page_id),)).fetchall())
+        lane_id = np.array([lane_of.get(page, 0) for page in held.page_id.tolist()], np.int64)
+        return Settled(lane_id, ended, next_at, self.lock_lanes(np.unique(lane_id)))
 
     def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
         """Update the row if it has this token."""
         said = {"page_id": page_id, "token": token}
         said |= {"now": microseconds(now), "until": microseconds(until)}
         return self.driver.execute(EXTEND_LEASE, said).rowcount > 0
-
-    def lanes_of(self, page_id: Ints) -> Ints:
-        """Look them up."""
-        lane_of = dict(self.driver.execute(LANES_OF, (listed(page_id),)).fetchall())
-        return np.array([lane_of.get(page, 0) for page in page_id.tolist()], np.int64)
 
     def next_ready_at(self, hosts: Sequence[str] = ()) -> datetime | None:
         """Read the first entry of the index."""
