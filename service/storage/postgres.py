@@ -394,7 +394,7 @@ class PostgresStore(HostStore):
                 "keepalives_count": 3,
             },
         )
-        sa.event.listen(self.engine, "connect", lambda driver, _: pgbinary.register(driver))
+        sa.event.listen(self.engine, "connect", prepare)
         sa.event.listen(self.engine, "checkout", refuse_lost)
         self.reading = self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
@@ -457,6 +457,13 @@ class PostgresLead(Lead):
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
         """Do each chore in a transaction of its own."""
         keep_house(self.begin, keep_log_since, now)
+
+
+def prepare(driver: psycopg.Connection[Any], _record: object) -> None:
+    """Set up a new connection: arrays, and no compiling of statements that take a millisecond."""
+    pgbinary.register(driver)
+    driver.execute("SET jit = off")
+    driver.commit()
 
 
 def refuse_lost(driver: Any, _record: object, _proxy: object) -> None:
