@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from service.cli.files import URL
+from service.cli.parts import URL
 
 hosts = typer.Typer(no_args_is_help=True, help="Show and set how hosts are crawled.")
 

@@ -50,7 +50,8 @@ class Poster:
         """
         if not items:
             return {"created": 0, "rejected": []}
-        response = self._patiently("POST", "/pages", content=json.dumps(items).encode(), headers=JSON)
+        content = json.dumps(items).encode()
+        response = self._patiently("POST", "/pages", content=content, headers=JSON)
         answer = _json(response)
         if "rejected" not in answer:
             raise UnexpectedAnswer(f"POST /pages: {response.status_code} {answer.get('detail')}")
