@@ -5,6 +5,7 @@ WORKDIR /src
 RUN python -m venv /opt/recrawl
 COPY pyproject.toml README.md LICENSE ./
 COPY service ./service
+COPY recrawl_client ./recrawl_client
 COPY migrations ./migrations
 RUN /opt/recrawl/bin/pip install '.[arrow,fast]'
 

@@ -102,9 +102,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(directory: Path, *, wait: bool = True, **settings: Any) -> Iterator[Serving]:
-    """Start a server and wait until it is ready."""
-    port = free_port()
+def serving(
+    directory: Path, *, wait: bool = True, port: int | None = None, **settings: Any
+) -> Iterator[Serving]:
+    """Start a server, on a free port, and wait until it is ready."""
+    port = port or free_port()
     with (
         started(directory, "serve", "--port", str(port), **settings) as running,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,

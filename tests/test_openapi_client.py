@@ -19,22 +19,22 @@ def generated(tmp_path_factory):
     (directory / "config.yml").write_text("post_hooks: []\n")
     command = [sys.executable, "-m", "openapi_python_client", "generate", "--meta", "none"]
     subprocess.run(
-        [*command, "--path", DOCUMENT, "--output-path", directory / "recrawl_client",
+        [*command, "--path", DOCUMENT, "--output-path", directory / "generated_client",
          "--config", directory / "config.yml"],
         check=True, capture_output=True,
     )  # fmt: skip
     sys.path.insert(0, str(directory))
-    yield importlib.import_module("recrawl_client")
+    yield importlib.import_module("generated_client")
     sys.path.remove(str(directory))
 
 
 def operation(tag: str, name: str):
     """Give the function of one operation that raises on what the document does not say."""
-    return importlib.import_module(f"recrawl_client.api.{tag}.{name}").sync
+    return importlib.import_module(f"generated_client.api.{tag}.{name}").sync
 
 
 def test_a_generated_client_registers_observes_and_reads_the_schedule(generated, sqlite_url):
-    models = importlib.import_module("recrawl_client.models")
+    models = importlib.import_module("generated_client.models")
     url = "https://example.com/news"
     with (
         running(sqlite_url) as live,

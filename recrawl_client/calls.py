@@ -1,0 +1,75 @@
+"""Requests that are sent again while the service is busy, restarting or out of reach."""
+
+import random
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from itertools import count
+from typing import Any
+
+import httpx
+
+from recrawl_client.errors import Unavailable
+
+BUSY = frozenset({429, 502, 503, 504, 507})
+BROKEN = (httpx.NetworkError, httpx.TimeoutException, httpx.RemoteProtocolError)
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
+
+
+class Line:
+    """A line to one service; `wait` takes seconds, and whoever ends it early ends the patience."""
+
+    def __init__(
+        self, http: httpx.Client, patience_s: float, wait: Callable[[float], object] = time.sleep
+    ) -> None:
+        self.http = http
+        self.patience_s = patience_s
+        self.wait = wait
+
+    def call(self, method: str, path: str, **given: Any) -> httpx.Response:
+        """Give the first answer that is not "busy".
+
+        Raises
+        ------
+        Unavailable
+            There was none for `patience_s`, or the service asked for a longer wait than is left.
+        """
+        deadline = time.monotonic() + self.patience_s
+        for attempt in count():
+            try:
+                response = self.http.request(method, path, **given)
+            except BROKEN as error:
+                problem, asked_s = str(error) or type(error).__name__, 0.0
+            else:
+                if response.status_code not in BUSY:
+                    return response
+                problem, asked_s = f"it answered {response.status_code}", retry_after(response)
+            pause_s = max(asked_s, backoff(attempt))
+            if time.monotonic() + pause_s > deadline or self.wait(pause_s):
+                break
+        url = str(self.http.base_url).rstrip("/") + path
+        raise Unavailable(f"{method} {url}: {problem}")
+
+
+def backoff(attempt: int) -> float:
+    """Give seconds that double, up to ten, and that many clients do not wait alike."""
+    longest = min(FIRST_PAUSE_S * 2.0 ** min(attempt, 20), LONGEST_PAUSE_S)
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, hides nothing
+
+
+def retry_after(response: httpx.Response) -> float:
+    """Read Retry-After, seconds or a date; 0 where it is missing or cannot be read.
+
+    >>> retry_after(httpx.Response(503, headers={"Retry-After": "7"}))
+    7.0
+    """
+    told = response.headers.get("Retry-After", "")
+    if told.isascii() and told.isdigit():
+        return float(told)
+    try:
+        at = parsedate_to_datetime(told)
+    except ValueError:
+        return 0.0
+    zoned = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return max((zoned - datetime.now(UTC)).total_seconds(), 0.0)

@@ -1,0 +1,97 @@
+"""What can go wrong, one tree.
+
+ClientError
+├── Unavailable      the service did not answer, or was busy, for as long as was waited
+├── Undelivered      a reporter ended with observations that the service did not take
+└── Refused          the service will not do this, and why
+    ├── Rejected         an item has a field that cannot be
+    ├── Unauthorized     no valid API key
+    ├── NotFound         no such page, epoch or host
+    ├── LeaseNotHeld     the lease has ended
+    └── CursorExpired    the schedule has moved on; start again
+"""
+
+from collections.abc import Sequence
+
+import httpx
+from msgspec import DecodeError, Struct, json
+
+from recrawl_client.values import Observation, Rejection
+
+
+class ClientError(Exception):
+    """A call failed."""
+
+
+class Unavailable(ClientError):
+    """The service did not answer, or was busy, for as long as was waited."""
+
+
+class Undelivered(ClientError):
+    """A reporter ended with observations that the service did not take: send them again."""
+
+    def __init__(self, observations: Sequence[Observation], cause: Exception) -> None:
+        super().__init__(f"{len(observations)} observations were not delivered: {cause}")
+        self.observations = list(observations)
+
+
+class Problem(Struct, frozen=True):
+    """What the service says went wrong (RFC 9457)."""
+
+    type: str = ""
+    title: str = ""
+    detail: str = ""
+    field: str | None = None
+    rejected: list[Rejection] = []
+
+
+class Refused(ClientError):
+    """The service will not do this."""
+
+    def __init__(self, status: int, problem: Problem) -> None:
+        super().__init__(f"{status} {problem.title}: {problem.detail}")
+        self.status = status
+        self.problem = problem
+
+
+class Rejected(Refused):
+    """An item has a field that cannot be; `problem.rejected` says which."""
+
+
+class Unauthorized(Refused):
+    """No valid API key was shown."""
+
+
+class NotFound(Refused):
+    """No such page, epoch or host."""
+
+
+class LeaseNotHeld(Refused):
+    """The lease has ended: it was reported, released or has expired."""
+
+
+class CursorExpired(Refused):
+    """The schedule of this cursor is no longer kept; start again."""
+
+
+NAMED: dict[str, type[Refused]] = {
+    "batch-rejected": Rejected,
+    "invalid-field": Rejected,
+    "invalid-url": Rejected,
+    "unauthorized": Unauthorized,
+    "page-not-found": NotFound,
+    "epoch-not-found": NotFound,
+    "host-not-found": NotFound,
+    "lease-not-held": LeaseNotHeld,
+    "cursor-expired": CursorExpired,
+}
+
+
+def refusal(response: httpx.Response) -> Refused:
+    """Read a refusal from an answer, whoever gave it: a proxy in between sends no problem."""
+    try:
+        problem = json.decode(response.content, type=Problem)
+    except DecodeError:
+        problem = Problem(title=response.reason_phrase, detail=response.text[:200])
+    kind = NAMED.get(problem.type.rpartition(":")[2], Refused)
+    return kind(response.status_code, problem)

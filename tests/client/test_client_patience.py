@@ -1,0 +1,108 @@
+"""Services that are busy, out of reach, or lose answers: what is waited for, and how long."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import httpx
+import pytest
+from live_server import running
+
+from recrawl_client import Client, Refused, Unavailable
+from recrawl_client.calls import backoff
+
+EMPTY = httpx.Response(200, json={"items": []})
+
+
+def waits(answers, patience_s=60.0, wait=None):
+    """Ask a service that gives these answers in turn; gives what the client waited for."""
+    waited, given = [], iter(answers)
+
+    def answer(_request):
+        turn = next(given)
+        if isinstance(turn, Exception):
+            raise turn
+        return turn
+
+    transport = httpx.MockTransport(answer)
+    with Client(transport=transport, patience_s=patience_s, wait=wait or waited.append) as client:
+        client.lease()
+    assert next(given, None) is None
+    return waited
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504, 507])
+def test_a_busy_service_is_asked_again_when_it_said(status):
+    assert waits([httpx.Response(status, headers={"Retry-After": "7"}), EMPTY]) == [7.0]
+
+
+def test_a_date_to_come_back_is_understood():
+    at = datetime.now(UTC) + timedelta(seconds=30)
+    (waited,) = waits([httpx.Response(503, headers={"Retry-After": format_datetime(at)}), EMPTY])
+    assert 25 < waited <= 30
+
+
+@pytest.mark.parametrize("told", ["soon", "-1", "", "Wed, 21 Oct 2015 07:28:00 GMT"])
+def test_without_a_time_to_come_back_it_is_soon(told):
+    (waited,) = waits([httpx.Response(503, headers={"Retry-After": told}), EMPTY])
+    assert 0 < waited <= 0.1
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [httpx.ConnectError("refused"), httpx.ReadTimeout(""), httpx.RemoteProtocolError("cut off")],
+)
+def test_a_service_out_of_reach_is_waited_for_longer_each_time(broken):
+    waited = waits([broken, broken, broken, broken, EMPTY])
+    assert all(0.05 * 2**k <= pause <= 0.1 * 2**k for k, pause in enumerate(waited))
+
+
+def test_waiting_grows_to_ten_seconds_and_no_further():
+    assert 5 <= backoff(1_000) <= 10
+
+
+def test_patience_ends():
+    with pytest.raises(Unavailable, match=r"POST http://127\.0\.0\.1:8000/leases: refused$"):
+        waits([httpx.ConnectError("refused")], patience_s=0)
+
+
+def test_a_longer_pause_than_patience_is_not_begun():
+    busy = httpx.Response(503, headers={"Retry-After": "61"})
+    with pytest.raises(Unavailable, match="it answered 503"):
+        waits([busy])
+
+
+def test_whoever_stops_waiting_ends_the_call():
+    with pytest.raises(Unavailable):
+        waits([httpx.Response(503)], wait=lambda _seconds: True)
+
+
+@pytest.mark.parametrize("status", [400, 404, 422, 500])
+def test_what_is_refused_is_not_asked_again(status):
+    with pytest.raises(Refused, match=f"{status} "):
+        waits([httpx.Response(status, text="<html>a proxy's words</html>")])
+
+
+class Forgetful(httpx.HTTPTransport):
+    """Loses every second answer after the service has given it."""
+
+    n_answers = 0
+
+    def handle_request(self, request):
+        response = super().handle_request(request)
+        self.n_answers += 1
+        if self.n_answers % 2:
+            response.close()
+            raise httpx.ReadError("the answer was lost")
+        return response
+
+
+def test_what_was_written_when_the_answer_was_lost_counts_once(sqlite_url):
+    with (
+        running(sqlite_url) as live,
+        Client(live.url, transport=Forgetful(), wait=lambda _s: None, now=live.clock) as client,
+    ):
+        client.register("https://a.example/")
+        for n in range(5):
+            live.clock.advance(hours=1)
+            assert client.report("https://a.example/", digest=str(n)).duplicate == 1
+        assert client.page(1)["estimate"]["n_changes"] == 4

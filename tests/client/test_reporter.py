@@ -1,0 +1,119 @@
+"""Reports in batches: sent soon, sent again, never lost and never counted twice."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import count, islice
+
+import httpx
+import pytest
+from live_server import START, running, until
+from processes import free_port, serving
+
+from recrawl_client import Client, Observation, Rejected, Unauthorized, Undelivered
+
+BASE = datetime.now(UTC).replace(microsecond=0) - timedelta(days=30)
+URLS = [f"https://a.example/{i}" for i in range(10)]
+NEVER_S = 3_600.0
+
+
+@pytest.fixture
+def live(sqlite_url):
+    with running(sqlite_url) as live:
+        yield live
+
+
+@pytest.fixture
+def client(live):
+    with Client(live.url, now=live.clock) as client:
+        client.register(*URLS)
+        yield client
+
+
+def test_a_full_batch_goes_out_at_once(client):
+    with client.reporter(size=5, every_s=NEVER_S) as reporter:
+        for url in URLS[:7]:
+            reporter.report(url, digest="1")
+        until(lambda: reporter.total.accepted == 5, "the full batch has been sent")
+    assert reporter.total.accepted == 7
+
+
+def test_a_batch_that_is_not_full_goes_out_in_time(client):
+    with client.reporter(size=100, every_s=0.01) as reporter:
+        reporter.report(URLS[0], digest="1")
+        until(lambda: reporter.total.accepted == 1, "the observation has been sent")
+
+
+def test_what_is_rejected_is_told_one_by_one_and_keeps_nothing_up(client):
+    told = []
+    with client.reporter(on_rejected=lambda *why: told.append(why)) as reporter:
+        reporter.report(URLS[0], digest="1")
+        reporter.report(URLS[1], status=1_000)
+        reporter.report(URLS[2], digest="1")
+    assert reporter.total.accepted == 2
+    ((observation, rejection),) = told
+    assert observation == Observation(url=URLS[1], status=1_000, observed_at=START)
+    assert rejection.field == "status"
+
+
+def test_leases_end_with_their_reports(client, live):
+    live.client.put("/hosts/a.example", json={"min_delay_s": 0})
+    crawls = client.lease(count=1).items
+    with client.reporter() as reporter:
+        for crawl in crawls:
+            reporter.report(crawl, status=200, digest="1")
+    assert reporter.total.leases_ended == len(crawls) == 1
+
+
+def test_who_may_not_report_is_told_and_keeps_the_observations(sqlite_url):
+    with running(sqlite_url, api_keys=("k1",)) as live, Client(live.url, "wrong") as client:
+        reporter = client.reporter(size=1).__enter__()
+        reporter.report(URLS[0], digest="1")
+        with pytest.raises(Unauthorized):
+            until(lambda: reporter.report(URLS[1], digest="1"), "the refusal is told")
+        with pytest.raises(Undelivered) as undelivered:
+            reporter.close()
+    assert undelivered.value.observations[0].url == URLS[0]
+
+
+def test_a_service_that_stays_away_leaves_the_observations_with_the_caller():
+    def refuse(_request):
+        raise httpx.ConnectError("refused")
+
+    with Client(transport=httpx.MockTransport(refuse), patience_s=0) as client:
+        reporter = client.reporter(every_s=NEVER_S).__enter__()
+        reporter.report(URLS[0], digest="1")
+        reporter.report(URLS[1], digest="1")
+        with pytest.raises(
+            Undelivered, match=r"2 observations were not delivered: .* refused"
+        ) as left:
+            reporter.close()
+    assert [observation.url for observation in left.value.observations] == URLS[:2]
+
+
+def test_a_service_killed_in_between_and_started_again_gets_everything_once(tmp_path, database_url):
+    port = free_port()
+    client = Client(f"http://127.0.0.1:{port}", patience_s=1)
+    minutes = count()
+
+    def report_rounds(reporter, n_more):
+        for minute in islice(minutes, n_more):
+            for url in URLS:
+                reporter.report(url, changed=True, observed_at=BASE + timedelta(minutes=minute))
+
+    with client, client.reporter(size=25, every_s=0.05) as reporter:
+        with serving(tmp_path, port=port, database_url=database_url) as server:
+            report_rounds(reporter, 60)
+            until(lambda: reporter.total.accepted > 50, "reports are under way")
+            server.kill()
+        report_rounds(reporter, 5)
+        with serving(tmp_path, port=port, database_url=database_url):
+            reporter.close()
+            n_rounds = next(minutes)
+            seen = {client.page(url)["estimate"]["n_observations"] for url in URLS}
+    assert seen == {n_rounds - 1}
+    total = reporter.total
+    assert total.accepted + total.duplicate + total.late == n_rounds * len(URLS)
+
+
+def test_one_report_that_cannot_be_raises_where_it_is_made(client):
+    with pytest.raises(Rejected):
+        client.report(URLS[0], status=1_000)
