@@ -73,7 +73,7 @@ def test_the_quickstart_gives_the_answers_it_shows(tmp_path: Path) -> None:
                 assert shape(answer.json()) == shape(shown)
                 if "accepted" in shown:
                     assert answer.json() == shown
-    assert commands == 9
+    assert commands == 10
 
 
 def wait_for_epoch(client: httpx.Client, epoch: int) -> None:
