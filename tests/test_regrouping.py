@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from crawl_cases import TTL, queue, take
+from crawl_cases import TTL, queue, release, take
 from store_cases import T0, register
 
 from service.lanes import Politeness
@@ -45,17 +45,15 @@ def test_moves_leases_and_queueing_at_once_never_deadlock_and_lose_no_page(sql_s
 
     def work(seed):
         choices = np.random.default_rng(seed)
-        return [
-            crawl.page_id
-            for _ in range(15)
-            for crawl in take(sql_store, T0, count=4, tokens=choices)
-        ]
+        for _ in range(15):
+            release(sql_store, take(sql_store, T0, count=7, tokens=choices), T0)
 
     tasks = [(move, 1), (move, 2), (requeue, 3), (requeue, 4), (work, 5)]
     with ThreadPoolExecutor(len(tasks)) as pool:
-        running = [pool.submit(task, seed) for task, seed in tasks]
-        *_, given = [task.result(timeout=120) for task in running]
+        for running in [pool.submit(task, seed) for task, seed in tasks]:
+            running.result(timeout=120)
     queue(sql_store, everything, T0)
+    given = []
     while part := take(sql_store, T0, count=50):
         given += [crawl.page_id for crawl in part]
     assert sorted(given) == everything.tolist()
