@@ -39,6 +39,7 @@ from service.storage.queue import (
     QueuedCrawls,
     QueueStore,
     QueueTransaction,
+    Reach,
     Tokens,
 )
 
@@ -144,22 +145,22 @@ def fill(store: QueueStore, until: datetime) -> None:
 
 
 def lease(
-    tx: QueueTransaction, asks: Sequence[Ask], hosts: Sequence[str], polite: Politeness,
+    tx: QueueTransaction, asks: Sequence[Ask], of: Reach, polite: Politeness,
     now: datetime, rng: np.random.Generator,
 ) -> tuple[list[Leased], bool]:  # fmt: skip
     """Deal what is due to those who ask, in turns, and tell whether there may be more.
 
-    `hosts`, where given, are the only ones whose pages are wanted. One transaction locks lanes
-    once, so that nobody can wait for each other; who wants more asks again in another.
+    One transaction locks lanes once, so that nobody can wait for each other; who wants more asks
+    again in another.
     """
     wanted, at = sum(ask.count for ask in asks), instant(now)
     most = LANES + 2 * wanted
-    lanes = tx.ready_lanes(now, most, hosts)
+    lanes = tx.ready_lanes(now, most, of)
     if not len(lanes):
         nothing = Leased(DuePages.empty(), Leases.empty(), np.zeros(0))
         return [nothing] * len(asks), False
     each = max(COMPARED, 2 * wanted) // len(lanes) + 2
-    rows = tx.queued(lanes.lane_id, each, hosts)
+    rows = tx.queued(lanes.lane_id, each, of)
     lane = np.searchsorted(lanes.lane_id, rows.lane_id)
     n_running, first_end = _running(tx, lanes, polite, now)
     open_now = gates(lanes, n_running, polite, at)
@@ -173,7 +174,7 @@ def lease(
     bound[picked[stale]] = truth.due_at[stale]
     bound[picked[taken]] = leases.expires_at[taken]
     head = heads(len(lanes), lane, bound, rows.next_at, each)
-    if hosts:  # of a group's other hosts nothing was read
+    if of.hosts:  # of a group's other hosts nothing was read
         head = np.where(lanes.lane_id < 0, lanes.next_at, head)
     n_taken = np.bincount(lane[picked[taken]], minlength=len(lanes))
     ends = np.fmin(first_end, np.sort(np.append(leases.expires_at[taken], LAST))[0])

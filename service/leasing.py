@@ -18,7 +18,7 @@ from service import crawls
 from service.crawls import Ask, Leased
 from service.errors import Overloaded
 from service.lanes import Politeness
-from service.storage.queue import QueueStore
+from service.storage.queue import QueueStore, Reach
 
 MOST_WAITING = 10_000
 MOST_AT_ONCE = 10_000
@@ -33,8 +33,7 @@ class Request:
     """One worker's request, its answer to come."""
 
     ask: Ask
-    hosts: tuple[str, ...]
-    """Only pages of these; empty: of all."""
+    of: Reach
     now: datetime
     done: "Future[Served]" = field(default_factory=Future)
 
@@ -91,7 +90,7 @@ class Leasing:
                     request.done.set_result(served)
 
     def _take(self) -> list[Request]:
-        """Wait for the oldest request, and take those with it that ask for the same hosts."""
+        """Wait for the oldest request, and take those with it that ask for the same."""
         with self._changed:
             while not self._waiting and not self._stopping:
                 self._changed.wait()
@@ -101,7 +100,7 @@ class Leasing:
             while self._waiting:
                 request = self._waiting.popleft()
                 fits = not taken or (
-                    request.hosts == taken[0].hosts and wanted + request.ask.count <= MOST_AT_ONCE
+                    request.of == taken[0].of and wanted + request.ask.count <= MOST_AT_ONCE
                 )
                 if not fits:
                     others.append(request)
@@ -118,14 +117,14 @@ def lease_all(
     """Lease round by round until all have what they asked for or nothing more is due."""
     given: list[list[Leased]] = [[] for _ in requests]
     left = [request.ask.count for request in requests]
-    hosts, now = requests[0].hosts, max(request.now for request in requests)
+    of, now = requests[0].of, max(request.now for request in requests)
     for _ in range(ROUNDS):
         open_ = [i for i, n in enumerate(left) if n]
         if not open_:
             break
         asks = [replace(requests[i].ask, count=left[i]) for i in open_]
         with store.begin() as tx:
-            parts, more = crawls.lease(tx, asks, hosts, polite, now, rng)
+            parts, more = crawls.lease(tx, asks, of, polite, now, rng)
         for i, part in zip(open_, parts, strict=True):
             left[i] -= len(part.overdue)
             if len(part.overdue):
@@ -135,5 +134,5 @@ def lease_all(
     next_ready_at = None
     if not all(given):
         with store.begin(write=False) as tx:
-            next_ready_at = tx.next_ready_at(hosts)
+            next_ready_at = tx.next_ready_at(of)
     return [Served(leased, next_ready_at) for leased in given]

@@ -13,7 +13,7 @@ from service.domain import UNSAID, Timing
 from service.ingest import Rules
 from service.lanes import Politeness
 from service.leasing import Request, lease_all
-from service.storage.queue import Tokens
+from service.storage.queue import Reach, Tokens
 
 HOUR = timedelta(hours=1)
 SECOND = timedelta(seconds=1)
@@ -44,9 +44,11 @@ def queue(store, page_id, now, ahead=UNTIL):
         crawls.queue(tx, np.asarray(page_id, np.int64), now + ahead)
 
 
-def take(store, now, count=100, polite=RUDE, worker="w", hosts=(), ttl=TTL, tokens=RULES.rng):
+def take(
+    store, now, count=100, polite=RUDE, worker="w", hosts=(), ttl=TTL, tokens=RULES.rng, **shard
+):
     """Lease as a worker does; gives the crawls in the order they came."""
-    request = Request(Ask(worker, count, ttl), tuple(hosts), now)
+    request = Request(Ask(worker, count, ttl), Reach(tuple(hosts), **shard), now)
     (served,) = lease_all(store, [request], polite, tokens)
     return [crawl for part in served.leased for crawl in rows(part)]
 
@@ -90,4 +92,4 @@ def release(store, given, now, polite=RUDE):
 
 def next_ready_at(store, hosts=()):
     with store.begin(write=False) as tx:
-        return tx.next_ready_at(hosts)
+        return tx.next_ready_at(Reach(tuple(hosts)))

@@ -22,6 +22,7 @@ from store_cases import DAY, T0, page_columns, publish, register, save, schedule
 
 from service import crawls
 from service.lanes import Politeness
+from service.storage.queue import EVERYWHERE
 
 POLITE = Politeness(delay_s=1.0, concurrency=1)
 
@@ -286,7 +287,7 @@ def test_workers_that_ask_together_are_dealt_the_pages_in_turns(queue_store):
     add(queue_store, 6)
     asks = [crawls.Ask(name, 3, TTL) for name in ("a", "b")]
     with queue_store.begin() as tx:
-        parts, _ = crawls.lease(tx, asks, (), RUDE, T0, rng())
+        parts, _ = crawls.lease(tx, asks, EVERYWHERE, RUDE, T0, rng())
     assert [len(part.overdue) for part in parts] == [3, 3]
     assert not {*parts[0].pages.page_id} & {*parts[1].pages.page_id}
     assert {*parts[0].leases.worker} == {"a"}
@@ -312,3 +313,13 @@ def test_a_group_of_hosts_is_one_lane(queue_store):
         tx.connection.execute(sa.text("UPDATE hosts SET group_id = 4"))
     crawls.fill(queue_store, T0 + UNTIL)
     assert len(take(queue_store, T0, polite=POLITE)) == 1
+
+
+def test_shards_share_the_hosts_out_and_each_keeps_its_own(queue_store):
+    for i in range(9):
+        add(queue_store, 2, host=f"h{i}.example")
+    shards = [take(queue_store, T0, 5, shard=i, shards=3) for i in range(3)]
+    more = [take(queue_store, T0, 5, shard=i, shards=3) for i in range(3)]
+    hosts = [{crawl.host for crawl in [*a, *b]} for a, b in zip(shards, more, strict=True)]
+    assert [len(a + b) for a, b in zip(shards, more, strict=True)] == [6, 6, 6]
+    assert sum(map(len, hosts)) == len(set().union(*hosts)) == 9

@@ -134,6 +134,10 @@ class LeaseBody(Item, kw_only=True):
         list[Annotated[str, Meta(min_length=1, max_length=253)]],
         Meta(max_length=100, description="a list of host names; only their pages are wanted"),
     ] = []
+    shard: Annotated[int, Meta(ge=0, le=9_999, description="a number below `shards`")] = 0
+    shards: Annotated[
+        int, Meta(ge=1, le=10_000, description="into how many parts the hosts are divided")
+    ] = 1
     wait_s: Annotated[
         float, Meta(ge=0, le=30, description="a number of seconds to wait for the first crawl")
     ] = 0

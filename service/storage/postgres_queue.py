@@ -10,12 +10,14 @@ import psycopg
 from service.domain import Bools, Columns, Instants, Ints
 from service.storage.postgres_sql import NEXT_CRAWL_AT
 from service.storage.queue import (
+    EVERYWHERE,
     DuePages,
     Lanes,
     Leases,
     Lowered,
     QueuedCrawls,
     QueueTransaction,
+    Reach,
     Settled,
     Tokens,
 )
@@ -94,6 +96,7 @@ SELECT lane_id FROM lanes WHERE next_at <= %(now)s {only} ORDER BY next_at LIMIT
 """
 LANES_OF_HOSTS = f"SELECT {LANE} FROM hosts WHERE host = ANY(%(hosts)s::text[])"
 ONLY_HOSTS = f"AND lane_id IN ({LANES_OF_HOSTS})"
+ONLY_SHARD = "AND abs(lane_id) %% %(shards)s = %(shard)s"
 
 SAVE_LANES = """
 UPDATE lanes SET n_failures = given.n_failures,
@@ -242,12 +245,11 @@ class PostgresQueue(QueueTransaction):
         if len(lowered):
             self.run(LOWER_LANES, lane_id=lowered.lane_id, next_at=lowered.next_at)
 
-    def ready_lanes(self, now: datetime, limit: int, hosts: Sequence[str] = ()) -> Lanes:
+    def ready_lanes(self, now: datetime, limit: int, of: Reach = EVERYWHERE) -> Lanes:
         """Find them by their index, then lock them in their order."""
-        ready = READY.format(only=ONLY_HOSTS if hosts else "")
+        ready = READY.format(only=_only(of))
         statement = LANES.format(locked=LOCKED.format(ids=f"ARRAY({ready})"))
-        only = {"hosts": list(hosts)} if hosts else {}
-        return self._read(Lanes, statement, now=now, limit=limit, **only)
+        return self._read(Lanes, statement, now=now, limit=limit, **_said(of))
 
     def lock_lanes(self, lane_id: Ints) -> Lanes:
         """Lock them in their order."""
@@ -259,11 +261,10 @@ class PostgresQueue(QueueTransaction):
         names = ("lane_id", "n_failures", "blocked_until", "ready_at", "next_at")
         self.run(SAVE_LANES, **{name: getattr(lanes, name) for name in names})
 
-    def queued(self, lane_id: Ints, each: int, hosts: Sequence[str] = ()) -> QueuedCrawls:
+    def queued(self, lane_id: Ints, each: int, of: Reach = EVERYWHERE) -> QueuedCrawls:
         """Walk along each lane's index."""
-        statement = QUEUED.format(only=PAGES_OF_HOSTS if hosts else "")
-        only = {"hosts": list(hosts)} if hosts else {}
-        return self._read(QueuedCrawls, statement, lane_id=lane_id, each=each, **only)
+        statement = QUEUED.format(only=PAGES_OF_HOSTS if of.hosts else "")
+        return self._read(QueuedCrawls, statement, lane_id=lane_id, each=each, **_said(of))
 
     def running(self, lane_id: Ints, now: datetime) -> tuple[Ints, Instants]:
         """Count along the index of leases."""
@@ -301,11 +302,10 @@ class PostgresQueue(QueueTransaction):
         said = {"page_id": page_id, "token": token, "now": now, "until": until}
         return self.run(EXTEND_LEASE, **said).rowcount > 0
 
-    def next_ready_at(self, hosts: Sequence[str] = ()) -> datetime | None:
+    def next_ready_at(self, of: Reach = EVERYWHERE) -> datetime | None:
         """Read the first entry of the index."""
-        where = f"WHERE true {ONLY_HOSTS}" if hosts else ""
-        only = {"hosts": list(hosts)} if hosts else {}
-        row = self.run(f"SELECT min(next_at) FROM lanes {where}", **only).fetchone()
+        where = f"WHERE next_at IS NOT NULL {_only(of)}"
+        row = self.run(f"SELECT min(next_at) FROM lanes {where}", **_said(of)).fetchone()
         first: datetime | None = row and row[0]
         return first
 
@@ -313,6 +313,15 @@ class PostgresQueue(QueueTransaction):
         """Name the columns of a statement that gives one array each."""
         row = self.run(statement, **parameters).fetchone()
         return kind.empty() if row is None or row[0] is None else _columns(kind, row)
+
+
+def _only(of: Reach) -> str:
+    return (ONLY_HOSTS if of.hosts else "") + (ONLY_SHARD if of.shards > 1 else "")
+
+
+def _said(of: Reach) -> dict[str, Any]:
+    said: dict[str, Any] = {"hosts": list(of.hosts)} if of.hosts else {}
+    return said | ({"shard": of.shard, "shards": of.shards} if of.shards > 1 else {})
 
 
 def _columns(kind: type[C], row: Sequence[Any]) -> C:

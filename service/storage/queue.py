@@ -16,7 +16,6 @@ lanes first and passes over rows that others have locked.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -106,6 +105,20 @@ class Leases(Columns):
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """Which pages somebody wants to crawl."""
+
+    hosts: tuple[str, ...] = ()
+    """Those of these hosts; empty: of all."""
+    shard: int = 0
+    shards: int = 1
+    """Those of lanes whose id leaves `shard` over when divided by `shards`."""
+
+
+EVERYWHERE = Reach()
+
+
+@dataclass(frozen=True, slots=True)
 class Settled:
     """What became of N tokens."""
 
@@ -134,11 +147,8 @@ class QueueTransaction(Transaction):
         """Have these lanes looked at no later than said, and no earlier than their gates allow."""
 
     @abstractmethod
-    def ready_lanes(self, now: datetime, limit: int, hosts: Sequence[str] = ()) -> Lanes:
-        """Lock the lanes that may have something now, at most `limit`, the longest ready first.
-
-        `hosts` leaves all others out.
-        """
+    def ready_lanes(self, now: datetime, limit: int, of: Reach = EVERYWHERE) -> Lanes:
+        """Lock the lanes that may have something now, at most `limit`, the longest ready first."""
 
     @abstractmethod
     def lock_lanes(self, lane_id: Ints) -> Lanes:
@@ -149,7 +159,7 @@ class QueueTransaction(Transaction):
         """Write back `n_failures`, `blocked_until`, `ready_at` and `next_at` of locked lanes."""
 
     @abstractmethod
-    def queued(self, lane_id: Ints, each: int, hosts: Sequence[str] = ()) -> QueuedCrawls:
+    def queued(self, lane_id: Ints, each: int, of: Reach = EVERYWHERE) -> QueuedCrawls:
         """Give the `each` rows of each lane that can be taken first, in that order."""
 
     @abstractmethod
@@ -179,7 +189,7 @@ class QueueTransaction(Transaction):
         """Let a lease that still runs end at `until`; tell whether it does."""
 
     @abstractmethod
-    def next_ready_at(self, hosts: Sequence[str] = ()) -> datetime | None:
+    def next_ready_at(self, of: Reach = EVERYWHERE) -> datetime | None:
         """Give a lower bound of when anything can be leased; None: nothing is queued."""
 
 

@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-from collections.abc import Sequence
 from dataclasses import fields
 from datetime import datetime
 from itertools import repeat
@@ -12,12 +11,14 @@ import numpy as np
 
 from service.domain import INSTANT, Bools, Columns, Instants, Ints, instant, moment
 from service.storage.queue import (
+    EVERYWHERE,
     DuePages,
     Lanes,
     Leases,
     Lowered,
     QueuedCrawls,
     QueueTransaction,
+    Reach,
     Settled,
     Tokens,
 )
@@ -74,6 +75,7 @@ FROM lanes WHERE lane_id IN ({ids}) ORDER BY lane_id
 READY = "SELECT lane_id FROM lanes WHERE next_at <= :now {only} ORDER BY next_at LIMIT :limit"
 HOSTS = "SELECT value FROM json_each(:hosts)"
 ONLY_HOSTS = f"AND lane_id IN (SELECT {LANE} FROM hosts WHERE host IN ({HOSTS}))"
+ONLY_SHARD = "AND abs(lane_id) % :shards = :shard"
 
 SAVE_LANE = """
 UPDATE lanes SET n_failures = ?, blocked_until = ?, ready_at = ?, next_at = ? WHERE lane_id = ?
@@ -155,10 +157,10 @@ class SqliteQueue(QueueTransaction):
         rows = zip(lowered.lane_id.tolist(), values(lowered.next_at), strict=True)
         self.driver.executemany(LOWER_LANE, rows)
 
-    def ready_lanes(self, now: datetime, limit: int, hosts: Sequence[str] = ()) -> Lanes:
+    def ready_lanes(self, now: datetime, limit: int, of: Reach = EVERYWHERE) -> Lanes:
         """Find them by their index."""
-        ready = READY.format(only=ONLY_HOSTS if hosts else "")
-        said = {"now": microseconds(now), "limit": limit, **_of(hosts)}
+        ready = READY.format(only=_only(of))
+        said = {"now": microseconds(now), "limit": limit, **_said(of)}
         return _columns(Lanes, self.driver.execute(LANES.format(ids=ready), said).fetchall())
 
     def lock_lanes(self, lane_id: Ints) -> Lanes:
@@ -172,10 +174,10 @@ class SqliteQueue(QueueTransaction):
         columns = (values(getattr(lanes, name)) for name in names)
         self.driver.executemany(SAVE_LANE, zip(*columns, strict=True))
 
-    def queued(self, lane_id: Ints, each: int, hosts: Sequence[str] = ()) -> QueuedCrawls:
+    def queued(self, lane_id: Ints, each: int, of: Reach = EVERYWHERE) -> QueuedCrawls:
         """Walk along the index, lane by lane."""
-        statement = QUEUED.format(only=PAGES_OF_HOSTS if hosts else "")
-        said = {"each": each, **_of(hosts)}
+        statement = QUEUED.format(only=PAGES_OF_HOSTS if of.hosts else "")
+        said = {"each": each, **_said(of)}
         rows: list[Any] = []
         for lane in lane_id.tolist():
             rows += self.driver.execute(statement, {**said, "lane_id": lane})
@@ -226,16 +228,19 @@ class SqliteQueue(QueueTransaction):
         said |= {"now": microseconds(now), "until": microseconds(until)}
         return self.driver.execute(EXTEND_LEASE, said).rowcount > 0
 
-    def next_ready_at(self, hosts: Sequence[str] = ()) -> datetime | None:
+    def next_ready_at(self, of: Reach = EVERYWHERE) -> datetime | None:
         """Read the first entry of the index."""
-        where = f"WHERE true {ONLY_HOSTS}" if hosts else ""
-        statement = f"SELECT min(next_at) FROM lanes {where}"
-        (first,) = self.driver.execute(statement, _of(hosts)).fetchone()
+        statement = f"SELECT min(next_at) FROM lanes WHERE next_at IS NOT NULL {_only(of)}"
+        (first,) = self.driver.execute(statement, _said(of)).fetchone()
         return None if first is None else moment(np.int64(first).view(INSTANT))
 
 
-def _of(hosts: Sequence[str]) -> dict[str, str]:
-    return {"hosts": json.dumps(list(hosts))} if hosts else {}
+def _only(of: Reach) -> str:
+    return (ONLY_HOSTS if of.hosts else "") + (ONLY_SHARD if of.shards > 1 else "")
+
+
+def _said(of: Reach) -> dict[str, Any]:
+    return {"hosts": json.dumps(of.hosts), "shard": of.shard, "shards": of.shards}
 
 
 def _columns(kind: type[C], rows: list[Any]) -> C:

@@ -194,6 +194,7 @@ def test_bad_requests_are_refused_by_their_field(rude):
         ({"wait_s": 31}, "wait_s"),
         ({"ttl_s": 0}, "ttl_s"),
         ({"worker": ""}, "worker"),
+        ({"shard": 2, "shards": 2}, "shard"),
         ({"n": 1}, "n"),
     ):
         response = rude.client.post("/leases", json=body)

@@ -19,6 +19,7 @@ from service.api.stream import settled
 from service.crawls import Ask
 from service.errors import InvalidField, InvalidUrl, LeaseNotHeld
 from service.leasing import Request as LeaseRequest
+from service.storage.queue import Reach
 from service.urls import normalise
 
 router = APIRouter(tags=["leases"])
@@ -40,16 +41,21 @@ async def post_leases(request: Request) -> Response:
 
     Each is handed out under a lease, and to nobody else before that ends: report it with its
     `lease` through POST /observations, give it back with DELETE, or let it expire. Hosts are left
-    alone for as long as their politeness says. `wait_s` waits for a first crawl; an answer without
-    items tells when to come back, in Retry-After too.
+    alone for as long as their politeness says. Workers that each ask for a `shard` of so many
+    `shards` always get the same hosts, and can keep their connections. `wait_s` waits for a first
+    crawl; an answer without items tells when to come back, in Retry-After too.
     """
     service, loop = the_service(request), asyncio.get_running_loop()
     body = decode_object(await read_body(request), LeaseBody)
+    if body.shard >= body.shards:
+        detail = f"shard {body.shard} is not one of {body.shards}; they count from 0"
+        raise InvalidField("shard", detail)
     hosts = tuple(sorted({_host(host) for host in body.hosts}))
+    of = Reach(hosts, body.shard, body.shards)
     ttl = service.lease_ttl if isinstance(body.ttl_s, UnsetType) else timedelta(seconds=body.ttl_s)
     deadline = loop.time() + body.wait_s
     while True:
-        asked = LeaseRequest(Ask(body.worker, body.count, ttl), hosts, service.now())
+        asked = LeaseRequest(Ask(body.worker, body.count, ttl), of, service.now())
         served = await settled(service.leasing.submit(asked))
         if served.leased:
             items = [item for part in served.leased for item in encode_leased(part)]
