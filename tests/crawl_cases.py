@@ -44,11 +44,11 @@ def queue(store, page_id, now, ahead=UNTIL):
         crawls.queue(tx, np.asarray(page_id, np.int64), now + ahead)
 
 
-def take(
+def take(store, now, count=100, polite=RUDE, hosts=(), ttl=TTL, tokens=RULES.rng, **shard):
     store, now, count=100, polite=RUDE, worker="w", hosts=(), ttl=TTL, tokens=RULES.rng, **shard
 ):
     """Lease as a worker does; gives the crawls in the order they came."""
-    request = Request(Ask(worker, count, ttl), Reach(tuple(hosts), **shard), now)
+    request = Request(Ask("w", count, ttl), Reach(tuple(hosts), **shard), now)
     (served,) = lease_all(store, [request], polite, tokens)
     return [crawl for part in served.leased for crawl in rows(part)]
 
