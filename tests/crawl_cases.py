@@ -45,8 +45,6 @@ def queue(store, page_id, now, ahead=UNTIL):
 
 
 def take(store, now, count=100, polite=RUDE, hosts=(), ttl=TTL, tokens=RULES.rng, **shard):
-    store, now, count=100, polite=RUDE, worker="w", hosts=(), ttl=TTL, tokens=RULES.rng, **shard
-):
     """Lease as a worker does; gives the crawls in the order they came."""
     request = Request(Ask("w", count, ttl), Reach(tuple(hosts), **shard), now)
     (served,) = lease_all(store, [request], polite, tokens)
