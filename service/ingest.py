@@ -202,7 +202,11 @@ def observe(
 def notice(
     states: PageStates, runs: Runs, pings: PingColumns, rules: Rules
 ) -> tuple[PageStates, Bools, NDArray[np.object_]]:
-    """Give the states of (P,) pages after (N,) pings, and whether and why to crawl them. Pure."""
+    """Give the states of (P,) pages after (N,) pings, and whether and why to crawl them. Pure.
+
+    Changes from before the counting of pings began are not counted: there is no telling how many
+    there were, and the oldest news of a new page would make it look fast.
+    """
     page, at = runs.page, pings.changed_at
     complete = states.observability == Observability.complete
     auto = states.observability == Observability.auto
@@ -224,9 +228,10 @@ def notice(
     crawl = first | (trusted & ~stale & spend)
     earliest = np.fmin.reduceat(np.where(crawl, at, NEVER), runs.start)
     recent = ~(at <= states.last_observed_at[page])
+    counted = at >= states.pings_since[page]
     after = replace(
         states,
-        n_pings=states.n_pings + runs.count(np.ones(len(at), np.bool_)),
+        n_pings=states.n_pings + runs.count(counted),
         recent_pings=states.recent_pings + runs.count(recent),
         last_ping_at=at[runs.end],
         ping_credit=credit,

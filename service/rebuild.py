@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from service.domain import DAY, Floats, Ints, Kind, LogColumns, PageStates
+from service.domain import DAY, Floats, Instants, Ints, Kind, LogColumns, PageStates
 from service.estimates import Crawled, learn_crawls
 from service.ingest import Rules
 from service.storage import Store
@@ -44,7 +44,8 @@ def _replayed(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
         states, estimate=np.zeros_like(states.estimate), real_pings=zero.copy(),
         false_pings=zero.copy(), trust=zero.copy(),
     )  # fmt: skip
-    so_far, within = _pings_before(log)
+    since = states.pings_since[np.searchsorted(states.page_id, log.page_id)]
+    so_far, within = _pings_before(log, since)
     crawls = ~np.isnan(log.interval)
     log, so_far, within = log.take(crawls), so_far[crawls], within[crawls]
     page = np.searchsorted(states.page_id, log.page_id)
@@ -62,8 +63,11 @@ def _crawl_rate(log: LogColumns, row: Ints) -> Floats:
     return np.where(np.isnan(log.crawl_rate), usual[row], log.crawl_rate)
 
 
-def _pings_before(log: LogColumns) -> tuple[Ints, Ints]:
-    """Count the pings before each entry of a log ordered by page and time: all, in its interval."""
+def _pings_before(log: LogColumns, since: Instants) -> tuple[Ints, Ints]:
+    """Count the pings before each entry of a log ordered by page and time.
+
+    Gives those since counting began, and those in the entry's interval.
+    """
     if not len(log):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     us = log.observed_at.view(np.int64) - log.observed_at.view(np.int64).min()
@@ -71,6 +75,8 @@ def _pings_before(log: LogColumns) -> tuple[Ints, Ints]:
     interval = np.rint(np.nan_to_num(log.interval) * DAY.astype(np.int64)).astype(np.int64)
     opened = np.searchsorted(page + us, page + np.maximum(us - interval, 0), side="right")
     first = np.searchsorted(page + us, page)
-    counted = np.concatenate([[0], np.cumsum(log.kind == Kind.ping)])
-    so_far = counted[:-1]
-    return so_far - counted[first], so_far - np.minimum(counted[opened], so_far)
+    is_ping = log.kind == Kind.ping
+    known = np.concatenate([[0], np.cumsum(is_ping)])
+    counted = np.concatenate([[0], np.cumsum(is_ping & (log.observed_at >= since))])
+    within = known[:-1] - np.minimum(known[opened], known[:-1])
+    return counted[:-1] - counted[first], within

@@ -401,7 +401,7 @@ def test_a_change_that_was_crawled_since_needs_no_crawl(memory, complete):
     assert announce(memory, complete, T0 - HOUR) == (False, PingReason.crawled_since)
     assert announce(memory, complete, T0) == (False, PingReason.crawled_since)
     assert states_of(memory, [complete]).ping_credit.tolist() == [0.0]
-    assert page_of(memory, complete).n_pings == 2
+    assert page_of(memory, complete).n_pings == 1, "one is from before the page was known"
 
 
 def test_a_complete_page_without_a_schedule_is_crawled_at_every_ping(memory):
@@ -479,6 +479,15 @@ def test_a_crawl_of_the_very_instant_of_the_wish_fulfils_it(memory):
     announce(memory, page, T0)
     crawl(memory, page, T0, digest=1)
     assert np.isnat(states_of(memory, [page]).wanted_at).all()
+
+
+def test_news_from_before_the_counting_began_is_not_counted(memory):
+    page = int(register(memory, 1, observability=int(Observability.auto))[0])
+    for at in (T0 - 9 * DAY, T0 - MICROSECOND, T0, T0 + HOUR):
+        announce(memory, page, at)
+    found = page_of(memory, page)
+    assert (found.n_pings, found.last_ping_at) == (2, T0 + HOUR)
+    assert len(log(memory, page)) == 4
 
 
 def test_poisson_pings_are_drawn_independently(memory):

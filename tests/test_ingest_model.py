@@ -105,7 +105,7 @@ class PageModel:
         if self.last_ping is not None and at <= self.last_ping:
             verdict = Verdict.duplicate if at == self.last_ping else Verdict.late
             return verdict, False, "not_newer"
-        self.last_ping, self.n_pings = at, self.n_pings + 1
+        self.last_ping, self.n_pings = at, self.n_pings + (at >= 0)
         self.log.append((at, 1, None, None, None))
         crawl, reason = self._decide(at)
         if crawl and self.wanted is None:

@@ -90,7 +90,7 @@ from service.core.timing import (
     poisson_gap,
     poisson_ping,
 )
-from service.core.trust import TrustTest, audit_due, audit_rate, believed, dead_feeds
+from service.core.trust import TrustTest, audit_due, audit_rate, believed, dead_feeds, doubted
 
 __all__ = [
     "ALLOCATORS",
@@ -142,6 +142,7 @@ __all__ = [
     "binary_cost",
     "crawl_value",
     "dead_feeds",
+    "doubted",
     "first_due_in",
     "fit_gamma_prior",
     "fit_imaginary_intervals",
