@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.commits import Fold
 from service.domain import Epoch, EpochStatus
 from service.errors import RecrawlError
-from service.storage import Store
+from service.storage import QueueTransaction, Store
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """Methods with a time series of their own; strangers may send any word."""
@@ -68,10 +68,14 @@ class EpochCollector(Collector):
         try:
             with self.store.begin(write=False) as tx:
                 published, newest = tx.epoch_in_force(), tx.newest_epoch()
+                ready_at = tx.next_ready_at() if isinstance(tx, QueueTransaction) else None
         except RecrawlError:
             return
         failed = newest is not None and newest.status is EpochStatus.failed
         yield gauge("recrawl_epoch_failed", "1 when the newest epoch failed", float(failed))
+        if ready_at is not None:
+            waits = max((self.now() - ready_at).total_seconds(), 0.0)
+            yield gauge("recrawl_ready_seconds", "How long a crawl has been ready to lease", waits)
         if published is not None:
             yield from self._published(published)
 
@@ -116,6 +120,9 @@ class Telemetry:
             "recrawl_items", "Items of batches", ("kind", "outcome"), registry=self.registry
         )
 
+        self.leases = Counter(
+            "recrawl_leases", "Leases by what became of them", ("outcome",), registry=self.registry
+        )
         self.commit_seconds = Histogram(
             "recrawl_commit_seconds", "Time to write one group commit of evidence",
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
@@ -144,6 +151,11 @@ class Telemetry:
         """Count one group commit."""
         self.commit_seconds.observe(fold.seconds)
         self.commit_requests.observe(fold.n_jobs)
+
+    def count_leases(self, outcome: str, n_leases: int) -> None:
+        """Count leases given, ended by a report, given back, or reported after they had ended."""
+        if n_leases:
+            self.leases.labels(outcome).inc(n_leases)
 
     def watch(self, name: str, help_text: str, read: Callable[[], float]) -> None:
         """Ask for a number whenever Prometheus asks."""

@@ -121,7 +121,10 @@ class CrawlStream:
         (writing, given), self._writing = self._writing, None
         done = await settled(writing)
         counts = batch_counts(done.made.verdict, given.index, given.named.page_id, given.rejected)
-        counts["leases_ended"] = int(done.held.sum())
+        n_leases, n_ended = int((given.columns.token != 0).sum()), int(done.held.sum())
+        counts["leases_ended"] = n_ended
+        self.service.telemetry.count_leases("ended", n_ended)
+        self.service.telemetry.count_leases("late", n_leases - n_ended)
         self.service.telemetry.count_items("observation", counts)
         self.counts = add_counts(self.counts, counts) if self.counts else counts
         self.n_taken += given.n_items

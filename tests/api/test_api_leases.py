@@ -199,3 +199,19 @@ def test_bad_requests_are_refused_by_their_field(rude):
     ):
         response = rude.client.post("/leases", json=body)
         assert (response.status_code, response.json()["field"]) == (422, field), body
+
+
+def test_metrics_count_what_became_of_leases(rude):
+    rude.register(*(f"https://a.example/{i}" for i in range(4)))
+    old = lease(rude, count=2, ttl_s=60)
+    rude.clock.advance(seconds=90)
+    assert "recrawl_ready_seconds 90.0" in rude.get("/metrics").text
+    new = lease(rude, count=4)
+    rude.clock.advance(seconds=1)
+    report(rude, old[0], digest="1")
+    rude.clock.advance(seconds=1)
+    report(rude, *new[:3], digest="1")
+    assert rude.client.delete(f"/leases/{new[3]['lease']}").status_code == 204
+    told = rude.get("/metrics").text
+    for outcome, n in (("given", 6), ("ended", 3), ("late", 1), ("given_back", 1)):
+        assert f'recrawl_leases_total{{outcome="{outcome}"}} {n}.0' in told

@@ -59,6 +59,7 @@ async def post_leases(request: Request) -> Response:
         served = await settled(service.leasing.submit(asked))
         if served.leased:
             items = [item for part in served.leased for item in encode_leased(part)]
+            service.telemetry.count_leases("given", len(items))
             return answer(LeasesAnswer(items=items))
         ahead_s = _ahead(served.next_ready_at, service.now())
         left_s = deadline - loop.time()
@@ -122,4 +123,5 @@ def delete_lease(service: TheService, lease: LeasePath) -> Response:
     with service.store.begin() as tx:
         if not crawls.release(tx, page_id, token, service.desk, service.now()):
             raise LeaseNotHeld
+    service.telemetry.count_leases("given_back", 1)
     return Response(status_code=204)
