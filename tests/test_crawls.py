@@ -323,3 +323,31 @@ def test_shards_share_the_hosts_out_and_each_keeps_its_own(queue_store):
     hosts = [{crawl.host for crawl in [*a, *b]} for a, b in zip(shards, more, strict=True)]
     assert [len(a + b) for a, b in zip(shards, more, strict=True)] == [6, 6, 6]
     assert sum(map(len, hosts)) == len(set().union(*hosts)) == 9
+
+
+ONE_AT_A_TIME = Politeness(delay_s=0, concurrency=1)
+
+
+def test_a_report_twice_in_a_batch_ends_one_lease(queue_store):
+    add(queue_store, 2)
+    a, b = take(queue_store, T0)
+    assert report(queue_store, [a, b, a], T0) == [True, True, False]
+
+
+def test_a_lease_made_shorter_frees_its_lane_when_it_ends(queue_store):
+    add(queue_store, 2)
+    (crawl,) = take(queue_store, T0, polite=ONE_AT_A_TIME)
+    with queue_store.begin() as tx:
+        assert tx.extend_lease(crawl.page_id, crawl.token, T0, T0 + SECOND)
+    assert next_ready_at(queue_store) == T0 + SECOND
+    assert len(take(queue_store, T0 + SECOND, polite=ONE_AT_A_TIME)) == 1
+
+
+def test_a_deleted_page_frees_its_lane(queue_store):
+    add(queue_store, 2)
+    (crawl,) = take(queue_store, T0, polite=ONE_AT_A_TIME)
+    with queue_store.begin() as tx:
+        tx.delete_page(crawl.page_id)
+    (other,) = take(queue_store, T0, polite=ONE_AT_A_TIME)
+    assert other.page_id != crawl.page_id
+    assert report(queue_store, [crawl], T0) == [False]

@@ -183,7 +183,8 @@ WITH given AS (
     SELECT page_id, token FROM crawls WHERE page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_id FOR UPDATE
 ), held AS (
-    SELECT DISTINCT page_id FROM given JOIN locked USING (page_id, token)
+    SELECT page_id, min(position) AS position FROM given JOIN locked USING (page_id, token)
+    GROUP BY page_id
 ), truth AS MATERIALIZED (
     {OF_PAGES}
 ), queued AS (
@@ -199,9 +200,9 @@ WITH given AS (
         AND NOT EXISTS (SELECT FROM truth WHERE page_id = held.page_id AND due_at < %(until)s)
 ), settled AS (
     SELECT position, coalesce(lane_id, 0) AS lane_id,
-        held.page_id IS NOT NULL AND locked.page_id IS NOT NULL AS held, queued.due_at AS next_at
-    FROM given LEFT JOIN truth USING (page_id) LEFT JOIN locked USING (page_id, token)
-    LEFT JOIN held USING (page_id) LEFT JOIN queued USING (page_id)
+        held.page_id IS NOT NULL AS held, queued.due_at AS next_at
+    FROM given LEFT JOIN truth USING (page_id) LEFT JOIN held USING (page_id, position)
+    LEFT JOIN queued USING (page_id)
 ), lanes_of AS (
     SELECT * FROM lanes WHERE lane_id = ANY(ARRAY(SELECT lane_id FROM settled))
     ORDER BY lane_id FOR NO KEY UPDATE
@@ -215,6 +216,7 @@ SELECT items.*, lanes_read.* FROM (
 EXTEND_LEASE = """
 UPDATE crawls SET expires_at = %(until)s, next_at = %(until)s
 WHERE page_id = %(page_id)s AND token = %(token)s AND expires_at > %(now)s
+RETURNING lane_id
 """
 
 
@@ -298,9 +300,12 @@ class PostgresQueue(QueueTransaction):
         return Settled(row[0], row[1], row[2], lanes)
 
     def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
-        """Update the row if it has this token."""
+        """Update the row if it has this token; a full lane may open sooner now."""
         said = {"page_id": page_id, "token": token, "now": now, "until": until}
-        return self.run(EXTEND_LEASE, **said).rowcount > 0
+        row = self.run(EXTEND_LEASE, **said).fetchone()
+        if row:
+            self.lower_lanes(Lowered.of(row[0], until))
+        return row is not None
 
     def next_ready_at(self, of: Reach = EVERYWHERE) -> datetime | None:
         """Read the first entry of the index."""

@@ -23,7 +23,7 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain import Bools, Columns, Floats, Instants, Ints
+from service.domain import Bools, Columns, Floats, Instants, Ints, instant
 from service.storage.base import Store, Transaction
 
 UNSCHEDULED_RATE = 1.0
@@ -55,6 +55,11 @@ class Lowered(Columns):
 
     lane_id: Ints
     next_at: Instants
+
+    @classmethod
+    def of(cls, lane_id: int, next_at: datetime) -> "Lowered":
+        """Give one lane."""
+        return cls(lane_id=np.array([lane_id]), next_at=np.array([instant(next_at)]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +191,7 @@ class QueueTransaction(Transaction):
 
     @abstractmethod
     def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
-        """Let a lease that still runs end at `until`; tell whether it does."""
+        """Let a lease that still runs end at `until`, sooner or later; tell whether it does."""
 
     @abstractmethod
     def next_ready_at(self, of: Reach = EVERYWHERE) -> datetime | None:

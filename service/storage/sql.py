@@ -29,6 +29,7 @@ from service.errors import CursorExpired, EpochNotFound, EpochNotKept, PageNotFo
 from service.storage import schedule_sql
 from service.storage.base import MOST_SCANNED, Registered
 from service.storage.hosts_sql import HostsSql
+from service.storage.queue import Lowered
 from service.storage.tables import (
     crawls,
     epochs,
@@ -147,8 +148,14 @@ class SqlTransaction(HostsSql):
         """
         if not self.connection.execute(pages.delete().where(pages.c.page_id == page_id)).rowcount:
             raise PageNotFound(f"no page has the id {page_id}")
-        for table in (page_states, observations, crawls):
+        for table in (page_states, observations):
             self.connection.execute(table.delete().where(table.c.page_id == page_id))
+        left = crawls.delete().where(crawls.c.page_id == page_id)
+        lease = self.connection.execute(
+            left.returning(crawls.c.lane_id, crawls.c.leased_at)
+        ).first()
+        if lease and lease.leased_at:  # the lane may be full no longer
+            self.lower_lanes(Lowered.of(lease.lane_id, lease.leased_at))
 
     def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
         """Read the log backwards along its key."""

@@ -116,6 +116,7 @@ END_LEASE = "DELETE FROM crawls WHERE page_id = ? AND token = ? RETURNING page_i
 EXTEND_LEASE = """
 UPDATE crawls SET expires_at = :until, next_at = :until
 WHERE page_id = :page_id AND token = :token AND expires_at > :now
+RETURNING lane_id
 """
 
 NEXT_OF = "SELECT page_id, next_at FROM crawls WHERE page_id IN (SELECT value FROM json_each(?))"
@@ -223,10 +224,13 @@ class SqliteQueue(QueueTransaction):
         return Settled(lane_id, ended, next_at, self.lock_lanes(np.unique(lane_id)))
 
     def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
-        """Update the row if it has this token."""
+        """Update the row if it has this token; a full lane may open sooner now."""
         said = {"page_id": page_id, "token": token}
         said |= {"now": microseconds(now), "until": microseconds(until)}
-        return self.driver.execute(EXTEND_LEASE, said).rowcount > 0
+        row = self.driver.execute(EXTEND_LEASE, said).fetchone()
+        if row:
+            self.lower_lanes(Lowered.of(row[0], until))
+        return row is not None
 
     def next_ready_at(self, of: Reach = EVERYWHERE) -> datetime | None:
         """Read the first entry of the index."""

@@ -1,0 +1,508 @@
+"""Leases against a model in plain Python: any steps in any order, on both databases."""
+
+import shutil
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import chain
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from conftest import EMPTY
+from crawl_cases import RULES, UNTIL, next_ready_at, queue, release, report, rows
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from live_server import command
+from store_cases import (
+    DAY,
+    T0,
+    crawl_columns,
+    instants,
+    ping_columns,
+    publish,
+    register,
+    schedule_columns,
+    states_of,
+)
+
+from service import crawls, ingest
+from service.crawls import Ask
+from service.lanes import TROUBLE, Politeness
+from service.leasing import Request, lease_all
+from service.storage import open_store
+from service.storage.base import RETRY_S
+from service.storage.queue import EVERYWHERE, Reach
+
+POLITE = Politeness(delay_s=1.0, concurrency=1)
+SLACK = timedelta(milliseconds=1)
+"""Databases round due times to the microsecond, each in its own way."""
+
+HOSTS = ["plain.example", "slow.example", "wide.example", "a.example", "b.example"]
+GROUPED = {"a.example": "cdn", "b.example": "cdn"}
+LANES = {
+    "plain.example": (1.0, 1), "slow.example": (5.0, 1), "wide.example": (0.0, 2), "cdn": (3.0, 2),
+}  # fmt: skip
+"""The delay and the concurrency of each to begin with; the first says nothing of its own."""
+
+
+@dataclass
+class Lane:
+    """What stands in front of a host or a group."""
+
+    delay_s: float
+    concurrency: int
+    ready_at: datetime = T0
+    blocked_until: datetime = T0
+
+    @property
+    def waits_until(self):
+        return max(self.ready_at, self.blocked_until)
+
+
+@dataclass
+class Page:
+    """A page as `service.ingest` and the schedule leave it."""
+
+    host: str
+    created_at: datetime
+    last_crawl_at: datetime | None = None
+    last_ping_at: datetime | None = None
+    wanted_at: datetime | None = None
+    gap: float = 1.0
+    rate: float | None = None
+    token: int = 0
+    expires_at: datetime = T0
+
+    @property
+    def lane(self):
+        return GROUPED.get(self.host, self.host)
+
+    @property
+    def wanted(self):
+        return self.wanted_at is not None and not self._crawled_since()
+
+    def _crawled_since(self):
+        return self.last_crawl_at is not None and self.last_crawl_at >= self.wanted_at
+
+    def due_at(self):
+        """Give when it is due; None: never."""
+        times = []
+        if self.wanted_at is not None:
+            retry = timedelta(seconds=RETRY_S)
+            times.append(self.last_crawl_at + retry if self._crawled_since() else self.wanted_at)
+        if self.last_crawl_at is None:
+            times.append(self.created_at)
+        elif self.rate:
+            times.append(self.last_crawl_at + DAY * (self.gap / self.rate))
+        return min(times, default=None)
+
+    def urgency(self, now):
+        if self.wanted:
+            return np.inf
+        since = self.last_crawl_at or self.created_at
+        return (now - since) / DAY * (self.rate or 1.0) + (self.last_crawl_at is None)
+
+
+@dataclass
+class Model:
+    """All that leases depend on."""
+
+    now: datetime = T0
+    pages: dict[int, Page] = field(default_factory=dict)
+    lanes: dict[str, Lane] = field(
+        default_factory=lambda: {name: Lane(*said) for name, said in LANES.items()}
+    )
+    filled_at: datetime | None = T0
+    """When the queue was last filled; None: an epoch was published since."""
+
+    def live(self, page):
+        return page.token and page.expires_at > self.now
+
+    def running(self, lane):
+        """Give the ends of the leases that run, the first to end first."""
+        held = (p for p in self.pages.values() if p.lane == lane and self.live(p))
+        return sorted(page.expires_at for page in held)
+
+    def opens_at(self, name):
+        """Give when the gate of a lane opens, if nothing is reported."""
+        lane, running = self.lanes[name], self.running(name)
+        opens = max(self.now, lane.waits_until)
+        if lane.concurrency and len(running) >= lane.concurrency:
+            opens = max(opens, running[len(running) - lane.concurrency])
+        return opens
+
+    def next_ready_at(self, hosts=()):
+        """Give when the first page can be leased, if nothing is said meanwhile; None: never."""
+        times = []
+        for page in self.pages.values():
+            due_at = page.due_at()
+            if due_at is None or (hosts and page.host not in hosts):
+                continue
+            free_at = page.expires_at if self.live(page) else self.now
+            times.append(max(due_at, free_at, self.opens_at(page.lane)))
+        return min(times, default=None)
+
+    def knows(self, at):
+        """Tell whether the queue must know what falls due at an instant."""
+        return self.filled_at is not None and at < self.filled_at + UNTIL
+
+
+class Leases(RuleBasedStateMachine):
+    """Each step is done to a store and told the model; what must hold is checked there and then."""
+
+    url: str
+
+    def __init__(self):
+        super().__init__()
+        self.store = open_store(self.url, 2)
+        self.model = Model()
+        self.given = []
+
+    def pages(self, data, n=4):
+        """Choose some pages that are there, in ascending order."""
+        known = st.sampled_from(sorted(self.model.pages))
+        return sorted(data.draw(st.lists(known, min_size=1, max_size=n, unique=True)))
+
+    @initialize()
+    def name_hosts(self):
+        for host in HOSTS:
+            self.register(host, 2)
+        with self.store.begin() as tx:
+            for host, group in GROUPED.items():
+                tx.change_host(host, {"group": group}, T0)
+        for name, (delay_s, concurrency) in list(LANES.items())[1:]:
+            self.be_polite(name, delay_s, concurrency)
+
+    @rule(host=st.sampled_from(HOSTS), n=st.integers(1, 4))
+    def register(self, host, n):
+        """URLs that are there already are the same pages; one that was deleted is a new one."""
+        page_id = register(self.store, n, self.model.now, host).tolist()
+        queue(self.store, [p for p in page_id if p not in self.model.pages], self.model.now)
+        for page in page_id:
+            self.model.pages.setdefault(page, Page(host, self.model.now))
+
+    @rule(span=st.sampled_from([0.001, 0.4, 1, 1, 3, 5, 60, 300, 1800, 3600, 6 * 3600, 24 * 3600]))
+    def advance(self, span):
+        self.model.now += timedelta(seconds=span)
+
+    @rule(
+        counts=st.lists(st.sampled_from([1, 2, 5, 100]), min_size=1, max_size=3),
+        hosts=st.just(()) | st.lists(st.sampled_from(HOSTS), min_size=1, max_size=2, unique=True),
+        ttl_s=st.sampled_from([2, 300, 3600]),
+    )
+    def take(self, counts, hosts, ttl_s):
+        """What is handed out is due, free and polite; who got less than asked got all there was."""
+        now, ttl = self.model.now, timedelta(seconds=ttl_s)
+        requests = [
+            Request(Ask(f"w{i}", n, ttl), Reach(tuple(hosts)), now) for i, n in enumerate(counts)
+        ]
+        served = lease_all(self.store, requests, POLITE, RULES.rng)
+        waves = [[rows(part) for part in one.leased] for one in served]
+        for count, parts in zip(counts, waves, strict=True):
+            assert sum(map(len, parts)) <= count
+            for part in parts:
+                urgency = [self.model.pages[c.page_id].urgency(now) for c in part]
+                np.testing.assert_allclose(urgency, sorted(urgency)[::-1], rtol=1e-9)
+        taken = list(chain.from_iterable(chain.from_iterable(waves)))
+        for crawl in taken:
+            self.hand_out(crawl, hosts, now + ttl)
+        if len(taken) < sum(counts):
+            self.nothing_ready_is_left(hosts)
+
+    def hand_out(self, crawl, hosts, expires_at):
+        model, page = self.model, self.model.pages[crawl.page_id]
+        assert crawl.token not in {c.token for c in self.given}, "a token was given twice"
+        assert not model.live(page), "a second lease of a page"
+        assert page.due_at() is not None, "a page that is never due"
+        assert page.due_at() <= model.now + SLACK, "a page before it was due"
+        assert not hosts or page.host in hosts, "a host nobody asked for"
+        assert model.opens_at(page.lane) == model.now, "a lane whose gate is shut"
+        lane = model.lanes[page.lane]
+        if lane.delay_s:
+            lane.ready_at = model.now + timedelta(seconds=lane.delay_s)
+        page.token, page.expires_at = crawl.token, expires_at
+        self.given.append(crawl)
+
+    def nothing_ready_is_left(self, hosts=()):
+        ready_at = self.model.next_ready_at(hosts)
+        if ready_at is not None and self.model.knows(ready_at):
+            assert ready_at > self.model.now - SLACK
+            late = [
+                page_id for page_id, page in self.model.pages.items()
+                if (due_at := page.due_at()) is not None and due_at <= self.model.now - SLACK
+                and not self.model.live(page) and (not hosts or page.host in hosts)
+                and self.model.opens_at(page.lane) <= self.model.now
+            ]  # fmt: skip
+            assert not late, "pages that are due were not handed out"
+
+    @precondition(lambda self: self.given)
+    @rule(
+        data=st.data(),
+        status=st.sampled_from([200, 200, 200, 304, 404, 503, 429, 0]),
+        ago_s=st.sampled_from([0, 0, 1, 400]),
+    )
+    def report(self, data, status, ago_s):
+        """Tokens in force end their leases, others nothing; late ones may be in force still."""
+        sent = data.draw(st.lists(st.sampled_from(self.given[-12:]), min_size=1, max_size=5))
+        at = self.model.now - timedelta(seconds=ago_s)
+        held = report(self.store, sent, at, self.model.now, status, 0 if status == 200 else -1,
+                      polite=POLITE)  # fmt: skip
+        for crawl in sent:
+            self.saw(crawl.page_id, at, status)
+        self.ended(sent, held, at)
+        self.heard({c.page_id for c in sent}, status)
+
+    @precondition(lambda self: self.given)
+    @rule(data=st.data())
+    def release(self, data):
+        """A page given back is due as before; its lane keeps its delay."""
+        sent = data.draw(st.lists(st.sampled_from(self.given[-12:]), min_size=1, max_size=3))
+        self.ended(sent, release(self.store, sent, self.model.now, POLITE), None)
+
+    def ended(self, sent, held, at):
+        for crawl, was_held in zip(sent, held, strict=True):
+            page = self.model.pages.get(crawl.page_id)
+            if page is None or page.token != crawl.token:
+                assert not was_held, "a token that has ended ended a lease"
+                continue
+            assert was_held or not self.model.live(page), "a lease did not end"
+            page.token = 0
+            lane = self.model.lanes[page.lane]
+            if was_held and at and lane.delay_s:
+                lane.ready_at = max(lane.ready_at, at + timedelta(seconds=lane.delay_s))
+
+    def saw(self, page_id, at, status):
+        page = self.model.pages.get(page_id)
+        if page is None or (page.last_crawl_at is not None and at <= page.last_crawl_at):
+            return
+        page.last_crawl_at = at
+        (page.gap,) = states_of(self.store, [page_id]).gap.tolist()
+        if status in (200, 304, 404) and page.wanted_at is not None and page.wanted_at <= at:
+            page.wanted_at = None
+
+    def heard(self, page_ids, status):
+        """A lane that was told to slow down pauses for half a minute at least."""
+        names = {self.model.pages[p].lane for p in page_ids if p in self.model.pages}
+        hosts = {page.lane: page.host for page in self.model.pages.values()}
+        for name in names:
+            with self.store.begin(write=False) as tx:
+                blocked_until = tx.host(hosts[name]).lane.blocked_until
+            lane = self.model.lanes[name]
+            if status in (429, 503):
+                assert blocked_until >= self.model.now + timedelta(seconds=30)
+            elif 0 < status < TROUBLE:
+                assert (blocked_until or T0) == lane.blocked_until
+            lane.blocked_until = max(lane.blocked_until, blocked_until or T0)
+
+    @precondition(lambda self: self.model.pages)
+    @rule(data=st.data(), status=st.sampled_from([200, 404, 503]))
+    def crawl_without_a_lease(self, data, status):
+        page_id = self.pages(data)
+        crawled = crawl_columns(
+            np.array(page_id), instants([self.model.now] * len(page_id)),
+            0 if status == 200 else -1, status=status,
+        )  # fmt: skip
+        with self.store.begin() as tx:
+            ingest.record(tx, crawled, RULES)
+            crawls.Desk(POLITE, UNTIL, RULES.rng).hear_crawls(tx, crawled, self.model.now)
+        for page in page_id:
+            self.saw(page, self.model.now, status)
+        self.heard(page_id, status)
+
+    @precondition(lambda self: self.model.pages)
+    @rule(data=st.data(), ago_s=st.sampled_from([0, 0, 400]))
+    def ping(self, data, ago_s):
+        """A ping that wants a crawl makes its page due at once."""
+        page_id, at = self.pages(data), self.model.now - timedelta(seconds=ago_s)
+        pings = ping_columns(np.array(page_id), instants([at] * len(page_id)))
+        with self.store.begin() as tx:
+            answered = ingest.ping(tx, pings, RULES)
+            crawls.queue(tx, pings.page_id[answered.crawl], self.model.now + UNTIL)
+        for page, crawl in zip(page_id, answered.crawl.tolist(), strict=True):
+            known = self.model.pages[page]
+            if crawl and known.wanted_at is None:
+                known.wanted_at = at
+
+    @precondition(lambda self: self.given)
+    @rule(data=st.data(), ttl_s=st.sampled_from([1, 600]))
+    def extend(self, data, ttl_s):
+        """A lease is extended while it runs."""
+        crawl = data.draw(st.sampled_from(self.given[-12:]))
+        until = self.model.now + timedelta(seconds=ttl_s)
+        with self.store.begin() as tx:
+            extended = tx.extend_lease(crawl.page_id, crawl.token, self.model.now, until)
+        page = self.model.pages.get(crawl.page_id)
+        runs = bool(page and page.token == crawl.token and self.model.live(page))
+        assert extended == runs
+        if runs:
+            page.expires_at = until
+
+    @precondition(lambda self: self.model.pages)
+    @rule(
+        data=st.data(),
+        rates=st.lists(st.sampled_from([0.0, 0.5, 4.0, 48.0]), min_size=4, max_size=4),
+    )
+    def publish(self, data, rates):
+        """An epoch gives pages other rates; who runs it may die before the queue knows."""
+        page_id = sorted(self.model.pages)
+        given = [rates[page % 4] for page in page_id]
+        publish(
+            self.store,
+            schedule_columns(np.array(page_id), crawl_rate=given, crawl_probability=1.0),
+            self.model.now,
+        )
+        for page, rate in zip(page_id, given, strict=True):
+            self.model.pages[page].rate = rate
+        self.model.filled_at = None
+        if data.draw(st.integers(0, 3)):
+            self.fill()
+
+    @rule()
+    def fill(self):
+        crawls.fill(self.store, self.model.now + UNTIL)
+        self.model.filled_at = self.model.now
+
+    @rule(name=st.sampled_from(list(LANES)), delay_s=st.sampled_from([0.0, 1.0, 7.0]),
+          concurrency=st.sampled_from([1, 2, 3]))  # fmt: skip
+    def be_polite(self, name, delay_s, concurrency):
+        """A new delay counts from the next crawl on."""
+        self.configure(name, {"min_delay_s": delay_s, "max_concurrency": concurrency})
+        lane = self.model.lanes[name]
+        lane.delay_s, lane.concurrency = delay_s, concurrency
+
+    @rule(name=st.sampled_from(list(LANES)), seconds=st.sampled_from([0, 2, 100]))
+    def block(self, name, seconds):
+        """A lane is blocked for a time, or no longer."""
+        until = self.model.now + timedelta(seconds=seconds) if seconds else None
+        self.configure(name, {"blocked_until": until})
+        self.model.lanes[name].blocked_until = until or T0
+
+    def configure(self, name, said):
+        with self.store.begin() as tx:
+            if name in GROUPED.values():
+                tx.change_group(name, said, None, self.model.now)
+            else:
+                tx.change_host(name, said, self.model.now)
+
+    @precondition(lambda self: len(self.model.pages) > 3)
+    @rule(data=st.data())
+    def delete(self, data):
+        """Its lease ends with a page."""
+        for page in self.pages(data, 2):
+            with self.store.begin() as tx:
+                tx.delete_page(page)
+            del self.model.pages[page]
+
+    @rule()
+    def restart(self):
+        self.store.close()
+        self.store = open_store(self.url, 2)
+
+    @precondition(lambda self: self.given)
+    @rule(data=st.data(), count=st.integers(1, 5))
+    def die(self, data, count):
+        """Nothing is left of a transaction that was not committed."""
+        sent = data.draw(st.lists(st.sampled_from(self.given[-12:]), min_size=1, max_size=5))
+        dying, ask = Dying(self.store), Request(Ask("w", count, DAY), EVERYWHERE, self.model.now)
+        with pytest.raises(Died):
+            report(dying, sent, self.model.now, polite=POLITE)
+        with pytest.raises(Died):
+            lease_all(dying, [ask], POLITE, RULES.rng)
+
+    @invariant()
+    def nobody_is_told_to_come_back_too_late(self):
+        for hosts in ((), ("wide.example",), ("a.example",)):
+            truth = self.model.next_ready_at(hosts)
+            if truth is not None and self.model.knows(truth):
+                told = next_ready_at(self.store, hosts)
+                assert told is not None, "told that nothing is queued"
+                assert told <= max(truth, self.model.now) + SLACK
+
+    def teardown(self):
+        """No page is lost: who asks, reports and comes back when told crawls all that is due."""
+        try:
+            self.drain()
+        finally:
+            self.store.close()
+
+    def drain(self):
+        self.fill()
+        waiting = {
+            page_id for page_id, page in self.model.pages.items()
+            if (due_at := page.due_at()) is not None and due_at <= self.model.now
+        }  # fmt: skip
+        for _ in range(6 * len(waiting) + 20):
+            before = len(self.given)
+            self.take([100], (), 3600)
+            taken = self.given[before:]
+            waiting -= {crawl.page_id for crawl in taken}
+            if not waiting:
+                return
+            if taken:
+                held = report(self.store, taken, self.model.now, status=200, changed=0,
+                              polite=POLITE)  # fmt: skip
+                assert all(held)
+                for crawl in taken:
+                    self.saw(crawl.page_id, self.model.now, 200)
+                self.ended(taken, held, self.model.now)
+            else:
+                told = next_ready_at(self.store)
+                assert told is not None, f"{waiting} were lost"
+                self.model.now = max(told, self.model.now + SLACK)
+        raise AssertionError(f"{waiting} were never handed out")
+
+
+class Died(Exception):
+    """What ends the transactions of `Dying`."""
+
+
+class Dying:
+    """A store whose transactions all fail at their end."""
+
+    def __init__(self, store):
+        self.store = store
+
+    @contextmanager
+    def begin(self, *, write=True):
+        with self.store.begin(write=write) as tx:
+            yield tx
+            raise Died
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_any_steps_in_any_order_lose_no_page_and_lease_none_twice(kind, request, monkeypatch):
+    monkeypatch.setattr(crawls, "FILL_BLOCK", 3)
+    if kind == "postgres":
+        url = sa.make_url(request.getfixturevalue("postgres_url"))
+
+        def fresh():
+            command(url, EMPTY)
+            Leases.url = url.render_as_string(hide_password=False)
+            return Leases()
+    else:
+        template = request.getfixturevalue("sqlite_template")
+        path = request.getfixturevalue("tmp_path") / "leases.db"
+
+        def fresh():
+            for file in path.parent.glob("leases.db*"):
+                file.unlink()
+            shutil.copy(template, path)
+            Leases.url = f"sqlite:///{path}"
+            return Leases()
+
+    run_state_machine_as_test(
+        fresh,
+        settings=settings(
+            max_examples=20, stateful_step_count=25, deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )  # fmt: skip
