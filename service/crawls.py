@@ -47,7 +47,7 @@ COMPARED = 512
 """So many waiting pages are compared at a time, at the least: the most overdue of these come."""
 
 LANES = 64
-"""So many lanes are looked at, beside two for each crawl asked for."""
+"""So many lanes are looked at, beside one for each crawl asked for."""
 
 FILL_BLOCK = 20_000
 """Pages that are queued in one transaction."""
@@ -154,7 +154,7 @@ def lease(
     again in another.
     """
     wanted, at = sum(ask.count for ask in asks), instant(now)
-    most = LANES + 2 * wanted
+    most = LANES + wanted
     lanes = tx.ready_lanes(now, most, of)
     if not len(lanes):
         nothing = Leased(DuePages.empty(), Leases.empty(), np.zeros(0))
@@ -178,7 +178,8 @@ def lease(
         head = np.where(lanes.lane_id < 0, lanes.next_at, head)
     n_taken = np.bincount(lane[picked[taken]], minlength=len(lanes))
     ends = np.fmin(first_end, np.sort(np.append(leases.expires_at[taken], LAST))[0])
-    tx.save_lanes(shut(lanes, open_now, n_taken, ends, head, at))
+    after = shut(lanes, open_now, n_taken, ends, head, at)
+    tx.save_lanes(after.take(moved(lanes, after)))
     parts = [
         _leased(truth, leases, np.flatnonzero(taken & (to == i)), at) for i in range(len(asks))
     ]

@@ -33,16 +33,22 @@ SELECT pages.page_id, url, host, {LANE} AS lane_id, {NEXT_CRAWL_AT} AS due_at, c
     last_crawl_at, crawl_rate, {WANTED} AS wanted
 FROM pages
 JOIN page_states ON page_states.page_id = pages.page_id {{states}}
-JOIN hosts ON hosts.host_id = pages.host_id
+JOIN {{hosts}}
 LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = %(epoch)s {{schedule}}
+WHERE {{which}}
 """
-OF_PAGES = TRUTH.format(states="", schedule="") + "WHERE pages.page_id = ANY(%(page_id)s::bigint[])"
-BETWEEN = "AND {table}.page_id > %(after)s AND {table}.page_id <= %(last)s"
-OF_BLOCK = (
-    TRUTH.format(
-        states=BETWEEN.format(table="page_states"), schedule=BETWEEN.format(table="schedule")
-    )
-    + "WHERE pages.page_id > %(after)s AND pages.page_id <= %(last)s"
+GIVEN = {"states": "", "schedule": "", "which": "pages.page_id = ANY(%(page_id)s::bigint[])"}
+OF_PAGES = TRUTH.format(hosts="hosts ON hosts.host_id = pages.host_id", **GIVEN)
+HOST = "LATERAL (SELECT * FROM hosts WHERE host_id = pages.host_id OFFSET 0) AS hosts ON true"
+OF_FEW_PAGES = TRUTH.format(hosts=HOST, **GIVEN)
+"""Hosts are looked up one by one: the planner would read all of them for a hundred pages."""
+
+BETWEEN = "{table}.page_id > %(after)s AND {table}.page_id <= %(last)s"
+OF_BLOCK = TRUTH.format(
+    hosts="hosts ON hosts.host_id = pages.host_id",
+    states=f"AND {BETWEEN.format(table='page_states')}",
+    schedule=f"AND {BETWEEN.format(table='schedule')}",
+    which=BETWEEN.format(table="pages"),
 )
 
 ENQUEUE = """
@@ -135,7 +141,7 @@ WITH given AS (
         %(expires_at)s::timestamptz[]) WITH ORDINALITY
         AS given (page_id, token, worker, expires_at, position)
 ), truth AS MATERIALIZED (
-    {OF_PAGES}
+    {OF_FEW_PAGES}
 ), locked AS (
     SELECT page_id FROM crawls
     WHERE page_id = ANY(ARRAY(SELECT page_id FROM truth WHERE due_at <= %(now)s))
@@ -186,7 +192,7 @@ WITH given AS (
     SELECT page_id, min(position) AS position FROM given JOIN locked USING (page_id, token)
     GROUP BY page_id
 ), truth AS MATERIALIZED (
-    {OF_PAGES}
+    {OF_FEW_PAGES}
 ), queued AS (
     UPDATE crawls SET token = NULL, worker = NULL, leased_at = NULL, expires_at = NULL,
         lane_id = truth.lane_id, next_at = due_at, last_crawl_at = truth.last_crawl_at,
@@ -252,11 +258,6 @@ class PostgresQueue(QueueTransaction):
         ready = READY.format(only=_only(of))
         statement = LANES.format(locked=LOCKED.format(ids=f"ARRAY({ready})"))
         return self._read(Lanes, statement, now=now, limit=limit, **_said(of))
-
-    def lock_lanes(self, lane_id: Ints) -> Lanes:
-        """Lock them in their order."""
-        locked = LOCKED.format(ids="%(lane_id)s::bigint[]")
-        return self._read(Lanes, LANES.format(locked=locked), lane_id=lane_id)
 
     def save_lanes(self, lanes: Lanes) -> None:
         """Update them in one statement."""

@@ -156,10 +156,6 @@ class QueueTransaction(Transaction):
         """Lock the lanes that may have something now, at most `limit`, the longest ready first."""
 
     @abstractmethod
-    def lock_lanes(self, lane_id: Ints) -> Lanes:
-        """Lock these lanes; unknown ones are left out."""
-
-    @abstractmethod
     def save_lanes(self, lanes: Lanes) -> None:
         """Write back `n_failures`, `blocked_until`, `ready_at` and `next_at` of locked lanes."""
 

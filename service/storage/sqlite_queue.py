@@ -164,8 +164,7 @@ class SqliteQueue(QueueTransaction):
         said = {"now": microseconds(now), "limit": limit, **_said(of)}
         return _columns(Lanes, self.driver.execute(LANES.format(ids=ready), said).fetchall())
 
-    def lock_lanes(self, lane_id: Ints) -> Lanes:
-        """Read them; the write transaction is the lock."""
+    def _lanes(self, lane_id: Ints) -> Lanes:
         statement = LANES.format(ids="SELECT value FROM json_each(?)")
         return _columns(Lanes, self.driver.execute(statement, (listed(lane_id),)).fetchall())
 
@@ -221,7 +220,7 @@ class SqliteQueue(QueueTransaction):
         next_at = column([queued.get(page) for page in held.page_id.tolist()], Instants, 0)
         lane_of = dict(self.driver.execute(LANES_OF, (listed(held.page_id),)).fetchall())
         lane_id = np.array([lane_of.get(page, 0) for page in held.page_id.tolist()], np.int64)
-        return Settled(lane_id, ended, next_at, self.lock_lanes(np.unique(lane_id)))
+        return Settled(lane_id, ended, next_at, self._lanes(np.unique(lane_id)))
 
     def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
         """Update the row if it has this token; a full lane may open sooner now."""
