@@ -6,6 +6,7 @@ RUN python -m venv /opt/recrawl
 COPY pyproject.toml README.md LICENSE ./
 COPY service ./service
 COPY recrawl_client ./recrawl_client
+COPY examples ./examples
 COPY migrations ./migrations
 RUN /opt/recrawl/bin/pip install '.[arrow,fast]'
 

@@ -11,6 +11,7 @@ Every call waits, for as long as `patience_s`, while the service is busy, restar
 reach, and then sends again: whatever arrives twice counts once.
 """
 
+from recrawl_client.calls import retry_after
 from recrawl_client.client import Client
 from recrawl_client.errors import (
     ClientError,
@@ -67,4 +68,5 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "Undelivered",
+    "retry_after",
 ]

@@ -183,6 +183,15 @@ class Client:
         shown: dict[str, Any] = json.decode(self._call("GET", path, params=params).content)
         return shown
 
+    def host(self, host: str) -> dict[str, Any]:
+        """Show how a host is crawled, as GET /hosts/{host} tells it; raises `NotFound`."""
+        shown: dict[str, Any] = json.decode(self._call("GET", f"/hosts/{host}").content)
+        return shown
+
+    def set_host(self, host: str, **settings: Any) -> None:
+        """Change how a host is crawled: `min_delay_s`, `max_concurrency`, …; None sets back."""
+        self._call("PATCH", f"/hosts/{host}", content=json.encode(settings))
+
     def schedule(self, **filters: Any) -> Iterator[ScheduledPage]:
         """Go through the schedule in force, as of one epoch.
 

@@ -6,14 +6,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from service import __version__
+from service.cli.demos import demo
 from service.cli.feeds import sitemap
 from service.cli.files import export, import_
 from service.cli.hosts import hosts
@@ -168,77 +167,7 @@ def rebuild(database_url: DatabaseUrl = None) -> None:
     typer.echo(f"{done} pages rebuilt at {system_clock():%Y-%m-%d %H:%M:%S}Z")
 
 
-@app.command()
-def demo(
-    trace: Annotated[
-        Path | None,
-        typer.Option(help="DIR/SITE of a recorded history (DIR/SITE.csv.gz, DIR/pages/SITE.…)"),
-    ] = None,
-    pages: Annotated[int, typer.Option(min=2, help="Pages of the made-up world")] = 2_000,
-    days: Annotated[
-        float | None, typer.Option(min=1, help="Days to play (60; of a trace the last 3 years)")
-    ] = None,
-    bandwidth_per_page: Annotated[
-        float | None, typer.Option(min=1e-6, help="Crawls a day per page (0.2; of a trace 0.02)")
-    ] = None,
-    step: Annotated[
-        float | None, typer.Option(min=0.01, help="Days between epochs (1; of a trace 7)")
-    ] = None,
-    importance: Annotated[
-        Literal["equal", "lognormal"] | None,
-        typer.Option(help="Made up: lognormal; of a trace: equal"),
-    ] = None,
-    bulk: Annotated[
-        bool, typer.Option(help="Count revisions of a trace that touched over 200 pages at once")
-    ] = False,
-    seed: Annotated[int, typer.Option(help="Of everything random")] = 1,
-    plot: Annotated[Path, typer.Option(help="Where to write the plot")] = Path("demo.png"),
-) -> None:
-    """Watch it work: a real server, a real client, and a small web that changes.
-
-    Starts the server on a free port of this machine with a fresh SQLite file and a clock of its
-    own, lets a fleet of crawlers play some weeks against it over HTTP, and compares the
-    staleness of what it kept with uniform crawling and with the optimum of hindsight, all at
-    the same number of crawls.
-    """
-    import tempfile
-
-    import httpx
-    import numpy as np
-
-    from service.api.live import running
-    from service.api.service import open_service
-    from service.sim import demo as played
-    from service.sim.clock import Clock
-    from service.sim.scenario import scenario
-    from service.telemetry import configure_logging
-
-    if not plot.parent.is_dir():
-        raise typer.BadParameter(f"the folder {plot.parent} does not exist", param_hint="--plot")
-    configure_logging("warning")
-    can_plot = find_spec("matplotlib") is not None
-    chosen = scenario(
-        trace, seed=seed, n_pages=pages, days=days, bandwidth_per_page=bandwidth_per_page,
-        step=step, importance=importance, bulk=bulk,
-    )  # fmt: skip
-    clock = Clock()
-    with tempfile.TemporaryDirectory(prefix="recrawl-demo-") as folder:
-        service = open_service(
-            settings(
-                f"sqlite:///{folder}/demo.db", bandwidth=chosen.bandwidth, api_keys=(),
-                epoch_interval_s=31_536_000, estimator="gamma", timing="periodic",
-                objective="harmonic", max_items=10_000,
-            ),
-            now=clock,
-            rng=np.random.default_rng(seed),
-        )  # fmt: skip
-        with running(service) as base_url, httpx.Client(base_url=base_url, timeout=60) as client:
-            console.print(f"Recrawl serves at {base_url}; the fleet calls it over HTTP.")
-            played.run(client, chosen, clock, console=Console(), plot=plot if can_plot else None)
-    if not can_plot:
-        console.print("For a plot of staleness over time: pip install 'recrawl[demo]'")
-
-
+app.command()(demo)
 app.command(name="import")(import_)
 app.command()(export)
 app.add_typer(sitemap, name="sitemap")
