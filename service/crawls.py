@@ -30,7 +30,18 @@ from service.domain import (
     days,
     instant,
 )
-from service.lanes import LAST, Politeness, gates, heads, hear, limits, moved, shut, sum_up, trouble
+from service.lanes import (
+    Gates,
+    Politeness,
+    gates,
+    heads,
+    hear,
+    limits,
+    moved,
+    shut,
+    sum_up,
+    trouble,
+)
 from service.storage.queue import (
     UNSCHEDULED_RATE,
     DuePages,
@@ -144,6 +155,20 @@ def fill(store: QueueStore, until: datetime) -> None:
         after = int(block[-1])
 
 
+class Looked(NamedTuple):
+    """What is known of the lanes that may have something now."""
+
+    lanes: Lanes
+    gates: Gates
+    first_end: Instants
+    """When the first lease of each lane ends."""
+    rows: QueuedCrawls
+    lane: Ints
+    """Which of the lanes each row is in."""
+    each: int
+    """So many rows of each were read at the most."""
+
+
 def lease(
     tx: QueueTransaction, asks: Sequence[Ask], of: Reach, polite: Politeness,
     now: datetime, rng: np.random.Generator,
@@ -154,45 +179,50 @@ def lease(
     again in another.
     """
     wanted, at = sum(ask.count for ask in asks), instant(now)
-    most = LANES + wanted
-    lanes = tx.ready_lanes(now, most, of)
+    lanes = tx.ready_lanes(now, LANES + wanted, of)
     if not len(lanes):
         nothing = Leased(DuePages.empty(), Leases.empty(), np.zeros(0))
         return [nothing] * len(asks), False
-    each = max(COMPARED, 2 * wanted) // len(lanes) + 2
-    rows = tx.queued(lanes.lane_id, each, of)
-    lane = np.searchsorted(lanes.lane_id, rows.lane_id)
-    n_running, first_end = _running(tx, lanes, polite, now)
-    open_now = gates(lanes, n_running, polite, at)
-    picked = choose(rows, lane, open_now.room, wanted, at)
+    looked = look(tx, lanes, max(COMPARED, 2 * wanted) // len(lanes) + 2, of, polite, now)
+    picked = choose(looked.rows, looked.lane, looked.gates.room, wanted, at)
     to = deal([ask.count for ask in asks], len(picked))
-    leases = _leases(rows.page_id[picked], [asks[i] for i in to], now, rng)
+    leases = _leases(looked.rows.page_id[picked], [asks[i] for i in to], now, rng)
     truth, taken = tx.lease(leases, now)
     stale = ~(truth.due_at <= at)
     tx.requeue(truth.page_id[stale], truth.due_at[stale])
-    bound = rows.next_at.copy()
+    bound = looked.rows.next_at.copy()
     bound[picked[stale]] = truth.due_at[stale]
     bound[picked[taken]] = leases.expires_at[taken]
-    head = heads(len(lanes), lane, bound, rows.next_at, each)
-    if of.hosts:  # of a group's other hosts nothing was read
-        head = np.where(lanes.lane_id < 0, lanes.next_at, head)
-    n_taken = np.bincount(lane[picked[taken]], minlength=len(lanes))
-    ends = np.fmin(first_end, np.sort(np.append(leases.expires_at[taken], LAST))[0])
-    after = shut(lanes, open_now, n_taken, ends, head, at)
+    after = leave(looked, picked[taken], bound, of, at)
     tx.save_lanes(after.take(moved(lanes, after)))
     parts = [
         _leased(truth, leases, np.flatnonzero(taken & (to == i)), at) for i in range(len(asks))
     ]
-    return parts, len(picked) > 0 or len(lanes) == most
+    return parts, len(picked) > 0 or len(lanes) == LANES + wanted
 
 
-def _running(
-    tx: QueueTransaction, lanes: Lanes, polite: Politeness, now: datetime
-) -> tuple[Ints, Instants]:
-    """Count the leases that run, where their number matters."""
+def look(
+    tx: QueueTransaction, lanes: Lanes, each: int, of: Reach, polite: Politeness, now: datetime
+) -> Looked:
+    """Read the rows of locked lanes that can be taken first, and what lets them pass."""
+    rows = tx.queued(lanes.lane_id, each, of)
+    n_running: Ints = np.zeros(len(lanes), np.int64)
+    first_end: Instants = np.full(len(lanes), NEVER)
     if limits(lanes, polite)[1].any():
-        return tx.running(lanes.lane_id, now)
-    return np.zeros(len(lanes), np.int64), np.full(len(lanes), NEVER)
+        n_running, first_end = tx.running(lanes.lane_id, now)
+    lane = np.searchsorted(lanes.lane_id, rows.lane_id)
+    return Looked(lanes, gates(lanes, n_running, polite, instant(now)), first_end, rows, lane, each)
+
+
+def leave(looked: Looked, taken: Ints, bound: Instants, of: Reach, at: np.datetime64) -> Lanes:
+    """Give the lanes after rows were taken; `bound` is from when each row can be taken now."""
+    lanes, lane, n = looked.lanes, looked.lane, len(looked.lanes)
+    head = heads(n, lane, bound, looked.rows.next_at, looked.each)
+    if of.hosts:  # of a group's other hosts nothing was read
+        head = np.where(lanes.lane_id < 0, lanes.next_at, head)
+    ends = looked.first_end.copy()
+    np.fmin.at(ends, lane[taken], bound[taken])
+    return shut(lanes, looked.gates, np.bincount(lane[taken], minlength=n), ends, head, at)
 
 
 def _leased(truth: DuePages, leases: Leases, where: Ints, at: np.datetime64) -> Leased:
