@@ -92,7 +92,7 @@ def multiply_on_postgres(url: str, n_pages: int, templates: list[int]) -> None:
             for block in _blocks(n_pages, templates):
                 lines = (f"{i}\t{t}\t{key.hex()}\t{url}\n" for i, t, key, url in block)
                 copy.write("".join(lines))
-        for statement in _copies("page_id", "key", "url"):
+        for statement in _copies("postgresql", "page_id", "key", "url"):
             connection.execute(statement)
         connection.execute("DROP TABLE named")
         connection.execute(
@@ -114,7 +114,7 @@ def multiply_on_sqlite(path: str, n_pages: int, templates: list[int]) -> None:
     connection.execute("BEGIN")
     for block in _blocks(n_pages, templates):
         connection.executemany("INSERT INTO named VALUES (?, ?, ?, ?)", block)
-    for statement in _copies("page_id", "key", "url"):
+    for statement in _copies("sqlite", "page_id", "key", "url"):
         connection.execute(statement)
     connection.execute("COMMIT")
     connection.execute("ANALYZE")
@@ -128,7 +128,7 @@ def _blocks(n_pages: int, templates: list[int]) -> Iterator[list[tuple[int, int,
         yield [(i, templates[(i - 1) % TEMPLATES], key_of(url := url_of(i)), url) for i in ids]
 
 
-def _copies(*own: str) -> Iterator[str]:
+def _copies(dialect: str, *own: str) -> Iterator[str]:
     """Give the statements that copy one template's rows to each page of `named`."""
     for name in copied_tables():
         columns = tables.metadata.tables[name].columns.keys()
@@ -137,7 +137,11 @@ def _copies(*own: str) -> Iterator[str]:
             f"INSERT INTO {name} ({_quoted(columns)}) SELECT {', '.join(given)} FROM named "
             f"JOIN {name} AS a ON a.page_id = named.template ORDER BY named.page_id"
         )
-    columns = tables.observations.columns.keys()
+    columns = [
+        column.name
+        for column in tables.observations.columns
+        if column.info.get("only", dialect) == dialect
+    ]
     given = (f"named.{c}" if c == "page_id" else f'a."{c}"' for c in columns)
     newest = "(SELECT max(observed_at) FROM observations WHERE page_id = named.template)"
     yield (

@@ -10,7 +10,10 @@ import numpy as np
 from benchmarks.http.data import TEMPLATES, key_of, url_of
 from benchmarks.http.floors_postgres import WRITTEN
 
-LOG = "INSERT INTO observations (page_id, observed_at, kind, changed, interval) VALUES (?,?,0,1,1)"
+LOG = (
+    "INSERT INTO observations (day, page_id, observed_at, kind, changed, interval) "
+    "VALUES (?2 / 86400000000, ?1, ?2, 0, 1, 1)"
+)
 SCHEDULED = (
     "SELECT schedule.page_id, url, importance, change_rate, crawl_rate, crawl_probability, "
     "last_crawl_at + CAST(gap / crawl_rate * 86400e6 AS INTEGER) "

@@ -59,6 +59,11 @@ class SqlTransaction(HostsSql):
 
     next_crawl_at: sa.ColumnElement[datetime]
     """When a page is due, as of now (see `service.core.timing`); each dialect's own words."""
+    newest_first: tuple[sa.ColumnElement[Any], ...] = (
+        observations.c.observed_at.desc(),
+        observations.c.kind.desc(),
+    )
+    """The order of a page's log, in the words of the dialect's key."""
 
     def __init__(self, connection: sa.Connection, width: int) -> None:
         self.connection = connection
@@ -148,8 +153,8 @@ class SqlTransaction(HostsSql):
         """
         if not self.connection.execute(pages.delete().where(pages.c.page_id == page_id)).rowcount:
             raise PageNotFound(f"no page has the id {page_id}")
-        for table in (page_states, observations):
-            self.connection.execute(table.delete().where(table.c.page_id == page_id))
+        self.connection.execute(page_states.delete().where(page_states.c.page_id == page_id))
+        self.connection.execute(observations.delete().where(self.log_of_page(page_id)))
         left = crawls.delete().where(crawls.c.page_id == page_id)
         lease = self.connection.execute(
             left.returning(crawls.c.lane_id, crawls.c.leased_at)
@@ -157,13 +162,17 @@ class SqlTransaction(HostsSql):
         if lease and lease.leased_at:  # the lane may be full no longer
             self.lower_lanes(Lowered.of(lease.lane_id, lease.leased_at))
 
+    def log_of_page(self, page_id: int) -> sa.ColumnElement[bool]:
+        """Give the condition under which a page's entries of the log are found without a scan."""
+        return observations.c.page_id == page_id
+
     def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
         """Read the log backwards along its key."""
         columns = [observations.c[name] for name in LogEntry.__dataclass_fields__]
         rows = self.connection.execute(
             sa.select(*columns)
-            .where(observations.c.page_id == page_id)
-            .order_by(observations.c.observed_at.desc(), observations.c.kind.desc())
+            .where(self.log_of_page(page_id))
+            .order_by(*self.newest_first)
             .limit(limit)
         )
         return [

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import fields
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -22,7 +22,6 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
 from service.domain import (
-    EPOCH,
     UNSAID,
     Certificate,
     Columns,
@@ -47,7 +46,7 @@ from service.storage.hosts import HostStore
 from service.storage.sql import SqlTransaction
 from service.storage.sqlite_queue import SqliteQueue
 from service.storage.sqlite_values import column, listed, microseconds, values
-from service.storage.tables import Instant
+from service.storage.tables import Instant, observations
 from service.storage.turns import Turns
 
 C = TypeVar("C", bound=Columns)
@@ -87,6 +86,7 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
     """The statements in SQLite's words."""
 
     next_crawl_at = sa.literal_column(sql.NEXT_CRAWL_AT, Instant)
+    newest_first = (observations.c.day.desc(), *SqlTransaction.newest_first)
 
     def __init__(self, connection: sa.Connection, width: int, fetching: Turns) -> None:
         super().__init__(connection, width)
@@ -183,8 +183,14 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
         self.run_many(sql.APPEND_LOG, *(values(getattr(entries, name)) for name in names))
 
     def log_of(self, page_id: Ints) -> LogColumns:
-        """Read along the log's key."""
-        return self._columns(LogColumns, self.run(sql.LOG_OF, listed(page_id)))
+        """Read the stretch of each day that has the pages, and sort it all."""
+        between = (int(page_id.min()), int(page_id.max())) if len(page_id) else (0, 0)
+        log = self._columns(LogColumns, self.run(sql.LOG_OF, *between, listed(page_id)))
+        return log.take(np.lexsort((log.kind, log.observed_at, log.page_id)))
+
+    def log_of_page(self, page_id: int) -> sa.ColumnElement[bool]:
+        """Look into each day."""
+        return sa.text(sql.LOG_OF_PAGE).bindparams(page_id=page_id)
 
     def load_columns(self) -> EpochColumns:
         """Read them in one statement, hence one snapshot, a block of rows at a time."""
@@ -247,13 +253,12 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
             self.run(sql.DROP_SCHEDULE, epoch, BLOCK - 1)
         return bool(stale)
 
-    def drop_log(self, after: int, since: int) -> int | None:
-        """Delete what a block of pages has from before `since`; give the last of them."""
-        block = self.next_page_ids(after, BLOCK)
-        if not len(block):
-            return None
-        self.run(sql.DROP_LOG, after, int(block[-1]), since)
-        return int(block[-1])
+    def drop_log(self, since: datetime) -> bool:
+        """Delete a block of a day before that of `since`; tell whether there was one."""
+        old = self.run(sql.OLD_DAY, microseconds(since))
+        for (day,) in old:
+            self.run(sql.DROP_LOG, day, BLOCK - 1)
+        return bool(old)
 
 
 class SqliteStore(HostStore):
@@ -343,10 +348,10 @@ def keep_house(
     while more:
         with begin() as tx:
             more = tx.drop_schedule()
-    after: int | None = None if keep_log_since is None else 0
-    while keep_log_since is not None and after is not None:
+    more = keep_log_since is not None
+    while more:
         with begin() as tx:
-            after = tx.drop_log(after, (keep_log_since - EPOCH) // timedelta(microseconds=1))
+            more = tx.drop_log(keep_log_since)
 
 
 def prepare(driver: sqlite3.Connection, _record: object, pragmas: Iterable[str]) -> None:

@@ -84,9 +84,10 @@ def partition(connection):
 
 
 def meant_for(dialect, item):
-    """Of an index that only one dialect has: whether it is this one."""
+    """Of an index or a column that only one dialect has: whether it is this one."""
     condition = getattr(item, "_ddl_if", None)
-    return condition is None or condition.dialect == dialect
+    only = condition.dialect if condition else item.info.get("only", dialect)
+    return only == dialect
 
 
 def test_the_head_equals_the_tables(empty):

@@ -24,12 +24,13 @@ from store_cases import (
 )
 
 from service.core.estimators import Gamma
-from service.domain import EpochColumns, EpochStatus
+from service.domain import EpochColumns, EpochStatus, instant
 from service.epoch import Plan, run_epoch
 from service.errors import InvalidSettings, SchemaBehind, StoreFull, StoreUnavailable
 from service.storage import open_store
 from service.storage.base import EPOCHS_KEPT
 from service.storage.sqlite import WAL_BYTES, SqliteStore, SqliteTransaction
+from service.storage.sqlite_sql import LOG_OF_PAGE
 from service.storage.turns import Turns
 
 
@@ -165,13 +166,14 @@ def test_the_tables_are_clustered_along_their_keys(sqlite_store):
             tx.run(f"EXPLAIN QUERY PLAN {query}")[0][3]
             for query in (
                 "SELECT * FROM schedule WHERE epoch = 1 AND page_id > 5 ORDER BY page_id LIMIT 9",
-                "SELECT * FROM observations WHERE page_id = 1 ORDER BY observed_at DESC",
+                f"SELECT * FROM observations WHERE {LOG_OF_PAGE.replace(':page_id', '1')} "
+                "ORDER BY day DESC, observed_at DESC",
                 "SELECT * FROM pages WHERE key = x'00'",
             )
         ]
     assert plans == [
         "SEARCH schedule USING PRIMARY KEY (epoch=? AND page_id>?)",
-        "SEARCH observations USING PRIMARY KEY (page_id=?)",
+        "SEARCH observations USING PRIMARY KEY (day=? AND page_id=?)",
         "SEARCH pages USING INDEX sqlite_autoindex_pages_1 (key=?)",
     ]
 
@@ -235,12 +237,16 @@ def test_an_epoch_lets_other_writers_in_between_its_blocks(sqlite_store, monkeyp
         n_begun.clear()
         lead.write_schedule(died, schedule_columns(ids))
         assert n_begun == [True] * 6
+        with lead.begin() as tx:
+            for day in (-2, -1, 0):
+                tx.append_log(log_columns(ids, T0 + day * DAY))
         n_begun.clear()
         lead.housekeep(T0, T0)
-    n_blocks = {"of the oldest schedule": 6, "of the dead run": 6, "of the log": 6, "the ends": 2}
+    n_blocks = {"of the oldest schedule": 6, "of the dead run": 6, "of two days": 12, "the ends": 2}
     assert len(n_begun) == sum(n_blocks.values())
     with sqlite_store.begin(write=False) as tx:
         counts = tx.run("SELECT epoch, count(*) FROM schedule GROUP BY epoch")
+        assert tx.log_of(ids).observed_at.tolist() == [instant(T0).item()] * 40
     assert [n for _, n in counts] == [40] * EPOCHS_KEPT
 
 
