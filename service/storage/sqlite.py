@@ -45,7 +45,16 @@ from service.storage.gathered import Gathered
 from service.storage.hosts import HostStore
 from service.storage.sql import SqlTransaction
 from service.storage.sqlite_queue import SqliteQueue
-from service.storage.sqlite_values import column, listed, microseconds, values
+from service.storage.sqlite_values import (
+    OF_CRAWLS,
+    OF_PINGS,
+    column,
+    listed,
+    microseconds,
+    pinged,
+    values,
+    written,
+)
 from service.storage.tables import Instant, observations
 from service.storage.turns import Turns
 
@@ -91,6 +100,8 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
     def __init__(self, connection: sa.Connection, width: int, fetching: Turns) -> None:
         super().__init__(connection, width)
         self.fetching = fetching
+        self.pinged: Ints = np.zeros(0, np.int64)
+        """Pages locked or saved so far that have, or had, something of pings."""
 
     def run(self, statement: str, *parameters: Any) -> list[Any]:
         """Run one statement over the driver and give its rows."""
@@ -156,7 +167,9 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
         """Read them; the write transaction is the lock."""
         statement = sql.LOCK_SCHEDULED_STATES if scheduled else sql.LOCK_STATES
-        return self._columns(PageStates, self.run(statement, listed(page_id)))
+        states = self._columns(PageStates, self.run(statement, listed(page_id)))
+        self.pinged = np.append(self.pinged, states.page_id[pinged(states)])
+        return states
 
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
         """Read both in one statement, hence one snapshot."""
@@ -168,14 +181,19 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
 
     def restore_states(self, states: PageStates, created_at: Instants) -> None:
         """Update states and pages by one prepared statement each."""
-        self.run_many(sql.RESTORE_STATES, values(states.pings_since), *_saved(states))
+        since = values(states.pings_since)
+        self.run_many(sql.RESTORE_STATES, since, *written(states, *OF_CRAWLS, *OF_PINGS))
         told = ~np.isnat(created_at)
         backdate = "UPDATE pages SET created_at = ? WHERE page_id = ?"
         self.run_many(backdate, values(created_at[told]), values(states.page_id[told]))
 
     def save_states(self, states: PageStates) -> None:
-        """Update them by one prepared statement."""
-        self.run_many(sql.SAVE_STATES, *_saved(states))
+        """Update them by one prepared statement, of those without pings fewer columns."""
+        wide = pinged(states) | np.isin(states.page_id, self.pinged)
+        with_pings, without = states.take(wide), states.take(~wide)
+        self.pinged = np.append(self.pinged, with_pings.page_id)
+        self.run_many(sql.SAVE_STATES, *written(with_pings, *OF_CRAWLS, *OF_PINGS))
+        self.run_many(sql.SAVE_UNPINGED_STATES, *written(without, *OF_CRAWLS))
 
     def append_log(self, entries: LogColumns) -> None:
         """Append them by one prepared statement."""
@@ -190,7 +208,8 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
 
     def log_of_page(self, page_id: int) -> sa.ColumnElement[bool]:
         """Look into each day."""
-        return sa.text(sql.LOG_OF_PAGE).bindparams(page_id=page_id)
+        days = sa.text(sql.DAYS).columns(observations.c.day)
+        return observations.c.day.in_(days) & (observations.c.page_id == page_id)
 
     def load_columns(self) -> EpochColumns:
         """Read them in one statement, hence one snapshot, a block of rows at a time."""
@@ -348,8 +367,8 @@ def keep_house(
     while more:
         with begin() as tx:
             more = tx.drop_schedule()
-    more = keep_log_since is not None
-    while more:
+    more = True
+    while more and keep_log_since is not None:
         with begin() as tx:
             more = tx.drop_log(keep_log_since)
 
@@ -381,13 +400,3 @@ def translated() -> Iterator[None]:
         raise (
             StoreFull() if getattr(cause, "sqlite_errorcode", 0) in FULL else StoreUnavailable()
         ) from error
-
-
-def _saved(s: PageStates) -> Iterable[list[Any]]:
-    """Give the columns that `save_states` writes, and which pages they are of."""
-    written = (
-        s.last_crawl_at, s.last_observed_at, s.digest, s.gone, s.n_observations, s.n_changes,
-        s.n_pings, s.last_ping_at, s.ping_credit, s.recent_pings, s.real_pings,
-        s.false_pings, s.trust, s.wanted_at, s.gap, s.estimate, s.page_id,
-    )  # fmt: skip
-    return map(values, written)

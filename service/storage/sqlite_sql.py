@@ -52,11 +52,18 @@ WHERE page_states.page_id IN (SELECT value FROM json_each(?))
 ORDER BY page_states.page_id
 """
 
+SAVE_UNPINGED_STATES = """
+UPDATE page_states SET last_crawl_at = ?, last_observed_at = ?, digest = nullif(?, 0), gone = ?,
+    n_observations = ?, n_changes = ?, gap = ?, estimate = ?
+WHERE page_id = ?
+"""
+
 SAVE_STATES = """
 UPDATE page_states SET last_crawl_at = ?, last_observed_at = ?, digest = nullif(?, 0), gone = ?,
-    n_observations = ?, n_changes = ?, n_pings = nullif(?, 0), last_ping_at = ?,
-    ping_credit = nullif(?, 0), recent_pings = nullif(?, 0), real_pings = nullif(?, 0),
-    false_pings = nullif(?, 0), trust = nullif(?, 0), wanted_at = ?, gap = ?, estimate = ?
+    n_observations = ?, n_changes = ?, gap = ?, estimate = ?,
+    n_pings = nullif(?, 0), ping_credit = nullif(?, 0), recent_pings = nullif(?, 0),
+    real_pings = nullif(?, 0), false_pings = nullif(?, 0), trust = nullif(?, 0),
+    last_ping_at = ?, wanted_at = ?
 WHERE page_id = ?
 """
 
@@ -84,8 +91,6 @@ WITH RECURSIVE days (day) AS (
 SELECT day FROM days
 """
 """Which days the log has, one look at its key each."""
-
-LOG_OF_PAGE = f"observations.day IN ({DAYS}) AND observations.page_id = :page_id"
 
 LOG_OF = f"""
 SELECT page_id, observed_at, kind, coalesce(changed, -1), "interval", crawl_rate,

@@ -1,17 +1,27 @@
 """Columns as SQLite stores them, and what it returned as columns."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain import COLUMN, EPOCH, INSTANT, Bools, Instants, Ints
+from service.domain import COLUMN, EPOCH, INSTANT, Bools, Instants, Ints, PageStates
 
 NAT = np.iinfo(np.int64).min
 """The bits of numpy's NaT."""
+
+OF_CRAWLS = (
+    "last_crawl_at", "last_observed_at", "digest", "gone", "n_observations", "n_changes", "gap",
+    "estimate",
+)  # fmt: skip
+OF_PINGS = (
+    "n_pings", "ping_credit", "recent_pings", "real_pings", "false_pings", "trust",
+    "last_ping_at", "wanted_at",
+)  # fmt: skip
+"""What only pings bring; 0 or none of most pages."""
 
 
 def values(column: NDArray[Any]) -> list[Any]:
@@ -56,3 +66,16 @@ def microseconds(moment: datetime) -> int:
 def listed(page_id: Ints) -> str:
     """Give ids as the JSON array that `json_each` reads."""
     return json.dumps(page_id.tolist())
+
+
+def pinged(states: PageStates) -> Bools:
+    """(N,) tell which pages have what only pings bring."""
+    has: Bools = ~np.isnat(states.last_ping_at) | ~np.isnat(states.wanted_at)
+    for name in OF_PINGS[:-2]:
+        has |= getattr(states, name) != 0
+    return has
+
+
+def written(states: PageStates, *names: str) -> Iterable[list[Any]]:
+    """Give columns as they are stored, and which pages they are of."""
+    return (values(getattr(states, name)) for name in (*names, "page_id"))

@@ -563,6 +563,21 @@ def test_states_can_be_written_to_by_the_caller(store):
             column[:1] = column[1:]
 
 
+def test_what_pings_left_is_cleared_of_one_page_beside_others_that_never_had_any(store):
+    ids = np.sort(register(store, 3))
+    pinged = np.array([False, True, False])
+    with store.begin() as tx:
+        plain = tx.lock_states(ids)
+        wanted_at = np.where(pinged, instant(T0), plain.wanted_at)
+        tx.save_states(replace(plain, n_pings=pinged * 4, trust=pinged * 1.5, wanted_at=wanted_at))
+    with store.begin() as tx:
+        states = tx.lock_states(ids)
+        assert (states.n_pings.tolist(), states.trust.tolist()) == ([0, 4, 0], [0, 1.5, 0])
+        assert np.isnat(states.wanted_at).tolist() == [True, False, True]
+        tx.save_states(plain)
+    same(states_of(store, ids), plain)
+
+
 def test_the_log_of_a_page_is_newest_first(store):
     one, other = np.sort(register(store, 2))
     with store.begin() as tx:

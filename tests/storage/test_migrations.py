@@ -257,6 +257,23 @@ def test_revision_2_and_back_loses_and_changes_nothing(empty):
     empty.check()
 
 
+def test_revision_4_puts_a_sqlite_log_under_its_days_and_back(empty):
+    migrations.upgrade(empty.engine, "0001")
+    write_old_data(empty.engine)
+    migrations.upgrade(empty.engine, "0003")
+    before = contents(empty.engine)
+    migrations.upgrade(empty.engine, "0004")
+    after = contents(empty.engine)
+    if empty.engine.dialect.name == "sqlite":
+        given = [dict(entry) for entry in after["observations"]]
+        days = [(entry["page_id"], entry.pop("day")) for entry in given]
+        assert sorted(days) == [(1, 20_574), (2, 20_574), (2, 20_606)]
+        after["observations"] = sorted((sorted(entry.items()) for entry in given), key=str)
+    assert after == before
+    migrations.downgrade(empty.engine, "0003")
+    assert contents(empty.engine) == before
+
+
 def test_what_the_first_release_wrote_is_read_after_migrating(empty):
     migrations.upgrade(empty.engine, "0001")
     write_old_data(empty.engine)

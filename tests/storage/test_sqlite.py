@@ -30,7 +30,6 @@ from service.errors import InvalidSettings, SchemaBehind, StoreFull, StoreUnavai
 from service.storage import open_store
 from service.storage.base import EPOCHS_KEPT
 from service.storage.sqlite import WAL_BYTES, SqliteStore, SqliteTransaction
-from service.storage.sqlite_sql import LOG_OF_PAGE
 from service.storage.turns import Turns
 
 
@@ -166,8 +165,7 @@ def test_the_tables_are_clustered_along_their_keys(sqlite_store):
             tx.run(f"EXPLAIN QUERY PLAN {query}")[0][3]
             for query in (
                 "SELECT * FROM schedule WHERE epoch = 1 AND page_id > 5 ORDER BY page_id LIMIT 9",
-                f"SELECT * FROM observations WHERE {LOG_OF_PAGE.replace(':page_id', '1')} "
-                "ORDER BY day DESC, observed_at DESC",
+                "SELECT * FROM observations WHERE day = 1 AND page_id = 1 ORDER BY observed_at",
                 "SELECT * FROM pages WHERE key = x'00'",
             )
         ]
@@ -176,6 +174,21 @@ def test_the_tables_are_clustered_along_their_keys(sqlite_store):
         "SEARCH observations USING PRIMARY KEY (day=? AND page_id=?)",
         "SEARCH pages USING INDEX sqlite_autoindex_pages_1 (key=?)",
     ]
+
+
+def test_the_newest_entries_of_a_page_are_found_without_looking_into_older_days(sqlite_store):
+    page_id = int(register(sqlite_store, 1)[0])
+    with sqlite_store.begin() as tx:
+        for day in range(3):
+            tx.append_log(log_columns([page_id], T0 + day * DAY))
+        plan = []
+        execute = sa.event.listens_for(tx.connection, "before_cursor_execute")
+        execute(lambda _c, _cur, query, given, *_: plan.append((query, given)))
+        assert [entry.observed_at for entry in tx.page_log(page_id, 1)] == [T0 + 2 * DAY]
+        ((query, given),) = plan
+        steps = [row[3] for row in tx.run(f"EXPLAIN QUERY PLAN {query}", *given)]
+    assert steps[0] == "SEARCH observations USING PRIMARY KEY (day=? AND page_id=?)"
+    assert not [step for step in steps if "ORDER BY" in step]  # no sorting: it may stop early
 
 
 @pytest.mark.parametrize(
