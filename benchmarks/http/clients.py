@@ -10,13 +10,13 @@ import socket
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.http.data import TEMPLATES, url_of
+from benchmarks.http.data import TEMPLATES, TICK, url_of
 from benchmarks.http.processes import Failed, Group
 
 PROCESSES = 2
@@ -69,17 +69,17 @@ class Crawls:
     batch: int
     n_requests: int
     first: datetime
-    """The instant of the first batch; the next one's is a second later."""
+    """The instant of the first batch; the next one's is a tick later."""
     by_url: bool = False
 
     def requests(self, client: int) -> Requests:
-        rng = np.random.default_rng([client, int(self.first.timestamp())])
+        rng = np.random.default_rng([client, int(self.first.timestamp() * 1_000)])
         pages = own_pages(self.n_pages, client, self.n_clients)
         prepared = []
         for k in range(self.n_requests):
             chosen = rng.choice(pages, self.batch, replace=False).tolist()
             changed = np.where(rng.random(self.batch) < 0.3, "true", "false").tolist()
-            at = (self.first + timedelta(seconds=k)).isoformat()
+            at = (self.first + k * TICK).isoformat()
             names = (
                 [f'"url":"{url_of(page)}"' for page in chosen]
                 if self.by_url

@@ -27,6 +27,13 @@ BLOCK = 100_000
 
 STARTED = datetime.now(UTC).replace(microsecond=0)
 
+CRAWLED_BEFORE = timedelta(hours=1)
+"""When the last of the templates' crawls began; it takes a second a page."""
+MEASURED_BEFORE = timedelta(minutes=40)
+"""When the crawls begin that clients report."""
+TICK = timedelta(milliseconds=25)
+"""What lies between a client's batches: tens of thousands fit before now."""
+
 
 def url_of(page_id: int) -> str:
     """Give the 60-byte URL of a page, which is its own normal form."""
@@ -66,7 +73,7 @@ def make_templates(base: str) -> list[int]:
         if sorted(given) != list(ids):
             raise RuntimeError("the database was not new")
         for crawl in range(CRAWLS):
-            at = STARTED - timedelta(days=2 * (CRAWLS - 1 - crawl), hours=1)
+            at = STARTED - CRAWLED_BEFORE - timedelta(days=2 * (CRAWLS - 1 - crawl))
             changed = rng.random(len(ids)) < -np.expm1(-2 * change_rate)
             items = [
                 {

@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
@@ -101,9 +101,9 @@ class Bench:
         most = MOST_SINGLES_PER_S if batch == 1 else MOST_BATCHES_PER_S
         n_requests = max(2, int(seconds * most / n_clients))
         self.ticks += n_requests
-        first = data.STARTED - timedelta(hours=20) + timedelta(seconds=self.ticks - n_requests)
-        if first + timedelta(seconds=n_requests) > datetime.now(UTC):
-            raise Failed("the day of the fleet is over: fewer rounds or seconds, please")
+        first = data.STARTED - data.MEASURED_BEFORE + data.TICK * (self.ticks - n_requests)
+        if first + data.TICK * n_requests > datetime.now(UTC):
+            raise Failed("the time of the fleet is over: fewer rounds or seconds, please")
         batch = min(batch, (self.n_pages - data.TEMPLATES) // n_clients)
         return clients.Crawls(self.n_pages, n_clients, batch, n_requests, first, by_url)
 
