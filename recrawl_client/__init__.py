@@ -11,6 +11,7 @@ Every call waits, for as long as `patience_s`, while the service is busy, restar
 reach, and then sends again: whatever arrives twice counts once.
 """
 
+from recrawl_client.batches import Batches
 from recrawl_client.calls import retry_after
 from recrawl_client.client import Client
 from recrawl_client.errors import (
@@ -43,6 +44,7 @@ from recrawl_client.values import (
 )
 
 __all__ = [
+    "Batches",
     "Client",
     "ClientError",
     "Crawl",

@@ -15,6 +15,8 @@ from recrawl_client.errors import Unavailable
 BUSY = frozenset({429, 502, 503, 504, 507})
 BROKEN = (httpx.NetworkError, httpx.TimeoutException, httpx.RemoteProtocolError)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
+LONGEST_RETRY_S = 1e6
+"""Longer waits are not believed."""
 
 
 class Line:
@@ -59,17 +61,21 @@ def backoff(attempt: int) -> float:
 
 
 def retry_after(response: httpx.Response) -> float:
-    """Read Retry-After, seconds or a date; 0 where it is missing or cannot be read.
+    """Give the seconds that an answer's Retry-After asks for; 0 where it does not.
 
     >>> retry_after(httpx.Response(503, headers={"Retry-After": "7"}))
     7.0
     """
-    told = response.headers.get("Retry-After", "")
+    return retry_seconds(response.headers.get("Retry-After", ""))
+
+
+def retry_seconds(told: str) -> float:
+    """Read a Retry-After, seconds or a date; 0 where it cannot be read."""
     if told.isascii() and told.isdigit():
-        return float(told)
+        return min(float(told), LONGEST_RETRY_S)
     try:
         at = parsedate_to_datetime(told)
     except ValueError:
         return 0.0
     zoned = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return max((zoned - datetime.now(UTC)).total_seconds(), 0.0)
+    return min(max((zoned - datetime.now(UTC)).total_seconds(), 0.0), LONGEST_RETRY_S)

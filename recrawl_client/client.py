@@ -32,6 +32,7 @@ from recrawl_client.values import (
 
 BATCH = 1_000
 """Items that are sent in one request."""
+LAST_STATUS = 599
 TIMEOUT_S = 60.0
 """More than the half minute for which the service may let one wait."""
 
@@ -134,7 +135,12 @@ class Client:
     def observation(
         self, page: Named, *, observed_at: datetime | None = None, **seen: Any
     ) -> Observation:
-        """Say what was seen of a page: `changed`, `digest`, `status`, `retry_after_s`."""
+        """Say what was seen of a page: `changed`, `digest`, `status`, `retry_after_s`.
+
+        A status beyond those of HTTP, as some servers make up, counts as the last of them.
+        """
+        if seen.get("status") is not None:
+            seen["status"] = min(seen["status"], LAST_STATUS)
         name = "url" if isinstance(page, str) else "page_id"
         named = {"lease": page.lease} if isinstance(page, Crawl) else {name: page}
         return Observation(observed_at=observed_at or self.now(), **named, **seen)
@@ -147,9 +153,9 @@ class Client:
         """Report crawls, those of a page in the order of time; again changes nothing."""
         return self._batches("/observations", observations, Reported())
 
-    def reporter(self, *, size: int = 200, every_s: float = 1.0, **how: Any) -> Reporter:
-        """Give a context that reports in batches from a thread of its own, see `Reporter`."""
-        return Reporter(self, size=size, every_s=every_s, **how)
+    def reporter(self, **how: Any) -> Reporter:
+        """Give a context that reports from a thread of its own, see `Batches` for `how`."""
+        return Reporter(self, **how)
 
     def ping(self, page: str | int, *, changed_at: datetime | None = None) -> Decision:
         """Announce that a page has changed; tells whether to crawl it now."""

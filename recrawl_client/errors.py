@@ -2,7 +2,7 @@
 
 ClientError
 ├── Unavailable      the service did not answer, or was busy, for as long as was waited
-├── Undelivered      a reporter ended with observations that the service did not take
+├── Undelivered      sending ended with items that the service did not take
 └── Refused          the service will not do this, and why
     ├── Rejected         an item has a field that cannot be
     ├── Unauthorized     no valid API key
@@ -12,11 +12,12 @@ ClientError
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import httpx
 from msgspec import DecodeError, Struct, json
 
-from recrawl_client.values import Observation, Rejection
+from recrawl_client.values import Rejection
 
 
 class ClientError(Exception):
@@ -28,11 +29,11 @@ class Unavailable(ClientError):
 
 
 class Undelivered(ClientError):
-    """A reporter ended with observations that the service did not take: send them again."""
+    """Sending ended with items that the service did not take: send them again."""
 
-    def __init__(self, observations: Sequence[Observation], cause: Exception) -> None:
-        super().__init__(f"{len(observations)} observations were not delivered: {cause}")
-        self.observations = list(observations)
+    def __init__(self, items: Sequence[Any], cause: Exception) -> None:
+        super().__init__(f"{len(items)} items were not delivered: {cause}")
+        self.items = list(items)
 
 
 class Problem(Struct, frozen=True):

@@ -1,126 +1,21 @@
-"""Reports in batches, from a thread of their own, that outlast a service that is away."""
+"""Reports of crawls in batches."""
 
-import logging
-import threading
-import time
-from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
-
-from recrawl_client.errors import Unavailable, Undelivered
-from recrawl_client.values import Crawl, Observation, Rejection, Reported
+from recrawl_client.batches import Batches
+from recrawl_client.values import Crawl, Observation, Reported
 
 if TYPE_CHECKING:
     from recrawl_client.client import Client
 
-log = logging.getLogger(__name__)
 
+class Reporter(Batches[Observation, Reported]):
+    """Takes observations at once and sends them soon, see `Batches`."""
 
-def tell(observation: Observation, rejection: Rejection) -> None:
-    """Log an observation that the service will never take."""
-    log.error("rejected: %s (%s): %s", observation, rejection.field, rejection.detail)
-
-
-class Reporter:
-    """Takes observations at once and sends them soon, in the order in which they came.
-
-    Each is sent until the service has answered for it: what arrives twice counts once. A batch
-    goes out when it has `size` items or its first is `every_s` old. It grows while the service
-    is away, by no more than the crawls that are leased. `on_rejected` is told of each
-    observation that can never be taken. Leaving the context sends the rest and raises
-    `Undelivered`, which holds it, when the service stays away for the client's patience.
-    """
-
-    def __init__(
-        self,
-        client: "Client",
-        *,
-        size: int = 200,
-        every_s: float = 1.0,
-        on_rejected: Callable[[Observation, Rejection], None] = tell,
-    ) -> None:
+    def __init__(self, client: "Client", **how: Any) -> None:
+        super().__init__(client.report_many, Reported(), **how)
         self.client = client
-        self.size, self.every_s = size, every_s
-        self.on_rejected = on_rejected
-        self.total = Reported()
-        self._waiting: list[Observation] = []
-        self._since = 0.0
-        self._problem: Exception | None = None
-        self._closing = False
-        self._news = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="recrawl-reporter", daemon=True)
-
-    def __enter__(self) -> Self:
-        """Start sending."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Send what is left; raises `Undelivered`."""
-        self.close()
 
     def report(self, page: Crawl | str | int, **seen: Any) -> None:
         """Report one crawl, see `Client.observation`; raises what has ended the reporter."""
-        observation = self.client.observation(page, **seen)
-        with self._news:
-            if self._problem is not None:
-                raise self._problem
-            if not self._waiting:
-                self._since = time.monotonic()
-            self._waiting.append(observation)
-            self._news.notify()
-
-    def close(self) -> None:
-        """Send what is left and end; raises `Undelivered`."""
-        with self._news:
-            self._closing = True
-            self._news.notify()
-        self._thread.join()
-        if self._problem is not None:
-            raise Undelivered(self._waiting, self._problem) from self._problem
-
-    def _run(self) -> None:
-        try:
-            while batch := self._next():
-                self._send(batch)
-        except Exception as error:  # noqa: BLE001 - told by the next report, and by close
-            self._problem = error
-
-    def _send(self, batch: list[Observation]) -> None:
-        last_try = self._closing
-        try:
-            answer = self.client.report_many(batch)
-        except Unavailable as error:
-            if last_try:
-                raise
-            log.warning("%d observations wait: %s", len(self._waiting), error)
-        else:
-            self._settle(batch, answer)
-
-    def _next(self) -> list[Observation]:
-        """Wait for a batch that is full or old enough; without items: it is over."""
-        with self._news:
-            while not self._closing and len(self._waiting) < self.size:
-                left_s = self._since + self.every_s - time.monotonic() if self._waiting else None
-                if left_s is not None and left_s <= 0:
-                    break
-                self._news.wait(left_s)
-            return self._waiting[: self.size]
-
-    def _settle(self, batch: list[Observation], answer: Reported) -> None:
-        with self._news:
-            del self._waiting[: len(batch)]
-        sums = {n: getattr(self.total, n) + getattr(answer, n) for n in COUNTED}
-        self.total = structs.replace(self.total, **sums)
-        for rejection in answer.rejected:
-            self.on_rejected(batch[rejection.index], rejection)
-
-
-COUNTED = ("accepted", "duplicate", "late", "leases_ended")
+        self.add(self.client.observation(page, **seen))

@@ -35,3 +35,10 @@ def test_the_crawler_of_the_page_crawls_and_reports(sqlite_url, monkeypatch):
 
 def test_the_reference_crawler_has_sixty_lines():
     assert len((ROOT / "examples" / "crawler.py").read_text().splitlines()) <= 60
+
+
+def test_every_setting_of_the_scrapy_page_is_read_and_every_one_read_is_there():
+    table = (HOW_TO / "crawl-with-scrapy.md").read_text().split("## Settings")[1]
+    read = (ROOT / "recrawl_client" / "scrapy.py").read_text()
+    named = set(re.findall(r"^\| `(RECRAWL_\w+)` \|", table, re.MULTILINE))
+    assert named == set(re.findall(r'"(RECRAWL_\w+)"', read))

@@ -78,6 +78,11 @@ def test_what_cannot_be_reported_says_which_field(client):
     assert malformed.value.problem.field == "count"
 
 
+def test_a_status_that_a_server_made_up_is_a_failure(client):
+    client.report("https://a.example/", status=999)
+    assert client.page(1)["last_crawls"][0]["status"] == 599
+
+
 def test_many_pages_go_in_batches_whose_answers_are_summed_up(client):
     urls = [f"https://a.example/{i}" for i in range(2_100)]
     urls[1_500] = "ftp://a.example/"

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from live_server import running
 
-from recrawl_client import Client, Refused, Unavailable
+from recrawl_client import Client, Refused, Unavailable, retry_after
 from recrawl_client.calls import backoff
 
 EMPTY = httpx.Response(200, json={"items": []})
@@ -58,6 +58,10 @@ def test_a_service_out_of_reach_is_waited_for_longer_each_time(broken):
 
 def test_waiting_grows_to_ten_seconds_and_no_further():
     assert 5 <= backoff(1_000) <= 10
+
+
+def test_a_time_to_come_back_that_nobody_means_is_not_believed():
+    assert retry_after(httpx.Response(429, headers={"Retry-After": "9" * 400})) == 1e6
 
 
 def test_patience_ends():

@@ -46,11 +46,11 @@ def test_what_is_rejected_is_told_one_by_one_and_keeps_nothing_up(client):
     told = []
     with client.reporter(on_rejected=lambda *why: told.append(why)) as reporter:
         reporter.report(URLS[0], digest="1")
-        reporter.report(URLS[1], status=1_000)
+        reporter.report(URLS[1], status=-1)
         reporter.report(URLS[2], digest="1")
     assert reporter.total.accepted == 2
     ((observation, rejection),) = told
-    assert observation == Observation(url=URLS[1], status=1_000, observed_at=START)
+    assert observation == Observation(url=URLS[1], status=-1, observed_at=START)
     assert rejection.field == "status"
 
 
@@ -71,7 +71,7 @@ def test_who_may_not_report_is_told_and_keeps_the_observations(sqlite_url):
             until(lambda: reporter.report(URLS[1], digest="1"), "the refusal is told")
         with pytest.raises(Undelivered) as undelivered:
             reporter.close()
-    assert undelivered.value.observations[0].url == URLS[0]
+    assert undelivered.value.items[0].url == URLS[0]
 
 
 def test_a_service_that_stays_away_leaves_the_observations_with_the_caller():
@@ -82,11 +82,9 @@ def test_a_service_that_stays_away_leaves_the_observations_with_the_caller():
         reporter = client.reporter(every_s=NEVER_S).__enter__()
         reporter.report(URLS[0], digest="1")
         reporter.report(URLS[1], digest="1")
-        with pytest.raises(
-            Undelivered, match=r"2 observations were not delivered: .* refused"
-        ) as left:
+        with pytest.raises(Undelivered, match=r"2 items were not delivered: .* refused") as left:
             reporter.close()
-    assert [observation.url for observation in left.value.observations] == URLS[:2]
+    assert [observation.url for observation in left.value.items] == URLS[:2]
 
 
 def test_a_service_killed_in_between_and_started_again_gets_everything_once(tmp_path, database_url):
@@ -116,4 +114,4 @@ def test_a_service_killed_in_between_and_started_again_gets_everything_once(tmp_
 
 def test_one_report_that_cannot_be_raises_where_it_is_made(client):
     with pytest.raises(Rejected):
-        client.report(URLS[0], status=1_000)
+        client.report(URLS[0], status=-1)

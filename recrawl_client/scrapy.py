@@ -1,0 +1,237 @@
+"""A scheduler for Scrapy: spiders crawl what Recrawl says, when it says, and report what they see.
+
+    SCHEDULER = "recrawl_client.scrapy.Scheduler"
+    RECRAWL_URL = "http://127.0.0.1:8000"
+
+Pages come to the spider's `parse`. Requests that it yields are registered with Recrawl, which
+decides when they are crawled; with `meta={"recrawl_changed_at": datetime}` they are change notices
+too. What is no GET, follows a redirect, or has `meta={"recrawl_now": True}`, is crawled at once.
+Nothing here waits in the reactor: leases are taken and reports sent in threads.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, Self
+
+from scrapy import Request, Spider, signals
+from scrapy.core.scheduler import BaseScheduler
+from scrapy.crawler import Crawler
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http import Response
+from scrapy.utils.asyncio import run_in_thread
+from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.reactor import is_reactor_installed
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from recrawl_client.batches import Batches
+from recrawl_client.calls import retry_seconds
+from recrawl_client.client import Client
+from recrawl_client.errors import ClientError, Unavailable
+from recrawl_client.reporter import Reporter
+from recrawl_client.values import Crawl, Page, Ping, Pinged, Registered
+
+WAIT_S = 2.0
+"""A request for leases is held back so long, and closing may take as long."""
+KNOWN = 1_000_000
+"""So many registered pages are remembered, so as not to be registered again at each link."""
+FORBIDDEN = 403
+"""What is reported of a page that robots.txt or a middleware forbids: no evidence."""
+
+log = logging.getLogger(__name__)
+
+
+class Scheduler(BaseScheduler):
+    """Takes leases and hands them to the engine; hears of responses by signals."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self.crawler = crawler
+        given = crawler.settings
+        url, key = given.get("RECRAWL_URL", "http://127.0.0.1:8000"), given.get("RECRAWL_API_KEY")
+        self.most = given.getint("RECRAWL_LEASES", 2 * given.getint("CONCURRENT_REQUESTS"))
+        self.register = given.getbool("RECRAWL_REGISTER", True)
+        self.idle_s: float | None = given.getfloat("RECRAWL_CLOSE_IDLE_S") or None
+        self.asked: dict[str, Any] = {
+            "hosts": given.getlist("RECRAWL_HOSTS"),
+            "ttl_s": given.getfloat("RECRAWL_LEASE_TTL_S") or None,
+            "wait_s": min(WAIT_S, self.idle_s or WAIT_S),
+        }
+        self.stop = threading.Event()
+        self.leasing = Client(url, key, wait=self.stop.wait)
+        self.client = Client(url, key)
+        self.reporter = Reporter(self.client)
+        self.pages: Batches[Page, Registered] = Batches(self._send_pages, Registered())
+        self.pings: Batches[Ping, Pinged] = Batches(self.client.ping_many, Pinged())
+        self.ready: deque[Request] = deque()
+        self.in_hand: dict[str, Crawl] = {}
+        """By lease: taken, and not reported yet."""
+        self.known: set[int] = set()
+        self.dry = False
+        self.room = threading.Condition()
+        self.thread = threading.Thread(target=self._lease_on, name="recrawl-leases", daemon=True)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Read the settings RECRAWL_*."""
+        return cls(crawler)
+
+    # -- what the engine calls, in its own thread
+
+    def open(self, spider: Spider) -> None:
+        """Begin to take leases."""
+        self.asked["worker"] = self.crawler.settings.get("RECRAWL_WORKER") or spider.name[:100]
+        self.crawler.signals.connect(self._received, signal=signals.response_received)
+        self.in_engine = engine_thread()
+        for batches in (self.reporter, self.pages, self.pings):
+            batches.__enter__()
+        self.thread.start()
+
+    def close(self, reason: str) -> Deferred[None]:  # noqa: ARG002 - any reason will do
+        """Send what is left and give back what was not crawled."""
+        return deferred_from_coro(run_in_thread(self._end))
+
+    def has_pending_requests(self) -> bool:
+        """Tell that there is always more to crawl, unless the spider is to close when idle."""
+        return bool(self.ready) or not self.dry
+
+    def next_request(self) -> Request | None:
+        """Give a request that is to be made now."""
+        return self.ready.popleft() if self.ready else None
+
+    def enqueue_request(self, request: Request) -> bool:
+        """Crawl it now, or let Recrawl say when; false if it may do neither."""
+        if now(request):
+            self.ready.append(request)
+            return True
+        changed_at = request.meta.get("recrawl_changed_at")
+        if not request.url.startswith(("http:", "https:")) or not (self.register or changed_at):
+            return False
+        with self.room:
+            if changed_at:
+                self.pings.add(Ping(url=request.url, changed_at=changed_at))
+            elif hash(request.url) not in self.known:
+                self._remember(request.url)
+                self.pages.add(Page(url=request.url))
+            self.dry = False
+        return True
+
+    def _remember(self, url: str) -> None:
+        if len(self.known) >= KNOWN:
+            self.known.clear()
+        self.known.add(hash(url))
+
+    def _received(self, response: Response, request: Request, spider: Spider) -> None:
+        crawl = request.meta.get("recrawl")
+        if crawl is None:
+            return
+        digest_of: Callable[[Response], str] = getattr(spider, "recrawl_digest", digest)
+        told = (response.headers.get("Retry-After") or b"").decode("latin-1")
+        self._report(
+            crawl,
+            status=response.status,
+            digest=digest_of(response) if response.status == 200 else None,  # noqa: PLR2004
+            retry_after_s=retry_seconds(told) or None,
+        )
+
+    def _failed(self, failure: Failure) -> Failure:
+        """Report a request that got no response; Scrapy logs it as ever."""
+        crawl = failure.request.meta["recrawl"]  # type: ignore[attr-defined]
+        forbidden = isinstance(failure.value, IgnoreRequest)
+        self._report(crawl, status=FORBIDDEN if forbidden else 0)
+        return failure
+
+    def _report(self, crawl: Crawl, **seen: Any) -> None:
+        with self.room:
+            mine = self.in_hand.pop(crawl.lease, None)
+            self.room.notify()
+        if mine is not None:
+            self.reporter.report(crawl, **seen)
+
+    def _take(self, crawls: list[Crawl]) -> None:
+        engine = self.crawler.engine
+        for crawl in crawls:
+            if engine is None or engine.spider is None or self.stop.is_set():
+                return  # given back when the spider closes
+            meta = {"recrawl": crawl, "dont_retry": True}
+            engine.crawl(
+                Request(crawl.url, errback=self._failed, meta=meta, dont_filter=True)
+            )  # which wakes the engine, and comes back to enqueue_request
+
+    def _give_up(self, error: ClientError) -> None:
+        log.error("the service refused: %s", error)
+        if self.crawler.engine is not None:
+            deferred_from_coro(self.crawler.engine.close_spider_async(reason="recrawl_refused"))
+
+    # -- what runs in threads
+
+    def _lease_on(self) -> None:
+        while count := self._room():
+            was_quiet = not (self.pages.n_waiting or self.pings.n_waiting)
+            try:
+                leased = self.leasing.lease(count, **self.asked)
+            except Unavailable as error:
+                log.warning("no leases: %s", error)
+                continue
+            except ClientError as error:
+                self.in_engine(self._give_up, error)
+                return
+            with self.room:
+                self.in_hand |= {crawl.lease: crawl for crawl in leased.items}
+                self.dry = was_quiet and self._over(leased.retry_after_s or 0.0)
+            if leased.items:
+                self.in_engine(self._take, leased.items)
+
+    def _room(self) -> int:
+        """Wait until more may be leased, and tell how many; 0: the spider closes."""
+        with self.room:
+            while not self.stop.is_set() and len(self.in_hand) >= self.most:
+                self.room.wait()
+            return 0 if self.stop.is_set() else self.most - len(self.in_hand)
+
+    def _over(self, idle_s: float) -> bool:
+        waiting = self.in_hand or self.pages.n_waiting or self.pings.n_waiting
+        return self.idle_s is not None and idle_s >= self.idle_s and not waiting
+
+    def _send_pages(self, pages: list[Page]) -> Registered:
+        return self.client.register(*pages)
+
+    def _end(self) -> None:
+        with self.room:
+            self.stop.set()
+            self.room.notify()
+        self.thread.join()
+        try:
+            for batches in (self.pages, self.pings, self.reporter):
+                batches.close()
+            for crawl in self.in_hand.values():
+                self.client.release(crawl)
+        finally:
+            self.leasing.close()
+            self.client.close()
+
+
+def now(request: Request) -> bool:
+    """Tell whether a request is made at once, without asking Recrawl for its turn."""
+    given = request.meta
+    direct = "recrawl" in given or given.get("recrawl_now") or "redirect_times" in given
+    return bool(direct) or request.method != "GET"
+
+
+def digest(response: Response) -> str:
+    """Digest a body; spiders define `recrawl_digest` to leave out what means nothing."""
+    return blake2b(response.body, digest_size=16).hexdigest()
+
+
+def engine_thread() -> Callable[..., object]:
+    """Give what calls a function in the engine's thread."""
+    if is_reactor_installed():
+        from twisted.internet import reactor
+
+        call: Callable[..., object] = reactor.callFromThread
+        return call
+    import asyncio
+
+    return asyncio.get_running_loop().call_soon_threadsafe
