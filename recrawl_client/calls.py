@@ -35,7 +35,8 @@ class Line:
         Raises
         ------
         Unavailable
-            There was none for `patience_s`, or the service asked for a longer wait than is left.
+            There was none for `patience_s`, the service asked for a longer wait than is left, or
+            its address is none.
         """
         deadline = time.monotonic() + self.patience_s
         for attempt in count():
@@ -43,6 +44,8 @@ class Line:
                 response = self.http.request(method, path, **given)
             except BROKEN as error:
                 problem, asked_s = str(error) or type(error).__name__, 0.0
+            except (httpx.RequestError, httpx.InvalidURL) as error:
+                raise Unavailable(f"{method} {self._url(path)}: {error}") from error
             else:
                 if response.status_code not in BUSY:
                     return response
@@ -50,8 +53,10 @@ class Line:
             pause_s = max(asked_s, backoff(attempt))
             if time.monotonic() + pause_s > deadline or self.wait(pause_s):
                 break
-        url = str(self.http.base_url).rstrip("/") + path
-        raise Unavailable(f"{method} {url}: {problem}")
+        raise Unavailable(f"{method} {self._url(path)}: {problem}")
+
+    def _url(self, path: str) -> str:
+        return str(self.http.base_url).rstrip("/") + path
 
 
 def backoff(attempt: int) -> float:

@@ -1,20 +1,17 @@
 """Call a running service, patiently."""
 
 import json
-import time
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
+from recrawl_client import Unavailable
+from recrawl_client.calls import Line
 from service.errors import SitemapRefused, UnexpectedAnswer
 
-ATTEMPTS = 5
-PATIENCE_S = 30.0
-"""The longest wait for a Retry-After."""
-BUSY = (429, 503)
+PATIENCE_S = 60.0
+"""So long a service that is busy, restarting or out of reach is waited for."""
 UNWELCOME = (401, 404, 405)
 """No key, or no such service."""
 JSON = {"Content-Type": "application/json"}
@@ -26,6 +23,7 @@ class Poster:
     def __init__(self, url: str, api_key: str | None = None) -> None:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self.client = httpx.Client(base_url=url, headers=headers, timeout=60)
+        self.line = Line(self.client, PATIENCE_S)
 
     def __enter__(self) -> Self:
         """Use the connection."""
@@ -100,20 +98,10 @@ class Poster:
         return answer
 
     def _patiently(self, method: str, path: str, **request: Any) -> httpx.Response:
-        problem = ""
-        for attempt in range(ATTEMPTS):
-            try:
-                response = self.client.request(method, path, **request)
-            except httpx.TransportError as error:
-                problem, wait = str(error), float(2**attempt)
-            else:
-                if response.status_code not in BUSY:
-                    return response
-                problem = f"{response.status_code}"
-                wait = retry_after_s(response, float(2**attempt))
-            if attempt < ATTEMPTS - 1:
-                time.sleep(min(wait, PATIENCE_S))
-        raise UnexpectedAnswer(f"{self.client.base_url} did not answer: {problem}; is it running?")
+        try:
+            return self.line.call(method, path, **request)
+        except Unavailable as error:
+            raise UnexpectedAnswer(f"{error}; is it running?") from error
 
 
 def _json(response: httpx.Response) -> dict[str, Any]:
@@ -124,21 +112,3 @@ def _json(response: httpx.Response) -> dict[str, Any]:
             f"{response.url} answered {response.status_code} without JSON; is that the service?"
         ) from error
     return answer
-
-
-def retry_after_s(response: httpx.Response, default: float) -> float:
-    """Read Retry-After, seconds or a date.
-
-    >>> retry_after_s(httpx.Response(503, headers={"Retry-After": "7"}), 1.0)
-    7.0
-    >>> retry_after_s(httpx.Response(503, headers={"Retry-After": "soon"}), 1.0)
-    1.0
-    """
-    told = response.headers.get("Retry-After", "")
-    if told.isascii() and told.isdigit():
-        return float(told)
-    try:
-        until = parsedate_to_datetime(told)
-    except ValueError:
-        return default
-    return max((until - datetime.now(UTC)).total_seconds(), 0.0) if until.tzinfo else default

@@ -16,11 +16,13 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from recrawl_client import retry_after
 from service import __version__
 from service.errors import SitemapNotFetched, SitemapRefused, UnreadableFile
-from service.sources.posting import BUSY, Poster, retry_after_s
+from service.sources.posting import Poster
 
 NOT_MODIFIED, OK = 304, 200
+BUSY = (429, 503)
 MAX_DEPTH = 3
 """An index may name indexes, but not for ever."""
 DEFAULT_WAIT_S = 600.0
@@ -163,7 +165,7 @@ class Watcher:
                 if response.status_code == NOT_MODIFIED:
                     return Fetched(url, response.headers, None)
                 if response.status_code in BUSY:
-                    wait = retry_after_s(response, DEFAULT_WAIT_S)
+                    wait = retry_after(response) or DEFAULT_WAIT_S
                     self._not_before[host] = self.clock() + wait
                 if response.status_code != OK:
                     raise SitemapNotFetched(f"the site answered {response.status_code}")

@@ -69,6 +69,14 @@ def test_patience_ends():
         waits([httpx.ConnectError("refused")], patience_s=0)
 
 
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://a.example", "a.example"])
+def test_an_address_that_is_none_is_not_waited_for(url):
+    waited = []
+    with Client(url, wait=waited.append) as client, pytest.raises(Unavailable, match="leases: "):
+        client.lease()
+    assert waited == []
+
+
 def test_a_longer_pause_than_patience_is_not_begun():
     busy = httpx.Response(503, headers={"Retry-After": "61"})
     with pytest.raises(Unavailable, match="it answered 503"):
