@@ -20,6 +20,8 @@ RecrawlError
 │   ├── HostNotFound          no host of this name
 │   ├── GroupNotFound         no group of this name
 │   ├── LeaseNotHeld          the lease has ended
+│   ├── SubscriptionNotFound  no such subscription at a hub
+│   ├── SubscriptionGone      a hub tells of what is no longer subscribed to
 │   └── EpochNotFound         no such epoch
 ├── EpochRunning              another process leads an epoch
 ├── LeadershipLost            the epoch lost its lead before it could publish
@@ -31,6 +33,7 @@ RecrawlError
 ├── InvalidTrace              a recorded history that cannot be replayed
 ├── SitemapNotFetched     a site did not give a sitemap
 ├── SitemapRefused        the service would not take a sitemap
+├── NotSubscribed         a topic names no hub, or its hub refuses
 ├── UnexpectedAnswer          the service answered a client with what it cannot go on from
 └── StartupRefused            the service will not start like this
     ├── InvalidSettings       a setting is unknown, malformed or contradicts another
@@ -135,6 +138,14 @@ class LeaseNotHeld(RequestError):
     """The lease has ended: it was reported, released or has expired."""
 
 
+class SubscriptionNotFound(RequestError):
+    """No such subscription; GET /websub lists them."""
+
+
+class SubscriptionGone(RequestError):
+    """Nothing is subscribed to here; stop sending."""
+
+
 class EpochNotFound(RequestError):
     """No such epoch; GET /epochs lists them."""
 
@@ -177,6 +188,10 @@ class SitemapNotFetched(RecrawlError):
 
 class SitemapRefused(RecrawlError):
     """The service would not take this sitemap."""
+
+
+class NotSubscribed(RecrawlError):
+    """The topic names no hub, or its hub refuses."""
 
 
 class UnexpectedAnswer(RecrawlError):

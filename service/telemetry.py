@@ -168,6 +168,10 @@ class Telemetry:
             if n_items:
                 self.items.labels(kind, outcome).inc(n_items)
 
+    def count_unsigned(self) -> None:
+        """Count what came from a hub and was not signed as agreed."""
+        self.items.labels("websub", "unsigned").inc()
+
 
 class MetricsMiddleware:
     """Time every request by its route; a plain ASGI wrapper, which costs next to nothing."""

@@ -32,7 +32,7 @@ BEGIN
     END LOOP;
     DELETE FROM observations; DELETE FROM epochs; DELETE FROM meta;
     DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts;
-    DELETE FROM crawls; DELETE FROM lanes; DELETE FROM host_groups;
+    DELETE FROM crawls; DELETE FROM lanes; DELETE FROM host_groups; DELETE FROM websub;
     ALTER TABLE pages ALTER page_id RESTART; ALTER TABLE hosts ALTER host_id RESTART;
     ALTER TABLE epochs ALTER epoch RESTART; ALTER TABLE host_groups ALTER group_id RESTART;
 END $$

@@ -22,6 +22,7 @@ from service.api.routes import (
     pages,
     schedule,
     sitemaps,
+    websub,
 )
 from service.api.service import Service, authorised, start_runner
 from service.telemetry import MetricsMiddleware
@@ -42,10 +43,11 @@ def create_app(service: Service | None = None) -> FastAPI:
     )
     app.state.service = service
     parts = [pages.router, observations.router, leases.router, sitemaps.router]
-    parts += [schedule.router, epochs.router, hosts.router]
+    parts += [websub.router, schedule.router, epochs.router, hosts.router]
     for part in parts:
         app.include_router(part, dependencies=[Depends(authorised)])
     app.include_router(indexnow.router)  # a site's own key may stand for an API key
+    app.include_router(websub.callbacks)  # hubs have no key but the address they were told
     app.include_router(health.router)
     problems.install(app)
     openapi.install(app)

@@ -98,6 +98,11 @@ async def read_document(request: Request) -> bytes:
     return await _read(request, plain if coding in GZIP else inflated)
 
 
+async def read_content(request: Request) -> bytes:
+    """Read a body as it was sent, whatever it is; raises `BodyTooLarge`."""
+    return await _read(request, plain)
+
+
 def plain(_: Request, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Leave the Content-Encoding of a request as it is."""
     return arriving

@@ -58,6 +58,29 @@ SITEMAP_ANSWER = {
     "accepted": 2, "duplicate": 0, "late": 0, "n_rejected": 0, "rejected": [], "kind": "urlset",
     "created": 1, "n_crawl_now": 1, "children": [], "warnings": [],
 }  # fmt: skip
+SUBSCRIPTION = {
+    "topic": "https://example.com/feed",
+    "hub": "https://hub.example.net/",
+    "secret": "a-long-random-word",
+}
+SUBSCRIPTION_ID = "Xq3vTn0aQ5mZk8rYb1sLpA"
+SUBSCRIPTION_ANSWER = {"id": SUBSCRIPTION_ID, "callback": f"/websub/{SUBSCRIPTION_ID}"}
+SUBSCRIPTIONS_ANSWER = {
+    "items": [
+        {
+            **SUBSCRIPTION_ANSWER, "topic": "https://example.com/feed",
+            "hub": "https://hub.example.net/", "signed": True,
+            "requested_at": "2026-05-01T12:00:00Z", "verified_at": "2026-05-01T12:00:02Z",
+            "expires_at": "2026-05-11T12:00:02Z",
+        },
+    ],
+    "next_cursor": None,
+}  # fmt: skip
+FEED = """<?xml version="1.0" encoding="UTF-8"?>
+<feed xmlns="http://www.w3.org/2005/Atom">
+  <entry><link href="https://example.com/news"/><updated>2026-05-01T12:30:00Z</updated></entry>
+</feed>
+"""
 SCHEDULE_ITEM = {
     "page_id": 1,
     "url": "https://example.com/news",

@@ -6,16 +6,16 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from service.api import host_schemas, schemas
+from service.api import host_schemas, schemas, websub_schemas
 from service.api.bodies import JSON, NDJSON
 
 TITLES = {
     400: "The body is not what its media type says",
     401: "No valid API key",
     403: "The site does not show the key",
-    404: "No such page, host, group, epoch or running lease",
+    404: "No such page, host, group, epoch, subscription or running lease",
     406: "None of the media types in Accept can be given",
-    410: "The epoch of the cursor or of since_epoch is no longer kept",
+    410: "What is named is no longer kept: the epoch of the cursor or since_epoch, a subscription",
     413: "Too many bytes or items",
     415: "A media type this call does not take, or a Content-Encoding other than gzip and zstd",
     422: "A field or parameter, or every item of the batch, was refused",
@@ -28,7 +28,7 @@ WRITES = (400, 413, 415, 422, 507)
 
 STRUCTS = [
     kind
-    for kind in {**vars(schemas), **vars(host_schemas)}.values()
+    for kind in {**vars(schemas), **vars(host_schemas), **vars(websub_schemas)}.values()
     if isinstance(kind, type)
     and issubclass(kind, msgspec.Struct)
     and kind not in (msgspec.Struct, schemas.Item, schemas.BatchAnswer)
@@ -57,6 +57,15 @@ def takes_document(example: str) -> dict[str, Any]:
         "application/xml": {"schema": text, "example": example},
         "text/plain": {"schema": text},
         "application/gzip": {"schema": binary},
+    }
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def takes_feed(example: str) -> dict[str, Any]:
+    """Describe a request body that may be anything, and best is Atom or RSS."""
+    content = {
+        "application/atom+xml": {"schema": {"type": "string"}, "example": example},
+        "*/*": {"schema": {"type": "string", "format": "binary"}},
     }
     return {"requestBody": {"required": True, "content": content}}
 

@@ -41,6 +41,8 @@ STATUS: dict[type[Exception], int] = {
     errors.GroupNotFound: 404,
     errors.EpochNotFound: 404,
     errors.LeaseNotHeld: 404,
+    errors.SubscriptionNotFound: 404,
+    errors.SubscriptionGone: 410,
     errors.EpochRunning: 409,
     errors.Overloaded: 503,
     errors.StoreUnavailable: 503,

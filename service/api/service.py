@@ -22,7 +22,7 @@ from service.errors import EstimatorMismatch, RecrawlError, Unauthorized
 from service.estimates import width
 from service.ingest import Rules
 from service.leasing import Leasing
-from service.storage import HostStore, Store, migrations, open_store
+from service.storage import Store, SubscriptionStore, migrations, open_store
 from service.storage.sqlite import SqliteStore
 from service.telemetry import Telemetry
 
@@ -31,7 +31,7 @@ from service.telemetry import Telemetry
 class Service:
     """The parts that routes use; frozen, shared by all threads."""
 
-    store: HostStore
+    store: SubscriptionStore
     rules: Rules
     commits: Commits
     desk: Desk

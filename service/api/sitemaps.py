@@ -5,7 +5,7 @@ does not grow with the document and a page's trust is learnt as from any ping.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple
@@ -45,8 +45,10 @@ class Asked(NamedTuple):
 
     host: str
     """Where it was fetched from."""
-    cross_host: bool
-    register: bool
+    cross_host: bool = False
+    register: bool = True
+    kind: str = "sitemap"
+    """What metrics count it as."""
 
 
 class Good(NamedTuple):
@@ -70,20 +72,8 @@ class Reader:
         self.children: dict[bytes, SitemapChild] = {}
 
     def read(self, sitemap: Sitemap) -> SitemapAnswer:
-        """Take all entries.
-
-        Raises
-        ------
-        RecrawlError
-            What kept the document from its end; sending it again is safe.
-        """
-        entries = iter(sitemap)
-        try:
-            while block := list(islice(entries, self.service.max_items)):
-                self._take(block)
-                self.n_taken += len(block)
-        except (Overloaded, StoreUnavailable, StoreFull) as error:
-            raise self._cut_short(error) from error.__cause__
+        """Take all entries and tell what became of them; raises as `take`."""
+        self.take(sitemap)
         warnings = list(sitemap.warnings)
         if self.n_undated:
             warnings.append(
@@ -94,6 +84,22 @@ class Reader:
             **self.counts, kind=sitemap.kind, created=self.created, n_crawl_now=self.n_crawl_now,
             children=list(self.children.values()), warnings=warnings,
         )  # fmt: skip
+
+    def take(self, given: Iterable[Entry]) -> None:
+        """Take all entries.
+
+        Raises
+        ------
+        RecrawlError
+            What kept the document from its end; sending it again is safe.
+        """
+        entries = iter(given)
+        try:
+            while block := list(islice(entries, self.service.max_items)):
+                self._take(block)
+                self.n_taken += len(block)
+        except (Overloaded, StoreUnavailable, StoreFull) as error:
+            raise self._cut_short(error) from error.__cause__
 
     def _take(self, block: list[Entry]) -> None:
         now = self.service.now()
@@ -111,7 +117,7 @@ class Reader:
             self._take_pages(pages, now)
 
     def _count(self, counts: dict[str, Any]) -> None:
-        self.service.telemetry.count_items("sitemap", counts)
+        self.service.telemetry.count_items(self.asked.kind, counts)
         self.counts = add_counts(self.counts, counts)
 
     def _cut_short(self, error: RecrawlError) -> RecrawlError:

@@ -17,6 +17,7 @@ from service.cli.feeds import sitemap
 from service.cli.files import export, import_
 from service.cli.hosts import hosts
 from service.cli.parts import DatabaseUrl, console, settings
+from service.cli.websub import websub
 from service.errors import RecrawlError
 
 app = typer.Typer(
@@ -172,6 +173,7 @@ app.command(name="import")(import_)
 app.command()(export)
 app.add_typer(sitemap, name="sitemap")
 app.add_typer(hosts, name="hosts")
+app.add_typer(websub, name="websub")
 
 
 @app.command()

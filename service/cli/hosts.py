@@ -7,14 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from service.cli.parts import URL
+from service.cli.parts import URL, ApiKey, To
 
 hosts = typer.Typer(no_args_is_help=True, help="Show and set how hosts are crawled.")
 
-To = Annotated[str, typer.Option(help="Where the service listens", envvar="RECRAWL_URL")]
-ApiKey = Annotated[
-    str | None, typer.Option(help="One of the service's keys", envvar="RECRAWL_API_KEY")
-]
 HostName = Annotated[str, typer.Argument(help="Such as example.com")]
 
 
@@ -63,12 +59,8 @@ def list_(to: To = URL, api_key: ApiKey = None) -> None:
     from service.sources.posting import Poster
 
     with Poster(to, api_key) as service:
-        cursor = ""
-        while cursor is not None:
-            part = service.call("GET", f"/hosts?limit=1000{cursor and f'&cursor={cursor}'}")
-            for item in part["items"]:
-                typer.echo(json.dumps(item))
-            cursor = part["next_cursor"]
+        for item in service.listed("/hosts"):
+            typer.echo(json.dumps(item))
 
 
 @hosts.command()

@@ -10,6 +10,10 @@ console = Console(stderr=True)
 URL = "http://127.0.0.1:8000"
 """Where a service listens."""
 
+To = Annotated[str, typer.Option(help="Where the service listens", envvar="RECRAWL_URL")]
+ApiKey = Annotated[
+    str | None, typer.Option(help="One of the service's keys", envvar="RECRAWL_API_KEY")
+]
 DatabaseUrl = Annotated[
     str | None,
     typer.Option(help="sqlite:///FILE or postgresql://…; instead of RECRAWL_DATABASE_URL"),

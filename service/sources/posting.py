@@ -1,6 +1,7 @@
 """Call a running service, patiently."""
 
 import json
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ from service.errors import SitemapRefused, UnexpectedAnswer
 
 PATIENCE_S = 60.0
 """So long a service that is busy, restarting or out of reach is waited for."""
+NO_CONTENT = 204
 UNWELCOME = (401, 404, 405)
 """No key, or no such service."""
 JSON = {"Content-Type": "application/json"}
@@ -91,11 +93,21 @@ class Poster:
         """
         content = None if body is None else json.dumps(body).encode()
         response = self._patiently(method, path, content=content, headers=JSON)
+        if response.status_code == NO_CONTENT:
+            return {}
         answer = _json(response)
         if not response.is_success:
             detail = answer.get("detail", "not an answer of Recrawl")
             raise UnexpectedAnswer(f"{method} {path}: {response.status_code} {detail}")
         return answer
+
+    def listed(self, path: str) -> Iterator[dict[str, Any]]:
+        """Give all items of a list, part by part; raises as `call`."""
+        cursor: str | None = ""
+        while cursor is not None:
+            part = self.call("GET", f"{path}?limit=1000{cursor and f'&cursor={cursor}'}")
+            yield from part["items"]
+            cursor = part["next_cursor"]
 
     def _patiently(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:

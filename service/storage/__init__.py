@@ -3,6 +3,7 @@
 from service.storage.base import Lead, Registered, Store, Transaction
 from service.storage.hosts import HostStore, HostTransaction
 from service.storage.queue import QueueStore, QueueTransaction
+from service.storage.websub import Subscription, SubscriptionStore, SubscriptionTransaction
 
 __all__ = [
     "HostStore",
@@ -12,12 +13,15 @@ __all__ = [
     "QueueTransaction",
     "Registered",
     "Store",
+    "Subscription",
+    "SubscriptionStore",
+    "SubscriptionTransaction",
     "Transaction",
     "open_store",
 ]
 
 
-def open_store(url: str, width: int) -> HostStore:
+def open_store(url: str, width: int) -> SubscriptionStore:
     """Open the store a database URL names; `width` is the estimator's numbers per page.
 
     Raises

@@ -39,10 +39,10 @@ from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavail
 from service.storage import migrations, pgbinary
 from service.storage import postgres_sql as sql
 from service.storage.base import Lead, Registered
-from service.storage.hosts import HostStore
 from service.storage.postgres_queue import PostgresQueue
 from service.storage.sql import NUMBER_IN_FORCE, PING_NUMBERS, SqlTransaction
 from service.storage.tables import Instant
+from service.storage.websub import SubscriptionStore
 
 OUTAGES = (
     psycopg.OperationalError,
@@ -375,7 +375,7 @@ def months_ahead(now: datetime) -> list[tuple[datetime, str]]:
     return [(month, f"observations_{month:%Y_%m}") for month in months]
 
 
-class PostgresStore(HostStore):
+class PostgresStore(SubscriptionStore):
     """Pages, evidence and schedules in a Postgres database, shared by any number of processes."""
 
     def __init__(self, url: str, width: int, *, pool_size: int = 10) -> None:

@@ -40,6 +40,7 @@ from service.storage.tables import (
     pages,
     schedule,
 )
+from service.storage.websub_sql import SubscriptionsSql
 
 MOST_PAGE_ID = 2**63 - 1
 NUMBER_IN_FORCE = "SELECT max(epoch) FROM epochs WHERE status = 'published'"
@@ -54,7 +55,7 @@ crawl_probability = sa.case(
 """NULL in the table where it is 0; here only of a page that the schedule does not have."""
 
 
-class SqlTransaction(HostsSql):
+class SqlTransaction(HostsSql, SubscriptionsSql):
     """The statements that Postgres and SQLite share."""
 
     next_crawl_at: sa.ColumnElement[datetime]

@@ -42,7 +42,6 @@ from service.storage import migrations
 from service.storage import sqlite_sql as sql
 from service.storage.base import Lead, Registered
 from service.storage.gathered import Gathered
-from service.storage.hosts import HostStore
 from service.storage.sql import SqlTransaction
 from service.storage.sqlite_queue import SqliteQueue
 from service.storage.sqlite_values import (
@@ -57,6 +56,7 @@ from service.storage.sqlite_values import (
 )
 from service.storage.tables import Instant, observations
 from service.storage.turns import Turns
+from service.storage.websub import SubscriptionStore
 
 C = TypeVar("C", bound=Columns)
 
@@ -280,7 +280,7 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
         return bool(old)
 
 
-class SqliteStore(HostStore):
+class SqliteStore(SubscriptionStore):
     """Pages, evidence and schedules in one file."""
 
     def __init__(self, url: str, width: int) -> None:

@@ -238,3 +238,16 @@ schedule = sa.Table(
     postgresql_partition_by="LIST (epoch)",
     sqlite_with_rowid=False,
 )
+
+websub = sa.Table(
+    "websub",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("topic", sa.Text, nullable=False),
+    sa.Column("secret", sa.Text),
+    sa.Column("hub", sa.Text, nullable=False),
+    sa.Column("requested_at", Instant, nullable=False),
+    sa.Column("verified_at", Instant),
+    sa.Column("expires_at", Instant),
+    comment="Topics that hubs tell of.",
+)

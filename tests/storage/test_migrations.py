@@ -274,6 +274,21 @@ def test_revision_4_puts_a_sqlite_log_under_its_days_and_back(empty):
     assert contents(empty.engine) == before
 
 
+def test_revision_5_adds_subscriptions_and_takes_them_away_and_nothing_else(empty):
+    migrations.upgrade(empty.engine, "0001")
+    write_old_data(empty.engine)
+    migrations.upgrade(empty.engine, "0004")
+    before = contents(empty.engine)
+    migrations.upgrade(empty.engine, "0005")
+    with empty.engine.begin() as connection:
+        row = {"id": "a", "topic": "t", "hub": "h", "requested_at": instants_of("2026-06-02")}
+        connection.execute(tables.websub.insert(), row)
+    migrations.downgrade(empty.engine, "0004")
+    assert contents(empty.engine) == before
+    migrations.upgrade(empty.engine, "0005")
+    assert contents(empty.engine) == {**before, "websub": []}
+
+
 def test_what_the_first_release_wrote_is_read_after_migrating(empty):
     migrations.upgrade(empty.engine, "0001")
     write_old_data(empty.engine)

@@ -1,0 +1,212 @@
+"""WebSub: hubs tell what is new on a topic as soon as its publisher does (w3.org/TR/websub)."""
+
+import re
+import secrets
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Response
+from msgspec import UNSET
+
+from service.api import examples, openapi
+from service.api.bodies import decode_object, read_content
+from service.api.encode import answer
+from service.api.service import TheBody, TheService
+from service.api.sitemaps import Asked, Reader
+from service.api.websub_schemas import (
+    RegisteredSubscription,
+    SubscriptionBody,
+    SubscriptionItem,
+    SubscriptionsAnswer,
+)
+from service.errors import InvalidField, InvalidUrl, SubscriptionGone, SubscriptionNotFound
+from service.sources.feed import read_feed
+from service.sources.websub import is_signed
+from service.storage import Subscription
+from service.urls import normalise
+
+router = APIRouter(tags=["websub"])
+callbacks = APIRouter(tags=["websub"])
+
+ID_BYTES = 16
+ID = re.compile(r"[A-Za-z0-9_-]{22}")
+LEASE = re.compile(r"[0-9]{1,9}")
+"""Seconds: up to thirty years."""
+
+SubscriptionPath = Annotated[str, Path(description="`id` as POST /websub gave it")]
+
+
+@router.post(
+    "/websub",
+    operation_id="post_subscription",
+    responses=openapi.gives(RegisteredSubscription, examples.SUBSCRIPTION_ANSWER, *openapi.WRITES),
+    openapi_extra=openapi.takes(SubscriptionBody, examples.SUBSCRIPTION, batch=False),
+)
+def post_subscription(service: TheService, body: TheBody) -> Response:
+    """Register a subscription, and get the callback to give to the hub.
+
+    Recrawl asks the hub for nothing itself: `recrawl websub subscribe` does. To renew one,
+    register it again: once the hub has verified the new one, the old one is forgotten.
+    """
+    given = decode_object(body, SubscriptionBody)
+    for field in ("topic", "hub"):
+        _check_url(field, getattr(given, field))
+    asked = Subscription(
+        id=secrets.token_urlsafe(ID_BYTES), topic=given.topic, hub=given.hub,
+        secret=None if given.secret is UNSET else given.secret, requested_at=service.now(),
+    )  # fmt: skip
+    with service.store.begin() as tx:
+        tx.add_subscription(asked)
+    return answer(RegisteredSubscription(id=asked.id, callback=_callback(asked)))
+
+
+@router.get(
+    "/websub",
+    operation_id="list_subscriptions",
+    responses=openapi.gives(SubscriptionsAnswer, examples.SUBSCRIPTIONS_ANSWER, 422),
+)
+def list_subscriptions(
+    service: TheService,
+    cursor: Annotated[
+        str | None, Query(pattern=f"^{ID.pattern}$", description="`next_cursor` of the last part")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+) -> Response:
+    """List subscriptions: whether their hubs have verified them, and until when they run."""
+    with service.store.begin(write=False) as tx:
+        listed = tx.subscriptions(cursor or "", limit)
+    next_cursor = listed[-1].id if len(listed) == limit else None
+    return answer(SubscriptionsAnswer(items=list(map(_item, listed)), next_cursor=next_cursor))
+
+
+@router.delete(
+    "/websub/{subscription_id}",
+    operation_id="delete_subscription",
+    status_code=204,
+    responses=openapi.refuses(*openapi.EVERYWHERE, 404, 422),
+)
+def delete_subscription(service: TheService, subscription_id: SubscriptionPath) -> Response:
+    """Forget a subscription: its hub is answered 410 from now on, and gives up."""
+    _check_id(subscription_id)
+    with service.store.begin() as tx:
+        tx.delete_subscription(subscription_id)
+    return Response(status_code=204)
+
+
+@callbacks.get(
+    "/websub/{subscription_id}",
+    operation_id="verify_subscription",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The challenge",
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        },
+        **openapi.refuses(404, 422, 503),
+    },
+)
+def verify_subscription(
+    service: TheService,
+    subscription_id: SubscriptionPath,
+    mode: Annotated[
+        str | None, Query(alias="hub.mode", description="subscribe or unsubscribe")
+    ] = None,
+    topic: Annotated[str | None, Query(alias="hub.topic")] = None,
+    challenge: Annotated[str | None, Query(alias="hub.challenge")] = None,
+    lease: Annotated[
+        str | None, Query(alias="hub.lease_seconds", description="How long it will run")
+    ] = None,
+) -> Response:
+    """Confirm to a hub what it was asked for; what nobody asked for is answered 404.
+
+    Needs no API key: only the hub was told the address.
+    """
+    now = service.now()
+    _check_id(subscription_id)
+    with service.store.begin() as tx:
+        asked = tx.subscription(subscription_id)
+        if topic != asked.topic or challenge is None:
+            raise SubscriptionNotFound("no such topic is subscribed to here")
+        if mode == "subscribe":
+            tx.verify_subscription(subscription_id, now, _expiry(lease, now))
+        elif mode == "unsubscribe":
+            tx.end_subscription(subscription_id)
+        else:
+            raise SubscriptionNotFound("hub.mode is neither subscribe nor unsubscribe")
+    return Response(
+        challenge, media_type="text/plain", headers={"X-Content-Type-Options": "nosniff"}
+    )
+
+
+def known(service: TheService, subscription_id: SubscriptionPath) -> Subscription:
+    """Find what a hub tells of, before its content is read; raises `SubscriptionGone`."""
+    try:
+        _check_id(subscription_id)
+        with service.store.begin(write=False) as tx:
+            return tx.subscription(subscription_id)
+    except SubscriptionNotFound:
+        raise SubscriptionGone from None
+
+
+@callbacks.post(
+    "/websub/{subscription_id}",
+    operation_id="post_content",
+    status_code=202,
+    response_class=Response,
+    responses={
+        202: {"description": "The content has been seen"},
+        **openapi.refuses(*openapi.WRITES, 410, 503),
+    },
+    openapi_extra=openapi.takes_feed(examples.FEED),
+)
+def post_content(
+    service: TheService,
+    subscribed: Annotated[Subscription, Depends(known)],
+    content: Annotated[bytes, Depends(read_content)],
+    signature: Annotated[
+        str, Header(alias="X-Hub-Signature", description="method=hex, where there is a secret")
+    ] = "",
+) -> Response:
+    """Take what a hub tells: entries of Atom or RSS are change notices of their pages.
+
+    Each counts at the time it says, or now; new pages are registered; those of other hosts than
+    the topic's are left out. Any other content means that the topic itself has changed. Content
+    that is not signed as agreed is answered alike and ignored; metrics count it. Needs no API key.
+    """
+    if subscribed.secret is not None and not is_signed(content, subscribed.secret, signature):
+        service.telemetry.count_unsigned()
+        return Response(status_code=202)
+    asked = Asked(normalise(subscribed.topic).host, kind="websub")
+    Reader(service, asked).take(read_feed(content, subscribed.topic, service.now()))
+    return Response(status_code=202)
+
+
+def _check_url(field: str, url: str) -> None:
+    try:
+        normalise(url)
+    except InvalidUrl as error:
+        raise InvalidField(field, f"{field}: {error.detail}", error.code) from error
+
+
+def _check_id(subscription_id: str) -> None:
+    if not ID.fullmatch(subscription_id):
+        raise SubscriptionNotFound
+
+
+def _expiry(lease: str | None, now: datetime) -> datetime | None:
+    if lease is None:
+        return None
+    if not LEASE.fullmatch(lease):
+        raise SubscriptionNotFound("hub.lease_seconds is no number of seconds")
+    return now + timedelta(seconds=int(lease))
+
+
+def _callback(of: Subscription) -> str:
+    return f"/websub/{of.id}"
+
+
+def _item(of: Subscription) -> SubscriptionItem:
+    return SubscriptionItem(
+        id=of.id, callback=_callback(of), topic=of.topic, hub=of.hub, signed=of.secret is not None,
+        requested_at=of.requested_at, verified_at=of.verified_at, expires_at=of.expires_at,
+    )  # fmt: skip

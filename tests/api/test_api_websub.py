@@ -1,0 +1,242 @@
+"""WebSub over HTTP: what hubs ask and send, and what becomes of it."""
+
+import httpx
+import pytest
+from hubs import CHALLENGE, signature
+from live_server import START, Live, running
+
+TOPIC = "https://example.com/feed"
+HUB = "https://hub.example/"
+SECRET = "a-secret"
+NEWS = "https://example.com/news"
+ATOM = f"""<feed xmlns="http://www.w3.org/2005/Atom">
+<link rel="self" href="{TOPIC}"/>
+<entry><link rel="edit" href="/edit"/><link href="{NEWS}"/>
+<updated>2026-05-01T10:30:00+02:00</updated></entry>
+<entry><link rel="alternate" href="/about"/></entry>
+<entry><link href="https://other.example/"/></entry>
+</feed>""".encode()
+
+
+def subscribe(api: Live, **given: str) -> str:
+    """Register a subscription and give its callback."""
+    response = api.post("/websub", {"topic": TOPIC, "hub": HUB, **given})
+    assert response.status_code == 200, response.text
+    assert response.json()["callback"] == f"/websub/{response.json()['id']}"
+    return response.json()["callback"]
+
+
+def verify(api: Live, callback: str, **changed: str | None) -> httpx.Response:
+    """Verify as a hub does, that shows no key."""
+    query = {
+        "mode": "subscribe", "topic": TOPIC, "challenge": CHALLENGE, "lease_seconds": "864000",
+        **changed,
+    }  # fmt: skip
+    told = {f"hub.{name}": value for name, value in query.items() if value is not None}
+    return httpx.get(api.url + callback, params=told)
+
+
+def send(api: Live, callback: str, content: bytes = ATOM, **headers: str) -> httpx.Response:
+    """Distribute content as a hub does, that shows no key."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx.post(api.url + callback, content=content, headers=named)
+
+
+def only(api: Live) -> dict:
+    (listed,) = api.get("/websub").json()["items"]
+    return listed
+
+
+def pinged(api: Live, url: str) -> str | None:
+    """Tell the last ping of a page; None where it is not known."""
+    response = api.get("/pages", url=url)
+    return response.json()["estimate"]["last_ping_at"] if response.status_code == 200 else None
+
+
+def count(api: Live, outcome: str) -> float:
+    labels = {"kind": "websub", "outcome": outcome}
+    return api.service.telemetry.registry.get_sample_value("recrawl_items_total", labels) or 0
+
+
+def test_a_subscription_is_listed_without_its_secret(api: Live, capfd):
+    callback = subscribe(api, secret=SECRET)
+    assert only(api) == {
+        "id": callback.rpartition("/")[2], "callback": callback, "topic": TOPIC, "hub": HUB,
+        "signed": True, "requested_at": "2026-05-01T12:00:00Z", "verified_at": None,
+        "expires_at": None,
+    }  # fmt: skip
+    send(api, callback)
+    assert SECRET not in "".join(capfd.readouterr())
+
+
+def test_a_list_is_read_part_by_part(api: Live):
+    callbacks = {subscribe(api) for _ in range(3)}
+    first = api.get("/websub", limit=2).json()
+    rest = api.get("/websub", limit=2, cursor=first["next_cursor"]).json()
+    assert {item["callback"] for item in first["items"] + rest["items"]} == callbacks
+    assert rest["next_cursor"] is None
+
+
+def test_the_hub_is_told_its_challenge_and_its_lease_is_kept(api: Live):
+    callback = subscribe(api)
+    response = verify(api, callback)
+    assert (response.status_code, response.text) == (200, CHALLENGE)
+    assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert only(api)["verified_at"] == "2026-05-01T12:00:00Z"
+    assert only(api)["expires_at"] == "2026-05-11T12:00:00Z"
+
+
+def test_a_hub_that_ends_a_subscription_is_told_its_challenge(api: Live):
+    callback = subscribe(api)
+    verify(api, callback)
+    assert verify(api, callback, mode="unsubscribe", lease_seconds=None).text == CHALLENGE
+    assert only(api)["verified_at"] is only(api)["expires_at"] is None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"topic": "https://example.com/other"}, {"topic": TOPIC + "#"}, {"topic": None},
+        {"mode": "denied"}, {"mode": None}, {"challenge": None}, {"lease_seconds": "-1"},
+        {"lease_seconds": "9" * 40}, {"lease_seconds": "soon"},
+    ],
+)  # fmt: skip
+def test_what_nobody_asked_for_is_not_confirmed(sqlite_api: Live, changed):
+    response = verify(sqlite_api, subscribe(sqlite_api), **changed)
+    assert response.status_code == 404
+    assert only(sqlite_api)["verified_at"] is None
+
+
+@pytest.mark.parametrize("name", ["x", "A" * 22, "%00", "A" * 4_000, "%ff"])
+def test_who_does_not_know_the_address_gets_nowhere(api: Live, name):
+    subscribe(api)
+    assert verify(api, f"/websub/{name}").status_code == 404
+    assert send(api, f"/websub/{name}").status_code == 410
+    assert api.client.delete(f"/websub/{name}").status_code == 404
+
+
+def test_a_new_subscription_takes_the_place_of_the_old_once_it_is_verified(api: Live):
+    old, elsewhere = subscribe(api), subscribe(api, hub="https://another.example/")
+    verify(api, old)
+    api.clock.advance(days=9)
+    new = subscribe(api)
+    assert send(api, old).status_code == 202
+    verify(api, new)
+    assert send(api, old).status_code == 410
+    assert {i["callback"] for i in api.get("/websub").json()["items"]} == {elsewhere, new}
+
+
+def test_what_is_deleted_is_gone_for_its_hub(api: Live):
+    callback = subscribe(api)
+    assert api.client.delete(callback).status_code == 204
+    assert api.client.delete(callback).status_code == 404
+    assert send(api, callback).status_code == 410
+    assert api.get("/websub").json()["items"] == []
+
+
+def test_only_hubs_call_without_a_key(sqlite_url):
+    with running(sqlite_url, api_keys=("key",)) as api:
+        callback = subscribe(api)
+        assert verify(api, callback).status_code == 200
+        assert send(api, callback).status_code == 202
+        stranger = [
+            httpx.get(f"{api.url}/websub"),
+            httpx.delete(api.url + callback),
+            httpx.post(f"{api.url}/websub", json={"topic": TOPIC, "hub": HUB}),
+        ]
+        assert [response.status_code for response in stranger] == [401, 401, 401]
+
+
+def test_entries_are_pings_at_their_times_and_new_pages_are_registered(api: Live):
+    api.register(NEWS)
+    response = send(api, subscribe(api))
+    assert (response.status_code, response.content) == (202, b"")
+    assert pinged(api, NEWS) == "2026-05-01T08:30:00Z"
+    assert pinged(api, "https://example.com/about") == "2026-05-01T12:00:00Z"
+    assert pinged(api, "https://other.example/") is None
+    assert pinged(api, "https://example.com/edit") is None
+    assert (count(api, "accepted"), count(api, "rejected")) == (2, 1)
+
+
+def test_content_that_is_sent_again_changes_nothing(api: Live):
+    callback = subscribe(api)
+    send(api, callback)
+    send(api, callback)
+    assert api.get("/pages", url=NEWS).json()["estimate"]["n_pings"] <= 1
+    assert (count(api, "accepted"), count(api, "duplicate")) == (2, 2)
+
+
+@pytest.mark.parametrize("content", [b"", b"<html><p>Hello", b"\xff\x00", b"{}", b"<feed/>"])
+def test_content_that_is_no_feed_means_that_the_topic_has_changed(sqlite_api: Live, content):
+    assert send(sqlite_api, subscribe(sqlite_api), content).status_code == 202
+    assert pinged(sqlite_api, TOPIC) == "2026-05-01T12:00:00Z"
+
+
+@pytest.mark.parametrize("method", ["sha1", "sha256", "sha384", "sha512"])
+def test_content_with_the_right_signature_is_taken(sqlite_api: Live, method):
+    callback = subscribe(sqlite_api, secret=SECRET)
+    signed = signature(ATOM, SECRET, method)
+    assert send(sqlite_api, callback, X_Hub_Signature=signed).status_code == 202
+    assert pinged(sqlite_api, NEWS) is not None
+    assert count(sqlite_api, "unsigned") == 0
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {}, {"X_Hub_Signature": ""}, {"X_Hub_Signature": "sha256"},
+        {"X_Hub_Signature": signature(ATOM, "another")},
+        {"X_Hub_Signature": signature(ATOM + b" ", SECRET)},
+        {"X_Hub_Signature": signature(ATOM, SECRET, "md5")},
+        {"X_Hub_Signature": signature(ATOM, SECRET)[:-1]},
+        {"X_Hub_Signature": signature(ATOM, SECRET).replace("sha256", "sha1")},
+        {"X_Hub_Signature": "sha256=\u00e9".encode("latin-1")},
+    ],
+)  # fmt: skip
+def test_content_that_is_not_signed_as_agreed_is_ignored_without_a_word(sqlite_api: Live, headers):
+    response = send(sqlite_api, subscribe(sqlite_api, secret=SECRET), **headers)
+    assert (response.status_code, response.content) == (202, b"")
+    assert pinged(sqlite_api, NEWS) is None
+    assert count(sqlite_api, "unsigned") == 1
+
+
+def test_content_over_the_limit_is_refused(sqlite_url):
+    with running(sqlite_url, max_body_bytes=1_000) as api:
+        assert send(api, subscribe(api), bytes(1_001)).status_code == 413
+
+
+def test_a_hub_is_asked_to_try_again_when_too_much_is_waiting(sqlite_api: Live, monkeypatch):
+    callback = subscribe(sqlite_api)
+    sqlite_api.service.commits.stop()  # as when the service is about to end
+    response = send(sqlite_api, callback)
+    assert response.status_code == 503
+    assert "Retry-After" in response.headers
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"hub": HUB}, "topic"),
+        ({"topic": TOPIC}, "hub"),
+        ({"topic": "ftp://example.com/", "hub": HUB}, "topic"),
+        ({"topic": TOPIC, "hub": "hub"}, "hub"),
+        ({"topic": TOPIC + "\x00", "hub": HUB}, "topic"),
+        ({"topic": TOPIC, "hub": HUB, "secret": ""}, "secret"),
+        ({"topic": TOPIC, "hub": HUB, "secret": "x" * 200}, "secret"),
+        ({"topic": TOPIC, "hub": HUB, "secret": "a\x00b"}, "secret"),
+        ({"topic": TOPIC, "hub": HUB, "lease": 1}, "lease"),
+    ],
+)
+def test_a_subscription_that_cannot_be_is_refused_by_its_field(sqlite_api: Live, body, field):
+    response = sqlite_api.client.post("/websub", json=body)
+    assert response.status_code == 422
+    assert response.json()["field"] == field
+    assert sqlite_api.get("/websub").json()["items"] == []
+
+
+def test_content_is_on_disk_when_it_is_answered(sqlite_url):
+    with running(sqlite_url) as api:
+        send(api, subscribe(api))
+    with running(sqlite_url) as again:
+        assert pinged(again, NEWS) == "2026-05-01T08:30:00Z"
+        assert only(again)["requested_at"] == START.isoformat().replace("+00:00", "Z")

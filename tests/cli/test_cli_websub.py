@@ -1,0 +1,151 @@
+"""`recrawl websub`: a hub is found, asked, and tells the service what is new."""
+
+import json
+
+import pytest
+from hubs import open_hub, signature
+from live_server import running
+
+from service.sources.websub import MAX_BYTES, discover, patient_client
+
+HTML = '<html><head><link rel="hub" href="/hub"><link rel=self href="/topic"></head><body>'
+ATOM = '<feed xmlns="http://www.w3.org/2005/Atom"><link rel="hub" href="/hub"/>{}</feed>'
+RSS = """<?xml version="1.0"?><rss xmlns:atom="http://www.w3.org/2005/Atom"><channel><title/>
+<atom:link rel="self" href="/topic"/><atom:link rel="hub" href="/hub"/><item/></channel></rss>"""
+
+
+@pytest.fixture
+def hub():
+    with open_hub() as hub:
+        yield hub
+
+
+@pytest.fixture
+def api(database_url):
+    with running(database_url) as live:
+        yield live
+
+
+@pytest.fixture
+def subscribe(recrawl, api, hub):
+    """Subscribe to a path of the publisher."""
+
+    def run(path="/feed", **settings):
+        return recrawl(
+            "websub", "subscribe", hub.url + path, "--callback", f"{api.url}/",
+            **{"url": api.url, **settings},
+        )  # fmt: skip
+
+    return run
+
+
+def pinged(api, url):
+    response = api.get("/pages", url=url)
+    return response.json()["estimate"]["last_ping_at"] if response.status_code == 200 else None
+
+
+def listed(recrawl, api):
+    ended = recrawl("websub", "list", url=api.url)
+    assert ended.status == 0, ended.err
+    return [json.loads(line) for line in ended.out.splitlines()]
+
+
+def test_a_feed_is_subscribed_to_and_its_news_arrive(subscribe, recrawl, hub, api):
+    feed = ATOM.format("<entry><link href='/{}'/><updated>2026-05-01T{}Z</updated></entry>")
+    hub.documents["/feed"] = ({}, feed.format("old", "08:00:00").encode())
+    ended = subscribe()
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.startswith(f"{hub.url}/feed: asked {hub.url}/hub")
+    (subscription,) = listed(recrawl, api)
+    assert subscription["verified_at"] == "2026-05-01T12:00:00Z"
+    assert subscription["expires_at"] == "2026-05-11T12:00:00Z"
+    assert subscription["signed"] is True
+    assert hub.subscribers[0]["hub.secret"] not in json.dumps(subscription)
+
+    right = feed.format("a", "09:00:00").encode()
+    assert [r.status_code for r in hub.distribute(right, method="sha512")] == [202]
+    assert pinged(api, f"{hub.url}/a") == "2026-05-01T09:00:00Z"
+
+    hub.subscribers[0]["hub.secret"] = "a guess"
+    wrong = feed.format("b", "09:00:00").encode()
+    assert [r.status_code for r in hub.distribute(wrong)] == [202]
+    missing = api.client.post(subscription["callback"], content=wrong)
+    assert missing.status_code == 202
+    assert pinged(api, f"{hub.url}/b") is None
+
+
+def test_subscribing_again_renews_without_a_gap(subscribe, recrawl, hub, api):
+    hub.documents["/feed"] = ({}, ATOM.encode())
+    subscribe()
+    api.clock.advance(days=9)
+    subscribe()
+    (renewed,) = listed(recrawl, api)
+    assert renewed["expires_at"] == "2026-05-20T12:00:00Z"
+    content = ATOM.format("<entry><link href='/a'/></entry>").encode()
+    assert [response.status_code for response in hub.distribute(content)] == [410, 202]
+
+
+def test_a_hub_that_refuses_leaves_no_subscription_behind(subscribe, recrawl, hub, api):
+    hub.documents["/feed"] = ({}, ATOM.encode())
+    hub.refusal = 403
+    assert f"the hub {hub.url}/hub answered 403" in subscribe().refusal()
+    assert listed(recrawl, api) == []
+
+
+def test_a_page_without_a_hub_is_told_so(subscribe, hub):
+    hub.documents["/feed"] = ({}, b"<feed/>")
+    assert "names no hub" in subscribe().refusal()
+    assert "/missing answered 404" in subscribe("/missing").refusal()
+
+
+# -- discovery
+
+
+def found(hub, path="/feed"):
+    """Tell the topic and the hub as paths."""
+    with patient_client() as client:
+        topic = discover(client, hub.url + path)
+    return topic.url.removeprefix(hub.url), topic.hub.removeprefix(hub.url)
+
+
+@pytest.mark.parametrize("content", [HTML, RSS])
+def test_the_hub_is_found_in_the_head_of_html_and_rss(hub, content):
+    hub.documents["/feed"] = ({}, content.encode())
+    assert found(hub) == ("/topic", "/hub")
+
+
+def test_the_topic_is_where_the_redirects_led_unless_it_says_otherwise(hub):
+    hub.documents["/feed"] = ({"Location": "/moved"}, b"")
+    hub.documents["/moved"] = ({}, ATOM.encode())
+    assert found(hub) == ("/moved", "/hub")
+
+
+def test_link_headers_count_before_the_document(hub):
+    links = '<https://hub.example/>; rel="hub", </topic>; rel="self"'
+    hub.documents["/feed"] = ({"Link": links}, HTML.replace("/topic", "/other").encode())
+    assert found(hub) == ("/topic", "https://hub.example/")
+
+
+def test_links_inside_of_the_content_count_for_nothing(subscribe, hub):
+    entry = '<entry><link rel="hub" href="/evil"/></entry>'
+    hub.documents["/feed"] = ({}, ATOM.replace('<link rel="hub" href="/hub"/>{}', entry).encode())
+    assert "names no hub" in subscribe().refusal()
+
+
+def test_a_document_is_not_read_without_end(subscribe, hub):
+    hub.documents["/feed"] = ({}, b" " * (2 * MAX_BYTES) + HTML.encode())
+    assert "names no hub" in subscribe().refusal()
+
+
+def test_a_hub_whose_name_is_no_url_is_told_so(subscribe, hub):
+    hub.documents["/feed"] = ({"Link": '<https://[>; rel="hub"'}, b"")
+    assert "cannot be fetched or read" in subscribe().refusal()
+
+
+def test_redirects_come_to_an_end(subscribe, hub):
+    hub.documents["/feed"] = ({"Location": "/feed"}, b"")
+    assert "cannot be fetched" in subscribe().refusal()
+
+
+def test_the_signature_of_the_test_hub_is_that_of_the_specification():
+    assert signature(b"", "key", "sha1") == "sha1=f42bb0eeb018ebbd4597ae7213711ec60760843f"

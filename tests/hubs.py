@@ -1,0 +1,93 @@
+"""A WebSub hub and publisher on one free port of this machine."""
+
+import hmac
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs
+
+import httpx
+
+LEASE_S = 864_000
+CHALLENGE = "a challenge+&%é"
+
+
+class Hub:
+    """Publishes documents, takes subscriptions, verifies them at once and distributes content."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, tuple[dict[str, str], bytes]] = {}
+        self.subscribers: list[dict[str, str]] = []
+        self.refusal: int | None = None
+        hub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                headers, content = hub.documents.get(self.path, ({}, None))
+                status = 404 if content is None else 302 if "Location" in headers else 200
+                self.answer(status, content or b"", headers)
+
+            def do_POST(self):
+                said = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+                asked = {name: values[0] for name, values in said.items()}
+                status = hub.refusal or 202
+                if status == 202 and hub.verify(asked).text == CHALLENGE:
+                    hub.subscribers.append(asked)
+                self.answer(status, b"", {})
+
+            def answer(self, status, content, headers):
+                self.send_response(status)
+                for header in {**headers, "Content-Length": str(len(content))}.items():
+                    self.send_header(*header)
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def verify(self, asked: dict[str, str], **changed: Any) -> httpx.Response:
+        """Ask the subscriber whether it meant it."""
+        query = {
+            "hub.mode": asked["hub.mode"],
+            "hub.topic": asked["hub.topic"],
+            "hub.challenge": CHALLENGE,
+            "hub.lease_seconds": LEASE_S,
+            **{f"hub.{name}": value for name, value in changed.items()},
+        }
+        told = {name: value for name, value in query.items() if value is not None}
+        return httpx.get(asked["hub.callback"], params=told)
+
+    def distribute(self, content: bytes, *, method: str = "sha256") -> list[httpx.Response]:
+        """Send content to all subscribers, signed."""
+        return [
+            httpx.post(
+                of["hub.callback"],
+                content=content,
+                headers={"X-Hub-Signature": signature(content, of["hub.secret"], method)},
+            )
+            for of in self.subscribers
+        ]
+
+
+def signature(content: bytes, secret: str, method: str = "sha256") -> str:
+    """Sign as hubs do."""
+    return f"{method}={hmac.new(secret.encode(), content, method).hexdigest()}"
+
+
+@contextmanager
+def open_hub() -> Iterator[Hub]:
+    """Run a hub as long as the block."""
+    hub = Hub()
+    thread = threading.Thread(target=hub.server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield hub
+    finally:
+        hub.server.shutdown()
+        thread.join()
+        hub.server.server_close()
