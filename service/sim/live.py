@@ -74,6 +74,8 @@ class Outcome:
     """Had all their pages been crawled in turn, as often together."""
     statuses: dict[str, Counter[int]]
     """By host."""
+    silence_s: float
+    """The longest time for which strict.example was asked for nothing, once it had been."""
 
 
 def run(client: Client, console: Console, seconds: float, rng: np.random.Generator) -> Outcome:
@@ -134,7 +136,9 @@ def outcome(site: Site, feed: Feed) -> Outcome:
     for host, status, _ in site.answers:
         statuses.setdefault(host, Counter())[status] += 1
     fresh, fresh_uniform = (1.0 - staleness(world, c).binary for c in (ours, uniform))
-    return Outcome(site, feed, fresh, fresh_uniform, statuses)
+    asked_at = [at for host, _, at in site.answers if host == STRICT]
+    silence_s = float(np.diff([*asked_at, site.clock()]).max(initial=0.0))
+    return Outcome(site, feed, fresh, fresh_uniform, statuses, silence_s)
 
 
 # -- what the reader sees
@@ -183,8 +187,9 @@ def show(outcome: Outcome, console: Console) -> None:
     site, strict = outcome.site, outcome.statuses[STRICT]
     n_crawls, n_same = len(site.crawled), sum(c[304] for c in outcome.statuses.values())
     console.print(
-        f"{n_crawls:,} crawls, {n_same:,} of them answered 304; {site.n_seen:,} found a change.\n"
-        f"{STRICT} answered 429 {strict[429]} times and was left alone after that.\n"
+        f"\n{n_crawls:,} crawls, {n_same:,} of them answered 304; {site.n_seen:,} found a change.\n"
+        f"{STRICT} answered 429 {strict[429]} times and was then left alone for "
+        f"{outcome.silence_s:.0f} s.\n"
         f"{NEWS} and {SHOP}: a visitor, who comes to pages by their importance, got a fresh copy "
         f"{outcome.fresh:.1%} of the time; with as many crawls of all pages in turn it would "
         f"have been {outcome.fresh_uniform:.1%}.",
