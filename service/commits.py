@@ -220,14 +220,14 @@ def commit(
     store: Store, rules: InForce, desk: crawls.Desk | None, jobs: list[Job[ColumnsT, MadeT]]
 ) -> list[Done[MadeT]]:
     """Record jobs of one kind in one transaction, with what follows for leases."""
-    first = jobs[0]
+    first, now = jobs[0], max(job.now for job in jobs)
     named = together([job.named for job in jobs])
     columns = type(first.columns).concatenate([job.columns for job in jobs])
     with store.begin() as tx:
-        page_id = ingest.resolve(tx, named, first.now, register=first.register)
+        page_id = ingest.resolve(tx, named, now, register=first.register)
         named_columns = replace(columns, page_id=page_id)  # type: ignore[call-arg]
         made = first.record(tx, named_columns, rules.of(tx))
-        held = follow(tx, desk, named_columns, made, first.now)
+        held = follow(tx, desk, named_columns, made, now)
     ends = list(accumulate(len(job.columns) for job in jobs))
     all_made: list[NDArray[Any]] = list(made)
     parts = [slice(start, end) for start, end in pairwise([0, *ends])]

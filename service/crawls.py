@@ -208,10 +208,11 @@ def look(
     rows = tx.queued(lanes.lane_id, each, of)
     n_running: Ints = np.zeros(len(lanes), np.int64)
     first_end: Instants = np.full(len(lanes), NEVER)
-    if limits(lanes, polite)[1].any():
-        n_running, first_end = tx.running(lanes.lane_id, now)
+    at, (delay, concurrency) = instant(now), limits(lanes, polite)
+    if concurrency.any():
+        n_running, first_end = tx.running(lanes.lane_id, at - delay)
     lane = np.searchsorted(lanes.lane_id, rows.lane_id)
-    return Looked(lanes, gates(lanes, n_running, polite, instant(now)), first_end, rows, lane, each)
+    return Looked(lanes, gates(lanes, n_running, polite, at), first_end, rows, lane, each)
 
 
 def leave(looked: Looked, taken: Ints, bound: Instants, of: Reach, at: np.datetime64) -> Lanes:

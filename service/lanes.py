@@ -47,6 +47,7 @@ class Gates(NamedTuple):
     concurrency: Ints
     """0: any number."""
     n_running: Ints
+    """Leases that run, or ran out less than a delay ago."""
     room: Ints
     """So many crawls may be leased now."""
 
@@ -91,11 +92,16 @@ def heads(n: int, lane: Ints, bound: Instants, before: Instants, each: int) -> I
 def shut(
     lanes: Lanes, gates: Gates, n_taken: Ints, ends: Instants, head: Instants, at: np.datetime64
 ) -> Lanes:
-    """Give lanes after crawls were leased; `ends` is when the first lease of each ends."""
+    """Give lanes after crawls were leased; `ends` is when the first lease of each ends.
+
+    Whoever let a lease expire may have crawled at its last instant: the delay counts from there.
+    """
     waits = (n_taken > 0) & (gates.delay > NO_DELAY)
     ready_at = np.where(waits, at + gates.delay, lanes.ready_at)
     full = (gates.concurrency > 0) & (gates.n_running + n_taken >= gates.concurrency)
-    opens = np.fmax(np.fmax(ready_at, lanes.blocked_until), np.where(full, ends, NEVER))
+    opens = np.fmax(
+        np.fmax(ready_at, lanes.blocked_until), np.where(full, ends + gates.delay, NEVER)
+    )
     next_at = np.where(np.isnat(head), NEVER, np.fmax(head, opens))
     return replace(lanes, ready_at=ready_at, next_at=next_at)
 

@@ -1,5 +1,6 @@
 """Leases: the most overdue first, once at a time, politely, whatever comes between."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from crawl_cases import (
     HOUR,
     RUDE,
+    RULES,
     SECOND,
     TTL,
     UNTIL,
@@ -18,9 +20,21 @@ from crawl_cases import (
     rng,
     take,
 )
-from store_cases import DAY, T0, page_columns, publish, register, save, schedule_columns, urls
+from store_cases import (
+    DAY,
+    T0,
+    crawl_columns,
+    page_columns,
+    publish,
+    register,
+    save,
+    schedule_columns,
+    urls,
+)
 
-from service import crawls
+from service import crawls, ingest
+from service.commits import Job, commit
+from service.ingest import InForce, Named
 from service.lanes import Politeness
 from service.storage.queue import EVERYWHERE
 
@@ -351,3 +365,27 @@ def test_a_deleted_page_frees_its_lane(queue_store):
     (other,) = take(queue_store, T0, polite=ONE_AT_A_TIME)
     assert other.page_id != crawl.page_id
     assert report(queue_store, [crawl], T0) == [False]
+
+
+def test_a_crawl_at_the_last_instant_of_its_lease_is_a_delay_before_the_next(queue_store):
+    add(queue_store, 2)
+    take(queue_store, T0, polite=POLITE)
+    assert next_ready_at(queue_store) == T0 + TTL + SECOND
+    assert take(queue_store, T0 + TTL + SECOND - SECOND / 1000, polite=POLITE) == []
+    assert len(take(queue_store, T0 + TTL + SECOND, polite=POLITE)) == 1
+
+
+def test_reports_that_share_a_commit_hold_their_hosts_from_when_they_were_seen(queue_store):
+    add(queue_store, 2)
+    (leased,) = take(queue_store, T0, polite=POLITE)
+    (other,) = add(queue_store, 1, host="b.example")
+    seen = T0 + SECOND / 2
+    crawled = [crawl_columns(np.array([p]), at) for p, at in ((other, T0), (leased.page_id, seen))]
+    token = {"leased_page_id": np.array([leased.page_id]), "token": np.array([leased.token])}
+    named = [Named(of.page_id, np.array([-1]), page_columns([])) for of in crawled]
+    jobs = [
+        Job(ingest.record, crawled[0], named[0], False, T0),
+        Job(ingest.record, replace(crawled[1], **token), named[1], False, seen),
+    ]
+    commit(queue_store, InForce(RULES), crawls.Desk(POLITE, UNTIL, rng()), jobs)
+    assert next_ready_at(queue_store, ("example.org",)) == seen + SECOND

@@ -128,9 +128,14 @@ class Model:
         return page.token and page.expires_at > self.now
 
     def running(self, lane):
-        """Give the ends of the leases that run, the first to end first."""
-        held = (p for p in self.pages.values() if p.lane == lane and self.live(p))
-        return sorted(page.expires_at for page in held)
+        """Give until when leases count, the first to end first.
+
+        Whoever let one expire may have crawled at its last instant: the delay counts from there.
+        """
+        delay = timedelta(seconds=self.lanes[lane].delay_s)
+        held = (p for p in self.pages.values() if p.lane == lane and p.token)
+        ends = (page.expires_at + delay for page in held)
+        return sorted(end for end in ends if end > self.now)
 
     def opens_at(self, name):
         """Give when the gate of a lane opens, if nothing is reported."""

@@ -11,6 +11,11 @@ a crawl counts when the answer says that its lease has ended. Commits are synchr
 - single: one crawl a request, then its report, no politeness
 - polite: as batches, with the default delay of a second from one crawl of a host to the next
 - empty: all hosts wait for their delay, workers ask nevertheless
+
+    python -m benchmarks.leases --kill [--workers 8] [--kill-seconds 60]
+
+kills workers and servers at random instead (see `kill`): rates beside the schedule, hosts crawled
+within their delay, pages leased twice at a time, reports that were lost, pages unaccounted for.
 """
 
 import argparse
@@ -19,6 +24,7 @@ import signal
 import sqlite3
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -28,6 +34,7 @@ from rich.console import Console
 from benchmarks.http import report
 from benchmarks.http.processes import Failed
 from benchmarks.http.rows import Figure
+from benchmarks.leases.kill import killed
 from benchmarks.leases.rows import measure
 
 ROWS = ("batches", "single", "polite", "empty")
@@ -50,6 +57,13 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--clients", type=int, default=8, help="workers")
     options.add_argument("--seconds", type=float, default=5.0, help="of a round")
     options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--kill", action="store_true", help="kill workers and servers instead")
+    options.add_argument("--kill-seconds", type=float, default=60.0)
+    options.add_argument("--workers", type=int, default=8, help="that are killed and replaced")
+    options.add_argument("--kill-hosts", type=int, default=40, help="of six pages each")
+    options.add_argument("--period", type=float, default=5.0,
+                         help="seconds between crawls; of others twice and four times")  # fmt: skip
+    options.add_argument("--seed", type=int, default=1, help="of who is killed when")
     options.add_argument("--quick", action="store_true", help="small sizes: does it run?")
     options.add_argument("--postgres", default="postgresql://postgres@127.0.0.1:5432/postgres",
                          help="a superuser's URL; databases are made and dropped")  # fmt: skip
@@ -84,7 +98,9 @@ def measured(store: str, given: argparse.Namespace, console: Console) -> list[Fi
     """Measure the rows of one store."""
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="recrawl-bench-", dir=given.folder) as folder:
-        for row in measure(store, given, Path(folder), console.print):
+        place = Path(folder)
+        kill = partial(killed, store, given, place)
+        for row in [kill] if given.kill else measure(store, given, place, console.print):
             try:
                 found = row()
             except (Failed, httpx.HTTPError, psycopg.Error, sqlite3.Error) as failure:

@@ -53,20 +53,37 @@ class Fleet:
         return f"https://{self.host(page)}/articles/in/the/archive/{page:09}"
 
 
-def fill(url: str, fleet: Fleet, now: datetime) -> None:
-    """Migrate the database, write the fleet, publish its rates and queue what is due."""
+def migrate(url: str, now: datetime) -> None:
+    """Make the tables, and publish an epoch so that no server starts one of itself."""
     store = open_store(url, WIDTH)
     try:
         migrations.upgrade(store.engine)  # type: ignore[attr-defined]
         with store.begin() as tx:
+            new = tx.estimator() is None
             tx.set_estimator("gamma")
+        if new:
+            _publish(store, np.zeros(0), now)
+    finally:
+        store.close()
+
+
+def fill(url: str, fleet: Fleet, now: datetime) -> None:
+    """Migrate the database, write the fleet, publish its rates and queue what is due."""
+    migrate(url, now)
+    store = open_store(url, WIDTH)
+    try:
+        with store.begin() as tx:
             tx.register(_template(fleet.url(0)), now - timedelta(days=400))
         copy = _copy_on_postgres if url.startswith("postgresql") else _copy_on_sqlite
         copy(url, fleet, now)
-        _publish(store, fleet, now)
+        _publish(store, fleet.crawl_rate, now)
         crawls.fill(store, now + AHEAD)
     finally:
         store.close()
+
+
+def tidy(url: str) -> None:
+    """Leave Postgres nothing to do later."""
     if url.startswith("postgresql"):
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")
@@ -82,10 +99,10 @@ def _template(url: str) -> PageColumns:
     )  # fmt: skip
 
 
-def _publish(store: HostStore, fleet: Fleet, now: datetime) -> None:
-    n = len(fleet.crawl_rate)
+def _publish(store: HostStore, crawl_rate: NDArray[np.float64], now: datetime) -> None:
+    n = len(crawl_rate)
     schedule = ScheduleColumns(
-        page_id=np.arange(1, n + 1), change_rate=fleet.crawl_rate, crawl_rate=fleet.crawl_rate,
+        page_id=np.arange(1, n + 1), change_rate=crawl_rate, crawl_rate=crawl_rate,
         crawl_probability=np.zeros(n),
     )  # fmt: skip
     with store.lead() as lead:

@@ -10,14 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psycopg
 from sqlalchemy import text
 
 from benchmarks.http import clients as http
 from benchmarks.http.processes import Serving, Usage, postgres_database, serving
 from benchmarks.http.rows import Figure
 from benchmarks.leases.clients import Crawling, Polling
-from benchmarks.leases.data import WIDTH, Fleet, fill
+from benchmarks.leases.data import WIDTH, Fleet, fill, tidy
 from service.storage import open_store
 
 RUDE = {"host_delay_s": 0, "host_concurrency": 0}
@@ -63,6 +62,7 @@ def prepared(
         fill(url, fleet, datetime.now(UTC))
         if prepare:
             prepare(url)
+        tidy(url)
         say(f"{store}: {len(fleet.crawl_rate):,} pages in {time.monotonic() - begun:.0f} s")
         with serving(url, folder, **settings) as service:
             yield Bench(store, url, service, given)
@@ -131,9 +131,6 @@ def wait_an_hour(url: str) -> None:
             text(f"UPDATE lanes SET ready_at = {in_an_hour}, next_at = {in_an_hour}")
         )
     store.close()
-    if url.startswith("postgresql"):
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("VACUUM ANALYZE lanes")
 
 
 RUDELY: dict[str, Callable[[Bench], list[Figure]]] = {"batches": crawling, "single": singles}

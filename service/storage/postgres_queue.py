@@ -129,9 +129,10 @@ PAGES_OF_HOSTS = """AND EXISTS (
 
 RUNNING = """
 SELECT array_agg(n ORDER BY position), array_agg(coalesce(ends_at, '-infinity') ORDER BY position)
-FROM unnest(%(lane_id)s::bigint[]) WITH ORDINALITY AS lane (id, position), LATERAL (
+FROM unnest(%(lane_id)s::bigint[], %(after)s::timestamptz[]) WITH ORDINALITY
+    AS lane (id, after, position), LATERAL (
     SELECT count(*) AS n, min(expires_at) AS ends_at FROM crawls
-    WHERE lane_id = lane.id AND token IS NOT NULL AND expires_at > %(now)s
+    WHERE lane_id = lane.id AND token IS NOT NULL AND expires_at > lane.after
 ) AS running
 """
 
@@ -269,9 +270,9 @@ class PostgresQueue(QueueTransaction):
         statement = QUEUED.format(only=PAGES_OF_HOSTS if of.hosts else "")
         return self._read(QueuedCrawls, statement, lane_id=lane_id, each=each, **_said(of))
 
-    def running(self, lane_id: Ints, now: datetime) -> tuple[Ints, Instants]:
+    def running(self, lane_id: Ints, after: Instants) -> tuple[Ints, Instants]:
         """Count along the index of leases."""
-        row = self.run(RUNNING, lane_id=lane_id, now=now).fetchone()
+        row = self.run(RUNNING, lane_id=lane_id, after=after).fetchone()
         if row is None or row[0] is None:
             return np.zeros(0, np.int64), np.zeros(0, "M8[us]")
         return row[0], row[1]

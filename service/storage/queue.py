@@ -164,8 +164,8 @@ class QueueTransaction(Transaction):
         """Give the `each` rows of each lane that can be taken first, in that order."""
 
     @abstractmethod
-    def running(self, lane_id: Ints, now: datetime) -> tuple[Ints, Instants]:
-        """Tell how many leases run in each lane, and when the first of them ends."""
+    def running(self, lane_id: Ints, after: Instants) -> tuple[Ints, Instants]:
+        """Tell how many leases of each lane end after an instant, and when the first of them."""
 
     @abstractmethod
     def lease(self, given: Leases, now: datetime) -> tuple[DuePages, Bools]:

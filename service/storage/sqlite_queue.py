@@ -183,10 +183,10 @@ class SqliteQueue(QueueTransaction):
             rows += self.driver.execute(statement, {**said, "lane_id": lane})
         return _columns(QueuedCrawls, rows)
 
-    def running(self, lane_id: Ints, now: datetime) -> tuple[Ints, Instants]:
+    def running(self, lane_id: Ints, after: Instants) -> tuple[Ints, Instants]:
         """Count along the index of leases, lane by lane."""
-        at = microseconds(now)
-        rows = [self.driver.execute(RUNNING, (lane, at)).fetchone() for lane in lane_id.tolist()]
+        of_lanes = zip(lane_id.tolist(), values(after), strict=True)
+        rows = [self.driver.execute(RUNNING, lane).fetchone() for lane in of_lanes]
         ends = column([end for _, end in rows], Instants, 0)
         return np.array([n for n, _ in rows], np.int64), ends
 

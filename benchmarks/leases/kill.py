@@ -1,0 +1,228 @@
+"""Workers and servers killed at random: are pages lost, hosts pressed, rates kept?
+
+Pages with known rates, in three classes, each host with as many of each; real servers (two on
+Postgres, of which one is killed now and then), real workers, of which one is killed every moment
+and another started. Each worker writes down when it fetches a page, before it reports it: what
+counts is what the hosts see, whether it was reported or not.
+"""
+
+import multiprocessing
+import os
+import random
+import signal
+import sqlite3
+import threading
+import time
+from argparse import Namespace
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import groupby, pairwise
+from multiprocessing.process import BaseProcess
+from operator import attrgetter
+from pathlib import Path
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from benchmarks.http.processes import free_port, serving
+from benchmarks.http.rows import Figure
+from benchmarks.leases.data import Fleet, fill, migrate
+from benchmarks.leases.rows import database
+from benchmarks.leases.worker import TTL_S, Acknowledged, Crawl, read, work
+
+CLASSES = np.array([1.0, 2.0, 4.0])
+"""Pages are crawled every `period`, two periods, four."""
+PAGES_PER_HOST = 6
+DELAY_S = 0.1
+SETTINGS = {"host_delay_s": DELAY_S, "host_concurrency": 1}
+"""One lease at a time: a host's next crawl comes a delay after the last one that was reported."""
+FILLED_WITHIN_S = 4.0
+SETTLES_S = 2.0 * TTL_S
+LATE_S = 1.0
+"""So late a page may be when all is settled, on a machine that does other things as well."""
+
+
+@dataclass
+class Workers:
+    """Processes that are killed one after the other, each followed by another."""
+
+    ports: list[int]
+    log: Path
+    processes: list[BaseProcess] = field(default_factory=list)
+    n_killed: int = 0
+
+    def start(self, n: int) -> None:
+        fork = multiprocessing.get_context("forkserver")
+        fork.set_forkserver_preload(["benchmarks.leases.worker"])
+        for _ in range(n):
+            name = f"w{self.n_killed + len(self.processes)}"
+            process = fork.Process(target=work, args=(self.ports, name, str(self.log)), daemon=True)
+            process.start()
+            self.processes.append(process)
+
+    def kill(self, position: int) -> None:
+        process = self.processes.pop(position)
+        process.kill()
+        process.join()
+        self.n_killed += 1
+
+    def kill_all(self) -> None:
+        while self.processes:
+            self.kill(0)
+
+
+@dataclass
+class Server:
+    """A server that starts again on its port after it was killed."""
+
+    url: str
+    folder: Path
+    port: int
+    pid: int = 0
+    running: ExitStack = field(default_factory=ExitStack)
+
+    def start(self) -> None:
+        said = serving(self.url, self.folder, new=True, port=self.port, **SETTINGS)
+        self.pid = self.running.enter_context(said).server
+
+    def restart(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        self.running.close()
+        self.start()
+
+
+def fleet(n_hosts: int, period_s: float) -> Fleet:
+    """Give pages that fall due for the first time evenly over their first period."""
+    rng = np.random.default_rng(1)
+    of_class = n_hosts * PAGES_PER_HOST // len(CLASSES)
+    period = np.repeat(CLASSES, of_class) * period_s / 86_400
+    waits = np.concatenate([rng.permutation(of_class) for _ in CLASSES]) / of_class
+    return Fleet(n_hosts, 1 / period, (1 - waits) * period)
+
+
+def killed(store: str, given: Namespace, folder: Path) -> list[Figure]:
+    """Kill for so many seconds, let it settle, and count."""
+    pages, log = fleet(given.kill_hosts, given.period), folder / "crawls.log"
+    draw = random.Random(given.seed)
+    with database(store, given, folder) as url:
+        migrate(url, datetime.now(UTC))
+        ports = [free_port() for _ in range(2 if store == "postgres" else 1)]
+        servers, workers = [Server(url, folder, port) for port in ports], Workers(ports, log)
+        with ExitStack() as stack:
+            for server in servers:
+                server.start()
+                stack.callback(server.running.close)
+            stack.callback(workers.kill_all)
+            begins = datetime.now(UTC) + timedelta(seconds=FILLED_WITHIN_S)
+            fill(url, pages, begins)
+            workers.start(given.workers)
+            n_servers = harass(workers, servers, begins.timestamp(), given.kill_seconds, draw)
+            n_workers = workers.n_killed
+            time.sleep(SETTLES_S)
+            workers.kill_all()
+            ended = time.time()
+        logged, last_crawl = recorded(url)
+    crawls, acknowledged = read(log)
+    ends = begins.timestamp() + given.kill_seconds
+    period_s = 86_400 / pages.crawl_rate
+    counts = {
+        "hosts crawled within their delay": pressed(crawls),
+        "pages leased twice at a time": leased_twice(crawls, acknowledged),
+        "acknowledged reports that are lost": lost(crawls, acknowledged, logged),
+        "pages unaccounted for": int((last_crawl + 1.05 * period_s + LATE_S < ended).sum()),
+    }
+    what = f"{given.workers} workers, {given.kill_seconds:g} s"
+    note = f"{n_workers} workers and {n_servers} servers killed, {len(crawls):,} crawls"
+    figures = rates(store, crawls, period_s, begins.timestamp(), ends)
+    figures[0].note = f"{what}, {note}"
+    return figures + [
+        Figure(store, "kill", name, "", [float(n)], target=0, at_most=True)
+        for name, n in counts.items()
+    ]
+
+
+def harass(
+    workers: Workers, servers: list[Server], begins: float, seconds: float, draw: random.Random
+) -> int:
+    """Kill workers every moment, and twice a server where there is another; tell how many."""
+    time.sleep(max(0.0, begins - time.time()))
+    n_workers, restarts = len(workers.processes), list[threading.Thread]()
+    while (passed := time.time() - begins) < seconds:
+        n = len(restarts)
+        if len(servers) > 1 and n < 2 and passed > seconds * (n + 1) / 3:
+            restarts.append(threading.Thread(target=servers[n].restart))
+            restarts[n].start()
+        workers.kill(draw.randrange(n_workers))
+        workers.start(1)
+        time.sleep(draw.uniform(0.2, 1.0))
+    for restart in restarts:
+        restart.join()
+    return len(restarts)
+
+
+def rates(
+    store: str, crawls: list[Crawl], period_s: NDArray[np.float64], begins: float, ends: float
+) -> list[Figure]:
+    """Compare how often the pages of each class were crawled with their rates."""
+    pages = np.array([crawl.page_id - 1 for crawl in crawls if begins < crawl.at <= ends])
+    n_crawls = np.bincount(pages, minlength=len(period_s))
+    figures = []
+    for period in np.unique(period_s):
+        of = period_s == period
+        scheduled = of.sum() * (ends - begins) / period
+        off = 100 * (n_crawls[of].sum() / scheduled - 1)
+        what = f"crawls every {period:g} s: off by"
+        figures.append(
+            Figure(store, "kill", what, "%", [abs(off)], target=5, at_most=True,
+                   details={"crawls": int(n_crawls[of].sum()), "scheduled": float(scheduled)})
+        )  # fmt: skip
+    return figures
+
+
+def pressed(crawls: list[Crawl]) -> int:
+    """Count crawls that came too early after another of their host."""
+    by_host = groupby(sorted(crawls, key=attrgetter("host", "at")), attrgetter("host"))
+    gaps = (b.at - a.at for _, of_host in by_host for a, b in pairwise(of_host))
+    return sum(gap < DELAY_S for gap in gaps)
+
+
+def leased_twice(crawls: list[Crawl], acknowledged: list[Acknowledged]) -> int:
+    """Count crawls of a page under one lease while another ran."""
+    reported = {entry.lease for entry in acknowledged}
+    by_page = groupby(sorted(crawls, key=attrgetter("page_id", "at")), attrgetter("page_id"))
+    return sum(
+        b.lease == a.lease or (b.at < a.expires_at and a.lease not in reported)
+        for _, of_page in by_page
+        for a, b in pairwise(of_page)
+    )
+
+
+def lost(
+    crawls: list[Crawl], acknowledged: list[Acknowledged], logged: set[tuple[int, int]]
+) -> int:
+    """Count reports that were answered and are not in the log."""
+    page_of = {crawl.lease: crawl.page_id for crawl in crawls}
+    return sum(
+        (page_of[entry.lease], round(entry.at * 1e6)) not in logged for entry in acknowledged
+    )
+
+
+def recorded(url: str) -> tuple[set[tuple[int, int]], NDArray[np.float64]]:
+    """Give the page and the microsecond of all crawls in the log, and each page's last crawl."""
+    crawls, last = (
+        "SELECT page_id, {at} FROM observations WHERE kind = 0",
+        "SELECT {at} FROM page_states ORDER BY page_id",
+    )
+    if url.startswith("postgresql"):
+        micro = "(extract(epoch FROM {}) * 1000000)::bigint"
+        with psycopg.connect(url) as connection:
+            rows = connection.execute(crawls.format(at=micro.format("observed_at"))).fetchall()
+            states = connection.execute(last.format(at=micro.format("last_crawl_at"))).fetchall()
+    else:
+        file = sqlite3.connect(url.removeprefix("sqlite:///"))
+        rows = file.execute(crawls.format(at="observed_at")).fetchall()
+        states = file.execute(last.format(at="last_crawl_at")).fetchall()
+        file.close()
+    return {(page, at) for page, at in rows}, np.array([at for (at,) in states]) / 1e6
