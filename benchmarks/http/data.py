@@ -150,11 +150,12 @@ def _copies(dialect: str, *own: str) -> Iterator[str]:
         if column.info.get("only", dialect) == dialect
     ]
     given = (f"named.{c}" if c == "page_id" else f'a."{c}"' for c in columns)
-    newest = "(SELECT max(observed_at) FROM observations WHERE page_id = named.template)"
     yield (
+        "WITH ranked AS (SELECT observations.*, row_number() OVER "
+        "(PARTITION BY page_id ORDER BY observed_at DESC) AS place FROM observations), "
+        "newest AS (SELECT * FROM ranked WHERE place = 1) "
         f"INSERT INTO observations ({_quoted(columns)}) SELECT {', '.join(given)} FROM named "
-        f"JOIN observations AS a ON a.page_id = named.template AND a.observed_at = {newest} "
-        "ORDER BY named.page_id"
+        "JOIN newest AS a ON a.page_id = named.template ORDER BY named.page_id"
     )
 
 
