@@ -135,7 +135,7 @@ class Client:
     def observation(
         self, page: Named, *, observed_at: datetime | None = None, **seen: Any
     ) -> Observation:
-        """Say what was seen of a page: `changed`, `digest`, `status`, `retry_after_s`.
+        """Say what was seen: `changed`, `digest`, `status`, `retry_after_s`, `redirect_url`.
 
         A status beyond those of HTTP, as some servers make up, counts as the last of them.
         """

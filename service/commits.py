@@ -29,8 +29,9 @@ in their order: writers of several processes wait for each other and never deadl
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate, pairwise
@@ -224,10 +225,17 @@ def commit(
     named = together([job.named for job in jobs])
     columns = type(first.columns).concatenate([job.columns for job in jobs])
     with store.begin() as tx:
-        page_id = ingest.resolve(tx, named, now, register=first.register)
+        page_id, redirects_to, new = ingest.resolve(tx, named, now, register=first.register)
         named_columns = replace(columns, page_id=page_id)  # type: ignore[call-arg]
+        if named.target is not None:
+            named_columns = replace(named_columns, redirects_to=redirects_to)  # type: ignore[call-arg]
         made = first.record(tx, named_columns, rules.of(tx))
         held = follow(tx, desk, named_columns, made, now)
+    if isinstance(made, Recorded) and made.moved.any():
+        new = np.union1d(new, page_id[made.moved & ~held])
+    if desk is not None and len(new):
+        with suppress(StoreUnavailable, StoreFull):  # the evidence is kept already
+            queue_more(store, desk, new, now)
     ends = list(accumulate(len(job.columns) for job in jobs))
     all_made: list[NDArray[Any]] = list(made)
     parts = [slice(start, end) for start, end in pairwise([0, *ends])]
@@ -255,6 +263,17 @@ def follow(
     return held
 
 
+def queue_more(store: Store, desk: crawls.Desk, page_id: Ints, now: datetime) -> None:
+    """Queue pages that others redirect to, and those that failed when nobody had leased them.
+
+    In a transaction of its own, as the first has locked lanes by now; should it not come to
+    that, the next epoch queues them.
+    """
+    with store.begin() as tx:
+        if isinstance(tx, QueueTransaction):
+            desk.hear_pings(tx, page_id, now)
+
+
 def together(named: list[Named]) -> Named:
     """Name the pages of several requests as one request would: each distinct URL once."""
     if len(named) == 1:
@@ -264,8 +283,15 @@ def together(named: list[Named]) -> Named:
         return Named(page_id, np.concatenate([each.row for each in named]), named[0].pages)
     pages = PageColumns.concatenate([each.pages for each in named])
     _, first, distinct = np.unique(pages.key, return_index=True, return_inverse=True)
-    before = np.cumsum([0, *(len(each.pages) for each in named[:-1])])
-    rows = [
-        np.append(distinct[start:], -1)[each.row] for start, each in zip(before, named, strict=True)
-    ]
-    return Named(page_id, np.concatenate(rows), pages.take(first))
+    starts = np.cumsum([0, *(len(each.pages) for each in named[:-1])]).tolist()
+
+    def rows(of: Iterable[Ints]) -> Ints:
+        parts = zip(starts, of, strict=True)
+        return np.concatenate([np.append(distinct[start:], -1)[row] for start, row in parts])
+
+    target = None
+    if any(each.target is not None for each in named):
+        nowhere = (np.full(len(each.row), -1) for each in named)
+        targets = zip(named, nowhere, strict=True)
+        target = rows(none if each.target is None else each.target for each, none in targets)
+    return Named(page_id, rows(each.row for each in named), pages.take(first), target)

@@ -50,6 +50,8 @@ class Settings(BaseSettings):
     """Seconds from one crawl of a host to the next, where the host's own settings do not say."""
     host_concurrency: Annotated[int, Field(ge=0, le=10_000)] = 1
     """Leases of one host that run at a time, where its own settings do not say; 0: any number."""
+    ping_delay_s: Annotated[float, Field(ge=0, le=86_400)] = 0
+    """A change notice of no more than this after a crawl of its page is dropped."""
     lease_ttl_s: Annotated[float, Field(ge=1, le=86_400)] = 300
     """How long a lease runs that does not say."""
     max_items: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000

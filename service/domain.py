@@ -77,6 +77,7 @@ class PingReason(StrEnum):
 
     never_crawled = "never_crawled"
     credit = "credit"
+    may_be_back = "may_be_back"
     saving = "saving"
     unscheduled = "unscheduled"
     crawled_since = "crawled_since"
@@ -199,6 +200,8 @@ class CrawlColumns(Columns):
     """The token of that lease."""
     retry_after_s: Floats
     """How long the host asked to be left alone; NaN: it did not."""
+    redirects_to: Ints
+    """The page that this one redirected to; 0: it did not, UNSAID: to one nobody registered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +227,7 @@ class PageStates(Columns):
     """The newest crawl that could be compared with: the start of the running interval."""
     digest: Ints
     gone: Bools
+    """Its last answer was that it is not there any more, or has moved for good."""
     n_observations: Ints
     n_changes: Ints
     n_pings: Ints
@@ -244,6 +248,10 @@ class PageStates(Columns):
     gap: Floats
     """The next crawl is due `gap / crawl_rate` days after the last one; a store may keep seven
     digits of it."""
+    n_failures: Ints
+    """Crawls in a row that got no answer; of a page that is gone, that found it so."""
+    redirects_to: Ints
+    """The page that it redirected to when it answered last; 0: none that is known."""
     estimate: Floats
     """(N, width) the estimator's state."""
     observability: Codes
@@ -378,6 +386,7 @@ class Page:
     last_crawl_at: datetime | None
     last_observed_at: datetime | None
     gone: bool
+    n_failures: int
     n_observations: int
     n_changes: int
     n_pings: int
@@ -391,6 +400,14 @@ class Page:
     crawl_rate: float | None
     crawl_probability: float | None
     next_crawl_at: datetime | None
+    redirects_to: int | None
+    redirects_to_url: str | None
+    """None too where that page was deleted."""
+
+    @property
+    def retired(self) -> bool:
+        """Gone for so long that it is never due by itself."""
+        return self.gone and self.next_crawl_at is None
 
 
 @dataclass(frozen=True, slots=True)

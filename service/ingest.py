@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from service import answers
 from service.core import timing
 from service.core.estimators import Estimator, Gamma, LogNormal
 from service.core.prior import Prior
@@ -42,9 +43,6 @@ from service.storage import Transaction
 
 JITTER = 0.05
 """Periodic intervals vary by this share, so that pages crawled together drift apart."""
-NOT_MODIFIED = 304
-GONE = (404, 410)
-SUCCESS = range(200, 400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +52,8 @@ class Rules:
     estimator: Estimator[Any]
     timing: Timing
     rng: np.random.Generator
+    ping_delay_s: float = 0.0
+    """A ping of no more than this after a crawl tells what the crawl has seen."""
 
 
 def rules_in_force(tx: Transaction, rules: Rules) -> Rules:
@@ -94,22 +94,47 @@ class Named(NamedTuple):
     """The URL's row in `pages`, -1 where the page is named by its id."""
     pages: PageColumns
     """The distinct URLs."""
+    target: Ints | None = None
+    """The row in `pages` that each item redirects to, -1 where it does not; None: none does."""
 
 
-def resolve(tx: Transaction, named: Named, now: datetime, *, register: bool) -> Ints:
-    """Give the page_id of each item; URLs not seen before are registered, or left at 0."""
+class Resolved(NamedTuple):
+    """(N,) the pages of items."""
+
+    page_id: Ints
+    """0 where there is none."""
+    redirects_to: Ints
+    """As in `CrawlColumns`."""
+    new: Ints
+    """The pages that were registered because others redirect to them."""
+
+
+def resolve(tx: Transaction, named: Named, now: datetime, *, register: bool) -> Resolved:
+    """Give the pages of each item; URLs not seen before are registered, or have none.
+
+    A page that redirects to itself does not redirect.
+    """
+    none = np.zeros(len(named.page_id), np.int64)
     if not len(named.pages):
-        return named.page_id
+        return Resolved(named.page_id, none, none[:0])
     found = tx.page_ids(named.pages.key)
     if register and (new := found == 0).any():
         found[new] = tx.register(named.pages.take(new), now).page_id
-    return np.where(named.row >= 0, found[named.row], named.page_id)
+    page_id = np.where(named.row >= 0, found[named.row], named.page_id)
+    if named.target is None:
+        return Resolved(page_id, none, none[:0])
+    target = np.where(found[named.target] > 0, found[named.target], UNSAID)
+    away = (named.target >= 0) & (target != page_id)
+    added = named.target[away & new[named.target]] if register else none[:0]
+    return Resolved(page_id, np.where(away, target, 0), np.unique(found[added]))
 
 
 class Recorded(NamedTuple):
     """(N,) what became of each crawl result."""
 
     verdict: Codes
+    moved: Bools
+    """Whether its page may be due sooner now than was thought: it fails or is gone, or was."""
 
 
 class Answered(NamedTuple):
@@ -124,20 +149,32 @@ def record(tx: Transaction, crawls: CrawlColumns, rules: Rules) -> Recorded:
     """Record crawl results; several of one page are applied in the order of their time."""
     states, row = _lock(tx, crawls.page_id, scheduled=rules.estimator.needs_crawl_rate)
     verdict, newer = _judge(row, crawls.observed_at, states.last_crawl_at)
+    moved = np.zeros(len(crawls), np.bool_)
     if len(newer):
         runs = Runs.of(row[newer])
-        after, entries = observe(_of(runs, states, row[newer]), runs, crawls.take(newer), rules)
+        before = _of(runs, states, row[newer])
+        after, entries = observe(before, runs, crawls.take(newer), rules)
+        moved[newer] = ((before.n_failures > 0) | (after.n_failures > 0))[runs.page]
         tx.save_states(after)
         tx.append_log(entries)
-    return Recorded(verdict)
+    return Recorded(verdict, moved)
 
 
 def ping(tx: Transaction, pings: PingColumns, rules: Rules) -> Answered:
-    """Record change notices and decide for each whether its page is to be crawled now."""
+    """Record change notices and decide for each whether its page is to be crawled now.
+
+    One that comes within `ping_delay_s` after its page's last crawl is dropped.
+    """
     states, row = _lock(tx, pings.page_id, scheduled=True)
     verdict, newer = _judge(row, pings.changed_at, states.last_ping_at)
     crawl = np.zeros(len(pings), np.bool_)
     reason = np.where(row < 0, PingReason.unknown_page, PingReason.not_newer).astype(object)
+    if rules.ping_delay_s and len(newer):
+        last, at = states.last_crawl_at[row[newer]], pings.changed_at[newer]
+        delay = np.timedelta64(round(1e6 * rules.ping_delay_s), "us")
+        dropped = (at > last) & (at <= last + delay)
+        reason[newer[dropped]] = PingReason.crawled_since
+        newer = newer[~dropped]
     if len(newer):
         runs = Runs.of(row[newer])
         news = pings.take(newer)
@@ -157,13 +194,15 @@ def observe(
     A crawl that answered closes the running interval and opens the next. It is evidence of a
     change rate when both ends of the interval could be compared. Crawls of a page whose
     changes are announced follow its changes, so they say nothing about their rate. A ping
-    later than the crawl, told before it, belongs to the next interval.
+    later than the crawl, told before it, belongs to the next interval. A page that is gone, or
+    has moved for good, has changed, and so has one that comes back; another redirect and a
+    failure are no evidence.
     """
     page, at = runs.page, crawls.observed_at
-    answered, gone = _answered(crawls)
+    answered, gone = answers.answered(crawls)
     last_observed_at = runs.before(states.last_observed_at, answered, at)
     was_gone = runs.before(states.gone, answered, gone)
-    changed = np.where(answered, _told(crawls, last_observed_at, was_gone, gone), UNSAID)
+    changed = np.where(answered, answers.told(crawls, last_observed_at, was_gone, gone), UNSAID)
     known = answered & ((crawls.digest != 0) | (changed == 1))
     digest = runs.before(states.digest, known, crawls.digest)
     compared = answered & (changed == UNSAID) & (crawls.digest != 0) & (digest != 0)
@@ -181,6 +220,8 @@ def observe(
     )  # fmt: skip
     learnt = learn_crawls(rules.estimator, states, crawled.take(evidence))
     newest = np.fmax.reduceat(np.where(answered, at, NEVER), runs.start)
+    failing = answers.failing(crawls.status, answered)
+    heard = np.fmax.reduceat(np.where(failing, NEVER, at), runs.start)
     after = replace(
         states,
         last_crawl_at=at[runs.end],
@@ -189,8 +230,10 @@ def observe(
         gone=runs.after(states.gone, answered, gone),
         n_observations=states.n_observations + runs.count(evidence),
         n_changes=states.n_changes + runs.count(evidence & (changed == 1)),
-        wanted_at=np.where(states.wanted_at <= newest, NEVER, states.wanted_at),
-        gap=_gap(states, runs, rules),
+        wanted_at=np.where(states.wanted_at <= heard, NEVER, states.wanted_at),
+        gap=_gap(states, runs, newest, rules),
+        n_failures=answers.failures(states, runs, answered, gone, failing, was_gone),
+        redirects_to=answers.redirects(states, runs, crawls, failing),
         recent_pings=runs.after(states.recent_pings, answered, left),
         **learnt._asdict(),
     )
@@ -213,11 +256,13 @@ def notice(
     trusted = (complete | (auto & (states.crawl_probability > 0)))[page]
     first = np.isnat(states.last_crawl_at)[page]
     stale = at <= states.last_crawl_at[page]
+    back = ~stale & answers.may_be_back(states, runs, at)
     unscheduled = np.isnan(states.crawl_probability)
     probability = np.where(unscheduled, 1.0, states.crawl_probability)
-    spend, credit = _spend(states, page, probability, trusted & ~stale & ~first, rules)
+    spend, credit = _spend(states, page, probability, trusted & ~stale & ~first & ~back, rules)
     choices = (
         (first, PingReason.never_crawled),
+        (back, PingReason.may_be_back),
         (~trusted, PingReason.not_trusted),
         (stale, PingReason.crawled_since),
         (unscheduled[page], PingReason.unscheduled),
@@ -225,7 +270,7 @@ def notice(
     )
     which = np.select([mask for mask, _ in choices], range(len(choices)), len(choices))
     reason = np.array([*(name for _, name in choices), PingReason.saving], object)[which]
-    crawl = first | (trusted & ~stale & spend)
+    crawl = first | back | (trusted & ~stale & spend)
     earliest = np.fmin.reduceat(np.where(crawl, at, NEVER), runs.start)
     recent = ~(at <= states.last_observed_at[page])
     counted = at >= states.pings_since[page]
@@ -288,32 +333,16 @@ def _verdict(at: Instants, last: Instants) -> Codes:
     ).astype(np.int16)
 
 
-def _answered(crawls: CrawlColumns) -> tuple[Bools, Bools]:
-    """Tell which crawls say what the page was like, and which of them that it is gone."""
-    status = crawls.status
-    gone = (status == GONE[0]) | (status == GONE[1])
-    answered = (status == UNSAID) | gone | (status == NOT_MODIFIED)
-    told = (crawls.changed != UNSAID) | (crawls.digest != 0)
-    return answered | (told & (status >= SUCCESS.start) & (status < SUCCESS.stop)), gone
-
-
-def _told(crawls: CrawlColumns, last_observed_at: Instants, was_gone: Bools, gone: Bools) -> Codes:
-    """Did the page change since it was last observed? UNSAID where only digests may tell."""
-    changed = np.where(crawls.status == NOT_MODIFIED, 0, crawls.changed)
-    changed = np.where(gone | was_gone, gone != was_gone, changed)
-    return np.where(np.isnat(last_observed_at), UNSAID, changed).astype(np.int16)
-
-
-def _gap(states: PageStates, runs: Runs, rules: Rules) -> Floats:
+def _gap(states: PageStates, runs: Runs, newest: Instants, rules: Rules) -> Floats:
     """Draw how many mean intervals lie between the last crawl and the next one.
 
-    The first crawl is followed by a random part of one interval, so that pages which came
-    together are not due together.
+    The first crawl that answers is followed by a random part of one interval, so that pages
+    which came together are not due together.
     """
     uniform = rules.rng.random(len(states))
     if rules.timing is Timing.poisson:
         return timing.poisson_gap(1.0, uniform)
-    first = np.isnat(states.last_crawl_at) & (runs.start == runs.end)
+    first = np.isnat(states.last_observed_at) & ~np.isnat(newest) & (runs.start == runs.end)
     return np.where(
         first, timing.first_due_in(1.0, uniform), timing.next_due_in(1.0, JITTER, uniform)
     )

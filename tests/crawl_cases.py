@@ -67,13 +67,15 @@ def report(store, given, at, now=None, status=200, changed=0, retry_after_s=np.n
     observed_at = instants([at] * len(given))
     crawled = crawl_columns(page_id, observed_at, changed, status=status)
     with store.begin() as tx:
-        ingest.record(tx, crawled, RULES)
+        made = ingest.record(tx, crawled, RULES)
         reports = Reports(
             Tokens(page_id=page_id, token=np.array([c.token for c in given], np.int64)),
             observed_at, np.full(len(given), status, np.int16),
             np.full(len(given), retry_after_s),
         )  # fmt: skip
-        return crawls.settle(tx, reports, polite, UNTIL, now or at, RULES.rng).tolist()
+        held = crawls.settle(tx, reports, polite, UNTIL, now or at, RULES.rng)
+    queue(store, page_id[made.moved & ~held], now or at)
+    return held.tolist()
 
 
 def release(store, given, now, polite=RUDE):

@@ -92,7 +92,7 @@ def register(store, n=3, now=T0, host="example.org", **said):
         return tx.register(page_columns(urls(n, host), **said), now).page_id
 
 
-def crawl_columns(page_id, observed_at, changed=UNSAID, digest=0, status=UNSAID):
+def crawl_columns(page_id, observed_at, changed=UNSAID, digest=0, status=UNSAID, redirects_to=0):
     return columns(
         CrawlColumns,
         len(page_id),
@@ -104,6 +104,7 @@ def crawl_columns(page_id, observed_at, changed=UNSAID, digest=0, status=UNSAID)
         leased_page_id=0,
         token=0,
         retry_after_s=np.nan,
+        redirects_to=redirects_to,
     )
 
 

@@ -43,6 +43,8 @@ class PageModel:
     last_observed: int | None = None
     digest: int = 0
     gone: bool = False
+    n_failures: int = 0
+    redirects_to: int | None = None
     n_observations: int = 0
     n_changes: int = 0
     n_pings: int = 0
@@ -53,12 +55,18 @@ class PageModel:
     """None once pings have had a part in it: `test_estimates` covers how they are weighed."""
     log: list = field(default_factory=list)
 
-    def crawl(self, at, told_change, digest, status):
+    def crawl(self, at, told_change, digest, status, redirects_to=None):
         if self.last_crawl is not None and at <= self.last_crawl:
             return Verdict.duplicate if at == self.last_crawl else Verdict.late
-        gone = status in (404, 410)
-        told = told_change != -1 or digest != 0
-        if status in (-1, 304) or gone or (200 <= status < 400 and told):
+        gone = status in (404, 410) or (redirects_to is not None and status in (301, 308))
+        told = redirects_to is None and (told_change != -1 or digest != 0)
+        answered = status in (-1, 304) or gone or (200 <= status < 400 and told)
+        self._count(answered, gone, failing=not answered and not 200 <= status < 400)
+        if answered or 200 <= status < 400:
+            self.redirects_to = None if redirects_to == UNKNOWN_PAGE else redirects_to
+            if self.wanted is not None and self.wanted <= at:
+                self.wanted = None
+        if answered:
             self._observe(
                 at, self._changed(told_change, digest, status, gone), digest, gone, status
             )
@@ -66,6 +74,14 @@ class PageModel:
             self.log.append((at, 0, None, None, status))
         self.last_crawl = at
         return Verdict.accepted
+
+    def _count(self, answered, gone, failing):
+        if gone:
+            self.n_failures = self.n_failures + 1 if self.gone else 1
+        elif answered:
+            self.n_failures = 0
+        elif not self.gone:
+            self.n_failures = self.n_failures + 1 if failing else 0
 
     def _changed(self, told_change, digest, status, gone):
         if self.last_observed is None:
@@ -97,8 +113,6 @@ class PageModel:
         elif changed:
             self.digest = 0
         self.gone, self.last_observed = gone, at
-        if self.wanted is not None and self.wanted <= at:
-            self.wanted = None
         self.log.append((at, 0, changed, days, None if status == -1 else status))
 
     def ping(self, at):
@@ -115,6 +129,9 @@ class PageModel:
     def _decide(self, at):
         if self.last_crawl is None:
             return True, "never_crawled"
+        waited = self.n_failures > 5 and at >= self.last_crawl + 16 * 1440
+        if self.gone and at > self.last_crawl and (self.observability == 1 or waited):
+            return True, "may_be_back"
         if not (self.observability == 1 or (self.observability == 2 and self.probability)):
             return False, "not_trusted"
         if at <= self.last_crawl:
@@ -122,10 +139,9 @@ class PageModel:
         if self.probability is None:
             return True, "unscheduled"
         self.credit += self.probability
-        if self.credit >= 1 - 1e-9:
-            self.credit = max(0.0, self.credit - 1)
-            return True, "credit"
-        return False, "saving"
+        whole = self.credit >= 1 - 1e-9
+        self.credit = max(0.0, self.credit - whole)
+        return whole, "credit" if whole else "saving"
 
 
 positions = st.integers(0, UNKNOWN_PAGE)
@@ -137,7 +153,16 @@ crawls = st.tuples(
     st.sampled_from([0, 1, 2, -(2**63), 2**63 - 1]),
     st.sampled_from([-1, -1, 0, 200, 204, 301, 304, 400, 404, 410, 500]),
 )
-pings = st.tuples(positions, minutes)
+redirects = st.tuples(
+    positions,
+    minutes,
+    st.sampled_from([-1, 1]),
+    st.sampled_from([0, 3]),
+    st.sampled_from([300, 301, 302, 303, 307, 308]),
+    positions,
+)
+crawls = crawls | redirects
+pings = st.tuples(positions, minutes | st.integers(16 * 1440 - 2, 17 * 1440))
 batches = st.lists(
     st.tuples(st.just("crawls"), st.lists(crawls, max_size=12))
     | st.tuples(st.just("pings"), st.lists(pings, max_size=12)),
@@ -170,9 +195,11 @@ def apply(store, ids, kind, items):
         if kind == "pings":
             answer = ping(tx, ping_columns(page_id, at), rules())
             return list(zip(answer.verdict, answer.crawl, answer.reason, strict=True))
-        told = [list(column) for column in zip(*(item[2:] for item in items), strict=True)]
+        told = [list(column) for column in zip(*(item[2:5] for item in items), strict=True)]
         changed, digest, status = told or ([], [], [])
-        given = crawl_columns(page_id, at, changed, digest, status)
+        targets = [item[5] if len(item) > 5 else None for item in items]
+        away = [-1 if to == UNKNOWN_PAGE else 0 if to is None else ids[to] for to in targets]
+        given = crawl_columns(page_id, at, changed, digest, status, away)
         return record(tx, given, rules()).verdict.tolist()
 
 
@@ -207,6 +234,9 @@ def assert_equal_to_model(store, ids, model):
             np.testing.assert_array_equal(getattr(state, name)[0], when(expected), name)
         assert state.digest.tolist() == [page.digest]
         assert state.gone.tolist() == [page.gone]
+        assert state.n_failures.tolist() == [page.n_failures]
+        target = 0 if page.redirects_to is None else ids[page.redirects_to]
+        assert state.redirects_to.tolist() == [target]
         counts = (state.n_observations[0], state.n_changes[0], state.n_pings[0])
         assert counts == (page.n_observations, page.n_changes, page.n_pings)
         np.testing.assert_allclose(state.ping_credit[0], page.credit, atol=1e-12)
@@ -300,6 +330,8 @@ def test_every_store_does_what_the_model_does(store, seed):
             digest = rng.choice([0, 1, 2, -5], n).tolist()
             status = rng.choice([-1, 200, 304, 404, 500], n).tolist()
             items = list(zip(where, at, changed, digest, status, strict=True))
+            moved = [(p, m + 7, 1, 3, 301 + m % 2, (p + 1) % 5) for p, m, *_ in items[::4]]
+            items += moved
         answers = [_plain(a) for a in apply(opened, ids, kind, items)]
         assert answers == [_plain(a) for a in apply_to_model(model, kind, items)]
     assert_equal_to_model(opened, ids, model)

@@ -39,7 +39,7 @@ from service.crawls import Ask
 from service.lanes import TROUBLE, Politeness
 from service.leasing import Request, lease_all
 from service.storage import open_store
-from service.storage.base import RETRY_S
+from service.storage.base import GONE_CHECKS, RETRY_S
 from service.storage.queue import EVERYWHERE, Reach
 
 POLITE = Politeness(delay_s=1.0, concurrency=1)
@@ -78,6 +78,8 @@ class Page:
     last_ping_at: datetime | None = None
     wanted_at: datetime | None = None
     gap: float = 1.0
+    gone: bool = False
+    n_failures: int = 0
     rate: float | None = None
     token: int = 0
     expires_at: datetime = T0
@@ -95,15 +97,24 @@ class Page:
 
     def due_at(self):
         """Give when it is due; None: never."""
-        times = []
-        if self.wanted_at is not None:
-            retry = timedelta(seconds=RETRY_S)
-            times.append(self.last_crawl_at + retry if self._crawled_since() else self.wanted_at)
+        times = [self.wanted_at] if self.wanted else []
         if self.last_crawl_at is None:
             times.append(self.created_at)
-        elif self.rate:
-            times.append(self.last_crawl_at + DAY * (self.gap / self.rate))
+        elif (wait := self._wait()) is not None:
+            times.append(self.last_crawl_at + wait)
         return min(times, default=None)
+
+    def _wait(self):
+        """Give how long after its last crawl it is due by itself; None: never."""
+        asked, n = self.wanted_at is not None, self.n_failures
+        if self.gone:
+            rests = n > GONE_CHECKS and (not asked or self.wanted)
+            return None if rests else DAY * 2 ** (min(n, GONE_CHECKS) - 1)
+        interval = DAY * (self.gap / self.rate) if self.rate else DAY
+        if n and (asked or self.rate != 0):
+            delay = min(timedelta(seconds=RETRY_S), interval) * 2 ** (n - 1)
+            return min(delay, max(interval, DAY))
+        return interval if self.rate else None
 
     def urgency(self, now):
         if self.wanted:
@@ -291,6 +302,12 @@ class Leases(RuleBasedStateMachine):
             return
         page.last_crawl_at = at
         (page.gap,) = states_of(self.store, [page_id]).gap.tolist()
+        if status == 404:
+            page.gone, page.n_failures = True, page.n_failures * page.gone + 1
+        elif status in (200, 304):
+            page.gone, page.n_failures = False, 0
+        else:
+            page.n_failures += not page.gone
         if status in (200, 304, 404) and page.wanted_at is not None and page.wanted_at <= at:
             page.wanted_at = None
 
@@ -317,8 +334,9 @@ class Leases(RuleBasedStateMachine):
             0 if status == 200 else -1, status=status,
         )  # fmt: skip
         with self.store.begin() as tx:
-            ingest.record(tx, crawled, RULES)
+            made = ingest.record(tx, crawled, RULES)
             crawls.Desk(POLITE, UNTIL, RULES.rng).hear_crawls(tx, crawled, self.model.now)
+        queue(self.store, crawled.page_id[made.moved], self.model.now)
         for page in page_id:
             self.saw(page, self.model.now, status)
         self.heard(page_id, status)

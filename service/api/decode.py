@@ -44,7 +44,9 @@ NOT_TOLD = (
     "failure: 0, 4xx, 5xx)"
 )
 LOWEST_STATUS = 100
+NOT_MODIFIED = 304
 REDIRECTS = 300
+FAILURES = 400
 """From here on a status speaks for itself: it need not come with content."""
 
 FEW = 16
@@ -94,13 +96,15 @@ def decode_crawls(batch: Batch[ObservationItem], now: datetime) -> Decoded[Crawl
         doubtful |= (status > 0) & (status < LOWEST_STATUS)
         doubtful |= (changed == UNSAID) & (digest == 0) & ~speaks
         doubtful |= (digest == 0) & np.array([one is not UNSET for one in told], np.bool_)
+        doubtful |= np.array([item.redirect_url is not UNSET for item in items], np.bool_)
     kept, rejected = _judged(batch, doubtful, lambda item: _check_crawl(item, now))
     columns = CrawlColumns(
         page_id=page_id, observed_at=at, changed=changed, digest=digest, status=status,
         leased_page_id=leased_page_id, token=token,
         retry_after_s=_numbers([item.retry_after_s for item in items]),
+        redirects_to=np.zeros(len(items), np.int64),
     )  # fmt: skip
-    return _kept(columns, urls, batch.index, kept, rejected)
+    return _kept(columns, urls, batch.index, kept, rejected, _targets(items))
 
 
 def decode_pings(batch: Batch[PingItem], now: datetime) -> Decoded[PingColumns]:
@@ -122,12 +126,14 @@ def _kept(
     index: Ints,
     kept: Ints,
     rejected: list[Rejection],
+    targets: Sequence[NormalUrl | None] = (),
 ) -> Decoded[EvidenceT]:
     """Leave out what was rejected, if anything was."""
     if len(kept) < len(columns):
         columns, index = columns.take(kept), index[kept]
         urls = [urls[i] for i in kept.tolist()]
-    return Decoded(columns, name_pages(columns.page_id, urls), index, rejected)
+        targets = [targets[i] for i in kept.tolist()] if targets else ()
+    return Decoded(columns, name_pages(columns.page_id, urls, targets), index, rejected)
 
 
 def decode_pages(batch: Batch[PageItem]) -> Decoded[PageColumns]:
@@ -160,6 +166,14 @@ def _page_ids(items: Sequence[ObservationItem | PingItem]) -> Ints:
 def _urls(items: Sequence[ObservationItem | PingItem | PageItem]) -> list[NormalUrl | None]:
     """Give the normal form of each URL, None where there is none."""
     return [None if isinstance(item.url, UnsetType) else _normal(item.url) for item in items]
+
+
+def _targets(items: Sequence[ObservationItem]) -> list[NormalUrl | None]:
+    """Give the normal form of each redirect's URL; nothing where no item redirects."""
+    said = [item.redirect_url for item in items]
+    if all(url is UNSET for url in said):
+        return []
+    return [None if isinstance(url, UnsetType) else _normal(url) for url in said]
 
 
 def _normal(url: str) -> NormalUrl | None:
@@ -218,8 +232,14 @@ def _leases(items: Sequence[ObservationItem], page_id: Ints) -> tuple[Ints, Ints
     return leased, token, np.where(by_lease, leased, page_id)
 
 
-def name_pages(page_id: Ints, urls: Sequence[NormalUrl | None]) -> Named:
-    """Tell ids from URLs, and give each distinct URL once."""
+def name_pages(
+    page_id: Ints, urls: Sequence[NormalUrl | None], targets: Sequence[NormalUrl | None] = ()
+) -> Named:
+    """Tell ids from URLs, and give each distinct URL once; `targets` are those of redirects."""
+    if targets:
+        named = name_pages(np.append(page_id, np.zeros_like(page_id)), [*urls, *targets])
+        row, target = named.row.reshape(2, -1)
+        return Named(page_id, row, named.pages, target)
     row = np.full(len(page_id), -1, np.int64)
     rows: dict[bytes, int] = {}
     distinct: list[NormalUrl] = []
@@ -285,10 +305,23 @@ def _check_crawl(item: ObservationItem, now: datetime) -> None:
         raise InvalidField("status", f"{status} is no HTTP status; send 100 to 599, or 0 for none")
     if item.digest is not UNSET and not _digest(item.digest):
         raise InvalidField("digest", "the digest holds a lone surrogate; send valid Unicode")
+    if not isinstance(item.redirect_url, UnsetType):
+        _check_redirect(item.redirect_url, status)
     speaks = item.changed is not UNSET or item.digest is not UNSET
     if not speaks and status != 0 and status < REDIRECTS:
         detail = f"this says nothing about a change; {NOT_TOLD}"
         raise InvalidField("changed", detail, "no_evidence")
+
+
+def _check_redirect(url: str, status: int) -> None:
+    if status == NOT_MODIFIED or not REDIRECTS <= status < FAILURES:
+        said = "no status" if status == UNSAID else f"status {status}"
+        detail = f"{said} is no redirect; send a status of 300 to 399 other than 304 with it"
+        raise InvalidField("redirect_url", detail)
+    try:
+        normalise(url)
+    except InvalidUrl as error:
+        raise InvalidField("redirect_url", error.detail, error.code) from error
 
 
 def _check_ping(item: PingItem, now: datetime) -> None:

@@ -20,6 +20,7 @@ from service.api.schemas import (
     LeasedCrawl,
     PageAnswer,
     PageScheduleAnswer,
+    RedirectAnswer,
     Rejection,
     ScheduledPage,
     WhyAnswer,
@@ -201,6 +202,11 @@ def encode_page(
         max_crawl_rate=page.max_crawl_rate,
         created_at=page.created_at,
         gone=page.gone,
+        n_failures=page.n_failures,
+        retired=page.retired,
+        redirects_to=None
+        if page.redirects_to is None
+        else RedirectAnswer(page_id=page.redirects_to, url=page.redirects_to_url),
         last_crawl_at=page.last_crawl_at,
         estimate=_estimate(page, estimate),
         schedule=scheduled,
@@ -240,14 +246,15 @@ def _why(page: Page, epoch: Epoch) -> WhyAnswer:
     if certificate is not None and certificate.crawl_rate_quantiles:
         quantiles = certificate.crawl_rate_quantiles
         share = float(np.searchsorted(quantiles, crawl_rate)) / len(quantiles)
-    if page.observability is Observability.complete:
+    trouble = _trouble(page)
+    if trouble and page.gone:
+        how = trouble
+    elif page.observability is Observability.complete:
         how = f"crawled on {page.crawl_probability or 0.0:.0%} of its pings"
     elif crawl_rate > 0:
         how = f"crawled every {_span(1 / crawl_rate)}"
         if page.crawl_probability:
             how += f" and on {page.crawl_probability:.0%} of its pings"
-    elif page.gone:
-        how = "not crawled: it is gone"
     else:
         how = "not crawled: the bandwidth is worth more elsewhere"
     drivers = (
@@ -259,11 +266,33 @@ def _why(page: Page, epoch: Epoch) -> WhyAnswer:
         else f"; {share:.0%} of all pages are crawled less often"
     )
     return WhyAnswer(
-        sentence=f"{how}: {drivers} and its importance is {page.importance:g}{rank}",
+        sentence=how
+        if page.gone
+        else f"{how}: {drivers} and its importance is {page.importance:g}{rank}"
+        + (f"; {trouble}" if trouble else ""),
         multiplier=None if certificate is None else certificate.multiplier,
         crawled_more_often_than=share,
         next_change_expected_in_days=1 / change_rate if change_rate else float("inf"),
     )
+
+
+def _trouble(page: Page) -> str:
+    """Say what is the matter with a page that is gone, or does not answer."""
+    if not page.gone:
+        return f"{_crawls(page.n_failures)} got no answer, it is tried again" * (
+            page.n_failures > 0
+        )
+    how = "has moved" if page.redirects_to else "is gone"
+    if page.retired:
+        return (
+            f"not crawled: it {how}, as {_crawls(page.n_failures)} found; a change notice or "
+            "POST /pages with its url has it crawled once more"
+        )
+    return f"checked ever more rarely: it {how}, as {_crawls(page.n_failures)} found"
+
+
+def _crawls(n: int) -> str:
+    return "its last crawl" if n <= 1 else f"its last {n} crawls"
 
 
 def _span(days: float) -> str:

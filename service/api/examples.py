@@ -129,6 +129,8 @@ PAGE_ANSWER = {
     "max_crawl_rate": 24.0,
     "created_at": "2026-04-01T08:00:00Z",
     "gone": False,
+    "n_failures": 0,
+    "retired": False,
     "last_crawl_at": "2026-05-01T12:00:00Z",
     "estimate": {
         "change_rate": 0.31,

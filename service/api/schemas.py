@@ -98,6 +98,17 @@ class ObservationItem(Item, kw_only=True):
         ]
         | UnsetType
     ) = UNSET
+    redirect_url: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                description="the absolute URL that the page redirects to, with a status 3xx other "
+                "than 304",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class PingItem(Item, kw_only=True):
@@ -381,6 +392,14 @@ class CrawlAnswer(Struct, kw_only=True):
     status: int | None
 
 
+class RedirectAnswer(Struct, kw_only=True):
+    """The page that another one redirected to when it answered last."""
+
+    page_id: int
+    url: str | None
+    """null: that page was deleted."""
+
+
 class PageAnswer(Struct, kw_only=True):
     """One page: what it is, what is known of it, and what follows."""
 
@@ -393,6 +412,12 @@ class PageAnswer(Struct, kw_only=True):
     max_crawl_rate: float | None
     created_at: datetime
     gone: bool
+    """It answered 404 or 410 when it answered last, or has moved for good."""
+    n_failures: int
+    """Crawls in a row that got no answer; of a page that is gone, that found it gone."""
+    retired: bool
+    """Gone for so long that only a change notice or its registration has it crawled."""
+    redirects_to: RedirectAnswer | None = None
     last_crawl_at: datetime | None
     estimate: EstimateAnswer
     schedule: PageScheduleAnswer | None

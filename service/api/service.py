@@ -84,7 +84,9 @@ def open_service(
     except RecrawlError:
         store.close()
         raise
-    rules = Rules(plan.estimator, plan.timing, rng or np.random.default_rng())
+    rules = Rules(
+        plan.estimator, plan.timing, rng or np.random.default_rng(), settings.ping_delay_s
+    )
     watch, telemetry = Watch(store), Telemetry(store, now)
     interval = timedelta(seconds=settings.epoch_interval_s)
     polite, (one, other) = settings.politeness(), rules.rng.spawn(2)

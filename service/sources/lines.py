@@ -71,6 +71,7 @@ class StateLine(PageLine, kw_only=True):
     real_pings: Number = 0.0
     false_pings: Number = 0.0
     trust: Number = 0.0
+    n_failures: Annotated[int, Meta(ge=0, le=1_000)] = 0
 
 
 class Parsed(NamedTuple):
@@ -162,7 +163,8 @@ def states_of(lines: list[StateLine]) -> PageStates:
     }
     return PageStates(
         page_id=np.zeros(n, np.int64), observability=np.full(n, UNSAID, np.int16),
-        crawl_rate=np.full(n, np.nan), crawl_probability=np.full(n, np.nan), **given,
+        redirects_to=np.zeros(n, np.int64), crawl_rate=np.full(n, np.nan),
+        crawl_probability=np.full(n, np.nan), **given,
     )  # fmt: skip
 
 

@@ -213,6 +213,8 @@ def states_after(
         last_observed_at=crawled.last,
         digest=np.zeros(n, np.int64),
         gone=np.zeros(n, np.bool_),
+        n_failures=np.zeros(n, np.int64),
+        redirects_to=np.zeros(n, np.int64),
         n_observations=np.bincount(page, minlength=n),
         n_changes=np.bincount(page[changed], minlength=n),
         n_pings=n_pings,

@@ -63,7 +63,13 @@ MOST_SCANNED = 100_000
 """One reading of the schedule looks at so many page_ids, whatever its filter matches."""
 
 RETRY_S = 3_600
-"""A crawl that a ping asked for and that failed is due again after so long."""
+"""A crawl that got no answer is due again after so long, or the page's interval if that is less."""
+
+GONE_CHECKS = 5
+"""So many times a gone page is checked, after 1, 2, 4, … days; then it is retired."""
+
+MOST_DOUBLINGS = 30
+"""Longer than any delay takes to reach its bound."""
 
 
 class Registered(NamedTuple):
@@ -120,6 +126,13 @@ class Transaction(ABC):
     @abstractmethod
     def save_states(self, states: PageStates) -> None:
         """Write back states that this transaction has locked."""
+
+    @abstractmethod
+    def wake(self, page_id: Ints, now: datetime) -> Ints:
+        """Have the retired among these pages crawled once more, from now on; gives them.
+
+        It locks states: in a transaction that has locked none before.
+        """
 
     def clear_estimates(self, page_id: Ints) -> None:
         """Set the estimates of these pages to zeros of this store's width, whatever they were."""
@@ -206,9 +219,17 @@ class Transaction(ABC):
     def epochs(self, before: int | None, limit: int) -> list[Epoch]:
         """Give epochs newest first, those below `before` if given."""
 
-    # -- schedule: a page is due `gap / crawl_rate` days after its last crawl; at once when a
-    #    ping asks for it, and an hour after such a crawl has failed; when it was registered if it
-    #    was never crawled
+    # -- schedule: when a page is due is decided in this order, and a ping that asked for a crawl
+    #    since the last one makes it due at once in any case
+    #    1. never crawled: when it was registered
+    #    2. gone: 1 day x 2^(n-1) after the last crawl, for n = `n_failures`, at least 1; with n
+    #       beyond `GONE_CHECKS` never, unless the crawl that was asked for got no answer: then
+    #       after as long as at `GONE_CHECKS`
+    #    3. n = `n_failures` crawls without an answer: min(`RETRY_S`, interval) x 2^(n-1) after
+    #       the last crawl, at most max(interval, 1 day). The interval is `gap / crawl_rate`
+    #       days; 1 day where no epoch has scheduled the page, and where its crawl rate is 0 but a
+    #       crawl was asked for
+    #    4. `gap / crawl_rate` days after the last crawl; never at the crawl rate 0
 
     @abstractmethod
     def schedule(self, epoch: int, after: int, limit: int, only: ScheduleFilter) -> SchedulePart:

@@ -59,7 +59,9 @@ from service.errors import (
 )
 from service.storage.base import (
     EPOCHS_KEPT,
+    GONE_CHECKS,
     MAX_DUE_DAYS,
+    MOST_DOUBLINGS,
     RETRY_S,
     Lead,
     Registered,
@@ -167,7 +169,13 @@ class MemoryTransaction(Transaction):
         cells: dict[str, Any] = {f.name: getattr(rates, f.name)[0] for f in fields(rates)}
         for table in (self.pages, self.states):
             cells |= {name: table[name][row] for name in table.columns}
-        cells |= {"host": self.store.host(int(cells["host_id"])), "next_crawl_at": due}
+        target = int(cells["redirects_to"])
+        there = target > 0 and self.pages["alive"][target - 1]
+        cells |= {
+            "host": self.store.host(int(cells["host_id"])), "next_crawl_at": due,
+            "redirects_to": target or None,
+            "redirects_to_url": self.pages["url"][target - 1] if there else None,
+        }  # fmt: skip
         return Page(**{f.name: decode(cells[f.name], f.type) for f in fields(Page)})
 
     def change_page(self, page_id: int, patch: PagePatch, now: datetime) -> None:
@@ -220,6 +228,14 @@ class MemoryTransaction(Transaction):
         """Write the columns that are the state's own."""
         row = states.page_id - 1
         self.states.put(self.undo, row, **{name: getattr(states, name) for name in WRITTEN})
+
+    def wake(self, page_id: Ints, now: datetime) -> Ints:
+        """Mask them."""
+        states = self.lock_states(np.unique(page_id))
+        retired = states.gone & (states.n_failures > GONE_CHECKS) & np.isnat(states.wanted_at)
+        woken: Ints = states.page_id[retired]
+        self.states.put(self.undo, woken - 1, wanted_at=instant(now))
+        return woken
 
     def append_log(self, entries: LogColumns) -> None:
         """Append them."""
@@ -408,17 +424,24 @@ class MemoryTransaction(Transaction):
         return mask
 
     def _next_crawl_at(self, row: Ints, crawl_rate: Floats) -> Instants:
-        """When pages are due, as of now: see `SqlTransaction.next_crawl_at`."""
+        """When pages are due, as of now: see `Transaction.schedule`."""
         last, wanted = self.states["last_crawl_at"][row], self.states["wanted_at"][row]
-        due = np.where(np.isnat(last), self.pages["created_at"][row], NEVER)
-        clocked = ~np.isnat(last) & (crawl_rate > 0)
+        n, gone = self.states["n_failures"][row], self.states["gone"][row]
+        clocked = crawl_rate > 0
+        interval = np.ones(len(row))
         with np.errstate(over="ignore"):
-            ahead = np.minimum(self.states["gap"][row[clocked]] / crawl_rate[clocked], MAX_DUE_DAYS)
-        us = (ahead * (DAY / np.timedelta64(1, "us"))).astype(np.int64)
-        due[clocked] = last[clocked] + us.astype("m8[us]")
-        failed = last >= wanted
-        wanted = np.where(failed, last + np.timedelta64(RETRY_S, "s"), wanted)
-        earlier: Instants = np.fmin(due, wanted)
+            ahead = self.states["gap"][row[clocked]] / crawl_rate[clocked]
+        interval[clocked] = np.minimum(ahead, MAX_DUE_DAYS)
+        asked, doublings = ~np.isnat(wanted), np.clip(n, 1, MOST_DOUBLINGS) - 1
+        retry = np.minimum(interval, RETRY_S / 86_400) * np.exp2(doublings)
+        failing = ~gone & (n > 0) & ((crawl_rate != 0) | asked)
+        after = np.where(failing, np.minimum(retry, np.maximum(interval, 1.0)), interval)
+        after = np.where(gone, np.exp2(np.clip(n, 1, GONE_CHECKS) - 1), after)
+        never = np.where(gone, (n > GONE_CHECKS) & ~(wanted <= last), ~failing & ~clocked)
+        us = (after * (DAY / np.timedelta64(1, "us"))).astype(np.int64).astype("m8[us]")
+        due = np.where(np.isnat(last), self.pages["created_at"][row], last + us)
+        due = np.where(never & ~np.isnat(last), NEVER, due)
+        earlier: Instants = np.fmin(due, np.where(last >= wanted, NEVER, wanted))
         return earlier
 
     def _in_force(self, page_id: Ints) -> ScheduleColumns:

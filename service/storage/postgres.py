@@ -72,6 +72,9 @@ MOST_MOVED = 20_000
 FEW = 100
 """So many entries of the log are inserted rather than copied in."""
 
+EVENTFUL = ("recent_pings", "ping_credit", *PING_NUMBERS, "n_failures", "redirects_to")
+"""NULL in the tables where they are 0, as they are of most pages."""
+
 OWN = len(PageStates.__dataclass_fields__) - 2
 """Columns of a state without the rates in force, which are read with it or not."""
 
@@ -82,11 +85,11 @@ class Locked(NamedTuple):
     page_id: Ints
     place: NDArray[np.void]
     """(N,) where each row lies, Postgres's ctid: sound as long as the lock is held."""
-    pinged: bool
-    """Whether any page that this transaction has locked has had a ping."""
+    eventful: bool
+    """Whether any page that this transaction has locked has what most pages have not."""
 
 
-NOTHING = Locked(np.zeros(1, np.int64), np.zeros(1, "V6"), pinged=False)
+NOTHING = Locked(np.zeros(1, np.int64), np.zeros(1, "V6"), eventful=False)
 
 
 class PostgresTransaction(SqlTransaction, PostgresQueue):
@@ -155,7 +158,8 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         if row is None or row[0] is None:
             return PageStates.empty(estimate=(self.width,))
         states = self._states((*row[:OWN], *row[OWN + 1 :]))
-        self.locked = Locked(states.page_id.copy(), row[OWN], self.locked.pinged or pinged(states))
+        either = self.locked.eventful or eventful(states)
+        self.locked = Locked(states.page_id.copy(), row[OWN], either)
         return states
 
     def _states(self, row: Sequence[Any]) -> PageStates:
@@ -182,8 +186,8 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
 
     def save_states(self, states: PageStates) -> None:
         """Update all of them in one statement, without the columns that none of them uses."""
-        either = self.locked.pinged or pinged(states)
-        self._save(sql.SAVE_STATES if either else sql.SAVE_UNPINGED_STATES, states)
+        either = self.locked.eventful or eventful(states)
+        self._save(sql.SAVE_STATES if either else sql.SAVE_PLAIN_STATES, states)
 
     def _save(self, statement: str, states: PageStates) -> None:
         """Update rows where they lie.
@@ -200,6 +204,11 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         at = np.minimum(page_id.searchsorted(states.page_id), len(place) - 1)
         given = {n: getattr(states, n) for n in PageStates.__dataclass_fields__}
         return self.run(statement, place=place[at], **given).rowcount
+
+    def wake(self, page_id: Ints, now: datetime) -> Ints:
+        """Lock in page_id order, then update."""
+        row = self.run(sql.WAKE, page_id=page_id, now=now).fetchone()
+        return np.zeros(0, np.int64) if row is None or row[0] is None else row[0]
 
     def append_log(self, entries: LogColumns) -> None:
         """Copy them in; few are inserted, which takes one message instead of three."""
@@ -348,9 +357,9 @@ def keep_house(
                     break
 
 
-def pinged(states: PageStates) -> bool:
-    """Whether any page has what only pings bring."""
-    numbers = (getattr(states, name) for name in ("recent_pings", "ping_credit", *PING_NUMBERS))
+def eventful(states: PageStates) -> bool:
+    """Whether any page has what only pings, failures and redirects bring."""
+    numbers = (getattr(states, name) for name in EVENTFUL)
     instants = (states.last_ping_at, states.wanted_at)
     return any(n.any() for n in numbers) or not all(np.isnat(at).all() for at in instants)
 

@@ -6,7 +6,7 @@
 from collections.abc import Collection
 
 from service.storage import schedule_sql
-from service.storage.base import MAX_DUE_DAYS, RETRY_S
+from service.storage.base import GONE_CHECKS, MAX_DUE_DAYS, MOST_DOUBLINGS, RETRY_S
 
 ADD_HOSTS = """
 INSERT INTO hosts (host)
@@ -84,7 +84,9 @@ SELECT array_agg(page_id), array_agg(coalesce(last_crawl_at, '-infinity')),
     array_agg(pings_since), array_agg(coalesce(ping_credit, 0)),
     array_agg(coalesce(recent_pings, 0)::bigint), array_agg(coalesce(real_pings, 0)),
     array_agg(coalesce(false_pings, 0)), array_agg(coalesce(trust, 0)),
-    array_agg(coalesce(wanted_at, '-infinity')), array_agg(gap::float8), array_agg(estimate),
+    array_agg(coalesce(wanted_at, '-infinity')), array_agg(gap::float8),
+    array_agg(coalesce(n_failures, 0)::bigint), array_agg(coalesce(redirects_to, 0)),
+    array_agg(estimate),
     array_agg(observability)"""
 
 LOCK_STATES = f"""
@@ -118,21 +120,22 @@ UPDATE page_states SET
     ping_credit = nullif(given.ping_credit, 0), recent_pings = nullif(given.recent_pings, 0),
     real_pings = nullif(given.real_pings, 0), false_pings = nullif(given.false_pings, 0),
     trust = nullif(given.trust, 0), wanted_at = nullif(given.wanted_at, '-infinity'),
-    gap = given.gap, estimate = given.estimate
+    gap = given.gap, n_failures = nullif(given.n_failures, 0),
+    redirects_to = nullif(given.redirects_to, 0), estimate = given.estimate
 FROM unnest(%(place)s::tid[], %(page_id)s::bigint[], %(last_crawl_at)s::timestamptz[],
     %(last_observed_at)s::timestamptz[], %(digest)s::bigint[], %(gone)s::bool[],
     %(n_observations)s::bigint[], %(n_changes)s::bigint[], %(n_pings)s::bigint[],
     %(last_ping_at)s::timestamptz[], %(ping_credit)s::float8[],
     %(recent_pings)s::bigint[], %(real_pings)s::float8[], %(false_pings)s::float8[],
     %(trust)s::float8[], %(wanted_at)s::timestamptz[],
-    %(gap)s::float8[], %(estimate)s::bytea[])
+    %(gap)s::float8[], %(n_failures)s::bigint[], %(redirects_to)s::bigint[], %(estimate)s::bytea[])
     AS given (place, page_id, last_crawl_at, last_observed_at, digest, gone, n_observations,
         n_changes, n_pings, last_ping_at, ping_credit, recent_pings, real_pings, false_pings,
-        trust, wanted_at, gap, estimate)
+        trust, wanted_at, gap, n_failures, redirects_to, estimate)
 WHERE page_states.ctid = given.place AND page_states.page_id = given.page_id
 """
 
-SAVE_UNPINGED_STATES = """
+SAVE_PLAIN_STATES = """
 UPDATE page_states SET
     last_crawl_at = nullif(given.last_crawl_at, '-infinity'),
     last_observed_at = nullif(given.last_observed_at, '-infinity'),
@@ -153,6 +156,19 @@ RESTORE_STATES = (
     .replace("unnest(", "unnest(%(pings_since)s::timestamptz[], ")
     .replace("given (place,", "given (pings_since, place,")
 )
+
+WAKE = f"""
+WITH locked AS (
+    SELECT page_id FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
+        AND gone AND n_failures > {GONE_CHECKS} AND wanted_at IS NULL
+    ORDER BY page_id FOR NO KEY UPDATE
+), woken AS (
+    UPDATE page_states SET wanted_at = %(now)s FROM locked
+    WHERE page_states.page_id = locked.page_id
+    RETURNING page_states.page_id
+)
+SELECT array_agg(page_id) FROM woken
+"""
 
 BACKDATE = """
 UPDATE pages SET created_at = given.created_at
@@ -218,15 +234,28 @@ JOIN pg_class AS child ON child.oid = inhrelid
 WHERE inhparent = %(parent)s::regclass
 """
 
+INTERVAL = f"""
+CASE WHEN schedule.crawl_rate > 0 THEN least(
+    page_states.gap / least(greatest(schedule.crawl_rate, 1e-100), 1e100), {MAX_DUE_DAYS}
+) ELSE 1 END"""
+
 NEXT_CRAWL_AT = f"""
 least(
-    CASE WHEN page_states.last_crawl_at >= page_states.wanted_at
-        THEN page_states.last_crawl_at + {RETRY_S} * interval '1 second'
+    CASE WHEN page_states.last_crawl_at >= page_states.wanted_at THEN NULL
         ELSE page_states.wanted_at END,
     CASE WHEN page_states.last_crawl_at IS NULL THEN pages.created_at
-        WHEN schedule.crawl_rate > 0 THEN page_states.last_crawl_at + 86400 * least(
-            page_states.gap / least(greatest(schedule.crawl_rate, 1e-100), 1e100), {MAX_DUE_DAYS}
-        ) * interval '1 second' END
+        WHEN page_states.gone THEN CASE
+            WHEN page_states.n_failures > {GONE_CHECKS}
+                AND (page_states.wanted_at <= page_states.last_crawl_at) IS NOT TRUE THEN NULL
+            ELSE page_states.last_crawl_at + interval '1 day'
+                * (1 << (least(coalesce(page_states.n_failures, 1), {GONE_CHECKS}) - 1)) END
+        WHEN page_states.n_failures > 0 AND ((schedule.crawl_rate = 0) IS NOT TRUE
+            OR page_states.wanted_at IS NOT NULL)
+        THEN page_states.last_crawl_at + 86400 * least(greatest({INTERVAL}, 1),
+            least({INTERVAL}, {RETRY_S} / 86400.0::float8)
+            * (1 << (least(page_states.n_failures, {MOST_DOUBLINGS}) - 1))) * interval '1 second'
+        WHEN schedule.crawl_rate > 0
+        THEN page_states.last_crawl_at + 86400 * {INTERVAL} * interval '1 second' END
 )"""
 
 SCHEDULE = f"""

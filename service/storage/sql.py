@@ -98,6 +98,7 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
         in_force = sa.and_(
             schedule.c.page_id == pages.c.page_id, schedule.c.epoch == self.number_in_force()
         )
+        target = pages.alias("target")
         row = self.connection.execute(
             sa.select(
                 pages,
@@ -107,10 +108,12 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
                 schedule.c.crawl_rate,
                 crawl_probability,
                 self.next_crawl_at.label("next_crawl_at"),
+                target.c.url.label("redirects_to_url"),
             )
             .join_from(pages, hosts)
             .join(page_states)
             .outerjoin(schedule, in_force)
+            .outerjoin(target, target.c.page_id == page_states.c.redirects_to)
             .where(pages.c.page_id == page_id)
         ).one_or_none()
         if row is None:
@@ -118,7 +121,7 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
         values = {name: getattr(row, name) for name in Page.__dataclass_fields__}
         values["observability"] = Observability(row.observability)
         values["gone"] = bool(row.gone)
-        values |= {name: values[name] or 0 for name in PING_NUMBERS}
+        values |= {name: values[name] or 0 for name in (*PING_NUMBERS, "n_failures")}
         values["estimate"] = tuple(np.frombuffer(row.estimate).tolist())
         return Page(**values)
 

@@ -46,11 +46,11 @@ from service.storage.sql import SqlTransaction
 from service.storage.sqlite_queue import SqliteQueue
 from service.storage.sqlite_values import (
     OF_CRAWLS,
-    OF_PINGS,
+    OF_EVENTS,
     column,
+    eventful,
     listed,
     microseconds,
-    pinged,
     values,
     written,
 )
@@ -100,8 +100,8 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
     def __init__(self, connection: sa.Connection, width: int, fetching: Turns) -> None:
         super().__init__(connection, width)
         self.fetching = fetching
-        self.pinged: Ints = np.zeros(0, np.int64)
-        """Pages locked or saved so far that have, or had, something of pings."""
+        self.eventful: Ints = np.zeros(0, np.int64)
+        """Pages locked or saved so far that have, or had, what most have not."""
 
     def run(self, statement: str, *parameters: Any) -> list[Any]:
         """Run one statement over the driver and give its rows."""
@@ -168,7 +168,7 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
         """Read them; the write transaction is the lock."""
         statement = sql.LOCK_SCHEDULED_STATES if scheduled else sql.LOCK_STATES
         states = self._columns(PageStates, self.run(statement, listed(page_id)))
-        self.pinged = np.append(self.pinged, states.page_id[pinged(states)])
+        self.eventful = np.append(self.eventful, states.page_id[eventful(states)])
         return states
 
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
@@ -182,18 +182,23 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
     def restore_states(self, states: PageStates, created_at: Instants) -> None:
         """Update states and pages by one prepared statement each."""
         since = values(states.pings_since)
-        self.run_many(sql.RESTORE_STATES, since, *written(states, *OF_CRAWLS, *OF_PINGS))
+        self.run_many(sql.RESTORE_STATES, since, *written(states, *OF_CRAWLS, *OF_EVENTS))
         told = ~np.isnat(created_at)
         backdate = "UPDATE pages SET created_at = ? WHERE page_id = ?"
         self.run_many(backdate, values(created_at[told]), values(states.page_id[told]))
 
     def save_states(self, states: PageStates) -> None:
-        """Update them by one prepared statement, of those without pings fewer columns."""
-        wide = pinged(states) | np.isin(states.page_id, self.pinged)
-        with_pings, without = states.take(wide), states.take(~wide)
-        self.pinged = np.append(self.pinged, with_pings.page_id)
-        self.run_many(sql.SAVE_STATES, *written(with_pings, *OF_CRAWLS, *OF_PINGS))
-        self.run_many(sql.SAVE_UNPINGED_STATES, *written(without, *OF_CRAWLS))
+        """Update them by one prepared statement, of most pages fewer columns."""
+        wide = eventful(states) | np.isin(states.page_id, self.eventful)
+        rare, plain = states.take(wide), states.take(~wide)
+        self.eventful = np.append(self.eventful, rare.page_id)
+        self.run_many(sql.SAVE_STATES, *written(rare, *OF_CRAWLS, *OF_EVENTS))
+        self.run_many(sql.SAVE_PLAIN_STATES, *written(plain, *OF_CRAWLS))
+
+    def wake(self, page_id: Ints, now: datetime) -> Ints:
+        """Update them in one statement."""
+        woken = self.run(sql.WAKE, microseconds(now), listed(page_id))
+        return np.array([page for (page,) in woken], np.int64)
 
     def append_log(self, entries: LogColumns) -> None:
         """Append them by one prepared statement."""

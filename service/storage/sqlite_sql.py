@@ -3,7 +3,13 @@
 from collections.abc import Collection
 
 from service.storage import schedule_sql
-from service.storage.base import EPOCHS_KEPT, MAX_DUE_DAYS, RETRY_S
+from service.storage.base import (
+    EPOCHS_KEPT,
+    GONE_CHECKS,
+    MAX_DUE_DAYS,
+    MOST_DOUBLINGS,
+    RETRY_S,
+)
 
 ADD_PAGES = """
 INSERT INTO pages (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
@@ -36,7 +42,8 @@ STATES = """
 SELECT page_states.page_id, last_crawl_at, last_observed_at, coalesce(digest, 0), gone,
     n_observations, n_changes, coalesce(n_pings, 0), last_ping_at, pings_since,
     coalesce(ping_credit, 0.0), coalesce(recent_pings, 0), coalesce(real_pings, 0.0),
-    coalesce(false_pings, 0.0), coalesce(trust, 0.0), wanted_at, gap, estimate, observability"""
+    coalesce(false_pings, 0.0), coalesce(trust, 0.0), wanted_at, gap, coalesce(n_failures, 0),
+    coalesce(redirects_to, 0), estimate, observability"""
 
 LOCK_STATES = f"""
 {STATES}, NULL, NULL
@@ -52,7 +59,7 @@ WHERE page_states.page_id IN (SELECT value FROM json_each(?))
 ORDER BY page_states.page_id
 """
 
-SAVE_UNPINGED_STATES = """
+SAVE_PLAIN_STATES = """
 UPDATE page_states SET last_crawl_at = ?, last_observed_at = ?, digest = nullif(?, 0), gone = ?,
     n_observations = ?, n_changes = ?, gap = ?, estimate = ?
 WHERE page_id = ?
@@ -63,8 +70,15 @@ UPDATE page_states SET last_crawl_at = ?, last_observed_at = ?, digest = nullif(
     n_observations = ?, n_changes = ?, gap = ?, estimate = ?,
     n_pings = nullif(?, 0), ping_credit = nullif(?, 0), recent_pings = nullif(?, 0),
     real_pings = nullif(?, 0), false_pings = nullif(?, 0), trust = nullif(?, 0),
+    n_failures = nullif(?, 0), redirects_to = nullif(?, 0),
     last_ping_at = ?, wanted_at = ?
 WHERE page_id = ?
+"""
+
+WAKE = f"""
+UPDATE page_states SET wanted_at = ? WHERE page_id IN (SELECT value FROM json_each(?))
+    AND gone AND n_failures > {GONE_CHECKS} AND wanted_at IS NULL
+RETURNING page_id
 """
 
 RESTORE_STATES = SAVE_STATES.replace("SET ", "SET pings_since = ?, ", 1)
@@ -133,13 +147,24 @@ INSERT INTO schedule (epoch, page_id, change_rate, crawl_rate, crawl_probability
 VALUES (?, ?, ?, ?, ?)
 """
 
+INTERVAL = f"""CASE WHEN schedule.crawl_rate > 0
+    THEN min(page_states.gap / schedule.crawl_rate, {MAX_DUE_DAYS}) ELSE 1.0 END"""
 DUE = f"""CASE WHEN page_states.last_crawl_at IS NULL THEN pages.created_at
-    WHEN schedule.crawl_rate > 0 THEN page_states.last_crawl_at
-        + CAST(min(page_states.gap / schedule.crawl_rate, {MAX_DUE_DAYS}) * 86400e6 AS INTEGER)
-    END"""
-WANTED = f"""CASE WHEN page_states.last_crawl_at >= page_states.wanted_at
-    THEN page_states.last_crawl_at + {RETRY_S} * 1000000 ELSE page_states.wanted_at END"""
-NEXT_CRAWL_AT = f"min(coalesce({WANTED}, {DUE}), coalesce({DUE}, {WANTED}))"
+    WHEN page_states.gone THEN CASE
+        WHEN page_states.n_failures > {GONE_CHECKS}
+            AND (page_states.wanted_at <= page_states.last_crawl_at) IS NOT 1 THEN NULL
+        ELSE page_states.last_crawl_at + (86400000000
+            << (min(coalesce(page_states.n_failures, 1), {GONE_CHECKS}) - 1)) END
+    WHEN page_states.n_failures > 0 AND ((schedule.crawl_rate = 0) IS NOT 1
+        OR page_states.wanted_at IS NOT NULL)
+    THEN page_states.last_crawl_at + CAST(86400e6 * min(max({INTERVAL}, 1.0),
+        min({INTERVAL}, {RETRY_S} / 86400.0)
+        * (1 << (min(page_states.n_failures, {MOST_DOUBLINGS}) - 1))) AS INTEGER)
+    WHEN schedule.crawl_rate > 0
+    THEN page_states.last_crawl_at + CAST(86400e6 * {INTERVAL} AS INTEGER) END"""
+NEXT_CRAWL_AT = f"""CASE
+    WHEN page_states.wanted_at IS NULL OR page_states.wanted_at <= page_states.last_crawl_at
+    THEN {DUE} ELSE min(page_states.wanted_at, coalesce({DUE}, page_states.wanted_at)) END"""
 
 
 class Named(dict[str, str]):

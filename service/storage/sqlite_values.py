@@ -17,11 +17,11 @@ OF_CRAWLS = (
     "last_crawl_at", "last_observed_at", "digest", "gone", "n_observations", "n_changes", "gap",
     "estimate",
 )  # fmt: skip
-OF_PINGS = (
+OF_EVENTS = (
     "n_pings", "ping_credit", "recent_pings", "real_pings", "false_pings", "trust",
-    "last_ping_at", "wanted_at",
+    "n_failures", "redirects_to", "last_ping_at", "wanted_at",
 )  # fmt: skip
-"""What only pings bring; 0 or none of most pages."""
+"""What only pings, failures and redirects bring; 0 or none of most pages."""
 
 
 def values(column: NDArray[Any]) -> list[Any]:
@@ -68,10 +68,10 @@ def listed(page_id: Ints) -> str:
     return json.dumps(page_id.tolist())
 
 
-def pinged(states: PageStates) -> Bools:
-    """(N,) tell which pages have what only pings bring."""
+def eventful(states: PageStates) -> Bools:
+    """(N,) tell which pages have what only pings, failures and redirects bring."""
     has: Bools = ~np.isnat(states.last_ping_at) | ~np.isnat(states.wanted_at)
-    for name in OF_PINGS[:-2]:
+    for name in OF_EVENTS[:-2]:
         has |= getattr(states, name) != 0
     return has
 

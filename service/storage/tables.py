@@ -93,7 +93,6 @@ pages = sa.Table(
     sa.Column("max_crawl_rate", sa.Double),
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("url", sa.Text, nullable=False),
-    sa.Column("redirects_to", Id),
     sa.ForeignKeyConstraint(["host_id"], ["hosts.host_id"]).ddl_if("sqlite"),
     sqlite_autoincrement=True,
 )
@@ -121,6 +120,7 @@ page_states = sa.Table(
     sa.Column("gone", sa.Boolean, nullable=False),
     sa.Column("estimate", sa.LargeBinary, nullable=False),
     sa.Column("n_failures", sa.SmallInteger),
+    sa.Column("redirects_to", Id),
     sa.ForeignKeyConstraint(["page_id"], ["pages.page_id"], ondelete="CASCADE").ddl_if("sqlite"),
     comment="One row a page, rewritten by every observation: no secondary index, room for HOT.",
     postgresql_with={

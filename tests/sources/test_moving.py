@@ -292,6 +292,7 @@ def states(draw):
         ping_credit=column(finite, "f8"), recent_pings=column(counts, "i8"),
         real_pings=column(finite, "f8"), false_pings=column(finite, "f8"),
         trust=column(finite, "f8"), wanted_at=instant_or_never(), gap=column(amounts, "f8"),
+        n_failures=column(st.integers(0, 1_000), "i8"), redirects_to=np.zeros(n, np.int64),
         estimate=np.column_stack([column(finite, "f8"), column(finite, "f8")]),
         observability=column(st.integers(0, 2), "i2"), crawl_rate=np.full(n, np.nan),
         crawl_probability=np.full(n, np.nan),

@@ -662,7 +662,8 @@ def test_states_may_be_saved_again_and_together_with_what_was_locked_before(stor
 def test_pages_with_and_without_pings_are_saved_alike(store):
     ids = np.sort(register(store, 3))
     brought = {"n_pings": 2, "recent_pings": 1, "ping_credit": 0.5, "real_pings": 1.5,
-               "false_pings": -0.5, "trust": 3.0, "last_ping_at": T0, "wanted_at": T0}  # fmt: skip
+               "false_pings": -0.5, "trust": 3.0, "last_ping_at": T0, "wanted_at": T0,
+               "n_failures": 3, "redirects_to": ids[0]}  # fmt: skip
     for name, value in brought.items():
         before = states_of(store, ids)
         with store.begin() as tx:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from store_cases import T0, page_columns, page_of, publish, register, schedule_columns
+from store_cases import T0, page_columns, page_of, publish, register, save, schedule_columns
 
 from service.errors import SchemaBehind
 from service.storage import migrations, open_store, tables
@@ -325,3 +325,15 @@ def test_what_the_first_release_wrote_is_read_after_migrating(empty):
 
 def instants_of(day):
     return datetime.fromisoformat(day).replace(tzinfo=UTC)
+
+
+def test_revision_6_keeps_where_pages_redirect_to_up_and_down(empty):
+    migrations.upgrade(empty.engine)
+    one, other = np.sort(register(empty, 2)).tolist()
+    save(empty, [one], redirects_to=other)
+    migrations.downgrade(empty.engine, "0005")
+    with empty.engine.connect() as connection:
+        told = connection.exec_driver_sql("SELECT redirects_to FROM pages ORDER BY page_id").all()
+    assert [tuple(row) for row in told] == [(other,), (None,)]
+    migrations.upgrade(empty.engine)
+    assert page_of(empty, one).redirects_to == other

@@ -42,9 +42,17 @@ async def post_observations(request: Request, register: Register = True) -> Resp
     """Report crawls. Each item succeeds or fails alone; sending a batch again changes nothing.
 
     `changed` is your judgement; a `digest` is compared with the last one; a `status` of 304 means
-    unchanged, 404 and 410 mean gone, failures (0, other 4xx, 5xx) are no evidence. Per page time
+    unchanged, 404 and 410 mean gone, failures (0, other 4xx, 5xx) are no evidence. A page that
+    fails is due again after an hour, or its interval if that is less, and twice as long with every
+    further failure. A page that is gone is due after 1, 2, 4, 8 and 16 days, then it is retired;
+    one that comes back has changed. Per page time
     moves forward: what is not newer than the page's last crawl is counted as `duplicate` or
     `late` and changes nothing. The first crawl of a page opens its first interval.
+
+    With a redirect, tell where it led as `redirect_url`: that page is registered, and recorded as
+    `redirects_to`. A page that has moved for good (301, 308) is checked like one that is gone.
+    Other redirects are no evidence, and no failure. `changed` and `digest` of a redirect are not
+    read: they are of another page.
 
     With `lease` the lease under which the page was crawled ends, if it still runs, and the page
     is due again by its crawl rate; under one that had ended before, a report is evidence like any
@@ -77,9 +85,10 @@ async def post_pings(request: Request, register: Register = True) -> Response:
     """Announce changes; the answer says of each page whether to crawl it now, and why.
 
     Reasons to crawl: `never_crawled`, `credit` (its crawl probabilities have added up to one
-    crawl), `unscheduled` (no epoch has scheduled it yet). Reasons not to: `saving` (they have
-    not), `crawled_since`, `not_trusted` (the page is
-    `incomplete`, or its pings have not proved themselves), `not_newer`.
+    crawl), `unscheduled` (no epoch has scheduled it yet), `may_be_back` (it is gone, and is
+    `complete` or retired and was not crawled for 16 days). Reasons not to: `saving` (they have
+    not), `crawled_since` (also within `RECRAWL_PING_DELAY_S` after a crawl), `not_trusted` (the
+    page is `incomplete`, or its pings have not proved themselves), `not_newer`.
     """
     service, body = the_service(request), await read_body(request)
     now = service.now()

@@ -12,7 +12,7 @@ from service.api.decode import check_bounds, decode_pages
 from service.api.encode import answer, encode_page, refuse_empty
 from service.api.schemas import PageAnswer, PageItem, PagePatchBody, PagesAnswer
 from service.api.service import Service, TheBody, TheService
-from service.domain import KEY, Observability, PagePatch, instant
+from service.domain import KEY, Ints, Observability, PagePatch, instant
 from service.errors import InvalidField, PageNotFound
 from service.estimates import of_page
 from service.ingest import rules_in_force
@@ -37,12 +37,15 @@ PageIdPath = Annotated[
 def post_pages(service: TheService, body: TheBody) -> Response:
     """Register pages, or change what is said of known ones (upsert by URL).
 
-    Fields left out keep their value; a new page has importance 1, is `auto` and unbounded.
+    Fields left out keep their value; a new page has importance 1, is `auto` and unbounded. A page
+    that was retired, as it was gone for long, is crawled once more.
     """
     given = decode_pages(decode_batch(body, PageItem, service.max_items))
     with service.store.begin() as tx:
         registered = tx.register(given.columns, service.now())
         service.desk.hear_pings(tx, registered.page_id[registered.created], service.now())
+    if not registered.created.all():
+        _wake(service, registered.page_id[~registered.created])
     page_ids: list[int | None] = [None] * given.n_items
     for i, row in zip(given.index.tolist(), given.named.row.tolist(), strict=True):
         page_ids[i] = int(registered.page_id[row])
@@ -121,6 +124,12 @@ def find(tx: Transaction, url: str) -> int:
     if not found[0]:
         raise PageNotFound(f"no page has the url {url[:200]}; register it with POST /pages")
     return int(found[0])
+
+
+def _wake(service: Service, page_id: Ints) -> None:
+    """Have the retired among known pages crawled; their states are locked by themselves."""
+    with service.store.begin() as tx:
+        service.desk.hear_pings(tx, tx.wake(page_id, service.now()), service.now())
 
 
 def _page(tx: Transaction, service: Service, page_id: int) -> Response:

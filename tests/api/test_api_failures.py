@@ -1,0 +1,186 @@
+"""Pages that fail, are gone or redirect, over HTTP."""
+
+from datetime import timedelta
+
+import pytest
+from live_server import Live, running
+
+NEWS = "https://a.example/news"
+NEW = "https://b.example/new"
+
+
+@pytest.fixture
+def rude(database_url, monkeypatch):
+    """A service that has no politeness of its own, and a crawl a day."""
+    monkeypatch.setenv("RECRAWL_BANDWIDTH", "1")
+    monkeypatch.setenv("RECRAWL_HOST_DELAY_S", "0")
+    monkeypatch.setenv("RECRAWL_HOST_CONCURRENCY", "0")
+    with running(database_url) as live:
+        yield live
+
+
+def report(live: Live, *seen, **query):
+    """Report crawls of the news page of this moment; what they saw is a part of each."""
+    live.clock.advance(seconds=1)
+    at = live.clock().isoformat()
+    items = [{"url": NEWS, "observed_at": at, **what} for what in seen]
+    return live.post("/observations", items, **query)
+
+
+def lease(live: Live):
+    response = live.client.post("/leases", json={"count": 10})
+    assert response.status_code == 200, response.text
+    return response.json()["items"]
+
+
+def page(live: Live, url=NEWS):
+    return live.get("/pages", url=url).json()
+
+
+def test_a_failing_page_is_leased_again_after_delays_that_double(rude):
+    rude.register(NEWS)
+    report(rude, {"digest": "1"})
+    rude.clock.advance(days=2)
+    rude.epoch()
+    for n, hours in enumerate((1, 2, 4), start=1):
+        (crawl,) = lease(rude)
+        answer = report(rude, {"lease": crawl["lease"], "status": 404 + n}).json()
+        assert (answer["accepted"], answer["leases_ended"]) == (1, 1)
+        assert page(rude)["n_failures"] == n
+        rude.clock.advance(hours=hours, seconds=-1)
+        rude.epoch()
+        assert lease(rude) == []
+        rude.clock.advance(seconds=1)
+    assert "its last 3 crawls got no answer" in page(rude)["why"]["sentence"]
+    (crawl,) = lease(rude)
+    report(rude, {"lease": crawl["lease"], "digest": "1"})
+    assert page(rude)["n_failures"] == 0
+    assert "no answer" not in page(rude)["why"]["sentence"]
+
+
+def test_a_gone_page_is_checked_ever_more_rarely_then_retired_and_registering_has_it_crawled(rude):
+    rude.register(NEWS)
+    rude.epoch()
+    for n, days in enumerate((1, 2, 4, 8, 16), start=1):
+        (crawl,) = lease(rude)
+        report(rude, {"lease": crawl["lease"], "status": 410})
+        shown = page(rude)
+        assert (shown["gone"], shown["n_failures"], shown["retired"]) == (True, n, False)
+        assert shown["why"]["sentence"].startswith("checked ever more rarely: it is gone")
+        rude.clock.advance(days=days, seconds=-1)
+        rude.epoch()
+        assert lease(rude) == []
+        rude.clock.advance(seconds=1)
+    (crawl,) = lease(rude)
+    report(rude, {"lease": crawl["lease"], "status": 410})
+    shown = page(rude)
+    assert (shown["retired"], shown["schedule"]["next_crawl_at"]) == (True, None)
+    assert shown["why"]["sentence"].startswith("not crawled: it is gone, as its last 6 crawls")
+    rude.clock.advance(days=400)
+    rude.epoch()
+    assert lease(rude) == []
+    rude.register(NEWS)
+    assert page(rude)["retired"] is False
+    (crawl,) = lease(rude)
+    report(rude, {"lease": crawl["lease"], "status": 200, "digest": "1"})
+    shown = page(rude)
+    assert (shown["gone"], shown["n_failures"], shown["retired"]) == (False, 0, False)
+    assert shown["last_crawls"][0]["changed"] is True
+
+
+def test_a_redirect_registers_its_target_and_queues_it(rude):
+    (page_id,) = rude.register(NEWS)
+    (crawl,) = lease(rude)
+    told = {"lease": crawl["lease"], "status": 301, "redirect_url": f"{NEW}#top"}
+    assert report(rude, told).json()["leases_ended"] == 1
+    shown = page(rude)
+    target = page(rude, NEW)
+    assert shown["redirects_to"] == {"page_id": target["page_id"], "url": NEW}
+    assert (shown["gone"], shown["n_failures"]) == (True, 1)
+    assert (target["last_crawl_at"], target["redirects_to"]) == (None, None)
+    assert [crawl["page_id"] for crawl in lease(rude)] == [target["page_id"]]
+    rude.epoch()
+    assert page(rude)["why"]["sentence"].startswith("checked ever more rarely: it has moved")
+    assert rude.client.delete(f"/pages/{target['page_id']}").status_code == 204
+    assert page(rude)["redirects_to"] == {"page_id": target["page_id"], "url": None}
+    assert page_id == shown["page_id"]
+
+
+def test_without_registering_a_redirect_is_recorded_without_its_target(api: Live):
+    api.register(NEWS)
+    answer = report(api, {"status": 308, "redirect_url": NEW}, register=False)
+    assert answer.json()["accepted"] == 1
+    assert api.get("/pages", url=NEW).status_code == 404
+    assert (page(api)["gone"], page(api)["redirects_to"]) == (True, None)
+
+
+def test_a_redirect_to_the_page_itself_is_none(api: Live):
+    (page_id,) = api.register(NEWS)
+    by_id = {"page_id": page_id, "observed_at": (api.clock() + timedelta(seconds=2)).isoformat()}
+    told = {"status": 301, "redirect_url": "HTTPS://A.example:443/./news#top"}
+    assert report(api, told).json()["accepted"] == 1
+    api.clock.advance(seconds=10)
+    assert api.post("/observations", [{**by_id, **told}]).json()["accepted"] == 1
+    shown = page(api)
+    assert (shown["gone"], shown["n_failures"], shown["redirects_to"]) == (False, 0, None)
+
+
+def test_redirects_of_a_batch_lead_each_to_its_own_target_and_the_last_in_time_counts(api: Live):
+    """A hundred items, so that they are looked at as arrays; two of each page, newest first."""
+    api.clock.advance(hours=1)
+    items = [
+        {
+            "url": f"https://a.example/{i}",
+            "observed_at": (api.clock() - timedelta(minutes=when)).isoformat(),
+            "status": 302,
+            "redirect_url": f"https://{'bc'[when]}.example/{i}",
+        }
+        for when in (0, 1)
+        for i in range(50)
+    ]
+    plain = {"url": NEWS, "observed_at": api.clock().isoformat(), "digest": "1"}
+    bad = {**items[0], "redirect_url": "/relative"}
+    answer = api.post("/observations", [plain, *items, bad]).json()
+    assert (answer["accepted"], answer["n_rejected"]) == (101, 1)
+    assert [(r["index"], r["field"]) for r in answer["rejected"]] == [(101, "redirect_url")]
+    for i in (0, 49):
+        shown = page(api, f"https://a.example/{i}")
+        assert shown["redirects_to"]["url"] == f"https://b.example/{i}"
+        assert (shown["gone"], shown["n_failures"]) == (False, 0)
+    assert page(api)["redirects_to"] is None
+    assert page(api, "https://c.example/7")["last_crawl_at"] is None
+
+
+@pytest.mark.parametrize(
+    ("said", "detail"),
+    [
+        ({"status": 200}, "status 200 is no redirect"),
+        ({"status": 304}, "status 304 is no redirect"),
+        ({"status": 404}, "status 404 is no redirect"),
+        ({"digest": "1"}, "no status is no redirect"),
+        ({"status": 301, "redirect_url": "/new"}, "cannot be parsed"),
+        ({"status": 301, "redirect_url": "ftp://a.example/"}, "ftp: is not crawled"),
+        ({"status": 301, "redirect_url": ""}, "redirect_url"),
+        ({"status": 301, "redirect_url": 7}, "redirect_url"),
+    ],
+)
+def test_a_redirect_that_cannot_be_is_refused_by_its_field(api: Live, said, detail):
+    answer = report(api, {"redirect_url": NEW, **said})
+    assert answer.status_code == 422
+    (rejected,) = answer.json()["rejected"]
+    assert rejected["field"] == "redirect_url"
+    assert detail in rejected["detail"]
+
+
+def test_a_ping_soon_after_a_crawl_is_dropped_where_that_is_set(database_url, monkeypatch):
+    monkeypatch.setenv("RECRAWL_PING_DELAY_S", "60")
+    with running(database_url) as live:
+        live.post("/pages", [{"url": NEWS, "observability": "complete"}])
+        report(live, {"digest": "1"})
+        for seconds, crawl, reason in ((30, False, "crawled_since"), (31, True, "unscheduled")):
+            live.clock.advance(seconds=seconds)
+            at = live.clock().isoformat()
+            answer = live.post("/pings", [{"url": NEWS, "changed_at": at}]).json()
+            (decision,) = answer["decisions"]
+            assert (answer["accepted"], decision["crawl"], decision["reason"]) == (1, crawl, reason)
+        assert page(live)["estimate"]["n_pings"] == 1

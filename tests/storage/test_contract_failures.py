@@ -1,0 +1,98 @@
+"""What every store promises of pages that fail, are gone or redirect."""
+
+from datetime import timedelta
+from itertools import product
+
+import numpy as np
+from store_cases import (
+    DAY,
+    MICROSECOND,
+    T0,
+    page_of,
+    publish,
+    read_schedule,
+    register,
+    save,
+    schedule_columns,
+)
+
+HOUR = timedelta(hours=1)
+
+
+def due(store, page_id):
+    return page_of(store, page_id).next_crawl_at
+
+
+def due_by_hand(last, wanted, gone, n, rate, gap):
+    """The rules at the head of the schedule in `storage.base`, in seconds and plain Python."""
+    asked = wanted if wanted is not None and (last is None or wanted > last) else None
+    if last is None:
+        clock = T0
+    elif gone:
+        unanswered = wanted is not None and wanted <= last
+        clock = None if n > 5 and not unanswered else last + DAY * [1, 1, 2, 4, 8, 16][min(n, 5)]
+    elif n > 0 and (rate != 0 or wanted is not None):
+        interval = 86_400.0 * (gap / rate if rate else 1)
+        delay = min(3_600.0, interval)
+        for _ in range(n - 1):
+            delay *= 2
+        clock = last + timedelta(seconds=min(delay, max(86_400.0, interval)))
+    else:
+        clock = last + gap / rate * DAY if rate else None
+    return min((at for at in (asked, clock) if at is not None), default=None)
+
+
+def test_when_a_page_is_due_follows_from_its_state_as_by_hand(store):
+    """Over a grid of all that decides it, in the schedule and on the page's own answer."""
+    grid = list(
+        product(
+            (None, T0 + HOUR),
+            (None, T0 + timedelta(minutes=30), T0 + timedelta(minutes=90), T0 + 40 * DAY),
+            (False, True),
+            (0, 1, 2, 3, 5, 6, 9, 40, 1_000),
+            (None, 0.0, 0.1, 1.0, 24.0, 144.0, 5e5),
+            (0.5, 1.0),
+        )
+    )
+    ids = np.sort(register(store, len(grid)))
+    last, wanted, gone, n, rate, gap = map(list, zip(*grid, strict=True))
+    save(store, ids, last_crawl_at=last, wanted_at=wanted, gone=gone, n_failures=n, gap=gap)
+    scheduled = np.array([r is not None for r in rate])
+    rates = np.array([r for r in rate if r is not None])
+    epoch = publish(store, schedule_columns(ids[scheduled], crawl_rate=rates))
+    shown = {row.page_id: row.next_crawl_at for row in read_schedule(store, epoch, limit=len(ids))}
+    for i in range(len(grid)):
+        expected = due_by_hand(*grid[i])
+        if scheduled[i]:
+            found = shown[ids[i]]
+            assert (found is None) is (expected is None), grid[i]
+            assert found is None or abs(found - expected) <= 2 * MICROSECOND, grid[i]
+    for i in np.flatnonzero(~scheduled)[::7]:
+        found, expected = due(store, ids[i]), due_by_hand(*grid[i])
+        assert found == expected, grid[i]
+
+
+def test_a_retired_page_is_woken_once_and_no_other(store):
+    ids = np.sort(register(store, 6))
+    gone = [True, True, True, False, False, True]
+    save(store, ids, gone=gone, n_failures=[6, 5, 9, 9, 0, 7], last_crawl_at=T0)
+    save(store, ids[5:], wanted_at=T0 - DAY)
+    with store.begin() as tx:
+        assert sorted(tx.wake(ids[::-1], T0 + DAY).tolist()) == ids[[0, 2]].tolist()
+    assert due(store, ids[0]) == due(store, ids[2]) == T0 + DAY
+    with store.begin() as tx:
+        assert tx.wake(ids, T0 + 2 * DAY).tolist() == []
+        assert tx.wake(np.array([10**9]), T0).tolist() == []
+    assert due(store, ids[0]) == T0 + DAY
+    assert page_of(store, ids[5]).next_crawl_at == T0 + 16 * DAY
+
+
+def test_a_page_names_the_page_that_it_redirects_to_as_long_as_that_is_there(store):
+    one, other = np.sort(register(store, 2))
+    save(store, [one], redirects_to=other)
+    page = page_of(store, one)
+    assert (page.redirects_to, page.redirects_to_url) == (other, page_of(store, other).url)
+    with store.begin() as tx:
+        tx.delete_page(int(other))
+    page = page_of(store, one)
+    assert (page.redirects_to, page.redirects_to_url) == (other, None)
