@@ -142,14 +142,16 @@ def queue(tx: QueueTransaction, page_id: Ints, until: datetime) -> None:
 def fill(store: QueueStore, until: datetime) -> None:
     """Queue every page that is due before `until`, a block a transaction.
 
-    Whatever instant this dies at, nothing is lost: bounds are only ever too early, and the next
-    round goes over all pages again.
+    When this dies half-way, whoever runs epochs next finds that it was not done.
     """
+    with store.begin(write=False) as tx:
+        epoch = tx.number_in_force()
     after = 0
     while True:
         with store.begin() as tx:
             block = tx.next_page_ids(after, FILL_BLOCK)
             if not len(block):
+                tx.set_filled(epoch)
                 return
             tx.lower_lanes(tx.fill_queue(after, int(block[-1]), until))
         after = int(block[-1])

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from time import perf_counter
@@ -279,13 +279,21 @@ class Runner:
 
     def run_once(self) -> Epoch | None:
         """Run an epoch if one is due and nobody else runs it; queue what falls due after it."""
-        try:
+        epoch = None
+        with suppress(EpochRunning):
             epoch = run_epoch(self.store, self.plan, self.now) if self.due() else None
-        except EpochRunning:
-            return None
-        if epoch is not None and isinstance(self.store, QueueStore):
-            crawls.fill(self.store, self.now() + AHEAD * self.interval)
+            self.fill_queue()
         return epoch
+
+    def fill_queue(self) -> None:
+        """Queue what falls due by the schedule in force, once for each; alone, as an epoch is."""
+        if not isinstance(self.store, QueueStore):
+            return
+        with self.store.begin(write=False) as tx:
+            if tx.filled() == tx.number_in_force():
+                return
+        with self.store.lead():
+            crawls.fill(self.store, self.now() + AHEAD * self.interval)
 
     def run_every(self, loops: int | None = None) -> None:
         """Run `run_once` until stopped, or `loops` times; what it raises is logged, not fatal."""

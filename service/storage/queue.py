@@ -148,6 +148,14 @@ class QueueTransaction(Transaction):
         """Queue the pages of a range due before `until`, and those alone, but for leased ones."""
 
     @abstractmethod
+    def filled(self) -> int:
+        """Give the epoch for which the queue was filled last, 0 before the first."""
+
+    @abstractmethod
+    def set_filled(self, epoch: int) -> None:
+        """Note that the queue has been filled for an epoch."""
+
+    @abstractmethod
     def lower_lanes(self, lowered: Lowered) -> None:
         """Have these lanes looked at no later than said, and no earlier than their gates allow."""
 

@@ -43,6 +43,7 @@ from service.storage.tables import (
 from service.storage.websub_sql import SubscriptionsSql
 
 MOST_PAGE_ID = 2**63 - 1
+FILLED = "queue_filled_for_epoch"
 NUMBER_IN_FORCE = "SELECT max(epoch) FROM epochs WHERE status = 'published'"
 
 CERTIFICATE = tuple(Certificate.__dataclass_fields__)
@@ -354,6 +355,16 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
     def set_estimator(self, name: str) -> None:
         """Record whose states are stored."""
         self.put_meta("estimator", name)
+
+    def filled(self) -> int:
+        """Give the epoch for which the queue was filled last."""
+        return int(
+            self.connection.scalar(sa.select(meta.c.value).where(meta.c.name == FILLED)) or 0
+        )
+
+    def set_filled(self, epoch: int) -> None:
+        """Note for which epoch the queue has been filled."""
+        self.put_meta(FILLED, str(epoch))
 
     def put_meta(self, name: str, value: str) -> None:
         """Write one entry of `meta`."""

@@ -46,10 +46,15 @@ class Trial:
             return tx.request_epoch(datetime.now(UTC)).epoch
 
     def published(self, epoch: int) -> None:
-        """Wait until this epoch is in force."""
+        """Wait until this epoch is in force, and what falls due by it is queued."""
         status = EpochStatus.published
         until(lambda: self.epoch(epoch).status is status, "the epoch is published")
         assert self.in_force() == epoch
+        until(lambda: self.filled() == epoch, "the queue is filled")
+
+    def filled(self) -> int:
+        with self.store.begin(write=False) as tx:
+            return tx.filled()
 
     def in_force(self) -> int:
         """Read the schedule, which is all of one epoch; gives its number."""
@@ -215,9 +220,11 @@ def trial_of(url: str, directory) -> Iterator[Trial]:
 def held(trial: Trial) -> Iterator[HeldPostgres | HeldSqlite]:
     kind = HeldSqlite if trial.on_sqlite else HeldPostgres
     at = kind(trial)
-    yield at
-    for session in at.sessions:
-        session.close()
+    try:
+        yield at
+    finally:
+        for session in at.sessions:
+            session.close()
 
 
 LEAVES = {

@@ -6,21 +6,28 @@ from typing import Annotated
 
 import msgspec
 import numpy as np
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from service import ingest
 from service.api import examples, openapi
 from service.api.decode import instants, name_pages
 from service.api.encode import answer, batch_counts
 from service.api.schemas import IndexNowAnswer, IndexNowBody
-from service.api.service import Service, TheBody, TheService, authorised
+from service.api.service import Service, TheBody, TheService, authorised, the_service
 from service.commits import Job
 from service.domain import PingColumns
 from service.errors import KeyNotShown, MalformedBody, Overloaded, TooManyRequests, Unauthorized
 from service.ingest import Answered
 from service.sources.indexnow import MAX_URLS, Submission, submission
 
-router = APIRouter(tags=["evidence"])
+
+def allowed(request: Request) -> None:
+    """Ask for an API key where sites are not asked for theirs."""
+    if the_service(request).key_checks is None:
+        authorised(request)
+
+
+router = APIRouter(tags=["evidence"], dependencies=[Depends(allowed)])
 
 RESPONSES = {
     **openapi.gives(IndexNowAnswer, examples.INDEXNOW_ANSWER, *openapi.WRITES, 403, 429),
@@ -81,8 +88,6 @@ def _take(request: Request, service: Service, given: Submission) -> Response:
     Who has shown no API key where there are some pings pages that are known, and registers none.
     """
     known, checks = _known(request), service.key_checks
-    if checks is None and not known:
-        raise Unauthorized
     urls = list({url.key: url for url in given.urls}.values())
     named = name_pages(np.zeros(len(urls), np.int64), urls)
     now = service.now()
