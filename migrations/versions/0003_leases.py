@@ -67,10 +67,6 @@ def upgrade() -> None:
         postgresql_with=HOT,
     )
     op.create_index("crawls_lane_id_next_at_idx", "crawls", ["lane_id", "next_at"])
-    leased = sa.text("token IS NOT NULL")
-    op.create_index(
-        "crawls_leased_idx", "crawls", ["lane_id"], postgresql_where=leased, sqlite_where=leased
-    )
 
 
 def downgrade() -> None:

@@ -132,7 +132,7 @@ SELECT array_agg(n ORDER BY position), array_agg(coalesce(ends_at, '-infinity') 
 FROM unnest(%(lane_id)s::bigint[], %(after)s::timestamptz[]) WITH ORDINALITY
     AS lane (id, after, position), LATERAL (
     SELECT count(*) AS n, min(expires_at) AS ends_at FROM crawls
-    WHERE lane_id = lane.id AND token IS NOT NULL AND expires_at > lane.after
+    WHERE lane_id = lane.id AND next_at > lane.after AND token IS NOT NULL
 ) AS running
 """
 

@@ -91,7 +91,7 @@ PAGES_OF_HOSTS = f"""AND page_id IN (
 
 RUNNING = """
 SELECT count(*), min(expires_at) FROM crawls
-WHERE lane_id = ? AND token IS NOT NULL AND expires_at > ?
+WHERE lane_id = ? AND next_at > ? AND token IS NOT NULL
 """
 
 DUE_PAGES = f"""

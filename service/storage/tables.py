@@ -166,12 +166,6 @@ crawls = sa.Table(
     sa.Column("wanted", sa.Boolean, nullable=False),
     sa.Column("worker", sa.Text),
     sa.Index("crawls_lane_id_next_at_idx", "lane_id", "next_at"),
-    sa.Index(
-        "crawls_leased_idx",
-        "lane_id",
-        postgresql_where=sa.text("token IS NOT NULL"),
-        sqlite_where=sa.text("token IS NOT NULL"),
-    ),
     comment="Pages due soon, and the leases on them.",
     postgresql_with=HOT,
 )
