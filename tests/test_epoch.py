@@ -26,7 +26,7 @@ from service.core.allocation import ALLOCATORS, allocate_harmonic
 from service.core.costs import binary_cost, harmonic_cost
 from service.core.estimators import LLN, CompleteObservations, Gamma, LogNormal
 from service.core.prior import DEFAULT_PRIOR, Prior, fit_gamma_prior
-from service.domain import EpochStatus, Kind, Observability, Timing, instant
+from service.domain import EpochStatus, Kind, Observability, PagePatch, Timing, instant
 from service.epoch import Plan, Runner, refit, run_epoch
 from service.errors import EpochRunning, StoreUnavailable
 from service.estimates import known
@@ -96,6 +96,8 @@ def test_pages_that_are_gone_cost_no_bandwidth(store, clock, objective):
     ids = watched(store)
     gone = ids[[0, 3, 30, 59]]
     save(store, gone, gone=True)
+    with store.begin() as tx:
+        tx.change_page(int(gone[0]), PagePatch(min_crawl_rate=0.5), T0)
     clock.at = T0 + 30 * DAY
     epoch = run_epoch(store, replace(PLAN, bandwidth=7.5, objective=objective), clock)
     rows = {row.page_id: row for row in read_schedule(store, epoch.epoch)}

@@ -294,7 +294,8 @@ class MemoryTransaction(Transaction):
         own = (f.name for f in fields(EpochColumns) if f.name in self.pages.columns)
         state = (f.name for f in fields(EpochColumns) if f.name in self.states.columns)
         columns = {name: self.pages[name][row] for name in own}
-        columns["importance"][self.states["gone"][row]] = 0.0
+        gone = self.states["gone"][row]
+        columns["importance"][gone], columns["min_crawl_rate"][gone] = 0.0, np.nan
         return EpochColumns(
             page_id=row + 1, **columns, **{name: self.states[name][row] for name in state}
         )

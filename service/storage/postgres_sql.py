@@ -213,7 +213,7 @@ FROM (
 LOAD_COLUMNS = """
 COPY (
     SELECT page_id, CASE WHEN gone THEN 0.0 ELSE importance END, observability,
-        coalesce(min_crawl_rate, 'NaN'),
+        CASE WHEN gone THEN 'NaN' ELSE coalesce(min_crawl_rate, 'NaN') END,
         coalesce(max_crawl_rate, 'NaN'), host_id, coalesce(n_pings, 0)::bigint, pings_since,
         coalesce(last_ping_at, '-infinity'), coalesce(real_pings, 0), coalesce(false_pings, 0),
         coalesce(trust, 0), estimate
