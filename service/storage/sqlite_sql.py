@@ -115,8 +115,9 @@ FROM observations WHERE day IN ({DAYS}) AND page_id BETWEEN ?1 AND ?2
 
 LOAD_COLUMNS = """
 SELECT pages.page_id, CASE WHEN gone THEN 0.0 ELSE importance END, observability,
-    CASE WHEN gone THEN NULL ELSE min_crawl_rate END, max_crawl_rate, host_id, coalesce(n_pings, 0), pings_since, last_ping_at,
-    coalesce(real_pings, 0.0), coalesce(false_pings, 0.0), coalesce(trust, 0.0), estimate
+    CASE WHEN gone THEN NULL ELSE min_crawl_rate END, max_crawl_rate, host_id,
+    coalesce(n_pings, 0), pings_since, last_ping_at, coalesce(real_pings, 0.0),
+    coalesce(false_pings, 0.0), coalesce(trust, 0.0), estimate
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
 ORDER BY pages.page_id
 """
