@@ -45,6 +45,7 @@ from service.lanes import (
 from service.storage.queue import (
     UNSCHEDULED_RATE,
     DuePages,
+    Filled,
     Lanes,
     Leases,
     QueuedCrawls,
@@ -107,7 +108,7 @@ class Desk:
 
     polite: Politeness
     horizon: timedelta
-    """So far ahead pages are queued: at least two epochs' time."""
+    """So far ahead pages are queued: `Runner.ahead`."""
     rng: np.random.Generator
 
     def hear_crawls(self, tx: QueueTransaction, crawls: CrawlColumns, now: datetime) -> Bools:
@@ -151,7 +152,7 @@ def fill(store: QueueStore, until: datetime) -> None:
         with store.begin() as tx:
             block = tx.next_page_ids(after, FILL_BLOCK)
             if not len(block):
-                tx.set_filled(epoch)
+                tx.set_filled(Filled(epoch, until))
                 return
             tx.lower_lanes(tx.fill_queue(after, int(block[-1]), until))
         after = int(block[-1])

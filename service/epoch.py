@@ -38,8 +38,8 @@ from service.storage import Lead, QueueStore, Store
 DEFAULT_BANDWIDTH_PER_PAGE = 0.2
 """Crawls a day for each page where no bandwidth is set: the ratio of K19's experiments."""
 
-AHEAD = 2
-"""So many intervals ahead pages are queued, so that none is missed when an epoch is late."""
+FILL_EVERY = timedelta(hours=1)
+"""Where epochs are rarer, what falls due is queued so often all the same."""
 
 COST_BLOCK = 1 << 16
 """Pages whose costs are computed at a time."""
@@ -285,15 +285,22 @@ class Runner:
             self.fill_queue()
         return epoch
 
+    @property
+    def ahead(self) -> timedelta:
+        """So far ahead pages are queued: one round may fail and nothing is missed."""
+        return 2 * min(self.interval, FILL_EVERY)
+
     def fill_queue(self) -> None:
-        """Queue what falls due by the schedule in force, once for each; alone, as an epoch is."""
+        """Queue what falls due, by every new schedule and in time; alone, as an epoch is."""
         if not isinstance(self.store, QueueStore):
             return
         with self.store.begin(write=False) as tx:
-            if tx.filled() == tx.number_in_force():
-                return
-        with self.store.lead():
-            crawls.fill(self.store, self.now() + AHEAD * self.interval)
+            filled, in_force = tx.filled(), tx.number_in_force()
+        now = self.now()
+        in_time = now + self.ahead / 2 < filled.until <= now + self.ahead
+        if filled.epoch != in_force or not in_time:
+            with self.store.lead():
+                crawls.fill(self.store, now + self.ahead)
 
     def run_every(self, loops: int | None = None) -> None:
         """Run `run_once` until stopped, or `loops` times; what it raises is logged, not fatal."""

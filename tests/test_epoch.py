@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
+from crawl_cases import ids, take
 from store_cases import (
     DAY,
     T0,
@@ -609,3 +610,22 @@ def test_an_epoch_published_by_hand_counts_like_any_other(runner, memory, clock)
     assert not runner.due()
     clock.at = T0 + HOUR
     assert runner.due()
+
+
+def test_what_falls_due_is_queued_by_each_schedule_and_in_time(queue_store, clock):
+    (page,) = register(queue_store, 1).tolist()
+    runner = Runner(queue_store, replace(PLAN, bandwidth=1.0), 100 * DAY, clock)
+
+    def filled_until(at):
+        clock.at = at
+        runner.run_once()
+        with queue_store.begin(write=False) as tx:
+            return tx.filled().until
+
+    assert filled_until(T0) == T0 + 2 * HOUR
+    save(queue_store, [page], last_crawl_at=T0, gap=1.0)
+    assert filled_until(T0 + HOUR / 2) == T0 + 2 * HOUR
+    assert filled_until(T0 + HOUR) == T0 + 3 * HOUR
+    assert take(queue_store, T0 + DAY) == []
+    assert filled_until(T0 + DAY - HOUR) == T0 + DAY + HOUR
+    assert ids(take(queue_store, T0 + DAY)) == [page]

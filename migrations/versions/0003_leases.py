@@ -33,7 +33,6 @@ def upgrade() -> None:
     )
     op.add_column("hosts", sa.Column("group_id", Id))
     op.add_column("hosts", sa.Column("max_crawl_rate", sa.Double))
-    op.add_column("pages", sa.Column("redirects_to", Id))
     op.add_column("page_states", sa.Column("n_failures", sa.SmallInteger))
     op.create_table(
         "lanes",
@@ -74,7 +73,6 @@ def downgrade() -> None:
     op.drop_table("lanes")
     for table, column in (
         ("page_states", "n_failures"),
-        ("pages", "redirects_to"),
         ("hosts", "max_crawl_rate"),
         ("hosts", "group_id"),
     ):

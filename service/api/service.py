@@ -17,7 +17,7 @@ from service.api.watch import Watch
 from service.commits import Commits
 from service.config import Settings
 from service.crawls import Desk
-from service.epoch import AHEAD, Plan, Runner
+from service.epoch import Plan, Runner
 from service.errors import EstimatorMismatch, RecrawlError, Unauthorized
 from service.estimates import width
 from service.ingest import Rules
@@ -90,7 +90,8 @@ def open_service(
     watch, telemetry = Watch(store), Telemetry(store, now)
     interval = timedelta(seconds=settings.epoch_interval_s)
     polite, (one, other) = settings.politeness(), rules.rng.spawn(2)
-    desk = Desk(polite, AHEAD * interval, one)
+    runner = Runner(store, plan, interval, now)
+    desk = Desk(polite, runner.ahead, one)
     commits = Commits(
         store, rules, desk, n_writers=1 if embedded else 2, watch=telemetry.count_commit
     )
@@ -106,7 +107,7 @@ def open_service(
         leasing=Leasing(store, polite, other),
         lease_ttl=timedelta(seconds=settings.lease_ttl_s),
         plan=plan,
-        runner=Runner(store, plan, interval, now),
+        runner=runner,
         watch=watch,
         embedded=embedded,
         now=now,

@@ -413,7 +413,8 @@ class PostgresStore(SubscriptionStore):
 
         Who only reads gets a snapshot per statement in either case: BEGIN and COMMIT are spared.
         """
-        with translated(), self.engine.begin() if write else self.reading.connect() as connection:
+        opened = self.engine.begin() if write else self.reading.connect()
+        with translated(), opened as connection, given_up(connection):
             yield PostgresTransaction(connection, self.width)
 
     @contextmanager
@@ -505,6 +506,18 @@ def release(connection: sa.Connection) -> None:
         connection.commit()
     except sa.exc.DBAPIError:
         connection.invalidate()
+
+
+@contextmanager
+def given_up(connection: sa.Connection) -> Iterator[None]:
+    """Let the pool know of a connection that was lost under a statement it did not see."""
+    try:
+        yield
+    except psycopg.Error:
+        driver: Any = connection.connection.driver_connection
+        if driver is not None and driver.closed:
+            connection.invalidate()
+        raise
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from abc import abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +110,15 @@ class Leases(Columns):
     expires_at: Instants
 
 
+class Filled(NamedTuple):
+    """How the queue was filled last."""
+
+    epoch: int
+    """By the schedule of this one; 0: never."""
+    until: datetime
+    """With what is due before."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
     """Which pages somebody wants to crawl."""
@@ -148,12 +158,12 @@ class QueueTransaction(Transaction):
         """Queue the pages of a range due before `until`, and those alone, but for leased ones."""
 
     @abstractmethod
-    def filled(self) -> int:
-        """Give the epoch for which the queue was filled last, 0 before the first."""
+    def filled(self) -> Filled:
+        """Tell by which epoch the queue was filled last, and how far ahead."""
 
     @abstractmethod
-    def set_filled(self, epoch: int) -> None:
-        """Note that the queue has been filled for an epoch."""
+    def set_filled(self, filled: Filled) -> None:
+        """Note that the queue has been filled."""
 
     @abstractmethod
     def lower_lanes(self, lowered: Lowered) -> None:

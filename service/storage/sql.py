@@ -8,6 +8,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from service.domain import (
+    EPOCH,
     UNSAID,
     Bools,
     Certificate,
@@ -29,7 +30,7 @@ from service.errors import CursorExpired, EpochNotFound, EpochNotKept, PageNotFo
 from service.storage import schedule_sql
 from service.storage.base import MOST_SCANNED, Registered
 from service.storage.hosts_sql import HostsSql
-from service.storage.queue import Lowered
+from service.storage.queue import Filled, Lowered
 from service.storage.tables import (
     crawls,
     epochs,
@@ -43,7 +44,7 @@ from service.storage.tables import (
 from service.storage.websub_sql import SubscriptionsSql
 
 MOST_PAGE_ID = 2**63 - 1
-FILLED = "queue_filled_for_epoch"
+FILLED = "queue_filled"
 NUMBER_IN_FORCE = "SELECT max(epoch) FROM epochs WHERE status = 'published'"
 
 CERTIFICATE = tuple(Certificate.__dataclass_fields__)
@@ -356,15 +357,15 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
         """Record whose states are stored."""
         self.put_meta("estimator", name)
 
-    def filled(self) -> int:
-        """Give the epoch for which the queue was filled last."""
-        return int(
-            self.connection.scalar(sa.select(meta.c.value).where(meta.c.name == FILLED)) or 0
-        )
+    def filled(self) -> Filled:
+        """Read it from `meta`: the epoch and the instant."""
+        told = self.connection.scalar(sa.select(meta.c.value).where(meta.c.name == FILLED))
+        epoch, _, until = (told or f"0 {EPOCH.isoformat()}").partition(" ")
+        return Filled(int(epoch), datetime.fromisoformat(until))
 
-    def set_filled(self, epoch: int) -> None:
-        """Note for which epoch the queue has been filled."""
-        self.put_meta(FILLED, str(epoch))
+    def set_filled(self, filled: Filled) -> None:
+        """Write it to `meta`."""
+        self.put_meta(FILLED, f"{filled.epoch} {filled.until.isoformat()}")
 
     def put_meta(self, name: str, value: str) -> None:
         """Write one entry of `meta`."""

@@ -54,7 +54,7 @@ class Trial:
 
     def filled(self) -> int:
         with self.store.begin(write=False) as tx:
-            return tx.filled()
+            return tx.filled().epoch
 
     def in_force(self) -> int:
         """Read the schedule, which is all of one epoch; gives its number."""
