@@ -413,9 +413,10 @@ class PostgresStore(SubscriptionStore):
 
         Who only reads gets a snapshot per statement in either case: BEGIN and COMMIT are spared.
         """
-        opened = self.engine.begin() if write else self.reading.connect()
-        with translated(), opened as connection, given_up(connection):
-            yield PostgresTransaction(connection, self.width)
+        with translated():
+            opened = self.engine.begin() if write else self.reading.connect()
+            with opened as connection, given_up(connection):
+                yield PostgresTransaction(connection, self.width)
 
     @contextmanager
     def lead(self) -> Iterator["PostgresLead"]:
