@@ -1,5 +1,6 @@
 """The queue on Postgres: arrays in, arrays out, one statement a step."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -21,12 +22,9 @@ from service.storage.queue import (
     Settled,
     Tokens,
 )
+from service.storage.schedule_sql import LANE, WANTED
 
 C = TypeVar("C", bound=Columns)
-
-LANE = "coalesce(-hosts.group_id, hosts.host_id)"
-WANTED = """(page_states.wanted_at IS NOT NULL
-    AND (page_states.last_crawl_at IS NULL OR page_states.last_crawl_at < page_states.wanted_at))"""
 
 TRUTH = f"""
 SELECT pages.page_id, url, host, {LANE} AS lane_id, {NEXT_CRAWL_AT} AS due_at, created_at,
@@ -233,9 +231,9 @@ SETTLE = _SETTLE.format(lanes=LANES.format(locked="lanes_of"))
 class PostgresQueue(QueueTransaction):
     """The queue in Postgres's words."""
 
+    @abstractmethod
     def run(self, statement: str, **parameters: Any) -> psycopg.Cursor[Any]:
         """Run one statement over the driver, in binary."""
-        raise NotImplementedError
 
     def enqueue(self, page_id: Ints, until: datetime) -> Lowered:
         """Look the truth up and insert, in the order of the pages."""

@@ -68,6 +68,13 @@ ONLY = {
 """What each field of a `ScheduleFilter` asks for."""
 
 
+LANE = "coalesce(-hosts.group_id, hosts.host_id)"
+"""What a page is crawled one after the other with: its host, or its host's group."""
+
+WANTED = """(page_states.wanted_at IS NOT NULL
+    AND (page_states.last_crawl_at IS NULL OR page_states.last_crawl_at < page_states.wanted_at))"""
+"""Whether a ping has asked for a crawl that was not tried yet."""
+
 KEPT = f"""
 SELECT epoch FROM epochs WHERE status = 'published' ORDER BY epoch DESC LIMIT {EPOCHS_KEPT}
 """

@@ -1,5 +1,6 @@
 """What both databases say in the same words: single pages, epochs and the schedule's rows."""
 
+from abc import abstractmethod
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any
@@ -87,13 +88,13 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
             self.change_pages(page_id[told], pages.take(told), now)
         return Registered(page_id, new)
 
+    @abstractmethod
     def add_pages(self, new: PageColumns, now: datetime) -> Registered:
         """Insert pages that nobody had registered a moment ago."""
-        raise NotImplementedError
 
+    @abstractmethod
     def change_pages(self, page_id: Ints, said: PageColumns, now: datetime) -> None:
         """Change of known pages what the caller said."""
-        raise NotImplementedError
 
     def page(self, page_id: int) -> Page:
         """Give one page with its state and its row of the schedule in force."""
@@ -334,6 +335,7 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
         """Give the published epochs whose schedule is kept."""
         return {epoch for (epoch,) in self.connection.exec_driver_sql(schedule_sql.KEPT)}
 
+    @abstractmethod
     def read_schedule(
         self, only: Collection[str], **parameters: Any
     ) -> tuple[ScheduledPages, Collection[int]]:
@@ -341,11 +343,10 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
 
         A page that was deleted since comes without a URL.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def read_removed(self, **parameters: Any) -> Ints:
         """Run `schedule_sql.REMOVED`."""
-        raise NotImplementedError
 
     # -- the store itself
 

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from abc import abstractmethod
 from dataclasses import fields
 from datetime import datetime
 from itertools import repeat
@@ -22,14 +23,11 @@ from service.storage.queue import (
     Settled,
     Tokens,
 )
+from service.storage.schedule_sql import LANE, WANTED
 from service.storage.sqlite_sql import NEXT_CRAWL_AT
 from service.storage.sqlite_values import column, listed, microseconds, values
 
 C = TypeVar("C", bound=Columns)
-
-LANE = "coalesce(-hosts.group_id, hosts.host_id)"
-WANTED = """(page_states.wanted_at IS NOT NULL
-    AND (page_states.last_crawl_at IS NULL OR page_states.last_crawl_at < page_states.wanted_at))"""
 
 TRUTH = f"""
 SELECT pages.page_id, url, host, {LANE} AS lane_id, {NEXT_CRAWL_AT} AS due_at, created_at,
@@ -131,9 +129,9 @@ class SqliteQueue(QueueTransaction):
     """The queue in SQLite's words."""
 
     @property
+    @abstractmethod
     def driver(self) -> sqlite3.Connection:
         """The sqlite3 connection under this transaction."""
-        raise NotImplementedError
 
     def enqueue(self, page_id: Ints, until: datetime) -> Lowered:
         """Look the truth up and insert."""
