@@ -37,16 +37,16 @@ class Nutch:
 
     Examples
     --------
-    A page crawled daily from 30 days after its discovery on, always found unchanged:
+    A page crawled when due and always found unchanged: interval and next crawl, in days.
 
     >>> nutch, day = Nutch(), 86_400_000
     >>> state, due = nutch.update(Nutch.init(1), np.array([day]), UNKNOWN)
     >>> for _ in range(3):
     ...     state, due = nutch.update(state, due, NOT_MODIFIED)
-    ...     print(state.interval_s // 86_400, due // day)
-    [42] [64]
-    [63] [108]
-    [107] [182]
+    ...     print((state.interval_s / 86_400).round(2), (due / day).round(2))
+    [42.] [64.]
+    [63.] [108.1]
+    [107.1] [183.07]
 
     References
     ----------
