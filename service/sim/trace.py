@@ -1,14 +1,12 @@
 """Worlds read from recordings of real pages.
 
-A trace DIR/SITE is two gzipped CSV files: DIR/SITE.csv.gz, a line for each change (page, t in
-seconds since 1970, bulk), and DIR/pages/SITE.pages.csv.gz, a line for each page (page, obs_start,
-obs_end, n_changes); further columns are not read.
+A trace DIR/SITE is two CSV files: DIR/SITE.csv.gz, a line for each change (page, t in seconds since
+1970, bulk), and DIR/pages/SITE.pages.csv.gz, a line for each page (page, obs_start, obs_end,
+n_changes, and importance where it is asked for). Lines may come in any order, further columns are
+not read, and either file may be plain .csv.
 """
 
-import csv
-import gzip
-import zlib
-from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -17,28 +15,13 @@ import numpy as np
 
 from service.domain import Bools, Floats, Ints
 from service.errors import InvalidTrace
-from service.sim.world import Importance, World, draw_importance, offsets
+from service.sim.recording import Recording, Weighting, recorded_world
+from service.sim.table import Table, read_table
+from service.sim.world import World
 
-SECONDS_PER_DAY = 86_400.0
 TRACE_DAYS = 1096.0
 """The last three years are played unless told otherwise."""
-
-
-class PageRows(NamedTuple):
-    """Every page of a recording; instants are seconds since 1970."""
-
-    name: list[str]
-    started: Floats
-    ended: Floats
-    n_changes: Ints
-
-
-class ChangeRows(NamedTuple):
-    """Every recorded change."""
-
-    page: Ints
-    at: Floats
-    bulk: Bools
+ENDINGS = (".csv.gz", ".csv")
 
 
 def trace_world(
@@ -46,7 +29,7 @@ def trace_world(
     *,
     rng: np.random.Generator,
     days: float = TRACE_DAYS,
-    importance: Importance = "equal",
+    importance: Weighting = "equal",
     bulk: bool = False,
     complete_share: float = 0.0,
 ) -> World:
@@ -59,7 +42,7 @@ def trace_world(
     days
         The window: the last `days` days of the recording, or all of it if that is shorter.
     importance
-        The same for every page, or drawn as in the synthetic world.
+        The same for every page, drawn as in the synthetic world, or the pages' column.
     bulk
         Count revisions that touched more than 200 pages at once.
     complete_share
@@ -70,163 +53,142 @@ def trace_world(
     InvalidTrace
         A file is missing, unreadable or malformed; says where and what to do.
     """
-    pages_file, changes_file = _files(Path(trace))
-    page = _read_pages(pages_file)
-    change = _read_changes(changes_file, page)
-    end = float(page.ended.max())
-    start = max(float(page.started.min()), end - days * SECONDS_PER_DAY)
-    alive = (page.ended > start) & (page.ended > page.started)
-    counted = (change.at > start) & alive[change.page] & (bulk | ~change.bulk)
-    row = np.cumsum(alive) - 1
-    changed_at = (change.at[counted] - start) / SECONDS_PER_DAY
-    changed_page = row[change.page[counted]]
-    n_pages = int(alive.sum())
-    counts = np.bincount(changed_page, minlength=n_pages)
-    created = np.maximum(page.started[alive] - start, 0.0) / SECONDS_PER_DAY
-    ended = (page.ended[alive] - start) / SECONDS_PER_DAY
-    site = Path(trace).name
-    return World(
-        name=site,
-        days=(end - start) / SECONDS_PER_DAY,
-        url=tuple(f"https://{site}.example{quote(page.name[i])}" for i in np.flatnonzero(alive)),
-        importance=draw_importance(importance, n_pages, rng),
-        announced=rng.permutation(n_pages) < round(complete_share * n_pages),
-        created=created,
-        ended=ended,
-        changed_at=changed_at[np.lexsort((changed_at, changed_page))],
-        first=offsets(counts),
-        change_rate=counts / (ended - created),
-        notes=_notes(page, change, (start, end), len(changed_at) / n_pages, bulk=bulk),
+    recording = read_trace(trace, weighted=importance == "column")
+    return recorded_world(
+        recording, rng=rng, days=days, importance=importance, bulk=bulk,
+        complete_share=complete_share,
+    )  # fmt: skip
+
+
+def read_trace(trace: str | Path, *, weighted: bool = False) -> Recording:
+    """Read and check both files; `weighted` asks for the column importance of the pages."""
+    folder, site = Path(trace).parent, Path(trace).name
+    pages_file = _file(folder / "pages", f"{site}.pages", folder)
+    changes_file = _file(folder, site, folder)
+    pages = _read_pages(pages_file, weighted=weighted)
+    page, at, bulk = _read_changes(changes_file, pages)
+    return Recording(
+        site=site,
+        url=tuple(f"https://{site}.example{quote(name)}" for name in pages.row),
+        started=pages.started,
+        ended=pages.ended,
+        changed_page=page,
+        changed_at=at,
+        bulk=bulk,
+        importance=pages.table.importance() if weighted else None,
+        notes=_undated(int(pages.n_changes.sum()) - len(at)),
     )
 
 
-def _notes(
-    page: PageRows,
-    change: ChangeRows,
-    window: tuple[float, float],
-    per_page: float,
-    *,
-    bulk: bool,
-) -> tuple[str, ...]:
-    start, end = window
-    first, last = (np.datetime64(int(t), "s").astype("M8[D]") for t in (start, end))
-    notes = [f"window {first} to {last} ({(end - start) / SECONDS_PER_DAY:.0f} days)"]
-    left_out = int((change.bulk & (change.at > start)).sum())
-    if left_out:
-        verb = "counted" if bulk else "left out"
-        notes.append(f"{left_out:,} changes by bulk revisions (> 200 pages at once) {verb}")
-    notes.append(
-        f"{per_page:.2g} changes per page: hindsight rates count changes still to come, so the "
-        "fewer there are the more of hindsight's lead is foresight that nobody can have"
+def _undated(n_changes: int) -> tuple[str, ...]:
+    told = (
+        f"{n_changes:,} pages changed once in the whole recording, at an instant it does not "
+        "keep; they count as unchanged"
     )
-    untimed = page.n_changes.sum() - len(change.at)
-    if untimed > 0:
-        notes.append(
-            f"{untimed:,} pages changed once in the whole recording, at an instant it does not "
-            "keep; they count as unchanged"
-        )
-    return tuple(notes)
+    return (told,) if n_changes > 0 else ()
 
 
 # -- reading
 
 
-def _files(trace: Path) -> tuple[Path, Path]:
-    pages = trace.parent / "pages" / f"{trace.name}.pages.csv.gz"
-    changes = trace.parent / f"{trace.name}.csv.gz"
-    for path in (pages, changes):
-        if not path.is_file():
-            sites = sorted(p.name.removesuffix(".csv.gz") for p in trace.parent.glob("*.csv.gz"))
-            there = f"; {trace.parent} has {', '.join(sites)}" if sites else ""
-            raise InvalidTrace(
-                f"no file {path}: a trace DIR/SITE is the files DIR/SITE.csv.gz and "
-                f"DIR/pages/SITE.pages.csv.gz{there}"
-            )
-    return pages, changes
+class Pages(NamedTuple):
+    """The pages file."""
+
+    table: Table
+    row: dict[str, int]
+    """By the page's path."""
+    started: Floats
+    ended: Floats
+    n_changes: Floats
 
 
-def _read_pages(path: Path) -> PageRows:
-    rows: dict[str, tuple[float, float, int]] = {}
-    for where, row in _rows(path, ("page", "obs_start", "obs_end", "n_changes")):
-        name = row["page"]
-        started, ended = (_number(where, row, column) for column in ("obs_start", "obs_end"))
-        n_changes = _number(where, row, "n_changes")
-        if not name.startswith("/"):
-            raise InvalidTrace(f"{where}: page {name!r} is not a path; write it with a leading /")
-        if name in rows:
-            raise InvalidTrace(f"{where}: page {name!r} is listed twice; keep one of its lines")
-        if started > ended:
-            raise InvalidTrace(
-                f"{where}: obs_start {row['obs_start']} is later than obs_end {row['obs_end']}; "
-                "a page is observed from obs_start to obs_end"
-            )
-        rows[name] = started, ended, int(n_changes)
-    columns = zip(*rows.values(), strict=True)
-    pages = PageRows(list(rows), *(np.array(column) for column in columns))
-    if not (pages.ended > pages.started).any():
+def _file(folder: Path, name: str, trace_folder: Path) -> Path:
+    for ending in ENDINGS:
+        if (path := folder / f"{name}{ending}").is_file():
+            return path
+    files = (p.name for ending in ENDINGS for p in trace_folder.glob(f"*{ending}"))
+    sites = sorted({file.removesuffix(".gz").removesuffix(".csv") for file in files})
+    there = f"; {trace_folder} has {', '.join(sites)}" if sites else ""
+    raise InvalidTrace(
+        f"no file {folder / name}{ENDINGS[0]}: a trace DIR/SITE is the files DIR/SITE.csv.gz and "
+        f"DIR/pages/SITE.pages.csv.gz (or .csv){there}"
+    )
+
+
+def _read_pages(path: Path, *, weighted: bool) -> Pages:
+    wanted = ("page", "obs_start", "obs_end", "n_changes")
+    table = read_table(path, (*wanted, "importance") if weighted else wanted)
+    started, ended = table.seconds("obs_start"), table.seconds("obs_end")
+    table.refuse(
+        started > ended,
+        lambda row: (
+            f"obs_start {started[row]:.0f} is later than obs_end {ended[row]:.0f}; a page is "
+            "observed from obs_start to obs_end"
+        ),
+    )
+    if not (ended > started).any():
         raise InvalidTrace(f"{path}: no page is observed for any time; check obs_start and obs_end")
-    return pages
+    return Pages(table, _rows(table), started, ended, table.counts("n_changes"))
 
 
-def _read_changes(path: Path, pages: PageRows) -> ChangeRows:
-    index = {name: i for i, name in enumerate(pages.name)}
-    rows = []
-    for where, row in _rows(path, ("page", "t", "bulk")):
-        at = _number(where, row, "t")
-        i = index.get(row["page"])
-        if i is None:
-            raise InvalidTrace(
-                f"{where}: page {row['page']!r} is not in the pages file; list it there with its "
-                "obs_start and obs_end"
-            )
-        if not pages.started[i] < at <= pages.ended[i]:
-            raise InvalidTrace(
-                f"{where}: t {row['t']} lies outside of the page's life, obs_start "
-                f"{pages.started[i]:.0f} to obs_end {pages.ended[i]:.0f}; creation is no change"
-            )
-        if row["bulk"] not in {"0", "1"}:
-            raise InvalidTrace(f"{where}: bulk is {row['bulk']!r}; write 0 or 1")
-        rows.append((i, at, row["bulk"] == "1"))
-    return ChangeRows(*(np.array(column) for column in zip(*rows, strict=True)))
+def _rows(table: Table) -> dict[str, int]:
+    """Find each page's row by its path."""
+    names = table.column["page"]
+    table.refuse(
+        np.array([not name.startswith("/") for name in names]),
+        lambda row: f"page {names[row]!r} is not a path; write it with a leading /",
+    )
+    first: dict[str, int] = {}
+    rows = [first.setdefault(name, row) for row, name in enumerate(names)]
+    table.refuse(
+        np.array(rows) != np.arange(len(rows)),
+        lambda row: (
+            f"page {names[row]!r} is listed twice, first in line {table.line[rows[row]]}; keep "
+            "one of its lines"
+        ),
+    )
+    return first
 
 
-def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Read a gzipped CSV file with these columns among others; yields where each row stands."""
-    line = 1
-    try:
-        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            header = next(reader, [])
-            missing = [name for name in columns if name not in header]
-            if missing:
-                raise InvalidTrace(
-                    f"{path}, line 1: no column {', '.join(missing)}; the first line must name "
-                    f"the columns, among them {', '.join(columns)}"
-                )
-            for cells in reader:
-                line = reader.line_num
-                if len(cells) != len(header):
-                    raise InvalidTrace(
-                        f"{path}, line {line}: {len(cells)} fields, expected {len(header)}: "
-                        f"{', '.join(header)}"
-                    )
-                yield f"{path}, line {line}", dict(zip(header, cells, strict=True))
-    except (EOFError, OSError, UnicodeDecodeError, csv.Error, zlib.error) as error:
-        raise InvalidTrace(
-            f"{path}, after line {line}: {error}; the file must be gzipped CSV in UTF-8"
-        ) from error
-    if line == 1:
-        raise InvalidTrace(f"{path}: no line after the header; a recording has at least one")
+def _read_changes(path: Path, pages: Pages) -> tuple[Ints, Floats, Bools]:
+    """Give the page, the instant and whether it is bulk of (M,) changes, in the file's order."""
+    table = read_table(path, ("page", "t", "bulk"))
+    names, bulk = table.column["page"], table.column["bulk"]
+    page = np.fromiter(map(pages.row.get, names, repeat(-1)), np.int64, len(table))
+    table.refuse(
+        page < 0,
+        lambda row: (
+            f"page {names[row]!r} is not in the pages file; list it there with its obs_start and "
+            "obs_end"
+        ),
+    )
+    at, started, ended = table.seconds("t"), pages.started[page], pages.ended[page]
+    table.refuse(
+        ~((started < at) & (at <= ended)),
+        lambda row: (
+            f"t {at[row]:.0f} lies outside of the page's life, obs_start {started[row]:.0f} to "
+            f"obs_end {ended[row]:.0f}; creation is no change"
+        ),
+    )
+    table.refuse(
+        np.array([cell not in {"0", "1"} for cell in bulk]),
+        lambda row: f"bulk is {bulk[row]!r}; write 0 or 1",
+    )
+    first = _first(page, at)
+    table.refuse(
+        first != np.arange(len(table)),
+        lambda row: (
+            f"the change of {names[row]} at {at[row]:.0f} stands in line "
+            f"{table.line[first[row]]} already; keep one of the two"
+        ),
+    )
+    return page, at, np.array([cell == "1" for cell in bulk])
 
 
-def _number(where: str, row: dict[str, str], column: str) -> float:
-    try:
-        value = float(row[column])
-    except ValueError:
-        value = np.nan
-    if not 0 <= value < np.inf:
-        raise InvalidTrace(
-            f"{where}: {column} is {row[column]!r}; write a finite number that is not negative"
-            + (" (seconds since 1970)" if column != "n_changes" else "")
-        )
-    return value
+def _first(page: Ints, at: Floats) -> Ints:
+    """Give (M,) the first row with the page and instant of each row."""
+    order = np.lexsort((at, page))
+    new = np.append(True, (np.diff(page[order]) != 0) | (np.diff(at[order]) != 0))
+    first = np.empty_like(order)
+    first[order] = order[new][np.cumsum(new) - 1]
+    return first

@@ -1,11 +1,13 @@
 """Worlds: made up with the right tails, read from recordings, and refused with reasons."""
 
 import gzip
+from dataclasses import fields
 
 import numpy as np
 import pytest
 from sim_cases import CHANGES, DAY, PAGES, write_trace
 
+from service.core import InvalidInput
 from service.errors import InvalidTrace
 from service.sim.scenario import scenario
 from service.sim.trace import trace_world
@@ -142,8 +144,31 @@ def edited(text, line, old, new):
         (PAGES, edited(CHANGES, 2, "500000", "100000"), "site.csv.gz, line 2", "creation is no"),
         (PAGES, edited(CHANGES, 6, "10000000", "10000001"), "site.csv.gz, line 6", "outside"),
         (PAGES, edited(CHANGES, 3, ",1,", ",yes,"), "site.csv.gz, line 3", "write 0 or 1"),
-        (PAGES, CHANGES + '"/old', "site.csv.gz, after line 6", "gzipped CSV in UTF-8"),
+        (PAGES, CHANGES + '"/old', "site.csv.gz, after line 6", "CSV in UTF-8, plain or gzipped"),
         (PAGES, CHANGES.splitlines()[0], "site.csv.gz", "no line after the header"),
+        (edited(PAGES, 1, "n_bulk", "page"), CHANGES, "pages.csv.gz, line 1", "two columns page"),
+        (edited(PAGES, 3, "/new", "/old"), CHANGES, "pages.csv.gz, line 3", "first in line 2;"),
+        (edited(PAGES, 2, ",3,1", ",2.5,1"), CHANGES, "pages.csv.gz, line 2", "a whole number"),
+        (PAGES, edited(CHANGES, 4, "8000000", "500000"), "site.csv.gz, line 4", "line 2 already"),
+        (PAGES, edited(CHANGES, 2, "500000", "-5"), "site.csv.gz, line 2", "not negative"),
+        (
+            edited(PAGES, 3, "10000000", "1740463297000"),
+            CHANGES,
+            "pages.csv.gz, line 3",
+            "look like milliseconds: divide them by 1e3",
+        ),
+        (
+            PAGES,
+            edited(CHANGES, 5, "6000000", "1740463297000000"),
+            "site.csv.gz, line 5",
+            "look like microseconds: divide them by 1e6",
+        ),
+        (
+            PAGES,
+            edited(CHANGES, 5, "6000000", "1.7e18"),
+            "site.csv.gz, line 5",
+            "look like nanoseconds: divide them by 1e9",
+        ),
     ],
 )
 def test_a_bad_recording_is_refused_by_file_line_and_remedy(
@@ -156,19 +181,78 @@ def test_a_bad_recording_is_refused_by_file_line_and_remedy(
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "said"),
     [
-        b"page,t,bulk\n",
-        gzip.compress(CHANGES.encode())[:40],
-        gzip.compress(b"page,t,bulk\n\xff,1,0\n"),
+        (gzip.compress(CHANGES.encode())[:40], "after line 1: .* must be CSV in UTF-8"),
+        (gzip.compress(CHANGES.encode())[:-8], "after line 6: .* must be CSV in UTF-8"),
+        (b"PK\x03\x04 a zip", "line 1: no column page, t, bulk; the first line must name"),
+        (CHANGES.encode() + b"\xff,1,0,0,0\n", "line 7: invalid start byte; save .* in UTF-8"),
+        (gzip.compress(CHANGES.encode() + b"/\xe9\n"), "line 7: .*; save .* in UTF-8"),
     ],
-    ids=["not gzip", "cut off", "not UTF-8"],
+    ids=["cut off", "without its end", "a zip", "not UTF-8", "Latin-1"],
 )
-def test_an_unreadable_file_is_refused_by_name(tmp_path, content):
+def test_an_unreadable_file_is_refused_by_name(tmp_path, content, said):
     trace = write_trace(tmp_path)
     (tmp_path / "site.csv.gz").write_bytes(content)
-    with pytest.raises(InvalidTrace, match=r"site\.csv\.gz, after line 1: .* must be gzipped CSV"):
+    with pytest.raises(InvalidTrace, match=r"site\.csv\.gz, " + said):
         trace_world(trace, rng=rng())
+
+
+def same(one, other):
+    return all(
+        np.array_equal(getattr(one, field.name), getattr(other, field.name))
+        for field in fields(one)
+    )
+
+
+def test_lines_may_come_in_any_order_and_blank_ones_are_skipped(tmp_path):
+    header, *lines = CHANGES.splitlines(keepends=True)
+    (tmp_path / "mixed").mkdir()
+    mixed = write_trace(tmp_path / "mixed", changes=header + "\n" + "".join(lines[::-1]) + "\n\n")
+    one, other = (trace_world(t, rng=rng()) for t in (write_trace(tmp_path), mixed))
+    assert same(one, other)
+
+
+def test_files_may_be_plain_csv_whatever_their_name_with_the_marks_of_a_spreadsheet(tmp_path):
+    packed = trace_world(write_trace(tmp_path), rng=rng())
+    (tmp_path / "site.csv.gz").write_text(CHANGES)
+    assert same(packed, trace_world(tmp_path / "site", rng=rng()))
+    for name, text in (("site", CHANGES), ("pages/site.pages", PAGES)):
+        (tmp_path / f"{name}.csv.gz").unlink()
+        (tmp_path / f"{name}.csv").write_bytes(
+            b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()
+        )
+    assert same(packed, trace_world(tmp_path / "site", rng=rng()))
+
+
+def test_importance_can_be_a_column_of_the_pages(tmp_path):
+    weights = ["importance", "3", "0.5", "1e3", "1", "2"]
+    pages = "".join(f"{w},{p}" for w, p in zip(weights, PAGES.splitlines(True), strict=True))
+    world = trace_world(write_trace(tmp_path, pages), rng=rng(), importance="column")
+    assert world.importance.tolist() == [3, 0.5, 1000, 1, 2]
+    late = trace_world(tmp_path / "site", rng=rng(), importance="column", days=30)
+    assert dict(zip(late.url, late.importance, strict=True))["https://site.example/once"] == 2
+    for cell in ("0", "nan", "much", "-1", "1e10"):
+        write_trace(tmp_path, pages.replace("0.5,", f"{cell},"))
+        with pytest.raises(InvalidTrace, match=f"line 3: importance is '{cell}'; write a number"):
+            trace_world(tmp_path / "site", rng=rng(), importance="column")
+
+
+def test_importance_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(InvalidTrace, match=r"pages\.csv\.gz, line 1: no column importance"):
+        trace_world(write_trace(tmp_path), rng=rng(), importance="column")
+
+
+def test_a_window_must_have_days(tmp_path):
+    with pytest.raises(InvalidInput, match="days must be positive"):
+        trace_world(write_trace(tmp_path), rng=rng(), days=0)
+
+
+def test_a_page_seen_only_at_the_end_does_not_push_the_window_past_all_others(tmp_path):
+    pages = PAGES + "/glimpse,0,,90000000,90000000,0,0\n"
+    world = trace_world(write_trace(tmp_path, pages), rng=rng(), days=10)
+    assert len(world) == 3
+    assert world.days == pytest.approx(10)
 
 
 def test_a_missing_recording_is_refused_with_those_that_are_there(tmp_path):
