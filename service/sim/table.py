@@ -108,9 +108,11 @@ def read_table(path: Path, required: tuple[str, ...], optional: tuple[str, ...] 
     Raises
     ------
     InvalidTrace
-        Not CSV in UTF-8, a column missing or named twice, a line with too few or too many fields,
-        or no line at all.
+        No such file, not CSV in UTF-8, a column missing or named twice, a line with too few or too
+        many fields, or no line at all.
     """
+    if not path.is_file():
+        raise InvalidTrace(f"no file {path}; give the path of a CSV file, plain or gzipped")
     rows: list[tuple[str, ...]] = []
     lines: list[int] = []
     try:
