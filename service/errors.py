@@ -31,6 +31,7 @@ RecrawlError
 ├── UnreadableFile            a file of pages that cannot be read
 ├── NotExportable           what is asked for would not hold all that it needs
 ├── InvalidTrace              a recorded history that cannot be replayed
+├── UnknownExperiment     no experiment of this name
 ├── SitemapNotFetched     a site did not give a sitemap
 ├── SitemapRefused        the service would not take a sitemap
 ├── NotSubscribed         a topic names no hub, or its hub refuses
@@ -180,6 +181,10 @@ class NotExportable(RecrawlError):
 
 class InvalidTrace(RecrawlError):
     """A recorded history of page changes cannot be replayed."""
+
+
+class UnknownExperiment(RecrawlError):
+    """No experiment has this name."""
 
 
 class SitemapNotFetched(RecrawlError):

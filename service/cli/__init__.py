@@ -13,6 +13,7 @@ import typer
 
 from service import __version__
 from service.cli.demos import demo
+from service.cli.experiments import experiment
 from service.cli.feeds import sitemap
 from service.cli.files import export, import_
 from service.cli.hosts import hosts
@@ -169,6 +170,7 @@ def rebuild(database_url: DatabaseUrl = None) -> None:
 
 
 app.command()(demo)
+app.command()(experiment)
 app.command(name="import")(import_)
 app.command()(export)
 app.add_typer(sitemap, name="sitemap")
