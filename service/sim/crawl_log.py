@@ -22,7 +22,13 @@ import numpy as np
 
 from service.domain import Bools, Floats, Ints
 from service.errors import InvalidTrace, InvalidUrl
-from service.sim.recording import SECONDS_PER_DAY, Recording, Weighting, recorded_world
+from service.sim.recording import (
+    SECONDS_PER_DAY,
+    Recording,
+    Weighting,
+    made_up_host,
+    recorded_world,
+)
 from service.sim.table import Table, floats, read_table
 from service.sim.world import World
 from service.urls import normalise
@@ -31,7 +37,6 @@ GONE = (404, 410)
 OK, REDIRECT, UNCHANGED = 200, 300, 304
 MOST_STATUS = 999
 CHANGED = {"1": 1, "true": 1, "0": 0, "false": 0}
-HOST = "https://log.example"
 UNSEEN = (
     "a crawl log knows only between which two crawls a page changed: each change stands at a "
     "random instant there, and several count as one, so pages that changed faster than they were "
@@ -86,7 +91,8 @@ def read_crawl_log(
     wanted = ("url", "t", "importance") if weighted else ("url", "t")
     table = read_table(path, wanted, ("changed", "digest", "status"))
     importance = table.importance() if weighted else None
-    page, urls = _pages(table)
+    site = path.name.removesuffix(".gz").removesuffix(".csv")
+    page, urls = _pages(table, made_up_host(site))
     crawls = _crawls(table, page)
     found = crawls.where(~crawls.gone)
     first = np.flatnonzero(np.diff(found.page, prepend=-1))
@@ -98,7 +104,7 @@ def read_crawl_log(
         )
     changed = _changed(found, first, by_digest="changed" not in table.column)
     return Recording(
-        site=path.name.removesuffix(".gz").removesuffix(".csv"),
+        site=site,
         url=tuple(urls[i] for i in found.page[first].tolist()),
         started=found.at[first],
         ended=ended,
@@ -191,14 +197,14 @@ def _refuse_contradictions(table: Table, row: Ints, twin: Ints, said: Ints) -> N
     )
 
 
-def _pages(table: Table) -> tuple[Ints, list[str]]:
-    """Give (N,) page numbers and their normal URLs; a path alone is of a made-up host."""
+def _pages(table: Table, host: str) -> tuple[Ints, list[str]]:
+    """Give (N,) page numbers and their normal URLs; a path alone is of `host`."""
     number: dict[str, int] = {}
     known: dict[str, int] = {}
     for row, url in enumerate(table.column["url"]):
         if url not in known:
             try:
-                normal = normalise(f"{HOST}{url}" if url.startswith("/") else url).url
+                normal = normalise(f"{host}{url}" if url.startswith("/") else url).url
             except InvalidUrl as error:
                 raise InvalidTrace(
                     f"{table.path}, line {table.line[row]}: url {url[:200]!r}: {error.detail}, "

@@ -1,5 +1,6 @@
 """Recorded histories of real pages, whatever they were read from, and the worlds they make."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -100,6 +101,15 @@ def recorded_world(
             *recording.notes,
         ),
     )
+
+
+def made_up_host(site: str) -> str:
+    """Give the address of a site of which only paths are known.
+
+    >>> made_up_host("My site_2")
+    'https://my-site-2.example'
+    """
+    return f"https://{re.sub('[^a-z0-9]+', '-', site.lower()).strip('-') or 'site'}.example"
 
 
 def _weights(

@@ -15,7 +15,7 @@ import numpy as np
 
 from service.domain import Bools, Floats, Ints
 from service.errors import InvalidTrace
-from service.sim.recording import Recording, Weighting, recorded_world
+from service.sim.recording import Recording, Weighting, made_up_host, recorded_world
 from service.sim.table import Table, read_table
 from service.sim.world import World
 
@@ -69,7 +69,7 @@ def read_trace(trace: str | Path, *, weighted: bool = False) -> Recording:
     page, at, bulk = _read_changes(changes_file, pages)
     return Recording(
         site=site,
-        url=tuple(f"https://{site}.example{quote(name)}" for name in pages.row),
+        url=tuple(f"{made_up_host(site)}{quote(name)}" for name in pages.row),
         started=pages.started,
         ended=pages.ended,
         changed_page=page,
