@@ -9,7 +9,7 @@ from sim_cases import write_trace
 
 from service.core import LLN, MLE, SA, SAM, Naive, allocate_binary
 from service.errors import InvalidTrace
-from service.sim.experiments import a22_accuracy, a22_history, a22_loop, a22_steps
+from service.sim.experiments import a22_accuracy, a22_history, a22_loop, a22_measured, a22_steps
 from service.sim.experiments.base import Setup
 from service.sim.experiments.runs import (
     checkpoints,
@@ -77,7 +77,7 @@ def test_errors_over_the_runs_are_the_exact_ones(estimator, exact):
 
 
 def test_the_tabulated_errors_of_the_paper_s_setting_are_the_exact_ones():
-    for name, expected in a22_accuracy.REFERENCE[a22_accuracy.BALANCED].items():
+    for name, expected in a22_measured.REFERENCE[a22_measured.BALANCED].items():
         exact = next(of for estimator, of in EXACT if estimator.name == name)
         assert exact(100) == pytest.approx(expected[0], rel=0.04)
         assert exact(1000) == pytest.approx(expected[1], rel=0.04)
@@ -115,10 +115,10 @@ def test_figure_2_ranks_the_estimators_as_the_paper_does():
 
 
 def test_a_simulation_that_is_off_is_not_said_to_agree():
-    wrong = a22_accuracy.BALANCED._replace(change_rate=20.0)
-    measured = a22_accuracy.measure(wrong, SMALL, with_mle=False)
-    measured = measured._replace(page=a22_accuracy.BALANCED)
-    naive, lln, sa, _ = a22_accuracy.as_simulated(measured)
+    wrong = a22_measured.BALANCED._replace(change_rate=20.0)
+    measured = a22_measured.measure(wrong, SMALL, with_mle=False)
+    measured = measured._replace(page=a22_measured.BALANCED)
+    naive, lln, sa, _ = a22_measured.as_simulated(measured)
     assert not any((naive.holds, lln.holds, sa.holds))
 
 

@@ -1,0 +1,151 @@
+"""What GF08's figures share: a corpus of change rates, and pages crawled as their estimates say.
+
+Rates are per hour and intervals in hours, as in the paper: estimators do not mind the unit. The
+paper's corpus, 10,000 pages of a PageRank-directed crawl, was never published. In its place stand
+log-normal rates with a median of one change in ten days, or the pages of a recording.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from service.core.estimators.likelihood import Likelihood, Terms, likeliest_rate
+from service.domain import Bools, Floats
+from service.errors import InvalidTrace
+from service.sim.experiments.base import Setup
+from service.sim.trace import trace_world
+
+DAY = 24.0
+MEDIAN_PERIOD, LOG_DEVIATION = 10.0 * DAY, 0.8
+"""Of the stand-in corpus: hours between two changes, and the deviation of the logarithm, about the
+largest that two imaginary intervals fit: they fitted the paper's corpus (figure 6)."""
+CHANGES_SEEN = 25
+"""A page of the corpus is watched until so many crawls found a change."""
+WATCH_INTERVAL = DAY
+"""Hours between crawls of a page while it is watched; the paper does not say."""
+LEAST_CHANGES = 5
+"""Of a page of a recording whose rate is taken for known."""
+STAND_IN = (
+    "the paper's corpus is not published; log-normal change rates with a median of one in "
+    f"{MEDIAN_PERIOD / DAY:g} days stand in, or with --trace DIR/SITE those of a recording's "
+    f"pages with at least {LEAST_CHANGES} changes"
+)
+
+NEITHER, NEVER, ALWAYS = 0, 1, 2
+"""What a page's crawls found: some changes, none, or one each time."""
+
+
+class Estimate(NamedTuple):
+    """(N,) change rates, 1/hour, and which of them are substitutes."""
+
+    change_rate: Floats
+    edge: Floats
+    """NEITHER, NEVER or ALWAYS."""
+
+
+Estimated = Callable[[Floats, Bools], Estimate]
+"""From the (K, N) intervals and changes so far."""
+
+
+class Paths(NamedTuple):
+    """(K, N) what K crawls of N pages found."""
+
+    interval: Floats
+    changed: Bools
+    period: Floats
+    """Estimated hours between changes after each crawl."""
+    edge: Floats
+
+
+def corpus(setup: Setup, rng: np.random.Generator, n_pages: int) -> Floats:
+    """Draw (N,) true change rates.
+
+    Raises
+    ------
+    InvalidTrace
+        The recording has no page with enough changes.
+    """
+    if setup.trace is None:
+        return rng.lognormal(-np.log(MEDIAN_PERIOD), LOG_DEVIATION, n_pages)
+    world = trace_world(setup.trace, rng=rng, days=np.inf)
+    known = np.diff(world.first) >= LEAST_CHANGES
+    if not known.any():
+        raise InvalidTrace(
+            f"{setup.trace}: no page has {LEAST_CHANGES} changes; name a recording of busier pages"
+        )
+    return rng.choice(world.change_rate[known], n_pages) / DAY
+
+
+def watched(rng: np.random.Generator, change_rate: Floats) -> Estimate:
+    """Estimate each page from crawls once a day until 25 of them found a change (section 4.2)."""
+    seen = np.full(len(change_rate), float(CHANGES_SEEN))
+    chance = -np.expm1(-change_rate * WATCH_INTERVAL)
+    quiet = np.asarray(rng.negative_binomial(CHANGES_SEEN, chance) * WATCH_INTERVAL, np.float64)
+
+    def sum_undated(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
+        return tuple(CHANGES_SEEN * term for term in terms(rate * WATCH_INTERVAL))
+
+    likelihood = Likelihood(0.0 * seen, seen, seen * WATCH_INTERVAL, quiet, sum_undated)
+    rate = likeliest_rate(likelihood, quiet > 0)
+    return Estimate(
+        np.where(quiet > 0, rate, 1.0 / WATCH_INTERVAL), np.where(quiet > 0, NEITHER, ALWAYS)
+    )
+
+
+def plain_likelihood(interval: Floats, changed: Bools) -> Estimate:
+    """Likeliest rates without a prior (the paper's equation 2), with its two substitutes.
+
+    A page that never changed counts as changing once in all the time it was watched, one that
+    always did as changing once in its shortest interval (CG03's advice).
+    """
+    n_changed = changed.sum(axis=0)
+    edge = np.where(n_changed == 0, NEVER, np.where(n_changed == len(changed), ALWAYS, NEITHER))
+
+    def sum_undated(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
+        return tuple((term * changed).sum(axis=0) for term in terms(rate * interval))
+
+    likelihood = Likelihood(
+        np.zeros(edge.shape),
+        n_changed.astype(np.float64),
+        (interval * changed).sum(axis=0),
+        (interval * ~changed).sum(axis=0),
+        sum_undated,
+    )
+    rate = likeliest_rate(likelihood, edge == NEITHER)
+    substitute = 1.0 / np.where(edge == NEVER, interval.sum(axis=0), interval.min(axis=0))
+    return Estimate(np.where(edge == NEITHER, rate, substitute), edge)
+
+
+def follow(
+    rng: np.random.Generator,
+    change_rate: Floats,
+    first: Floats,
+    n_crawls: int,
+    *,
+    share: float = 1.0,
+    estimated: Estimated = plain_likelihood,
+) -> Paths:
+    """Crawl N pages K times, each time after `share` of the estimated time between changes.
+
+    Parameters
+    ----------
+    change_rate, first : (N,)
+        True rates, and the hours to the first crawl.
+    """
+    shape = (n_crawls, len(change_rate))
+    interval, changed = np.empty(shape), np.empty(shape, np.bool_)
+    period, edge = np.empty(shape), np.empty(shape)
+    hours = first
+    for k in range(n_crawls):
+        interval[k] = hours
+        changed[k] = rng.random(len(hours)) < -np.expm1(-change_rate * hours)
+        found = estimated(interval[: k + 1], changed[: k + 1])
+        period[k], edge[k] = 1.0 / found.change_rate, found.edge
+        hours = share * period[k]
+    return Paths(interval, changed, period, edge)
+
+
+def absolute_deviation(period: Floats, change_rate: Floats) -> float:
+    """Median difference, hours, of estimated and true times between changes (the paper's MAD)."""
+    return float(np.median(np.abs(period - 1.0 / change_rate)))
