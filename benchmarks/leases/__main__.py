@@ -4,8 +4,9 @@
 
 What runs: a real server process (and a worker on Postgres) on a database of its own, real client
 processes on keep-alive sockets, all on the cores of this machine, which they share. Half of the
-pages are due, all are queued. A worker takes crawls and reports them at once under their leases;
-a crawl counts when the answer says that its lease has ended. Commits are synchronous.
+pages are due, and what falls due soon is queued too. A worker takes crawls and reports them at once
+under their leases; a crawl counts when the answer says that its lease has ended. Commits are
+synchronous.
 
 - batches: 100 crawls a request, then their reports, no politeness
 - single: one crawl a request, then its report, no politeness

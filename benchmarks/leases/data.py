@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 from benchmarks.http.data import key_of
 from service import crawls
 from service.domain import Certificate, PageColumns, ScheduleColumns
+from service.epoch import FILL_EVERY
 from service.storage import HostStore, migrations, open_store, tables
 from service.urls import normalise
 
 WIDTH = 2
 """Numbers in the state of the default estimator."""
 BLOCK = 100_000
-AHEAD = timedelta(days=2)
-"""The queue reaches so far."""
+AHEAD = 2 * FILL_EVERY
+"""The queue reaches as far as the service would have it, so that none fills it while measured."""
 
 CERTIFICATE = Certificate(
     bandwidth=1.0, bandwidth_used=1.0, multiplier=0.0, harmonic_cost=0.0, binary_cost=0.0,

@@ -187,36 +187,34 @@ WITH given AS (
 ), locked AS (
     SELECT page_id, token FROM crawls WHERE page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_id FOR UPDATE
-), held AS (
-    SELECT page_id, min(position) AS position FROM given JOIN locked USING (page_id, token)
-    GROUP BY page_id
 ), truth AS MATERIALIZED (
     {OF_FEW_PAGES}
+), settled AS MATERIALIZED (
+    SELECT position, given.page_id, coalesce(lane_id, 0) AS lane_id, due_at, last_crawl_at,
+        crawl_rate, wanted, coalesce(due_at < %(until)s, false) AS soon, locked.page_id IS NOT NULL
+        AND row_number() OVER (PARTITION BY given.page_id, token ORDER BY position) = 1 AS held
+    FROM given LEFT JOIN locked USING (page_id, token)
+    LEFT JOIN truth ON truth.page_id = given.page_id
 ), queued AS (
     UPDATE crawls SET token = NULL, worker = NULL, leased_at = NULL, expires_at = NULL,
-        lane_id = truth.lane_id, next_at = due_at, last_crawl_at = truth.last_crawl_at,
-        crawl_rate = truth.crawl_rate, wanted = truth.wanted
-    FROM truth JOIN held USING (page_id)
-    WHERE crawls.page_id = truth.page_id AND due_at < %(until)s
-    RETURNING crawls.page_id, due_at
+        lane_id = settled.lane_id, next_at = due_at, last_crawl_at = settled.last_crawl_at,
+        crawl_rate = settled.crawl_rate, wanted = settled.wanted
+    FROM settled WHERE crawls.page_id = settled.page_id AND held AND soon
 ), dropped AS (
-    DELETE FROM crawls USING held
-    WHERE crawls.page_id = held.page_id
-        AND NOT EXISTS (SELECT FROM truth WHERE page_id = held.page_id AND due_at < %(until)s)
-), settled AS (
-    SELECT position, coalesce(lane_id, 0) AS lane_id,
-        held.page_id IS NOT NULL AS held, queued.due_at AS next_at
-    FROM given LEFT JOIN truth USING (page_id) LEFT JOIN held USING (page_id, position)
-    LEFT JOIN queued USING (page_id)
+    DELETE FROM crawls USING settled
+    WHERE crawls.page_id = settled.page_id AND held AND NOT soon
 ), lanes_of AS (
     SELECT * FROM lanes WHERE lane_id = ANY(ARRAY(SELECT lane_id FROM settled))
     ORDER BY lane_id FOR NO KEY UPDATE
 )
 SELECT items.*, lanes_read.* FROM (
     SELECT array_agg(lane_id ORDER BY position), array_agg(held ORDER BY position),
-        array_agg(coalesce(next_at, '-infinity') ORDER BY position) FROM settled
+        array_agg(CASE WHEN held AND soon THEN due_at ELSE '-infinity' END ORDER BY position)
+    FROM settled
 ) AS items, ({{lanes}}) AS lanes_read
 """
+"""What is held is joined to the rest on the way, not found first: the planner would take it for a
+single row and compare all with all."""
 
 EXTEND_LEASE = """
 UPDATE crawls SET expires_at = %(until)s, next_at = %(until)s
