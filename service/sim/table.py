@@ -5,6 +5,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -15,6 +16,8 @@ from service.domain import Bools, Floats
 from service.errors import InvalidTrace
 
 GZIP = b"\x1f\x8b"
+DAMAGED = (EOFError, OSError, zlib.error)
+"""What reading a gzip may raise."""
 LEAST_IMPORTANCE, MOST_IMPORTANCE = 1e-9, 1e9
 """What the service takes."""
 MOST_COUNTED = 2**53
@@ -137,7 +140,7 @@ def read_table(path: Path, required: tuple[str, ...], optional: tuple[str, ...] 
         raise InvalidTrace(
             f"{path}, line {_undecodable(path)}: {error.reason}; save the file as CSV in UTF-8"
         ) from error
-    except (EOFError, OSError, csv.Error, zlib.error) as error:
+    except (*DAMAGED, csv.Error) as error:
         raise InvalidTrace(
             f"{path}, after line {lines[-1] if lines else 1}: {error}; the file must be CSV in "
             "UTF-8, plain or gzipped"
@@ -169,11 +172,12 @@ def _content(file: io.BufferedReader) -> io.BufferedReader | gzip.GzipFile:
 
 
 def _undecodable(path: Path) -> int:
-    """Find the first line that is not UTF-8; the reader has decoded whole blocks."""
-    with path.open("rb") as file:
-        for number, line in enumerate(_content(file), 1):
+    """Find the first line that is not UTF-8, or where a damaged file ends before it."""
+    number = 1
+    with path.open("rb") as file, suppress(*DAMAGED):
+        for number, line in enumerate(_content(file), 1):  # noqa: B007  told below
             if line.decode(errors="ignore").encode() != line:
-                return number
+                break
     return number
 
 

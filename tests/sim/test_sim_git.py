@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 from collections import Counter
 
@@ -13,6 +14,7 @@ from service.errors import InvalidTrace
 from service.sim import git_history
 from service.sim.git_history import git_world
 
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git command")
 RULES = (r"content/index\.md=/", r"content/(.*)/index\.md=/\1/", r"content/(.*)\.mdx?=/\1/")
 START = 1_600_000_000
 
@@ -56,9 +58,14 @@ def revision(mark, day, files, parents=()):
     return b"".join(lines)
 
 
+def init(folder):
+    git(folder, "init", "-q")
+    git(folder, "symbolic-ref", "HEAD", "refs/heads/main")
+
+
 def repository(folder, *revisions):
     """One revision after another, each a day and what it does to files."""
-    git(folder, "init", "-q", "--initial-branch=main")
+    init(folder)
     stream = [
         revision(mark, day, files, [mark - 1] if mark > 1 else [])
         for mark, (day, files) in enumerate(revisions, 1)
@@ -84,7 +91,7 @@ def told(world):
 def test_pages_come_change_move_and_go_with_their_sources(tmp_path):
     site = tmp_path / "My_Site.git"
     site.mkdir()
-    git(site, "init", "-q", "--initial-branch=main")
+    init(site)
     content = site / "content"
 
     def commit(day):
@@ -122,7 +129,7 @@ def test_pages_come_change_move_and_go_with_their_sources(tmp_path):
 
 
 def test_what_a_merge_brings_changes_pages_at_the_merge(tmp_path):
-    git(tmp_path, "init", "-q", "--initial-branch=main")
+    init(tmp_path)
     stream = [
         revision(1, 0, {"content/a.md": "a", "content/b.md": "b"}),
         revision(2, 1, {"content/a.md": "a2", "content/c.md": "c"}, [1]),
@@ -296,7 +303,7 @@ def test_what_is_no_repository_or_has_no_history_is_refused(tmp_path, monkeypatc
         read(tmp_path / "nowhere")
     with pytest.raises(InvalidTrace, match="not a git repository; give the folder of a clone"):
         read(tmp_path)
-    git(tmp_path, "init", "-q")
+    init(tmp_path)
     with pytest.raises(InvalidTrace, match="the repository has no revision yet"):
         read(tmp_path)
     (tmp_path / ".git" / "HEAD").write_text("0123456789" * 4)

@@ -188,8 +188,9 @@ def test_a_bad_recording_is_refused_by_file_line_and_remedy(
         (b"PK\x03\x04 a zip", "line 1: no column page, t, bulk; the first line must name"),
         (CHANGES.encode() + b"\xff,1,0,0,0\n", "line 7: invalid start byte; save .* in UTF-8"),
         (gzip.compress(CHANGES.encode() + b"/\xe9\n"), "line 7: .*; save .* in UTF-8"),
+        (gzip.compress(CHANGES.encode() + b"/\xe9\n")[:-8], "line 7: .*; save .* in UTF-8"),
     ],
-    ids=["cut off", "without its end", "a zip", "not UTF-8", "Latin-1"],
+    ids=["cut off", "without its end", "a zip", "not UTF-8", "Latin-1", "both"],
 )
 def test_an_unreadable_file_is_refused_by_name(tmp_path, content, said):
     trace = write_trace(tmp_path)
