@@ -123,12 +123,15 @@ def _load_solve_publish(
 def refit(
     estimator: Estimator[Any], pages: EpochColumns
 ) -> tuple[Estimator[Any], dict[str, float]]:
-    """Give the estimator on a prior fitted to what is known of all incomplete pages."""
+    """Give the estimator on a prior fitted to what is known of all incomplete pages.
+
+    Pages that take no part, among them those that are gone, have no say in it.
+    """
     evidence = getattr(estimator, "evidence", None)
     if evidence is None:
         return estimator, {}
-    incomplete = pages.observability != Observability.complete
-    prior = fit_gamma_prior(*evidence(from_columns(estimator, pages.estimate[incomplete])))
+    heard = (pages.observability != Observability.complete) & (pages.importance > 0)
+    prior = fit_gamma_prior(*evidence(from_columns(estimator, pages.estimate[heard])))
     return replace(estimator, prior=prior), {"a": prior.a, "b": prior.b}
 
 

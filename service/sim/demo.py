@@ -1,24 +1,22 @@
 """The demo: a crawler fleet plays a world against the running service, over HTTP."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from service.sim import policies
 from service.sim.clock import Clock
-from service.sim.fleet import Due, Fleet
+from service.sim.fleet import Fleet
+from service.sim.playing import announcements, crawl
 from service.sim.scenario import Scenario
 from service.sim.staleness import Crawls, Staleness, merged, staleness
 from service.sim.world import World
 
-CARRIED_STEPS = 1.0
-"""Unused bandwidth of so many steps may be spent later."""
 NO_GAP = 0.01
 """Where hindsight gains less than this over uniform there is no gap to close."""
 
@@ -91,7 +89,8 @@ def play(
         The service refused something.
     """
     crawls = Crawls.none()
-    for day, more in crawl(Fleet(client, world), clock, bandwidth, step):
+    fleet = Fleet(client, world)
+    for day, more in crawl(fleet, clock, announcements(world), bandwidth, step):
         crawls = merged(crawls, more)
         if progress is not None:
             progress(day)
@@ -104,57 +103,6 @@ def play(
         Outcome("uniform", uniform, staleness(world, uniform)),
         Outcome("hindsight", hindsight, staleness(world, hindsight)),
     )
-
-
-def crawl(
-    fleet: Fleet, clock: Clock, bandwidth: float, step: float
-) -> Iterator[tuple[float, Crawls]]:
-    """Play the world step by step; yields the day reached and the crawls since the last one.
-
-    The first crawl of each page, which discovers it, is not among them.
-    """
-    world = fleet.world
-    n_steps = int(np.ceil(world.days / step))
-    edges = np.minimum(np.arange(n_steps + 1) * step, world.days)
-    fleet.discover(np.flatnonzero(world.created == 0))
-    saved = 0.0
-    for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        clock.advance(start)
-        fleet.new_epoch()
-        due = fleet.due(end)
-        clock.advance(end)
-        fleet.discover(np.flatnonzero((world.created > start) & (world.created <= end)))
-        asked = fleet.announce(_announced(world, start, end))
-        income = bandwidth * (end - start)
-        on_time = choose(due, start, end, saved + income - len(asked.at))
-        crawls = fleet.crawl(merged(on_time, asked))
-        saved = min(saved + income - len(crawls.at), CARRIED_STEPS * income)
-        yield end, crawls
-
-
-def choose(due: Due, start: float, end: float, allowance: float) -> Crawls:
-    """Take what falls due before `end`, each at its instant; if too much, the most overdue.
-
-    A page is due again 1/crawl_rate after each crawl. How overdue it is counts in its own
-    intervals; what a ping has asked for comes first.
-    """
-    first = np.maximum(due.at, start)
-    again = np.floor((end - first) * due.crawl_rate).astype(np.int64)
-    turn = np.concatenate([np.arange(n + 1) for n in again.tolist()] or [np.zeros(0)])
-    row = np.repeat(np.arange(len(due.page)), again + 1)
-    rate = due.crawl_rate[row]
-    at = first[row] + np.divide(turn, rate, out=np.zeros(len(row)), where=rate > 0)
-    overdue = np.where(rate > 0, (end - due.at[row]) * rate - turn, np.inf)
-    inside = at < end
-    row, at, overdue = row[inside], at[inside], overdue[inside]
-    best = np.argsort(-overdue, kind="stable")[: max(0, int(allowance))]
-    return Crawls(due.page[row[best]], at[best])
-
-
-def _announced(world: World, start: float, end: float) -> Crawls:
-    page = world.changed_page
-    now = world.announced[page] & (world.changed_at > start) & (world.changed_at <= end)
-    return Crawls(page[now], world.changed_at[now])
 
 
 # -- what the reader sees

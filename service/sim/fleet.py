@@ -4,29 +4,21 @@ import json
 import time
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 import numpy as np
 
-from service.domain import Bools, Floats, Ints
+from service.domain import Bools, Ints
 from service.errors import UnexpectedAnswer
 from service.sim.clock import day_of, instant_of
+from service.sim.playing import Due
 from service.sim.staleness import Crawls
 from service.sim.world import World
 
 MAX_ITEMS = 10_000
 EPOCH_TIMEOUT_S = 60.0
 POLL_S = 0.004
-
-
-class Due(NamedTuple):
-    """(N,) pages to crawl, as the schedule says; instants are days since the start."""
-
-    page: Ints
-    at: Floats
-    crawl_rate: Floats
-    """0 where only a ping has asked for the crawl."""
 
 
 class Fleet:

@@ -16,8 +16,9 @@ from service.config import read_settings
 from service.errors import UnexpectedAnswer
 from service.sim import fleet
 from service.sim.clock import START, Clock, day_of, instant_of
-from service.sim.demo import Outcome, Result, choose, crawl, play, run
-from service.sim.fleet import Due, Fleet
+from service.sim.demo import Outcome, Result, play, run
+from service.sim.fleet import Fleet
+from service.sim.playing import Due, announcements, choose, crawl
 from service.sim.scenario import Scenario, scenario
 from service.sim.staleness import Crawls, staleness
 from service.sim.world import synthetic_world

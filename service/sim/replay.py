@@ -1,0 +1,228 @@
+"""Replay: Recrawl's own use cases play a world in this process, on the store in memory.
+
+What runs is what the service runs (`run_epoch`, `record`, `ping`); only the web and the clock are
+made up. The crawls of a step are recorded in one batch, each at its own instant.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from service.core.estimators import Estimator, from_columns
+from service.domain import (
+    KEY,
+    UNSAID,
+    Bools,
+    CrawlColumns,
+    Floats,
+    Instants,
+    Ints,
+    Observability,
+    PageColumns,
+    PingColumns,
+    ScheduleFilter,
+    days,
+    instant,
+)
+from service.epoch import Plan, run_epoch
+from service.errors import UnexpectedAnswer
+from service.estimates import width
+from service.ingest import Rules, ping, record, rules_in_force
+from service.sim.clock import START, Clock, instant_of
+from service.sim.playing import Due, announcements, crawl
+from service.sim.staleness import Crawls, merged
+from service.sim.world import World
+from service.storage.memory import MemoryStore, MemoryTransaction
+from service.urls import key_of
+
+EVERYTHING = 1 << 62
+HOST = "replay.example"
+MICROSECONDS = 86_400e6
+_START = instant(START)
+
+
+class Predicted(NamedTuple):
+    """(K,) crawls that were evidence, and what was expected of them."""
+
+    page: Ints
+    at: Floats
+    """Days since the start."""
+    probability: Floats
+    """That the page has changed since its last crawl, as the epoch in force saw it."""
+    changed: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What Recrawl did in a world."""
+
+    crawls: Crawls
+    """Without the first crawl of each page, which discovers it."""
+    predicted: Predicted
+
+
+def replay(
+    world: World,
+    bandwidth: float,
+    plan: Plan,
+    *,
+    step: float = 1.0,
+    notices: Crawls | None = None,
+    seed: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> Replayed:
+    """Crawl a world as Recrawl says.
+
+    Pages are found when they are created, and deleted by the crawl that finds them gone, which
+    counts.
+
+    Parameters
+    ----------
+    bandwidth
+        Crawls a day, also in the epochs' plan.
+    step
+        Days from one epoch to the next.
+    notices
+        Change notices, by the page and the instant at which Recrawl hears of it; None: of the
+        announced pages, at once.
+    seed
+        Of the jitter of due times.
+    progress
+        Told each day reached.
+    """
+    clock = Clock()
+    fleet = LocalFleet(world, clock, replace(plan, bandwidth=bandwidth), seed)
+    told = announcements(world) if notices is None else notices
+    done = [Crawls.none()]
+    for day, crawls in crawl(fleet, clock, told, bandwidth, step):
+        done.append(crawls)
+        if progress is not None:
+            progress(day)
+    return Replayed(merged(*done), fleet.predicted)
+
+
+class LocalFleet:
+    """A fleet that calls the use cases; see `fleet.Fleet`, which calls the API."""
+
+    def __init__(self, world: World, clock: Clock, plan: Plan, seed: int) -> None:
+        self.world = world
+        self.clock = clock
+        needs_log = plan.estimator.needs_history
+        self.plan = plan if needs_log else replace(plan, retention=timedelta(0))
+        self.rules = Rules(plan.estimator, plan.timing, np.random.default_rng(seed))
+        self.store = MemoryStore(width(plan.estimator))
+        self._page_id = np.zeros(len(world), np.int64)
+        self._page = np.zeros(len(world) + 1, np.int64)
+        self._predicted: list[Predicted] = []
+
+    @property
+    def predicted(self) -> Predicted:
+        """All that was predicted, in the order of the steps."""
+        return Predicted(*map(np.concatenate, zip(*self._predicted, strict=True)))
+
+    def discover(self, pages: Ints) -> None:
+        """Register pages and record the crawl that found them, at their creation."""
+        if not len(pages):
+            return
+        world, unsaid = self.world, np.full(len(pages), np.nan)
+        urls = [world.url[page] for page in pages.tolist()]
+        announced = world.announced[pages]
+        columns = PageColumns(
+            key=np.frombuffer(b"".join(map(key_of, urls)), KEY),
+            url=np.array(urls, object),
+            host=np.full(len(urls), HOST, object),
+            importance=world.importance[pages],
+            observability=np.where(announced, Observability.complete, Observability.auto),
+            min_crawl_rate=unsaid,
+            max_crawl_rate=unsaid,
+        )
+        with self.store.begin() as tx:
+            page_id = tx.register(columns, self.clock()).page_id
+        self._page_id[pages], self._page[page_id] = page_id, pages
+        self._record(Crawls(pages, world.created[pages]))
+
+    def new_epoch(self) -> None:
+        """Run an epoch in this thread."""
+        epoch = run_epoch(self.store, self.plan, self.clock)
+        if epoch.reason:
+            raise UnexpectedAnswer(f"epoch {epoch.epoch} failed: {epoch.reason}")
+
+    def due(self, before: float) -> Due:
+        """Read the schedule."""
+        only = ScheduleFilter(due_before=instant_of(before))
+        with self.store.begin(write=False) as tx:
+            pages = tx.schedule(tx.number_in_force(), 0, EVERYTHING, only).pages
+        return Due(self._page[pages.page_id], _days(pages.next_crawl_at), pages.crawl_rate)
+
+    def announce(self, changes: Crawls) -> Crawls:
+        """Record change notices."""
+        if not len(changes.page):
+            return changes
+        pings = PingColumns(
+            page_id=self._page_id[changes.page], changed_at=_instants(changes.at)
+        )
+        with self.store.begin() as tx:
+            wanted = ping(tx, pings, rules_in_force(tx, self.rules)).crawl
+        return Crawls(changes.page[wanted], changes.at[wanted])
+
+    def crawl(self, crawls: Crawls) -> Crawls:
+        """Record what crawls see; a page found gone is deleted, and not crawled again."""
+        order = np.lexsort((crawls.at, crawls.page))
+        page, at = crawls.page[order], crawls.at[order]
+        gone = self.world.gone(page, at)
+        again = np.append(False, gone[:-1] & (page[1:] == page[:-1]))[: len(page)]
+        self._record(Crawls(page[~gone], at[~gone]))
+        with self.store.begin() as tx:
+            for lost in self._page_id[page[gone & ~again]].tolist():
+                tx.delete_page(lost)
+        return Crawls(page[~again], at[~again])
+
+    def _record(self, crawls: Crawls) -> None:
+        n = len(crawls.page)
+        unsaid = np.full(n, UNSAID, np.int16)
+        columns = CrawlColumns(
+            page_id=self._page_id[crawls.page],
+            observed_at=_instants(crawls.at),
+            changed=unsaid,
+            digest=1 + self.world.versions(*crawls),
+            status=unsaid,
+            leased_page_id=np.zeros(n, np.int64),
+            token=np.zeros(n, np.int64),
+            retry_after_s=np.full(n, np.nan),
+            redirects_to=np.zeros(n, np.int64),
+        )
+        with self.store.begin() as tx:
+            rules = rules_in_force(tx, self.rules)
+            if not rules.estimator.needs_history:
+                self._predict(tx, rules.estimator, crawls)
+            record(tx, columns, rules)
+
+    def _predict(self, tx: MemoryTransaction, estimator: Estimator[Any], crawls: Crawls) -> None:
+        """Note what is expected of crawls, ordered by page and time, before they are recorded."""
+        page_id = self._page_id[crawls.page]
+        states = tx.lock_states(np.unique(page_id))
+        row = np.searchsorted(states.page_id, page_id)
+        before = _days(states.last_observed_at)[row]
+        again = np.flatnonzero(row[1:] == row[:-1]) + 1
+        before[again] = crawls.at[again - 1]
+        evidence = crawls.at > before
+        page, at, before, row = (
+            column[evidence] for column in (crawls.page, crawls.at, before, row)
+        )
+        unchanged = estimator.probability_unchanged(
+            from_columns(estimator, states.estimate[row]), at - before
+        )
+        versions = self.world.versions
+        changed = versions(page, at) > versions(page, before)
+        self._predicted.append(Predicted(page, at, 1.0 - unchanged, changed))
+
+
+def _instants(at: Floats) -> Instants:
+    return _START + np.rint(at * MICROSECONDS).astype("m8[us]")
+
+
+def _days(at: Instants) -> Floats:
+    return days(at - _START)
