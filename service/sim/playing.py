@@ -64,7 +64,8 @@ def crawl(
         Days from one epoch to the next.
     """
     world = fleet.world
-    told = Crawls(*(column[np.argsort(notices.at, kind="stable")] for column in notices))
+    order = np.argsort(notices.at, kind="stable")
+    told = Crawls(notices.page[order], notices.at[order])
     edges = np.minimum(np.arange(np.ceil(world.days / step) + 1) * step, world.days)
     heard = np.searchsorted(told.at, edges, side="right")
     born = np.argsort(world.created, kind="stable")

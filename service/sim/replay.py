@@ -55,6 +55,9 @@ class Predicted(NamedTuple):
     changed: Bools
 
 
+NOTHING = Predicted(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0, np.bool_))
+
+
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """What Recrawl did in a world."""
@@ -62,6 +65,7 @@ class Replayed:
     crawls: Crawls
     """Without the first crawl of each page, which discovers it."""
     predicted: Predicted
+    """Empty for estimators that look at the whole history again."""
 
 
 def replay(
@@ -116,11 +120,11 @@ class LocalFleet:
         self.store = MemoryStore(width(plan.estimator))
         self._page_id = np.zeros(len(world), np.int64)
         self._page = np.zeros(len(world) + 1, np.int64)
-        self._predicted: list[Predicted] = []
+        self._predicted = [NOTHING]
 
     @property
     def predicted(self) -> Predicted:
-        """All that was predicted, in the order of the steps."""
+        """All that has been predicted, in the order of the steps."""
         return Predicted(*map(np.concatenate, zip(*self._predicted, strict=True)))
 
     def discover(self, pages: Ints) -> None:
@@ -161,9 +165,7 @@ class LocalFleet:
         """Record change notices."""
         if not len(changes.page):
             return changes
-        pings = PingColumns(
-            page_id=self._page_id[changes.page], changed_at=_instants(changes.at)
-        )
+        pings = PingColumns(page_id=self._page_id[changes.page], changed_at=_instants(changes.at))
         with self.store.begin() as tx:
             wanted = ping(tx, pings, rules_in_force(tx, self.rules)).crawl
         return Crawls(changes.page[wanted], changes.at[wanted])
@@ -208,15 +210,11 @@ class LocalFleet:
         before = _days(states.last_observed_at)[row]
         again = np.flatnonzero(row[1:] == row[:-1]) + 1
         before[again] = crawls.at[again - 1]
-        evidence = crawls.at > before
-        page, at, before, row = (
-            column[evidence] for column in (crawls.page, crawls.at, before, row)
-        )
-        unchanged = estimator.probability_unchanged(
-            from_columns(estimator, states.estimate[row]), at - before
-        )
-        versions = self.world.versions
-        changed = versions(page, at) > versions(page, before)
+        seen = np.flatnonzero(crawls.at > before)
+        page, at, before, row = crawls.page[seen], crawls.at[seen], before[seen], row[seen]
+        state = from_columns(estimator, states.estimate[row])
+        unchanged = estimator.probability_unchanged(state, at - before)
+        changed = self.world.versions(page, at) > self.world.versions(page, before)
         self._predicted.append(Predicted(page, at, 1.0 - unchanged, changed))
 
 

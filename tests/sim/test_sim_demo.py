@@ -162,7 +162,8 @@ class IdleThenBusy:
 
 
 def per_day(fleet, bandwidth):
-    return [len(crawls.at) for _, crawls in crawl(fleet, Clock(), bandwidth, step=1.0)]
+    played = crawl(fleet, Clock(), announcements(fleet.world), bandwidth, step=1.0)
+    return [len(crawls.at) for _, crawls in played]
 
 
 def test_bandwidth_left_over_is_kept_for_one_step_only():
@@ -177,7 +178,8 @@ def test_crawls_on_pings_are_paid_from_the_same_budget():
 
 
 def test_a_last_step_that_is_cut_short_brings_its_part_of_the_budget():
-    days, crawls = zip(*crawl(IdleThenBusy(), Clock(), 10.0, step=4.0), strict=True)
+    played = crawl(IdleThenBusy(), Clock(), Crawls.none(), 10.0, step=4.0)
+    days, crawls = zip(*played, strict=True)
     assert days == (4.0, 8.0, 10.0)
     assert [len(c.at) for c in crawls] == [0, 80, 20]
 

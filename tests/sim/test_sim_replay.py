@@ -1,0 +1,144 @@
+"""Replays: the use cases on the store in memory, against a web whose every change is known."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sim_cases import crawls_of, world_of
+
+from service.core.estimators import MLE, Gamma, make_estimator
+from service.epoch import Plan
+from service.sim import policies
+from service.sim.clock import Clock
+from service.sim.replay import LocalFleet, replay
+from service.sim.staleness import Crawls, staleness
+from service.sim.world import synthetic_world
+
+PLAN = Plan(Gamma())
+
+
+def a_world(n_pages=300, days=40.0, **given):
+    return synthetic_world(n_pages, days, rng=np.random.default_rng(5), **given)
+
+
+@given(st.lists(st.lists(st.integers(1, 9), max_size=9), min_size=1, max_size=5), st.data())
+def test_versions_count_the_changes_up_to_an_instant(changes, data):
+    world = world_of(changes)
+    pairs = st.tuples(st.integers(0, len(changes) - 1), st.integers(0, 20).map(lambda t: t / 2))
+    asked = data.draw(st.lists(pairs, max_size=20))
+    page, at = crawls_of(*asked)
+    by_hand = [sum(t <= instant for t in changes[i]) for i, instant in asked]
+    assert world.versions(page, at).tolist() == by_hand
+
+
+def test_what_the_store_has_learnt_is_what_the_crawls_could_see():
+    world = a_world(60, complete_share=0.0)
+    fleet, crawls = played(world, bandwidth=20.0)
+    with fleet.store.begin(write=False) as tx:
+        states = tx.lock_states(fleet._page_id)
+    for page in range(60):
+        at = np.sort(crawls.at[crawls.page == page])
+        seen = world.versions(np.full(len(at), page), at)
+        assert states.n_observations[page] == len(at)
+        assert states.n_changes[page] == np.count_nonzero(np.diff(seen, prepend=0))
+
+
+def played(world, bandwidth):
+    """As `replay`, with the fleet to look into."""
+    from service.sim.playing import crawl
+    from service.sim.staleness import merged
+
+    clock = Clock()
+    fleet = LocalFleet(world, clock, Plan(Gamma(), bandwidth=bandwidth), seed=1)
+    steps = crawl(fleet, clock, Crawls.none(), bandwidth, 1.0)
+    return fleet, merged(*(crawls for _, crawls in steps))
+
+
+def test_bandwidth_is_spent_and_never_exceeded():
+    world = a_world()
+    at = np.sort(replay(world, 45.0, PLAN).crawls.at)
+    per_day = np.histogram(at, 40, (0, 40))[0]
+    assert (np.cumsum(per_day) <= 45.0 * np.arange(1, 41)).all()
+    assert len(at) == pytest.approx(45.0 * 40, rel=0.02)
+
+
+def test_learning_comes_close_to_knowing():
+    world = a_world(1000, days=60.0)
+    outcome = replay(world, 200.0, PLAN)
+    ours, blind, best = (
+        staleness(world, crawls).harmonic
+        for crawls in (
+            outcome.crawls, policies.uniform(world, 200.0), policies.hindsight(world, 200.0),
+        )
+    )  # fmt: skip
+    assert (blind - ours) / (blind - best) > 0.85
+
+
+def test_the_predictions_are_calibrated_on_pages_that_change_as_the_model_says():
+    world = a_world(2000, complete_share=0.0)
+    predicted = replay(world, 400.0, PLAN).predicted
+    learnt = predicted.at > 10.0
+    for low in np.arange(0.1, 1.0, 0.1):
+        chosen = (predicted.probability >= low) & (predicted.probability < low + 0.1) & learnt
+        n, expected = chosen.sum(), predicted.probability[chosen].mean()
+        assert n > 300
+        error = np.sqrt(expected * (1 - expected) / n)
+        assert predicted.changed[chosen].mean() == pytest.approx(expected, abs=0.03 + 3 * error)
+
+
+def test_a_prediction_is_that_of_the_estimator_before_the_crawl():
+    world = world_of([[2.5], []], days=9.0)
+    plan = Plan(Gamma())
+    predicted = replay(world, 2.0, plan).predicted
+    first = np.flatnonzero(predicted.page == 1)[0]
+    assert not predicted.changed[first]
+    unchanged = Gamma().probability_unchanged(Gamma().init(), predicted.at[first])
+    assert predicted.probability[first] == pytest.approx(1.0 - unchanged, rel=0.05)
+    seen = predicted.at[(predicted.page == 0) & predicted.changed]
+    assert len(seen) == 1
+    assert seen[0] >= 2.5
+
+
+def test_the_same_seed_gives_the_same_crawls_and_another_one_others():
+    world = a_world(50)
+    once, again, other = (replay(world, 10.0, PLAN, seed=seed).crawls for seed in (1, 1, 2))
+    assert np.array_equal(once.at, again.at)
+    assert not np.array_equal(np.sort(once.at), np.sort(other.at))
+
+
+def test_pages_come_and_go():
+    world = world_of(
+        [[1.5], [12.5], [3.5]], days=20.0, created=[0, 4.3, 0], ended=[20.0, 20.0, 8.7]
+    )
+    crawls = replay(world, 3.0, PLAN).crawls
+    assert crawls.at[crawls.page == 1].min() > 4.3
+    assert (crawls.at[crawls.page == 2] >= 8.7).sum() == 1
+
+
+def test_notices_are_followed_as_far_as_they_are_worth_it():
+    world = a_world(200, complete_share=1.0)
+    crawls = replay(world, 2 * world.change_rate.sum(), PLAN).crawls
+    after_first_day = world.changed_at > 1.0
+    changes = set(world.changed_at[after_first_day].tolist())
+    followed = changes & set(crawls.at.tolist())
+    assert len(followed) > 0.9 * len(changes)
+
+
+def test_notices_of_one_s_own_replace_those_of_the_world():
+    world = a_world(20, complete_share=1.0)
+    silent = replay(world, 10.0, PLAN, notices=Crawls.none()).crawls
+    assert not set(world.changed_at.tolist()) & set(silent.at.tolist())
+
+
+@pytest.mark.parametrize("name", ["lognormal", "binned_mle", "naive", "mle"])
+def test_every_kind_of_estimator_plays(name):
+    outcome = replay(a_world(40, days=8.0), 10.0, Plan(make_estimator(name)))
+    assert len(outcome.crawls.at) > 60
+    expected = 0 if name == MLE.name else 40
+    assert len(outcome.predicted.at) >= expected
+
+
+def test_progress_is_told():
+    days = []
+    replay(a_world(5, days=3.5), 2.0, PLAN, progress=days.append)
+    assert days == [1.0, 2.0, 3.0, 3.5]
