@@ -39,7 +39,7 @@ RULE = re.compile("(.+)=(/.*)", re.DOTALL)
 """The last =/ parts them, for there may be others in the regex."""
 LOG = (
     "-c", "log.showRoot=true", "-c", "log.showSignature=false", "-c", "diff.relative=false",
-    "log", "--first-parent", "-m", "--reverse", "--format=%ct", "--no-color",
+    "log", "--first-parent", "-m", "--reverse", "--format=%ct",
     "--raw", "-z", "--no-abbrev", "--no-renames",
 )  # fmt: skip
 POINTS_ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
@@ -171,13 +171,10 @@ def _recording(site: str, pages: Pages, touched: Touched) -> Recording:
     first = np.flatnonzero(np.diff(page, prepend=-1))
     last = np.append(first[1:], len(page)) - 1
     there = n_files > np.append(0, n_files[last[:-1]])[page]
-    before = np.append(False, there[:-1])
-    before[first] = False
-    moved = differs | (there != before)
-    bulk = np.bincount(revision[moved], minlength=len(at)) > BULK
+    bulk = np.bincount(revision[differs], minlength=len(at)) > BULK
     started = at[revision[first]]
     later = at[revision] > started[page]
-    changed = there & moved & later
+    changed = there & differs & later
     host = made_up_host(site)
     return Recording(
         site=site,

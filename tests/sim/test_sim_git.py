@@ -331,11 +331,14 @@ def test_a_hook_s_environment_and_the_owner_s_settings_change_nothing(tmp_path, 
     other.mkdir()
     repository(other, (0, {"content/other.md": ""}), (1, {"b": ""}))
     repository(site, (0, {"content/a.md": "a"}), (1, {"content/a.md": "b"}))
+    signed = git(site, "cat-file", "commit", "main").replace(b"\n\n", b"\ngpgsig none\n\n", 1)
+    head = git(site, "hash-object", "-t", "commit", "-w", "--stdin", stdin=signed).strip()
+    git(site, "update-ref", "refs/heads/main", head)
     expected = told(read(site))
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
     settings = tmp_path / "settings"
     settings.write_text(
-        "[log]\nshowRoot=false\nshowSignature=true\ndecorate=full\n[color]\nui=always\n"
+        "[log]\nshowRoot=false\nshowSignature=true\ndecorate=full\n"
         "[diff]\nrenames=copies\nrelative=true\n"
     )
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))

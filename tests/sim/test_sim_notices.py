@@ -168,10 +168,10 @@ def test_fetched_often_enough_a_sitemap_misses_no_change():
 
 
 def test_a_lying_sitemap_says_of_every_page_that_it_changed_when_the_site_was_built():
-    world = world_of([[0.5, 2.5], [], [1.5], []], created=[0, 0, 0, 6.2], ended=[10, 10, 7.5, 10])
+    world = world_of([[0.5, 4.0], [], [1.5], []], created=[0, 0, 0, 6.2], ended=[10, 10, 7.5, 10])
     assert rows(lying_sitemap_notices(world, np.array([3, 1, 2]), 2.0)) == [
-        (1, 1.5, 2.0), (1, 2.5, 4.0), (1, 7.5, 8.0),
-        (2, 1.5, 2.0), (2, 2.5, 4.0),
+        (1, 1.5, 2.0), (1, 4.0, 4.0), (1, 7.5, 8.0),
+        (2, 1.5, 2.0), (2, 4.0, 4.0),
         (3, 7.5, 8.0),
     ]  # fmt: skip
 
