@@ -5,14 +5,22 @@ one is a new module and its line in `EXPERIMENTS` below.
 """
 
 from service.errors import UnknownExperiment
-from service.sim.experiments import a22_accuracy, a22_history, a22_loop, a22_steps, gf08
+from service.sim.experiments import (
+    a22_accuracy,
+    a22_history,
+    a22_loop,
+    a22_steps,
+    gf08,
+    k19_known,
+    k19_learned,
+)
 from service.sim.experiments.base import Check, Experiment, Result, Setup, Table
 
 __all__ = ["EXPERIMENTS", "Check", "Experiment", "Result", "Setup", "Table", "find"]
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for module in (a22_history, a22_accuracy, a22_steps, a22_loop, gf08)
+    for module in (a22_history, a22_accuracy, a22_steps, a22_loop, gf08, k19_known, k19_learned)
     for experiment in module.EXPERIMENTS
 }
 """Name -> experiment, in the order of the papers."""
