@@ -53,6 +53,12 @@ def experiment(
         Console().print(view)
         return
     chosen = [find(name) for name in names]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(
+            f"cannot make the folder {out}: {error.strerror}", param_hint="--out"
+        ) from error
     for each in chosen:
         with Progress(console=console, transient=True) as progress:
             task = progress.add_task(each.name, total=1.0)

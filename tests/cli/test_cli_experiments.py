@@ -17,18 +17,26 @@ def test_an_unknown_name_is_refused_before_anything_runs(recrawl, tmp_path):
 
 
 def test_it_prints_the_table_and_writes_figure_csv_and_json(recrawl, tmp_path):
-    ended = recrawl("experiment", "a22-3", "--scale", 0.01, "--out", "found")
+    ended = recrawl("experiment", "gf08-7", "--scale", 0.02, "--out", "found")
     assert ended.status == 0
-    for text in ("change rate 500, crawl rate 3, 20 runs", "│ lln", "Agrees:", "Differs:"):
+    for text in ("20 new pages", "│ imaginary intervals", "Agrees:", "Differs:"):
         assert text in ended.out
     assert sorted(path.name for path in (tmp_path / "found").iterdir()) == [
-        "a22-3-1.csv", "a22-3-2.csv", "a22-3.json", "a22-3.png",
+        "gf08-7-1.csv", "gf08-7.json", "gf08-7.png",
     ]  # fmt: skip
 
 
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_runs(recrawl, tmp_path):
+    (tmp_path / "taken").write_text("")
+    ended = recrawl("experiment", "a22-3", "--out", "taken")
+    assert ended.status == 2
+    assert ended.out == ""
+    assert "cannot make the folder taken: File exists" in ended.err
+
+
 def test_json_is_one_line_an_experiment_and_nothing_else(recrawl):
-    ended = recrawl("experiment", "a22-3", "a22-4", "--scale", 0.01, "--seed", 7, "--json")
+    ended = recrawl("experiment", "gf08-6", "gf08-3", "--scale", 0.01, "--seed", 7, "--json")
     documents = [json.loads(line) for line in ended.out.splitlines()]
-    assert [d["experiment"] for d in documents] == ["a22-3", "a22-4"]
+    assert [d["experiment"] for d in documents] == ["gf08-6", "gf08-3"]
     assert {d["seed"] for d in documents} == {7}
     assert all(d["tables"] and d["checks"] for d in documents)

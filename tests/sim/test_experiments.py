@@ -43,7 +43,7 @@ def test_names_are_unique_and_in_the_order_of_the_figures():
 
 def test_files_hold_what_was_found(tmp_path):
     setup = Setup(seed=5, scale=0.5)
-    paths = list(write("x-1", RESULT, setup, tmp_path / "new"))
+    paths = list(write("x-1", RESULT, setup, tmp_path))
     assert [path.name for path in paths] == ["x-1.json", "x-1-1.csv", "x-1.png"]
     with paths[1].open(newline="") as file:
         rows = list(csv.reader(file))
@@ -82,7 +82,7 @@ def test_every_experiment_tells_finite_numbers_and_draws_its_figure(name, tmp_pa
 
 def test_a_seed_repeats_itself_and_another_gives_other_numbers():
     seeds = (1, 1, 2)
-    first, again, other = (find("a22-3").run(Setup(scale=0.004, seed=seed)) for seed in seeds)
+    first, again, other = (find("gf08-4").run(Setup(scale=0.02, seed=seed)) for seed in seeds)
     assert first.tables == again.tables
     assert first.checks == again.checks
     assert first.tables != other.tables

@@ -10,7 +10,7 @@ from service.core import ImaginaryIntervals, Prior
 from service.errors import InvalidTrace
 from service.sim.experiments import gf08_corpus, gf08_initial, gf08_new, gf08_pages, gf08_prior
 from service.sim.experiments.base import Setup
-from service.sim.experiments.gf08_pages import ALWAYS, NEITHER, NEVER
+from service.sim.experiments.plain import ALWAYS, NEITHER, NEVER, plain_likelihood
 
 SMALL = Setup(scale=0.1)
 
@@ -30,7 +30,7 @@ def starting(claims, start):
 def test_estimates_solve_the_paper_s_equation_2_or_take_its_substitutes():
     interval = np.array([[2.0, 3.0, 5.0], [7.0, 4.0, 1.0], [1.0, 6.0, 2.0]])
     changed = np.array([[True, False, True], [False, False, True], [True, False, True]])
-    found = gf08_pages.plain_likelihood(interval, changed)
+    found = plain_likelihood(interval, changed)
     root = brentq(lambda x: 2 / np.expm1(2 * x) + 1 / np.expm1(x) - 7.0, 1e-3, 10)
     assert found.change_rate == pytest.approx([root, 1 / 13, 1.0])
     assert found.edge.tolist() == [NEITHER, NEVER, ALWAYS]
@@ -42,7 +42,7 @@ def test_pages_are_crawled_after_their_share_of_the_estimate():
     paths = gf08_pages.follow(rng, np.array([0.1, 0.02]), first, 6, share=0.8)
     assert paths.interval[0] == pytest.approx(first)
     assert paths.interval[1:] == pytest.approx(0.8 * paths.period[:-1])
-    last = gf08_pages.plain_likelihood(paths.interval, paths.changed)
+    last = plain_likelihood(paths.interval, paths.changed)
     assert paths.period[-1] == pytest.approx(1 / last.change_rate)
 
 

@@ -12,10 +12,7 @@ from service.domain import Floats
 from service.sim.experiments.base import Check, Experiment, Result, Setup, Table, within
 from service.sim.experiments.gf08_corpus import CORPUS
 from service.sim.experiments.gf08_pages import (
-    ALWAYS,
     DAY,
-    NEITHER,
-    NEVER,
     STAND_IN,
     Paths,
     absolute_deviation,
@@ -23,6 +20,7 @@ from service.sim.experiments.gf08_pages import (
     follow,
     watched,
 )
+from service.sim.experiments.plain import ALWAYS, NEITHER, NEVER
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

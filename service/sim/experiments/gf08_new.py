@@ -22,16 +22,14 @@ from service.sim.experiments.base import Check, Experiment, Result, Setup, Table
 from service.sim.experiments.gf08_corpus import CORPUS, gamma_prior
 from service.sim.experiments.gf08_pages import (
     DAY,
-    NEITHER,
     STAND_IN,
-    Estimate,
     Estimated,
     absolute_deviation,
     corpus,
     follow,
-    plain_likelihood,
     watched,
 )
+from service.sim.experiments.plain import NEITHER, Estimate, plain_likelihood
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

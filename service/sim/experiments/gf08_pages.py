@@ -14,6 +14,7 @@ from service.core.estimators.likelihood import Likelihood, Terms, likeliest_rate
 from service.domain import Bools, Floats
 from service.errors import InvalidTrace
 from service.sim.experiments.base import Setup
+from service.sim.experiments.plain import ALWAYS, NEITHER, Estimate, plain_likelihood
 from service.sim.trace import trace_world
 
 DAY = 24.0
@@ -31,18 +32,6 @@ STAND_IN = (
     f"{MEDIAN_PERIOD / DAY:g} days stand in, or with --trace DIR/SITE those of a recording's "
     f"pages with at least {LEAST_CHANGES} changes"
 )
-
-NEITHER, NEVER, ALWAYS = 0, 1, 2
-"""What a page's crawls found: some changes, none, or one each time."""
-
-
-class Estimate(NamedTuple):
-    """(N,) change rates, 1/hour, and which of them are substitutes."""
-
-    change_rate: Floats
-    edge: Floats
-    """NEITHER, NEVER or ALWAYS."""
-
 
 Estimated = Callable[[Floats, Bools], Estimate]
 """From the (K, N) intervals and changes so far."""
@@ -91,30 +80,6 @@ def watched(rng: np.random.Generator, change_rate: Floats) -> Estimate:
     return Estimate(
         np.where(quiet > 0, rate, 1.0 / WATCH_INTERVAL), np.where(quiet > 0, NEITHER, ALWAYS)
     )
-
-
-def plain_likelihood(interval: Floats, changed: Bools) -> Estimate:
-    """Likeliest rates without a prior (the paper's equation 2), with its two substitutes.
-
-    A page that never changed counts as changing once in all the time it was watched, one that
-    always did as changing once in its shortest interval (CG03's advice).
-    """
-    n_changed = changed.sum(axis=0)
-    edge = np.where(n_changed == 0, NEVER, np.where(n_changed == len(changed), ALWAYS, NEITHER))
-
-    def sum_undated(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
-        return tuple((term * changed).sum(axis=0) for term in terms(rate * interval))
-
-    likelihood = Likelihood(
-        np.zeros(edge.shape),
-        n_changed.astype(np.float64),
-        (interval * changed).sum(axis=0),
-        (interval * ~changed).sum(axis=0),
-        sum_undated,
-    )
-    rate = likeliest_rate(likelihood, edge == NEITHER)
-    substitute = 1.0 / np.where(edge == NEVER, interval.sum(axis=0), interval.min(axis=0))
-    return Estimate(np.where(edge == NEITHER, rate, substitute), edge)
 
 
 def follow(

@@ -165,5 +165,5 @@ def _draw(figure: "Figure", curves: dict[str, Curve]) -> None:
             axes.fill_between(days, mean - half, mean + half, color=line.get_color(), alpha=0.3,
                               lw=0)  # fmt: skip
         axes.axhline(1.0, color="black", lw=1, ls="--")
-        axes.set(title=f"{which} cost / that of LC with known rates", xlabel="days", yscale="log")
-    figure.axes[0].legend(frameon=False, fontsize=8)
+        axes.set(title=f"{which} cost / that of LC with known rates", xlabel="days")
+    figure.axes[0].legend(frameon=False, fontsize=8, loc="center right")

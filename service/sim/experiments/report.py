@@ -31,7 +31,6 @@ def document(name: str, result: Result, setup: Setup) -> dict[str, Any]:
 
 def write(name: str, result: Result, setup: Setup, folder: Path) -> Iterator[Path]:
     """Write NAME.json, NAME-1.csv … and, if matplotlib is installed, NAME.png; yields each."""
-    folder.mkdir(parents=True, exist_ok=True)
     yield _written(
         folder / f"{name}.json", json.dumps(document(name, result, setup), indent=2) + "\n"
     )

@@ -17,6 +17,7 @@ INK = {
     "sa": "#7570b3",
     "sam": "#e7298a",
     "mle": "#1b9e77",
+    "plain mle": "#66a61e",
     "gamma": "#1f4e9c",
 }
 """One colour an estimator, the same in all figures."""
