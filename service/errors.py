@@ -32,6 +32,7 @@ RecrawlError
 ├── NotExportable           what is asked for would not hold all that it needs
 ├── InvalidTrace              a recorded history that cannot be replayed
 ├── UnknownExperiment     no experiment of this name
+├── UnknownPolicy         no policy of this name can be played
 ├── SitemapNotFetched     a site did not give a sitemap
 ├── SitemapRefused        the service would not take a sitemap
 ├── NotSubscribed         a topic names no hub, or its hub refuses
@@ -185,6 +186,10 @@ class InvalidTrace(RecrawlError):
 
 class UnknownExperiment(RecrawlError):
     """No experiment has this name."""
+
+
+class UnknownPolicy(RecrawlError):
+    """No policy of this name can be played."""
 
 
 class SitemapNotFetched(RecrawlError):

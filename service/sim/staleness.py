@@ -53,6 +53,8 @@ class Steps(NamedTuple):
     """Until the next step of the page, or its end."""
     n_uncrawled: Ints
     """Changes not crawled in that time."""
+    oldest_at: Floats
+    """When the oldest of them was made; `at` where there is none."""
 
 
 def staleness(world: World, crawls: Crawls, bins: int = 120) -> Staleness:
@@ -90,7 +92,10 @@ def uncrawled(world: World, crawls: Crawls) -> Steps:
     following = np.append(at[1:], 0.0)
     last_of_page = np.append(page[1:] != page[:-1], True)
     until = np.where(last_of_page, world.ended[page], following)
-    return Steps(page, at, until - at, changes - crawled)
+    n_uncrawled: Ints = changes - crawled
+    oldest_at = at.copy()
+    oldest_at[n_uncrawled > 0] = world.changed_at[crawled[n_uncrawled > 0]]
+    return Steps(page, at, until - at, n_uncrawled, oldest_at)
 
 
 def harmonic_numbers(n: Ints) -> Floats:

@@ -1,0 +1,208 @@
+"""The policies that are compared, by name, all under the same bandwidth.
+
+    LINEUP[name].play(game, progress) -> Replayed
+
+A `Game` is what all of them play. Those that crawl by heuristics or know the future give crawls
+alone; those that learn play through the service's use cases, and also what they predicted.
+`chosen("default")`, `chosen("all")` and `chosen("recrawl,uniform")` give lists of names.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+from functools import partial
+
+from service.core.estimators import ESTIMATORS, make_estimator
+from service.domain import Timing
+from service.epoch import Plan
+from service.errors import UnknownPolicy
+from service.sim import policies
+from service.sim.clairvoyant import clairvoyant
+from service.sim.peers import PEERS
+from service.sim.policies import Policy
+from service.sim.replay import NOTHING, Replayed, replay
+from service.sim.staleness import Crawls
+from service.sim.world import World
+
+STEP_INTERVALS = 0.2
+LONGEST_STEP = 7.0
+"""Days between epochs: a fifth of the mean interval between crawls of a page, at most a week."""
+
+DEFAULT_PLAN = Plan(make_estimator("gamma", half_life_days=365.0), retention=timedelta(days=730))
+"""What the service does unless told otherwise; a test holds it equal to the settings."""
+
+
+class Kind(StrEnum):
+    """What a policy knows."""
+
+    today = "today"
+    """Nothing of change rates: what crawlers do today, and uniform crawling."""
+    learning = "learning"
+    """What its own crawls and notices have shown, through the service's use cases."""
+    bound = "bound"
+    """The future, which nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """What policies play."""
+
+    world: World
+    bandwidth: float
+    """Crawls a day, over all pages."""
+    step: float
+    """Days from one epoch to the next, for policies that learn."""
+    notices: Crawls | None = None
+    """Change notices of pages that are not `announced`; None: there are only theirs."""
+    seed: int = 1
+    """Of what is random in a policy."""
+
+
+Progress = Callable[[float], None]
+"""Told each day reached, by policies that play day by day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A policy, and what to say of it."""
+
+    name: str
+    kind: Kind
+    description: str
+    play: Callable[[Game, Progress | None], Replayed]
+
+
+def suitable_step(world: World, bandwidth: float) -> float:
+    """Give the days between epochs in which a schedule hardly ages."""
+    return min(LONGEST_STEP, STEP_INTERVALS * world.mean_pages / bandwidth)
+
+
+def _crawled(policy: Policy, game: Game, progress: Progress | None) -> Replayed:
+    crawls = policy(game.world, game.bandwidth)
+    if progress is not None:
+        progress(game.world.days)
+    return Replayed(crawls, NOTHING)
+
+
+def _learned(plan: Plan, game: Game, progress: Progress | None) -> Replayed:
+    return replay(
+        game.world, game.bandwidth, plan, step=game.step, notices=game.notices, seed=game.seed,
+        progress=progress,
+    )  # fmt: skip
+
+
+def _blind(name: str, policy: Policy, description: str, kind: Kind = Kind.today) -> Entrant:
+    return Entrant(name, kind, description, partial(_crawled, policy))
+
+
+def _learner(name: str, plan: Plan, description: str) -> Entrant:
+    return Entrant(name, Kind.learning, description, partial(_learned, plan))
+
+
+# -- the list
+
+UNIFORM, RECRAWL, HINDSIGHT = "uniform", "recrawl", "hindsight"
+
+OBJECTIVES = {
+    "change-rate": ("change_rate", "ChangeRateCrawl: crawl rates in proportion to change rates"),
+    "lambdacrawl-approx": ("approximate", "LambdaCrawlApprox: in proportion to importance"),
+    "blc": ("binary", "BinaryLambdaCrawl: the binary optimum, which starves pages"),
+    "blc-0.4": ("binary_floor", "the same with 40 % of the bandwidth shared out evenly"),
+}
+"""Name -> objective and description; change rates are learnt as Recrawl does."""
+
+
+def _variants() -> list[Entrant]:
+    """LambdaCrawl with every estimator and timing that go together, but the default pair."""
+    entrants = []
+    for estimator, timing in _combinations():
+        if refusal(estimator, timing) or (estimator, timing) == ("gamma", Timing.periodic):
+            continue
+        name = estimator.replace("_", "-")
+        made = make_estimator(estimator, half_life_days=365.0)
+        plan = replace(DEFAULT_PLAN, estimator=made, timing=timing)
+        if timing is Timing.poisson:
+            clock, suffix = "on Poisson clocks", "-poisson"
+        else:
+            clock, suffix = "on time", ""
+        text = f"LambdaCrawl with estimator {estimator}, crawls {clock}"
+        entrants.append(_learner(f"lambdacrawl-{name}{suffix}", plan, text))
+    return entrants
+
+
+def _combinations() -> list[tuple[str, Timing]]:
+    return [(estimator, timing) for timing in Timing for estimator in ESTIMATORS]
+
+
+def refusal(estimator: str, timing: Timing) -> str:
+    """Say why the service refuses an estimator under a timing; empty if it does not."""
+    kind = ESTIMATORS[estimator]
+    return "" if timing is Timing.poisson or kind.periodic_timing_ok else kind.refusal
+
+
+LEFT_OUT: dict[str, str] = {
+    f"lambdacrawl-{estimator.replace('_', '-')}": refusal(estimator, timing)
+    for estimator, timing in _combinations()
+    if refusal(estimator, timing)
+}
+"""Name -> why it cannot be played: the service refuses it."""
+
+LINEUP: dict[str, Entrant] = {
+    entrant.name: entrant
+    for entrant in (
+        _blind(UNIFORM, policies.uniform, "every page equally often"),
+        *(_blind(name, peer.policy, peer.description) for name, peer in PEERS.items()),
+        *(
+            _learner(name, replace(DEFAULT_PLAN, objective=objective), text)
+            for name, (objective, text) in OBJECTIVES.items()
+        ),
+        *_variants(),
+        _learner(RECRAWL, DEFAULT_PLAN, "the service with its default settings"),
+        _blind(
+            HINDSIGHT, policies.hindsight,
+            "LambdaCrawl that knows each page's true change rate from the start", Kind.bound,
+        ),
+        _blind(
+            "clairvoyant", clairvoyant,
+            "knows the instant of every change: no policy can hope for it", Kind.bound,
+        ),
+    )
+}  # fmt: skip
+"""By the name that commands and reports use, in the order of reports."""
+
+DEFAULT = (
+    UNIFORM, "fixed-tuned", "nutch-tuned", "stormcrawler-tuned", "change-rate", RECRAWL, HINDSIGHT,
+    "clairvoyant",
+)  # fmt: skip
+"""What operators run today at its best, Recrawl, and the bounds."""
+
+GROUPS: dict[str, tuple[str, ...]] = {"default": DEFAULT, "all": tuple(LINEUP)}
+
+
+def chosen(names: str) -> tuple[str, ...]:
+    """Give the policies that names and groups, separated by commas, stand for; each once.
+
+    Raises
+    ------
+    UnknownPolicy
+        None has this name, or the service refuses it; says which there are, or why.
+
+    Examples
+    --------
+    >>> chosen("uniform, recrawl,uniform")
+    ('uniform', 'recrawl')
+    """
+    found: dict[str, None] = {}
+    for name in filter(None, map(str.strip, names.split(","))):
+        if name in LEFT_OUT:
+            raise UnknownPolicy(f"{name} is not played: the estimator {LEFT_OUT[name]}")
+        if name not in GROUPS and name not in LINEUP:
+            raise UnknownPolicy(
+                f"there is no policy {name!r}; there are the groups {', '.join(GROUPS)} and "
+                f"{', '.join(LINEUP)}"
+            )
+        found.update(dict.fromkeys(GROUPS.get(name, (name,))))
+    if not found:
+        raise UnknownPolicy(f"name at least one policy: {', '.join((*GROUPS, *LINEUP))}")
+    return tuple(found)
