@@ -59,7 +59,7 @@ def test_a_reader_sees_tables_both_lines_and_notes():
     console = Console(record=True, width=60)
     show(RESULT, console)
     shown = console.export_text()
-    for text in ("Title", "errors", "0.1235", "a [stand-in]"):
+    for text in ("Title", "errors", "0.123", "a [stand-in]"):
         assert text in shown
     assert f"Agrees: {RESULT.agrees}." in shown
     assert f"Differs: {RESULT.differs}." in shown
@@ -86,3 +86,12 @@ def test_a_seed_repeats_itself_and_another_gives_other_numbers():
     assert first.tables == again.tables
     assert first.checks == again.checks
     assert first.tables != other.tables
+
+
+def test_on_a_narrow_terminal_headers_wrap_and_numbers_stay_whole():
+    columns = ("estimator", *(f"after {k} crawls" for k in range(9)))
+    wide = Table("errors", columns, [("gamma", *(0.000123 + k for k in range(9)))])
+    console = Console(record=True, width=40)
+    show(replace(RESULT, tables=[wide]), console)
+    (line,) = (line for line in console.export_text().splitlines() if "gamma" in line)
+    assert line.split() == ["gamma", "0.000123", *(str(k) for k in range(1, 9))]

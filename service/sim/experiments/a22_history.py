@@ -151,7 +151,11 @@ def on_a_history(setup: Setup) -> Result:
     return Result(
         title=f"Estimators on {page.name}: {len(gaps):,} changes, {page.change_rate:.3g} per "
         f"{page.unit}",
-        tables=[_table(found, page, even, share) for share in (FREQUENT, RARE)],
+        tables=[
+            _table(where, found[which.name, share], share)
+            for share in (FREQUENT, RARE)
+            for where, which in (("this page", page), ("Poisson page", even))
+        ],
         checks=[
             _exponential(gaps),
             *_checks("on this page", found[page.name, FREQUENT], found[page.name, RARE]),
@@ -209,27 +213,20 @@ def _list(errors: dict[str, float]) -> str:
     return ", ".join(f"{name} {error:.2f}" for name, error in errors.items())
 
 
-def _table(
-    found: dict[tuple[str, float], Measured], page: History, even: History, share: float
-) -> Table:
-    rows: list[tuple[str | float, ...]] = []
-    for name in found[page.name, share].estimate:
-        row: list[str | float] = [name]
-        for which in (page, even):
-            last = found[which.name, share].estimate[name][-1]
-            row += [float(np.median(last)), *map(float, band(last))]
-            row.append(found[which.name, share].rmse(name))
-        rows.append(tuple(row))
-    columns = [
-        f"{which}: {what}"
-        for which in ("page", "Poisson")
-        for what in ("median", "95 % from", "to", "RMSE")
-    ]
-    n_crawls = found[page.name, share].after[-1]
+def _table(where: str, measured: Measured, share: float) -> Table:
     return Table(
-        f"estimate / change rate after all {n_crawls:,} crawls, {share:.2f} crawls a change",
-        ("estimator", *columns),
-        rows,
+        f"{where}: estimate / change rate after all {measured.after[-1]:,} crawls, "
+        f"{share:.2f} crawls a change",
+        ("estimator", "median", "95 % of the runs from", "to", "RMSE"),
+        [
+            (
+                name,
+                float(np.median(found[-1])),
+                *map(float, band(found[-1])),
+                measured.rmse(name),
+            )
+            for name, found in measured.estimate.items()
+        ],
     )
 
 

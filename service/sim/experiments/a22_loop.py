@@ -104,36 +104,17 @@ def closed_loop(setup: Setup) -> Result:
         loops[estimator.name] = close_the_loop(estimator, setup.rng(), setup.runs(RUNS))
         setup.progress(len(loops) / len(chosen))
     best = optimum()
-    rates = Table(
-        "mean crawl rate of frequently changing pages and of others after … rounds",
-        ("estimator", *(f"{kind} {k}" for k in SHOWN for kind in ("frequent", "other"))),
-        [
-            *(_row(name, loop.frequent, loop.other) for name, loop in loops.items()),
-            ("optimum", *(float(best[page]) for _ in SHOWN for page in (0, -1))),
-        ],
-    )
-    quality = Table(
-        "crawl rates off the optimum, and excess share of time out of date",
-        (
-            "estimator",
-            *(f"off after {k}" for k in SHOWN),
-            *(f"excess after {k}" for k in SHOWN),
-            "starved in the end",
-        ),
-        [
-            (
-                name,
-                *(float(loop.off[k - 1]) for k in SHOWN),
-                *(float(loop.excess[k - 1]) for k in SHOWN),
-                float(loop.starved[-1]),
-            )
-            for name, loop in loops.items()
-        ],
+    measures = (
+        ("mean crawl rate of a frequently changing page after … rounds", "frequent", best[0]),
+        ("mean crawl rate of another page after … rounds", "other", best[-1]),
+        ("crawl rates off the optimum, share of the bandwidth, after … rounds", "off", 0.0),
+        ("excess share of time out of date after … rounds", "excess", 0.0),
+        ("share of the pages starved after … rounds", "starved", float((best == 0).mean())),
     )
     return Result(
         title=f"Crawl rates from estimates, {N_PAGES} pages, {setup.runs(RUNS)} runs, "
         f"{ITERATIONS} crawls of each page a round",
-        tables=[rates, quality],
+        tables=[_table(title, loops, which, float(at_best)) for title, which, at_best in measures],
         checks=_checks(loops),
         draw=lambda figure: _draw(figure, loops),
         notes=(
@@ -173,9 +154,13 @@ def _sa_and_sam_lead(claim: str, measure: dict[str, Floats]) -> Check:
     )
 
 
-def _row(name: str, *curves: Floats) -> tuple[str | float, ...]:
-    """Put what the curves say after each round that is shown behind a name."""
-    return name, *(float(curve[k - 1]) for k in SHOWN for curve in curves)
+def _table(title: str, loops: dict[str, Loop], which: str, at_best: float) -> Table:
+    """Show one measure after some of the rounds, and what it is at the optimum."""
+    rows: list[tuple[str | float, ...]] = [
+        (name, *(float(getattr(loop, which)[k - 1]) for k in SHOWN)) for name, loop in loops.items()
+    ]
+    rows.append(("optimum", *(at_best for _ in SHOWN)))
+    return Table(title, ("estimator", *map(str, SHOWN)), rows)
 
 
 def _draw(figure: "Figure", loops: dict[str, Loop]) -> None:

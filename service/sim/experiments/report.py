@@ -7,11 +7,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table as View
 
 from service.sim.experiments.base import Result, Setup, Table
+
+WIDEST = 1_000
+"""Columns that a table may take: numbers are never cut, even where the terminal is narrower."""
 
 
 def document(name: str, result: Result, setup: Setup) -> dict[str, Any]:
@@ -60,7 +65,9 @@ def show(result: Result, console: Console) -> None:
     """Print the tables, what agrees with the paper, what differs, and the notes."""
     console.print(f"[bold]{escape(result.title)}[/]")
     for table in result.tables:
-        console.print(_view(table))
+        view = _view(table)
+        least = Measurement.get(console, console.options.update(width=WIDEST), view).minimum
+        console.print(view, width=max(console.width, least), crop=False)
     console.print(f"[green]Agrees:[/] {escape(result.agrees)}.", highlight=False, soft_wrap=True)
     console.print(f"[yellow]Differs:[/] {escape(result.differs)}.", highlight=False, soft_wrap=True)
     for note in result.notes:
@@ -68,11 +75,15 @@ def show(result: Result, console: Console) -> None:
 
 
 def _view(table: Table) -> View:
-    view = View(title=table.title, title_justify="left")
-    for column in table.columns:
-        view.add_column(escape(column), justify="left" if column == table.columns[0] else "right")
-    for row in table.rows:
-        view.add_row(*(cell if isinstance(cell, str) else f"{cell:.4g}" for cell in row))
+    """Lay out for narrow terminals: headers wrap between words, what stands below does not."""
+    rows = [[c if isinstance(c, str) else f"{c:.3g}" for c in row] for row in table.rows]
+    view = View(title=table.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for column, cells in zip(table.columns, zip(*rows, strict=True), strict=True):
+        widest = max(map(len, (*cells, *column.split())))
+        left = column == table.columns[0]
+        view.add_column(escape(column), justify="left" if left else "right", min_width=widest)
+    for row in rows:
+        view.add_row(*row)
     return view
 
 
