@@ -55,10 +55,10 @@ from service.storage.queue import (
     Tokens,
 )
 
-COMPARED = 512
+COMPARED = 256
 """So many waiting pages are compared at a time, at the least: the most overdue of these come."""
 
-LANES = 64
+LANES = 32
 """So many lanes are looked at, beside one for each crawl asked for."""
 
 FILL_BLOCK = 20_000
@@ -290,7 +290,8 @@ def settle(
     Gives which tokens were in force. When a page is due again is read from its state, which is
     written already. Trouble is heard of crawls without a lease too.
     """
-    settled = tx.settle(reports.held, now + horizon)
+    heard = trouble(reports.status) | polite.gated
+    settled = tx.settle(reports.held, heard, now + horizon)
     if len(settled.lanes):
         at = instant(now)
         said = sum_up(settled, *reports[1:], at)

@@ -39,6 +39,11 @@ class Politeness:
     concurrency: int = 1
     """Leases that run at a time; 0: any number."""
 
+    @property
+    def gated(self) -> bool:
+        """Whether crawls have to wait for others at all."""
+        return self.delay_s > 0 or self.concurrency > 0
+
 
 class Gates(NamedTuple):
     """(N,) what lets crawls pass now."""

@@ -89,6 +89,12 @@ class Locked(NamedTuple):
     """Whether any page that this transaction has locked has what most pages have not."""
 
 
+ASK_EPOCH = NUMBER_IN_FORCE.replace(
+    "FROM", ", set_config('plan_cache_mode', 'force_generic_plan', true) FROM"
+)
+"""Who goes by a schedule looks rows up by their keys: one plan is as good as another, and planning
+takes longer than looking up a few. The setting lasts as long as the transaction."""
+
 NOTHING = Locked(np.zeros(1, np.int64), np.zeros(1, "V6"), eventful=False)
 
 
@@ -144,7 +150,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     def number_in_force(self) -> int:
         """Ask once, straight over the driver: every commit of evidence does."""
         if self.in_force is None:
-            row = self.run(NUMBER_IN_FORCE).fetchone()
+            row = self.run(ASK_EPOCH).fetchone()
             self.in_force = row[0] or 0 if row else 0
         return self.in_force
 

@@ -182,15 +182,15 @@ WHERE crawls.page_id = given.page_id AND given.next_at > '-infinity'
 
 _SETTLE = f"""
 WITH given AS (
-    SELECT * FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[]) WITH ORDINALITY
-        AS given (page_id, token, position)
+    SELECT * FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[], %(heard)s::bool[])
+        WITH ORDINALITY AS given (page_id, token, heard, position)
 ), locked AS (
     SELECT page_id, token FROM crawls WHERE page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_id FOR UPDATE
 ), truth AS MATERIALIZED (
     {OF_FEW_PAGES}
 ), settled AS MATERIALIZED (
-    SELECT position, given.page_id, coalesce(lane_id, 0) AS lane_id, due_at, last_crawl_at,
+    SELECT position, heard, given.page_id, coalesce(lane_id, 0) AS lane_id, due_at, last_crawl_at,
         crawl_rate, wanted, coalesce(due_at < %(until)s, false) AS soon, locked.page_id IS NOT NULL
         AND row_number() OVER (PARTITION BY given.page_id, token ORDER BY position) = 1 AS held
     FROM given LEFT JOIN locked USING (page_id, token)
@@ -204,8 +204,11 @@ WITH given AS (
     DELETE FROM crawls USING settled
     WHERE crawls.page_id = settled.page_id AND held AND NOT soon
 ), lanes_of AS (
-    SELECT * FROM lanes WHERE lane_id = ANY(ARRAY(SELECT lane_id FROM settled))
-    ORDER BY lane_id FOR NO KEY UPDATE
+    SELECT lanes.* FROM lanes JOIN (
+        SELECT lane_id, bool_or(heard OR held AND soon) AS moves FROM settled GROUP BY lane_id
+    ) AS said USING (lane_id)
+    WHERE moves OR n_failures > 0 OR min_delay_s > 0 OR robots_delay_s > 0 OR max_concurrency > 0
+    ORDER BY lane_id FOR NO KEY UPDATE OF lanes
 )
 SELECT items.*, lanes_read.* FROM (
     SELECT array_agg(lane_id ORDER BY position), array_agg(held ORDER BY position),
@@ -259,7 +262,8 @@ class PostgresQueue(QueueTransaction):
     def save_lanes(self, lanes: Lanes) -> None:
         """Update them in one statement."""
         names = ("lane_id", "n_failures", "blocked_until", "ready_at", "next_at")
-        self.run(SAVE_LANES, **{name: getattr(lanes, name) for name in names})
+        if len(lanes):
+            self.run(SAVE_LANES, **{name: getattr(lanes, name) for name in names})
 
     def queued(self, lane_id: Ints, each: int, of: Reach = EVERYWHERE) -> QueuedCrawls:
         """Walk along each lane's index."""
@@ -287,9 +291,9 @@ class PostgresQueue(QueueTransaction):
         if len(page_id):
             self.run(REQUEUE, page_id=page_id, next_at=next_at)
 
-    def settle(self, held: Tokens, until: datetime) -> Settled:
+    def settle(self, held: Tokens, heard: Bools, until: datetime) -> Settled:
         """Update or delete the rows, lock the lanes."""
-        said = {"page_id": held.page_id, "token": held.token, "until": until}
+        said = {"page_id": held.page_id, "token": held.token, "heard": heard, "until": until}
         row = self.run(SETTLE, **said, epoch=self.number_in_force()).fetchone()
         if row is None or row[0] is None:
             none = Lowered.empty()

@@ -144,6 +144,7 @@ class Settled:
     next_at: Instants
     """When the page can be leased again; NaT where that is not before the horizon."""
     lanes: Lanes
+    """Those that were locked."""
 
 
 class QueueTransaction(Transaction):
@@ -197,10 +198,12 @@ class QueueTransaction(Transaction):
         """Mend the bounds of rows that no lease runs on; NaT takes the row out."""
 
     @abstractmethod
-    def settle(self, held: Tokens, until: datetime) -> Settled:
+    def settle(self, held: Tokens, heard: Bools, until: datetime) -> Settled:
         """End the leases with these tokens, and queue their pages again if due before `until`.
 
-        Locks the lanes of all of the pages, those without a lease (token 0) too.
+        Locks lanes, those of pages without a lease (token 0) too: where a page is queued again,
+        where a report is to be `heard`, and those with limits or failures of their own. Of other
+        lanes nothing changes, so that they may be leased from meanwhile.
         """
 
     @abstractmethod

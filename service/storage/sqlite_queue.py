@@ -208,8 +208,11 @@ class SqliteQueue(QueueTransaction):
         mended = zip(values(next_at[~out]), page_id[~out].tolist(), strict=True)
         self.driver.executemany(REQUEUE, mended)
 
-    def settle(self, held: Tokens, until: datetime) -> Settled:
-        """Delete the rows that have these tokens, and queue their pages as any others."""
+    def settle(self, held: Tokens, heard: Bools, until: datetime) -> Settled:  # noqa: ARG002
+        """Delete the rows that have these tokens, and queue their pages as any others.
+
+        Who writes has locked all lanes.
+        """
         pairs = zip(held.page_id.tolist(), held.token.tolist(), strict=True)
         ended = np.array([bool(self.driver.execute(END_LEASE, p).fetchall()) for p in pairs], bool)
         again = np.unique(held.page_id[ended])
