@@ -1,16 +1,23 @@
 """Heuristics at their best: intervals scaled until they use the bandwidth up."""
 
-from typing import Protocol, Self
+from dataclasses import replace
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
 from service.sim.heuristics import Heuristic, play
 from service.sim.staleness import Crawls
-from service.sim.world import World
+from service.sim.world import World, offsets
 
 USED = (0.99, 0.998)
 """Share of the bandwidth that is used up: nearly all, without lasting queues."""
-STRIDE = 4.0
+TARGET = 0.994
+PILOT_PAGES = 500
+"""In larger worlds so many pages tell about which scale it will be."""
+COARSE, FINE = 4.0, 1.02
+"""Steps of the search where all is used, before and after the pilot."""
+HASTE = 1.5
+"""Adaptive intervals follow a scale only in part: it shrinks by ever more than what use lacks."""
 ROUNDS = 24
 
 
@@ -21,35 +28,64 @@ class Scalable(Heuristic, Protocol):
         """Give the heuristic with every interval `factor` times as long."""
 
 
+class Found(NamedTuple):
+    """A scale of the intervals, and what was crawled at it."""
+
+    factor: float
+    crawls: Crawls
+
+
 def tuned(heuristic: Scalable, world: World, bandwidth: float) -> Crawls:
     """Play a heuristic at the longest intervals that use the bandwidth up (`USED`).
 
-    All of its intervals are scaled by one factor, found by bisection over whole plays, as only an
-    operator with hindsight could. Where no factor will do, the play that used the most.
+    All of its intervals are scaled by one factor, found over whole plays, as only an operator with
+    hindsight could. Where no factor will do, the play that used the most.
     """
     if bandwidth == 0:
         return Crawls.none()
+    every = len(world) // PILOT_PAGES
+    if every <= 1:
+        return _search(heuristic, world, bandwidth, 1.0, COARSE).crawls
+    pilot = _sample(world, every)
+    per_page = bandwidth / world.mean_pages
+    guess = _search(heuristic, pilot, per_page * pilot.mean_pages, 1.0, COARSE).factor
+    return _search(heuristic, world, bandwidth, guess, FINE).crawls
+
+
+def _search(
+    heuristic: Scalable, world: World, bandwidth: float, factor: float, step: float
+) -> Found:
+    """Search between factors that use too much, where one steps up, and too little."""
     enough, most = USED
-    low, high, factor = 0.0, np.inf, 1.0
-    best, used_best = Crawls.none(), 0.0
+    low, high, power = 0.0, np.inf, 1.0
+    best, used_best = Found(factor, Crawls.none()), 0.0
     for _ in range(ROUNDS):
         crawls = play(heuristic.scaled(factor), world, bandwidth)
         used = len(crawls.at) / (bandwidth * world.days)
         if used >= min(enough, used_best):
-            best, used_best = crawls, used
+            best, used_best = Found(factor, crawls), used
         if enough <= used <= most:
             break
-        low, high = (factor, high) if used > most else (low, factor)
-        factor = _between(low, high)
+        if used > most:
+            low, guess = factor, step * factor
+        else:
+            high, guess = factor, factor * max((used / TARGET) ** power, 1.0 / COARSE)
+            power *= HASTE
+        factor = guess if low < guess < high else float(np.sqrt(low * high))
     return best
 
 
-def _between(low: float, high: float) -> float:
-    """Halve a bracket of logarithms; search an open end in strides.
-
-    >>> _between(1.0, np.inf), _between(0.0, 1.0), _between(1.0, 4.0)
-    (4.0, 0.25, 2.0)
-    """
-    if high == np.inf:
-        return STRIDE * low
-    return float(np.sqrt(low * high)) if low > 0 else high / STRIDE
+def _sample(world: World, every: int) -> World:
+    """Take every so many-th page."""
+    kept = np.arange(len(world)) % every == 0
+    return replace(
+        world,
+        url=world.url[::every],
+        importance=world.importance[kept],
+        announced=world.announced[kept],
+        created=world.created[kept],
+        ended=world.ended[kept],
+        changed_at=world.changed_at[kept[world.changed_page]],
+        first=offsets(np.diff(world.first)[kept]),
+        change_rate=world.change_rate[kept],
+    )

@@ -8,6 +8,7 @@ import pytest
 from sim_cases import world_of
 
 from service.core import phase
+from service.sim import tuning
 from service.sim.heuristics import play
 from service.sim.nutch import MODIFIED, NOT_MODIFIED, UNKNOWN, Nutch, NutchState
 from service.sim.peers import NUTCH, PEERS, START_MS, STORMCRAWLER, ByNutch, ByStormCrawler, Fixed
@@ -152,6 +153,23 @@ def test_tuned_peers_use_the_bandwidth_up(name):
     world, bandwidth = mortal_world(300, 200.0), 60.0
     used = len(PEERS[name].policy(world, bandwidth).at) / (bandwidth * world.days)
     assert USED[0] <= used <= USED[1]
+
+
+def test_a_pilot_with_few_of_the_pages_finds_the_scale_of_a_large_world(monkeypatch):
+    world, bandwidth = mortal_world(600, 100.0), 120.0
+    plays = []
+
+    def counted(heuristic, part, budget):
+        plays.append(len(part))
+        return play(heuristic, part, budget)
+
+    monkeypatch.setattr(tuning, "play", counted)
+    monkeypatch.setattr(tuning, "PILOT_PAGES", 100)
+    used = len(tuned(STORMCRAWLER, world, bandwidth).at) / (bandwidth * world.days)
+    assert USED[0] <= used <= USED[1]
+    assert set(plays) == {100, 600}
+    assert plays == sorted(plays)
+    assert plays.count(600) < 8
 
 
 def test_a_tuned_fixed_interval_is_uniform_crawling():
