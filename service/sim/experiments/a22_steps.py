@@ -170,4 +170,4 @@ def _list(values: dict[str, float]) -> str:
 
 
 def _row(values: list[float]) -> str:
-    return ", ".join(f"{value:.2f}" for value in values)
+    return ", ".join(f"{value:.4g}" for value in values)

@@ -171,10 +171,7 @@ def initial_interval(setup: Setup) -> Result:
         draw=lambda figure: _draw_deviation(figure, pooled, deviation),
         notes=(
             STAND_IN,
-            (
-                f"the best first interval is {best / median:.2f} of the median page's period; "
-                f"the paper's would suit a median of {BEST / best * median / DAY:.0f} days"
-            ),
+            f"the best of those tried is {best / median:.2f} of the median page's period",
         ),
     )
 

@@ -202,7 +202,7 @@ def two_intervals(setup: Setup) -> Result:
         checks=[
             Check(
                 f"two imaginary intervals match the corpus (to a distance of {FITS})",
-                f"{paper:.3f}",
+                f"{paper:.4f}",
                 paper <= FITS,
             ),
         ],

@@ -25,9 +25,9 @@ PAGES = 100_000
 CORPUS = 1_000_000
 """Pages made up for experiment 2, of which 4 % have complete observations."""
 PAR = 0.1
-"""Share within which two costs are on a par."""
+"""Share within which two costs are on a par; beyond, one is better."""
 LARGE = 0.2
-"""Share from which on a difference is a large margin; beyond `PAR` it is one."""
+"""Share from which on a difference is a large margin."""
 FACTOR = 2.0
 """Of harmonic cost, that K19 gained by handling complete observations."""
 

@@ -4,7 +4,7 @@ Crawls have exact instants within a day. Since changes are Poisson, whether a pa
 two crawls is drawn when it is crawled; nothing depends on how long a day is cut.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
@@ -104,7 +104,8 @@ class Policy:
 
     name: str
     allocate: Allocator
-    learner: type[Likeliest | Posterior] = Likeliest
+    learner: Callable[[int], Learner] = Likeliest
+    """Made for so many pages."""
     on_time: bool = False
     """Each 1/rate days; else at random, as in K19."""
     knows_complete: bool = True
@@ -128,8 +129,8 @@ def learned(policy: Policy, pages: Pages, n_days: int, rng: np.random.Generator)
     counted = counts.init(int(complete.sum()))
     clock = _Clock(n_pages, on_time=policy.on_time)
     believed = np.full(n_pages, START)
+    allocation = policy.allocate(pages.importance, believed, complete, pages.bandwidth)
     for day in range(n_days):
-        allocation = policy.allocate(pages.importance, believed, complete, pages.bandwidth)
         page, interval = clock.play(np.where(complete, 0.0, allocation.crawl_rate), day, rng)
         changed = rng.random(len(page)) < -np.expm1(-pages.change_rate[page] * interval)
         learner.learn(Crawled(page, interval, changed))
@@ -137,7 +138,8 @@ def learned(policy: Policy, pages: Pages, n_days: int, rng: np.random.Generator)
         counted = counts.update(counted, 1.0, announced)
         believed = learner.change_rate.copy()
         believed[complete] = counts.change_rate(counted)
-        yield Day(policy.allocate(pages.importance, believed, complete, pages.bandwidth), len(page))
+        allocation = policy.allocate(pages.importance, believed, complete, pages.bandwidth)
+        yield Day(allocation, len(page))
 
 
 @dataclass(slots=True)
