@@ -9,7 +9,7 @@ from sim_cases import write_trace
 
 from service.core import LLN, MLE, SA, SAM, Naive, allocate_binary
 from service.errors import InvalidTrace
-from service.sim.experiments import a22_accuracy, a22_history, a22_loop, a22_measured, a22_steps
+from service.sim.experiments import a22_history, a22_loop, a22_measured, a22_steps
 from service.sim.experiments.base import Setup
 from service.sim.experiments.runs import (
     checkpoints,
@@ -101,38 +101,12 @@ def test_checkpoints_are_whole_and_end_with_the_last_crawl():
     assert 100 not in after
 
 
-def held(result):
-    return {check.claim: check.holds for check in result.checks}
-
-
-def test_figure_2_ranks_the_estimators_as_the_paper_does():
-    claims = held(a22_accuracy.balanced(SMALL))
-    assert claims["MLE, LLN, SA and SAM all outperform Naive"]
-    assert claims["the error of MLE decays fastest"]
-    independent = [claim for claim in claims if "independent" in claim]
-    assert len(independent) == 4
-    assert all(claims[claim] for claim in independent)
-
-
 def test_a_simulation_that_is_off_is_not_said_to_agree():
     wrong = a22_measured.BALANCED._replace(change_rate=20.0)
     measured = a22_measured.measure(wrong, SMALL, with_mle=False)
     measured = measured._replace(page=a22_measured.BALANCED)
     naive, lln, sa, _ = a22_measured.as_simulated(measured)
     assert not any((naive.holds, lln.holds, sa.holds))
-
-
-def test_figures_3_and_4_show_what_the_paper_says():
-    assert all(held(a22_accuracy.rare(SMALL)).values())
-    assert all(held(a22_accuracy.moderate(SMALL)).values())
-
-
-def test_figure_5_shows_what_step_sizes_do():
-    claims = held(a22_steps.step_sizes(Setup(scale=0.05)))
-    assert claims["LLN is worst with alpha = k^0.75"]
-    assert claims["SA is best with eta = 0.5"]
-    assert claims["and fluctuates less the larger beta is"]
-    assert not claims["SAM is best with beta = 0.6"]
 
 
 def test_lln_of_the_paper_s_worst_choice_divides_by_unchanged_crawls_and_k_to_three_quarters():
@@ -227,10 +201,3 @@ def test_the_busiest_page_of_a_recording_stands_in(tmp_path):
 def test_a_recording_of_pages_that_hardly_change_is_refused(tmp_path):
     with pytest.raises(InvalidTrace, match="changed 2 times; name a recording"):
         a22_history.on_a_history(Setup(trace=write_trace(tmp_path)))
-
-
-def test_without_a_recording_the_stand_in_is_told():
-    result = a22_history.on_a_history(Setup(scale=0.01))
-    assert "the page is made up" in result.notes[0]
-    assert not result.checks[0].holds
-    assert "exponential" in result.differs

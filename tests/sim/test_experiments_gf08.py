@@ -15,15 +15,6 @@ from service.sim.experiments.plain import ALWAYS, NEITHER, NEVER, plain_likeliho
 SMALL = Setup(scale=0.1)
 
 
-def held(result):
-    return {check.claim: check.holds for check in result.checks}
-
-
-def starting(claims, start):
-    (found,) = (holds for claim, holds in claims.items() if claim.startswith(start))
-    return found
-
-
 # -- estimates and crawls
 
 
@@ -118,32 +109,10 @@ def test_the_gamma_prior_of_watched_pages_is_that_of_their_rates():
 # -- the figures
 
 
-def test_figure_2_most_early_epochs_are_edge_cases():
-    claims = held(gf08_initial.paths(SMALL))
-    assert starting(claims, "most of the first 10 epochs")
-
-
-def test_figure_3_the_naive_estimate_is_biased_and_the_likeliest_is_not():
-    assert all(held(gf08_corpus.sampled_corpus(SMALL)).values())
-
-
 def test_figure_4_has_a_best_first_interval_inside():
     result = gf08_initial.initial_interval(SMALL)
-    claims = held(result)
-    assert starting(claims, "there is a clear difference")
-    assert starting(claims, "very short and very long")
     every = [row[1] for row in result.tables[0].rows]
     assert 2.0 <= result.tables[0].rows[int(np.argmin(every))][0] <= 14.0
-
-
-def test_figure_5_the_prior_gives_the_posterior_a_maximum():
-    result = gf08_prior.no_change_yet(Setup(scale=0.3))
-    claims = held(result)
-    assert starting(claims, "without a prior the likelihood rises")
-    assert starting(claims, "with the prior there is a maximum")
-    assert not starting(claims, "the posterior expectation needs")
-    means = [row[2] for row in result.tables[0].rows]
-    assert means == sorted(means)
 
 
 def test_figure_7_a_gamma_prior_beats_first_intervals_without_one():

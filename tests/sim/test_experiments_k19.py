@@ -15,15 +15,6 @@ from service.sim.experiments.k19_learning import Crawled, Likeliest, Policy, Pos
 SMALL = Setup(scale=0.05)
 
 
-def held(result):
-    return {check.claim: check.holds for check in result.checks}
-
-
-def starting(claims, start):
-    (found,) = (holds for claim, holds in claims.items() if claim.startswith(start))
-    return found
-
-
 def golden_set(n=1000):
     """The set that the optimum was computed for independently (K19's shape, seeded)."""
     rng = np.random.default_rng(20190619)
@@ -51,12 +42,6 @@ def test_the_made_up_pages_have_the_published_shape():
     assert pages.bandwidth == pytest.approx(4000)
 
 
-def test_experiment_1_ranks_policies_as_k19_does_but_for_binary_cost():
-    claims = held(k19_known.known_rates(SMALL))
-    assert not claims.pop("LC beats BLC even in binary cost")
-    assert all(claims.values())
-
-
 def test_lc_beats_blc_in_binary_cost_where_complete_pages_matter_more():
     rng = np.random.default_rng(1)
     pages = k19_corpus.made_up(rng, 5_000)
@@ -65,10 +50,6 @@ def test_lc_beats_blc_in_binary_cost_where_complete_pages_matter_more():
         cost(pages, ALLOCATORS[name](*pages, pages.bandwidth)) for name in ("harmonic", "binary")
     )
     assert lc.binary < blc.binary
-
-
-def test_experiment_2_complete_observations_halve_the_cost():
-    assert all(held(k19_known.complete_only(SMALL)).values())
 
 
 def test_an_infinite_cost_is_a_word_in_the_table():
@@ -178,17 +159,6 @@ def test_what_is_learned_approaches_what_is_known(policy):
     )
     assert last < first
     assert last < 0.08
-
-
-def test_experiment_3_learns_as_k19_says_and_recrawl_faster():
-    result = k19_learned.learning(SMALL)
-    claims = held(result)
-    assert claims["LLCA converges faster than LLC in harmonic cost"]
-    assert claims["in the end LLC costs least, LLCA more, BLLC(0.4) most"]
-    assert claims["LLCA is better than BLLC(0.4) in binary cost too"]
-    assert starting(claims, "Recrawl's excess is no larger")
-    rows = {row[0]: np.array(row[1:8]) for row in result.tables[0].rows}
-    assert (rows["Recrawl"][2:] < rows["LLC"][2:]).all()
 
 
 # -- the data set
