@@ -25,9 +25,9 @@ from service.sim.replay import NOTHING, Replayed, replay
 from service.sim.staleness import Crawls
 from service.sim.world import World
 
-STEP_INTERVALS = 0.2
+STEP_INTERVALS = 0.5
 LONGEST_STEP = 7.0
-"""Days between epochs: a fifth of the mean interval between crawls of a page, at most a week."""
+"""Days between epochs: half the mean interval between crawls of a page, at most a week."""
 
 DEFAULT_PLAN = Plan(make_estimator("gamma", half_life_days=365.0), retention=timedelta(days=730))
 """What the service does unless told otherwise; a test holds it equal to the settings."""

@@ -72,5 +72,5 @@ def test_what_cannot_be_played_is_refused(names, told):
 
 
 def test_epochs_are_as_rare_as_crawls_of_a_page_allow():
-    assert suitable_step(WORLD, 3.0) == pytest.approx(2.0)
+    assert suitable_step(WORLD, 3.0) == pytest.approx(5.0)
     assert suitable_step(WORLD, 0.1) == 7.0

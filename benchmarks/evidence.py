@@ -1,0 +1,243 @@
+"""All traces x bulk revisions out and in x equal and log-normal importance x three bandwidths.
+
+    python -m benchmarks.evidence --traces DIR [--policies default] [--out evidence.jsonl]
+        [--sites SITE …] [--bandwidths .02 .1 .5] [--processes 2] [--days N] [--table]
+
+Each cell and policy is one line of JSON in --out, written when it is done: run it again to go on
+after an interruption, or with further policies. At the end, or at once with --table, it prints per
+cell the harmonic staleness of each policy over that of uniform crawling, then how many cells the
+default wins, how far it ever lies above uniform and the heuristics, the mean share of the gap
+between uniform and hindsight that it closes where that is 10 % or more, and how well its
+predictions are calibrated. Delete the lines of a policy that has changed: `--forget recrawl`.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import lru_cache, partial
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from service.sim.comparison import play
+from service.sim.lineup import (
+    HINDSIGHT,
+    LINEUP,
+    RECRAWL,
+    UNIFORM,
+    Game,
+    Kind,
+    chosen,
+    suitable_step,
+)
+from service.sim.measures import measured
+from service.sim.trace import trace_world
+from service.sim.world import World
+from service.telemetry import configure_logging
+
+SITES = ("ota-contrib", "oi-wiki", "nodejs-org", "powershell-docs", "php-manual")
+BANDWIDTHS = (0.02, 0.1, 0.5)
+WEIGHTINGS = ("equal", "lognormal")
+SEED = 1
+TIE = 1e-9
+WIDTH = 180
+A_GAP = 0.1
+"""Cells where hindsight leaves at least this share less than uniform count for the gap closed."""
+
+Line = dict[str, Any]
+
+
+class Cell(NamedTuple):
+    site: str
+    bulk: bool
+    importance: Any
+    bandwidth_per_page: float
+
+    def __str__(self) -> str:
+        bulk = "bulk in" if self.bulk else "bulk out"
+        return f"{self.site}, {bulk}, {self.importance}, {self.bandwidth_per_page:g}"
+
+
+@lru_cache(maxsize=1)
+def world_of(traces: Path, days: float, site: str, bulk: bool, importance: Any) -> World:
+    rng = np.random.default_rng(SEED)
+    return trace_world(traces / site, rng=rng, days=days, importance=importance, bulk=bulk)
+
+
+def line(traces: Path, days: float, cell: Cell, policy: str) -> Line:
+    """Play one policy in one cell."""
+    world = world_of(traces, days, cell.site, cell.bulk, cell.importance)
+    bandwidth = cell.bandwidth_per_page * world.mean_pages
+    started = time.process_time()
+    outcome = play(policy, Game(world, bandwidth, suitable_step(world, bandwidth), seed=SEED))
+    seconds = time.process_time() - started
+    learnt, overall = outcome.calibration_learnt, outcome.calibration
+    return {
+        **cell._asdict(), "policy": policy, "n_crawls": outcome.n_crawls,
+        "bandwidth_used": outcome.bandwidth_used, **measured(outcome.terms)._asdict(),
+        "ece": overall and overall.expected_error,
+        "ece_learnt": learnt and learnt.expected_error,
+        "skill_learnt": learnt and learnt.skill,
+        "cpu_seconds": round(seconds, 2),
+    }  # fmt: skip
+
+
+def read(path: Path) -> list[Line]:
+    return [json.loads(text) for text in path.read_text().splitlines()] if path.exists() else []
+
+
+def cell_of(line: Line) -> Cell:
+    return Cell(*(line[field] for field in Cell._fields))
+
+
+def run(todo: list[tuple[Cell, str]], out: Path, chunk: Any, processes: int) -> None:
+    """Play what is missing; lines come as they are done."""
+    quiet = partial(configure_logging, "warning")
+    spawn = get_context("spawn")
+    with (
+        ProcessPoolExecutor(processes, mp_context=spawn, initializer=quiet) as pool,
+        out.open("a") as file,
+    ):
+        waiting = [pool.submit(chunk, cell, policy) for cell, policy in todo]
+        for n_done, future in enumerate(as_completed(waiting), start=1):
+            done = future.result()
+            file.write(json.dumps(done) + "\n")
+            file.flush()
+            print(
+                f"{n_done}/{len(todo)} {cell_of(done)}: {done['policy']} "
+                f"{done['harmonic']:.5f} in {done['cpu_seconds']} s",
+                flush=True,
+            )
+
+
+# -- the tables
+
+
+def by_cell(lines: list[Line]) -> dict[Cell, dict[str, Line]]:
+    cells: dict[Cell, dict[str, Line]] = defaultdict(dict)
+    for each in lines:
+        cells[cell_of(each)][each["policy"]] = each
+    return {cell: cells[cell] for cell in sorted(cells)}
+
+
+def rivals(lines: dict[str, Line]) -> list[str]:
+    """Policies that do not know the future, but for Recrawl itself."""
+    return [n for n in lines if n != RECRAWL and LINEUP[n].kind is not Kind.bound]
+
+
+def show(lines: list[Line], console: Console) -> None:
+    cells = by_cell(lines)
+    played = {each["policy"] for each in lines}
+    names = [name for name in LINEUP if name in played]
+    view = Table("cell", *names, "gap closed", title="Harmonic staleness over that of uniform")
+    for cell, got in cells.items():
+        base = got[UNIFORM]["harmonic"] if UNIFORM in got else np.nan
+        able = [name for name in got if LINEUP[name].kind is not Kind.bound]
+        least = min((got[name]["harmonic"] for name in able), default=np.nan)
+        ratios = [
+            _bold(f"{got[n]['harmonic'] / base:.3f}", n in able and got[n]["harmonic"] == least)
+            if n in got else ""
+            for n in names
+        ]  # fmt: skip
+        closed = gap_closed(got)
+        view.add_row(str(cell), *ratios, "" if closed is None else f"{closed:.2f}")
+    console.print(view)
+    for sentence in summary(cells):
+        console.print(sentence, highlight=False)
+
+
+def summary(cells: dict[Cell, dict[str, Line]]) -> Iterator[str]:
+    full = {c: got for c, got in cells.items() if RECRAWL in got and rivals(got)}
+    if not full:
+        return
+    won = sum(
+        got[RECRAWL]["harmonic"] <= (1 + TIE) * min(got[n]["harmonic"] for n in rivals(got))
+        for got in full.values()
+    )
+    yield f"Recrawl is the best policy without foresight in {won} of {len(full)} cells"
+    names = dict.fromkeys(n for got in full.values() for n in rivals(got))
+    for name in names:
+        ratio = {
+            c: got[RECRAWL]["harmonic"] / got[name]["harmonic"]
+            for c, got in full.items()
+            if name in got
+        }
+        worst = max(ratio, key=ratio.__getitem__)
+        yield (
+            f"Recrawl over {name}: {np.median(list(ratio.values())):.3f} in the median, "
+            f"{ratio[worst]:.3f} at worst ({worst})"
+        )
+    closed = [
+        gap
+        for got in full.values()
+        if (gap := gap_closed(got)) is not None
+        and got[HINDSIGHT]["harmonic"] <= (1 - A_GAP) * got[UNIFORM]["harmonic"]
+    ]
+    if closed:
+        yield (
+            f"gap closed, mean of the {len(closed)} cells where hindsight is at least {A_GAP:.0%} "
+            f"better than uniform: {np.mean(closed):.3f} (least {min(closed):.2f})"
+        )
+    for site in dict.fromkeys(c.site for c in full):
+        errors = [got[RECRAWL]["ece_learnt"] for c, got in full.items() if c.site == site]
+        told = [error for error in errors if error is not None]
+        if told:
+            yield (
+                f"expected calibration error after the first quarter, {site}: mean "
+                f"{np.mean(told):.3f}, worst {max(told):.3f}"
+            )
+
+
+def gap_closed(got: dict[str, Line]) -> float | None:
+    if not {UNIFORM, HINDSIGHT, RECRAWL} <= got.keys():
+        return None
+    worst, best = got[UNIFORM]["harmonic"], got[HINDSIGHT]["harmonic"]
+    return (worst - got[RECRAWL]["harmonic"]) / (worst - best) if worst > best else None
+
+
+def _bold(text: str, wanted: bool) -> str:
+    return f"[bold]{text}[/]" if wanted else text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--traces", type=Path, required=True)
+    parser.add_argument("--policies", default="default")
+    parser.add_argument("--out", type=Path, default=Path("evidence.jsonl"))
+    parser.add_argument("--sites", nargs="+", default=SITES)
+    parser.add_argument("--bandwidths", nargs="+", type=float, default=BANDWIDTHS)
+    parser.add_argument("--importance", nargs="+", default=WEIGHTINGS)
+    parser.add_argument("--days", type=float, default=np.inf)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--table", action="store_true", help="print the tables of --out and stop")
+    parser.add_argument("--forget", nargs="*", default=(), help="policies to play anew")
+    given = parser.parse_args()
+    lines = read(given.out)
+    if given.forget:
+        lines = [each for each in lines if each["policy"] not in given.forget]
+        given.out.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    if not given.table:
+        done = {(cell_of(each), each["policy"]) for each in lines}
+        cells = (
+            Cell(*one)
+            for one in product(given.sites, (False, True), given.importance, given.bandwidths)
+        )
+        todo = [both for both in product(cells, chosen(given.policies)) if both not in done]
+        run(todo, given.out, partial(line, given.traces, given.days), given.processes)
+        lines = read(given.out)
+    show(lines, Console(width=None if sys.stdout.isatty() else WIDTH))
+
+
+if __name__ == "__main__":
+    main()
