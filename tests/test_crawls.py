@@ -237,6 +237,35 @@ def test_so_many_leases_of_a_host_run_at_a_time(queue_store):
     assert len(take(queue_store, T0 + TTL, polite=polite)) == 1
 
 
+@pytest.mark.parametrize("own", [{"min_delay_s": 1.0}, {"robots_delay_s": 1.0}])
+def test_a_host_keeps_its_own_delay_where_others_have_none(queue_store, own):
+    add(queue_store, 2)
+    with queue_store.begin() as tx:
+        tx.change_host("example.org", own, T0)
+    first = take(queue_store, T0)
+    assert report(queue_store, first, T0 + 5 * SECOND) == [True]
+    assert take(queue_store, T0 + 5 * SECOND) == []
+    assert len(take(queue_store, T0 + 6 * SECOND)) == 1
+
+
+def test_a_host_that_was_full_is_open_after_a_report_where_others_are_never_full(queue_store):
+    add(queue_store, 2)
+    with queue_store.begin() as tx:
+        tx.change_host("example.org", {"max_concurrency": 1}, T0)
+    first = take(queue_store, T0)
+    assert take(queue_store, T0) == []
+    assert report(queue_store, first, T0) == [True]
+    assert len(take(queue_store, T0)) == 1
+
+
+def test_a_good_answer_forgives_failures_where_no_host_waits(queue_store):
+    add(queue_store, 5)
+    given = take(queue_store, T0, 4)
+    for crawl, status in zip(given, (500, 500, 200, 500), strict=True):
+        assert report(queue_store, [crawl], T0, status=status) == [True]
+    assert len(take(queue_store, T0)) == 1
+
+
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_host_that_asks_for_it_is_left_alone_as_long_as_it_asks(queue_store, status):
     add(queue_store, 2)

@@ -111,8 +111,8 @@ async def answer_http(_: Request, error: Exception) -> Response:
 
 
 async def answer_nobody(_: Request, __: Exception) -> Response:
-    """Close the books on a caller who hung up while sending: no fault of the service."""
-    return problem(400, "ClientDisconnect", "the connection ended before the body did")
+    """Close the books on a caller who hung up before the answer: no fault of the service."""
+    return problem(400, "ClientDisconnect", "the connection ended before the answer")
 
 
 async def answer_unexpected(_: Request, __: Exception) -> Response:

@@ -3,8 +3,9 @@
 import threading
 import time
 
+import httpx
 import pytest
-from live_server import START, Live, running
+from live_server import START, Live, running, until
 
 
 @pytest.fixture
@@ -146,6 +147,15 @@ def test_who_waits_is_served_as_soon_as_something_is_due(rude):
     rude.register("https://a.example/")
     waiting.join(20)
     assert [crawl["url"] for crawl in found] == ["https://a.example/"]
+
+
+def test_who_hangs_up_while_waiting_is_leased_nothing(rude):
+    with pytest.raises(httpx.ReadTimeout):
+        rude.client.post("/leases", json={"wait_s": 30}, timeout=0.1)
+    gone = 'recrawl_requests_total{method="POST",route="/leases",status="400"} 1.0'
+    until(lambda: gone in rude.get("/metrics").text, "the service has noticed")
+    rude.register("https://a.example/")
+    assert len(lease(rude)) == 1
 
 
 def test_a_ping_makes_a_page_due_at_once(rude):

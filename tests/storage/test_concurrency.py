@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import psycopg
 import pytest
+from crawl_cases import queue, report, take
 from store_cases import (
     CERTIFICATE,
     EVERYTHING,
@@ -80,6 +81,14 @@ def test_a_writer_waits_for_the_locks_of_another(sql_store):
 
     together(first, second)
     assert page_of(sql_store, page_id).n_pings == 10
+
+
+def test_reports_do_not_wait_for_who_leases_from_the_same_hosts(postgres_store):
+    queue(postgres_store, register(postgres_store, 2), T0)
+    given = take(postgres_store, T0, 1)
+    with ThreadPoolExecutor(1) as pool, postgres_store.begin() as tx:
+        assert len(tx.ready_lanes(T0, 1)) == 1
+        assert pool.submit(report, postgres_store, given, T0).result(PATIENCE_S) == [True]
 
 
 def test_states_are_saved_where_they_lie_though_others_write_and_vacuum(

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 from msgspec import UnsetType
+from starlette.requests import ClientDisconnect
 
 from service import crawls
 from service.api import examples, openapi
@@ -68,6 +69,8 @@ async def post_leases(request: Request) -> Response:
             told = {"Retry-After": str(-int(-wait_s // 1))}
             return answer(LeasesAnswer(items=[], retry_after_s=wait_s), headers=told)
         await asyncio.sleep(min(left_s, LOOK_S, max(ahead_s, SOON_S)))
+        if await request.is_disconnected():
+            raise ClientDisconnect  # and lease nothing to nobody
 
 
 def _ahead(next_ready_at: datetime | None, now: datetime) -> float:
