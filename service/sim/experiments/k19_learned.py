@@ -166,4 +166,5 @@ def _draw(figure: "Figure", curves: dict[str, Curve]) -> None:
                               lw=0)  # fmt: skip
         axes.axhline(1.0, color="black", lw=1, ls="--")
         axes.set(title=f"{which} cost / that of LC with known rates", xlabel="days")
-    figure.axes[0].legend(frameon=False, fontsize=8, loc="center right")
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(curves), frameon=False)
