@@ -15,9 +15,8 @@ from service import crawls
 from service.constraints import constrain
 from service.core.allocation import ALLOCATORS, Allocation
 from service.core.costs import binary_cost, harmonic_cost
-from service.core.estimators import Estimator, from_columns
+from service.core.estimators import Estimator, corpus_of, fit_corpus, from_columns
 from service.core.pings import PingEstimate
-from service.core.prior import fit_gamma_prior
 from service.core.trust import audit_rate
 from service.domain import (
     CapColumns,
@@ -108,7 +107,7 @@ def _load_solve_publish(
     told = told.bind(n_pages=len(pages))
     told.info("epoch loaded", seconds=seconds["load"])
     with stopwatch(seconds, "estimate"):
-        estimator, prior = refit(plan.estimator, pages)
+        estimator = refit(plan.estimator, pages)
         rates = known(pages, estimator, instant(now()), from_log)
     with stopwatch(seconds, "allocate"):
         schedule, certificate = solve(pages, rates, plan, last, caps)
@@ -116,23 +115,21 @@ def _load_solve_publish(
     with stopwatch(seconds, "publish"):
         lead.write_schedule(epoch.epoch, schedule)
     with lead.begin() as tx:
-        tx.publish(epoch.epoch, replace(certificate, prior=prior, seconds=seconds), now())
+        tx.publish(
+            epoch.epoch, replace(certificate, prior=corpus_of(estimator), seconds=seconds), now()
+        )
     told.info("epoch published", seconds=seconds)
 
 
-def refit(
-    estimator: Estimator[Any], pages: EpochColumns
-) -> tuple[Estimator[Any], dict[str, float]]:
-    """Give the estimator on a prior fitted to what is known of all incomplete pages.
+def refit(estimator: Estimator[Any], pages: EpochColumns) -> Estimator[Any]:
+    """Give the estimator with what is known of all incomplete pages as its prior.
 
     Pages that take no part, among them those that are gone, have no say in it.
     """
-    evidence = getattr(estimator, "evidence", None)
-    if evidence is None:
-        return estimator, {}
+    if estimator.needs_history:
+        return estimator
     heard = (pages.observability != Observability.complete) & (pages.importance > 0)
-    prior = fit_gamma_prior(*evidence(from_columns(estimator, pages.estimate[heard])))
-    return replace(estimator, prior=prior), {"a": prior.a, "b": prior.b}
+    return fit_corpus(estimator, from_columns(estimator, pages.estimate[heard]))
 
 
 def solve(

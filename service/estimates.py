@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from service.core.estimators import (
+    Bursty,
     CompleteObservations,
     CompleteState,
     Estimator,
@@ -121,10 +122,10 @@ def learn_crawls(estimator: Estimator[Any], states: PageStates, crawled: Crawled
         states.trust.copy(),
     )
     weighed = np.zeros(len(crawled.page), np.bool_)
-    if isinstance(estimator, Gamma):
+    if (steady := _steady(estimator)) is not None:
         auto = states.observability[crawled.page] == Observability.auto
         weighed = auto & (crawled.so_far > 0)
-        _weigh(estimator, learnt, states.pings_since, crawled.take(weighed))
+        _weigh(steady, learnt, states.pings_since, crawled.take(weighed))
     if not estimator.needs_history:
         _learn(estimator, learnt.estimate, crawled.take(~weighed))
     return learnt
@@ -155,12 +156,19 @@ def _weigh(estimator: Gamma, learnt: Learnt, since: Instants, crawled: Crawled) 
         )  # fmt: skip
         rate = quality.estimate(before).change_rate
         after = quality.update(before, now.interval, now.n_pings, now.changed)
-        learnt.estimate[page] = np.column_stack([after.changes, after.days])
+        learnt.estimate[page, 0], learnt.estimate[page, 1] = after.changes, after.days
         learnt.real_pings[page] = after.real
         learnt.false_pings[page] = after.false
         quiet = now.n_pings == 0
         audited = TRUST.update(learnt.trust[page], now.interval, now.changed, rate)
         learnt.trust[page] = np.where(quiet, audited, learnt.trust[page])
+
+
+def _steady(estimator: Estimator[Any]) -> Gamma | None:
+    """Give the Gamma that learns what comes without a ping: in the first two numbers, if at all."""
+    if isinstance(estimator, Bursty):
+        return estimator.steady
+    return estimator if isinstance(estimator, Gamma) else None
 
 
 def _ping_state(pages: EpochColumns, now: np.datetime64, where: Bools) -> PingState:
@@ -213,10 +221,10 @@ def known(
         rate[complete] = CompleteObservations().change_rate(counted)
         recall = complete.astype(np.float64)
     pinged = (pages.observability == Observability.auto) & (pages.n_pings > 0)
-    if isinstance(estimator, Gamma) and pinged.any():
+    if (steady := _steady(estimator)) is not None and pinged.any():
         recall, precision, ping_rate = recall.copy(), precision.copy(), ping_rate.copy()
         state = _ping_state(pages, now, pinged)
-        quality = PingQuality(estimator).estimate(state)
+        quality = PingQuality(steady).estimate(state)
         heard = believed(
             quality, state, TRUST.trusted(pages.trust[pinged]), dead(pages, pinged, quality, now)
         )

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from service import answers
 from service.core import timing
-from service.core.estimators import Estimator, Gamma, LogNormal
-from service.core.prior import Prior
+from service.core.estimators import Estimator, corpus_of, with_corpus
 from service.domain import (
     NEVER,
     UNSAID,
@@ -70,7 +69,7 @@ class InForce:
 
     def of(self, tx: Transaction) -> Rules:
         """Give the rules as of this transaction."""
-        if not isinstance(self.rules.estimator, Gamma | LogNormal):
+        if not corpus_of(self.rules.estimator):
             return self.rules
         epoch, known = self._known
         if (number := tx.number_in_force()) != epoch:
@@ -81,7 +80,7 @@ class InForce:
     def _on(self, certificate: Certificate | None) -> Rules:
         if certificate is None or not certificate.prior:
             return self.rules
-        estimator = replace(self.rules.estimator, prior=Prior(**certificate.prior))
+        estimator = with_corpus(self.rules.estimator, certificate.prior)
         return replace(self.rules, estimator=estimator)
 
 

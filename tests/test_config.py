@@ -120,12 +120,12 @@ def test_a_half_life_is_refused_where_evidence_never_fades(monkeypatch, name):
     monkeypatch.setenv("RECRAWL_HALF_LIFE_DAYS", "")
     read_settings().plan()  # nor is "never"
     monkeypatch.setenv("RECRAWL_HALF_LIFE_DAYS", "30")
-    if name in ("gamma", "lognormal"):
+    if name in ("gamma", "bursty", "lognormal"):
         assert read_settings().plan().estimator.half_life_days == 30.0
     else:
         assert refusal() == (
             f"RECRAWL_HALF_LIFE_DAYS has no meaning for estimator {name}, whose evidence never "
-            "fades; unset it or choose gamma or lognormal"
+            "fades; unset it or choose gamma or bursty or lognormal"
         )
 
 

@@ -79,7 +79,7 @@ def test_an_epoch_allocates_the_whole_bandwidth_to_the_pages(store, clock):
     assert [row.page_id for row in rows] == ids.tolist()
     with store.begin(write=False) as tx:
         pages = tx.load_columns()
-    estimator, _ = refit(Gamma(), pages)
+    estimator = refit(Gamma(), pages)
     change_rate = known(pages, estimator, instant(clock.at)).change_rate
     complete = pages.observability == Observability.complete
     optimum = allocate_harmonic(pages.importance, change_rate, complete, 7.5)

@@ -12,6 +12,9 @@ from service.core.conditions import Floats, InvalidInput, check_amount, check_ar
 MIN_SHAPE, MAX_SHAPE = 0.05, 20.0
 """A fitted prior is never so broad that one crawl overrules the corpus, nor worth > 20 changes."""
 
+START_STEADINESS, MAX_STEADINESS = 5.0, 100.0
+"""How steady rates are believed to be before any evidence; and where steadier makes no odds."""
+
 START_WEIGHT = 20.0
 """Pages' worth of belief that a fit keeps in the prior it starts from."""
 
@@ -139,6 +142,68 @@ def fit_gamma_prior(changes: ArrayLike, days: ArrayLike, start: Prior = DEFAULT_
     else:
         a = float(np.exp(brentq(score, low, high, xtol=1e-9)))
     return Prior(a, best_b(a))
+
+
+def fit_steadiness(
+    recent: ArrayLike, expected: ArrayLike, start: float = START_STEADINESS
+) -> float:
+    """Fit how steady the change rates of a corpus are about their long-run values.
+
+    The shape s under which the `recent` changes of all pages are likeliest, if the rate of each is
+    its long-run one times a factor of density Gamma(s, s):
+
+        sum_i ln Γ(s + k_i) - ln Γ(s) + s ln s - (s + k_i) ln(s + x_i)
+
+    `START_WEIGHT` further pages with known factors, distributed by `start`, take part.
+
+    Parameters
+    ----------
+    recent, expected : array_like, shape (N,)
+        Changes' worth of recent evidence per page, and what its long-run rate makes one expect.
+        Not negative. Pages of which nothing is expected do not matter. Of more than `SAMPLE`
+        pages an evenly spread sample is used.
+    start : float
+        What to believe without evidence.
+
+    Returns
+    -------
+    float
+        Between MIN_SHAPE and MAX_STEADINESS.
+
+    Raises
+    ------
+    InvalidInput
+        Negative or non-finite evidence, or arrays of different shapes.
+
+    References
+    ----------
+    Derived, as `fit_gamma_prior` with mean 1.
+
+    Examples
+    --------
+    Pages that changed three times as often as usual or not at all, and pages as usual:
+
+    >>> f"{fit_steadiness([6.0, 0.0, 0.0] * 300, [2.0] * 900):.2f}"
+    '0.21'
+    >>> f"{fit_steadiness([2.0] * 900, [2.0] * 900):.2f}"
+    '22.73'
+    """
+    counts, mean = _sample(recent, expected)
+    start_log_mean = float(digamma(start)) - np.log(start)
+
+    def score(log_s: float) -> float:
+        """Differentiate the likelihood in s."""
+        s = np.exp(log_s)
+        own = np.log(s) - digamma(s)
+        seen = digamma(s + counts) - np.log(s + mean) + (mean - counts) / (s + mean)
+        return float(np.sum(seen + own) + START_WEIGHT * (own + start_log_mean))
+
+    low, high = np.log(MIN_SHAPE), np.log(MAX_STEADINESS)
+    if score(low) <= 0:
+        return MIN_SHAPE
+    if score(high) >= 0:
+        return MAX_STEADINESS
+    return float(np.exp(brentq(score, low, high, xtol=1e-6)))
 
 
 @dataclass(frozen=True, slots=True)

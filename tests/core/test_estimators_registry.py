@@ -69,7 +69,7 @@ def test_it_forecasts_from_certainty_down_and_never_below_its_own_estimate(name)
 
 @names
 def test_it_has_one_kind_of_interval_or_none(name):
-    bayesian = {"gamma", "lognormal", "complete"}
+    bayesian = {"gamma", "bursty", "lognormal", "complete"}
     likelihood = {"mle", "binned_mle"}
     assert hasattr(ESTIMATORS[name], "credible_interval") == (name in bayesian)
     assert hasattr(ESTIMATORS[name], "confidence_interval") == (name in likelihood)

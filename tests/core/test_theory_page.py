@@ -46,8 +46,8 @@ def test_the_page_names_what_is_fitted_fades_and_is_refused():
     text = PAGE.read_text()
     fitted = {name for name, kind in ESTIMATORS.items() if hasattr(kind, "evidence")}
     fading = {name for name, kind in ESTIMATORS.items() if "half_life_days" in fields(kind)}
-    assert fitted == fading == {"gamma", "lognormal"}
-    assert "`gamma` and `lognormal` loses half of its weight in `half_life_days`" in text
+    assert fitted == fading == {"gamma", "bursty", "lognormal"}
+    assert "`gamma`, `bursty` and `lognormal` loses half of its weight in `half_life_days`" in text
     refused = {name for name, kind in ESTIMATORS.items() if not kind.periodic_timing_ok}
     assert refused == {"lln", "sa", "sam"}
     assert "`lln`, `sa` and `sam` are **refused together with periodic timing**" in text

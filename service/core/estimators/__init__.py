@@ -6,7 +6,9 @@ from typing import Any
 from service.core.conditions import InvalidInput
 from service.core.estimators.base import Estimator, from_columns, to_columns
 from service.core.estimators.binned import BinnedMLE, BinnedState
+from service.core.estimators.bursty import Bursty, BurstyState
 from service.core.estimators.complete import CompleteObservations, CompleteState
+from service.core.estimators.corpus import corpus_of, fit_corpus, with_corpus
 from service.core.estimators.gamma import Gamma, GammaState
 from service.core.estimators.history import History, gather_history
 from service.core.estimators.lln import LLN, LLNState
@@ -27,6 +29,8 @@ __all__ = [
     "SAM",
     "BinnedMLE",
     "BinnedState",
+    "Bursty",
+    "BurstyState",
     "CompleteObservations",
     "CompleteState",
     "Estimator",
@@ -40,16 +44,20 @@ __all__ = [
     "NaiveState",
     "SAMState",
     "SAState",
+    "corpus_of",
+    "fit_corpus",
     "from_columns",
     "gather_history",
     "make_estimator",
     "to_columns",
+    "with_corpus",
 ]
 
 ESTIMATORS: dict[str, type[Estimator[Any]]] = {
     estimator.name: estimator
     for estimator in (
         Gamma,
+        Bursty,
         LogNormal,
         MLE,
         BinnedMLE,

@@ -155,17 +155,25 @@ class Gamma:
 
     def credible_interval(self, state: GammaState, mass: float = 0.9) -> tuple[Floats, Floats]:
         """Central interval that holds the change rate with probability `mass`, 1/day."""
-        tail = 0.5 - check_mass(mass) / 2
-        a, b = self.posterior(state)
-        return gammaincinv(a, tail) / b, gammaincinv(a, 1.0 - tail) / b
+        return gamma_interval(*self.posterior(state), mass)
 
     def probability_unchanged(self, state: GammaState, t: ArrayLike) -> Floats:
         """P(no change in the next `t` days) = (b/(b + t))^a."""
-        a, b = self.posterior(state)
-        return np.exp(-a * np.log1p(check_amount("t", t, np.shape(t)) / b))
+        return gamma_unchanged(*self.posterior(state), t)
 
     def _fade(self, state: GammaState, days: Floats) -> GammaState:
         if self.half_life_days is None:
             return state
         fraction = np.exp2(-days / self.half_life_days)
         return GammaState(state.changes * fraction, state.days * fraction)
+
+
+def gamma_interval(a: Floats, b: Floats, mass: float) -> tuple[Floats, Floats]:
+    """Central interval of Gamma(a, b) that holds the change rate with probability `mass`."""
+    tail = 0.5 - check_mass(mass) / 2
+    return gammaincinv(a, tail) / b, gammaincinv(a, 1.0 - tail) / b
+
+
+def gamma_unchanged(a: Floats, b: Floats, t: ArrayLike) -> Floats:
+    """P(no change in `t` days) = (b/(b + t))^a, where the change rate is Gamma(a, b)."""
+    return np.asarray(np.exp(-a * np.log1p(check_amount("t", t, np.shape(t)) / b)))

@@ -1,0 +1,148 @@
+"""Bursty: Gamma with a short memory on top, for pages whose changes come in bursts."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from service.core.conditions import Floats, InvalidInput
+from service.core.estimators.base import zeros
+from service.core.estimators.gamma import Gamma, GammaState, gamma_interval, gamma_unchanged
+from service.core.prior import DEFAULT_PRIOR, START_STEADINESS, Prior
+
+LN_2 = float(np.log(2.0))
+
+
+class BurstyState(NamedTuple):
+    """Evidence of the long run, as `GammaState` has it, and how much of it is recent."""
+
+    changes: Any
+    days: Any
+    recent: Any
+    """As many changes' worth of evidence, faded by the short memory; never negative."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bursty:
+    r"""A change rate that wanders about its long-run value, in three numbers.
+
+    The rate of now is :math:`\lambda \phi`. What is believed of the long-run :math:`\lambda` is
+    what `Gamma` believes. The factor has mean 1: before any evidence it is Gamma(s, s), s being
+    the `steadiness` that the corpus is found to have. T days' worth of watching let one expect
+    :math:`x = \hat\lambda (m / \ln 2) (1 - 2^{-T/m})` changes within a memory of half-life m;
+    held against the `recent` ones,
+
+    .. math:: \phi \sim \mathrm{Gamma}(s + \mathit{recent}, s + x).
+
+    The product is taken for the Gamma of its mean and variance. Where pages are steady, s is
+    found to be large and this is `Gamma`. Where changes come in bursts, a page that has just
+    changed is looked at again soon, as by the heuristics that halve an interval after a change,
+    and is left alone again when it stays quiet.
+
+    Parameters
+    ----------
+    prior, half_life_days
+        As in `Gamma`.
+    memory_days : float
+        Half-life m of what counts as recent. Positive.
+    steadiness : float
+        Shape s of the factor; an epoch fits it to the corpus (`fit_steadiness`). Positive.
+
+    Examples
+    --------
+    >>> bursty = Bursty(Prior(a=0.5, b=15.0), steadiness=0.5)
+    >>> state = bursty.init()
+    >>> for changed in (False, False, True, False, False, False):
+    ...     state = bursty.update(state, interval=10.0, changed=changed)
+    ...     print(f"{bursty.change_rate(state):.4f}")
+    0.0149
+    0.0101
+    0.0503
+    0.0327
+    0.0233
+    0.0178
+
+    References
+    ----------
+    Derived: the mixture behind THEORY §3's prior once more, within each page.
+    """
+
+    prior: Prior = DEFAULT_PRIOR
+    half_life_days: float | None = None
+    memory_days: float = 20.0
+    steadiness: float = START_STEADINESS
+
+    name: ClassVar[str] = "bursty"
+    State: ClassVar[type[BurstyState]] = BurstyState
+    needs_crawl_rate: ClassVar[bool] = False
+    needs_history: ClassVar[bool] = False
+    periodic_timing_ok: ClassVar[bool] = True
+    refusal: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        for name in ("half_life_days", "memory_days", "steadiness"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < np.inf:
+                raise InvalidInput(name, f"must be positive, not {value}")
+
+    @property
+    def steady(self) -> Gamma:
+        """The estimator of the long-run rate."""
+        return Gamma(self.prior, self.half_life_days)
+
+    def init(self, n: int | None = None) -> BurstyState:
+        """No evidence: the prior."""
+        return BurstyState(*self.steady.init(n), zeros(n))
+
+    def posterior(self, state: BurstyState) -> tuple[Floats, Floats]:
+        """Shape a and rate b (days) of what is believed of the rate of now."""
+        a, b = self.steady.posterior(_long_run(state))
+        shape = self.steadiness + state.recent
+        factor = shape / (self.steadiness + self.expected(state))
+        variance = (1.0 + 1.0 / a) * (1.0 + 1.0 / shape) - 1.0  # over the square of the mean
+        return 1.0 / variance, b / (a * factor * variance)
+
+    def expected(self, state: BurstyState) -> Floats:
+        """Give the changes that the long-run rate lets one expect within the memory."""
+        rate = LN_2 / self.memory_days
+        watched = -np.expm1(-rate * np.asarray(state.days)) / rate
+        return np.asarray(self.steady.change_rate(_long_run(state)) * watched)
+
+    def update(
+        self,
+        state: BurstyState,
+        interval: ArrayLike,
+        changed: ArrayLike,
+        crawl_rate: ArrayLike = np.nan,  # noqa: ARG002 - every estimator has it
+    ) -> BurstyState:
+        """Add "changed" or "unchanged" over `interval` days; see `Estimator.update`.
+
+        Whatever changes the evidence of the long run gains are recent.
+        """
+        after = self.steady.update(_long_run(state), interval, changed)
+        days = np.asarray(interval, np.float64)
+        kept = 1.0 if self.half_life_days is None else np.exp2(-days / self.half_life_days)
+        gained = np.maximum(after.changes - state.changes * kept, 0.0)
+        return BurstyState(*after, state.recent * np.exp2(-days / self.memory_days) + gained)
+
+    def evidence(self, state: BurstyState) -> tuple[Floats, Floats]:
+        """Give changes and days to fit a prior to (`fit_gamma_prior`): those of the long run."""
+        return self.steady.evidence(_long_run(state))
+
+    def change_rate(self, state: BurstyState) -> Floats:
+        """Posterior mean of the rate of now, 1/day."""
+        a, b = self.posterior(state)
+        return a / b
+
+    def credible_interval(self, state: BurstyState, mass: float = 0.9) -> tuple[Floats, Floats]:
+        """Central interval that holds the rate of now with probability `mass`, 1/day."""
+        return gamma_interval(*self.posterior(state), mass)
+
+    def probability_unchanged(self, state: BurstyState, t: ArrayLike) -> Floats:
+        """P(no change in the next `t` days), as if the rate stayed what it is."""
+        return gamma_unchanged(*self.posterior(state), t)
+
+
+def _long_run(state: BurstyState) -> GammaState:
+    return GammaState(state.changes, state.days)
