@@ -6,7 +6,9 @@ have one width. In arrays none is null: "none" travels as -infinity, NaN or 0 an
 NULL (and back) by the statement. Into COPY, what a masked array masks goes as NULL.
 """
 
+import struct
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -41,6 +43,17 @@ timestamptz, uuid, tid, bytea, text."""
 
 MATRIX = 2
 
+EMPTY = struct.Struct(">3i")
+"""Number of dimensions, whether there are nulls, the element's oid: all of an empty array."""
+HEAD = struct.Struct(">5i")
+"""The same, then the length and the first index: the head of a one-dimensional array."""
+
+
+@cache
+def _element(value: Any) -> np.dtype[Any]:
+    """Give an element behind its length, as both travel."""
+    return np.dtype([("length", ">i4"), ("value", value)])
+
 
 def _oids(dtype: np.dtype[Any]) -> tuple[int, int]:
     for name in (dtype.str[1:], dtype.kind, dtype.str[1:3]):
@@ -66,7 +79,7 @@ def unwire(values: NDArray[Any], oid: int) -> NDArray[Any]:
     """Undo `wire`; `oid` is the element's."""
     if oid == OIDS["M8"][0]:
         us = values.astype(np.int64)
-        return np.where(us == NAT, NAT, us + POSTGRES_EPOCH).view(INSTANT)
+        return np.add(us, POSTGRES_EPOCH, out=us, where=us != NAT).view(INSTANT)
     if values.dtype.kind in "if":
         return values.astype(values.dtype.newbyteorder("="))
     return values.copy()
@@ -92,16 +105,16 @@ class ArrayDumper(Dumper):
 
     def dump(self, obj: NDArray[Any]) -> Buffer | None:
         """Write the header and every element behind its length."""
-        head = np.array([1 if len(obj) else 0, 0, self.element, len(obj), 1], ">i4")
         if not len(obj):
-            return head[:3].tobytes()
+            return EMPTY.pack(0, 0, self.element)
+        head = HEAD.pack(1, 0, self.element, len(obj), 1)
         if obj.dtype.kind == "O":
-            return head.tobytes() + _text_elements(obj)
+            return head + _text_elements(obj)
         values = wire(obj)
-        rows = np.empty(len(obj), [("length", ">i4"), ("value", values.dtype)])
+        rows = np.empty(len(obj), _element(values.dtype))
         rows["length"] = values.dtype.itemsize
         rows["value"] = values
-        return head.tobytes() + rows.tobytes()
+        return head + rows.tobytes()
 
 
 def _text_elements(texts: NDArray[np.object_]) -> bytes:
@@ -132,14 +145,12 @@ class ArrayLoader(Loader):
     def load(self, data: Buffer) -> NDArray[Any]:
         """Read the header, then all elements at once."""
         data = bytes(data)
-        n_dimensions, _, oid = np.frombuffer(data, ">i4", 3)
-        if n_dimensions == 0:
+        if len(data) == EMPTY.size:
             return np.empty(0)
-        n = int.from_bytes(data[12:16], "big")
-        width = (len(data) - 20) // n - 4
-        value = ELEMENT_DTYPES.get(int(oid), f"V{width}")
-        rows = np.frombuffer(data, [("length", ">i4"), ("value", value)], n, 20)
-        return unwire(rows["value"], int(oid))
+        _, _, oid, n, _ = HEAD.unpack_from(data)
+        width = (len(data) - HEAD.size) // n - 4
+        rows = np.frombuffer(data, _element(ELEMENT_DTYPES.get(oid, f"V{width}")), n, HEAD.size)
+        return unwire(rows["value"], oid)
 
 
 def register(connection: psycopg.Connection[Any]) -> None:
