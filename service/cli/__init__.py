@@ -18,6 +18,7 @@ from service.cli.feeds import sitemap
 from service.cli.files import export, import_
 from service.cli.hosts import hosts
 from service.cli.parts import DatabaseUrl, console, settings
+from service.cli.replays import replay
 from service.cli.websub import websub
 from service.errors import RecrawlError
 
@@ -171,6 +172,7 @@ def rebuild(database_url: DatabaseUrl = None) -> None:
 
 app.command()(demo)
 app.command()(experiment)
+app.command()(replay)
 app.command(name="import")(import_)
 app.command()(export)
 app.add_typer(sitemap, name="sitemap")

@@ -10,7 +10,7 @@ from service.domain import Floats
 from service.sim.calibration import Calibration, calibration, later
 from service.sim.lineup import HINDSIGHT, LINEUP, UNIFORM, Entrant, Game, Kind, Progress
 from service.sim.measures import Interval, Measures, Terms, interval, measured, resampled, terms
-from service.sim.staleness import staleness
+from service.sim.staleness import averaged, uncrawled
 
 LEARNT_AFTER = 0.25
 """Share of the window after which predictions should be calibrated."""
@@ -47,13 +47,13 @@ def play(name: str, game: Game, progress: Progress | None = None) -> Outcome:
     world = game.world
     played = LINEUP[name].play(game, progress)
     crawls, predicted = played.crawls, played.predicted
-    n_crawls = len(crawls.at)
+    n_crawls, steps = len(crawls.at), uncrawled(world, crawls)
     return Outcome(
         name=name,
         n_crawls=n_crawls,
         bandwidth_used=n_crawls / (game.bandwidth * world.days),
-        terms=terms(world, crawls),
-        curve=staleness(world, crawls, CURVE_BINS).harmonic_curve,
+        terms=terms(world, steps),
+        curve=averaged(world, steps, CURVE_BINS).harmonic_curve,
         calibration=calibration(predicted),
         calibration_learnt=calibration(later(predicted, LEARNT_AFTER * world.days)),
     )

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from service.domain import Floats, Ints
-from service.sim.staleness import Crawls, harmonic_numbers, uncrawled
+from service.domain import Bools, Floats, Ints
+from service.sim.staleness import Steps, harmonic_numbers
 from service.sim.world import World
 
 RESAMPLES = 1000
@@ -55,10 +55,9 @@ class Terms(NamedTuple):
     below: Floats
 
 
-def terms(world: World, crawls: Crawls) -> Terms:
-    """Integrate each page's penalties over its life. O((M + K) log (M + K))."""
+def terms(world: World, steps: Steps) -> Terms:
+    """Integrate each page's penalties over its life."""
     n_pages = len(world)
-    steps = uncrawled(world, crawls)
     age = steps.days * (steps.at - steps.oldest_at + steps.days / 2)
     stale = steps.n_uncrawled > 0
     harmonic, binary, aged = (
@@ -75,7 +74,7 @@ def terms(world: World, crawls: Crawls) -> Terms:
         np.column_stack(Measures(
             harmonic=weight * harmonic, binary=weight * binary, harmonic_plain=harmonic,
             binary_plain=binary, age_days=weight * aged, age_days_plain=aged,
-            never_crawled=~_crawled(world, crawls),
+            never_crawled=~_crawled(world, steps),
         )),
         np.column_stack(Measures(
             harmonic=weighted, binary=weighted, harmonic_plain=life, binary_plain=life,
@@ -119,11 +118,10 @@ def interval(resamples: Floats, mass: float = MASS) -> Interval:
     return Interval(low, high)
 
 
-def _crawled(world: World, crawls: Crawls) -> Any:
-    """Tell of (N,) pages whether any crawl found them there."""
-    page, at = crawls
-    there = (at > world.created[page]) & (at < world.ended[page])
-    return np.bincount(page[there], minlength=len(world)) > 0
+def _crawled(world: World, steps: Steps) -> Bools:
+    """Tell of (N,) pages whether a crawl found them: a step that is no creation and no change."""
+    found: Bools = np.bincount(steps.page, minlength=len(world)) > 1 + np.diff(world.first)
+    return found
 
 
 def _counts(n_pages: int, n_resamples: int, rng: np.random.Generator) -> Iterator[Floats]:

@@ -59,7 +59,11 @@ class Steps(NamedTuple):
 
 def staleness(world: World, crawls: Crawls, bins: int = 120) -> Staleness:
     """Average the penalties over the whole time; crawls outside of a page's life do not count."""
-    steps = uncrawled(world, crawls)
+    return averaged(world, uncrawled(world, crawls), bins)
+
+
+def averaged(world: World, steps: Steps, bins: int) -> Staleness:
+    """Average the penalties over all steps."""
     weight = world.importance[steps.page]
     penalty = weight * harmonic_numbers(steps.n_uncrawled)
     lived = float(world.importance @ world.life)

@@ -8,7 +8,7 @@ from sim_cases import crawls_of, world_of
 
 from service.sim.measures import Interval, interval, measured, resampled, terms
 from service.sim.policies import uniform
-from service.sim.staleness import Crawls, staleness
+from service.sim.staleness import Crawls, staleness, uncrawled
 from service.sim.world import synthetic_world
 
 
@@ -48,7 +48,7 @@ def test_the_measures_are_what_an_event_loop_counts(pages, heaviest):
     importance = [1 + i % heaviest for i in range(len(pages))]
     world = world_of(changes, importance=importance, created=created, ended=ended)
     crawls = crawls_of(*((i, t) for i, (_, times, _, _) in enumerate(pages) for t in times))
-    found = measured(terms(world, crawls))
+    found = measured(terms(world, uncrawled(world, crawls)))
     assert (
         found.binary_plain, found.age_days_plain, found.binary, found.age_days, found.never_crawled,
     ) == pytest.approx(by_event_loop(world, crawls))  # fmt: skip
@@ -58,7 +58,7 @@ def test_the_measures_are_what_an_event_loop_counts(pages, heaviest):
 
 def test_by_hand_two_changes_one_crawl():
     world = world_of([[1.0, 2.0], []], importance=[3.0, 1.0])
-    found = measured(terms(world, crawls_of((0, 4.0))))
+    found = measured(terms(world, uncrawled(world, crawls_of((0, 4.0)))))
     assert found.harmonic == pytest.approx(3 * (1 + 2 * 1.5) / 40)
     assert found.harmonic_plain == pytest.approx((1 + 2 * 1.5) / 20)
     assert found.age_days_plain == pytest.approx(4.5 / 20)  # 0 to 3 days old for 3 days
@@ -67,12 +67,12 @@ def test_by_hand_two_changes_one_crawl():
 
 def test_a_crawl_that_finds_the_page_gone_is_none():
     world = world_of([[1.0]], ended=[5.0])
-    assert measured(terms(world, crawls_of((0, 6.0)))).never_crawled == 1.0
+    assert measured(terms(world, uncrawled(world, crawls_of((0, 6.0))))).never_crawled == 1.0
 
 
 def a_pair_of_policies(n_pages=80):
     world = synthetic_world(n_pages, 20.0, rng=np.random.default_rng(3))
-    return [terms(world, uniform(world, bandwidth)) for bandwidth in (10.0, 40.0)]
+    return [terms(world, uncrawled(world, uniform(world, bandwidth))) for bandwidth in (10.0, 40.0)]
 
 
 def test_resamples_are_those_of_drawing_pages_one_by_one():
@@ -96,7 +96,7 @@ def test_blocks_draw_what_one_block_would(monkeypatch):
 def test_intervals_hold_the_value_as_often_as_they_say():
     """Pages of a large world, 60 at a time: 90 % intervals must miss the world's own mean 10 %."""
     world = synthetic_world(12_000, 20.0, rng=np.random.default_rng(9), importance="equal")
-    whole = terms(world, uniform(world, 3000.0))
+    whole = terms(world, uncrawled(world, uniform(world, 3000.0)))
     truth, rng, held = measured(whole).binary_plain, np.random.default_rng(1), 0
     for start in range(0, 12_000, 60):
         part = type(whole)(*(column[start : start + 60] for column in whole))
@@ -118,5 +118,5 @@ def test_an_interval_cuts_the_same_share_off_both_ends():
 
 def test_nothing_crawled_is_as_stale_as_can_be():
     world = world_of([[2.0]], days=10.0)
-    found = measured(terms(world, Crawls.none()))
+    found = measured(terms(world, uncrawled(world, Crawls.none())))
     assert (found.binary, found.age_days) == pytest.approx((0.8, 8**2 / 2 / 10))

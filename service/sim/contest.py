@@ -1,0 +1,94 @@
+"""Let policies play one game, each in a process of its own."""
+
+import signal
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from multiprocessing import active_children, get_context
+from multiprocessing.queues import SimpleQueue
+
+from service.sim.comparison import Outcome, play
+from service.sim.lineup import Game
+
+LOOK_EVERY_S = 0.1
+SHARE_TOLD = 0.01
+"""Progress is told whenever so much more of the window is played."""
+
+Told = Callable[[str, float], None]
+"""Called with the name of a policy and the day it has reached."""
+
+_progress: "SimpleQueue[tuple[str, float]]"
+"""Of a process that plays: where to tell how far it has come."""
+
+
+def contest(
+    game: Game, names: tuple[str, ...], told: Told, *, processes: int,
+    prepare: Callable[[], None],
+) -> list[Outcome]:  # fmt: skip
+    """Give the outcomes of policies, in the order of their names.
+
+    With several processes the policies play side by side; an interruption ends them all.
+
+    Parameters
+    ----------
+    told
+        Called in this process, now and then and at the end of each policy.
+    prepare
+        Called first in each process; must be importable there.
+    """
+    if processes == 1:
+        prepare()
+        return [play(name, game, _now_and_then(game, name, told)) for name in names]
+    context = get_context("spawn")
+    queue: SimpleQueue[tuple[str, float]] = context.SimpleQueue()
+    with ProcessPoolExecutor(
+        processes, mp_context=context, initializer=_begin, initargs=(queue, prepare)
+    ) as pool:
+        try:
+            waiting = [pool.submit(_play, name, game) for name in names]
+            _follow(waiting, queue, told)
+            return [future.result() for future in waiting]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in active_children():
+                child.terminate()
+            raise
+
+
+def _follow(
+    waiting: list[Future[Outcome]], queue: "SimpleQueue[tuple[str, float]]", told: Told
+) -> None:
+    """Pass on what is told until all are done or one has failed."""
+    left = set(waiting)
+    while left:
+        done, left = wait(left, LOOK_EVERY_S, FIRST_COMPLETED)
+        while not queue.empty():
+            told(*queue.get())
+        for future in done:
+            future.result()
+
+
+# -- in the process that plays
+
+
+def _begin(queue: "SimpleQueue[tuple[str, float]]", prepare: Callable[[], None]) -> None:
+    global _progress  # noqa: PLW0603  queues reach a process only when it starts
+    _progress = queue
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    prepare()
+
+
+def _play(name: str, game: Game) -> Outcome:
+    return play(name, game, _now_and_then(game, name, lambda *at: _progress.put(at)))
+
+
+def _now_and_then(game: Game, name: str, told: Told) -> Callable[[float], None]:
+    """Tell each hundredth of the window, and its end."""
+    days, last = game.world.days, 0.0
+
+    def tell(day: float) -> None:
+        nonlocal last
+        if day >= days or day - last >= SHARE_TOLD * days:
+            last = day
+            told(name, day)
+
+    return tell

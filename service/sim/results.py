@@ -1,0 +1,153 @@
+"""What is left of a comparison for other programs: JSON and CSV files with every number."""
+
+import csv
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from service.sim.calibration import Calibration
+from service.sim.comparison import CURVE_BINS, Comparison, Outcome
+from service.sim.findings import findings
+from service.sim.lineup import UNIFORM
+from service.sim.measures import Interval, Measures
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What a reader of the results must know to get them again."""
+
+    command: str
+    notices: str
+    """Which change notices there were."""
+
+
+def document(found: Comparison, told: Circumstances) -> dict[str, Any]:
+    """Give all of it as one JSON value."""
+    game, world = found.game, found.game.world
+    return {
+        "command": told.command,
+        "world": {
+            "name": world.name,
+            "days": world.days,
+            "pages": len(world),
+            "mean_pages": world.mean_pages,
+            "changes": len(world.changed_at),
+            "notes": list(world.notes),
+        },
+        "notices": told.notices,
+        "bandwidth": game.bandwidth,
+        "bandwidth_per_page": game.bandwidth / world.mean_pages,
+        "step": game.step,
+        "seed": game.seed,
+        "findings": findings(found),
+        "curve_edges": curve_edges(found).tolist(),
+        "policies": [_policy(found, outcome) for outcome in found.outcomes],
+    }
+
+
+def curve_edges(found: Comparison) -> Any:
+    """Give the (B + 1,) bounds of the bins of time, days."""
+    return np.linspace(0.0, found.game.world.days, CURVE_BINS + 1)
+
+
+def _policy(found: Comparison, outcome: Outcome) -> dict[str, Any]:
+    name = outcome.name
+    return {
+        "policy": name,
+        "kind": outcome.entrant.kind.value,
+        "description": outcome.entrant.description,
+        "n_crawls": outcome.n_crawls,
+        "bandwidth_used": outcome.bandwidth_used,
+        **{
+            measure: _bounded(value, found.interval(name, measure))
+            for measure, value in zip(Measures._fields, found.measures[name], strict=True)
+        },
+        "saving_over_uniform": _bounded(*found.saving(name, UNIFORM)) if UNIFORM in found else None,
+        "gap_closed": _bounded(*gap) if (gap := found.gap_closed(name)) else None,
+        "calibration": _calibration(outcome.calibration),
+        "calibration_learnt": _calibration(outcome.calibration_learnt),
+        "curve": outcome.curve.tolist(),
+    }
+
+
+def _bounded(value: float, bounds: Interval) -> dict[str, float]:
+    return {"value": value, **bounds._asdict()}
+
+
+def _calibration(found: Calibration | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "expected": found.expected.tolist(),
+        "observed": found.observed.tolist(),
+        "n_predictions": found.n_predictions.tolist(),
+        "expected_error": found.expected_error,
+        "log_loss": found.log_loss,
+        "log_loss_constant": found.log_loss_constant,
+    }
+
+
+# -- files
+
+
+def write(made: dict[str, Any], folder: Path) -> list[Path]:
+    """Write results.json, policies.csv, curves.csv and reliability.csv; gives their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "results.json"
+    path.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    policies = made["policies"]
+    return [
+        path,
+        _csv(folder / "policies.csv", map(_flat, policies)),
+        _csv(folder / "curves.csv", _curves(made["curve_edges"], policies)),
+        _csv(folder / "reliability.csv", _reliability(policies)),
+    ]
+
+
+def _flat(policy: dict[str, Any]) -> dict[str, Any]:
+    """Give one row: value, low and high in columns of their own, of the curves only scores."""
+    row: dict[str, Any] = {}
+    for key, value in policy.items():
+        if key.startswith("calibration"):
+            for score in ("expected_error", "log_loss", "log_loss_constant"):
+                row[f"{key}_{score}"] = value and value[score]
+        elif key in ("saving_over_uniform", "gap_closed") or isinstance(value, dict):
+            for part in ("value", "low", "high"):
+                row[key if part == "value" else f"{key}_{part}"] = value and value[part]
+        elif key != "curve":
+            row[key] = value
+    return row
+
+
+def _curves(edges: list[float], policies: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    for i, (start, end) in enumerate(pairwise(edges)):
+        yield {"from_day": start, "to_day": end, **{p["policy"]: p["curve"][i] for p in policies}}
+
+
+def _reliability(policies: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    for policy in policies:
+        for window in ("calibration", "calibration_learnt"):
+            bins = policy[window] or {"expected": (), "observed": (), "n_predictions": ()}
+            rows = zip(bins["expected"], bins["observed"], bins["n_predictions"], strict=True)
+            for expected, observed, n_predictions in rows:
+                yield {
+                    "policy": policy["policy"],
+                    "window": "all" if window == "calibration" else "after the first quarter",
+                    "expected": expected,
+                    "observed": observed,
+                    "n_predictions": n_predictions,
+                }
+
+
+def _csv(path: Path, rows: Iterable[dict[str, Any]]) -> Path:
+    filled = list(rows)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(filled[0]) if filled else [])
+        writer.writeheader()
+        writer.writerows(filled)
+    return path
