@@ -175,7 +175,7 @@ def _figures(made: Made) -> Iterator[str]:
 
 def _bar(policy: Made) -> Bar:
     ink = RECRAWL_INK if policy["policy"] == RECRAWL else INKS[policy["kind"]]
-    return Bar(policy["policy"], *policy["harmonic"].values(), ink)
+    return Bar(policy["policy"], **policy["harmonic"], ink=ink)
 
 
 def _in_curves(policies: list[Made]) -> list[Made]:
