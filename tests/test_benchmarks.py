@@ -46,3 +46,18 @@ def test_every_row_of_the_leases_is_measured(store, postgres_server, tmp_path) -
     rows = json.loads(written.read_text())["rows"]
     assert [r["row"] for r in rows] == ["batches", "single", "single", "polite", "empty"]
     assert all(r["value"] > 0 for r in rows)
+
+
+def test_a_made_up_data_set_is_imported_and_scheduled(postgres_server, tmp_path) -> None:
+    written = tmp_path / "polite.json"
+    server = postgres_server.render_as_string(hide_password=False)
+    run = subprocess.run(
+        [sys.executable, "-m", "benchmarks.polite", "--pages", "1000", "--postgres", server,
+         "--folder", tmp_path / "data", "--json", written],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "1000 new pages registered, 1000 states taken over, 0 lines skipped" in run.stdout
+    figures = json.loads(written.read_text())
+    assert [done["what"] for done in figures["runs"]] == ["import", "epoch"]
+    assert all(done["peak_mb"] > 0 for done in figures["runs"])

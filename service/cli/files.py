@@ -64,7 +64,8 @@ def import_(
     from service.sources.checkpoint import Checkpoint
     from service.sources.importing import add_pages, add_states, holds_states, send_pages
     from service.sources.polite import TABLES, find_table
-    from service.sources.polite_import import Learning, import_polite
+    from service.sources.polite_import import import_polite
+    from service.sources.polite_learning import Learning
     from service.sources.posting import Poster
 
     polite = source.is_dir()

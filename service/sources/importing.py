@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from service.core.estimators import Estimator
-from service.domain import NEVER, Bools, Instants, Ints, PageColumns, PageStates
+from service.domain import Bools, Instants, Ints, PageColumns, PageStates
 from service.errors import EstimatorMismatch
 from service.estimates import width
 from service.sources.files import Block, first_item, read_items
 from service.sources.lines import PageLine, StateLine, instants, parse, states_of
 from service.sources.posting import Poster
-from service.storage import Store, Transaction
+from service.storage import Brought, Store, Transaction
 
 FUTURE_ALLOWED = timedelta(minutes=5)
 
@@ -132,15 +132,14 @@ def take_over(
     Gives how many pages are new and how many states were taken over; `states.page_id` is not
     read.
     """
-    registered = tx.register(pages, now)
-    order = np.argsort(registered.page_id)
-    created = registered.created[order]
-    states = replace(states.take(order), page_id=registered.page_id[order])
-    stored = tx.lock_states(states.page_id, scheduled=False)
-    newer = created | newer_states(states, stored)
-    created_at = np.where(created, created_at[order], NEVER)
-    tx.restore_states(states.take(newer), created_at[newer])
-    return int(created.sum()), int(newer.sum())
+    page_id, created = tx.register(pages, now, Brought(states, created_at))
+    known = np.flatnonzero(~created)
+    known = known[np.argsort(page_id[known])]
+    states = replace(states.take(known), page_id=page_id[known])
+    newer = newer_states(states, tx.lock_states(states.page_id, scheduled=False))
+    tx.restore_states(states.take(newer))
+    n_created = int(created.sum())
+    return n_created, n_created + int(newer.sum())
 
 
 def newer_states(states: PageStates, stored: PageStates) -> Bools:

@@ -18,11 +18,13 @@ a first line whose id is no number (a header). The hosts' file is not needed: a 
 told by its URL, and nothing here depends on a host's politeness.
 """
 
+import gc
 import gzip
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple, TypeVar
+from typing import IO, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -36,19 +38,38 @@ HISTORIES = "urlid_offset_history"
 CHANGE_RATES = "urlid_chrate_compl_obs_hist"
 ENDINGS = (".txt", ".tsv", "", ".txt.gz", ".tsv.gz", ".gz")
 BLOCK = 10_000
+HISTORY_BLOCK = 2_000
+URL_BLOCK = 200_000
+"""Inserted in order of their keys."""
 
-T = TypeVar("T")
+Id = Annotated[int, msgspec.Meta(ge=0, lt=10**18)]
+Amount = Annotated[float, msgspec.Meta(ge=0)]
+Crawl = tuple[float, Literal[0, 1]]
 
 
 class Rows(NamedTuple):
     """Some rows of a file: what they hold, and the lines that hold nothing usable."""
 
-    rows: list[Any]
-    lines: list[int]
+    columns: Any
+    lines: Ints
     skipped: list[tuple[int, str]]
     last_line: int
     bytes_read: int
     """Of the file as it lies on disk."""
+
+
+class Urls(NamedTuple):
+    """(N,) pages as the data set names them."""
+
+    url_id: Ints
+    url: list[str]
+
+
+class Numbers(NamedTuple):
+    """(N,) one number for each URL_ID."""
+
+    url_id: Ints
+    number: Floats
 
 
 class ById(NamedTuple):
@@ -98,14 +119,14 @@ def find_table(folder: Path, name: str) -> Path:
     return found[0]
 
 
-def read_urls(path: Path, block: int = BLOCK) -> Iterator[Rows]:
-    """Read (URL_ID, URL) pairs."""
-    yield from _read(path, block, _url)
+def read_urls(path: Path, block: int = URL_BLOCK) -> Iterator[Rows]:
+    """Read `Urls`."""
+    yield from _read(path, block, _URLS)
 
 
-def read_histories(path: Path, after_line: int = 0, block: int = BLOCK) -> Iterator[Rows]:
-    """Read (URL_ID, first crawl, flat array of offsets and changes); see `join_histories`."""
-    yield from _read(path, block, _history, after_line)
+def read_histories(path: Path, block: int = HISTORY_BLOCK) -> Iterator[Rows]:
+    """Read `Histories`."""
+    yield from _read(path, block, _HISTORIES)
 
 
 def read_numbers(path: Path) -> tuple[ById, list[tuple[int, str]]]:
@@ -120,9 +141,9 @@ def read_numbers(path: Path) -> tuple[ById, list[tuple[int, str]]]:
     """
     ids, values = [np.zeros(0, np.int64)], [np.zeros(0)]
     skipped: list[tuple[int, str]] = []
-    for part in _read(path, BLOCK, _number):
-        ids.append(np.array([row[0] for row in part.rows], np.int64))
-        values.append(np.array([row[1] for row in part.rows], np.float64))
+    for part in _read(path, BLOCK, _NUMBERS):
+        ids.append(part.columns.url_id)
+        values.append(part.columns.number)
         skipped += part.skipped
     return by_id(path, np.concatenate(ids), np.concatenate(values)), skipped
 
@@ -136,45 +157,61 @@ def by_id(path: Path, url_id: Ints, value: Any) -> ById:
     return ById(url_id, value[order])
 
 
-def join_histories(rows: list[tuple[int, float, Floats]]) -> Histories:
-    """Lay the histories of some pages end to end."""
-    flat = np.concatenate([history for _, _, history in rows] or [np.zeros(0)]).reshape(-1, 2)
-    return Histories(
-        url_id=np.array([url_id for url_id, _, _ in rows], np.int64),
-        first=np.array([first for _, first, _ in rows], np.float64),
-        n_crawls=np.array([len(history) // 2 for _, _, history in rows], np.int64),
-        interval=flat[:, 0].copy(),
-        changed=flat[:, 1] == 1,
-    )
+class _Table(NamedTuple):
+    """How a file is read."""
+
+    parse: Callable[[bytes], Any]
+    """Gives the row of a line; raises ValueError."""
+    gather: Callable[[list[Any]], Any]
+    """Gives rows as columns."""
+    decoder: msgspec.json.Decoder[Any] | None = None
+    """Gives the rows of many lines at once, where each is JSON but for its tabs."""
 
 
-def _read(
-    path: Path, block: int, parse: Callable[[bytes], Any], after_line: int = 0
-) -> Iterator[Rows]:
+def _read(path: Path, block: int, table: _Table) -> Iterator[Rows]:
     with path.open("rb") as raw:
         content: Any = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
-        numbered: Iterator[tuple[int, bytes]] = enumerate(content, 1)
+        last_line = 0
         try:
-            for _ in itertools.islice(numbered, after_line):
-                pass
-            while lines := list(itertools.islice(numbered, block)):
-                yield _rows(lines, parse, raw)
+            while lines := list(itertools.islice(content, block)):
+                with _collecting_no_garbage():
+                    rows = _rows(lines, last_line + 1, table, raw)
+                yield rows
+                last_line = rows.last_line
         except (EOFError, gzip.BadGzipFile) as error:
             raise UnreadableFile(f"{path}: the gzip is broken or cut off: {error}") from error
 
 
-def _rows(lines: list[tuple[int, bytes]], parse: Callable[[bytes], Any], raw: IO[bytes]) -> Rows:
-    found = Rows([], [], [], lines[-1][0], raw.tell())
-    for number, line in lines:
+@contextmanager
+def _collecting_no_garbage() -> Iterator[None]:
+    """Spare the look at a hundred thousand tuples that will be gone in a moment."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _rows(lines: list[bytes], first: int, table: _Table, raw: IO[bytes]) -> Rows:
+    """Read all lines at once; where that fails, each by itself."""
+    last = first + len(lines) - 1
+    if table.decoder is not None:
+        text = b"],[".join(lines).replace(b"\t", b",")
+        with suppress(msgspec.DecodeError, ValueError):
+            rows = table.decoder.decode(b"[[%s]]" % text)
+            if len(rows) == len(lines):
+                return Rows(table.gather(rows), np.arange(first, last + 1), [], last, raw.tell())
+    rows, good, skipped = [], [], []
+    for number, line in enumerate(lines, first):
         try:
-            row = parse(line.strip())
+            row = table.parse(line.strip())
         except (ValueError, msgspec.DecodeError) as error:
             if line.strip() and not (number == 1 and _is_header(line)):
-                found.skipped.append((number, str(error)))
+                skipped.append((number, str(error)))
         else:
-            found.rows.append(row)
-            found.lines.append(number)
-    return found
+            rows.append(row)
+            good.append(number)
+    return Rows(table.gather(rows), np.array(good, np.int64), skipped, last, raw.tell())
 
 
 def _is_header(line: bytes) -> bool:
@@ -195,18 +232,17 @@ def _number(line: bytes) -> tuple[int, float]:
     return _id(cells[0]), _amount(cells[1])
 
 
-_HISTORY = msgspec.json.Decoder(list[tuple[float, Literal[0, 1]]])
+_CRAWLS = msgspec.json.Decoder(list[Crawl])
 
 
-def _history(line: bytes) -> tuple[int, float, Floats]:
+def _history(line: bytes) -> tuple[int, float, list[Crawl]]:
     cells = line.split(b"\t")
     if len(cells) != 3:  # noqa: PLR2004
         raise ValueError("not URL_ID, an offset and a history, separated by tabs")
-    pairs = _HISTORY.decode(cells[2])
-    flat = np.fromiter(itertools.chain.from_iterable(pairs), np.float64, 2 * len(pairs))
-    if not (flat >= 0).all():
+    crawls = _CRAWLS.decode(cells[2])
+    if any(interval < 0 for interval, _ in crawls):
         raise ValueError("the history goes back in time")
-    return _id(cells[0]), _amount(cells[1]), flat
+    return _id(cells[0]), _amount(cells[1]), crawls
 
 
 def _id(cell: bytes) -> int:
@@ -224,6 +260,37 @@ def _amount(cell: bytes) -> float:
         raise ValueError(f"not a number of at least 0: {cell[:40]!r}")
     return amount
 
+
+def _gather_urls(rows: list[tuple[int, str]]) -> Urls:
+    return Urls(np.array([url_id for url_id, _ in rows], np.int64), [url for _, url in rows])
+
+
+def _gather_numbers(rows: list[tuple[int, float]]) -> Numbers:
+    flat = np.array(rows, [("url_id", np.int64), ("number", np.float64)])
+    return Numbers(flat["url_id"], flat["number"])
+
+
+def _gather_histories(rows: list[tuple[int, float, list[Crawl]]]) -> Histories:
+    """Lay the histories of some pages end to end."""
+    n_crawls = np.array([len(crawls) for _, _, crawls in rows], np.int64)
+    each = itertools.chain.from_iterable
+    flat = np.fromiter(each(each(crawls for _, _, crawls in rows)), np.float64, 2 * n_crawls.sum())
+    if (flat < 0).any():
+        raise ValueError("a history goes back in time")
+    return Histories(
+        url_id=np.array([url_id for url_id, _, _ in rows], np.int64),
+        first=np.array([first for _, first, _ in rows], np.float64),
+        n_crawls=n_crawls,
+        interval=flat[::2].copy(),
+        changed=flat[1::2] == 1,
+    )
+
+
+_URLS = _Table(_url, _gather_urls)
+_NUMBERS = _Table(_number, _gather_numbers, msgspec.json.Decoder(list[tuple[Id, Amount]]))
+_HISTORIES = _Table(
+    _history, _gather_histories, msgspec.json.Decoder(list[tuple[Id, Amount, list[Crawl]]])
+)
 
 TABLES = (URLS, IMPORTANCES, HISTORIES, CHANGE_RATES)
 """The files that an import reads."""

@@ -1,11 +1,12 @@
 """Where pages, evidence and schedules are kept."""
 
-from service.storage.base import Lead, Registered, Store, Transaction
+from service.storage.base import Brought, Lead, Registered, Store, Transaction
 from service.storage.hosts import HostStore, HostTransaction
 from service.storage.queue import QueueStore, QueueTransaction
 from service.storage.websub import Subscription, SubscriptionStore, SubscriptionTransaction
 
 __all__ = [
+    "Brought",
     "HostStore",
     "HostTransaction",
     "Lead",

@@ -26,9 +26,10 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from service.domain import (
     Bools,
@@ -79,14 +80,31 @@ class Registered(NamedTuple):
     created: Bools
 
 
+class Brought(NamedTuple):
+    """(N,) what another store knows of pages; their `states.page_id` is not read."""
+
+    states: PageStates
+    created_at: Instants
+    """NaT: now."""
+
+    def take(self, where: NDArray[Any]) -> "Brought":
+        """Give the pages that a mask or an index array selects."""
+        return Brought(self.states.take(where), self.created_at[where])
+
+
 class Transaction(ABC):
     """The statements; see the module for what they promise together."""
 
     # -- pages
 
     @abstractmethod
-    def register(self, pages: PageColumns, now: datetime) -> Registered:
-        """Insert the pages whose key is new, change of the others what the caller said."""
+    def register(
+        self, pages: PageColumns, now: datetime, brought: Brought | None = None
+    ) -> Registered:
+        """Insert the pages whose key is new, change of the others what the caller said.
+
+        The new ones get the states that were brought; `pages` say their observability.
+        """
 
     @abstractmethod
     def page_ids(self, key: Keys) -> Ints:
@@ -157,11 +175,8 @@ class Transaction(ABC):
         """
 
     @abstractmethod
-    def restore_states(self, states: PageStates, created_at: Instants) -> None:
-        """Write locked states whole, and when their pages were created where that is not NaT.
-
-        The latter only of pages that this transaction has registered.
-        """
+    def restore_states(self, states: PageStates) -> None:
+        """Write locked states whole."""
 
     # -- epochs
 

@@ -63,6 +63,7 @@ from service.storage.base import (
     MAX_DUE_DAYS,
     MOST_DOUBLINGS,
     RETRY_S,
+    Brought,
     Lead,
     Registered,
     Store,
@@ -96,12 +97,16 @@ class MemoryTransaction(Transaction):
 
     # -- pages
 
-    def register(self, pages: PageColumns, now: datetime) -> Registered:
+    def register(
+        self, pages: PageColumns, now: datetime, brought: Brought | None = None
+    ) -> Registered:
         """Append the new, then change of the known what was said."""
         known = self.page_ids(pages.key)
         new, old = pages.take(known == 0), known > 0
         if len(new):
             self._add(new, instant(now))
+            if brought is not None:
+                self._bring(brought.take(~old))
         if old.any():
             self._change(known[old] - 1, pages.take(old), instant(now))
         return Registered(self.page_ids(pages.key) if len(new) else known, ~old)
@@ -125,6 +130,12 @@ class MemoryTransaction(Transaction):
         self.store.page_id_of.update(zip(keys, range(start + 1, start + 1 + len(new)), strict=True))
         self.store.key_of.extend(keys)
         self.undo.append(partial(self._forget_keys, start))
+
+    def _bring(self, brought: Brought) -> None:
+        row = np.arange(self.pages.n - len(brought.created_at), self.pages.n)
+        self.restore_states(replace(brought.states, page_id=row + 1))
+        told = ~np.isnat(brought.created_at)
+        self.pages.put(self.undo, row[told], created_at=brought.created_at[told])
 
     def _forget_keys(self, start: int) -> None:
         for key in self.store.key_of[start:]:
@@ -258,12 +269,10 @@ class MemoryTransaction(Transaction):
         pages = StoredPages(page_id=states.page_id, **{n: self.pages[n][row] for n in names})
         return pages, states
 
-    def restore_states(self, states: PageStates, created_at: Instants) -> None:
-        """Write the columns that are the state's own, and two more."""
+    def restore_states(self, states: PageStates) -> None:
+        """Write the columns that are the state's own, and one more."""
         self.save_states(states)
-        row, told = states.page_id - 1, ~np.isnat(created_at)
-        self.states.put(self.undo, row, pings_since=states.pings_since)
-        self.pages.put(self.undo, row[told], created_at=created_at[told])
+        self.states.put(self.undo, states.page_id - 1, pings_since=states.pings_since)
 
     # -- epochs
 

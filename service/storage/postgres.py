@@ -12,6 +12,7 @@ publish.
 import select
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -25,20 +26,21 @@ from service.domain import (
     UNSAID,
     Certificate,
     EpochColumns,
-    Instants,
     Ints,
     Keys,
     LogColumns,
+    Observability,
     PageColumns,
     PageStates,
     ScheduleColumns,
     ScheduledPages,
     StoredPages,
+    instant,
 )
 from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.storage import migrations, pgbinary
 from service.storage import postgres_sql as sql
-from service.storage.base import Lead, Registered
+from service.storage.base import Brought, Lead, Registered
 from service.storage.postgres_queue import PostgresQueue
 from service.storage.sql import NUMBER_IN_FORCE, PING_NUMBERS, SqlTransaction
 from service.storage.tables import Instant
@@ -74,6 +76,12 @@ FEW = 100
 
 EVENTFUL = ("recent_pings", "ping_credit", *PING_NUMBERS, "n_failures", "redirects_to")
 """NULL in the tables where they are 0, as they are of most pages."""
+
+NARROW = {
+    "n_observations": np.int32, "n_changes": np.int32, "n_pings": np.int32,
+    "recent_pings": np.int32, "n_failures": np.int16, "gap": np.float32,
+}  # fmt: skip
+"""Columns of a state that the tables keep in fewer bytes."""
 
 OWN = len(PageStates.__dataclass_fields__) - 2
 """Columns of a state without the rates in force, which are read with it or not."""
@@ -125,13 +133,27 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         """Turn an interval into seconds."""
         return sa.extract("epoch", sa.literal(now, Instant) - column) / 86_400.0
 
-    def add_pages(self, new: PageColumns, now: datetime) -> Registered:
+    def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
         """Insert in key order, so that two callers with the same new pages cannot deadlock."""
         given = {name: getattr(new, name) for name in PageColumns.__dataclass_fields__}
         self.run(sql.ADD_HOSTS, host=new.host)
-        row = self.run(sql.ADD_PAGES, **given, now=now, estimate=bytes(8 * self.width)).fetchone()
+        if brought is None:
+            zeros = bytes(8 * self.width)
+            row = self.run(sql.ADD_PAGES, **given, now=now, estimate=zeros).fetchone()
+        else:
+            told = ~np.isnat(brought.created_at)
+            created_at = np.where(told, brought.created_at, instant(now))
+            row = self.run(sql.BRING_PAGES, **given, created_at=created_at).fetchone()
         page_id: Ints = np.zeros(0, np.int64) if row is None or row[0] is None else row[0].copy()
         created = page_id > 0
+        if brought is not None and created.any():
+            states = replace(
+                brought.states, page_id=page_id,
+                observability=np.where(
+                    new.observability == UNSAID, Observability.auto, new.observability
+                ).astype(np.int16),
+            )  # fmt: skip
+            self._copy(sql.BRING_STATES, stored(states.take(created)))
         if not created.all():  # somebody else has added them meanwhile
             page_id[~created] = self.page_ids(new.key[~created])
         return Registered(page_id, created)
@@ -184,11 +206,9 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         read = dict(zip(StoredPages.__dataclass_fields__, columns, strict=True))
         return StoredPages(**read), self._states(row[:OWN])
 
-    def restore_states(self, states: PageStates, created_at: Instants) -> None:
-        """Update states and pages in one statement each."""
+    def restore_states(self, states: PageStates) -> None:
+        """Update them in one statement."""
         self._save(sql.RESTORE_STATES, states)
-        told = ~np.isnat(created_at)
-        self.run(sql.BACKDATE, page_id=states.page_id[told], created_at=created_at[told])
 
     def save_states(self, states: PageStates) -> None:
         """Update all of them in one statement, without the columns that none of them uses."""
@@ -223,7 +243,10 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
             self.run(sql.INSERT_LOG, **given)
             return
         columns = [masked(getattr(entries, n)) for n in LogColumns.__dataclass_fields__]
-        with self.driver.cursor().copy(sql.APPEND_LOG) as copy:
+        self._copy(sql.APPEND_LOG, columns)
+
+    def _copy(self, statement: str, columns: list[NDArray[Any]]) -> None:
+        with self.driver.cursor().copy(statement) as copy:
             for block in pgbinary.copy_in(columns):
                 copy.write(block)
 
@@ -257,10 +280,8 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         columns = [getattr(schedule, name) for name in ScheduleColumns.__dataclass_fields__]
         columns[-1] = np.ma.masked_equal(columns[-1], 0.0, copy=False)  # most pages have no pings
         copied = f"COPY {table} (epoch, page_id, change_rate, crawl_rate, crawl_probability)"
-        with self.driver.cursor().copy(f"{copied} FROM STDIN (FORMAT BINARY, FREEZE)") as copy:
-            number = np.broadcast_to(np.int64(epoch), len(schedule))
-            for block in pgbinary.copy_in([number, *columns]):
-                copy.write(block)
+        number = np.broadcast_to(np.int64(epoch), len(schedule))
+        self._copy(f"{copied} FROM STDIN (FORMAT BINARY, FREEZE)", [number, *columns])
         self.run(f"CREATE INDEX ON {table} (page_id) WITH (fillfactor = 100)")
         self.run(f"ANALYZE {table}")
         self.run(f"ALTER TABLE schedule ATTACH PARTITION {table} FOR VALUES IN ({epoch})")
@@ -368,6 +389,19 @@ def eventful(states: PageStates) -> bool:
     numbers = (getattr(states, name) for name in EVENTFUL)
     instants = (states.last_ping_at, states.wanted_at)
     return any(n.any() for n in numbers) or not all(np.isnat(at).all() for at in instants)
+
+
+def stored(states: PageStates) -> list[NDArray[Any]]:
+    """Give states as COPY takes them, NULL where the tables have it."""
+    columns = {name: getattr(states, name) for name in tuple(PageStates.__dataclass_fields__)[:OWN]}
+    for name, dtype in NARROW.items():
+        columns[name] = columns[name].astype(dtype)
+    for name in ("digest", *EVENTFUL):
+        columns[name] = np.ma.masked_equal(columns[name], 0, copy=False)
+    for name in ("last_crawl_at", "last_observed_at", "last_ping_at", "wanted_at"):
+        columns[name] = np.ma.array(columns[name], mask=np.isnat(columns[name]))
+    columns["estimate"] = pgbinary.wire(columns["estimate"])
+    return list(columns.values())
 
 
 def masked(column: NDArray[Any]) -> NDArray[Any]:

@@ -40,6 +40,32 @@ WITH given AS (
 )
 SELECT array_agg(coalesce(page_id, 0) ORDER BY position) FROM given LEFT JOIN added USING (key)
 """
+"""It inserts their states too."""
+
+BRING_PAGES = """
+WITH given AS (
+    SELECT * FROM unnest(%(key)s::uuid[], %(url)s::text[], %(host)s::text[],
+        %(importance)s::float8[], %(min_crawl_rate)s::float8[], %(max_crawl_rate)s::float8[],
+        %(created_at)s::timestamptz[]) WITH ORDINALITY AS given (key, url, host, importance,
+        min_crawl_rate, max_crawl_rate, created_at, position)
+), added AS (
+    INSERT INTO pages (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
+    SELECT key, url, host_id, coalesce(nullif(importance, 'NaN'), 1),
+        nullif(min_crawl_rate, 'NaN'), nullif(given.max_crawl_rate, 'NaN'), created_at
+    FROM given JOIN hosts USING (host)
+    ORDER BY key
+    ON CONFLICT (key) DO NOTHING
+    RETURNING page_id, key
+)
+SELECT array_agg(coalesce(page_id, 0) ORDER BY position) FROM given LEFT JOIN added USING (key)
+"""
+
+BRING_STATES = """
+COPY page_states (page_id, last_crawl_at, last_observed_at, digest, gone, n_observations,
+    n_changes, n_pings, last_ping_at, pings_since, ping_credit, recent_pings, real_pings,
+    false_pings, trust, wanted_at, gap, n_failures, redirects_to, estimate, observability)
+FROM STDIN (FORMAT BINARY)
+"""
 
 CHANGE_PAGES = """
 WITH given AS (
@@ -168,12 +194,6 @@ WITH locked AS (
     RETURNING page_states.page_id
 )
 SELECT array_agg(page_id) FROM woken
-"""
-
-BACKDATE = """
-UPDATE pages SET created_at = given.created_at
-FROM unnest(%(page_id)s::bigint[], %(created_at)s::timestamptz[]) AS given (page_id, created_at)
-WHERE pages.page_id = given.page_id
 """
 
 READ_PAGES = f"""

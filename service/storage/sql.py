@@ -29,7 +29,7 @@ from service.domain import (
 )
 from service.errors import CursorExpired, EpochNotFound, EpochNotKept, PageNotFound
 from service.storage import schedule_sql
-from service.storage.base import MOST_SCANNED, Registered
+from service.storage.base import MOST_SCANNED, Brought, Registered
 from service.storage.hosts_sql import HostsSql
 from service.storage.queue import Filled, Lowered
 from service.storage.tables import (
@@ -75,12 +75,14 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
 
     # -- pages
 
-    def register(self, pages: PageColumns, now: datetime) -> Registered:
+    def register(
+        self, pages: PageColumns, now: datetime, brought: Brought | None = None
+    ) -> Registered:
         """Tell the new from the known, insert those, change what was said of these."""
         page_id = self.page_ids(pages.key)
         new = page_id == 0
         if new.any():
-            added = self.add_pages(pages.take(new), now)
+            added = self.add_pages(pages.take(new), now, brought and brought.take(new))
             page_id[new], new[new] = added
         said = ~np.isnan(pages.importance) | (pages.observability != UNSAID)
         said |= ~np.isnan(pages.min_crawl_rate) | ~np.isnan(pages.max_crawl_rate)
@@ -89,8 +91,8 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
         return Registered(page_id, new)
 
     @abstractmethod
-    def add_pages(self, new: PageColumns, now: datetime) -> Registered:
-        """Insert pages that nobody had registered a moment ago."""
+    def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
+        """Insert pages that nobody had registered a moment ago, with what is known of them."""
 
     @abstractmethod
     def change_pages(self, page_id: Ints, said: PageColumns, now: datetime) -> None:

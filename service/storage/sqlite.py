@@ -10,7 +10,7 @@ import fcntl
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from functools import partial
 from itertools import repeat
@@ -26,7 +26,6 @@ from service.domain import (
     Certificate,
     Columns,
     EpochColumns,
-    Instants,
     Ints,
     Keys,
     LogColumns,
@@ -36,11 +35,12 @@ from service.domain import (
     ScheduleColumns,
     ScheduledPages,
     StoredPages,
+    instant,
 )
 from service.errors import EpochRunning, StoreFull, StoreUnavailable
 from service.storage import migrations
 from service.storage import sqlite_sql as sql
-from service.storage.base import Lead, Registered
+from service.storage.base import Brought, Lead, Registered
 from service.storage.gathered import Gathered
 from service.storage.sql import SqlTransaction
 from service.storage.sqlite_queue import SqliteQueue
@@ -125,23 +125,29 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
         """Subtract microseconds."""
         return (microseconds(now) - sa.type_coerce(column, sa.BigInteger)) / 86_400e6
 
-    def add_pages(self, new: PageColumns, now: datetime) -> Registered:
+    def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
         """Insert hosts, pages and states; the only writer's ids have no gaps."""
-        created_at = microseconds(now)
+        since = np.full(len(new), instant(now))
+        created_at = since
+        if brought is not None:
+            created_at = np.where(np.isnat(brought.created_at), since, brought.created_at)
         self.run_many("INSERT OR IGNORE INTO hosts (host) VALUES (?)", sorted(set(new.host)))
         self.run_many(
             sql.ADD_PAGES, values(new.key), new.url, values(new.importance),
-            values(new.min_crawl_rate), values(new.max_crawl_rate), repeat(created_at, len(new)),
-            new.host,
+            values(new.min_crawl_rate), values(new.max_crawl_rate), values(created_at), new.host,
         )  # fmt: skip
         ((last,),) = self.run("SELECT last_insert_rowid()")
         page_id = np.arange(last - len(new), last) + 1
         unsaid = new.observability == UNSAID
-        self.run_many(
-            sql.ADD_STATES, values(page_id), repeat(created_at, len(new)),
-            values(np.where(unsaid, Observability.auto, new.observability)),
-            repeat(bytes(8 * self.width), len(new)),
-        )  # fmt: skip
+        watched = values(np.where(unsaid, Observability.auto, new.observability))
+        if brought is None:
+            zeros = repeat(bytes(8 * self.width), len(new))
+            self.run_many(sql.ADD_STATES, values(page_id), values(since), watched, zeros)
+        else:
+            states = replace(brought.states, page_id=page_id)
+            since_then = values(states.pings_since)
+            columns = written(states, *OF_CRAWLS, *OF_EVENTS)
+            self.run_many(sql.BRING_STATES, watched, since_then, *columns)
         return Registered(page_id, np.ones(len(new), np.bool_))
 
     def change_pages(self, page_id: Ints, said: PageColumns, now: datetime) -> None:
@@ -179,13 +185,10 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
         states = [row[:n_states] for row in rows]
         return self._columns(StoredPages, pages), self._columns(PageStates, states)
 
-    def restore_states(self, states: PageStates, created_at: Instants) -> None:
-        """Update states and pages by one prepared statement each."""
+    def restore_states(self, states: PageStates) -> None:
+        """Update them by one prepared statement."""
         since = values(states.pings_since)
         self.run_many(sql.RESTORE_STATES, since, *written(states, *OF_CRAWLS, *OF_EVENTS))
-        told = ~np.isnat(created_at)
-        backdate = "UPDATE pages SET created_at = ? WHERE page_id = ?"
-        self.run_many(backdate, values(created_at[told]), values(states.page_id[told]))
 
     def save_states(self, states: PageStates) -> None:
         """Update them by one prepared statement, of most pages fewer columns."""

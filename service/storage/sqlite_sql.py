@@ -22,6 +22,15 @@ INSERT INTO page_states
 VALUES (?, ?, 1, 0, 0, ?, 0, ?)
 """
 
+BRING_STATES = """
+INSERT INTO page_states
+    (observability, pings_since, last_crawl_at, last_observed_at, digest, gone, n_observations,
+    n_changes, gap, estimate, n_pings, ping_credit, recent_pings, real_pings, false_pings, trust,
+    n_failures, redirects_to, last_ping_at, wanted_at, page_id)
+VALUES (?, ?, ?, ?, nullif(?, 0), ?, ?, ?, ?, ?, nullif(?, 0), nullif(?, 0), nullif(?, 0),
+    nullif(?, 0), nullif(?, 0), nullif(?, 0), nullif(?, 0), nullif(?, 0), ?, ?, ?)
+"""
+
 CHANGE_PAGES = """
 UPDATE pages SET importance = coalesce(?, importance),
     min_crawl_rate = coalesce(?, min_crawl_rate), max_crawl_rate = coalesce(?, max_crawl_rate)

@@ -8,7 +8,6 @@ import pytest
 from service.errors import UnreadableFile
 from service.sources.polite import (
     find_table,
-    join_histories,
     read_histories,
     read_numbers,
     read_urls,
@@ -31,7 +30,7 @@ def the_block(blocks):
 
 def test_the_row_that_the_readme_explains(tmp_path):
     block = the_block(read_histories(written(tmp_path, README_ROW)))
-    histories = join_histories(block.rows)
+    histories = block.columns
     assert histories.url_id.tolist() == [5]
     assert histories.first.tolist() == [5.5143055555555556]
     assert histories.n_crawls.tolist() == [2]
@@ -43,7 +42,7 @@ def test_the_row_that_the_readme_explains(tmp_path):
 def test_histories_of_any_length_are_laid_end_to_end(tmp_path):
     fleet = Fleet(300)
     path = fleet.write(tmp_path) / "urlid_offset_history.txt"
-    parts = [join_histories(block.rows) for block in read_histories(path, block=70)]
+    parts = [block.columns for block in read_histories(path, block=70)]
     assert [len(part.url_id) for part in parts] == [70, 70, 70, 70, 20]
     read = {}
     for part in parts:
@@ -83,7 +82,7 @@ def test_no_numbers_at_all_are_no_numbers(tmp_path):
 
 def test_urls_may_hold_what_only_looks_like_a_separator(tmp_path):
     block = the_block(read_urls(written(tmp_path, "https://a.example/?q=1 2\t5\t9\n")))
-    assert block.rows == [(5, "https://a.example/?q=1 2")]
+    assert (block.columns.url_id.tolist(), block.columns.url) == ([5], ["https://a.example/?q=1 2"])
 
 
 @pytest.mark.parametrize(
@@ -107,7 +106,7 @@ def test_urls_may_hold_what_only_looks_like_a_separator(tmp_path):
 def test_a_broken_history_is_named_by_its_line_and_the_rest_is_read(tmp_path, row, says):
     path = written(tmp_path, f"{README_ROW}{row}\n8\t0.5\t[]\n")
     block = the_block(read_histories(path))
-    assert [url_id for url_id, _, _ in block.rows] == [5, 8]
+    assert block.columns.url_id.tolist() == [5, 8]
     ((line, reason),) = block.skipped
     assert line == 2
     assert says in reason
@@ -151,3 +150,11 @@ def test_a_table_must_be_there_exactly_once(tmp_path):
     written(tmp_path, "", "urlid_imp")
     with pytest.raises(UnreadableFile, match="which one"):
         find_table(tmp_path, "urlid_imp")
+
+
+@pytest.mark.parametrize("row", ["7\t1],[8\t2", "7\t1e999", "07\t1"])
+def test_what_only_looks_like_json_is_read_as_a_line(tmp_path, row):
+    numbers, skipped = read_numbers(written(tmp_path, f"5\t1\n{row}\n"))
+    alone, refused = read_numbers(written(tmp_path, f"x\t1\n{row}\n", "alone.txt"))
+    assert skipped == [what for what in refused if what[0] != 1]
+    assert len(numbers.url_id) == 1 + len(alone.url_id) == 2 - len(skipped)
