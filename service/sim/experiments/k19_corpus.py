@@ -28,7 +28,6 @@ from service.sources.polite import (
     HISTORIES,
     IMPORTANCES,
     find_table,
-    join_histories,
     read_histories,
     read_numbers,
 )
@@ -97,7 +96,7 @@ def read_pages(folder: Path, progress: Callable[[float], None]) -> Pages:
     size = path.stat().st_size
     parts = [(announced.url_id, announced.value)]
     for block in read_histories(path):
-        histories = join_histories(block.rows)
+        histories = block.columns
         page = np.repeat(np.arange(len(histories.url_id)), histories.n_crawls)
         seen = histories.interval > 0
         history = gather_history(
