@@ -179,7 +179,7 @@ def test_thirty_thousand_pages_of_it_are_learnt_fast(tmp_path):
     import numpy as np
 
     from service.core.estimators import Gamma
-    from service.sources.polite_import import learnt
+    from service.sources.polite_learning import learnt
 
     rng = np.random.default_rng(1)
     n_intervals = rng.integers(1, 98, 30_000)
