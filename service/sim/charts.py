@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 WIDTH = 400
+BAR_LIMIT = 3.0
+"""Bars longer than so many times the median are cut off, or they would flatten all others."""
 LETTER = 6.2
 """Width of a letter of the text, for the room that labels need."""
 
@@ -55,11 +57,12 @@ class Frame(NamedTuple):
 
 
 def bars(rows: Sequence[Bar], title: str) -> str:
-    """Draw horizontal bars with whiskers, one a row."""
+    """Draw horizontal bars with whiskers, one a row; a value beyond the end has an arrow."""
     room = LETTER * max(len(row.label) for row in rows) + 12
     height = 22 * len(rows) + 26
-    most = ceiling(max(row.high for row in rows))
-    frame = Frame(room, 4, WIDTH - 44, height - 22, most, 1)
+    limit = BAR_LIMIT * float(np.median([row.value for row in rows]))
+    most = ceiling(min(limit, max(row.high for row in rows)))
+    frame = Frame(room, 4, WIDTH - 54, height - 22, most, 1)
     return _figure(title, height, [*_across(frame), *_bars(rows, frame)])
 
 
@@ -114,16 +117,17 @@ def _bars(rows: Sequence[Bar], frame: Frame) -> Iterator[str]:
     for turn, row in enumerate(rows):
         top = frame.top + 22 * turn
         middle = top + 10
+        value, low, high = (frame.x(min(v, frame.x_most)) for v in (row.value, row.low, row.high))
+        arrow = " \N{RIGHTWARDS ARROW}" if row.value > frame.x_most else ""
         yield (
             f'<text class="label" x="{frame.left - 6:.1f}" y="{middle + 4:.1f}" '
             f'text-anchor="end">{escape(row.label)}</text>'
             f'<rect class="bar policy-{row.ink}" x="{frame.left:.1f}" y="{top + 3:.1f}" '
-            f'width="{frame.x(row.value) - frame.left:.1f}" height="14" rx="2"/>'
-            f'<path class="whisker" d="M{frame.x(row.low):.1f} {middle:.1f}H'
-            f"{frame.x(row.high):.1f}M{frame.x(row.low):.1f} {middle - 3:.1f}v6M"
-            f'{frame.x(row.high):.1f} {middle - 3:.1f}v6"/>'
-            f'<text class="label" x="{frame.x(row.high) + 5:.1f}" y="{middle + 4:.1f}">'
-            f"{row.value:.3g}</text>"
+            f'width="{value - frame.left:.1f}" height="14" rx="2"/>'
+            f'<path class="whisker" d="M{low:.1f} {middle:.1f}H{high:.1f}'
+            f'M{low:.1f} {middle - 3:.1f}v6M{high:.1f} {middle - 3:.1f}v6"/>'
+            f'<text class="label" x="{high + 5:.1f}" y="{middle + 4:.1f}">'
+            f"{row.value:.3g}{arrow}</text>"
         )
 
 

@@ -16,7 +16,7 @@ LEARNT_AFTER = 0.25
 """Share of the window after which predictions should be calibrated."""
 NO_GAP = 0.01
 """Where hindsight gains less than this over uniform there is no gap to close."""
-CURVE_BINS = 60
+CURVE_BINS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

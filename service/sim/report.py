@@ -20,7 +20,10 @@ Made = dict[str, Any]
 
 INKS = {"today": 0, "learning": 1, "bound": 2}
 RECRAWL_INK = 3
-MOST_LINES = 6
+LANDMARKS = {UNIFORM: 0, HINDSIGHT: 2, RECRAWL: 3}
+"""Policies that are in all curves, with their colours."""
+OTHER_INKS = (4, 5)
+"""Of the best of the others."""
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --soft: #5b6570; --rule: #d8dde3;
@@ -52,6 +55,8 @@ figcaption { font-size: .85rem; } .key { list-style: none; margin: .3rem 0; padd
 .key span { display: inline-block; width: .9em; height: .9em; border-radius: 2px;
   margin-right: .4em; vertical-align: -.08em; background: currentColor; }
 .key .name { color: var(--ink); background: none; width: auto; height: auto; margin: 0; }
+@media (max-width: 34rem) { dl { display: block; } dd { margin: 0 0 .5rem; }
+  table { font-size: .82rem; } th, td { padding: .3rem .4rem; } thead th { min-width: 4.2rem; } }
 svg text { font: 11px system-ui, sans-serif; fill: var(--soft); } svg .label { fill: var(--ink); }
 .grid { stroke: var(--rule); stroke-width: 1; } .diagonal { stroke: var(--soft);
   stroke-dasharray: 4 3; } .whisker { stroke: var(--ink); stroke-width: 1.2; fill: none; }
@@ -151,10 +156,10 @@ def _figures(made: Made) -> Iterator[str]:
         bars([_bar(policy) for policy in policies], "Harmonic staleness of each policy"),
         f"Harmonic staleness, less is better; whiskers: {MASS:.0%} intervals.",
     )
-    series = [_curve(p, made["curve_edges"], ink) for ink, p in enumerate(_in_curves(policies))]
+    series = [_curve(p, made["curve_edges"], ink) for p, ink in _in_curves(policies)]
     yield _figure(
         lines(series, "Harmonic staleness over time", "day"),
-        "Harmonic staleness over time: policies that learn start as others do and fall.",
+        f"Harmonic staleness over time, averaged over {len(made['curve_edges']) - 1} parts.",
         [(one.label, one.ink) for one in series],
     )
     predicting = [p for p in policies if p["calibration_learnt"]]
@@ -178,13 +183,15 @@ def _bar(policy: Made) -> Bar:
     return Bar(policy["policy"], **policy["harmonic"], ink=ink)
 
 
-def _in_curves(policies: list[Made]) -> list[Made]:
-    """Choose what a reader can tell apart: the known landmarks, then the best of the others."""
+def _in_curves(policies: list[Made]) -> list[tuple[Made, int]]:
+    """Choose what a reader can tell apart, with colours: landmarks, and the best of the others."""
     by_name = {policy["policy"]: policy for policy in policies}
-    landmarks = [by_name[n] for n in (UNIFORM, HINDSIGHT, RECRAWL) if n in by_name]
-    others = [p for p in policies if p not in landmarks and p["kind"] != "bound"]
-    others.sort(key=lambda policy: policy["harmonic"]["value"])
-    return [*landmarks, *others][:MOST_LINES]
+    others = [p for p in policies if p["policy"] not in LANDMARKS and p["kind"] != "bound"]
+    others.sort(key=lambda policy: float(policy["harmonic"]["value"]))
+    return [
+        *zip(others, OTHER_INKS, strict=False),
+        *((by_name[name], ink) for name, ink in LANDMARKS.items() if name in by_name),
+    ]
 
 
 def _curve(policy: Made, edges: list[float], ink: int) -> Series:
