@@ -34,6 +34,7 @@ from service.ingest import Rules, ping, record, rules_in_force
 from service.sim.clock import START, Clock, instant_of
 from service.sim.playing import Due, announcements, crawl
 from service.sim.staleness import Crawls, merged
+from service.sim.versions import Versions
 from service.sim.world import World
 from service.storage.memory import MemoryStore, MemoryTransaction
 from service.urls import key_of
@@ -118,6 +119,7 @@ class LocalFleet:
         self.plan = plan if needs_log else replace(plan, retention=timedelta(0))
         self.rules = Rules(plan.estimator, plan.timing, np.random.default_rng(seed))
         self.store = MemoryStore(width(plan.estimator))
+        self._versions = Versions.of(world)
         self._page_id = np.zeros(len(world), np.int64)
         self._page = np.zeros(len(world) + 1, np.int64)
         self._predicted = [NOTHING]
@@ -189,7 +191,7 @@ class LocalFleet:
             page_id=self._page_id[crawls.page],
             observed_at=_instants(crawls.at),
             changed=unsaid,
-            digest=1 + self.world.versions(*crawls),
+            digest=1 + self._versions.at(*crawls),
             status=unsaid,
             leased_page_id=np.zeros(n, np.int64),
             token=np.zeros(n, np.int64),
@@ -214,7 +216,7 @@ class LocalFleet:
         page, at, before, row = crawls.page[seen], crawls.at[seen], before[seen], row[seen]
         state = from_columns(estimator, states.estimate[row])
         unchanged = estimator.probability_unchanged(state, at - before)
-        changed = self.world.versions(page, at) > self.world.versions(page, before)
+        changed = self._versions.at(page, at) > self._versions.at(page, before)
         self._predicted.append(Predicted(page, at, 1.0 - unchanged, changed))
 
 

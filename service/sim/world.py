@@ -65,17 +65,6 @@ class World:
         """Tell of (K,) pages and instants whether the page has been deleted by then."""
         return (at >= self.ended[page]) & (self.ended[page] < self.days)
 
-    def versions(self, page: Ints, at: Floats) -> Ints:
-        """Count the changes of (K,) pages up to and including an instant each; by bisection."""
-        low, high = self.first[page], self.first[page + 1]
-        while (open_ := low < high).any():
-            middle = (low + high) >> 1
-            seen = open_ & (self.changed_at[np.minimum(middle, len(self.changed_at) - 1)] <= at)
-            low = np.where(seen, middle + 1, low)
-            high = np.where(open_ & ~seen, middle, high)
-        counted: Ints = low - self.first[page]
-        return counted
-
     def version(self, page: int, at: float) -> int:
         """Count the changes of one page up to and including an instant."""
         return int(np.searchsorted(self.changes_of(page), at, side="right"))

@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from sim_cases import crawls_of, world_of
+from sim_cases import world_of
 
 from service.core.estimators import MLE, Gamma, make_estimator
 from service.epoch import Plan
@@ -12,6 +10,7 @@ from service.sim import policies
 from service.sim.clock import Clock
 from service.sim.replay import LocalFleet, replay
 from service.sim.staleness import Crawls, staleness
+from service.sim.versions import Versions
 from service.sim.world import synthetic_world
 
 PLAN = Plan(Gamma())
@@ -21,16 +20,6 @@ def a_world(n_pages=300, days=40.0, **given):
     return synthetic_world(n_pages, days, rng=np.random.default_rng(5), **given)
 
 
-@given(st.lists(st.lists(st.integers(1, 9), max_size=9), min_size=1, max_size=5), st.data())
-def test_versions_count_the_changes_up_to_an_instant(changes, data):
-    world = world_of(changes)
-    pairs = st.tuples(st.integers(0, len(changes) - 1), st.integers(0, 20).map(lambda t: t / 2))
-    asked = data.draw(st.lists(pairs, max_size=20))
-    page, at = crawls_of(*asked)
-    by_hand = [sum(t <= instant for t in changes[i]) for i, instant in asked]
-    assert world.versions(page, at).tolist() == by_hand
-
-
 def test_what_the_store_has_learnt_is_what_the_crawls_could_see():
     world = a_world(60, complete_share=0.0)
     fleet, crawls = played(world, bandwidth=20.0)
@@ -38,7 +27,7 @@ def test_what_the_store_has_learnt_is_what_the_crawls_could_see():
         states = tx.lock_states(fleet._page_id)
     for page in range(60):
         at = np.sort(crawls.at[crawls.page == page])
-        seen = world.versions(np.full(len(at), page), at)
+        seen = Versions.of(world).at(np.full(len(at), page), at)
         assert states.n_observations[page] == len(at)
         assert states.n_changes[page] == np.count_nonzero(np.diff(seen, prepend=0))
 
