@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmarks.http.data import TEMPLATES, key_of, url_of
 from benchmarks.http.floors_postgres import WRITTEN
+from service.storage.sqlite import PRAGMAS, prepare
 
 LOG = (
     "INSERT INTO observations (day, page_id, observed_at, kind, changed, interval) "
@@ -25,12 +26,8 @@ BLOCK = 10_000
 
 def opened(path: str) -> sqlite3.Connection:
     """Open a file with the service's durability and cache."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    for pragma in (
-        "journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 64000",
-        "cache_size = -65536",
-    ):  # fmt: skip
-        connection.execute(f"PRAGMA {pragma}")
+    connection = sqlite3.connect(path)
+    prepare(connection, None, PRAGMAS)
     return connection
 
 

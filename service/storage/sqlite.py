@@ -45,12 +45,16 @@ from service.storage.gathered import Gathered
 from service.storage.sql import SqlTransaction
 from service.storage.sqlite_queue import SqliteQueue
 from service.storage.sqlite_values import (
+    KINDS,
+    LOCKED,
     OF_CRAWLS,
     OF_EVENTS,
     column,
+    columns,
     eventful,
     listed,
     microseconds,
+    none,
     values,
     written,
 )
@@ -69,8 +73,13 @@ BLOCK = 20_000
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 """A full disk; a file that may not grow, by a quota or a limit; no room for the WAL's index."""
 
-WAL_FRAMES = 64_000
-"""Pages that the write-ahead log holds before a commit moves them into the file."""
+PAGE_SIZE = 2_048
+"""Bytes that a commit writes for each row it changes somewhere: of a file that is made now. With
+4,096, SQLite's own choice, a commit of random pages takes twice the bytes and a tenth more time;
+with 1,024 the trees get deeper and reading slower."""
+
+WAL_KEPT = 250 << 20
+"""Bytes of pages that the write-ahead log holds before a commit moves them into the file."""
 
 WAL_BYTES = 336 << 20
 """What a burst took beyond this is given back. A full log fits, so that it is written over in
@@ -78,10 +87,10 @@ place: one that is cut and grows again costs a fifth of every commit."""
 
 PRAGMAS = (
     "busy_timeout = 10000",
+    f"page_size = {PAGE_SIZE}",
     "journal_mode = WAL",
     "synchronous = FULL",
     "foreign_keys = ON",
-    f"wal_autocheckpoint = {WAL_FRAMES}",
     f"journal_size_limit = {WAL_BYTES}",
     "cache_size = -65536",
     "temp_store = MEMORY",
@@ -171,11 +180,22 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
         return np.array([found.get(k, 0) for k in keys], np.int64)
 
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
-        """Read them; the write transaction is the lock."""
+        """Read them, of most pages fewer columns; the write transaction is the lock."""
         statement = sql.LOCK_SCHEDULED_STATES if scheduled else sql.LOCK_STATES
-        states = self._columns(PageStates, self.run(statement, listed(page_id)))
-        self.eventful = np.append(self.eventful, states.page_id[eventful(states)])
-        return states
+        rows = self.run(statement, listed(page_id))
+        if not rows:
+            return PageStates.empty(estimate=(self.width,))
+        read = columns(LOCKED, rows, self.width)
+        some = read.pop("eventful")
+        events = {name: none(KINDS[name], len(rows)) for name in OF_EVENTS}
+        if some.any():
+            rare = read["page_id"][some]
+            self.eventful = np.append(self.eventful, rare)
+            kinds = {name: KINDS[name] for name in OF_EVENTS}
+            found = columns(kinds, self.run(sql.EVENTS, listed(rare)), self.width)
+            for name, values_found in found.items():
+                events[name][some] = values_found
+        return PageStates(**read, **events)
 
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
         """Read both in one statement, hence one snapshot."""
@@ -232,8 +252,7 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
     def _columns(self, kind: type[C], rows: list[Any]) -> C:
         if not rows:
             return kind.empty(estimate=(self.width,))
-        read = zip(fields(kind), zip(*rows, strict=True), strict=True)
-        return kind(**{f.name: column(cells, f.type, self.width) for f, cells in read})
+        return kind(**columns({f.name: f.type for f in fields(kind)}, rows, self.width))
 
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
         """Insert under the epoch's number, which no reader asks for yet."""
@@ -386,6 +405,8 @@ def prepare(driver: sqlite3.Connection, _record: object, pragmas: Iterable[str])
     driver.isolation_level = None
     for pragma in pragmas:
         driver.execute(f"PRAGMA {pragma}")
+    (page_size,) = driver.execute("PRAGMA page_size").fetchone()
+    driver.execute(f"PRAGMA wal_autocheckpoint = {WAL_KEPT // page_size}")
 
 
 def begin(connection: sa.Connection) -> None:

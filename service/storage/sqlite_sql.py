@@ -54,13 +54,26 @@ SELECT page_states.page_id, last_crawl_at, last_observed_at, coalesce(digest, 0)
     coalesce(false_pings, 0.0), coalesce(trust, 0.0), wanted_at, gap, coalesce(n_failures, 0),
     coalesce(redirects_to, 0), estimate, observability"""
 
+PLAIN_STATES = """
+SELECT page_states.page_id, last_crawl_at, last_observed_at, coalesce(digest, 0), gone,
+    n_observations, n_changes, pings_since, gap, estimate, observability,
+    coalesce(n_pings, ping_credit, recent_pings, real_pings, false_pings, trust, n_failures,
+        redirects_to, last_ping_at, wanted_at) IS NOT NULL"""
+
 LOCK_STATES = f"""
-{STATES}, NULL, NULL
+{PLAIN_STATES}, NULL, NULL
+FROM page_states WHERE page_id IN (SELECT value FROM json_each(?)) ORDER BY page_id
+"""
+
+EVENTS = """
+SELECT coalesce(n_pings, 0), coalesce(ping_credit, 0.0), coalesce(recent_pings, 0),
+    coalesce(real_pings, 0.0), coalesce(false_pings, 0.0), coalesce(trust, 0.0),
+    coalesce(n_failures, 0), coalesce(redirects_to, 0), last_ping_at, wanted_at
 FROM page_states WHERE page_id IN (SELECT value FROM json_each(?)) ORDER BY page_id
 """
 
 LOCK_SCHEDULED_STATES = f"""
-{STATES}, crawl_rate, CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END
+{PLAIN_STATES}, crawl_rate, CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END
 FROM page_states
 LEFT JOIN schedule ON schedule.page_id = page_states.page_id
     AND schedule.epoch = (SELECT max(epoch) FROM epochs WHERE status = 'published')

@@ -1,14 +1,26 @@
 """Columns as SQLite stores them, and what it returned as columns."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain import COLUMN, EPOCH, INSTANT, Bools, Instants, Ints, PageStates
+from service.domain import (
+    COLUMN,
+    EPOCH,
+    INSTANT,
+    NEVER,
+    Bools,
+    Codes,
+    Floats,
+    Instants,
+    Ints,
+    PageStates,
+)
 
 NAT = np.iinfo(np.int64).min
 """The bits of numpy's NaT."""
@@ -22,6 +34,16 @@ OF_EVENTS = (
     "n_failures", "redirects_to", "last_ping_at", "wanted_at",
 )  # fmt: skip
 """What only pings, failures and redirects bring; 0 or none of most pages."""
+
+
+KINDS: dict[str, Any] = {f.name: f.type for f in fields(PageStates)}
+LOCKED = {
+    "page_id": Ints, "last_crawl_at": Instants, "last_observed_at": Instants, "digest": Ints,
+    "gone": Bools, "n_observations": Ints, "n_changes": Ints, "pings_since": Instants,
+    "gap": Floats, "estimate": Floats, "observability": Codes, "eventful": Bools,
+    "crawl_rate": Floats, "crawl_probability": Floats,
+}  # fmt: skip
+"""What is read of every page that is locked, and whether it has any of `OF_EVENTS`."""
 
 
 def values(column: NDArray[Any]) -> list[Any]:
@@ -56,6 +78,17 @@ def column(listed: Sequence[Any], kind: Any, width: int) -> NDArray[Any]:
     if listed and isinstance(listed[0], bytes):
         return np.frombuffer(bytearray().join(listed), "<f8").reshape(-1, width)
     return np.array(listed, COLUMN[kind])
+
+
+def columns(kinds: Mapping[str, Any], rows: list[Any], width: int) -> dict[str, NDArray[Any]]:
+    """Give rows, of which there are some, as columns of these types."""
+    read = zip(kinds.items(), zip(*rows, strict=True), strict=True)
+    return {name: column(cells, kind, width) for (name, kind), cells in read}
+
+
+def none(kind: Any, n: int) -> NDArray[Any]:
+    """Give a column in which nobody has anything."""
+    return np.full(n, NEVER if kind == Instants else 0, COLUMN[kind])
 
 
 def microseconds(moment: datetime) -> int:

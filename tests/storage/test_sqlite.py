@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,9 +28,15 @@ from service.core.estimators import Gamma
 from service.domain import EpochColumns, EpochStatus, instant
 from service.epoch import Plan, run_epoch
 from service.errors import InvalidSettings, SchemaBehind, StoreFull, StoreUnavailable
-from service.storage import open_store
+from service.storage import migrations, open_store
 from service.storage.base import EPOCHS_KEPT
-from service.storage.sqlite import WAL_BYTES, SqliteStore, SqliteTransaction
+from service.storage.sqlite import (
+    PAGE_SIZE,
+    WAL_BYTES,
+    WAL_KEPT,
+    SqliteStore,
+    SqliteTransaction,
+)
 from service.storage.turns import Turns
 
 
@@ -314,3 +321,16 @@ def test_a_checkpoint_of_an_epoch_leaves_the_writers_connection_alone(sqlite_sto
         lead.checkpoint()
         tx.append_log(log_columns(ids, T0))
     assert sqlite_store.engine.pool.checkedin() == 1
+
+
+def test_a_file_keeps_the_page_size_it_was_made_with(tmp_path):
+    """New files have small pages; the log of writes holds as many bytes of either."""
+    with closing(sqlite3.connect(tmp_path / "old.db")) as made_before:
+        made_before.execute("PRAGMA page_size = 4096")
+        made_before.execute("CREATE TABLE there (content)")
+    for name, page_size in (("old.db", 4096), ("new.db", PAGE_SIZE)):
+        store = SqliteStore(f"sqlite:///{tmp_path / name}", 2)
+        migrations.upgrade(store.engine)
+        assert pragma(store, "page_size") == page_size
+        assert pragma(store, "wal_autocheckpoint") == WAL_KEPT // page_size
+        store.close()
