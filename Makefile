@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint serve bench bench-leases bench-core clean
+.PHONY: demo test lint serve bench bench-leases bench-core bench-polite clean
 
 demo: .venv/demo
 	$(BIN)/recrawl demo $(ARGS)
@@ -31,6 +31,9 @@ bench-leases: .venv/dev
 
 bench-core: .venv/dev
 	$(BIN)/python -m benchmarks.core $(ARGS)
+
+bench-polite: .venv/dev
+	$(BIN)/python -m benchmarks.polite $(ARGS)
 
 .venv/demo: pyproject.toml | .venv/python
 	$(BIN)/pip install --quiet --editable '.[demo]'

@@ -1,6 +1,6 @@
 """Import the PoliteCrawling data set: read what the crawls teach, then insert the pages with it.
 
-In memory are some numbers a page: its importance and what its history teaches, about 100 bytes.
+In memory are some numbers a page: its importance and what its history teaches, 150 bytes at most.
 Pages are written once, with their states, the log stays empty. They are inserted in order of
 their keys, many at a time: where the index of the keys is larger than the memory for it, most of
 the work is to bring its leaves in and out. An import that is taken up again reads all histories
