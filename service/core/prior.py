@@ -112,10 +112,15 @@ def fit_gamma_prior(changes: ArrayLike, days: ArrayLike, start: Prior = DEFAULT_
         return start
     start_log_mean = float(digamma(start.a)) - np.log(start.b)
     pages = counts.size + START_WEIGHT
+    days_per_change = 1.0 / start.mean
 
     def best_b(a: float) -> float:
-        """Root in b of sum_i [a - b (a + k_i)/(b + T_i)] + weight (a - b start.mean)."""
-        b = a / start.mean
+        """Root in b of sum_i [a - b (a + k_i)/(b + T_i)] + weight (a - b start.mean).
+
+        Searched from the last root on, at the same mean rate.
+        """
+        nonlocal days_per_change
+        b = a * days_per_change
         for _ in range(MAX_STEPS):
             quiet = exposure / (b + exposure)
             seen = b / (b + exposure)
@@ -125,6 +130,7 @@ def fit_gamma_prior(changes: ArrayLike, days: ArrayLike, start: Prior = DEFAULT_
             b = float(np.maximum(b + step, b / 16))
             if abs(step) <= 1e-10 * b:
                 break
+        days_per_change = b / a
         return b
 
     def score(log_a: float) -> float:
@@ -140,7 +146,7 @@ def fit_gamma_prior(changes: ArrayLike, days: ArrayLike, start: Prior = DEFAULT_
     elif score(high) >= 0:
         a = MAX_SHAPE
     else:
-        a = float(np.exp(brentq(score, low, high, xtol=1e-9)))
+        a = float(np.exp(brentq(score, low, high, xtol=1e-6)))
     return Prior(a, best_b(a))
 
 
