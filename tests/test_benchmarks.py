@@ -61,3 +61,32 @@ def test_a_made_up_data_set_is_imported_and_scheduled(postgres_server, tmp_path)
     figures = json.loads(written.read_text())
     assert [done["what"] for done in figures["runs"]] == ["import", "epoch"]
     assert all(done["peak_mb"] > 0 for done in figures["runs"])
+
+
+def test_the_grid_goes_on_where_it_was_interrupted(tmp_path) -> None:
+    folder = tmp_path / "traces"
+    (folder / "pages").mkdir(parents=True)
+    pages = [f"/{n},0,{40 * 86_400},{n}" for n in range(1, 7)]
+    (folder / "pages" / "tiny.pages.csv").write_text(
+        "\n".join(["page,obs_start,obs_end,n_changes", *pages]) + "\n"
+    )
+    changes = [f"/{n},{86_400 * 40 * (k + 1) / (n + 1)},0" for n in range(1, 7) for k in range(n)]
+    (folder / "tiny.csv").write_text("\n".join(["page,t,bulk", *changes]) + "\n")
+
+    def run(*arguments: str) -> str:
+        return subprocess.run(
+            [sys.executable, "-m", "benchmarks.evidence", "--traces", folder, "--sites", "tiny",
+             "--bandwidths", "0.1", "--importance", "equal", "--processes", "1", "--out",
+             tmp_path / "lines.jsonl", *arguments],
+            cwd=ROOT, capture_output=True, text=True, check=True, timeout=120,
+        ).stdout  # fmt: skip
+
+    first = run("--policies", "uniform,recrawl")
+    assert "4/4 tiny, bulk in, equal, 0.1: recrawl" in first
+    second = run("--policies", "uniform,recrawl,hindsight")
+    assert "2/2 tiny, bulk in, equal, 0.1: hindsight" in second
+    assert "Recrawl over uniform:" in second
+    lines = [json.loads(line) for line in (tmp_path / "lines.jsonl").read_text().splitlines()]
+    assert len(lines) == 6
+    assert all(line["harmonic"] > 0 for line in lines)
+    assert second.endswith(run("--table"))

@@ -2,10 +2,14 @@
 
 import csv
 import json
+import re
+import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "replay.md"
 TINY = ("--pages", 40, "--days", 6, "--policies", "uniform,recrawl,hindsight", "--processes", 1)
 
 
@@ -132,3 +136,19 @@ def test_options_that_contradict_each_other_are_refused(recrawl, tmp_path, argum
     assert ended.status == 2
     assert told in " ".join(ended.err.replace("│", " ").split())
     assert not list(tmp_path.iterdir())
+
+
+def test_the_commands_of_the_how_to_page_do_what_it_says(recrawl, clone, tmp_path):
+    text = HOW_TO.read_text()
+    (tmp_path / "log.csv").write_text(re.search(r"```csv\n(.*?)```", text, re.DOTALL).group(1))
+    commands = re.findall(r"```sh\nrecrawl (.*?)\n```", text)
+    assert len(commands) == 3
+    for command in commands:
+        played = command.replace("path/to/clone", str(clone)).replace("docs/(", "(")
+        ended = recrawl(*shlex.split(played), "--processes", 1)
+        assert ended.status == 0, ended.err
+    assert (tmp_path / "replay" / "git" / "report.html").is_file()
+    options = re.findall(r"^\| (`--.*?) \|", text, re.MULTILINE)
+    said = " ".join(recrawl("replay", "--help").out.split())
+    for option in re.findall(r"--[a-z-]+", " ".join(options)):
+        assert option in said
