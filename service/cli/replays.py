@@ -145,7 +145,7 @@ def replay(
     import numpy as np
 
     from service.sim.comparison import Comparison
-    from service.sim.lineup import LINEUP, Game, chosen, suitable_step
+    from service.sim.lineup import LEFT_OUT, LINEUP, Game, chosen, suitable_step
     from service.sim.pings import PingSource, announced
     from service.sim.report import page
     from service.sim.results import Circumstances, document, write
@@ -154,6 +154,8 @@ def replay(
     if list_:
         for entrant in LINEUP.values():
             typer.echo(f"{entrant.name:32} {entrant.description}")
+        for name, reason in LEFT_OUT.items():
+            typer.echo(f"{name:32} not played: {reason}")
         return
     names = chosen(policies)
     if bandwidth is not None and bandwidth_per_page is not None:

@@ -106,6 +106,7 @@ def test_policies_are_listed(recrawl):
     ended = recrawl("replay", "--list")
     assert ended.status == 0
     assert "uniform                          every page equally often" in ended.out
+    assert "lambdacrawl-sa                   not played: assumes exponentially" in ended.out
 
 
 @pytest.mark.parametrize(
