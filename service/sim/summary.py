@@ -11,6 +11,10 @@ Policy = dict[str, Any]
 """One of `policies` in the document of the results."""
 
 
+LONG_NAME = 19
+"""Letters of a policy's name that narrow terminals show in one line."""
+
+
 class Column(NamedTuple):
     """One measure."""
 
@@ -70,10 +74,12 @@ def show(made: dict[str, Any], console: Console) -> None:
         f"{world['days']:,.0f} days\nbandwidth {made['bandwidth']:,.1f} crawls a day "
         f"({made['bandwidth_per_page']:.3g} per existing page)"
     )
-    view.add_column("policy", no_wrap=True)
+    longest = max(len(policy["policy"]) for policy in made["policies"])
+    view.add_column("policy", overflow="fold", min_width=min(longest, LONG_NAME))
     shown = [column for column in columns() if column.short]
     for column in shown:
-        view.add_column(column.title, justify="right")
+        widest = max(len(column.text(policy)) for policy in made["policies"])
+        view.add_column(column.title, justify="right", min_width=widest, overflow="fold")
     for policy in made["policies"]:
         view.add_row(policy["policy"], *(column.text(policy) for column in shown))
     console.print(view)
