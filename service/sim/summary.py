@@ -11,10 +11,6 @@ Policy = dict[str, Any]
 """One of `policies` in the document of the results."""
 
 
-LONG_NAME = 19
-"""Letters of a policy's name that narrow terminals show in one line."""
-
-
 class Column(NamedTuple):
     """One measure."""
 
@@ -74,12 +70,10 @@ def show(made: dict[str, Any], console: Console) -> None:
         f"{world['days']:,.0f} days\nbandwidth {made['bandwidth']:,.1f} crawls a day "
         f"({made['bandwidth_per_page']:.3g} per existing page)"
     )
-    longest = max(len(policy["policy"]) for policy in made["policies"])
-    view.add_column("policy", overflow="fold", min_width=min(longest, LONG_NAME))
+    view.add_column("policy", overflow="fold")
     shown = [column for column in columns() if column.short]
     for column in shown:
-        widest = max(len(column.text(policy)) for policy in made["policies"])
-        view.add_column(column.title, justify="right", min_width=widest, overflow="fold")
+        view.add_column(column.title.replace(" ", "\n"), justify="right", no_wrap=True)
     for policy in made["policies"]:
         view.add_row(policy["policy"], *(column.text(policy) for column in shown))
     console.print(view)
