@@ -136,7 +136,7 @@ def scheduled(url: str, n_pages: int) -> Run:
             seconds = time.monotonic() - start
             peak, used = megabytes(worker.pid, "VmHWM"), cpu_seconds(worker.pid)
         finally:
-            worker.terminate()
+            worker.kill()  # it is about to queue what is due, which is nearly every page
     if ended is None or ended[0] != "published":
         sys.exit(f"no epoch was published: {ended}")
     return Run("epoch", seconds, used, peak, n_pages)
