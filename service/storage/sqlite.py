@@ -73,11 +73,6 @@ BLOCK = 20_000
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 """A full disk; a file that may not grow, by a quota or a limit; no room for the WAL's index."""
 
-PAGE_SIZE = 2_048
-"""Bytes that a commit writes for each row it changes somewhere: of a file that is made now. With
-4,096, SQLite's own choice, a commit of random pages takes twice the bytes and a tenth more time;
-with 1,024 the trees get deeper and reading slower."""
-
 WAL_KEPT = 250 << 20
 """Bytes of pages that the write-ahead log holds before a commit moves them into the file."""
 
@@ -87,7 +82,6 @@ place: one that is cut and grows again costs a fifth of every commit."""
 
 PRAGMAS = (
     "busy_timeout = 10000",
-    f"page_size = {PAGE_SIZE}",
     "journal_mode = WAL",
     "synchronous = FULL",
     "foreign_keys = ON",

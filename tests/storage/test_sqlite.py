@@ -31,7 +31,6 @@ from service.errors import InvalidSettings, SchemaBehind, StoreFull, StoreUnavai
 from service.storage import migrations, open_store
 from service.storage.base import EPOCHS_KEPT
 from service.storage.sqlite import (
-    PAGE_SIZE,
     WAL_BYTES,
     WAL_KEPT,
     SqliteStore,
@@ -323,12 +322,11 @@ def test_a_checkpoint_of_an_epoch_leaves_the_writers_connection_alone(sqlite_sto
     assert sqlite_store.engine.pool.checkedin() == 1
 
 
-def test_a_file_keeps_the_page_size_it_was_made_with(tmp_path):
-    """New files have small pages; the log of writes holds as many bytes of either."""
-    with closing(sqlite3.connect(tmp_path / "old.db")) as made_before:
-        made_before.execute("PRAGMA page_size = 4096")
+def test_the_log_of_writes_holds_as_many_bytes_whatever_a_file_s_pages_are(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "small.db")) as made_before:
+        made_before.execute("PRAGMA page_size = 1024")
         made_before.execute("CREATE TABLE there (content)")
-    for name, page_size in (("old.db", 4096), ("new.db", PAGE_SIZE)):
+    for name, page_size in (("small.db", 1024), ("new.db", 4096)):
         store = SqliteStore(f"sqlite:///{tmp_path / name}", 2)
         migrations.upgrade(store.engine)
         assert pragma(store, "page_size") == page_size
