@@ -9,7 +9,7 @@ trouble. A page whose lane is shut waits, and comes first when it opens.
 later under its token touches neither the page's next lease nor its lane.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -140,15 +140,15 @@ def queue(tx: QueueTransaction, page_id: Ints, until: datetime) -> None:
         tx.lower_lanes(tx.enqueue(np.unique(page_id), until))
 
 
-def fill(store: QueueStore, until: datetime) -> None:
+def fill(store: QueueStore, until: datetime, stopped: Callable[[], bool] = lambda: False) -> None:
     """Queue every page that is due before `until`, a block a transaction.
 
-    When this dies half-way, whoever runs epochs next finds that it was not done.
+    When this dies half-way, or is stopped, whoever runs epochs next finds that it was not done.
     """
     with store.begin(write=False) as tx:
         epoch = tx.number_in_force()
     after = 0
-    while True:
+    while not stopped():
         with store.begin() as tx:
             block = tx.next_page_ids(after, FILL_BLOCK)
             if not len(block):

@@ -300,7 +300,7 @@ class Runner:
         in_time = now + self.ahead / 2 < filled.until <= now + self.ahead
         if filled.epoch != in_force or not in_time:
             with self.store.lead():
-                crawls.fill(self.store, now + self.ahead)
+                crawls.fill(self.store, now + self.ahead, self._stopped.is_set)
 
     def run_every(self, loops: int | None = None) -> None:
         """Run `run_once` until stopped, or `loops` times; what it raises is logged, not fatal."""

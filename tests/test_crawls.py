@@ -170,6 +170,23 @@ def test_filling_queues_what_is_due_soon_and_drops_what_is_not(queue_store):
     assert take(queue_store, T0 + 20 * DAY, ttl=TTL) != []
 
 
+def test_filling_that_is_stopped_ends_after_a_block_and_is_done_by_the_next(
+    queue_store, monkeypatch
+):
+    monkeypatch.setattr(crawls, "FILL_BLOCK", 2)
+    page_id = register(queue_store, 5)
+    publish(queue_store, schedule_columns(np.sort(page_id)))
+    asked = iter([False, True])
+    crawls.fill(queue_store, T0 + UNTIL, lambda: next(asked))
+    with queue_store.begin(write=False) as tx:
+        assert tx.filled().epoch == 0
+    assert ids(take(queue_store, T0)) == np.sort(page_id)[:2].tolist()
+    crawls.fill(queue_store, T0 + UNTIL)
+    with queue_store.begin(write=False) as tx:
+        assert tx.filled().epoch == tx.number_in_force() == 1
+    assert sorted(ids(take(queue_store, T0))) == np.sort(page_id)[2:].tolist()
+
+
 def test_a_page_crawled_without_a_lease_is_not_handed_out_before_it_is_due(queue_store):
     (page,) = register(queue_store, 1).tolist()
     publish(queue_store, schedule_columns(np.array([page]), crawl_rate=1.0))
