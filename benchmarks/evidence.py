@@ -155,16 +155,26 @@ def show(lines: list[Line], console: Console) -> None:
         console.print(sentence, highlight=False)
 
 
+def won(cells: dict[Cell, dict[str, Line]], rivals: list[str]) -> int:
+    """Count the cells in which Recrawl is as good as the best of the rivals that played there."""
+    return sum(
+        got[RECRAWL]["harmonic"]
+        <= (1 + TIE) * min((got[n]["harmonic"] for n in rivals if n in got), default=np.inf)
+        for got in cells.values()
+    )
+
+
 def summary(cells: dict[Cell, dict[str, Line]]) -> Iterator[str]:
     full = {c: got for c, got in cells.items() if RECRAWL in got and rivals(got)}
     if not full:
         return
-    won = sum(
-        got[RECRAWL]["harmonic"] <= (1 + TIE) * min(got[n]["harmonic"] for n in rivals(got))
-        for got in full.values()
-    )
-    yield f"Recrawl is the best policy without foresight in {won} of {len(full)} cells"
     names = dict.fromkeys(n for got in full.values() for n in rivals(got))
+    today = [name for name in names if LINEUP[name].kind is Kind.today]
+    yield (
+        f"Recrawl is better than all that crawlers do today in {won(full, today)} of {len(full)} "
+        f"cells, than all policies without foresight, its own variants among them, in "
+        f"{won(full, list(names))}"
+    )
     for name in names:
         ratio = {
             c: got[RECRAWL]["harmonic"] / got[name]["harmonic"]
