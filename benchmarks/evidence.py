@@ -40,7 +40,8 @@ from service.sim.lineup import (
     suitable_step,
 )
 from service.sim.measures import measured
-from service.sim.trace import trace_world
+from service.sim.recording import recorded_world
+from service.sim.trace import read_trace
 from service.sim.world import World
 from service.telemetry import configure_logging
 
@@ -70,7 +71,8 @@ class Cell(NamedTuple):
 @lru_cache(maxsize=1)
 def world_of(traces: Path, days: float, site: str, bulk: bool, importance: Any) -> World:
     rng = np.random.default_rng(SEED)
-    return trace_world(traces / site, rng=rng, days=days, importance=importance, bulk=bulk)
+    recording = read_trace(traces / site)
+    return recorded_world(recording, rng=rng, days=days, importance=importance, bulk=bulk)
 
 
 def line(traces: Path, days: float, cell: Cell, policy: str) -> Line:

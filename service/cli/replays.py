@@ -191,9 +191,10 @@ def _world(
     rng: "np.random.Generator",
 ) -> "World":  # fmt: skip
     """Read the one source that is given, or make a site up."""
-    from service.sim.crawl_log import crawl_log_world
-    from service.sim.git_history import git_world
-    from service.sim.trace import trace_world
+    from service.sim.crawl_log import read_crawl_log
+    from service.sim.git_history import read_git
+    from service.sim.recording import recorded_world
+    from service.sim.trace import read_trace
     from service.sim.world import synthetic_world
 
     if sum(source is not None for source in (trace, crawl_log, git)) > 1:
@@ -202,19 +203,23 @@ def _world(
         raise typer.BadParameter(
             r"--git and --map belong together: --git PATH --map 'docs/(.*)\.md=/\1/'"
         )
-    window, weights = days or float("inf"), importance or "equal"
+    weighted = importance == "column"
     if trace is not None:
-        return trace_world(trace, rng=rng, days=window, importance=weights, bulk=bulk)
-    if crawl_log is not None:
-        return crawl_log_world(crawl_log, rng=rng, days=window, importance=weights)
-    if git is not None and rules:
-        return git_world(git, rules, rng=rng, days=window, importance=weights, bulk=bulk)
-    if importance == "column":
+        recording = read_trace(trace, weighted=weighted)
+    elif crawl_log is not None:
+        recording = read_crawl_log(crawl_log, rng=rng, weighted=weighted)
+    elif git is not None and rules:
+        recording = read_git(git, rules)
+    elif importance == "column":
         raise typer.BadParameter("a made-up site has no column of importance")
-    return synthetic_world(
-        pages, days or SYNTHETIC_DAYS, rng=rng, importance=importance or "lognormal",
-        complete_share=0.0,
-    )  # fmt: skip
+    else:
+        return synthetic_world(
+            pages, days or SYNTHETIC_DAYS, rng=rng, importance=importance or "lognormal",
+            complete_share=0.0,
+        )  # fmt: skip
+    return recorded_world(
+        recording, rng=rng, days=days or float("inf"), importance=importance or "equal", bulk=bulk
+    )
 
 
 def _played(game: "Game", names: tuple[str, ...], processes: int) -> "list[Outcome]":

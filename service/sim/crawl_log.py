@@ -1,11 +1,11 @@
-"""Worlds from the log of a crawler: a CSV file with a line for each crawl.
+"""Recordings from the log of a crawler: a CSV file with a line for each crawl.
 
 Its header names url, t and changed (1 or 0), or url, t and digest (of the content, any text); where
 both are there, changed counts. t is in seconds since 1970 or an ISO 8601 instant with its zone.
 status may be there, and importance where it is asked for; further columns are not read. The file
 may be gzipped and its lines in any order.
 
-What a log knows, and what a world of it therefore is:
+What a log knows, and what a recording of it therefore is:
 
 - A page changed between two crawls, at an instant that nobody saw: it is drawn uniformly from the
   interval. Several changes between two crawls show as one.
@@ -25,12 +25,9 @@ from service.errors import InvalidTrace, InvalidUrl
 from service.sim.recording import (
     SECONDS_PER_DAY,
     Recording,
-    Weighting,
     made_up_host,
-    recorded_world,
 )
 from service.sim.table import Table, floats, read_table
-from service.sim.world import World
 from service.urls import normalise
 
 GONE = (404, 410)
@@ -42,27 +39,6 @@ UNSEEN = (
     "random instant there, and several count as one, so pages that changed faster than they were "
     "crawled look slower than they are"
 )
-
-
-def crawl_log_world(
-    log: str | Path,
-    *,
-    rng: np.random.Generator,
-    days: float = np.inf,
-    importance: Weighting = "equal",
-    complete_share: float = 0.0,
-) -> World:
-    """Read a crawl log and draw what it leaves open; parameters as of `recorded_world`.
-
-    Raises
-    ------
-    InvalidTrace
-        The file is missing, unreadable or malformed; says where and what to do.
-    """
-    recording = read_crawl_log(log, rng=rng, weighted=importance == "column")
-    return recorded_world(
-        recording, rng=rng, days=days, importance=importance, complete_share=complete_share
-    )
 
 
 class Logged(NamedTuple):
@@ -86,7 +62,18 @@ class Logged(NamedTuple):
 def read_crawl_log(
     log: str | Path, *, rng: np.random.Generator, weighted: bool = False
 ) -> Recording:
-    """Read and check the file; `weighted` asks for importance, of which a page's newest counts."""
+    """Read and check the file, and draw what it leaves open.
+
+    Parameters
+    ----------
+    weighted
+        Ask for the column importance, of which a page's newest counts.
+
+    Raises
+    ------
+    InvalidTrace
+        The file is missing, unreadable or malformed; says where and what to do.
+    """
     path = Path(log)
     wanted = ("url", "t", "importance") if weighted else ("url", "t")
     table = read_table(path, wanted, ("changed", "digest", "status"))

@@ -1,4 +1,4 @@
-r"""Worlds from the git history of a site's sources.
+r"""Recordings of a site from the git history of its sources.
 
 Rules REGEX=PAGE say which source file is which page, as content/(.*)\.md=/\1/ does. The whole path
 from the top of the repository must match; the first rule that does counts; files that match none
@@ -32,8 +32,7 @@ from numpy.typing import NDArray
 
 from service.domain import Floats, Ints
 from service.errors import InvalidTrace
-from service.sim.recording import BULK, Recording, Weighting, made_up_host, recorded_world
-from service.sim.world import World
+from service.sim.recording import BULK, Recording, made_up_host
 
 RULE = re.compile("(.+)=(/.*)", re.DOTALL)
 """The last =/ parts them, for there may be others in the regex."""
@@ -51,17 +50,8 @@ SHOWN = 3
 """How many files a message names."""
 
 
-def git_world(
-    path: str | Path,
-    rules: Sequence[str],
-    *,
-    rng: np.random.Generator,
-    days: float = np.inf,
-    importance: Weighting = "equal",
-    bulk: bool = False,
-    complete_share: float = 0.0,
-) -> World:
-    """Read the history of a repository by the git command; what is not said here as of a recording.
+def read_git(path: str | Path, rules: Sequence[str]) -> Recording:
+    """Read the history of a repository by the git command.
 
     Parameters
     ----------
@@ -73,26 +63,18 @@ def git_world(
     Raises
     ------
     InvalidTrace
-        There is no git command, no repository or no history, a rule is malformed, no file
-        matches any rule, or importance is asked for as a column.
+        There is no git command, no repository or no history, a rule is malformed, or no file
+        matches any rule.
     """
-    return recorded_world(
-        read_git(Path(path), rules), rng=rng, days=days, importance=importance, bulk=bulk,
-        complete_share=complete_share,
-    )  # fmt: skip
-
-
-def read_git(path: Path, rules: Sequence[str]) -> Recording:
-    """Read the history of the pages that the rules make; see `git_world`."""
-    pages = Pages(rules)
-    touched = _touched(path, pages)
+    folder, pages = Path(path), Pages(rules)
+    touched = _touched(folder, pages)
     if not pages.name:
         there = ", ".join(pages.left_out[:SHOWN]) or "no file"
         raise InvalidTrace(
             f"{path}: no file matches any rule; its history has {there}; a rule must match the "
             "whole path from the top of the repository"
         )
-    recording = _recording(path.resolve().name.removesuffix(".git"), pages, touched)
+    recording = _recording(folder.resolve().name.removesuffix(".git"), pages, touched)
     if not (recording.ended > recording.started).any():
         raise InvalidTrace(
             f"{path}: the history of these pages is one instant; if the clone is shallow, get the "

@@ -58,7 +58,7 @@ def recorded_world(
     importance
         The same for every page, drawn as in the synthetic world, or what the recording says.
     bulk
-        Count bulk revisions.
+        Count revisions that touched more than 200 pages at once.
     complete_share
         Share of the pages, drawn at random, whose changes are announced.
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from service.sim.trace import TRACE_DAYS, trace_world
+from service.sim.recording import recorded_world
+from service.sim.trace import read_trace
 from service.sim.world import Importance, World, synthetic_world
 
 N_PAGES = 2000
@@ -13,6 +14,8 @@ DAYS = 60.0
 BANDWIDTH_PER_PAGE = 0.2
 """The ratio of K19's experiments."""
 STEP = 1.0
+TRACE_DAYS = 1096.0
+"""The last three years."""
 TRACE_BANDWIDTH_PER_PAGE = 0.02
 """One crawl of a page in 50 days: a few crawls for each change on most documentation sites."""
 TRACE_STEP = 7.0
@@ -78,9 +81,10 @@ def scenario(
         )
         per_page, epochs_every = BANDWIDTH_PER_PAGE, STEP
     else:
-        world = trace_world(
-            trace, rng=rng, days=days or TRACE_DAYS, importance=importance or "equal", bulk=bulk
-        )
+        world = recorded_world(
+            read_trace(trace), rng=rng, days=days or TRACE_DAYS,
+            importance=importance or "equal", bulk=bulk,
+        )  # fmt: skip
         per_page, epochs_every = TRACE_BANDWIDTH_PER_PAGE, TRACE_STEP
     bandwidth = (bandwidth_per_page or per_page) * world.mean_pages
     return Scenario(world, bandwidth, step or epochs_every)

@@ -1,4 +1,4 @@
-"""Worlds read from recordings of real pages.
+"""Recordings of real pages, as files of their changes.
 
 A trace DIR/SITE is two CSV files: DIR/SITE.csv.gz, a line for each change (page, t in seconds since
 1970, bulk), and DIR/pages/SITE.pages.csv.gz, a line for each page (page, obs_start, obs_end,
@@ -15,53 +15,27 @@ import numpy as np
 
 from service.domain import Bools, Floats, Ints
 from service.errors import InvalidTrace
-from service.sim.recording import Recording, Weighting, made_up_host, recorded_world
+from service.sim.recording import Recording, made_up_host
 from service.sim.table import Table, read_table
-from service.sim.world import World
 
-TRACE_DAYS = 1096.0
-"""The last three years are played unless told otherwise."""
 ENDINGS = (".csv.gz", ".csv")
 
 
-def trace_world(
-    trace: str | Path,
-    *,
-    rng: np.random.Generator,
-    days: float = TRACE_DAYS,
-    importance: Weighting = "equal",
-    bulk: bool = False,
-    complete_share: float = 0.0,
-) -> World:
-    """Read the recorded history of a site.
+def read_trace(trace: str | Path, *, weighted: bool = False) -> Recording:
+    """Read and check both files.
 
     Parameters
     ----------
     trace
         DIR/SITE, for DIR/SITE.csv.gz (the changes) and DIR/pages/SITE.pages.csv.gz (the pages).
-    days
-        The window: the last `days` days of the recording, or all of it if that is shorter.
-    importance
-        The same for every page, drawn as in the synthetic world, or the pages' column.
-    bulk
-        Count revisions that touched more than 200 pages at once.
-    complete_share
-        Share of the pages, drawn at random, whose changes are announced.
+    weighted
+        Ask for the pages' column importance.
 
     Raises
     ------
     InvalidTrace
         A file is missing, unreadable or malformed; says where and what to do.
     """
-    recording = read_trace(trace, weighted=importance == "column")
-    return recorded_world(
-        recording, rng=rng, days=days, importance=importance, bulk=bulk,
-        complete_share=complete_share,
-    )  # fmt: skip
-
-
-def read_trace(trace: str | Path, *, weighted: bool = False) -> Recording:
-    """Read and check both files; `weighted` asks for the column importance of the pages."""
     folder, site = Path(trace).parent, Path(trace).name
     pages_file = _file(folder / "pages", f"{site}.pages", folder)
     changes_file = _file(folder, site, folder)

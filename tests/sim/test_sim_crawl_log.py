@@ -7,7 +7,8 @@ import pytest
 from sim_cases import DAY
 
 from service.errors import InvalidTrace
-from service.sim.crawl_log import crawl_log_world
+from service.sim.crawl_log import read_crawl_log
+from service.sim.recording import recorded_world
 from service.sim.world import synthetic_world
 
 LOG = """\
@@ -27,7 +28,14 @@ def rng(seed=0):
 
 def read(folder, text, name="log.csv", **options):
     (folder / name).write_text(text)
-    return crawl_log_world(folder / name, rng=rng(), **options)
+    return played(folder / name, **options)
+
+
+def played(log, seed=0, **options):
+    """The world of a log."""
+    drawn = rng(seed)
+    recording = read_crawl_log(log, rng=drawn, weighted=options.get("importance") == "column")
+    return recorded_world(recording, rng=drawn, **options)
 
 
 def test_a_page_changed_between_the_crawls_that_differ(tmp_path):
@@ -61,7 +69,7 @@ def test_instants_may_be_iso_8601_and_lines_in_any_order_and_gzipped(tmp_path):
     cells = [line.split(",") for line in lines[::-1]]
     text = "\n".join([header, *(f"{url},{iso.get(t, t)},{d}" for url, t, d in cells)])
     (tmp_path / "log.csv.gz").write_bytes(gzip.compress(text.encode()))
-    mixed = crawl_log_world(tmp_path / "log.csv.gz", rng=rng())
+    mixed = played(tmp_path / "log.csv.gz")
     plain = read(tmp_path, LOG)
     assert mixed.name == "log"
     order = [mixed.url.index(url) for url in plain.url]
@@ -109,8 +117,8 @@ def test_changes_are_spread_uniformly_over_their_interval_by_the_seed(tmp_path):
         assert 0 < share.min() < share.max() <= 1
         tenths = np.histogram(share, 10, (0, 1))[0]
         assert ((tenths - 200) ** 2 / 200).sum() < 27.9  # one in a thousand of chi-squared(9)
-    again = crawl_log_world(tmp_path / "log.csv", rng=rng())
-    other = crawl_log_world(tmp_path / "log.csv", rng=rng(1))
+    again = played(tmp_path / "log.csv")
+    other = played(tmp_path / "log.csv", seed=1)
     assert (again.changed_at == world.changed_at).all()
     assert (other.changed_at != world.changed_at).any()
 
@@ -240,4 +248,4 @@ def test_a_log_that_tells_nothing_is_refused(tmp_path, text, said):
 
 def test_a_log_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(InvalidTrace, match=r"no file .*nothing\.csv; give the path"):
-        crawl_log_world(tmp_path / "nothing.csv", rng=rng())
+        played(tmp_path / "nothing.csv")

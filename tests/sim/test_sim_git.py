@@ -12,7 +12,8 @@ from sim_cases import DAY
 
 from service.errors import InvalidTrace
 from service.sim import git_history
-from service.sim.git_history import git_world
+from service.sim.git_history import read_git
+from service.sim.recording import recorded_world
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git command")
 RULES = (r"content/index\.md=/", r"content/(.*)/index\.md=/\1/", r"content/(.*)\.mdx?=/\1/")
@@ -75,7 +76,8 @@ def repository(folder, *revisions):
 
 
 def read(folder, rules=RULES, **options):
-    return git_world(folder, rules, rng=np.random.default_rng(0), **options)
+    recording = read_git(folder, rules)
+    return recorded_world(recording, rng=np.random.default_rng(0), **options)
 
 
 def told(world):

@@ -9,13 +9,20 @@ from sim_cases import CHANGES, DAY, PAGES, write_trace
 
 from service.core import InvalidInput
 from service.errors import InvalidTrace
+from service.sim.recording import recorded_world
 from service.sim.scenario import scenario
-from service.sim.trace import trace_world
+from service.sim.trace import read_trace
 from service.sim.world import synthetic_world
 
 
 def rng(seed=0):
     return np.random.default_rng(seed)
+
+
+def played(trace, **options):
+    """The world of a recording."""
+    recording = read_trace(trace, weighted=options.get("importance") == "column")
+    return recorded_world(recording, rng=rng(), **options)
 
 
 def test_a_made_up_world_has_the_heavy_tails_of_the_reference_corpus():
@@ -49,7 +56,7 @@ def test_a_seed_makes_one_world():
 
 
 def test_a_version_counts_the_changes_up_to_and_at_an_instant(tmp_path):
-    world = trace_world(write_trace(tmp_path), rng=rng(), bulk=True)
+    world = played(write_trace(tmp_path), bulk=True)
     old = world.url.index("https://site.example/old")
     times = world.changes_of(old)
     assert len(times) == 3
@@ -59,7 +66,7 @@ def test_a_version_counts_the_changes_up_to_and_at_an_instant(tmp_path):
 
 
 def test_a_recording_keeps_lives_and_changes_in_days_since_its_start(tmp_path):
-    world = trace_world(write_trace(tmp_path), rng=rng())
+    world = played(write_trace(tmp_path))
     assert world.url == tuple(
         f"https://site.example/{name}" for name in ("old", "new", "dead", "gone-before", "once")
     )
@@ -75,14 +82,14 @@ def test_a_recording_keeps_lives_and_changes_in_days_since_its_start(tmp_path):
 
 def test_bulk_revisions_count_only_when_asked_for_and_the_reader_is_told(tmp_path):
     trace = write_trace(tmp_path)
-    without, with_bulk = (trace_world(trace, rng=rng(), bulk=bulk) for bulk in (False, True))
+    without, with_bulk = (played(trace, bulk=bulk) for bulk in (False, True))
     assert len(with_bulk.changed_at) == len(without.changed_at) + 1
     assert any("1 changes by bulk revisions" in n and "left out" in n for n in without.notes)
     assert any("1 changes by bulk revisions" in n and "counted" in n for n in with_bulk.notes)
 
 
 def test_a_window_keeps_the_last_days_and_the_pages_that_live_then(tmp_path):
-    world = trace_world(write_trace(tmp_path), rng=rng(), days=4_500_000 / DAY)
+    world = played(write_trace(tmp_path), days=4_500_000 / DAY)
     assert world.url == tuple(f"https://site.example/{n}" for n in ("old", "new", "dead", "once"))
     assert (world.created == 0).all()
     assert world.ended * DAY == pytest.approx([4_500_000, 4_500_000, 500_000, 4_500_000])
@@ -91,21 +98,19 @@ def test_a_window_keeps_the_last_days_and_the_pages_that_live_then(tmp_path):
 
 
 def test_pages_whose_only_change_was_not_dated_are_told_of(tmp_path):
-    world = trace_world(write_trace(tmp_path), rng=rng())
+    world = played(write_trace(tmp_path))
     assert any(note.startswith("1 pages changed once") for note in world.notes)
 
 
 def test_importance_and_announcing_pages_of_a_recording_can_be_drawn(tmp_path):
-    world = trace_world(
-        write_trace(tmp_path), rng=rng(), importance="lognormal", complete_share=0.4
-    )
+    world = played(write_trace(tmp_path), importance="lognormal", complete_share=0.4)
     assert len(set(world.importance)) == 5
     assert world.announced.sum() == 2
 
 
 def test_paths_with_odd_characters_become_urls(tmp_path):
     pages = PAGES.replace("/once", "/O'Reilly/a b?c#d")
-    world = trace_world(write_trace(tmp_path, pages), rng=rng())
+    world = played(write_trace(tmp_path, pages))
     assert world.url[-1] == "https://site.example/O%27Reilly/a%20b%3Fc%23d"
 
 
@@ -175,7 +180,7 @@ def test_a_bad_recording_is_refused_by_file_line_and_remedy(
     tmp_path, pages, changes, where, remedy
 ):
     with pytest.raises(InvalidTrace) as refused:
-        trace_world(write_trace(tmp_path, pages, changes), rng=rng())
+        played(write_trace(tmp_path, pages, changes))
     assert where in refused.value.detail
     assert remedy in refused.value.detail
 
@@ -196,7 +201,7 @@ def test_an_unreadable_file_is_refused_by_name(tmp_path, content, said):
     trace = write_trace(tmp_path)
     (tmp_path / "site.csv.gz").write_bytes(content)
     with pytest.raises(InvalidTrace, match=r"site\.csv\.gz, " + said):
-        trace_world(trace, rng=rng())
+        played(trace)
 
 
 def same(one, other):
@@ -210,48 +215,48 @@ def test_lines_may_come_in_any_order_and_blank_ones_are_skipped(tmp_path):
     header, *lines = CHANGES.splitlines(keepends=True)
     (tmp_path / "mixed").mkdir()
     mixed = write_trace(tmp_path / "mixed", changes=header + "\n" + "".join(lines[::-1]) + "\n\n")
-    one, other = (trace_world(t, rng=rng()) for t in (write_trace(tmp_path), mixed))
+    one, other = (played(t) for t in (write_trace(tmp_path), mixed))
     assert same(one, other)
 
 
 def test_files_may_be_plain_csv_whatever_their_name_with_the_marks_of_a_spreadsheet(tmp_path):
-    packed = trace_world(write_trace(tmp_path), rng=rng())
+    packed = played(write_trace(tmp_path))
     (tmp_path / "site.csv.gz").write_text(CHANGES)
-    assert same(packed, trace_world(tmp_path / "site", rng=rng()))
+    assert same(packed, played(tmp_path / "site"))
     for name, text in (("site", CHANGES), ("pages/site.pages", PAGES)):
         (tmp_path / f"{name}.csv.gz").unlink()
         (tmp_path / f"{name}.csv").write_bytes(
             b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()
         )
-    assert same(packed, trace_world(tmp_path / "site", rng=rng()))
+    assert same(packed, played(tmp_path / "site"))
 
 
 def test_importance_can_be_a_column_of_the_pages(tmp_path):
     weights = ["importance", "3", "0.5", "1e3", "1", "2"]
     pages = "".join(f"{w},{p}" for w, p in zip(weights, PAGES.splitlines(True), strict=True))
-    world = trace_world(write_trace(tmp_path, pages), rng=rng(), importance="column")
+    world = played(write_trace(tmp_path, pages), importance="column")
     assert world.importance.tolist() == [3, 0.5, 1000, 1, 2]
-    late = trace_world(tmp_path / "site", rng=rng(), importance="column", days=30)
+    late = played(tmp_path / "site", importance="column", days=30)
     assert dict(zip(late.url, late.importance, strict=True))["https://site.example/once"] == 2
     for cell in ("0", "nan", "much", "-1", "1e10"):
         write_trace(tmp_path, pages.replace("0.5,", f"{cell},"))
         with pytest.raises(InvalidTrace, match=f"line 3: importance is '{cell}'; write a number"):
-            trace_world(tmp_path / "site", rng=rng(), importance="column")
+            played(tmp_path / "site", importance="column")
 
 
 def test_importance_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(InvalidTrace, match=r"pages\.csv\.gz, line 1: no column importance"):
-        trace_world(write_trace(tmp_path), rng=rng(), importance="column")
+        played(write_trace(tmp_path), importance="column")
 
 
 def test_a_window_must_have_days(tmp_path):
     with pytest.raises(InvalidInput, match="days must be positive"):
-        trace_world(write_trace(tmp_path), rng=rng(), days=0)
+        played(write_trace(tmp_path), days=0)
 
 
 def test_a_page_seen_only_at_the_end_does_not_push_the_window_past_all_others(tmp_path):
     pages = PAGES + "/glimpse,0,,90000000,90000000,0,0\n"
-    world = trace_world(write_trace(tmp_path, pages), rng=rng(), days=10)
+    world = played(write_trace(tmp_path, pages), days=10)
     assert len(world) == 3
     assert world.days == pytest.approx(10)
 
@@ -259,13 +264,13 @@ def test_a_page_seen_only_at_the_end_does_not_push_the_window_past_all_others(tm
 def test_a_missing_recording_is_refused_with_those_that_are_there(tmp_path):
     write_trace(tmp_path)
     with pytest.raises(InvalidTrace, match=r"no file .*other\.pages\.csv\.gz.* has site"):
-        trace_world(tmp_path / "other", rng=rng())
+        played(tmp_path / "other")
 
 
 def test_a_recording_without_any_observed_time_is_refused(tmp_path):
     pages = PAGES.splitlines()[0] + "\n/old,0,,500,500,0,0\n"
     with pytest.raises(InvalidTrace, match="no page is observed for any time"):
-        trace_world(write_trace(tmp_path, pages), rng=rng())
+        played(write_trace(tmp_path, pages))
 
 
 def test_a_scenario_counts_its_budget_by_the_pages_that_exist(tmp_path):

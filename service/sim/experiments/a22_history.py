@@ -24,7 +24,8 @@ from service.sim.experiments.runs import (
     relative_error,
     start_at,
 )
-from service.sim.trace import trace_world
+from service.sim.recording import recorded_world
+from service.sim.trace import read_trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,7 +66,7 @@ def history(setup: Setup, rng: np.random.Generator) -> History:
     """
     if setup.trace is None:
         return made_up(rng)
-    world = trace_world(setup.trace, rng=rng, days=np.inf)
+    world = recorded_world(read_trace(setup.trace), rng=rng)
     counts = np.diff(world.first)
     page = int(counts.argmax())
     if counts[page] <= SMALLEST:

@@ -15,7 +15,8 @@ from service.domain import Bools, Floats
 from service.errors import InvalidTrace
 from service.sim.experiments.base import Setup
 from service.sim.experiments.plain import ALWAYS, NEITHER, Estimate, plain_likelihood
-from service.sim.trace import trace_world
+from service.sim.recording import recorded_world
+from service.sim.trace import read_trace
 
 DAY = 24.0
 MEDIAN_PERIOD, LOG_DEVIATION = 10.0 * DAY, 0.8
@@ -57,7 +58,7 @@ def corpus(setup: Setup, rng: np.random.Generator, n_pages: int) -> Floats:
     """
     if setup.trace is None:
         return rng.lognormal(-np.log(MEDIAN_PERIOD), LOG_DEVIATION, n_pages)
-    world = trace_world(setup.trace, rng=rng, days=np.inf)
+    world = recorded_world(read_trace(setup.trace), rng=rng)
     known = np.diff(world.first) >= LEAST_CHANGES
     if not known.any():
         raise InvalidTrace(
