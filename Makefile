@@ -1,5 +1,5 @@
 # make demo   see it work, end to end, on SQLite     make test   set up and pass all tests
-# Needs Python >= 3.11, pip and make; everything else comes from PyPI into .venv.
+# Needs Python >= 3.11, pip and make, the tests git too; everything else comes from PyPI into .venv.
 
 PYTHON ?= python3
 BIN := .venv/bin

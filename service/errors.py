@@ -29,13 +29,14 @@ RecrawlError
 ├── StoreUnavailable          the database did not answer
 ├── StoreFull                 the database has no room left
 ├── UnreadableFile            a file of pages that cannot be read
-├── NotExportable           what is asked for would not hold all that it needs
+├── NotExportable             what is asked for would not hold all that it needs
 ├── InvalidTrace              a recorded history that cannot be replayed
-├── UnknownExperiment     no experiment of this name
-├── UnknownPolicy         no policy of this name can be played
-├── SitemapNotFetched     a site did not give a sitemap
-├── SitemapRefused        the service would not take a sitemap
-├── NotSubscribed         a topic names no hub, or its hub refuses
+├── UnknownExperiment         no experiment of this name
+├── UnknownPolicy             no policy of this name can be played
+├── PolicyKilled              a process that played a policy was killed
+├── SitemapNotFetched         a site did not give a sitemap
+├── SitemapRefused            the service would not take a sitemap
+├── NotSubscribed             a topic names no hub, or its hub refuses
 ├── UnexpectedAnswer          the service answered a client with what it cannot go on from
 └── StartupRefused            the service will not start like this
     ├── InvalidSettings       a setting is unknown, malformed or contradicts another
@@ -190,6 +191,10 @@ class UnknownExperiment(RecrawlError):
 
 class UnknownPolicy(RecrawlError):
     """No policy of this name can be played."""
+
+
+class PolicyKilled(RecrawlError):
+    """A process that played a policy was killed, as happens when the machine runs out of memory."""
 
 
 class SitemapNotFetched(RecrawlError):

@@ -56,6 +56,15 @@ def no_env_file(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def git_command() -> str:
+    """The command that histories are made and read with."""
+    command = shutil.which("git")
+    if command is None:
+        pytest.fail("there is no git command: install git (such as apt-get install git)")
+    return command
+
+
+@pytest.fixture(scope="session")
 def postgres_server() -> Iterator[sa.URL]:
     """A server where databases can be created: the one told, the one running, or one from pip."""
     told = os.environ.get("RECRAWL_TEST_POSTGRES_URL")

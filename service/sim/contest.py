@@ -3,9 +3,11 @@
 import signal
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children, get_context
 from multiprocessing.queues import SimpleQueue
 
+from service.errors import PolicyKilled
 from service.sim.comparison import Outcome, play
 from service.sim.lineup import Game
 
@@ -34,6 +36,11 @@ def contest(
         Called in this process, now and then and at the end of each policy.
     prepare
         Called first in each process; must be importable there.
+
+    Raises
+    ------
+    PolicyKilled
+        Somebody killed one of several processes, as the kernel does when memory runs out.
     """
     if processes == 1:
         prepare()
@@ -47,6 +54,12 @@ def contest(
             waiting = [pool.submit(_play, name, game) for name in names]
             _follow(waiting, queue, told)
             return [future.result() for future in waiting]
+        except BrokenProcessPool as broken:
+            raise PolicyKilled(
+                f"one of {processes} processes that played policies was killed, as happens when "
+                "the machine runs out of memory; play fewer at a time (--processes 1), a shorter "
+                "window (--days) or with less --bandwidth"
+            ) from broken
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for child in active_children():

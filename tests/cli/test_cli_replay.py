@@ -5,9 +5,11 @@ import json
 import re
 import shlex
 import subprocess
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
+from rich.progress import Progress
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "replay.md"
 TINY = ("--pages", 40, "--days", 6, "--policies", "uniform,recrawl,hindsight", "--processes", 1)
@@ -23,16 +25,16 @@ def crawl_log(tmp_path):
 
 
 @pytest.fixture
-def clone(tmp_path):
+def clone(tmp_path, git_command):
     folder = tmp_path / "clone"
     folder.mkdir()
 
     def git(*arguments, day=0):
         stamp = f"{1_600_000_000 + day * 86_400} +0000"
         subprocess.run(
-            ["git", "-c", "user.name=a", "-c", "user.email=a@a.example", *arguments], cwd=folder,
-            check=True, capture_output=True,
-            env={"GIT_AUTHOR_DATE": stamp, "GIT_COMMITTER_DATE": stamp, "PATH": "/usr/bin:/bin"},
+            [git_command, "-c", "user.name=a", "-c", "user.email=a@a.example", *arguments],
+            cwd=folder, check=True, capture_output=True,
+            env={"GIT_AUTHOR_DATE": stamp, "GIT_COMMITTER_DATE": stamp},
         )  # fmt: skip
 
     git("init", "-q")
@@ -80,6 +82,21 @@ def test_processes_side_by_side_find_what_one_finds(recrawl, tmp_path):
     assert one["policies"] == two["policies"]
 
 
+def test_a_process_that_is_killed_ends_it_with_a_remedy(recrawl, tmp_path, monkeypatch):
+    """As the kernel kills one when memory runs out."""
+
+    def kill_the_players(*_):
+        for child in active_children():
+            child.kill()
+
+    monkeypatch.setattr(Progress, "start_task", kill_the_players)  # they have begun to play
+    ended = recrawl("replay", *TINY[:-1], 2, "--policies", "recrawl,change-rate", "--days", 100)
+    assert "processes that played policies was killed" in ended.refusal()
+    assert "--processes 1" in ended.refusal()
+    assert not list(tmp_path.iterdir())
+    assert not active_children()
+
+
 def test_a_crawl_log_is_played(recrawl, crawl_log):
     ended = recrawl("replay", "--crawl-log", crawl_log, "--processes", 1, "--bandwidth", 3)
     assert ended.status == 0, ended.err
@@ -92,6 +109,12 @@ def test_a_git_history_is_played(recrawl, clone):
     )
     assert ended.status == 0, ended.err
     assert "Staleness, clone: 2 pages, 5 days" in ended.out
+
+
+def test_without_git_its_absence_is_told(recrawl, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    told = recrawl("replay", "--git", tmp_path, "--map", r"(.*)\.md=/\1").refusal()
+    assert "no git command; install git" in told
 
 
 @pytest.mark.parametrize("pings", ["none", "true", "delayed", "noisy", "sitemap", "lying-sitemap"])

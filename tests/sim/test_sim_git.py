@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 from collections import Counter
 
@@ -15,7 +14,7 @@ from service.sim import git_history
 from service.sim.git_history import read_git
 from service.sim.recording import recorded_world
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git command")
+pytestmark = pytest.mark.usefixtures("git_command")
 RULES = (r"content/index\.md=/", r"content/(.*)/index\.md=/\1/", r"content/(.*)\.mdx?=/\1/")
 START = 1_600_000_000
 
