@@ -28,6 +28,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from service.logs import configure_logging
 from service.sim.comparison import play
 from service.sim.lineup import (
     HINDSIGHT,
@@ -43,7 +44,6 @@ from service.sim.measures import measured
 from service.sim.recording import recorded_world
 from service.sim.trace import read_trace
 from service.sim.world import World
-from service.telemetry import configure_logging
 
 SITES = ("ota-contrib", "oi-wiki", "nodejs-org", "powershell-docs", "php-manual")
 BANDWIDTHS = (0.02, 0.1, 0.5)

@@ -1,14 +1,10 @@
-"""Logs and metrics: what an operator watches."""
+"""Metrics: what an operator watches."""
 
-import logging
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from datetime import datetime
-from typing import Any, TextIO, cast
+from typing import Any
 
-import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -21,39 +17,6 @@ from service.storage import QueueTransaction, Store
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """Methods with a time series of their own; strangers may send any word."""
-
-
-class Unfailing:
-    """A stream that loses words, not requests, when its disk is full or its reader has left."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
-
-    def write(self, text: str) -> None:
-        """Write what can be written."""
-        with suppress(OSError, ValueError):
-            self.stream.write(text)
-
-    def flush(self) -> None:
-        """Hand on what was written."""
-        with suppress(OSError, ValueError):
-            self.stream.flush()
-
-
-def configure_logging(level: str) -> None:
-    """Log one JSON object a line on standard error."""
-    numeric = logging.getLevelNamesMapping()[level.upper()]
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(numeric),
-        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", Unfailing(sys.stderr))),
-    )
 
 
 class EpochCollector(Collector):

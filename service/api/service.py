@@ -5,7 +5,7 @@ import hmac
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import numpy as np
@@ -18,12 +18,11 @@ from service.commits import Commits
 from service.config import Settings
 from service.crawls import Desk
 from service.epoch import Plan, Runner
-from service.errors import EstimatorMismatch, RecrawlError, Unauthorized
-from service.estimates import width
+from service.errors import Unauthorized
 from service.ingest import Rules
 from service.leasing import Leasing
-from service.storage import Store, SubscriptionStore, migrations, open_store
-from service.storage.sqlite import SqliteStore
+from service.opening import opened, system_clock
+from service.storage import SubscriptionStore
 from service.telemetry import Telemetry
 
 
@@ -51,46 +50,17 @@ class Service:
     """Where IndexNow keys are checked."""
 
 
-def system_clock() -> datetime:
-    """Give the time of day, UTC."""
-    return datetime.now(UTC)
-
-
 def open_service(
     settings: Settings,
     *,
     now: Callable[[], datetime] = system_clock,
     rng: np.random.Generator | None = None,
 ) -> Service:
-    """Open the store and put the service together.
-
-    A SQLite file is brought to the revision this code needs; a Postgres database must be there.
-
-    Raises
-    ------
-    StartupRefused
-        The schema is behind, or the database holds another estimator's states.
-    StoreUnavailable
-        The database does not answer.
-    """
-    plan = settings.plan()
-    store = open_store(settings.database_url.get_secret_value(), width(plan.estimator))
-    embedded = isinstance(store, SqliteStore)
-    try:
-        if isinstance(store, SqliteStore):
-            migrations.upgrade(store.engine)
-        store.check()
-        claim_estimator(store, plan.estimator.name)
-    except RecrawlError:
-        store.close()
-        raise
-    rules = Rules(
-        plan.estimator, plan.timing, rng or np.random.default_rng(), settings.ping_delay_s
-    )
+    """Open the store and put the service together; raises what `opened` does."""
+    base = opened(settings, now=now, rng=rng)
+    store, rules, runner, embedded = base.store, base.rules, base.runner, base.embedded
     watch, telemetry = Watch(store), Telemetry(store, now)
-    interval = timedelta(seconds=settings.epoch_interval_s)
     polite, (one, other) = settings.politeness(), rules.rng.spawn(2)
-    runner = Runner(store, plan, interval, now)
     desk = Desk(polite, runner.ahead, one)
     commits = Commits(
         store, rules, desk, n_writers=1 if embedded else 2, watch=telemetry.count_commit
@@ -106,7 +76,7 @@ def open_service(
         desk=desk,
         leasing=Leasing(store, polite, other),
         lease_ttl=timedelta(seconds=settings.lease_ttl_s),
-        plan=plan,
+        plan=base.plan,
         runner=runner,
         watch=watch,
         embedded=embedded,
@@ -117,20 +87,6 @@ def open_service(
         key_checks=KeyChecks(now) if settings.indexnow_check else None,
         key_hashes=tuple(hashed(key.get_secret_value()) for key in settings.api_keys),
     )
-
-
-def claim_estimator(store: Store, name: str) -> None:
-    """Make sure the stored states are this estimator's; raises `EstimatorMismatch`."""
-    with store.begin() as tx:
-        stored = tx.estimator()
-        if stored is None:
-            tx.set_estimator(name)
-        elif stored != name:
-            raise EstimatorMismatch(
-                f"the database holds states of estimator {stored}, the settings ask for {name}; "
-                "stop the service and run `recrawl rebuild` to replay the log, or set "
-                "RECRAWL_ESTIMATOR back"
-            )
 
 
 def hashed(key: str) -> bytes:

@@ -76,7 +76,7 @@ def serve(
     from service.api.app import create_app
     from service.api.live import Announced
     from service.api.service import open_service
-    from service.telemetry import configure_logging
+    from service.logs import configure_logging
 
     chosen = settings(database_url)
     configure_logging(chosen.log_level)
@@ -100,15 +100,14 @@ def worker(database_url: DatabaseUrl = None) -> None:
 
     Any number of workers may run; one leads at a time, another takes over when it dies.
     """
-    from service.api.service import open_service
-    from service.telemetry import configure_logging
+    from service.logs import configure_logging
+    from service.opening import opened
 
     chosen = settings(database_url)
     configure_logging(chosen.log_level)
-    service = open_service(chosen)
-    with stopped_by_signals(service.runner.stop):
-        service.runner.run_every()
-    service.store.close()
+    base = opened(chosen)
+    with closing(base.store), stopped_by_signals(base.runner.stop):
+        base.runner.run_every()
 
 
 @app.command()
@@ -144,9 +143,9 @@ def rebuild(database_url: DatabaseUrl = None) -> None:
     import numpy as np
     from rich.progress import Progress
 
-    from service.api.service import system_clock
     from service.estimates import width
     from service.ingest import Rules, rules_in_force
+    from service.opening import system_clock
     from service.rebuild import rebuild
     from service.storage import open_store
 

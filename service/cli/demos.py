@@ -68,10 +68,10 @@ def _played(
 
     from service.api.live import running
     from service.api.service import open_service
+    from service.logs import configure_logging
     from service.sim import demo as played
     from service.sim.clock import Clock
     from service.sim.scenario import scenario
-    from service.telemetry import configure_logging
 
     if not plot.parent.is_dir():
         raise typer.BadParameter(f"the folder {plot.parent} does not exist", param_hint="--plot")
@@ -107,8 +107,8 @@ def _live(seconds: float, seed: int) -> None:
     from recrawl_client import Client
     from service.api.live import running
     from service.api.service import open_service
+    from service.logs import configure_logging
     from service.sim import live
-    from service.telemetry import configure_logging
 
     configure_logging("warning")
     with tempfile.TemporaryDirectory(prefix="recrawl-demo-") as folder:

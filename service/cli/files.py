@@ -12,7 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from service.cli.parts import URL, DatabaseUrl, console, settings
 
 if TYPE_CHECKING:
-    from service.api.service import Service
+    from service.opening import Opened
     from service.sources.checkpoint import Checkpoint
     from service.sources.importing import Step
 
@@ -71,9 +71,9 @@ def import_(
     polite = source.is_dir()
     files = [find_table(source, name) for name in TABLES] if polite else [source]
     states = not polite and holds_states(source)
-    with ExitStack() as opened:
+    with ExitStack() as stack:
         if polite or states or database_url is not None:
-            service = opened.enter_context(_opened(database_url))
+            base = stack.enter_context(_opened(database_url))
             receiver = settings(database_url).database_url.get_secret_value()
         else:
             receiver = to or URL
@@ -82,16 +82,16 @@ def import_(
         line = standing.get("line", 0)
         if polite:
             learning = Learning(
-                service.rules.estimator, service.rules.timing, service.rules.rng,
-                instant(_began(began, standing)), service.now(),
+                base.rules.estimator, base.rules.timing, base.rules.rng,
+                instant(_began(began, standing)), base.now(),
             )  # fmt: skip
-            steps = import_polite(source, service.store, learning, standing)
+            steps = import_polite(source, base.store, learning, standing)
         elif states:
-            steps = add_states(source, service.store, service.plan.estimator, service.now, line)
+            steps = add_states(source, base.store, base.plan.estimator, base.now, line)
         elif database_url is not None:
-            steps = add_pages(source, service.store, service.now, line)
+            steps = add_pages(source, base.store, base.now, line)
         else:
-            poster = opened.enter_context(Poster(receiver, api_key))
+            poster = stack.enter_context(Poster(receiver, api_key))
             steps = send_pages(source, poster, line)
         total = sum(file.stat().st_size for file in files)
         created, restored, skipped = _follow(steps, f"importing {source.name}", total, checkpoint)
@@ -108,12 +108,12 @@ def _began(told: datetime | None, standing: dict[str, Any]) -> datetime:
 
 
 @contextmanager
-def _opened(database_url: str | None) -> Iterator["Service"]:
-    from service.api.service import open_service
+def _opened(database_url: str | None) -> Iterator["Opened"]:
+    from service.opening import opened
 
-    service = open_service(settings(database_url))
-    with closing(service.store):
-        yield service
+    base = opened(settings(database_url))
+    with closing(base.store):
+        yield base
 
 
 def _follow(
@@ -167,16 +167,16 @@ def export(
 
     n_rows = 0
     with (
-        _opened(database_url) as service,
+        _opened(database_url) as base,
         writer(file, format, states=states) as write,
         _progress() as progress,
     ):
-        with service.store.begin(write=False) as tx:
+        with base.store.begin(write=False) as tx:
             in_force = tx.epoch_in_force()
         total = in_force.certificate.n_pages if in_force and in_force.certificate else None
         task = progress.add_task(f"exporting {file.name}", total=total, n_rows=0, rate=0.0)
-        estimator = service.plan.estimator if states else None
-        for block in exported(service.store, estimator):
+        estimator = base.plan.estimator if states else None
+        for block in exported(base.store, estimator):
             write(block)
             n_rows += len(block["url"])
             rate = n_rows / max(progress.tasks[task].elapsed or 0.0, 1e-3)

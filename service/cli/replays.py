@@ -224,8 +224,8 @@ def _world(
 
 def _played(game: "Game", names: tuple[str, ...], processes: int) -> "list[Outcome]":
     """Let the policies play, with a bar for each."""
+    from service.logs import configure_logging
     from service.sim.contest import contest
-    from service.telemetry import configure_logging
 
     columns = (
         TextColumn("{task.description}"), BarColumn(),

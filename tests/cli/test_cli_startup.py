@@ -1,5 +1,9 @@
 """Help that teaches; settings and databases that are refused in one sentence."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from live_server import running
 
@@ -31,6 +35,38 @@ def test_the_commands_are_listed_when_nothing_is_asked_for(recrawl):
 
 def test_the_version_is_told(recrawl):
     assert recrawl("--version").out == f"recrawl {__version__}\n"
+
+
+WITHOUT_ROUNDS = """
+import sys
+from service.cli import main
+if "worker" in sys.argv:
+    from service.epoch import Runner
+    Runner.run_every = lambda self: print("epochs")
+try:
+    main()
+finally:
+    print(*sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("verb", "lacks", "loads"),
+    [
+        ("--help", {"numpy", "scipy", "sqlalchemy", "pydantic", "httpx"}, {"typer"}),
+        ("worker", {"fastapi", "starlette", "uvicorn", "prometheus_client"}, {"scipy.special"}),
+    ],
+)
+def test_a_command_loads_only_what_it_needs(sqlite_url, verb, lacks, loads):
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_ROUNDS, verb], capture_output=True, text=True, check=True,
+        env={**os.environ, "RECRAWL_DATABASE_URL": sqlite_url},
+    )  # fmt: skip
+    said = ended.stdout.splitlines()
+    loaded = set(said[-1].split())
+    assert ("epochs" in said) == (verb == "worker")
+    assert not loaded & (lacks | {"fastapi"})
+    assert loads <= loaded
 
 
 def test_an_unknown_command_or_option_is_refused(recrawl):

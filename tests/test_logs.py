@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from service.telemetry import configure_logging
+from service.logs import configure_logging
 
 
 @pytest.fixture(autouse=True)

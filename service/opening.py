@@ -1,0 +1,82 @@
+"""What every process of the service opens before it works, as the settings say."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from service.config import Settings
+from service.epoch import Plan, Runner
+from service.errors import EstimatorMismatch, RecrawlError
+from service.estimates import width
+from service.ingest import Rules
+from service.storage import Store, SubscriptionStore, migrations, open_store
+from service.storage.sqlite import SqliteStore
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A store that fits the settings, and what works on it; frozen, shared by all threads."""
+
+    store: SubscriptionStore
+    plan: Plan
+    rules: Rules
+    runner: Runner
+    now: Callable[[], datetime]
+    embedded: bool
+    """Whether one process is the whole service: on SQLite."""
+
+
+def system_clock() -> datetime:
+    """Give the time of day, UTC."""
+    return datetime.now(UTC)
+
+
+def opened(
+    settings: Settings,
+    *,
+    now: Callable[[], datetime] = system_clock,
+    rng: np.random.Generator | None = None,
+) -> Opened:
+    """Open the store; whoever asks for it closes it.
+
+    A SQLite file is brought to the revision this code needs; a Postgres database must be there.
+
+    Raises
+    ------
+    StartupRefused
+        The schema is behind, or the database holds another estimator's states.
+    StoreUnavailable
+        The database does not answer.
+    """
+    plan = settings.plan()
+    store = open_store(settings.database_url.get_secret_value(), width(plan.estimator))
+    embedded = isinstance(store, SqliteStore)
+    try:
+        if isinstance(store, SqliteStore):
+            migrations.upgrade(store.engine)
+        store.check()
+        _claim_estimator(store, plan.estimator.name)
+    except RecrawlError:
+        store.close()
+        raise
+    rules = Rules(
+        plan.estimator, plan.timing, rng or np.random.default_rng(), settings.ping_delay_s
+    )
+    interval = timedelta(seconds=settings.epoch_interval_s)
+    return Opened(store, plan, rules, Runner(store, plan, interval, now), now, embedded)
+
+
+def _claim_estimator(store: Store, name: str) -> None:
+    """Make sure the stored states are this estimator's; raises `EstimatorMismatch`."""
+    with store.begin() as tx:
+        stored = tx.estimator()
+        if stored is None:
+            tx.set_estimator(name)
+        elif stored != name:
+            raise EstimatorMismatch(
+                f"the database holds states of estimator {stored}, the settings ask for {name}; "
+                "stop the service and run `recrawl rebuild` to replay the log, or set "
+                "RECRAWL_ESTIMATOR back"
+            )
