@@ -29,19 +29,12 @@ better. Cores used (by the service, by Postgres, by the clients) and fsyncs tell
 """
 
 import argparse
-import os
-import signal
-import sqlite3
-import sys
 import tempfile
 from pathlib import Path
 
-import httpx
-import psycopg
 from rich.console import Console
 
-from benchmarks.http import report
-from benchmarks.http.processes import Failed
+from benchmarks.http.command import FAILURES, options, run, tell
 from benchmarks.http.rows import OWN, ROWS, Bench, Figure, Row, prepared
 
 QUICK = {
@@ -53,67 +46,26 @@ QUICK = {
 
 def parser() -> argparse.ArgumentParser:
     """Give the options."""
-    options = argparse.ArgumentParser(
-        prog="python -m benchmarks.http", description=__doc__.splitlines()[0]
-    )
-    known = [*ROWS, *OWN]
-    default = [name for name in known if name != "huge"]
-    options.add_argument("--rows", nargs="+", choices=known, default=default, metavar="ROW",
-                         help=f"of {' '.join(known)} (default: all but huge)")  # fmt: skip
-    options.add_argument("--stores", nargs="+", choices=["postgres", "sqlite"],
-                         default=["postgres", "sqlite"])  # fmt: skip
-    options.add_argument("--pages", type=int, default=1_000_000)
-    options.add_argument("--small-pages", type=int, default=20_000, help="of the row sizes")
-    options.add_argument("--huge-pages", type=int, default=10_000_000, help="of the row huge")
-    options.add_argument("--clients", type=int, default=8, help="of batches and 304s")
-    options.add_argument("--singles", type=int, default=32, help="clients of single posts")
-    options.add_argument("--readers", type=int, default=4, help="clients of schedule pages")
-    options.add_argument("--seconds", type=float, default=5.0, help="of a round")
-    options.add_argument("--busy-seconds", type=float, default=20.0,
-                         help="that requests are prepared for, beside an epoch")  # fmt: skip
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--quick", action="store_true", help="small sizes: does it run?")
-    options.add_argument("--postgres", default="postgresql://postgres@127.0.0.1:5432/postgres",
-                         help="a superuser's URL; databases are made and dropped")  # fmt: skip
-    options.add_argument("--folder", type=Path, help="where SQLite's files are made")
-    options.add_argument("--json", type=Path, default=Path("bench-out/http.json"))
-    return options
-
-
-def main() -> None:
-    """Measure the rows on each store; the status is 1 when one failed."""
-    options = parser()
-    if options.parse_args().quick:
-        options.set_defaults(**QUICK)
-    given = options.parse_args()
-    given.pid = os.getpid()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clean up, as on Ctrl-C
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
-    figures: list[Figure] = []
-    try:
-        for store in given.stores:
-            figures += measured(store, given, console)
-    except psycopg.OperationalError as error:
-        sys.exit(f"Postgres: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
-    report.show(figures, console)
-    report.write(figures, given, given.json)
-    sys.exit(any(figure.failure for figure in figures))
+    given = options("http", __doc__, [*ROWS, *OWN], left_out=["huge"])
+    given.add_argument("--small-pages", type=int, default=20_000, help="of the row sizes")
+    given.add_argument("--huge-pages", type=int, default=10_000_000, help="of the row huge")
+    given.add_argument("--singles", type=int, default=32, help="clients of single posts")
+    given.add_argument("--readers", type=int, default=4, help="clients of schedule pages")
+    given.add_argument("--busy-seconds", type=float, default=20.0,
+                       help="that requests are prepared for, beside an epoch")  # fmt: skip
+    return given
 
 
 def measured(store: str, given: argparse.Namespace, console: Console) -> list[Figure]:
     """Measure the rows of one store."""
     figures: list[Figure] = []
 
-    def run(bench: Bench, name: str, row: Row) -> None:
+    def add(bench: Bench, name: str, row: Row) -> None:
         try:
             found = row(bench)
-        except (Failed, httpx.HTTPError, psycopg.Error, sqlite3.Error) as failure:
+        except FAILURES as failure:
             found = [bench.figure(name, name, "", [], failure=str(failure))]
-        for figure in found:
-            console.print("  ".join(cell for cell in report.cells(figure) if cell))
-        figures.extend(found)
+        figures.extend(tell(found, console))
 
     sizes = {"sizes": given.small_pages, "huge": given.huge_pages}
     with tempfile.TemporaryDirectory(prefix="recrawl-bench-", dir=given.folder) as folder:
@@ -122,12 +74,12 @@ def measured(store: str, given: argparse.Namespace, console: Console) -> list[Fi
         if shared:
             with prepared(store, given.pages, given, place, console.print) as bench:
                 for name in shared:
-                    run(bench, name, ROWS[name])
+                    add(bench, name, ROWS[name])
         for name in [name for name in OWN if name in given.rows]:
             with prepared(store, sizes[name], given, place, console.print) as bench:
-                run(bench, name, OWN[name])
+                add(bench, name, OWN[name])
     return figures
 
 
 if __name__ == "__main__":
-    main()
+    run(parser(), QUICK, measured)

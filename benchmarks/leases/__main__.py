@@ -20,20 +20,13 @@ within their delay, pages leased twice at a time, reports that were lost, pages 
 """
 
 import argparse
-import os
-import signal
-import sqlite3
-import sys
 import tempfile
 from functools import partial
 from pathlib import Path
 
-import httpx
-import psycopg
 from rich.console import Console
 
-from benchmarks.http import report
-from benchmarks.http.processes import Failed
+from benchmarks.http.command import FAILURES, options, run, tell
 from benchmarks.http.rows import Figure
 from benchmarks.leases.kill import killed
 from benchmarks.leases.rows import measure
@@ -45,54 +38,17 @@ QUICK = {"pages": 50_000, "hosts": 5_000, "waiting_hosts": 1_000, "seconds": 0.3
 
 def parser() -> argparse.ArgumentParser:
     """Give the options."""
-    options = argparse.ArgumentParser(
-        prog="python -m benchmarks.leases", description=__doc__.splitlines()[0]
-    )
-    options.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS, metavar="ROW",
-                         help=f"of {' '.join(ROWS)} (default: all)")  # fmt: skip
-    options.add_argument("--stores", nargs="+", choices=["postgres", "sqlite"],
-                         default=["postgres", "sqlite"])  # fmt: skip
-    options.add_argument("--pages", type=int, default=1_000_000)
-    options.add_argument("--hosts", type=int, default=10_000)
-    options.add_argument("--waiting-hosts", type=int, default=100_000, help="of the row empty")
-    options.add_argument("--clients", type=int, default=8, help="workers")
-    options.add_argument("--seconds", type=float, default=5.0, help="of a round")
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--kill", action="store_true", help="kill workers and servers instead")
-    options.add_argument("--kill-seconds", type=float, default=60.0)
-    options.add_argument("--workers", type=int, default=8, help="that are killed and replaced")
-    options.add_argument("--kill-hosts", type=int, default=40, help="of six pages each")
-    options.add_argument("--period", type=float, default=5.0,
-                         help="seconds between crawls; of others twice and four times")  # fmt: skip
-    options.add_argument("--seed", type=int, default=1, help="of who is killed when")
-    options.add_argument("--quick", action="store_true", help="small sizes: does it run?")
-    options.add_argument("--postgres", default="postgresql://postgres@127.0.0.1:5432/postgres",
-                         help="a superuser's URL; databases are made and dropped")  # fmt: skip
-    options.add_argument("--folder", type=Path, help="where SQLite's files are made")
-    options.add_argument("--json", type=Path, default=Path("bench-out/leases.json"))
-    return options
-
-
-def main() -> None:
-    """Measure the rows on each store; the status is 1 when one failed."""
-    options = parser()
-    if options.parse_args().quick:
-        options.set_defaults(**QUICK)
-    given = options.parse_args()
-    given.pid = os.getpid()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clean up, as on Ctrl-C
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
-    figures: list[Figure] = []
-    try:
-        for store in given.stores:
-            figures += measured(store, given, console)
-    except psycopg.OperationalError as error:
-        sys.exit(f"Postgres: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
-    report.show(figures, console)
-    report.write(figures, given, given.json)
-    sys.exit(any(figure.failure for figure in figures))
+    given = options("leases", __doc__, ROWS)
+    given.add_argument("--hosts", type=int, default=10_000)
+    given.add_argument("--waiting-hosts", type=int, default=100_000, help="of the row empty")
+    given.add_argument("--kill", action="store_true", help="kill workers and servers instead")
+    given.add_argument("--kill-seconds", type=float, default=60.0)
+    given.add_argument("--workers", type=int, default=8, help="that are killed and replaced")
+    given.add_argument("--kill-hosts", type=int, default=40, help="of six pages each")
+    given.add_argument("--period", type=float, default=5.0,
+                       help="seconds between crawls; of others twice and four times")  # fmt: skip
+    given.add_argument("--seed", type=int, default=1, help="of who is killed when")
+    return given
 
 
 def measured(store: str, given: argparse.Namespace, console: Console) -> list[Figure]:
@@ -104,13 +60,11 @@ def measured(store: str, given: argparse.Namespace, console: Console) -> list[Fi
         for row in [kill] if given.kill else measure(store, given, place, console.print):
             try:
                 found = row()
-            except (Failed, httpx.HTTPError, psycopg.Error, sqlite3.Error) as failure:
+            except FAILURES as failure:
                 found = [Figure(store, "failed", "failed", "", [], failure=str(failure))]
-            for figure in found:
-                console.print("  ".join(cell for cell in report.cells(figure) if cell))
-            figures += found
+            figures += tell(found, console)
     return figures
 
 
 if __name__ == "__main__":
-    main()
+    run(parser(), QUICK, measured)
