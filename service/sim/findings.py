@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from service.sim.comparison import Comparison, Outcome
-from service.sim.lineup import RECRAWL, UNIFORM, Kind
+from service.sim.lineup import HINDSIGHT, RECRAWL, UNIFORM, Kind
 from service.sim.measures import MASS, Interval
 
 USED_UP = 0.97
@@ -22,6 +22,7 @@ def _sentences(found: Comparison) -> Iterator[str]:
         yield from _gap(found, subject)
         yield from _predictions(found, subject)
         yield from _never_crawled(found, subject)
+    yield from _deaf(found)
     yield from _unused(found)
 
 
@@ -79,6 +80,14 @@ def _never_crawled(found: Comparison, subject: str) -> Iterator[str]:
         yield f"{named(subject)} never came back to {share:.1%} of the pages after it found them."
     else:
         yield f"{named(subject)} came back to every page after it found it."
+
+
+def _deaf(found: Comparison) -> Iterator[str]:
+    if HINDSIGHT in found and found.game.notices is not None:
+        yield (
+            "Hindsight does not hear these notices, which may be late or wrong: it bounds what "
+            "knowing change rates is worth, and a policy that hears them may get ahead of it."
+        )
 
 
 def _unused(found: Comparison) -> Iterator[str]:

@@ -161,7 +161,9 @@ LINEUP: dict[str, Entrant] = {
         _learner(RECRAWL, DEFAULT_PLAN, "the service with its default settings"),
         _blind(
             HINDSIGHT, policies.hindsight,
-            "LambdaCrawl that knows each page's true change rate from the start", Kind.bound,
+            "LambdaCrawl that knows each page's true change rate from the start; of notices it "
+            "hears only those of --pings true",
+            Kind.bound,
         ),
         _blind(
             "clairvoyant", clairvoyant,

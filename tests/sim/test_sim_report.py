@@ -11,16 +11,18 @@ from service.sim.charts import Bar, Series, bars, ceiling, lines, reliability
 from service.sim.comparison import Comparison, play
 from service.sim.findings import findings
 from service.sim.lineup import Game
+from service.sim.notices import true_notices
 from service.sim.report import page
 from service.sim.results import Circumstances, document
+from service.sim.staleness import Crawls
 from service.sim.world import synthetic_world
 
 TOLD = Circumstances("recrawl replay --git '<here>'", "none")
 
 
-def compared(names, n_pages=400, days=30.0, per_page=0.2, world=None):
+def compared(names, n_pages=400, days=30.0, per_page=0.2, world=None, notices=None):
     world = world or synthetic_world(n_pages, days, rng=np.random.default_rng(4))
-    game = Game(world, per_page * len(world), step=1.0)
+    game = Game(world, per_page * len(world), 1.0, notices)
     return Comparison(game, [play(name, game) for name in names])
 
 
@@ -64,6 +66,17 @@ def test_idle_bandwidth_is_named_but_not_that_of_who_knows_the_future():
     assert findings(found) == [
         f"Not all of the bandwidth was used by: stormcrawler {storm.bandwidth_used:.0%}."
     ]
+
+
+def test_who_hears_notices_may_get_ahead_of_hindsight_which_hears_none_and_says_so():
+    world = synthetic_world(100, 100.0, rng=np.random.default_rng(4), complete_share=0.0)
+    told = true_notices(world, np.arange(100))
+    names = ["uniform", "recrawl", "hindsight"]
+    hearing = compared(names, world=world, notices=Crawls(told.page, told.told_at))
+    assert hearing.gap_closed("recrawl")[0] > 1
+    (said,) = [text for text in findings(hearing) if text.startswith("Hindsight does not hear")]
+    assert "may get ahead of it" in said
+    assert said not in findings(compared(names, world=world))
 
 
 def test_without_a_gap_none_is_closed():
