@@ -77,9 +77,9 @@ def over_parts(
         return list(pool.map(function, parts))
 
 
-def over_blocks(function: Callable[[slice], T], n: int) -> Iterator[T]:
+def over_blocks(function: Callable[[slice], T], n: int, size: int = BLOCK) -> Iterator[T]:
     """Apply `function` to every block of n pages, parts in threads; results in order."""
-    for results in over_parts(lambda part: [function(block) for block in blocks(part)], n):
+    for results in over_parts(lambda part: [function(block) for block in blocks(part, size)], n):
         yield from results
 
 

@@ -13,11 +13,14 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from service.core.allocation.blocks import BLOCK, Pages, blocks
+from service.core.allocation.blocks import Pages
 from service.core.allocation.inputs import Indices
 from service.core.allocation.plain import NEVER_ZERO
 from service.core.allocation.roots import CLOSE, MOST_PASSES, NEAR, Values
 from service.core.conditions import Bools, Floats
+
+STRETCH = 1 << 10
+"""Pages whose rates are read off at a time."""
 
 jit: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.njit(
     nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "nsz", "nnan", "contract"}
@@ -62,18 +65,11 @@ def settle(
     crawl_probability: Floats,
 ) -> tuple[float, float, float]:
     """See `interpreted.settle`."""
-    used = missed = worst = 0.0
-    buffers = np.empty((2, BLOCK))
-    for block in blocks(part):
-        of_page, off = buffers[:, : block.stop - block.start]
-        if host is not None:
-            _gather(s, host[block], of_page)
-        out = crawl_rate[block], crawl_probability[block], off
-        at = None if host is None else of_page
-        more = _settle(*columns_of(pages, block), s[0], at, *out)
-        used, missed = used + more[0], missed + more[1]
-        worst = max(worst, float(off.max()))
-    return used, missed, worst
+    of_page = None if host is None else host[part]
+    answer: tuple[float, float, float] = _settle(
+        *columns_of(pages, part), of_page, s, crawl_rate[part], crawl_probability[part]
+    )
+    return answer
 
 
 def columns_of(pages: Pages, part: slice) -> tuple[Floats, Floats, Bools]:
@@ -176,7 +172,9 @@ def _limit_runs(
     What they take is concave in s, so that all steps but the first lead up, never past the root.
     """
     for host in range(start, stop):
-        if value[host] <= bandwidth[host] or s[host] == 0:
+        if s[host] == 0:
+            value[host] = 0.0
+        if value[host] <= bandwidth[host]:
             continue
         run = slice(first[host], first[host + 1])
         at, rate, rising, before = s[host], value[host], slope[host], np.inf
@@ -187,13 +185,7 @@ def _limit_runs(
                 break
             at, before = min(max(at + missing / rising, lower[host]), s[host]), off
             rate, rising = _take(importance[run], change_rate[run], complete[run], at)
-        s[host] = at
-
-
-@jit
-def _gather(s: Floats, host: Indices, at: Floats) -> None:
-    for i in range(at.size):
-        at[i] = s[host[i]]
+        s[host], value[host] = at, rate
 
 
 @jit
@@ -201,8 +193,35 @@ def _settle(
     importance: Floats,
     change_rate: Floats,
     complete: Bools,
-    s_of_all: float,
-    s: Floats | None,
+    host: Indices | None,
+    s: Floats,
+    crawl_rate: Floats,
+    crawl_probability: Floats,
+) -> tuple[float, float, float]:
+    """Write rates a stretch at a time: what lies between two loops stays in the nearest cache."""
+    used = missed = worst = 0.0
+    at, off = np.full(STRETCH, s[0]), np.empty(STRETCH)
+    for start in range(0, importance.size, STRETCH):
+        here = slice(start, min(start + STRETCH, importance.size))
+        size = here.stop - here.start
+        if host is not None:
+            for i in range(size):
+                at[i] = s[host[start + i]]
+        columns = importance[here], change_rate[here], complete[here]
+        rates, misses = _read_off(*columns, at, crawl_rate[here], crawl_probability[here], off)
+        used += rates
+        missed += misses
+        for i in range(size):
+            worst = max(worst, off[i])
+    return used, missed, worst
+
+
+@jit
+def _read_off(
+    importance: Floats,
+    change_rate: Floats,
+    complete: Bools,
+    s: Floats,
     crawl_rate: Floats,
     crawl_probability: Floats,
     off: Floats,
@@ -213,8 +232,7 @@ def _settle(
     """
     used = missed = 0.0
     for i in range(importance.size):
-        at = s_of_all if s is None else s[i]
-        change = change_rate[i]
+        at, change = s[i], change_rate[i]
         wanted = importance[i] * at
         rate, _ = _demand(importance[i], change, complete[i], at)
         ideal = wanted if complete[i] else wanted * change

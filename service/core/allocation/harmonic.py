@@ -7,7 +7,7 @@ from service.core.allocation.blocks import LARGE, Pages, blocks
 from service.core.allocation.inputs import check_bandwidth, check_hosts, check_pages
 from service.core.allocation.result import Allocation
 from service.core.allocation.roots import UNLIMITED
-from service.core.allocation.sweeps import Settled, Sweeps
+from service.core.allocation.sweeps import Sweeps
 from service.core.allocation.tree import Level, Solution, fold_up, grow, solve
 from service.core.conditions import Floats
 
@@ -101,14 +101,15 @@ def allocate_harmonic(
         start = _start(pages, levels[0])
     solution = solve(levels, sweeps.take, sweeps.limit, sweeps.survey(), start)
     settled = sweeps.settle(solution.levels[-1], crawl_rate, crawl_probability)
-    slack, gap = _unspent(levels, solution, settled)
+    used = np.array([settled.used]) if solution.used is None else solution.used
+    slack, gap = _unspent(levels, solution, used)
     multiplier, *nested = (_multiplier(s) for s in solution.levels)
     return Allocation(
         crawl_rate,
         crawl_probability,
         float(multiplier[0]),
         bandwidth=float(levels[0].bandwidth[0]),
-        bandwidth_used=float(settled.used.sum()),
+        bandwidth_used=settled.used,
         kkt_residual=max(slack, settled.residual),
         duality_gap=gap + settled.missed,
         passes=solution.passes,
@@ -135,15 +136,16 @@ def _multiplier(s: Floats) -> Floats:
         return np.where(s >= UNLIMITED, 0.0, 1 / s)
 
 
-def _unspent(levels: list[Level], solution: Solution, settled: Settled) -> tuple[float, float]:
+def _unspent(levels: list[Level], solution: Solution, leaf: Floats) -> tuple[float, float]:
     """Find the largest relative overspending, or underspending of a budget that has a price.
 
-    Returns that and the cost that the bandwidth left over could save at most.
+    `leaf` has what leaves take. Returns that and the cost that the bandwidth left over could save
+    at most.
     """
     worst = gap = 0.0
     above = np.array([UNLIMITED])
     for depth, (level, s) in enumerate(zip(levels, solution.levels, strict=True)):
-        used = fold_up(levels, settled.used, depth)
+        used = fold_up(levels, leaf, depth)
         for block in blocks(slice(0, s.size)):
             parent = above if above.size == 1 else above[level.parent[block]]
             cap, at = level.bandwidth[block], s[block]

@@ -8,7 +8,7 @@ from service.core.allocation.compiled import columns_of, jit
 from service.core.allocation.inputs import Indices
 from service.core.conditions import Bools, Floats
 
-BUCKETS = 1 << 8
+BUCKETS = 1 << 7
 """Pages are sorted by host into so many buckets, which a thread can fill at once, then in each."""
 
 ROOM = 1 << 6

@@ -18,9 +18,9 @@ from service.core.conditions import Floats
 
 
 class Settled(NamedTuple):
-    """What the read-off found: by host the crawls a day; the cost and size of violations."""
+    """What the read-off found: crawls a day; the cost and size of violations."""
 
-    used: Floats
+    used: float
     missed: float
     residual: float
 
@@ -71,10 +71,12 @@ class Sweeps:
     def limit(self, s: Floats, values: Values, bandwidth: Floats, lower: Floats) -> int:
         """Lower the s of hosts that take more than their bandwidth at it to where they take that.
 
-        `values` are those at s. Returns the number of passes.
+        What is in `values` is taken at s, before and after. Returns the number of passes.
         """
         if self._first is None:
-            return roots.limit(self.take, s, values, bandwidth, lower)
+            passes = roots.limit(self.take, s, values, bandwidth, lower)
+            values.value[:] = self.take(s).value
+            return passes + 1
 
         def limit(part: slice) -> None:
             self._kernels.limit(self._ordered, self._first, part, s, values, bandwidth, lower)
@@ -84,7 +86,6 @@ class Sweeps:
 
     def settle(self, s: Floats, crawl_rate: Floats, crawl_probability: Floats) -> Settled:
         """Write the rates that pages have at their host's `s`, and check them against it."""
-        used = None if self._host is None else self.take(s).value
         rates = crawl_rate, crawl_probability
 
         def part(part: slice) -> tuple[float, float, float]:
@@ -93,8 +94,8 @@ class Sweeps:
             )
             return answer
 
-        total, missed, worst = zip(*over_parts(part, self._pages.importance.size), strict=True)
-        return Settled(np.array([sum(total)]) if used is None else used, sum(missed), max(worst))
+        used, missed, worst = zip(*over_parts(part, self._pages.importance.size), strict=True)
+        return Settled(sum(used), sum(missed), max(worst))
 
     def _sum(
         self, n_columns: int, kernel: Callable[[Pages, Indices | None, slice, Floats], None]

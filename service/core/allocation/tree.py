@@ -42,9 +42,11 @@ class Reach(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """1/multiplier of the nodes of each level, and the passes that found them."""
+    """1/multiplier of the nodes of each level, what leaves take at it, and the passes."""
 
     levels: list[Floats]
+    used: Floats | None
+    """None where the root is the only leaf."""
     passes: int
 
 
@@ -87,11 +89,24 @@ def solve(
     if start is not None and 0 < start < np.inf:
         roots[0].s = np.clip(1 / start, roots[0].below, roots[0].above)
     if not above:
-        return Solution([roots[0].s], roots[0].climb(lambda _, s: taken(s)))
+        return Solution([roots[0].s], None, roots[0].climb(lambda _, s: taken(s)))
     nodes, s, values, passes = _descend(levels, roots, taken)
     s[lower == 0] = 0.0
     passes += limit(s, values, leaves.bandwidth, lower)
-    return Solution([*(node.s for node in nodes), s], passes)
+    return Solution([*(node.s for node in nodes), s], values.value, passes)
+
+
+def _capped(values: Values, bandwidth: Floats) -> Values:
+    """Count leaves that would take more than their bandwidth with that."""
+    capped = Values(*map(np.empty_like, values))
+
+    def cap(block: slice) -> None:
+        value, most = values.value[block], bandwidth[block]
+        np.minimum(value, most, out=capped.value[block])
+        capped.slope[block] = np.where(value < most, values.slope[block], 0.0)
+
+    in_blocks(cap, bandwidth.size)
+    return capped
 
 
 class Nodes(NamedTuple):
@@ -121,10 +136,7 @@ def _descend(
         passes += 1
         s = nodes[-1].s[leaves.parent]
         values = taken(s)
-        counted = values.value < leaves.bandwidth
-        sums = Values(
-            np.minimum(values.value, leaves.bandwidth), np.where(counted, values.slope, 0.0)
-        )
+        sums = _capped(values, leaves.bandwidth)
         for depth in reversed(range(len(roots))):
             parent, n = levels[depth + 1].parent, levels[depth].bandwidth.size
             sums = Values(*(_sum_by(parent, column, n) for column in sums))
