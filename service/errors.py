@@ -110,7 +110,7 @@ class CursorExpired(RequestError):
 
 
 class EpochNotKept(RequestError):
-    """The schedule of this epoch is no longer kept; fetch the whole one, without since_epoch."""
+    """The schedule of this epoch is not kept; fetch the whole one, without since_epoch."""
 
 
 class Unauthorized(RequestError):

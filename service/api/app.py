@@ -12,6 +12,7 @@ from service import __version__
 from service.api import openapi, problems
 from service.api.compress import CompressMiddleware
 from service.api.hot import HotPaths, HotRoute
+from service.api.queries import known_query
 from service.api.routes import (
     epochs,
     health,
@@ -45,7 +46,7 @@ def create_app(service: Service | None = None) -> FastAPI:
     parts = [pages.router, observations.router, leases.router, sitemaps.router]
     parts += [websub.router, schedule.router, epochs.router, hosts.router]
     for part in parts:
-        app.include_router(part, dependencies=[Depends(authorised)])
+        app.include_router(part, dependencies=[Depends(authorised), Depends(known_query)])
     app.include_router(indexnow.router)  # a site's own key may stand for an API key
     app.include_router(websub.callbacks)  # hubs have no key but the address they were told
     app.include_router(health.router)

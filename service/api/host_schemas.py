@@ -57,8 +57,17 @@ class GroupBody(Item, kw_only=True):
     max_concurrency: Concurrency | UnsetType | None = UNSET
     max_crawl_rate: Cap | UnsetType | None = UNSET
     blocked_until: Until | UnsetType | None = UNSET
-    members: Annotated[list[str], Meta(max_length=MOST_MEMBERS)] | UnsetType = UNSET
-    """Host names: these and no others are members; left out, nobody joins or leaves."""
+    members: (
+        Annotated[
+            list[str],
+            Meta(
+                max_length=MOST_MEMBERS,
+                description="a list of host names: these and no others are members; left out, "
+                "nobody joins or leaves",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class LaneAnswer(Struct, kw_only=True):

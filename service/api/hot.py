@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import TypedDict
 
+from service.api.queries import refuse_unknown
 from service.api.service import authorised
 
 
@@ -34,16 +35,19 @@ class HotRoute(APIRoute):
         if not inspect.iscoroutinefunction(endpoint):
             raise TypeError(f"{endpoint.__name__} must be async to be a hot route")
         query, headers = parameters(endpoint)
+        names = [parameter.alias for parameter in self.dependant.query_params]
 
         async def handle(request: Request) -> Response:
             authorised(request)
             asked = request.scope["query_string"].decode("latin-1")
+            told = dict(parse_qsl(asked, keep_blank_values=True))
+            refuse_unknown(told, names)
             try:
-                given = query.validate_python(dict(parse_qsl(asked, keep_blank_values=True)))
+                given = query.validate_python(told)
             except ValidationError as error:
                 raise RequestValidationError(error.errors()) from error
-            told = {name: request.headers.get(header) for name, header in headers.items()}
-            return await endpoint(request, **given, **told)
+            heard = {name: request.headers.get(header) for name, header in headers.items()}
+            return await endpoint(request, **given, **heard)
 
         return handle
 

@@ -14,6 +14,7 @@ from fastapi.responses import Response
 from msgspec import json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
 from service import errors
 from service.api.schemas import Problem, Rejection
@@ -50,6 +51,7 @@ STATUS: dict[type[Exception], int] = {
     errors.StoreFull: 507,
     CoreError: 422,
 }
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 RETRY_AFTER_S = 5
 HEADERS: dict[int, dict[str, str]] = {
     503: {"Retry-After": str(RETRY_AFTER_S)},
@@ -100,14 +102,27 @@ async def answer_parameters(_: Request, error: Exception) -> Response:
     return problem(422, "InvalidParameter", detail, field=field, errors=rejections)
 
 
-async def answer_http(_: Request, error: Exception) -> Response:
+async def answer_http(request: Request, error: Exception) -> Response:
     """Answer what the router refuses: unknown paths and methods."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     phrase = HTTPStatus(status).phrase.title().replace(" ", "")
-    hint = {404: "no such path; /docs lists them", 405: "this path does not take this method"}
-    response = problem(status, phrase, hint.get(status, HTTPStatus(status).description))
-    response.headers.update(getattr(error, "headers", None) or {})
+    if status != HTTPStatus.METHOD_NOT_ALLOWED:
+        hint = {404: "no such path; /docs lists them"}
+        return problem(status, phrase, hint.get(status, HTTPStatus(status).description))
+    allowed = ", ".join(methods(request))
+    response = problem(status, phrase, f"this path does not take this method; it takes {allowed}")
+    response.headers["Allow"] = allowed
     return response
+
+
+def methods(request: Request) -> list[str]:
+    """List what a path takes, by asking all routes."""
+    asked = ({**request.scope, "method": method} for method in METHODS)
+    return [
+        scope["method"]
+        for scope in asked
+        if any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
+    ]
 
 
 async def answer_nobody(_: Request, __: Exception) -> Response:

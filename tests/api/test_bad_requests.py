@@ -304,21 +304,58 @@ def test_unknown_paths_are_told_where_the_known_are_listed(shared: Live, path):
 
 
 @pytest.mark.parametrize(
-    ("method", "path"),
+    ("method", "path", "allowed"),
     [
-        ("PUT", "/pages"),
-        ("DELETE", "/schedule"),
-        ("POST", "/pages/1"),
-        ("OPTIONS", "/observations"),
-        ("GET", "/observations"),
-        ("PATCH", "/epochs"),
-        ("TRACE", "/pages"),
+        ("PUT", "/pages", "GET, POST"),
+        ("DELETE", "/schedule", "GET"),
+        ("POST", "/pages/1", "GET, PATCH, DELETE"),
+        ("OPTIONS", "/observations", "POST"),
+        ("GET", "/observations", "POST"),
+        ("PATCH", "/epochs", "GET, POST"),
+        ("TRACE", "/pages", "GET, POST"),
+        ("PUT", "/openapi.json", "GET"),
     ],
 )
-def test_methods_a_path_does_not_take_are_refused_with_those_it_does(shared: Live, method, path):
+def test_methods_a_path_does_not_take_are_refused_with_those_it_does(
+    shared: Live, method, path, allowed
+):
     response = shared.client.request(method, path)
-    assert_problem(response, 405, "method-not-allowed")
-    assert response.headers["Allow"]
+    assert_problem(response, 405, "method-not-allowed", f"it takes {allowed}")
+    assert response.headers["Allow"] == allowed
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "field", "says"),
+    [
+        ("GET", "/schedule?limt=5", "limt", "there are cursor, limit, host"),
+        ("GET", "/schedule?limit=5&limt=5", "limt", "no such parameter; remove it"),
+        ("GET", "/pages?uri=https://a.example/", "uri", "there are url"),
+        ("POST", "/pings?regster=false", "regster", "there are register"),
+        ("POST", "/observations?regster=false", "regster", "there are register"),
+        ("POST", "/sitemaps?url=https://a.example/s.xml&crosshost=true", "crosshost", "cross_host"),
+        ("POST", "/epochs?bandwidth=3", "bandwidth", "there are none"),
+        ("GET", "/epochs/latest?x", "x", "there are none"),
+    ],
+)
+def test_a_misspelt_parameter_is_refused_for_it_would_change_nothing(
+    shared: Live, method, path, field, says
+):
+    response = shared.client.request(method, path, content=b"[]", headers={"Content-Type": JSON})
+    problem = assert_problem(response, 422, "invalid-parameter", says)
+    assert problem["field"] == field
+    assert field in [error["field"] for error in problem["errors"]]
+
+
+@pytest.mark.parametrize("path", ["/healthz?x=1", "/readyz?x", "/metrics?format=text"])
+def test_probes_may_add_what_they_like(shared: Live, path):
+    assert shared.client.get(path).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["host", "url"])
+def test_an_empty_filter_is_refused_and_does_not_give_everything(shared: Live, name):
+    response = shared.client.get(f"/schedule?{name}=")
+    assert response.status_code == 422
+    assert response.json()["field"] == name
 
 
 def test_head_is_refused_without_a_body(shared: Live):

@@ -11,6 +11,7 @@ from msgspec import json
 
 from service.api import problems
 from service.api.hot import HotRoute
+from service.api.queries import known_query
 from service.api.service import authorised, hashed
 
 N = Annotated[int, Query(ge=1, le=10, description="A number")]
@@ -49,6 +50,7 @@ def plain(
     if_none_match: Tag = None,
 ) -> Response:
     authorised(request)
+    known_query(request)
     return told(n=n, register=register, kind=kind, when=when, if_none_match=if_none_match)
 
 
@@ -82,7 +84,8 @@ def ask(app: FastAPI, path: str, key: str = "secret") -> httpx.Response:
     [
         "n=1",
         "n=10&register=false&kind=b&when=2026-05-01T12:00:00Z",
-        "n=1&n=2&unknown=3",
+        "n=1&n=2",
+        "n=1&unknown=3&m=4",
         "",
         "n=",
         "n=0",

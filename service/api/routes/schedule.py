@@ -276,8 +276,8 @@ def only(tx: Transaction, asked: Asked) -> ScheduleFilter:
     """Look up what the filters name; a page that is not known matches nothing."""
     try:
         return ScheduleFilter(
-            host=normal_host(asked.host) if asked.host else None,
-            page_id=find(tx, asked.url) if asked.url else None,
+            host=None if asked.host is None else normal_host(asked.host),
+            page_id=None if asked.url is None else find(tx, asked.url),
             observability=asked.observability,
             due_before=asked.due_before,
         )
