@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
+from rich.text import Text
 
 from service import __version__
 from service.cli.demos import demo
@@ -35,12 +36,22 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run a command; a condition the service names ends it with one sentence and status 2."""
+    """Run a command; one sentence and status 2 end it where it cannot go on.
+
+    That is a condition the service names, or a file or disk that will not be read or written.
+    """
     try:
         app()
     except RecrawlError as error:
-        console.print(f"[bold red]recrawl:[/] {error.detail}", highlight=False, soft_wrap=True)
-        sys.exit(2)
+        refuse(error.detail)
+    except OSError as error:
+        refuse(f"{error.filename or 'a file'}: {error.strerror or error}")
+
+
+def refuse(reason: str) -> NoReturn:
+    """End with one sentence and status 2."""
+    console.print("[bold red]recrawl:[/]", Text(reason), highlight=False, soft_wrap=True)
+    sys.exit(2)
 
 
 def show_version(wanted: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from service.cli.parts import console, settings
+from service.cli.parts import console, finite, settings
 
 
 def demo(
@@ -17,13 +17,18 @@ def demo(
     ] = None,
     pages: Annotated[int, typer.Option(min=2, help="Pages of the made-up world")] = 2_000,
     days: Annotated[
-        float | None, typer.Option(min=1, help="Days to play (60; of a trace the last 3 years)")
+        float | None,
+        typer.Option(min=1, callback=finite, help="Days to play (60; of a trace the last 3 years)"),
     ] = None,
     bandwidth_per_page: Annotated[
-        float | None, typer.Option(min=1e-6, help="Crawls a day per page (0.2; of a trace 0.02)")
+        float | None,
+        typer.Option(
+            min=1e-6, callback=finite, help="Crawls a day per page (0.2; of a trace 0.02)"
+        ),
     ] = None,
     step: Annotated[
-        float | None, typer.Option(min=0.01, help="Days between epochs (1; of a trace 7)")
+        float | None,
+        typer.Option(min=0.01, callback=finite, help="Days between epochs (1; of a trace 7)"),
     ] = None,
     importance: Annotated[
         Literal["equal", "lognormal"] | None,
@@ -37,7 +42,9 @@ def demo(
     live: Annotated[
         bool, typer.Option("--live", help="Crawl a real web site on this machine instead")
     ] = False,
-    seconds: Annotated[float, typer.Option(min=2, help="How long, with --live")] = 60,
+    seconds: Annotated[
+        float, typer.Option(min=2, callback=finite, help="How long, with --live")
+    ] = 60,
 ) -> None:
     """Watch it work: a real server, a real client, and a small web that changes.
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from service.cli.parts import console
+from service.cli.parts import console, finite
 
 
 def experiment(
@@ -20,7 +20,10 @@ def experiment(
     list_: Annotated[bool, typer.Option("--list", help="Say which there are, and stop")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of everything random")] = 1,
     scale: Annotated[
-        float, typer.Option(min=1e-4, max=100, help="Share of a full experiment's runs or pages")
+        float,
+        typer.Option(
+            min=1e-4, max=100, callback=finite, help="Share of a full experiment's runs or pages"
+        ),
     ] = 1.0,
     out: Annotated[Path, typer.Option(help="Folder for the figure, CSV and JSON")] = Path(
         "experiments"
@@ -53,12 +56,7 @@ def experiment(
         Console().print(view)
         return
     chosen = [find(name) for name in names]
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise typer.BadParameter(
-            f"cannot make the folder {out}: {error.strerror}", param_hint="--out"
-        ) from error
+    out.mkdir(parents=True, exist_ok=True)
     for each in chosen:
         with Progress(console=console, transient=True) as progress:
             task = progress.add_task(each.name, total=1.0)

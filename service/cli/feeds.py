@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.parts import URL, console
+from service.cli.parts import URL, ApiKey, To, console, finite
 
 if TYPE_CHECKING:
     from service.sources.watching import Step
@@ -21,17 +21,17 @@ def common() -> None:
 @sitemap.command()
 def watch(
     urls: Annotated[list[str], typer.Argument(metavar="URL…", help="Sitemaps, or their indexes")],
-    to: Annotated[str, typer.Option(help="Where the service listens", envvar="RECRAWL_URL")] = URL,
-    api_key: Annotated[
-        str | None, typer.Option(help="One of the service's keys", envvar="RECRAWL_API_KEY")
-    ] = None,
+    to: To = URL,
+    api_key: ApiKey = None,
     interval: Annotated[
-        float, typer.Option(min=1, help="Seconds from one round to the next")
+        float, typer.Option(min=1, callback=finite, help="Seconds from one round to the next")
     ] = 3_600,
     once: Annotated[
         bool, typer.Option("--once", help="One round; status 1 if a sitemap failed")
     ] = False,
-    delay: Annotated[float, typer.Option(min=0, help="Seconds between two fetches")] = 1.0,
+    delay: Annotated[
+        float, typer.Option(min=0, callback=finite, help="Seconds between two fetches")
+    ] = 1.0,
     max_bytes: Annotated[
         int, typer.Option(min=1, help="Largest document, as it is sent")
     ] = 52_428_800,
@@ -41,9 +41,9 @@ def watch(
     user_agent: Annotated[
         str | None, typer.Option(help="How to call at sites; name an address to complain to")
     ] = None,
-    state: Annotated[Path, typer.Option(help="Where it is kept what was fetched when")] = Path(
-        "recrawl-sitemaps.json"
-    ),
+    state: Annotated[
+        Path, typer.Option(dir_okay=False, help="Where it is kept what was fetched when")
+    ] = Path("recrawl-sitemaps.json"),
 ) -> None:
     """Fetch sitemaps again and again and pass on what has changed; tell a line about each.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from service.cli.parts import URL, DatabaseUrl, console, settings
+from service.cli.parts import URL, ApiKey, DatabaseUrl, address, console, settings
 
 if TYPE_CHECKING:
     from service.opening import Opened
@@ -31,11 +31,12 @@ def import_(
         ),
     ],
     to: Annotated[
-        str | None, typer.Option(help=f"Where the service listens ({URL})", envvar="RECRAWL_URL")
+        str | None,
+        typer.Option(
+            help=f"Where the service listens ({URL})", envvar="RECRAWL_URL", callback=address
+        ),
     ] = None,
-    api_key: Annotated[
-        str | None, typer.Option(help="One of the service's keys", envvar="RECRAWL_API_KEY")
-    ] = None,
+    api_key: ApiKey = None,
     database_url: Annotated[
         str | None,
         typer.Option(help="Write straight to this database instead, service running or not"),

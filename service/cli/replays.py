@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from service.cli.parts import console
+from service.cli.parts import console, finite
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +24,8 @@ Importance = Literal["equal", "lognormal", "column"]
 Pings = Literal["none", "true", "delayed", "noisy", "sitemap", "lying-sitemap"]
 
 SYNTHETIC_DAYS = 60.0
+MOST_PAGE_DAYS = 100_000_000
+"""Of a made-up site: its changes, on average 0.6 a page and day, are held in memory."""
 MOST_CRAWLS = 50_000_000
 """All crawls of a policy are held in memory, with what was predicted of each."""
 
@@ -60,8 +62,8 @@ def replay(
     ] = 2_000,
     days: Annotated[
         float | None,
-        typer.Option(min=1, help="The last so many days; default all, 60 of a made-up site",
-                     rich_help_panel=SOURCE),
+        typer.Option(callback=finite, min=1, rich_help_panel=SOURCE,
+                     help="The last so many days; default all, 60 of a made-up site"),
     ] = None,
     importance: Annotated[
         Importance | None,
@@ -75,11 +77,12 @@ def replay(
     ] = False,
     bandwidth: Annotated[
         float | None,
-        typer.Option(min=1e-6, help="Crawls a day over all pages", rich_help_panel=BUDGET),
+        typer.Option(callback=finite, min=1e-6, rich_help_panel=BUDGET,
+                     help="Crawls a day over all pages"),
     ] = None,
     bandwidth_per_page: Annotated[
         float | None,
-        typer.Option(min=1e-6, rich_help_panel=BUDGET,
+        typer.Option(callback=finite, min=1e-6, rich_help_panel=BUDGET,
                      help="Crawls a day for each page; default 0.02, 0.2 for a made-up site"),
     ] = None,
     pings: Annotated[
@@ -87,25 +90,27 @@ def replay(
     ] = "none",
     ping_share: Annotated[
         float,
-        typer.Option(min=0, max=1, help="Share of the pages that send them",
+        typer.Option(callback=finite, min=0, max=1, help="Share of the pages that send them",
                      rich_help_panel=NOTICES),
     ] = 1.0,
     ping_delay: Annotated[
-        float, typer.Option(min=0, help="delayed: mean days", rich_help_panel=NOTICES)
+        float,
+        typer.Option(callback=finite, min=0, help="delayed: mean days", rich_help_panel=NOTICES),
     ] = 1.0,
     ping_recall: Annotated[
         float,
-        typer.Option(min=0, max=1, help="noisy: share of the changes told",
+        typer.Option(callback=finite, min=0, max=1, help="noisy: share of the changes told",
                      rich_help_panel=NOTICES),
     ] = 0.8,
     ping_precision: Annotated[
         float,
-        typer.Option(min=0.001, max=1, help="noisy: share of true notices",
+        typer.Option(callback=finite, min=0.001, max=1, help="noisy: share of true notices",
                      rich_help_panel=NOTICES),
     ] = 0.8,
     sitemap_every: Annotated[
         float,
-        typer.Option(min=0.01, help="sitemap: days between fetches", rich_help_panel=NOTICES),
+        typer.Option(callback=finite, min=0.01, help="sitemap: days between fetches",
+                     rich_help_panel=NOTICES),
     ] = 1.0,
     policies: Annotated[
         str,
@@ -118,7 +123,7 @@ def replay(
     ] = False,
     step: Annotated[
         float | None,
-        typer.Option(min=0.01, rich_help_panel=PLAY,
+        typer.Option(callback=finite, min=0.01, rich_help_panel=PLAY,
                      help="Days between epochs; default half a page's mean interval, up to 7"),
     ] = None,
     seed: Annotated[
@@ -173,6 +178,7 @@ def replay(
             f"{MOST_CRAWLS:,} that are held in memory; give less --bandwidth or fewer --days"
         )
     game = Game(world, budget, step or suitable_step(world, budget), notices, seed)
+    out.mkdir(parents=True, exist_ok=True)
     outcomes = _played(game, names, processes or min(len(names), os.cpu_count() or 1))
     found = Comparison(game, outcomes)
     command = shlex.join(["recrawl", *sys.argv[1:]])
@@ -213,8 +219,14 @@ def _world(
     elif importance == "column":
         raise typer.BadParameter("a made-up site has no column of importance")
     else:
+        window = days or SYNTHETIC_DAYS
+        if pages * window > MOST_PAGE_DAYS:
+            raise typer.BadParameter(
+                f"{pages:,} pages over {window:,.0f} days are more than the {MOST_PAGE_DAYS:,} "
+                "days of pages that are held in memory; give fewer --pages or --days"
+            )
         return synthetic_world(
-            pages, days or SYNTHETIC_DAYS, rng=rng, importance=importance or "lognormal",
+            pages, window, rng=rng, importance=importance or "lognormal",
             complete_share=0.0,
         )  # fmt: skip
     return recorded_world(

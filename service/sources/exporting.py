@@ -94,6 +94,8 @@ def cells(name: str, column: NDArray[Any]) -> list[Any]:
 def writer(path: Path, kind: str | None, *, states: bool) -> Iterator[Write]:
     """Open a file to write blocks to; it bears its name only once it is whole.
 
+    A device or a pipe is written to as it comes.
+
     Raises
     ------
     UnreadableFile
@@ -104,7 +106,8 @@ def writer(path: Path, kind: str | None, *, states: bool) -> Iterator[Write]:
             yield write
         return
     kind = kind or kind_of(path)
-    part = path.with_name(path.name + ".part")
+    whole = path.is_file() or not path.exists()
+    part = path.with_name(path.name + ".part") if whole else path
     with ExitStack() as opened:
         try:
             file: Any = opened.enter_context(part.open("wb"))
@@ -113,7 +116,8 @@ def writer(path: Path, kind: str | None, *, states: bool) -> Iterator[Write]:
         if path.suffix == ".gz":
             file = opened.enter_context(gzip.open(file, "wb", compresslevel=3))
         yield opened.enter_context(_formatted(file, kind, states=states))
-    part.replace(path)
+    if whole:
+        part.replace(path)
 
 
 @contextmanager

@@ -105,11 +105,16 @@ def _csv(text: IO[str], path: Path, kind: str) -> Iterator[tuple[int, Any]]:
     names = next(rows, [])
     if "url" not in names:
         raise UnreadableFile(f"{path}: the first line must name the columns, one of them `url`")
-    for row in rows:
-        if len(row) == len(names):
-            yield rows.line_num, _item(names, row)
-        elif row:
-            yield rows.line_num, _Unusable("more or fewer cells than the header has")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UnreadableFile(f"{path}: two columns are named {twice[0]}; rename or remove one")
+    try:
+        for row in rows:
+            if len(row) == len(names):
+                yield rows.line_num, _item(names, row)
+            elif row:
+                yield rows.line_num, _Unusable("more or fewer cells than the header has")
+    except csv.Error as error:
+        raise UnreadableFile(f"{path}:{rows.line_num}: not CSV: {error}") from error
 
 
 def _item(names: list[str], row: list[str]) -> dict[str, Any] | _Unusable:

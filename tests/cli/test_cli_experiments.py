@@ -28,10 +28,7 @@ def test_it_prints_the_table_and_writes_figure_csv_and_json(recrawl, tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_refused_before_anything_runs(recrawl, tmp_path):
     (tmp_path / "taken").write_text("")
-    ended = recrawl("experiment", "a22-3", "--out", "taken")
-    assert ended.status == 2
-    assert ended.out == ""
-    assert "cannot make the folder taken: File exists" in ended.err
+    assert "taken: File exists" in recrawl("experiment", "a22-3", "--out", "taken").refusal()
 
 
 def test_json_is_one_line_an_experiment_and_nothing_else(recrawl):

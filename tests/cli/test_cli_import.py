@@ -113,7 +113,8 @@ def test_a_file_longer_than_a_batch_is_sent_in_several(api: Live, recrawl, tmp_p
         ("pages.csv.gz", b"url\nhttps://a.example/\n", "gzip is broken"),
         ("pages.csv.gz", gzip.compress(CSV.encode(), mtime=0)[:-9], "gzip is broken"),
         ("pages.csv.gz", gzip.compress(CSV.encode(), mtime=0)[:15] + b"\0" * 20, "gzip is broken"),
-        ("pages.csv", b'url\n"' + b"x" * 200_000 + b'"\n', "not CSV"),
+        ("pages.csv", b'url\n"' + b"x" * 200_000 + b'"\n', "pages.csv:2: not CSV"),
+        ("pages.csv", b"url,url\nhttps://a.example/,x\n", "two columns are named url; rename"),
     ],
 )
 def test_files_that_cannot_be_read_are_refused(api: Live, recrawl, tmp_path, name, content, says):

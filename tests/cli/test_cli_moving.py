@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import time
 
 import numpy as np
@@ -85,6 +86,24 @@ def test_standard_output_is_ndjson_unless_told_otherwise(learnt_url, recrawl):
 )
 def test_an_export_that_cannot_be_written_is_refused(learnt_url, recrawl, name, says):
     assert says in recrawl("export", name, database_url=learnt_url).refusal()
+
+
+def test_a_pipe_is_written_to_and_not_replaced(learnt_url, recrawl, tmp_path):
+    pipe = tmp_path / "pages.csv"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert recrawl("export", pipe, database_url=learnt_url).status == 0
+    assert os.read(reader, 100_000).decode().count("https://a.example/") == 5
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_a_full_disk_is_told_in_a_sentence(learnt_url, recrawl, tmp_path):
+    (tmp_path / "pages.csv").symlink_to("/dev/full")
+    ended = recrawl("export", "pages.csv", database_url=learnt_url)
+    assert ended.status == 2
+    assert "No space left on device" in ended.err
+    assert "Traceback" not in ended.err
 
 
 def test_pages_go_straight_to_a_database(database_url, recrawl, tmp_path):

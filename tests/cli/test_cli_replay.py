@@ -93,7 +93,7 @@ def test_a_process_that_is_killed_ends_it_with_a_remedy(recrawl, tmp_path, monke
     ended = recrawl("replay", *TINY[:-1], 2, "--policies", "recrawl,change-rate", "--days", 100)
     assert "processes that played policies was killed" in ended.refusal()
     assert "--processes 1" in ended.refusal()
-    assert not list(tmp_path.iterdir())
+    assert not list((tmp_path / "replay").iterdir())
     assert not active_children()
 
 
@@ -144,6 +144,12 @@ def test_what_cannot_be_played_is_refused_in_a_sentence(recrawl, tmp_path, argum
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("out", ["taken", "taken/below"])
+def test_a_folder_that_cannot_be_made_is_refused_before_anybody_plays(recrawl, tmp_path, out):
+    (tmp_path / "taken").write_text("a file")
+    assert f"{out}: " in recrawl("replay", *TINY, "--out", out).refusal()
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -153,6 +159,8 @@ def test_what_cannot_be_played_is_refused_in_a_sentence(recrawl, tmp_path, argum
         (("--map", "a=/a"), "--git and --map belong together"),
         (("--importance", "column"), "no column of importance"),
         (("--bandwidth", 1e9), "are more than the 50,000,000"),
+        (("--pages", 10**9), "days of pages that are held in memory; give fewer --pages"),
+        (("--days", 1e300), "days of pages that are held in memory"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(recrawl, tmp_path, arguments, told):

@@ -76,6 +76,41 @@ def test_an_unknown_command_or_option_is_refused(recrawl):
         assert "Traceback" not in ended.err
 
 
+@pytest.mark.parametrize(
+    ("command", "options", "number"),
+    [
+        ("replay", ("days", "bandwidth", "bandwidth-per-page", "step", "sitemap-every"), "nan"),
+        ("replay", ("ping-delay", "ping-share", "ping-recall", "ping-precision"), "nan"),
+        ("replay", ("days", "bandwidth", "ping-delay"), "inf"),
+        ("demo", ("days", "bandwidth-per-page", "step", "seconds"), "nan"),
+        ("sitemap watch https://a.example/s.xml", ("interval", "delay"), "nan"),
+        ("experiment a22-1", ("scale",), "nan"),
+    ],
+)
+def test_a_number_that_is_not_finite_is_refused(recrawl, tmp_path, command, options, number):
+    for option in options:
+        ended = recrawl(*command.split(), f"--{option}", number)
+        assert ended.status == 2
+        assert f"{number} is not a finite number" in ended.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["hosts list", "sitemap watch https://a.example/s.xml"])
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--to", "127.0.0.1:8000", "is no http:// or https:// address"),
+        ("--api-key", "schlüssel", "a key has only printable ASCII characters"),
+        ("--api-key", "a\nb", "a key has only printable ASCII characters"),
+    ],
+)
+def test_an_address_or_key_that_cannot_be_is_refused(recrawl, command, option, value, says):
+    ended = recrawl(*command.split(), option, value)
+    assert ended.status == 2
+    assert says in " ".join(ended.err.replace("│", " ").split())
+    assert "schlüssel" not in ended.err
+
+
 @pytest.mark.parametrize("verb", ["serve", "worker", "migrate", "rebuild"])
 def test_an_unknown_setting_is_refused_with_what_may_be_meant(recrawl, verb):
     sentence = recrawl(verb, bandwith=3).refusal()
