@@ -147,7 +147,10 @@ def _unknown() -> list[str]:
 
 def _in_file() -> list[str]:
     path = Path(str(Settings.model_config.get("env_file")))
-    lines = path.read_text().splitlines() if path.is_file() else []
+    try:
+        lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+    except UnicodeDecodeError as error:
+        raise InvalidSettings(f"{path} is not UTF-8; save it as such") from error
     names = (line.removeprefix("export ").partition("=")[0].strip() for line in lines)
     return [name for name in names if name and not name.startswith("#")]
 

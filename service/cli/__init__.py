@@ -129,6 +129,8 @@ def migrate(
     ] = None,
 ) -> None:
     """Bring the database to the schema this version needs."""
+    from alembic.util import CommandError
+
     from service.estimates import width
     from service.storage import migrations, open_store
 
@@ -139,7 +141,10 @@ def migrate(
         if down is None:
             migrations.upgrade(store.engine)
         else:
-            migrations.downgrade(store.engine, down)
+            try:
+                migrations.downgrade(store.engine, down)
+            except CommandError as error:
+                raise typer.BadParameter(str(error), param_hint="--down") from error
         with store.engine.connect() as connection:
             revision = migrations.current(connection)
     typer.echo(f"the database is at revision {revision or 'base'}")

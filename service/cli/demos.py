@@ -15,10 +15,14 @@ def demo(
         Path | None,
         typer.Option(help="DIR/SITE of a recorded history (DIR/SITE.csv.gz, DIR/pages/SITE.…)"),
     ] = None,
-    pages: Annotated[int, typer.Option(min=2, help="Pages of the made-up world")] = 2_000,
+    pages: Annotated[
+        int, typer.Option(min=2, max=100_000, help="Pages of the made-up world")
+    ] = 2_000,
     days: Annotated[
         float | None,
-        typer.Option(min=1, callback=finite, help="Days to play (60; of a trace the last 3 years)"),
+        typer.Option(
+            min=1, max=3_660, callback=finite, help="Days to play (60; of a trace the last 3 years)"
+        ),
     ] = None,
     bandwidth_per_page: Annotated[
         float | None,
@@ -37,7 +41,7 @@ def demo(
     bulk: Annotated[
         bool, typer.Option(help="Count revisions of a trace that touched over 200 pages at once")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of everything random")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything random")] = 1,
     plot: Annotated[Path, typer.Option(help="Where to write the plot")] = Path("demo.png"),
     live: Annotated[
         bool, typer.Option("--live", help="Crawl a real web site on this machine instead")

@@ -125,6 +125,14 @@ def test_an_unknown_setting_in_the_file_is_refused_too(recrawl, tmp_path, monkey
     assert "RECRAWL_OBJEKTIVE is not a setting" in recrawl("serve").refusal()
 
 
+def test_a_file_of_settings_that_is_no_text_is_refused(recrawl, tmp_path, monkeypatch):
+    from service.config import Settings
+
+    (tmp_path / ".env").write_bytes(b"RECRAWL_BANDWIDTH=\xff\n")
+    monkeypatch.setitem(Settings.model_config, "env_file", tmp_path / ".env")
+    assert ".env is not UTF-8; save it as such" in recrawl("serve").refusal()
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -235,6 +243,21 @@ def test_after_a_rebuild_cut_short_only_another_one_is_taken(recrawl, database_u
     assert recrawl("rebuild", database_url=database_url, estimator="mle").status == 0
     with running(database_url, estimator="mle") as live:
         assert live.get("/pages", url="https://a.example/").status_code == 200
+
+
+def test_a_revision_that_does_not_exist_is_refused_and_nothing_changes(recrawl, sqlite_url):
+    ended = recrawl("migrate", "--down", "nonsense", database_url=sqlite_url)
+    assert ended.status == 2
+    assert "Can't locate revision identified by 'nonsense'" in ended.err
+    assert "Traceback" not in ended.err
+    assert recrawl("migrate", database_url=sqlite_url).status == 0
+
+
+@pytest.mark.parametrize("arguments", [("--seed", -1), ("--pages", 10**9), ("--days", 1e300)])
+def test_a_demo_that_cannot_be_is_refused_before_it_plays(recrawl, arguments):
+    ended = recrawl("demo", *arguments)
+    assert ended.status == 2
+    assert "is not in the range" in " ".join(ended.err.split())
 
 
 def test_a_demo_whose_plot_has_no_folder_is_refused_before_it_plays(recrawl):
