@@ -3,6 +3,7 @@
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from itertools import count
 
 import msgspec
 import numpy as np
@@ -10,10 +11,11 @@ import numpy as np
 from benchmarks.http.data import TEMPLATES, key_of, url_of
 from benchmarks.http.floors_postgres import WRITTEN
 from service.storage.sqlite import PRAGMAS, prepare
+from service.storage.sqlite_log import STRETCH
 
 LOG = (
-    "INSERT INTO observations (day, page_id, observed_at, kind, changed, interval) "
-    "VALUES (?2 / 86400000000, ?1, ?2, 0, 1, 1)"
+    "INSERT INTO observations (stretch, page_id, observed_at, kind, changed, interval) "
+    "VALUES (?, ?, ?, 0, 1, 1)"
 )
 SCHEDULED = (
     "SELECT schedule.page_id, url, importance, change_rate, crawl_rate, crawl_probability, "
@@ -58,6 +60,8 @@ class SqliteFloors:
         rows = connection.execute(f"SELECT {names} FROM page_states LIMIT {n_items}").fetchall()
         update = f"UPDATE page_states SET ({names}) = ({_marks(WRITTEN)}) WHERE page_id = ?"
         marks = _marks(range(n_items))
+        ((newest,),) = connection.execute("SELECT max(stretch) FROM observations")
+        numbers = count(STRETCH * (newest + 1))
 
         def step() -> int:
             at = int(time.time() * 1e6)
@@ -74,7 +78,7 @@ class SqliteFloors:
                 connection.execute(read, chosen).fetchall()
             given = [(*row, page) for row, page in zip(rows, chosen, strict=True)]
             connection.executemany(update, given)
-            connection.executemany(LOG, [(page, at) for page in chosen])
+            connection.executemany(LOG, [(next(numbers) // STRETCH, page, at) for page in chosen])
             connection.execute("COMMIT")
             return n_items
 

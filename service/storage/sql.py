@@ -63,11 +63,6 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
 
     next_crawl_at: sa.ColumnElement[datetime]
     """When a page is due, as of now (see `service.core.timing`); each dialect's own words."""
-    newest_first: tuple[sa.ColumnElement[Any], ...] = (
-        observations.c.observed_at.desc(),
-        observations.c.kind.desc(),
-    )
-    """The order of a page's log, in the words of the dialect's key."""
 
     def __init__(self, connection: sa.Connection, width: int) -> None:
         self.connection = connection
@@ -176,12 +171,12 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
         return observations.c.page_id == page_id
 
     def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
-        """Read the log backwards along its key."""
+        """Read the newest of the page's entries."""
         columns = [observations.c[name] for name in LogEntry.__dataclass_fields__]
         rows = self.connection.execute(
             sa.select(*columns)
             .where(self.log_of_page(page_id))
-            .order_by(*self.newest_first)
+            .order_by(observations.c.observed_at.desc(), observations.c.kind.desc())
             .limit(limit)
         )
         return [

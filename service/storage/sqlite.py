@@ -28,7 +28,6 @@ from service.domain import (
     EpochColumns,
     Ints,
     Keys,
-    LogColumns,
     Observability,
     PageColumns,
     PageStates,
@@ -43,6 +42,7 @@ from service.storage import sqlite_sql as sql
 from service.storage.base import Brought, Lead, Registered
 from service.storage.gathered import Gathered
 from service.storage.sql import SqlTransaction
+from service.storage.sqlite_log import SqliteLog, Stretches
 from service.storage.sqlite_queue import SqliteQueue
 from service.storage.sqlite_values import (
     KINDS,
@@ -58,7 +58,7 @@ from service.storage.sqlite_values import (
     values,
     written,
 )
-from service.storage.tables import Instant, observations
+from service.storage.tables import Instant
 from service.storage.turns import Turns
 from service.storage.websub import SubscriptionStore
 
@@ -94,15 +94,17 @@ READING_CACHE = -4096
 """KiB: who reads the schedule walks along keys, and many may do so at once."""
 
 
-class SqliteTransaction(SqlTransaction, SqliteQueue):
+class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
     """The statements in SQLite's words."""
 
     next_crawl_at = sa.literal_column(sql.NEXT_CRAWL_AT, Instant)
-    newest_first = (observations.c.day.desc(), *SqlTransaction.newest_first)
 
-    def __init__(self, connection: sa.Connection, width: int, fetching: Turns) -> None:
+    def __init__(
+        self, connection: sa.Connection, width: int, fetching: Turns, stretches: Stretches
+    ) -> None:
         super().__init__(connection, width)
         self.fetching = fetching
+        self.stretches = stretches
         self.eventful: Ints = np.zeros(0, np.int64)
         """Pages locked or saved so far that have, or had, what most have not."""
 
@@ -217,22 +219,6 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
         woken = self.run(sql.WAKE, microseconds(now), listed(page_id))
         return np.array([page for (page,) in woken], np.int64)
 
-    def append_log(self, entries: LogColumns) -> None:
-        """Append them by one prepared statement."""
-        names = LogColumns.__dataclass_fields__
-        self.run_many(sql.APPEND_LOG, *(values(getattr(entries, name)) for name in names))
-
-    def log_of(self, page_id: Ints) -> LogColumns:
-        """Read the stretch of each day that has the pages, and sort it all."""
-        between = (int(page_id.min()), int(page_id.max())) if len(page_id) else (0, 0)
-        log = self._columns(LogColumns, self.run(sql.LOG_OF, *between, listed(page_id)))
-        return log.take(np.lexsort((log.kind, log.observed_at, log.page_id)))
-
-    def log_of_page(self, page_id: int) -> sa.ColumnElement[bool]:
-        """Look into each day."""
-        days = sa.text(sql.DAYS).columns(observations.c.day)
-        return observations.c.day.in_(days) & (observations.c.page_id == page_id)
-
     def load_columns(self) -> EpochColumns:
         """Read them in one statement, hence one snapshot, a block of rows at a time."""
         empty = EpochColumns.empty(estimate=(self.width,))
@@ -293,13 +279,6 @@ class SqliteTransaction(SqlTransaction, SqliteQueue):
             self.run(sql.DROP_SCHEDULE, epoch, BLOCK - 1)
         return bool(stale)
 
-    def drop_log(self, since: datetime) -> bool:
-        """Delete a block of a day before that of `since`; tell whether there was one."""
-        old = self.run(sql.OLD_DAY, microseconds(since))
-        for (day,) in old:
-            self.run(sql.DROP_LOG, day, BLOCK - 1)
-        return bool(old)
-
 
 class SqliteStore(SubscriptionStore):
     """Pages, evidence and schedules in one file."""
@@ -311,6 +290,7 @@ class SqliteStore(SubscriptionStore):
         self.reading = self._engine(url, f"cache_size = {READING_CACHE}")
         self.writing = Turns()
         self.fetching = Turns()
+        self.stretches = Stretches()
 
     def _engine(self, url: str, *pragmas: str) -> sa.Engine:
         engine = sa.create_engine(url, pool_size=10, max_overflow=40)
@@ -325,7 +305,7 @@ class SqliteStore(SubscriptionStore):
         with translated(), turn, engine.connect() as connection:
             connection.execution_options(sqlite_write=write)
             with connection.begin():
-                yield SqliteTransaction(connection, self.width, self.fetching)
+                yield SqliteTransaction(connection, self.width, self.fetching, self.stretches)
 
     @contextmanager
     def lead(self) -> Iterator["SqliteLead"]:
@@ -391,7 +371,7 @@ def keep_house(
     more = True
     while more and keep_log_since is not None:
         with begin() as tx:
-            more = tx.drop_log(keep_log_since)
+            more = tx.drop_log(keep_log_since, BLOCK)
 
 
 def prepare(driver: sqlite3.Connection, _record: object, pragmas: Iterable[str]) -> None:

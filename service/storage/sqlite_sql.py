@@ -111,30 +111,6 @@ FROM pages JOIN page_states ON page_states.page_id = pages.page_id
 WHERE pages.page_id > ? ORDER BY pages.page_id LIMIT ?
 """
 
-APPEND_LOG = """
-INSERT INTO observations
-    (day, page_id, observed_at, kind, changed, "interval", crawl_rate, status)
-VALUES (?2 / 86400000000, ?1, ?2, ?3, nullif(?4, -1), ?5, ?6, nullif(?7, -1))
-"""
-
-DAYS = """
-WITH RECURSIVE days (day) AS (
-    SELECT min(day) FROM observations
-    UNION ALL
-    SELECT (SELECT min(day) FROM observations WHERE day > days.day) FROM days
-    WHERE days.day IS NOT NULL
-)
-SELECT day FROM days
-"""
-"""Which days the log has, one look at its key each."""
-
-LOG_OF = f"""
-SELECT page_id, observed_at, kind, coalesce(changed, -1), "interval", crawl_rate,
-    coalesce(status, -1)
-FROM observations WHERE day IN ({DAYS}) AND page_id BETWEEN ?1 AND ?2
-    AND +page_id IN (SELECT value FROM json_each(?3))
-"""
-
 LOAD_COLUMNS = """
 SELECT pages.page_id, CASE WHEN gone THEN 0.0 ELSE importance END, observability,
     CASE WHEN gone THEN NULL ELSE min_crawl_rate END, max_crawl_rate, host_id,
@@ -154,15 +130,6 @@ LIMIT 1
 DROP_SCHEDULE = """
 DELETE FROM schedule WHERE epoch = ?1 AND page_id <= coalesce(
     (SELECT page_id FROM schedule WHERE epoch = ?1 ORDER BY page_id LIMIT 1 OFFSET ?2), 1e300)
-"""
-
-OLD_DAY = """
-SELECT day FROM observations WHERE day < ? / 86400000000 ORDER BY day LIMIT 1
-"""
-
-DROP_LOG = """
-DELETE FROM observations WHERE day = ?1 AND page_id <= coalesce(
-    (SELECT page_id FROM observations WHERE day = ?1 ORDER BY page_id LIMIT 1 OFFSET ?2), 1e300)
 """
 
 ADD_SCHEDULE = """

@@ -173,7 +173,7 @@ crawls = sa.Table(
 observations = sa.Table(
     "observations",
     metadata,
-    sa.Column("day", sa.Integer, nullable=False, info={"only": "sqlite"}),
+    sa.Column("stretch", sa.Integer, nullable=False, info={"only": "sqlite"}),
     sa.Column("page_id", Id, nullable=False),
     sa.Column("observed_at", Instant, nullable=False),
     sa.Column("interval", sa.Double),
@@ -181,7 +181,7 @@ observations = sa.Table(
     sa.Column("kind", sa.SmallInteger, nullable=False),
     sa.Column("changed", sa.SmallInteger),
     sa.Column("status", sa.SmallInteger),
-    sa.PrimaryKeyConstraint("day", "page_id", "observed_at", "kind").ddl_if("sqlite"),
+    sa.PrimaryKeyConstraint("stretch", "page_id", "observed_at", "kind").ddl_if("sqlite"),
     sa.Index(None, "page_id").ddl_if("postgresql"),
     comment="Append-only evidence; partitioned by month on Postgres, cut by retention.",
     postgresql_partition_by="RANGE (observed_at)",

@@ -10,10 +10,22 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from store_cases import T0, page_columns, page_of, publish, register, save, schedule_columns
+from store_cases import (
+    DAY,
+    T0,
+    log_columns,
+    page_columns,
+    page_of,
+    publish,
+    register,
+    same,
+    save,
+    schedule_columns,
+)
 
 from service.errors import SchemaBehind
 from service.storage import migrations, open_store, tables
+from service.storage.sqlite_log import OF_A_DAY
 
 
 @pytest.fixture
@@ -335,3 +347,37 @@ def test_revision_6_forgets_where_pages_redirect_to_and_nothing_else(empty):
     migrations.upgrade(empty.engine)
     page = page_of(empty, one)
     assert (page.redirects_to, page.n_changes) == (None, 3)
+
+
+def test_revision_7_puts_each_day_of_a_sqlite_log_into_its_first_stretch_and_back(empty):
+    migrations.upgrade(empty.engine, "0001")
+    write_old_data(empty.engine)
+    migrations.upgrade(empty.engine, "0006")
+    before = contents(empty.engine)
+    migrations.upgrade(empty.engine, "0007")
+    after = contents(empty.engine)
+    if empty.engine.dialect.name == "sqlite":
+        given = [dict(entry) for entry in after["observations"]]
+        for entry in given:
+            entry["day"], number = divmod(entry.pop("stretch"), OF_A_DAY)
+            assert number == 0
+        after["observations"] = sorted((sorted(entry.items()) for entry in given), key=str)
+    assert after == before
+    migrations.downgrade(empty.engine, "0006")
+    assert contents(empty.engine) == before
+
+
+def test_the_stretches_of_a_day_become_one_day_when_revision_7_is_undone(empty, monkeypatch):
+    monkeypatch.setattr("service.storage.sqlite_log.STRETCH", 1)
+    migrations.upgrade(empty.engine)
+    ids = np.sort(register(empty, 2))
+    for hours in range(3):
+        with empty.begin() as tx:
+            tx.append_log(log_columns(ids, T0 + hours * DAY / 24))
+    with empty.begin() as tx:
+        before = tx.log_of(ids)
+    migrations.downgrade(empty.engine, "0006")
+    migrations.upgrade(empty.engine)
+    with empty.begin() as tx:
+        same(tx.log_of(ids), before)
+    assert len(before) == 6

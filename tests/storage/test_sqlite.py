@@ -4,6 +4,7 @@ import sqlite3
 import threading
 from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import sqlalchemy as sa
 from live_server import until
 from store_cases import (
     DAY,
+    MICROSECOND,
     T0,
     log_columns,
     page_columns,
@@ -36,6 +38,7 @@ from service.storage.sqlite import (
     SqliteStore,
     SqliteTransaction,
 )
+from service.storage.sqlite_log import OF_A_DAY
 from service.storage.turns import Turns
 
 
@@ -171,18 +174,18 @@ def test_the_tables_are_clustered_along_their_keys(sqlite_store):
             tx.run(f"EXPLAIN QUERY PLAN {query}")[0][3]
             for query in (
                 "SELECT * FROM schedule WHERE epoch = 1 AND page_id > 5 ORDER BY page_id LIMIT 9",
-                "SELECT * FROM observations WHERE day = 1 AND page_id = 1 ORDER BY observed_at",
+                "SELECT * FROM observations WHERE stretch = 1 AND page_id = 1 ORDER BY observed_at",
                 "SELECT * FROM pages WHERE key = x'00'",
             )
         ]
     assert plans == [
         "SEARCH schedule USING PRIMARY KEY (epoch=? AND page_id>?)",
-        "SEARCH observations USING PRIMARY KEY (day=? AND page_id=?)",
+        "SEARCH observations USING PRIMARY KEY (stretch=? AND page_id=?)",
         "SEARCH pages USING INDEX sqlite_autoindex_pages_1 (key=?)",
     ]
 
 
-def test_the_newest_entries_of_a_page_are_found_without_looking_into_older_days(sqlite_store):
+def test_the_log_of_a_page_is_looked_up_in_each_stretch(sqlite_store):
     page_id = int(register(sqlite_store, 1)[0])
     with sqlite_store.begin() as tx:
         for day in range(3):
@@ -193,8 +196,64 @@ def test_the_newest_entries_of_a_page_are_found_without_looking_into_older_days(
         assert [entry.observed_at for entry in tx.page_log(page_id, 1)] == [T0 + 2 * DAY]
         ((query, given),) = plan
         steps = [row[3] for row in tx.run(f"EXPLAIN QUERY PLAN {query}", *given)]
-    assert steps[0] == "SEARCH observations USING PRIMARY KEY (day=? AND page_id=?)"
-    assert not [step for step in steps if "ORDER BY" in step]  # no sorting: it may stop early
+    assert steps[0] == "SEARCH observations USING PRIMARY KEY (stretch=? AND page_id=?)"
+    assert not [step for step in steps if step == "SCAN observations"]
+
+
+def stretches(store):
+    """How many entries each stretch of the log has: day since the first, number, entries."""
+    with store.begin(write=False) as tx:
+        rows = tx.run("SELECT stretch, count(*) FROM observations GROUP BY stretch")
+    first = rows[0][0] // OF_A_DAY
+    return [(at // OF_A_DAY - first, at % OF_A_DAY, n) for at, n in rows]
+
+
+def test_a_day_of_the_log_is_kept_in_stretches_of_what_came_together(sqlite_store, monkeypatch):
+    monkeypatch.setattr("service.storage.sqlite_log.STRETCH", 10)
+    ids = np.sort(register(sqlite_store, 4))
+    minutes = [T0 + timedelta(minutes=i) for i in range(6)]
+    for at in minutes:
+        with sqlite_store.begin() as tx:
+            tx.append_log(log_columns(ids, at))
+    assert stretches(sqlite_store) == [(0, 0, 8), (0, 1, 8), (0, 2, 8)]
+    with sqlite_store.begin() as tx:  # what is late goes to the newest stretch of its day
+        tx.append_log(log_columns(ids[[0, 0, 1]], [T0 + DAY, T0, T0 + 2 * DAY]))
+        assert tx.log_of(ids[:1]).observed_at.tolist() == [
+            instant(at).item() for at in sorted([T0, *minutes, T0 + DAY])
+        ]
+        assert [e.observed_at for e in tx.page_log(int(ids[0]), 3)] == [
+            T0 + DAY, minutes[-1], minutes[-2],
+        ]  # fmt: skip
+    assert stretches(sqlite_store) == [(0, 0, 8), (0, 1, 8), (0, 2, 9), (1, 0, 1), (2, 0, 1)]
+
+
+def test_a_process_that_starts_goes_on_with_the_newest_stretch(
+    sqlite_store, sqlite_url, monkeypatch
+):
+    monkeypatch.setattr("service.storage.sqlite_log.STRETCH", 4)
+    ids = np.sort(register(sqlite_store, 3))
+    with sqlite_store.begin() as tx:
+        tx.append_log(log_columns(ids, T0))
+    other = SqliteStore(sqlite_url, 2)
+    with other.begin() as tx:
+        tx.append_log(log_columns(ids[:1], T0 + MICROSECOND))
+        tx.append_log(log_columns(ids[:1], T0 + 2 * MICROSECOND))
+    other.close()
+    assert stretches(sqlite_store) == [(0, 0, 4), (0, 1, 1)]
+
+
+def test_the_stretches_of_a_day_end_with_its_numbers(sqlite_store, monkeypatch):
+    monkeypatch.setattr("service.storage.sqlite_log.STRETCH", 1)
+    monkeypatch.setattr("service.storage.sqlite_log.OF_A_DAY", 2)
+    (page_id,) = register(sqlite_store, 1)
+    for i in range(4):
+        with sqlite_store.begin() as tx:
+            tx.append_log(log_columns([page_id], T0 + i * MICROSECOND))
+    with sqlite_store.begin() as tx:
+        counts = tx.run("SELECT stretch % 2, count(*) FROM observations GROUP BY 1")
+        assert counts == [(0, 1), (1, 3)]
+        tx.housekeep(T0 + DAY, T0 + DAY)
+        assert len(tx.log_of(np.array([page_id]))) == 0
 
 
 @pytest.mark.parametrize(
