@@ -28,6 +28,7 @@ from service.api.schemas import (
 from service.crawls import Leased
 from service.domain import (
     INSTANT,
+    Certificate,
     Codes,
     Epoch,
     Instants,
@@ -242,10 +243,7 @@ def _why(page: Page, epoch: Epoch) -> WhyAnswer:
     """Say in one sentence what drives the page's rate."""
     certificate = epoch.certificate
     change_rate, crawl_rate = page.change_rate or 0.0, page.crawl_rate or 0.0
-    share = None
-    if certificate is not None and certificate.crawl_rate_quantiles:
-        quantiles = certificate.crawl_rate_quantiles
-        share = float(np.searchsorted(quantiles, crawl_rate)) / len(quantiles)
+    share = None if certificate is None else _rank(certificate, crawl_rate)
     trouble = _trouble(page)
     if trouble and page.gone:
         how = trouble
@@ -274,6 +272,16 @@ def _why(page: Page, epoch: Epoch) -> WhyAnswer:
         crawled_more_often_than=share,
         next_change_expected_in_days=1 / change_rate if change_rate else float("inf"),
     )
+
+
+def _rank(certificate: Certificate, crawl_rate: float) -> float | None:
+    """Give the share of the pages that are crawled less often; to 1 % where they are many."""
+    quantiles, n_pages = certificate.crawl_rate_quantiles, certificate.n_pages
+    if not quantiles:
+        return None
+    last = len(quantiles) - 1
+    at = min(int(np.searchsorted(quantiles, crawl_rate)), last)
+    return at * (n_pages - 1) // last / n_pages
 
 
 def _trouble(page: Page) -> str:

@@ -150,6 +150,19 @@ def test_a_page_says_why_it_is_crawled_as_often_as_it_is(api: Live):
     assert 0 < interval["low"] < page["estimate"]["change_rate"] < interval["high"]
 
 
+@pytest.mark.parametrize("n_pages", [1, 2, 3, 7, 60])
+def test_a_page_s_rank_is_the_share_of_the_pages_that_are_crawled_less_often(sqlite_api, n_pages):
+    items = [{"url": f"https://a.example/{i}", "importance": 1.0 + i} for i in range(n_pages)]
+    page_ids = sqlite_api.post("/pages", items).json()["page_ids"]
+    sqlite_api.epoch()
+    pages = [sqlite_api.get(f"/pages/{page_id}").json() for page_id in page_ids]
+    rates = [page["schedule"]["crawl_rate"] for page in pages]
+    assert sorted(rates) == rates
+    assert [page["why"]["crawled_more_often_than"] for page in pages] == pytest.approx(
+        [sum(other < rate for other in rates) / n_pages for rate in rates]
+    )
+
+
 def test_a_patch_changes_the_fields_it_names(api: Live):
     (page_id,) = api.register(NEWS, importance=3.0, min_crawl_rate=1.0, max_crawl_rate=5.0)
     patched = api.client.patch(f"/pages/{page_id}", json={"importance": 4, "max_crawl_rate": 6})
