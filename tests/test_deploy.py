@@ -36,10 +36,11 @@ def substituted(value: str, given: dict[str, str]) -> str:
 
 
 def environment(database_url: str, given: dict[str, str]) -> dict[str, str]:
-    """What compose sets for our services, on a database that exists."""
+    """What compose sets for our services by a file .env, on a database that exists."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     kept["PATH"] = f"{Path(sys.executable).parent}:{kept.get('PATH', '')}"
-    told = {
+    assert COMPOSE["services"]["api"]["env_file"] == ".env"
+    told = given | {
         name: substituted(str(value), given)
         for name, value in COMPOSE["services"]["api"]["environment"].items()
     }
@@ -89,7 +90,10 @@ def free_port() -> int:
 def test_the_commands_of_compose_bring_up_the_whole_service(
     empty_postgres_url: str, tmp_path: Path
 ) -> None:
-    env = environment(empty_postgres_url, {"POSTGRES_PASSWORD": "secret", "RECRAWL_API_KEYS": "k1"})
+    file = {
+        "POSTGRES_PASSWORD": "secret", "RECRAWL_API_KEYS": "k1", "RECRAWL_ESTIMATOR": "lognormal",
+    }  # fmt: skip
+    env = environment(empty_postgres_url, file)
     port = free_port()
     too_early = subprocess.run(
         command_of("api", port), env=env, cwd=tmp_path, capture_output=True, timeout=30, check=False
@@ -110,6 +114,7 @@ def test_the_commands_of_compose_bring_up_the_whole_service(
         epoch = client.post("/epochs").json()["epoch"]
         eventually(lambda: client.get(f"/epochs/{epoch}").json()["status"] == "published", worker)
         assert len(client.get("/schedule").json()["items"]) == 10
+        assert client.get("/pages/1").json()["estimate"]["estimator"] == "lognormal"
         check_health_as_the_image_does(port, env)
     assert api.returncode in (0, -signal.SIGTERM), "uvicorn passes the signal on when it is done"
     assert worker.returncode == 0
