@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int16]
 Bools = NDArray[np.bool_]
+Sections = NDArray[np.int32]
+SectionRates = NDArray[np.float32]
 Keys = NDArray[np.void]
 
 INSTANT = np.dtype("M8[us]")
@@ -34,6 +36,7 @@ COLUMN: dict[Any, np.dtype[Any]] = {
     Ints: np.dtype(np.int64),
     Codes: np.dtype(np.int16),
     Bools: np.dtype(np.bool_),
+    Sections: np.dtype(np.int32),
     Keys: KEY,
     NDArray[np.object_]: np.dtype(object),
 }
@@ -292,6 +295,8 @@ class EpochColumns(Columns):
     real_pings: Floats
     false_pings: Floats
     trust: Floats
+    section: Sections
+    """Which pages are believed to be alike, see `sections`."""
     estimate: Floats
 
 
@@ -395,6 +400,7 @@ class Page:
     real_pings: float
     false_pings: float
     trust: float
+    section: int
     estimate: tuple[float, ...]
     change_rate: float | None
     crawl_rate: float | None

@@ -15,7 +15,13 @@ from service import crawls
 from service.constraints import constrain
 from service.core.allocation import ALLOCATORS, Allocation
 from service.core.costs import binary_cost, harmonic_cost
-from service.core.estimators import Estimator, corpus_of, fit_corpus, from_columns
+from service.core.estimators import (
+    Estimator,
+    corpus_of,
+    fit_corpus,
+    from_columns,
+    section_rate_of,
+)
 from service.core.pings import PingEstimate
 from service.core.trust import audit_rate
 from service.domain import (
@@ -32,6 +38,7 @@ from service.domain import (
 )
 from service.errors import EpochRunning, StoreFull
 from service.estimates import Known, known, rates_from_log
+from service.sections import SECTIONS
 from service.storage import Lead, QueueStore, Store
 
 DEFAULT_BANDWIDTH_PER_PAGE = 0.2
@@ -115,21 +122,21 @@ def _load_solve_publish(
     with stopwatch(seconds, "publish"):
         lead.write_schedule(epoch.epoch, schedule)
     with lead.begin() as tx:
-        tx.publish(
-            epoch.epoch, replace(certificate, prior=corpus_of(estimator), seconds=seconds), now()
-        )
+        certificate = replace(certificate, prior=corpus_of(estimator), seconds=seconds)
+        tx.publish(epoch.epoch, certificate, now(), section_rate_of(estimator))
     told.info("epoch published", seconds=seconds)
 
 
 def refit(estimator: Estimator[Any], pages: EpochColumns) -> Estimator[Any]:
-    """Give the estimator with what is known of all incomplete pages as its prior.
+    """Give the estimator with what is known of all incomplete pages, by section, as its prior.
 
     Pages that take no part, among them those that are gone, have no say in it.
     """
     if estimator.needs_history:
         return estimator
     heard = (pages.observability != Observability.complete) & (pages.importance > 0)
-    return fit_corpus(estimator, from_columns(estimator, pages.estimate[heard]))
+    state = from_columns(estimator, pages.estimate[heard])
+    return fit_corpus(estimator, state, pages.section[heard], SECTIONS)
 
 
 def solve(

@@ -20,6 +20,8 @@ from service.core.estimators import (
     History,
     from_columns,
     gather_history,
+    of_sections,
+    section_rate_of,
     to_columns,
 )
 from service.core.pings import PingEstimate, PingQuality, PingState
@@ -212,7 +214,7 @@ def known(
     change, would starve the page; it counts as that of a page nobody knows.
     """
     n_pages = len(pages)
-    rate = _rates(estimator, pages.estimate) if from_log is None else from_log
+    rate = _rates(estimator, pages) if from_log is None else from_log
     recall, precision, ping_rate = (np.broadcast_to(share, n_pages) for share in (0.0, 1.0, 0.0))
     complete = pages.observability == Observability.complete
     if complete.any():
@@ -224,7 +226,7 @@ def known(
     if (steady := _steady(estimator)) is not None and pinged.any():
         recall, precision, ping_rate = recall.copy(), precision.copy(), ping_rate.copy()
         state = _ping_state(pages, now, pinged)
-        quality = PingQuality(steady).estimate(state)
+        quality = PingQuality(of_sections(steady, pages.section[pinged])).estimate(state)
         heard = believed(
             quality, state, TRUST.trusted(pages.trust[pinged]), dead(pages, pinged, quality, now)
         )
@@ -237,12 +239,13 @@ def known(
     return Known(rate, recall, precision, ping_rate)
 
 
-def _rates(estimator: Estimator[Any], columns: Floats) -> Floats:
+def _rates(estimator: Estimator[Any], pages: EpochColumns) -> Floats:
     """Read the estimator's states, a block at a time: what it computes between is not small."""
-    rates = np.empty(len(columns))
-    for start in range(0, len(columns), RATES_BLOCK):
+    rates = np.empty(len(pages))
+    for start in range(0, len(pages), RATES_BLOCK):
         block = slice(start, start + RATES_BLOCK)
-        rates[block] = estimator.change_rate(from_columns(estimator, columns[block]))
+        own = of_sections(estimator, pages.section[block])
+        rates[block] = own.change_rate(from_columns(own, pages.estimate[block]))
     return rates
 
 
@@ -254,6 +257,8 @@ class PageEstimate(NamedTuple):
     """Holds the change rate with probability 0.9 (a posterior's: credible) or in 90 % of
     repetitions (a likelihood's: confidence); None where that cannot be told."""
     estimator: str
+    section_change_rate: float | None
+    """What its siblings make one expect of a page, 1/day; None where that has no part in it."""
 
 
 def of_page(
@@ -273,6 +278,7 @@ def of_page(
         real_pings=np.array([page.real_pings]),
         false_pings=np.array([page.false_pings]),
         trust=np.array([page.trust]),
+        section=np.array([page.section], np.int32),
         estimate=np.array([page.estimate]),
     )
     state, from_log = None, None
@@ -284,11 +290,14 @@ def of_page(
         watched = float(np.maximum(days(now - one.pings_since), 0.0)[0])
         counted = CompleteState(float(page.n_pings), watched)
         interval = _interval(CompleteObservations(), counted)
-        return PageEstimate(rate, interval, CompleteObservations.name)
+        return PageEstimate(rate, interval, CompleteObservations.name, None)
+    means = section_rate_of(estimator)
+    siblings = None if means is None else float(means[page.section])
     if page.observability is Observability.auto and page.n_pings:
-        return PageEstimate(rate, None, estimator.name)
-    state = from_columns(estimator, one.estimate) if state is None else state
-    return PageEstimate(rate, _interval(estimator, state), estimator.name)
+        return PageEstimate(rate, None, estimator.name, siblings)
+    own = of_sections(estimator, one.section)
+    state = from_columns(own, one.estimate) if state is None else state
+    return PageEstimate(rate, _interval(own, state), estimator.name, siblings)
 
 
 def _interval(estimator: Estimator[Any], state: Any) -> tuple[float, float] | None:

@@ -32,6 +32,7 @@ from service.domain import (
     PageStates,
     PingColumns,
     PingReason,
+    SectionRates,
     Timing,
     Verdict,
     days,
@@ -73,14 +74,14 @@ class InForce:
             return self.rules
         epoch, known = self._known
         if (number := tx.number_in_force()) != epoch:
-            known = self._on(tx.epoch(number).certificate)
+            known = self._on(tx.epoch(number).certificate, tx.section_rate(number))
             self._known = number, known
         return known
 
-    def _on(self, certificate: Certificate | None) -> Rules:
+    def _on(self, certificate: Certificate | None, section_rate: SectionRates | None) -> Rules:
         if certificate is None or not certificate.prior:
             return self.rules
-        estimator = with_corpus(self.rules.estimator, certificate.prior)
+        estimator = with_corpus(self.rules.estimator, certificate.prior, section_rate)
         return replace(self.rules, estimator=estimator)
 
 

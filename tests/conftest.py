@@ -30,7 +30,7 @@ BEGIN
             AND relname ~ '^(schedule|observations)_[0-9_]+$'
     LOOP EXECUTE 'DROP TABLE ' || name;
     END LOOP;
-    DELETE FROM observations; DELETE FROM epochs; DELETE FROM meta;
+    DELETE FROM observations; DELETE FROM epochs; DELETE FROM section_rates; DELETE FROM meta;
     DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts;
     DELETE FROM crawls; DELETE FROM lanes; DELETE FROM host_groups; DELETE FROM websub;
     ALTER TABLE pages ALTER page_id RESTART; ALTER TABLE hosts ALTER host_id RESTART;

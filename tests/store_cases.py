@@ -138,7 +138,7 @@ def schedule_columns(page_id, change_rate=0.5, crawl_rate=1.0, crawl_probability
     )
 
 
-def publish(store, schedule, now=T0, certificate=CERTIFICATE):
+def publish(store, schedule, now=T0, certificate=CERTIFICATE, section_rate=None):
     """Run an epoch that publishes this schedule; gives its number."""
     with store.lead() as lead:
         with lead.begin() as tx:
@@ -146,7 +146,7 @@ def publish(store, schedule, now=T0, certificate=CERTIFICATE):
         with lead.begin() as tx:
             tx.write_schedule(epoch, schedule)
         with lead.begin() as tx:
-            tx.publish(epoch, certificate, now)
+            tx.publish(epoch, certificate, now, section_rate)
     return epoch
 
 

@@ -12,6 +12,7 @@ from store_cases import (
     T0,
     crawl_columns,
     log_columns,
+    page_columns,
     page_of,
     publish,
     read_schedule,
@@ -30,7 +31,7 @@ from service.core.prior import DEFAULT_PRIOR, Prior, fit_gamma_prior
 from service.domain import EpochStatus, Kind, Observability, PagePatch, Timing, instant
 from service.epoch import Plan, Runner, refit, run_epoch
 from service.errors import EpochRunning, StoreUnavailable
-from service.estimates import known
+from service.estimates import known, of_page
 from service.ingest import Rules, record, rules_in_force
 from service.storage.memory import MemoryStore
 
@@ -68,6 +69,10 @@ def watched(store, n=60, seed=1):
     register(store, 10, observability=Observability.complete)
     save(store, ids[:10], n_pings=rng.integers(0, 50, 10))
     return ids
+
+
+def corpus_prior(certificate):
+    return Prior(certificate.prior["a"], certificate.prior["b"])
 
 
 def test_an_epoch_allocates_the_whole_bandwidth_to_the_pages(store, clock):
@@ -172,13 +177,34 @@ def test_the_prior_is_fitted_to_the_pages_that_are_not_complete(memory, clock):
     certificate = run_epoch(memory, PLAN, clock).certificate
     estimate = states_of(memory, ids[10:]).estimate
     expected = fit_gamma_prior(estimate[:, 0], estimate[:, 1])
-    assert certificate.prior == {"a": expected.a, "b": expected.b}
+    assert corpus_prior(certificate) == expected
     assert expected != DEFAULT_PRIOR
+
+
+def test_a_page_nobody_has_crawled_is_believed_to_be_like_its_siblings(memory, clock):
+    fast = [f"https://a.example/news/{i}" for i in range(30)]
+    slow = [f"https://a.example/about/{i}" for i in range(30)]
+    with memory.begin() as tx:
+        ids = tx.register(page_columns([*fast, *slow]), T0).page_id
+    seen = np.sort(np.append(ids[1:30], ids[31:]))
+    changes = np.where(np.isin(seen, ids[:30]), 20.0, 1.0)
+    save(memory, seen, estimate=np.column_stack([changes, np.full(58, 50.0)]))
+    epoch = run_epoch(memory, PLAN, clock)
+    assert epoch.certificate.prior["between"] < 5
+    rate = {row.page_id: row.change_rate for row in read_schedule(memory, epoch.epoch)}
+    assert rate[ids[0]] == pytest.approx(0.4, rel=0.2)
+    assert rate[ids[30]] == pytest.approx(0.02, rel=0.5)
+    with memory.begin(write=False) as tx:
+        by = rules_in_force(tx, Rules(Gamma(), Timing.periodic, np.random.default_rng(0)))
+        told = of_page(tx, tx.page(int(ids[0])), by.estimator, instant(T0))
+    assert told.change_rate == pytest.approx(rate[ids[0]], rel=1e-12)
+    assert told.section_change_rate == pytest.approx(told.change_rate, rel=1e-6)
+    assert told.interval[0] < 0.4 < told.interval[1]
 
 
 def test_the_fitted_prior_is_the_one_that_ingest_learns_on(memory, clock):
     ids = watched(memory)
-    fitted = Prior(**run_epoch(memory, PLAN, clock).certificate.prior)
+    fitted = corpus_prior(run_epoch(memory, PLAN, clock).certificate)
     gamma = Gamma(half_life_days=365.0)
     with memory.begin() as tx:
         by = rules_in_force(tx, Rules(gamma, Timing.periodic, np.random.default_rng(0)))
@@ -202,10 +228,11 @@ def test_a_lognormal_prior_is_fitted_recorded_and_learnt_on(memory, clock):
     estimate = states_of(memory, ids).estimate
     expected = fit_gamma_prior(*lognormal.evidence(LogNormal.State(*estimate.T)))
     certificate = run_epoch(memory, Plan(lognormal), clock).certificate
-    assert certificate.prior == {"a": expected.a, "b": expected.b}
+    assert corpus_prior(certificate) == expected
     assert expected.mean > 2 * DEFAULT_PRIOR.mean
     with memory.begin(write=False) as tx:
-        assert rules_in_force(tx, rules).estimator == LogNormal(expected, 365.0)
+        in_force = rules_in_force(tx, rules).estimator
+    assert (in_force.prior.a, in_force.prior.b) == (expected.a, expected.b)
     again = run_epoch(memory, Plan(lognormal), clock).certificate
     assert again.prior == certificate.prior, "the same evidence gives the same prior"
 

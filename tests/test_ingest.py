@@ -25,12 +25,13 @@ from store_cases import (
     urls,
 )
 
-from service.core.estimators import LLN, Gamma, from_columns, to_columns
+from service.core.estimators import LLN, Gamma, from_columns, of_sections, to_columns
 from service.core.prior import Prior
 from service.domain import Kind, Observability, PingReason, Timing, Verdict, instant
 from service.estimates import width
 from service.ingest import InForce, Named, Rules, ping, record, resolve, rules_in_force
 from service.rebuild import rebuild
+from service.sections import SECTIONS
 from service.storage.memory import MemoryStore
 
 HOUR = timedelta(hours=1)
@@ -737,6 +738,19 @@ def test_the_prior_follows_the_epochs_and_each_of_them_is_read_once(memory, page
         with memory.begin() as tx, monkeypatch.context() as patched:
             patched.setattr(tx, "epoch", None)
             assert in_force.of(tx).estimator.prior == Prior(a, 4.0)
+
+
+def test_learning_stands_on_the_corpus_and_what_is_told_of_a_page_on_its_section(memory, page):
+    """Were it the section's, what a page shows would depend on what was believed of siblings."""
+    fitted = {"a": 2.0, "b": 4.0, "within": 3.0, "between": 1.0}
+    rate = np.full(SECTIONS, 0.25, np.float32)
+    certificate = replace(CERTIFICATE, prior=fitted)
+    publish(memory, schedule_columns([page]), certificate=certificate, section_rate=rate)
+    with memory.begin() as tx:
+        known = rules_in_force(tx, rules()).estimator
+    state = known.update(known.init(), 10.0, changed=True)
+    assert state == Gamma(Prior(2.0, 4.0)).update(known.init(), 10.0, changed=True)
+    np.testing.assert_allclose(of_sections(known, np.array([7])).prior.b, [12.0])
 
 
 def test_without_an_epoch_learning_stands_on_the_prior_it_was_given(memory):

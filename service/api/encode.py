@@ -192,7 +192,7 @@ def encode_page(
             crawl_probability=page.crawl_probability or 0.0,
             next_crawl_at=page.next_crawl_at,
         )
-        why = _why(page, epoch)
+        why = _why(page, epoch, estimate)
     return PageAnswer(
         page_id=page.page_id,
         url=page.url,
@@ -230,6 +230,7 @@ def _estimate(page: Page, estimate: PageEstimate) -> EstimateAnswer:
     return EstimateAnswer(
         change_rate=estimate.change_rate,
         credible_interval=bounds and Interval(low=bounds[0], high=bounds[1]),
+        section_change_rate=estimate.section_change_rate,
         estimator=estimate.estimator,
         n_observations=page.n_observations,
         n_changes=page.n_changes,
@@ -239,7 +240,7 @@ def _estimate(page: Page, estimate: PageEstimate) -> EstimateAnswer:
     )
 
 
-def _why(page: Page, epoch: Epoch) -> WhyAnswer:
+def _why(page: Page, epoch: Epoch, estimate: PageEstimate) -> WhyAnswer:
     """Say in one sentence what drives the page's rate."""
     certificate = epoch.certificate
     change_rate, crawl_rate = page.change_rate or 0.0, page.crawl_rate or 0.0
@@ -258,6 +259,8 @@ def _why(page: Page, epoch: Epoch) -> WhyAnswer:
     drivers = (
         f"it changes about every {_span(1 / change_rate)}" if change_rate else "it never changes"
     )
+    if estimate.section_change_rate:
+        drivers += f", pages of its section every {_span(1 / estimate.section_change_rate)},"
     rank = (
         ""
         if share is None or not crawl_rate

@@ -135,6 +135,7 @@ PAGE_ANSWER = {
     "estimate": {
         "change_rate": 0.31,
         "credible_interval": {"low": 0.12, "high": 0.58},
+        "section_change_rate": 0.2,
         "estimator": "gamma",
         "n_observations": 12,
         "n_changes": 5,
@@ -150,8 +151,8 @@ PAGE_ANSWER = {
         "next_crawl_at": "2026-05-03T21:14:07Z",
     },
     "why": {
-        "sentence": "crawled every 2.4 days: it changes about every 3.2 days and its importance "
-        "is 10; 67% of all pages are crawled less often",
+        "sentence": "crawled every 2.4 days: it changes about every 3.2 days, pages of its "
+        "section every 5.0 days, and its importance is 10; 67% of all pages are crawled less often",
         "multiplier": 11.3,
         "crawled_more_often_than": 0.67,
         "next_change_expected_in_days": 3.2,

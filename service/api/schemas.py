@@ -353,6 +353,14 @@ class EstimateAnswer(Struct, kw_only=True):
             "interval (mle, binned_mle); null where that cannot be told"
         ),
     ]
+    section_change_rate: Annotated[
+        float | None,
+        Meta(
+            description="mean change rate of the pages of its section, the directory of its URL: "
+            "what is believed of the page before its first crawl; null where siblings have no "
+            "part in the estimate"
+        ),
+    ]
     estimator: str
     n_observations: int
     n_changes: int

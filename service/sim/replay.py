@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from service.core.estimators import Estimator, from_columns
+from service.core.estimators import Estimator, from_columns, of_sections
 from service.domain import (
     KEY,
     UNSAID,
@@ -31,6 +31,7 @@ from service.epoch import Plan, run_epoch
 from service.errors import UnexpectedAnswer
 from service.estimates import width
 from service.ingest import Rules, ping, record, rules_in_force
+from service.sections import sections
 from service.sim.clock import START, Clock, instant_of
 from service.sim.playing import Due, announcements, crawl
 from service.sim.staleness import Crawls, merged
@@ -120,6 +121,7 @@ class LocalFleet:
         self.rules = Rules(plan.estimator, plan.timing, np.random.default_rng(seed))
         self.store = MemoryStore(width(plan.estimator))
         self._versions = Versions.of(world)
+        self._section = sections(world.url)
         self._page_id = np.zeros(len(world), np.int64)
         self._page = np.zeros(len(world) + 1, np.int64)
         self._predicted = [NOTHING]
@@ -214,8 +216,9 @@ class LocalFleet:
         before[again] = crawls.at[again - 1]
         seen = np.flatnonzero(crawls.at > before)
         page, at, before, row = crawls.page[seen], crawls.at[seen], before[seen], row[seen]
-        state = from_columns(estimator, states.estimate[row])
-        unchanged = estimator.probability_unchanged(state, at - before)
+        own = of_sections(estimator, self._section[page])
+        state = from_columns(own, states.estimate[row])
+        unchanged = own.probability_unchanged(state, at - before)
         changed = self._versions.at(page, at) > self._versions.at(page, before)
         self._predicted.append(Predicted(page, at, 1.0 - unchanged, changed))
 

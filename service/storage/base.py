@@ -50,6 +50,7 @@ from service.domain import (
     ScheduleColumns,
     ScheduleFilter,
     SchedulePart,
+    SectionRates,
     StoredPages,
 )
 
@@ -208,11 +209,21 @@ class Transaction(ABC):
         """
 
     @abstractmethod
-    def publish(self, epoch: int, certificate: Certificate, now: datetime) -> None:
+    def publish(
+        self,
+        epoch: int,
+        certificate: Certificate,
+        now: datetime,
+        section_rate: SectionRates | None = None,
+    ) -> None:
         """Put a schedule in force, whole; in a transaction after the one that wrote it.
 
         In the same one, a reader on Postgres could learn of the epoch before its rows.
         """
+
+    @abstractmethod
+    def section_rate(self, epoch: int) -> SectionRates | None:
+        """Give what was published of the sections; None where nothing was or is no longer kept."""
 
     @abstractmethod
     def epoch(self, epoch: int) -> Epoch:

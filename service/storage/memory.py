@@ -45,6 +45,7 @@ from service.domain import (
     ScheduledPages,
     ScheduleFilter,
     SchedulePart,
+    SectionRates,
     StoredPages,
     instant,
     moment,
@@ -57,6 +58,7 @@ from service.errors import (
     LeadershipLost,
     PageNotFound,
 )
+from service.sections import sections
 from service.storage.base import (
     EPOCHS_KEPT,
     GONE_CHECKS,
@@ -72,7 +74,8 @@ from service.storage.base import (
 from service.storage.growing import Table, Undo
 
 PAGE: dict[str, Any] = {
-    "alive": np.bool_, "url": object, "host_id": np.int64, "importance": np.float64,
+    "alive": np.bool_, "url": object, "host_id": np.int64, "section": np.int32,
+    "importance": np.float64,
     "observability": np.int16, "min_crawl_rate": np.float64, "max_crawl_rate": np.float64,
     "created_at": INSTANT,
 }  # fmt: skip
@@ -118,6 +121,7 @@ class MemoryTransaction(Transaction):
         host_id = [host_ids.setdefault(host, len(host_ids)) for host in new.host]
         self.pages.append(
             self.undo, len(new), alive=True, url=new.url, host_id=host_id,
+            section=sections(new.url),
             importance=np.where(np.isnan(new.importance), 1.0, new.importance),
             observability=np.where(said, new.observability, Observability.auto), created_at=now,
             min_crawl_rate=new.min_crawl_rate, max_crawl_rate=new.max_crawl_rate,
@@ -319,7 +323,13 @@ class MemoryTransaction(Transaction):
         copied = schedule.take(np.arange(len(schedule)))
         self.store.written = {**self.store.written, epoch: copied}
 
-    def publish(self, epoch: int, certificate: Certificate, now: datetime) -> None:
+    def publish(
+        self,
+        epoch: int,
+        certificate: Certificate,
+        now: datetime,
+        section_rate: SectionRates | None = None,
+    ) -> None:
         """Put it among the schedules and its epoch in force."""
         schedules = self.store.schedules
         self.undo.append(partial(setattr, self.store, "schedules", schedules))
@@ -328,6 +338,10 @@ class MemoryTransaction(Transaction):
         self.undo.append(partial(setattr, self.store, "written", self.store.written))
         self.store.written = {}
         self.store.schedules = {e: given[e] for e in newest}
+        rates = self.store.section_rates
+        self.undo.append(partial(setattr, self.store, "section_rates", rates))
+        told = {**rates, epoch: section_rate}
+        self.store.section_rates = {e: told.get(e) for e in newest}
         self._put_epoch(
             replace(
                 self.epoch(epoch),
@@ -336,6 +350,10 @@ class MemoryTransaction(Transaction):
                 certificate=_copy(certificate),
             )
         )
+
+    def section_rate(self, epoch: int) -> SectionRates | None:
+        """Give what was published."""
+        return self.store.section_rates.get(epoch)
 
     def _requested(self) -> Epoch | None:
         waiting = (e for e in reversed(self.store.epochs) if e.status is EpochStatus.requested)
@@ -514,6 +532,7 @@ class MemoryStore(Store):
         self.epochs: list[Epoch] = []
         self.written: dict[int, ScheduleColumns] = {}
         self.schedules: dict[int, ScheduleColumns] = {}
+        self.section_rates: dict[int, SectionRates | None] = {}
         self.estimator: str | None = None
         self.turn = threading.Lock()
         self.leading = threading.Lock()

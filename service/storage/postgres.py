@@ -34,10 +34,12 @@ from service.domain import (
     PageStates,
     ScheduleColumns,
     ScheduledPages,
+    SectionRates,
     StoredPages,
     instant,
 )
 from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
+from service.sections import sections
 from service.storage import migrations, pgbinary
 from service.storage import postgres_sql as sql
 from service.storage.base import Brought, Lead, Registered
@@ -136,10 +138,13 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
         """Insert in key order, so that two callers with the same new pages cannot deadlock."""
         given = {name: getattr(new, name) for name in PageColumns.__dataclass_fields__}
+        section = sections(new.url)
         self.run(sql.ADD_HOSTS, host=new.host)
         if brought is None:
             zeros = bytes(8 * self.width)
-            row = self.run(sql.ADD_PAGES, **given, now=now, estimate=zeros).fetchone()
+            row = self.run(
+                sql.ADD_PAGES, **given, section=section, now=now, estimate=zeros
+            ).fetchone()
         else:
             told = ~np.isnat(brought.created_at)
             created_at = np.where(told, brought.created_at, instant(now))
@@ -153,7 +158,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
                     new.observability == UNSAID, Observability.auto, new.observability
                 ).astype(np.int16),
             )  # fmt: skip
-            self._copy(sql.BRING_STATES, stored(states.take(created)))
+            self._copy(sql.BRING_STATES, [*stored(states.take(created)), section[created]])
         if not created.all():  # somebody else has added them meanwhile
             page_id[~created] = self.page_ids(new.key[~created])
         return Registered(page_id, created)
@@ -266,7 +271,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
                 "min_crawl_rate": "f8", "max_crawl_rate": "f8", "host_id": "i8",
                 "n_pings": "i8", "pings_since": "M8[us]", "last_ping_at": "M8[us]",
                 "real_pings": "f8", "false_pings": "f8", "trust": "f8",
-                "estimate": f"V{8 * self.width}",
+                "section": "i4", "estimate": f"V{8 * self.width}",
             },
         )  # fmt: skip
         columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, self.width)
@@ -286,9 +291,15 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         self.run(f"ANALYZE {table}")
         self.run(f"ALTER TABLE schedule ATTACH PARTITION {table} FOR VALUES IN ({epoch})")
 
-    def publish(self, epoch: int, certificate: Certificate, now: datetime) -> None:
-        """Put the epoch in force."""
-        self.mark_published(epoch, certificate, now)
+    def publish(
+        self,
+        epoch: int,
+        certificate: Certificate,
+        now: datetime,
+        section_rate: SectionRates | None = None,
+    ) -> None:
+        """Put the epoch in force, which is asked for anew."""
+        super().publish(epoch, certificate, now, section_rate)
         self.in_force = None
 
     def read_schedule(

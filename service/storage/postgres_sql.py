@@ -20,8 +20,8 @@ ADD_PAGES = """
 WITH given AS (
     SELECT * FROM unnest(%(key)s::uuid[], %(url)s::text[], %(host)s::text[],
         %(importance)s::float8[], %(observability)s::smallint[], %(min_crawl_rate)s::float8[],
-        %(max_crawl_rate)s::float8[]) WITH ORDINALITY AS given (key, url, host, importance,
-        observability, min_crawl_rate, max_crawl_rate, position)
+        %(max_crawl_rate)s::float8[], %(section)s::integer[]) WITH ORDINALITY AS given (key, url,
+        host, importance, observability, min_crawl_rate, max_crawl_rate, section, position)
 ), added AS (
     INSERT INTO pages (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
     SELECT key, url, host_id, coalesce(nullif(importance, 'NaN'), 1),
@@ -32,9 +32,10 @@ WITH given AS (
     RETURNING page_id, key
 ), states AS (
     INSERT INTO page_states
-        (page_id, pings_since, gap, n_observations, n_changes, observability, gone, estimate)
+        (page_id, pings_since, gap, n_observations, n_changes, observability, gone, section,
+        estimate)
     SELECT page_id, %(now)s, 1, 0, 0, coalesce(nullif(observability, -1::smallint), 2), false,
-        %(estimate)s
+        section, %(estimate)s
     FROM added JOIN given USING (key)
     ORDER BY page_id
 )
@@ -63,7 +64,8 @@ SELECT array_agg(coalesce(page_id, 0) ORDER BY position) FROM given LEFT JOIN ad
 BRING_STATES = """
 COPY page_states (page_id, last_crawl_at, last_observed_at, digest, gone, n_observations,
     n_changes, n_pings, last_ping_at, pings_since, ping_credit, recent_pings, real_pings,
-    false_pings, trust, wanted_at, gap, n_failures, redirects_to, estimate, observability)
+    false_pings, trust, wanted_at, gap, n_failures, redirects_to, estimate, observability,
+    section)
 FROM STDIN (FORMAT BINARY)
 """
 
@@ -236,7 +238,7 @@ COPY (
         CASE WHEN gone THEN 'NaN' ELSE coalesce(min_crawl_rate, 'NaN') END,
         coalesce(max_crawl_rate, 'NaN'), host_id, coalesce(n_pings, 0)::bigint, pings_since,
         coalesce(last_ping_at, '-infinity'), coalesce(real_pings, 0), coalesce(false_pings, 0),
-        coalesce(trust, 0), estimate
+        coalesce(trust, 0), section, estimate
     FROM pages JOIN page_states USING (page_id)
     ORDER BY page_id
 ) TO STDOUT (FORMAT BINARY)

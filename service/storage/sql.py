@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
+import zstandard
 
 from service.domain import (
     EPOCH,
@@ -26,6 +27,7 @@ from service.domain import (
     ScheduledPages,
     ScheduleFilter,
     SchedulePart,
+    SectionRates,
 )
 from service.errors import CursorExpired, EpochNotFound, EpochNotKept, PageNotFound
 from service.storage import schedule_sql
@@ -41,6 +43,7 @@ from service.storage.tables import (
     page_states,
     pages,
     schedule,
+    section_rates,
 )
 from service.storage.websub_sql import SubscriptionsSql
 
@@ -239,11 +242,28 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
         which = epochs.c.epoch == epoch
         self._change_epoch(which, status=EpochStatus.failed, reason=reason, finished_at=now)
 
-    def mark_published(self, epoch: int, certificate: Certificate, now: datetime) -> None:
+    def publish(
+        self,
+        epoch: int,
+        certificate: Certificate,
+        now: datetime,
+        section_rate: SectionRates | None = None,
+    ) -> None:
         """Put an epoch in force; its schedule is there already."""
         values = {name: getattr(certificate, name) for name in CERTIFICATE}
         which = epochs.c.epoch == epoch
         self._change_epoch(which, status=EpochStatus.published, finished_at=now, **values)
+        if section_rate is not None:
+            packed = zstandard.compress(section_rate.astype("<f4").tobytes(), level=1)
+            self.connection.execute(section_rates.insert().values(epoch=epoch, rate=packed))
+        old = section_rates.c.epoch.not_in(sa.text(schedule_sql.KEPT).columns(epochs.c.epoch))
+        self.connection.execute(section_rates.delete().where(old))
+
+    def section_rate(self, epoch: int) -> SectionRates | None:
+        """Read one row."""
+        which = section_rates.c.epoch == epoch
+        packed = self.connection.scalar(sa.select(section_rates.c.rate).where(which))
+        return None if packed is None else np.frombuffer(zstandard.decompress(packed), "<f4")
 
     def _change_epoch(self, which: sa.ColumnElement[bool], **values: Any) -> None:
         values["status"] = values["status"].value

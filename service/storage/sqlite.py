@@ -23,7 +23,6 @@ from sqlalchemy.dialects import sqlite
 
 from service.domain import (
     UNSAID,
-    Certificate,
     Columns,
     EpochColumns,
     Ints,
@@ -37,6 +36,7 @@ from service.domain import (
     instant,
 )
 from service.errors import EpochRunning, StoreFull, StoreUnavailable
+from service.sections import sections
 from service.storage import migrations
 from service.storage import sqlite_sql as sql
 from service.storage.base import Brought, Lead, Registered
@@ -145,14 +145,15 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         page_id = np.arange(last - len(new), last) + 1
         unsaid = new.observability == UNSAID
         watched = values(np.where(unsaid, Observability.auto, new.observability))
+        section = values(sections(new.url))
         if brought is None:
             zeros = repeat(bytes(8 * self.width), len(new))
-            self.run_many(sql.ADD_STATES, values(page_id), values(since), watched, zeros)
+            self.run_many(sql.ADD_STATES, values(page_id), values(since), watched, section, zeros)
         else:
             states = replace(brought.states, page_id=page_id)
             since_then = values(states.pings_since)
             columns = written(states, *OF_CRAWLS, *OF_EVENTS)
-            self.run_many(sql.BRING_STATES, watched, since_then, *columns)
+            self.run_many(sql.BRING_STATES, watched, section, since_then, *columns)
         return Registered(page_id, np.ones(len(new), np.bool_))
 
     def change_pages(self, page_id: Ints, said: PageColumns, now: datetime) -> None:
@@ -238,10 +239,6 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         """Insert under the epoch's number, which no reader asks for yet."""
         columns = [values(getattr(schedule, name)) for name in ScheduleColumns.__dataclass_fields__]
         self.run_many(sql.ADD_SCHEDULE, repeat(epoch, len(schedule)), *columns)
-
-    def publish(self, epoch: int, certificate: Certificate, now: datetime) -> None:
-        """Put the epoch in force."""
-        self.mark_published(epoch, certificate, now)
 
     def read_schedule(
         self, only: Collection[str], **parameters: Any

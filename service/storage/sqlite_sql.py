@@ -18,16 +18,16 @@ SELECT ?, ?, host_id, coalesce(?, 1), ?, ?, ? FROM hosts WHERE host = ?
 
 ADD_STATES = """
 INSERT INTO page_states
-    (page_id, pings_since, gap, n_observations, n_changes, observability, gone, estimate)
-VALUES (?, ?, 1, 0, 0, ?, 0, ?)
+    (page_id, pings_since, gap, n_observations, n_changes, observability, gone, section, estimate)
+VALUES (?, ?, 1, 0, 0, ?, 0, ?, ?)
 """
 
 BRING_STATES = """
 INSERT INTO page_states
-    (observability, pings_since, last_crawl_at, last_observed_at, digest, gone, n_observations,
-    n_changes, gap, estimate, n_pings, ping_credit, recent_pings, real_pings, false_pings, trust,
-    n_failures, redirects_to, last_ping_at, wanted_at, page_id)
-VALUES (?, ?, ?, ?, nullif(?, 0), ?, ?, ?, ?, ?, nullif(?, 0), nullif(?, 0), nullif(?, 0),
+    (observability, section, pings_since, last_crawl_at, last_observed_at, digest, gone,
+    n_observations, n_changes, gap, estimate, n_pings, ping_credit, recent_pings, real_pings,
+    false_pings, trust, n_failures, redirects_to, last_ping_at, wanted_at, page_id)
+VALUES (?, ?, ?, ?, ?, nullif(?, 0), ?, ?, ?, ?, ?, nullif(?, 0), nullif(?, 0), nullif(?, 0),
     nullif(?, 0), nullif(?, 0), nullif(?, 0), nullif(?, 0), nullif(?, 0), ?, ?, ?)
 """
 
@@ -115,7 +115,7 @@ LOAD_COLUMNS = """
 SELECT pages.page_id, CASE WHEN gone THEN 0.0 ELSE importance END, observability,
     CASE WHEN gone THEN NULL ELSE min_crawl_rate END, max_crawl_rate, host_id,
     coalesce(n_pings, 0), pings_since, last_ping_at, coalesce(real_pings, 0.0),
-    coalesce(false_pings, 0.0), coalesce(trust, 0.0), estimate
+    coalesce(false_pings, 0.0), coalesce(trust, 0.0), section, estimate
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
 ORDER BY pages.page_id
 """

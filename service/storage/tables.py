@@ -121,6 +121,7 @@ page_states = sa.Table(
     sa.Column("estimate", sa.LargeBinary, nullable=False),
     sa.Column("n_failures", sa.SmallInteger),
     sa.Column("redirects_to", Id),
+    sa.Column("section", sa.Integer, nullable=False, server_default="0"),
     sa.ForeignKeyConstraint(["page_id"], ["pages.page_id"], ondelete="CASCADE").ddl_if("sqlite"),
     comment="One row a page, rewritten by every observation: no secondary index, room for HOT.",
     postgresql_with={
@@ -216,6 +217,14 @@ epochs = sa.Table(
         sqlite_where=sa.text("status = 'requested'"),
     ),
     sqlite_autoincrement=True,
+)
+
+section_rates = sa.Table(
+    "section_rates",
+    metadata,
+    sa.Column("epoch", Id, primary_key=True, autoincrement=False),
+    sa.Column("rate", sa.LargeBinary, nullable=False),
+    comment="Mean change rate of each section; compressed, one row an epoch that is kept.",
 )
 
 schedule = sa.Table(

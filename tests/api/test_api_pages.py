@@ -31,6 +31,7 @@ def test_a_new_page_is_auto_unbounded_and_of_importance_one(api: Live):
     assert page["created_at"] == "2026-05-01T12:00:00Z"
     assert page["host"] == "example.com"
     assert page["schedule"] is page["why"] is page["last_crawl_at"] is None
+    assert page["estimate"]["section_change_rate"] is None
     assert page["last_crawls"] == []
     assert page["gone"] is False
 
@@ -146,6 +147,8 @@ def test_a_page_says_why_it_is_crawled_as_often_as_it_is(api: Live):
     assert page["why"]["multiplier"] == epoch["multiplier"]
     assert page["why"]["crawled_more_often_than"] > other["why"]["crawled_more_often_than"]
     assert "its importance is 50" in page["why"]["sentence"]
+    assert page["estimate"]["section_change_rate"] == pytest.approx(1 / 30)  # nothing is known
+    assert ", pages of its section every 30.0 days, and" in page["why"]["sentence"]
     interval = page["estimate"]["credible_interval"]
     assert 0 < interval["low"] < page["estimate"]["change_rate"] < interval["high"]
 

@@ -32,7 +32,8 @@ from service.domain import (
     instant,
 )
 from service.errors import CursorExpired, EpochNotFound, EpochRunning
-from service.storage.base import EPOCHS_KEPT
+from service.sections import SECTIONS, sections
+from service.storage.base import EPOCHS_KEPT, Brought
 
 HOUR = timedelta(hours=1)
 
@@ -112,6 +113,62 @@ def test_a_published_epoch_keeps_its_certificate_to_the_last_bit(store):
         assert found == Epoch(epoch, EpochStatus.published, T0 + MICROSECOND, T0 + MICROSECOND,
                               T0 + MICROSECOND, None, CERTIFICATE)  # fmt: skip
         assert tx.epoch_in_force() == found
+
+
+def test_a_page_s_section_follows_from_its_url_however_it_came_in(store):
+    some = ["https://a.example/x/1", "https://a.example/x/2", "https://b.example/2024/05/y"]
+    others = ["https://c.example/z/1/", "https://a.example/x/3"]
+    with store.begin() as tx:
+        ids = tx.register(page_columns(some), T0).page_id
+        brought = Brought(tx.lock_states(np.sort(ids)[:2]), np.full(2, np.datetime64("NaT", "us")))
+    with store.begin() as tx:
+        more = tx.register(page_columns(others), T0, brought).page_id
+    with store.begin(write=False) as tx:
+        loaded = tx.load_columns()
+        expected = dict(
+            zip([*ids.tolist(), *more.tolist()], sections(some + others).tolist(), strict=True)
+        )
+        assert dict(zip(loaded.page_id.tolist(), loaded.section.tolist(), strict=True)) == expected
+        assert loaded.section.dtype == np.int32
+        assert {page_id: tx.page(page_id).section for page_id in expected} == expected
+
+
+def test_what_evidence_is_saved_leaves_the_section_alone(store):
+    ids = np.sort(register(store))
+    with store.begin(write=False) as tx:
+        before = tx.load_columns().section.tolist()
+    save(store, ids, n_observations=3, n_failures=2)
+    with store.begin(write=False) as tx:
+        assert tx.load_columns().section.tolist() == before != [0, 0, 0]
+
+
+def test_the_rates_of_sections_come_and_go_with_their_epoch(store):
+    schedule = schedule_columns(np.sort(register(store)))
+    rng = np.random.default_rng(1)
+    told = [np.full(SECTIONS, 0.03, np.float32), rng.gamma(0.5, 0.1, SECTIONS).astype(np.float32)]
+    numbers = [publish(store, schedule, section_rate=rate) for rate in told]
+    with store.begin(write=False) as tx:
+        for number, rate in zip(numbers, told, strict=True):
+            np.testing.assert_array_equal(tx.section_rate(number), rate)
+            assert tx.section_rate(number).dtype == np.float32
+        assert tx.section_rate(max(numbers) + 1) is None
+    for _ in range(EPOCHS_KEPT - 1):
+        publish(store, schedule)
+    with store.begin(write=False) as tx:
+        assert tx.section_rate(numbers[0]) is None
+        np.testing.assert_array_equal(tx.section_rate(numbers[1]), told[1])
+    publish(store, schedule)
+    with store.begin(write=False) as tx:
+        assert tx.section_rate(numbers[1]) is None
+
+
+def test_few_sections_take_few_bytes(sql_store):
+    rate = np.full(SECTIONS, 0.03, np.float32)
+    rate[::4_000] = 0.5
+    publish(sql_store, schedule_columns(np.sort(register(sql_store))), section_rate=rate)
+    with sql_store.begin(write=False) as tx:
+        n_bytes = tx.connection.exec_driver_sql("SELECT length(rate) FROM section_rates").scalar()
+    assert n_bytes < 5_000
 
 
 def test_whole_numbers_of_a_certificate_stay_floats(store):

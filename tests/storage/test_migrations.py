@@ -381,3 +381,21 @@ def test_the_stretches_of_a_day_become_one_day_when_revision_7_is_undone(empty, 
     with empty.begin() as tx:
         same(tx.log_of(ids), before)
     assert len(before) == 6
+
+
+def test_revision_8_finds_the_sections_of_the_pages_that_are_there(empty, monkeypatch):
+    migrations.upgrade(empty.engine)
+    told = [f"https://a{i % 3}.example/d{i % 2}/{i}" for i in range(7)]
+    with empty.begin() as tx:
+        tx.register(page_columns(told), T0)
+        before = tx.load_columns()
+    publish(empty, schedule_columns(before.page_id), section_rate=np.ones(4, np.float32))
+    migrations.downgrade(empty.engine, "0007")
+    revision = ScriptDirectory.from_config(migrations.config()).get_revision("0008").module
+    monkeypatch.setattr(revision, "BLOCK", 3)
+    migrations.upgrade(empty.engine)
+    with empty.begin(write=False) as tx:
+        after = tx.load_columns()
+        assert tx.section_rate(tx.number_in_force()) is None
+    np.testing.assert_array_equal(after.section, before.section)
+    assert len(set(after.section.tolist())) == 6

@@ -15,7 +15,6 @@ from service.api.service import Service, TheBody, TheService
 from service.domain import KEY, Ints, Observability, PagePatch, instant
 from service.errors import InvalidField, PageNotFound
 from service.estimates import of_page
-from service.ingest import rules_in_force
 from service.storage import Transaction
 from service.urls import normalise
 
@@ -134,7 +133,7 @@ def _wake(service: Service, page_id: Ints) -> None:
 
 def _page(tx: Transaction, service: Service, page_id: int) -> Response:
     page, log = tx.page(page_id), tx.page_log(page_id, LAST_CRAWLS)
-    estimator = rules_in_force(tx, service.rules).estimator
+    estimator = service.commits.rules.of(tx).estimator
     estimate = of_page(tx, page, estimator, instant(service.now()))
     epoch = tx.epoch_in_force()
     service.watch.tell([epoch] if epoch else [])

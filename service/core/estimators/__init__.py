@@ -8,7 +8,13 @@ from service.core.estimators.base import Estimator, from_columns, to_columns
 from service.core.estimators.binned import BinnedMLE, BinnedState
 from service.core.estimators.bursty import Bursty, BurstyState
 from service.core.estimators.complete import CompleteObservations, CompleteState
-from service.core.estimators.corpus import corpus_of, fit_corpus, with_corpus
+from service.core.estimators.corpus import (
+    corpus_of,
+    fit_corpus,
+    of_sections,
+    section_rate_of,
+    with_corpus,
+)
 from service.core.estimators.gamma import Gamma, GammaState
 from service.core.estimators.history import History, gather_history
 from service.core.estimators.lln import LLN, LLNState
@@ -49,6 +55,8 @@ __all__ = [
     "from_columns",
     "gather_history",
     "make_estimator",
+    "of_sections",
+    "section_rate_of",
     "to_columns",
     "with_corpus",
 ]

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from service.core.conditions import Floats, InvalidInput
+from service.core.credibility import PagePriors
 from service.core.estimators.base import zeros
 from service.core.estimators.gamma import Gamma, GammaState, gamma_interval, gamma_unchanged
 from service.core.prior import DEFAULT_PRIOR, START_STEADINESS, Prior
@@ -68,7 +69,7 @@ class Bursty:
     Derived: the mixture behind THEORY §3's prior once more, within each page.
     """
 
-    prior: Prior = DEFAULT_PRIOR
+    prior: Prior | PagePriors = DEFAULT_PRIOR
     half_life_days: float | None = None
     memory_days: float = 20.0
     steadiness: float = START_STEADINESS

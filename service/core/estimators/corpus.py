@@ -3,6 +3,10 @@
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from service.core.credibility import SectionPrior, SectionRates, fit_sections
 from service.core.estimators.base import Estimator
 from service.core.estimators.bursty import Bursty
 from service.core.estimators.gamma import Gamma
@@ -12,31 +16,69 @@ from service.core.prior import Prior, fit_gamma_prior, fit_steadiness
 E = TypeVar("E", bound=Estimator[Any])
 
 
-def fit_corpus(estimator: E, state: Any) -> E:
-    """Give the estimator as the evidence of the whole corpus has it; without a prior, itself."""
+def fit_corpus(
+    estimator: E, state: Any, section: NDArray[np.integer] | None = None, n_sections: int = 0
+) -> E:
+    """Give the estimator as the evidence of the whole corpus has it; without a prior, itself.
+
+    With the (N,) sections of the pages its prior is a `SectionPrior`; see `of_sections`.
+    """
     if not isinstance(estimator, Gamma | Bursty | LogNormal):
         return estimator
-    fitted = replace(estimator, prior=fit_gamma_prior(*estimator.evidence(state)))
-    if isinstance(fitted, Bursty):
-        return replace(fitted, steadiness=fit_steadiness(state.recent, fitted.expected(state)))
+    changes, days = estimator.evidence(state)
+    fitted = own = replace(estimator, prior=fit_gamma_prior(changes, days))
+    if section is not None:
+        prior = fit_sections(changes, days, section, fitted.prior, n_sections)
+        fitted = replace(estimator, prior=prior)
+        own = of_sections(fitted, section)
+    if isinstance(own, Bursty):
+        return replace(fitted, steadiness=fit_steadiness(state.recent, own.expected(state)))
     return fitted
 
 
+def of_sections(estimator: E, section: NDArray[np.integer]) -> E:
+    """Give the estimator of (N,) pages, on the priors of their sections where it knows those."""
+    if not isinstance(estimator, Gamma | Bursty | LogNormal):
+        return estimator
+    prior = estimator.prior
+    return (
+        replace(estimator, prior=prior.of(section))
+        if isinstance(prior, SectionPrior)
+        else estimator
+    )
+
+
 def corpus_of(estimator: Estimator[Any]) -> dict[str, float]:
-    """Put down what `fit_corpus` has found."""
+    """Put down the numbers that `fit_corpus` has found."""
     if not isinstance(estimator, Gamma | Bursty | LogNormal):
         return {}
-    told = {"a": estimator.prior.a, "b": estimator.prior.b}
+    prior = estimator.prior
+    if not isinstance(prior, Prior):
+        raise TypeError
+    told = {"a": prior.a, "b": prior.b}
+    if isinstance(prior, SectionPrior):
+        told |= {"within": prior.within, "between": prior.between}
     if isinstance(estimator, Bursty):
         told["steadiness"] = estimator.steadiness
     return told
 
 
-def with_corpus(estimator: E, told: dict[str, float]) -> E:
-    """Take up what `corpus_of` has put down."""
+def section_rate_of(estimator: Estimator[Any]) -> SectionRates | None:
+    """Give the mean change rate of each section that `fit_corpus` has found, 1/day."""
+    prior = getattr(estimator, "prior", None)
+    return prior.section_rate if isinstance(prior, SectionPrior) else None
+
+
+def with_corpus(
+    estimator: E, told: dict[str, float], section_rate: SectionRates | None = None
+) -> E:
+    """Take up what `corpus_of` and `section_rate_of` have put down."""
     if not told or not isinstance(estimator, Gamma | Bursty | LogNormal):
         return estimator
-    known = replace(estimator, prior=Prior(told["a"], told["b"]))
+    prior = Prior(told["a"], told["b"])
+    if section_rate is not None:
+        prior = SectionPrior(prior.a, prior.b, told["within"], told["between"], section_rate)
+    known = replace(estimator, prior=prior)
     if isinstance(known, Bursty) and "steadiness" in told:
         return replace(known, steadiness=told["steadiness"])
     return known

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaincinv
 
 from service.core.conditions import Floats, InvalidInput, check_amount
+from service.core.credibility import PagePriors
 from service.core.estimators.base import check_crawl, check_mass, zeros
 from service.core.prior import DEFAULT_PRIOR, Prior
 
@@ -34,8 +35,8 @@ class Gamma:
 
     Parameters
     ----------
-    prior : Prior
-        Belief before the first crawl.
+    prior : Prior or PagePriors
+        Belief before the first crawl, of any page or of each of the (N,) pages of the state.
     half_life_days : float or None
         Drift: evidence loses half of its weight in so many days, f = 2^(-interval/half_life).
         None: it never fades.
@@ -60,7 +61,7 @@ class Gamma:
     Derived (THEORY §3); the moments of the paper form are in `tests/core`.
     """
 
-    prior: Prior = DEFAULT_PRIOR
+    prior: Prior | PagePriors = DEFAULT_PRIOR
     half_life_days: float | None = None
 
     name: ClassVar[str] = "gamma"

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from service.core.conditions import Floats, InvalidInput, check_amount
+from service.core.credibility import PagePriors
 from service.core.estimators.base import check_crawl, check_mass, zeros
 from service.core.estimators.likelihood import hazard
 from service.core.prior import DEFAULT_PRIOR, Prior
@@ -38,8 +39,9 @@ class LogNormal:
 
     Parameters
     ----------
-    prior : Prior
-        Belief before the first crawl; the log-normal of the same mean and variance is used.
+    prior : Prior or PagePriors
+        Belief before the first crawl, of any page or of each of the (N,) pages of the state; the
+        log-normal of the same mean and variance is used.
     half_life_days : float or None
         Drift: evidence loses half of its weight in so many days. None: never.
 
@@ -60,7 +62,7 @@ class LogNormal:
     Derived (THEORY §3).
     """
 
-    prior: Prior = DEFAULT_PRIOR
+    prior: Prior | PagePriors = DEFAULT_PRIOR
     half_life_days: float | None = None
 
     name: ClassVar[str] = "lognormal"
