@@ -112,7 +112,7 @@ EPOCH_ANSWER = {
     "kkt_residual": 2.2e-16,
     "passes": 4,
     "n_pages": 3,
-    "prior": {"a": 0.5, "b": 15.0},
+    "prior": {"a": 0.5, "b": 15.0, "within": 1.8, "between": 0.9},
     "seconds": {"load": 0.002, "estimate": 0.001, "allocate": 0.001, "publish": 0.004},
 }
 EPOCHS_ANSWER = {"items": [EPOCH_ANSWER], "next_before": 7}

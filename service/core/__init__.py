@@ -15,6 +15,8 @@ lambda              multiplier           scalar   Lagrange multiplier of the ban
 I_k, z_j            changed              (N,)     did the page change since the previous crawl?
 tau, a_j            interval             (N,)     time between two crawls, day
 a, b                Prior, GammaState    (N,)     Gamma belief of a change rate: changes, days
+s                   section              (N,)     which pages are siblings: a number in [0, S)
+m_s                 section_rate         (S,)     mean change rate of a section's pages, 1/day
 alpha               unannounced_rate     (N,)     rate of changes without a ping, 1/day
 g                   ping_rate            (N,)     rate of pings, true and false, 1/day
 q                   precision            (N,)     P(a ping is a real change)
@@ -43,6 +45,7 @@ from service.core.allocation import (
 )
 from service.core.conditions import BandwidthInfeasible, CoreError, InvalidInput
 from service.core.costs import binary_cost, harmonic_cost
+from service.core.credibility import PagePriors, SectionPrior, fit_sections
 from service.core.estimators import (
     ESTIMATORS,
     LLN,
@@ -124,6 +127,7 @@ __all__ = [
     "LogNormalState",
     "Naive",
     "NaiveState",
+    "PagePriors",
     "PingEstimate",
     "PingQuality",
     "PingState",
@@ -131,6 +135,7 @@ __all__ = [
     "Prior",
     "SAMState",
     "SAState",
+    "SectionPrior",
     "Staleness",
     "TrustTest",
     "allocate_approximate",
@@ -150,6 +155,7 @@ __all__ = [
     "first_due_in",
     "fit_gamma_prior",
     "fit_imaginary_intervals",
+    "fit_sections",
     "from_columns",
     "gather_history",
     "harmonic_cost",

@@ -9,7 +9,17 @@ from scipy.special import gammaln
 
 from service.core import DEFAULT_PRIOR, InvalidInput, Prior, fit_gamma_prior
 from service.core.credibility import START_BETWEEN, SectionPrior, fit_sections
-from service.core.estimators import Bursty, Gamma, GammaState, LogNormal, of_sections
+from service.core.estimators import (
+    Bursty,
+    Gamma,
+    GammaState,
+    LogNormal,
+    corpus_of,
+    fit_corpus,
+    of_sections,
+    section_rate_of,
+    with_corpus,
+)
 from service.core.prior import MAX_SHAPE, MIN_SHAPE
 
 MEAN = 0.01
@@ -169,3 +179,23 @@ def test_without_sections_an_estimator_stays_what_it_is():
 def test_impossible_evidence_is_refused(changes, days, section, field):
     with pytest.raises(InvalidInput, match=field):
         fit_sections(changes, days, np.array(section), DEFAULT_PRIOR, 4)
+
+
+def test_the_estimator_of_single_pages_cannot_be_put_down_as_the_corpus():
+    prior = SectionPrior(0.5, 15.0, 2.0, 1.0, np.array([0.5], np.float32))
+    with pytest.raises(InvalidInput, match="single pages"):
+        corpus_of(of_sections(Gamma(prior), np.zeros(1, np.int64)))
+
+
+@pytest.mark.parametrize("estimator", [Gamma(half_life_days=9.0), Bursty(), LogNormal()])
+def test_what_is_fitted_by_sections_is_put_down_and_taken_up_again(estimator):
+    rng = np.random.default_rng(8)
+    state, section = estimator.init(300), rng.integers(0, 30, 300)
+    for _ in range(5):
+        state = estimator.update(state, 2.0, rng.random(300) < 0.02 * section)
+    fitted = fit_corpus(estimator, state, section, 32)
+    again = with_corpus(estimator, corpus_of(fitted), section_rate_of(fitted))
+    assert again == fitted
+    shown = of_sections(again, section).change_rate(state)
+    np.testing.assert_array_equal(shown, of_sections(fitted, section).change_rate(state))
+    assert np.corrcoef(section, of_sections(fitted, section).prior.mean)[0, 1] > 0.5

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from service.core.conditions import InvalidInput
 from service.core.credibility import SectionPrior, SectionRates, fit_sections
 from service.core.estimators.base import Estimator
 from service.core.estimators.bursty import Bursty
@@ -26,12 +27,12 @@ def fit_corpus(
     if not isinstance(estimator, Gamma | Bursty | LogNormal):
         return estimator
     changes, days = estimator.evidence(state)
-    fitted = own = replace(estimator, prior=fit_gamma_prior(changes, days))
+    prior = fit_gamma_prior(changes, days)
     if section is not None:
-        prior = fit_sections(changes, days, section, fitted.prior, n_sections)
-        fitted = replace(estimator, prior=prior)
-        own = of_sections(fitted, section)
-    if isinstance(own, Bursty):
+        prior = fit_sections(changes, days, section, prior, n_sections)
+    fitted = replace(estimator, prior=prior)
+    if isinstance(fitted, Bursty):
+        own = fitted if section is None else of_sections(fitted, section)
         return replace(fitted, steadiness=fit_steadiness(state.recent, own.expected(state)))
     return fitted
 
@@ -40,12 +41,9 @@ def of_sections(estimator: E, section: NDArray[np.integer]) -> E:
     """Give the estimator of (N,) pages, on the priors of their sections where it knows those."""
     if not isinstance(estimator, Gamma | Bursty | LogNormal):
         return estimator
-    prior = estimator.prior
-    return (
-        replace(estimator, prior=prior.of(section))
-        if isinstance(prior, SectionPrior)
-        else estimator
-    )
+    if isinstance(estimator.prior, SectionPrior):
+        return replace(estimator, prior=estimator.prior.of(section))
+    return estimator
 
 
 def corpus_of(estimator: Estimator[Any]) -> dict[str, float]:
@@ -54,7 +52,7 @@ def corpus_of(estimator: Estimator[Any]) -> dict[str, float]:
         return {}
     prior = estimator.prior
     if not isinstance(prior, Prior):
-        raise TypeError
+        raise InvalidInput("prior", "is that of single pages; hand in the estimator of all")
     told = {"a": prior.a, "b": prior.b}
     if isinstance(prior, SectionPrior):
         told |= {"within": prior.within, "between": prior.between}
