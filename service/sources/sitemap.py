@@ -126,6 +126,8 @@ class Sitemap:
             if loc := line.strip():
                 yield Entry(position, loc, None, is_child=False)
                 position += 1
+        if not position:
+            self._warn("the text holds no address; a sitemap of text has one URL a line")
 
     def _xml(self, pieces: Iterable[bytes]) -> Iterator[Entry]:
         """Read the elements, and tell where a document breaks that has begun."""

@@ -190,6 +190,13 @@ def test_what_is_no_sitemap_is_refused(content, says):
 LAUGHS = "".join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10}">' for i in range(1, 10))
 
 
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"\xff\xfe\n\x00"])
+def test_a_text_without_an_address_is_warned_of(content):
+    entries, sitemap = read(content)
+    assert not entries
+    assert sitemap.warnings == ["the text holds no address; a sitemap of text has one URL a line"]
+
+
 @pytest.mark.parametrize(
     "subset",
     [
