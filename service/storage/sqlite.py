@@ -7,6 +7,7 @@ database, which the system releases when that process dies, however it dies.
 """
 
 import fcntl
+import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -80,13 +81,16 @@ WAL_BYTES = 336 << 20
 """What a burst took beyond this is given back. A full log fits, so that it is written over in
 place: one that is cut and grows again costs a fifth of every commit."""
 
+WRITING_CACHE = -262144
+"""KiB at most, once, as there is one writer: the states of two million pages."""
+
 PRAGMAS = (
     "busy_timeout = 10000",
     "journal_mode = WAL",
     "synchronous = FULL",
     "foreign_keys = ON",
     f"journal_size_limit = {WAL_BYTES}",
-    "cache_size = -65536",
+    f"cache_size = {WRITING_CACHE}",
     "temp_store = MEMORY",
 )
 
@@ -131,15 +135,20 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         return (microseconds(now) - sa.type_coerce(column, sa.BigInteger)) / 86_400e6
 
     def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
-        """Insert hosts, pages and states; the only writer's ids have no gaps."""
+        """Insert hosts, pages and states; the only writer's ids have no gaps.
+
+        In the order of the keys, so that new ones lie together in their index.
+        """
+        order = np.argsort(new.key)
+        new, brought = new.take(order), brought and brought.take(order)
         since = np.full(len(new), instant(now))
         created_at = since
         if brought is not None:
             created_at = np.where(np.isnat(brought.created_at), since, brought.created_at)
-        self.run_many("INSERT OR IGNORE INTO hosts (host) VALUES (?)", sorted(set(new.host)))
         self.run_many(
-            sql.ADD_PAGES, values(new.key), new.url, values(new.importance),
-            values(new.min_crawl_rate), values(new.max_crawl_rate), values(created_at), new.host,
+            sql.ADD_PAGES, values(new.key), new.url, self.host_ids(new.host),
+            values(new.importance), values(new.min_crawl_rate), values(new.max_crawl_rate),
+            values(created_at),
         )  # fmt: skip
         ((last,),) = self.run("SELECT last_insert_rowid()")
         page_id = np.arange(last - len(new), last) + 1
@@ -154,7 +163,14 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
             since_then = values(states.pings_since)
             columns = written(states, *OF_CRAWLS, *OF_EVENTS)
             self.run_many(sql.BRING_STATES, watched, section, since_then, *columns)
-        return Registered(page_id, np.ones(len(new), np.bool_))
+        return Registered(page_id[np.argsort(order)], np.ones(len(new), np.bool_))
+
+    def host_ids(self, host: Iterable[str]) -> Iterable[int]:
+        """Give the id of each host; those not seen before are inserted."""
+        distinct = sorted(set(host))
+        self.run_many("INSERT OR IGNORE INTO hosts (host) VALUES (?)", distinct)
+        known = dict(self.run(sql.HOST_IDS, json.dumps(distinct)))
+        return (known[name] for name in host)
 
     def change_pages(self, page_id: Ints, said: PageColumns, now: datetime) -> None:
         """Update pages and states."""

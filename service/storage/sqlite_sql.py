@@ -13,8 +13,10 @@ from service.storage.base import (
 
 ADD_PAGES = """
 INSERT INTO pages (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
-SELECT ?, ?, host_id, coalesce(?, 1), ?, ?, ? FROM hosts WHERE host = ?
+VALUES (?, ?, ?, coalesce(?, 1), ?, ?, ?)
 """
+
+HOST_IDS = "SELECT host, host_id FROM hosts WHERE host IN (SELECT value FROM json_each(?))"
 
 ADD_STATES = """
 INSERT INTO page_states

@@ -102,6 +102,21 @@ def test_a_full_disk_is_told_and_the_database_stays_intact(cramped, fill):
     assert read_schedule(cramped, epoch) == rows
 
 
+def test_new_pages_lie_in_the_order_of_their_keys(sqlite_store):
+    given = page_columns(urls(200, "a.example") + urls(50, "b.example"))
+    with sqlite_store.begin() as tx:
+        page_id = tx.register(given, T0).page_id
+        rows = tx.run(
+            "SELECT key, url, host FROM pages JOIN hosts USING (host_id) ORDER BY page_id"
+        )
+        assert tx.page_ids(given.key).tolist() == page_id.tolist()
+    keys = [key for key, _, _ in rows]
+    assert keys == sorted(keys)
+    assert [rows[i - 1][1:] for i in page_id.tolist()] == [
+        *zip(given.url.tolist(), given.host.tolist(), strict=True)
+    ]
+
+
 def test_a_file_locked_by_another_process_is_unavailable(sqlite_store, sqlite_url):
     with sqlite_store.begin(write=False) as tx:
         tx.run("PRAGMA busy_timeout = 1")
