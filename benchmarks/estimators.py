@@ -43,6 +43,7 @@ from service.core import (
     Prior,
     allocate_harmonic,
     fit_gamma_prior,
+    fit_sections,
     gather_history,
     harmonic_cost,
     phase,
@@ -50,6 +51,7 @@ from service.core import (
 
 SEED = 20220901
 CRAWLS = (100, 1000)
+PAGES_A_SECTION = 30
 TARGETS = {"update gamma": 60.0, "update sa": 15.0, "prior fit": 0.3}
 LEARNING_DAYS = (3, 15, 60)
 LEARNERS = ((Gamma(), "periodic"), (LogNormal(), "periodic"), (LLN(), "poisson"), (SA(), "poisson"))
@@ -267,6 +269,17 @@ def update_times(batch: int, repeats: int) -> dict[str, float]:
     return times
 
 
+def sections_fit_time(pages: int, n_sections: int, repeats: int) -> float:
+    """Seconds of `fit_sections` where sections differ as much as pages within."""
+    rng = np.random.default_rng(SEED)
+    section = rng.integers(0, n_sections, pages)
+    days = rng.exponential(200.0, pages)
+    mean = rng.gamma(1.0, 0.01, n_sections)[section]
+    changes = rng.poisson(rng.gamma(1.0, mean) * days).astype(np.float64)
+    corpus = fit_gamma_prior(changes, days)
+    return seconds(lambda: fit_sections(changes, days, section, corpus, n_sections), repeats)
+
+
 def prior_fit_time(pages: int, repeats: int) -> float:
     rng = np.random.default_rng(SEED)
     days = rng.exponential(60.0, pages)
@@ -281,6 +294,9 @@ def timings(batch: int = 10_000, pages: int = 1_000_000, repeats: int = 51) -> l
         for name, ns in update_times(batch, repeats).items()
     ]
     rows.append(("prior fit", prior_fit_time(pages, 5), f"s, {pages:,} pages"))
+    n_sections = pages // PAGES_A_SECTION
+    told = f"s, {pages:,} pages in {n_sections:,} sections"
+    rows.append(("sections fit", sections_fit_time(pages, n_sections, 5), told))
     return [
         {"what": what, "figure": figure, "unit": unit, "target": TARGETS.get(what)}
         for what, figure, unit in rows
