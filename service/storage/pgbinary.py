@@ -1,13 +1,14 @@
 """Arrays to and from Postgres in its binary formats, without a Python object per value.
 
-A statement takes `unnest(%s::bigint[])` with a numpy array for the parameter, and gives one
+A statement takes `unnest($1::bigint[])` with a numpy array for the parameter, and gives one
 row of `array_agg`s back as numpy arrays; COPY moves whole tables. All elements of a column
-have one width. In arrays none is null: "none" travels as -infinity, NaN or 0 and is turned into
-NULL (and back) by the statement. Into COPY, what a masked array masks goes as NULL.
+but texts have one width. In arrays none is null: "none" travels as -infinity, NaN or 0 and is
+turned into NULL (and back) by the statement. Into COPY, what a masked array masks goes as NULL.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -15,7 +16,6 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 from psycopg import pq
-from psycopg.adapt import Buffer, Dumper, Loader
 
 from service.domain import INSTANT
 from service.storage.gathered import Gathered
@@ -85,36 +85,35 @@ def unwire(values: NDArray[Any], oid: int) -> NDArray[Any]:
     return values.copy()
 
 
-class ArrayDumper(Dumper):
-    """A numpy array as a one-dimensional Postgres array parameter."""
+def dumped(value: Any) -> tuple[int, bytes]:
+    """Give a parameter's type and its bytes: an array's, or those of one value.
 
-    format = pq.Format.BINARY
+    Raises
+    ------
+    TypeError
+        No Postgres type is known for it.
+    """
+    if isinstance(value, np.ndarray):
+        return _dumped_array(value)
+    for kind, (oid, dump) in SCALARS.items():
+        if isinstance(value, kind):
+            return oid, dump(value)
+    raise TypeError(f"no Postgres type is known for {type(value).__name__}")
 
-    def get_key(self, obj: NDArray[Any], format: Any) -> Any:  # noqa: A002, ARG002 - psycopg's
-        """Choose a dumper for each element type."""
-        return (self.cls, obj.dtype.str, obj.ndim)
 
-    def upgrade(self, obj: NDArray[Any], format: Any) -> "ArrayDumper":  # noqa: A002, ARG002
-        """Give the dumper for this element type."""
-        dumper = ArrayDumper(self.cls, self.connection)
-        element = np.dtype("V") if obj.ndim == MATRIX else obj.dtype
-        dumper.element, dumper.oid = OIDS["V"] if obj.ndim == MATRIX else _oids(element)
-        return dumper
-
-    element: int
-
-    def dump(self, obj: NDArray[Any]) -> Buffer | None:
-        """Write the header and every element behind its length."""
-        if not len(obj):
-            return EMPTY.pack(0, 0, self.element)
-        head = HEAD.pack(1, 0, self.element, len(obj), 1)
-        if obj.dtype.kind == "O":
-            return head + _text_elements(obj)
-        values = wire(obj)
-        rows = np.empty(len(obj), _element(values.dtype))
-        rows["length"] = values.dtype.itemsize
-        rows["value"] = values
-        return head + rows.tobytes()
+def _dumped_array(array: NDArray[Any]) -> tuple[int, bytes]:
+    """Write the header and every element behind its length."""
+    element, oid = OIDS["V"] if array.ndim == MATRIX else _oids(array.dtype)
+    if not len(array):
+        return oid, EMPTY.pack(0, 0, element)
+    head = HEAD.pack(1, 0, element, len(array), 1)
+    if array.dtype.kind == "O":
+        return oid, head + _text_elements(array)
+    values = wire(array)
+    rows = np.empty(len(array), _element(values.dtype))
+    rows["length"] = values.dtype.itemsize
+    rows["value"] = values
+    return oid, head + rows.tobytes()
 
 
 def _text_elements(texts: NDArray[np.object_]) -> bytes:
@@ -123,6 +122,28 @@ def _text_elements(texts: NDArray[np.object_]) -> bytes:
         encoded = text.encode()
         parts += (len(encoded).to_bytes(4, "big"), encoded)
     return b"".join(parts)
+
+
+def _loaded_array(data: bytes) -> NDArray[Any]:
+    """Read the header, then all elements at once."""
+    _, _, oid = EMPTY.unpack_from(data)
+    if len(data) == EMPTY.size:
+        return np.empty(0, object if oid == TEXT else np.float64)
+    n = HEAD.unpack_from(data)[3]
+    if oid == TEXT:
+        return _texts(data, n)
+    width = (len(data) - HEAD.size) // n - 4
+    rows = np.frombuffer(data, _element(ELEMENT_DTYPES.get(oid, f"V{width}")), n, HEAD.size)
+    return unwire(rows["value"], oid)
+
+
+def _texts(data: bytes, n: int) -> NDArray[np.object_]:
+    texts, at = np.empty(n, object), HEAD.size
+    for i in range(n):
+        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+        texts[i] = data[at + 4 : end].decode()
+        at = end
+    return texts
 
 
 ELEMENT_DTYPES = {
@@ -135,30 +156,39 @@ ELEMENT_DTYPES = {
     2950: "V16",
     27: "V6",
 }
+TEXT = OIDS["O"][0]
+FIRST, MICROSECOND = datetime(2000, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+
+SCALARS: dict[type, tuple[int, Callable[[Any], bytes]]] = {
+    datetime: (1184, lambda at: ((at - FIRST) // MICROSECOND).to_bytes(8, "big", signed=True)),
+    int: (20, lambda number: number.to_bytes(8, "big", signed=True)),
+    float: (701, struct.Struct(">d").pack),
+    str: (TEXT, str.encode),
+    bytes: (17, bytes),
+}
 
 
-class ArrayLoader(Loader):
-    """A one-dimensional array of equally wide elements as a numpy array."""
-
-    format = pq.Format.BINARY
-
-    def load(self, data: Buffer) -> NDArray[Any]:
-        """Read the header, then all elements at once."""
-        data = bytes(data)
-        if len(data) == EMPTY.size:
-            return np.empty(0)
-        _, _, oid, n, _ = HEAD.unpack_from(data)
-        width = (len(data) - HEAD.size) // n - 4
-        rows = np.frombuffer(data, _element(ELEMENT_DTYPES.get(oid, f"V{width}")), n, HEAD.size)
-        return unwire(rows["value"], oid)
+def _whole(data: bytes) -> int:
+    return int.from_bytes(data, "big", signed=True)
 
 
-def register(connection: psycopg.Connection[Any]) -> None:
-    """Teach a connection to take and give arrays."""
-    connection.adapters.register_dumper(np.ndarray, ArrayDumper)
-    for element, array in OIDS.values():
-        if element != OIDS["O"][0]:
-            connection.adapters.register_loader(array, ArrayLoader)
+LOADERS: dict[int, Callable[[bytes], Any]] = {
+    16: lambda data: data == b"\1",
+    20: _whole,
+    21: _whole,
+    23: _whole,
+    17: bytes,
+    701: lambda data: struct.unpack(">d", data)[0],
+    1184: lambda data: FIRST + _whole(data) * MICROSECOND,
+    **dict.fromkeys((18, 19, TEXT, 1043), bytes.decode),
+    **dict.fromkeys((array for _, array in OIDS.values()), _loaded_array),
+}
+"""What Postgres answers with, by its type: "char", name, text and varchar are text."""
+
+
+def loaded(oid: int, data: bytes | None) -> Any:
+    """Give a value of an answer."""
+    return None if data is None else LOADERS[oid](data)
 
 
 HEADER = b"PGCOPY\n\xff\r\n\x00" + bytes(8)

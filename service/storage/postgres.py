@@ -45,6 +45,7 @@ from service.storage import postgres_sql as sql
 from service.storage.base import Brought, Lead, Registered
 from service.storage.postgres_queue import PostgresQueue
 from service.storage.sql import NUMBER_IN_FORCE, PING_NUMBERS, SqlTransaction
+from service.storage.statements import Rows, Statements
 from service.storage.tables import Instant
 from service.storage.websub import SubscriptionStore
 
@@ -117,9 +118,19 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     in_force: int | None = None
     """The epoch that this transaction goes by, once it has asked."""
 
-    def run(self, statement: str, **parameters: Any) -> psycopg.Cursor[Any]:
-        """Run one statement over the driver, in binary."""
-        return self.driver.execute(statement, parameters, binary=True)
+    def run(self, statement: str, **parameters: Any) -> Rows:
+        """Run one statement, which the connection parses but once."""
+        return self.statements.run(statement, parameters)
+
+    def once(self, statement: str, **parameters: Any) -> Rows:
+        """Run one statement that is planned for these parameters alone."""
+        return self.statements.run(statement, parameters, kept=False)
+
+    @property
+    def statements(self) -> Statements:
+        """Those that the connection knows."""
+        statements: Statements = self.connection.info["statements"]
+        return statements
 
     @property
     def driver(self) -> psycopg.Connection[Any]:
@@ -207,7 +218,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         row = self.run(sql.READ_PAGES, after=after, limit=limit).fetchone()
         if row is None or row[0] is None:
             return StoredPages.empty(), PageStates.empty(estimate=(self.width,))
-        columns = row[0], np.array(row[OWN], object), *row[OWN + 1 :]
+        columns = row[0], *row[OWN:]
         read = dict(zip(StoredPages.__dataclass_fields__, columns, strict=True))
         return StoredPages(**read), self._states(row[:OWN])
 
@@ -281,15 +292,15 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         """Copy into a table of its own, index it, then attach it; the CHECK spares a scan."""
         table = f"schedule_{epoch}"
         of_one_epoch = f"(LIKE schedule, CHECK (epoch = {epoch}))"
-        self.run(f"CREATE TABLE {table} {of_one_epoch} WITH (autovacuum_enabled = false)")
+        self.once(f"CREATE TABLE {table} {of_one_epoch} WITH (autovacuum_enabled = false)")
         columns = [getattr(schedule, name) for name in ScheduleColumns.__dataclass_fields__]
         columns[-1] = np.ma.masked_equal(columns[-1], 0.0, copy=False)  # most pages have no pings
         copied = f"COPY {table} (epoch, page_id, change_rate, crawl_rate, crawl_probability)"
         number = np.broadcast_to(np.int64(epoch), len(schedule))
         self._copy(f"{copied} FROM STDIN (FORMAT BINARY, FREEZE)", [number, *columns])
-        self.run(f"CREATE INDEX ON {table} (page_id) WITH (fillfactor = 100)")
-        self.run(f"ANALYZE {table}")
-        self.run(f"ALTER TABLE schedule ATTACH PARTITION {table} FOR VALUES IN ({epoch})")
+        self.once(f"CREATE INDEX ON {table} (page_id) WITH (fillfactor = 100)")
+        self.once(f"ANALYZE {table}")
+        self.once(f"ALTER TABLE schedule ATTACH PARTITION {table} FOR VALUES IN ({epoch})")
 
     def publish(
         self,
@@ -307,7 +318,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     ) -> tuple[ScheduledPages, Collection[int]]:
         """Read one array a column; planned anew for every place, as the statistics are."""
         statement = sql.schedule(only, since="since" in parameters)
-        row = self.driver.execute(statement, parameters, binary=True, prepare=False).fetchone()
+        row = self.once(statement, **parameters).fetchone()
         columns = dict(zip((*ScheduledPages.__dataclass_fields__, "kept"), row or (), strict=True))
         kept = columns.pop("kept")
         if columns["page_id"] is None:
@@ -318,7 +329,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     def read_removed(self, **parameters: Any) -> Ints:
         """Read one array."""
         statement = sql.REMOVED
-        row = self.driver.execute(statement, parameters, binary=True, prepare=False).fetchone()
+        row = self.once(statement, **parameters).fetchone()
         return np.zeros(0, np.int64) if row is None or row[0] is None else row[0]
 
     def next_page_ids(self, after: int, limit: int) -> Ints:
@@ -353,7 +364,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         """Attach a partition; what came before it is moved out of the default one, or stays."""
         within = f"observed_at >= '{first}' AND observed_at < '{after}'"
         held = f"SELECT FROM observations_default WHERE {within} LIMIT {MOST_MOVED + 1}"
-        n_held = self.run(held).rowcount
+        n_held = self.once(held).rowcount
         if n_held > MOST_MOVED:
             return ()
         moved = f"WITH moved AS (DELETE FROM observations_default WHERE {within} RETURNING *)"
@@ -372,9 +383,9 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         """Run them all or none; tell whether nobody was in the way for long."""
         try:
             with self.driver.transaction():
-                self.run(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+                self.once(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
                 for statement in statements:
-                    self.run(statement)
+                    self.once(statement)
         except (psycopg.errors.LockNotAvailable, psycopg.errors.CheckViolation):
             return False
         return True
@@ -521,9 +532,9 @@ class PostgresLead(Lead):
         keep_house(self.begin, keep_log_since, now)
 
 
-def prepare(driver: psycopg.Connection[Any], _record: object) -> None:
-    """Set up a new connection: arrays, and no compiling of statements that take a millisecond."""
-    pgbinary.register(driver)
+def prepare(driver: psycopg.Connection[Any], record: Any) -> None:
+    """Set up a new connection, without compiling of statements that take a millisecond."""
+    record.info["statements"] = Statements(driver)
     driver.execute("SET jit = off")
     driver.commit()
 

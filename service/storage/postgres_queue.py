@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import numpy as np
-import psycopg
 
 from service.domain import Bools, Columns, Instants, Ints
 from service.storage.postgres_sql import NEXT_CRAWL_AT
@@ -23,6 +22,7 @@ from service.storage.queue import (
     Tokens,
 )
 from service.storage.schedule_sql import LANE, WANTED
+from service.storage.statements import Rows
 
 C = TypeVar("C", bound=Columns)
 
@@ -233,8 +233,8 @@ class PostgresQueue(QueueTransaction):
     """The queue in Postgres's words."""
 
     @abstractmethod
-    def run(self, statement: str, **parameters: Any) -> psycopg.Cursor[Any]:
-        """Run one statement over the driver, in binary."""
+    def run(self, statement: str, **parameters: Any) -> Rows:
+        """Run one statement, which the connection parses but once."""
 
     def enqueue(self, page_id: Ints, until: datetime) -> Lowered:
         """Look the truth up and insert, in the order of the pages."""
@@ -313,8 +313,7 @@ class PostgresQueue(QueueTransaction):
         """Read the first entry of the index."""
         where = f"WHERE next_at IS NOT NULL {_only(of)}"
         row = self.run(f"SELECT min(next_at) FROM lanes {where}", **_said(of)).fetchone()
-        first: datetime | None = row and row[0]
-        return first
+        return row[0] if row else None
 
     def _read(self, kind: type[C], statement: str, **parameters: Any) -> C:
         """Name the columns of a statement that gives one array each."""
@@ -327,13 +326,9 @@ def _only(of: Reach) -> str:
 
 
 def _said(of: Reach) -> dict[str, Any]:
-    said: dict[str, Any] = {"hosts": list(of.hosts)} if of.hosts else {}
+    said: dict[str, Any] = {"hosts": np.array(of.hosts, object)} if of.hosts else {}
     return said | ({"shard": of.shard, "shards": of.shards} if of.shards > 1 else {})
 
 
 def _columns(kind: type[C], row: Sequence[Any]) -> C:
-    columns = {
-        name: np.array(cells, object) if isinstance(cells, list) else cells
-        for name, cells in zip(kind.__dataclass_fields__, row, strict=True)
-    }
-    return kind(**columns)
+    return kind(**dict(zip(kind.__dataclass_fields__, row, strict=True)))

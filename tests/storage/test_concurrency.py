@@ -371,14 +371,15 @@ def test_the_number_of_statements_does_not_grow_with_the_number_of_pages(
     postgres_store, monkeypatch
 ):
     sent = []
-    for name in ("execute", "executemany", "copy"):
-        plain = getattr(psycopg.Cursor, name)
+    ways = [(psycopg.Cursor, name) for name in ("execute", "executemany", "copy")]
+    for way, name in (*ways, (Statements, "run")):
+        plain = getattr(way, name)
 
-        def counted(cursor, *args, plain=plain, **kwargs):
+        def counted(sender, *args, plain=plain, **kwargs):
             sent.append(args)
-            return plain(cursor, *args, **kwargs)
+            return plain(sender, *args, **kwargs)
 
-        monkeypatch.setattr(psycopg.Cursor, name, counted)
+        monkeypatch.setattr(way, name, counted)
 
     def work(n):
         sent.clear()

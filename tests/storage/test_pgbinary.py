@@ -1,5 +1,7 @@
 """Arrays through Postgres and back, bit by bit."""
 
+from datetime import UTC, datetime
+
 import numpy as np
 import psycopg
 import pytest
@@ -9,6 +11,7 @@ from hypothesis.extra import numpy as npst
 
 from service.domain import INSTANT
 from service.storage import pgbinary
+from service.storage.statements import Statements
 
 NAT = np.iinfo(np.int64).min
 EARLIEST, LATEST = -210_866_803_200_000_000, 253_402_300_799_999_999
@@ -19,8 +22,14 @@ EARLIEST, LATEST = -210_866_803_200_000_000, 253_402_300_799_999_999
 def connection(postgres_server):
     url = postgres_server.render_as_string(hide_password=False)
     with psycopg.connect(url, autocommit=True) as opened:
-        pgbinary.register(opened)
         yield opened
+
+
+@pytest.fixture(scope="module")
+def run(connection):
+    """Run a statement over the connection; gives its first row."""
+    statements = Statements(connection)
+    return lambda statement, **given: statements.run(statement, given).fetchone()
 
 
 def lengths():
@@ -50,9 +59,9 @@ COLUMNS = {
 @pytest.mark.parametrize("kind", COLUMNS)
 @settings(max_examples=40)
 @given(data=st.data())
-def test_a_parameter_comes_back_as_it_went(connection, kind, data):
+def test_a_parameter_comes_back_as_it_went(run, kind, data):
     values = data.draw(COLUMNS[kind])
-    (back,) = connection.execute(f"SELECT %s::{kind}[]", [values], binary=True).fetchone()
+    (back,) = run(f"SELECT %(given)s::{kind}[]", given=values)
     assert len(back) == len(values)
     if len(values):
         assert back.dtype == values.dtype
@@ -63,14 +72,14 @@ def test_a_parameter_comes_back_as_it_went(connection, kind, data):
 @pytest.mark.parametrize("kind", COLUMNS)
 @settings(max_examples=20)
 @given(data=st.data())
-def test_what_postgres_reads_in_a_parameter_is_what_numpy_has(connection, kind, data):
+def test_what_postgres_reads_in_a_parameter_is_what_numpy_has(connection, run, kind, data):
     """Compared as text, so that two mistakes cannot cancel."""
     values = data.draw(COLUMNS[kind])
-    query = f"SELECT array_agg(v::text) FROM unnest(%s::{kind}[]) AS given (v)"
+    query = f"SELECT array_agg(v::text) FROM unnest(%(given)s::{kind}[]) AS given (v)"
     with connection.transaction():
         connection.execute("SET LOCAL timezone = 'UTC'")
-        (texts,) = connection.execute(query, [values]).fetchone()
-    for text, value in zip(texts or [], values, strict=True):
+        (texts,) = run(query, given=values)
+    for text, value in zip([] if texts is None else texts, values, strict=True):
         assert TEXT[kind](text) == TEXT_OF[kind](value)
 
 
@@ -114,11 +123,77 @@ texts = st.lists(
 
 @settings(max_examples=50)
 @given(texts=texts)
-def test_texts_arrive_as_they_went(connection, texts):
+def test_texts_arrive_as_they_went(run, texts):
     given = np.array([*texts, ""], object)[:-1]
-    query = "SELECT array_agg(v ORDER BY i) FROM unnest(%s::text[]) WITH ORDINALITY AS g (v, i)"
-    (back,) = connection.execute(query, [given]).fetchone()
-    assert (back or []) == texts
+    counted = "SELECT count(*) FROM unnest(%(given)s::text[]) AS g (v) WHERE v = ANY(%(given)s)"
+    (back,) = run("SELECT %(given)s::text[]", given=given)
+    assert back.tolist() == texts
+    assert run(counted, given=given) == (len(texts),)
+
+
+SCALARS = st.one_of(
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False),
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30),
+    st.datetimes(timezones=st.just(UTC)),
+)
+TYPES = {int: "bigint", float: "float8", str: "text", datetime: "timestamptz"}
+
+
+@settings(max_examples=100)
+@given(value=SCALARS)
+def test_one_value_comes_back_as_it_went_and_says_the_same_as_over_psycopg(connection, run, value):
+    kind = TYPES[type(value)]
+    (texts,) = connection.execute(f"SELECT %s::{kind}::text", [value]).fetchone()
+    assert run(f"SELECT %(given)s::{kind}, %(given)s::{kind}::text", given=value) == (value, texts)
+
+
+def test_answers_of_other_types_and_none(run):
+    query = "SELECT true, 7::smallint, 7, 'a'::name, NULL::bigint, NULL::float8[], '\\x00ff'::bytea"
+    assert run(query) == (True, 7, 7, "a", None, None, b"\x00\xff")
+
+
+def test_a_percent_sign_stands_for_itself_and_a_parameter_may_stand_twice(run):
+    assert run("SELECT 7 %% %(b)s, %(a)s - %(b)s, %(a)s", a=10, b=4) == (3, 6, 10)
+
+
+def test_the_same_statement_takes_another_type_of_parameter(run):
+    assert run("SELECT %(given)s", given=1) == (1,)
+    assert run("SELECT %(given)s", given="one") == ("one",)
+
+
+def test_a_statement_that_fails_raises_by_its_name_and_can_be_run_again(run):
+    divide = "SELECT 1 / %(by)s"
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        run(divide, by=0)
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        run("SELECT * FROM no_such_table")
+    assert run(divide, by=1) == (1,)
+
+
+def test_rows_written_are_counted_and_wait_for_the_commit(postgres_server):
+    url = postgres_server.render_as_string(hide_password=False)
+    with psycopg.connect(url) as connection:
+        statements = Statements(connection)
+        statements.run("CREATE TEMP TABLE t AS SELECT generate_series(1, 5) AS i", {}, kept=False)
+        connection.commit()
+        changed = statements.run("UPDATE t SET i = i + 10 WHERE i > %(least)s", {"least": 2})
+        assert changed.rowcount == 3
+        connection.rollback()
+        assert statements.run("SELECT i FROM t ORDER BY i", {}).fetchall() == [
+            (i,) for i in range(1, 6)
+        ]
+
+
+def test_a_statement_is_parsed_once_unless_it_is_planned_for_its_parameters(postgres_server):
+    url = postgres_server.render_as_string(hide_password=False)
+    with psycopg.connect(url, autocommit=True) as connection:
+        statements = Statements(connection)
+        for i in range(3):
+            statements.run("SELECT %(i)s", {"i": i})
+            statements.run("SELECT %(i)s + 1", {"i": i}, kept=False)
+        kept = connection.execute("SELECT statement FROM pg_prepared_statements").fetchall()
+    assert kept == [("SELECT $1",)]
 
 
 @settings(max_examples=40)
@@ -127,14 +202,13 @@ def test_texts_arrive_as_they_went(connection, texts):
         np.float64, st.tuples(st.integers(1, 50), st.integers(1, 6)), elements=st.floats(width=64)
     )
 )
-def test_rows_of_numbers_travel_as_one_bytea_each(connection, rows):
-    query = "SELECT array_agg(v) FROM unnest(%s::bytea[]) AS given (v)"
-    (back,) = connection.execute(query, [rows], binary=True).fetchone()
+def test_rows_of_numbers_travel_as_one_bytea_each(run, rows):
+    (back,) = run("SELECT array_agg(v) FROM unnest(%(rows)s::bytea[]) AS given (v)", rows=rows)
     assert back.view("<f8").reshape(rows.shape).tobytes() == rows.tobytes()
 
 
 @pytest.mark.parametrize("layout", ["F", "strided", "read-only", "big-endian"])
-def test_the_layout_of_an_array_in_memory_does_not_matter(connection, layout):
+def test_the_layout_of_an_array_in_memory_does_not_matter(run, layout):
     plain = np.arange(12, dtype=np.float64)
     rows = plain.reshape(4, 3)
     given = {
@@ -143,21 +217,21 @@ def test_the_layout_of_an_array_in_memory_does_not_matter(connection, layout):
         "read-only": (np.frombuffer(plain.tobytes()), np.frombuffer(rows.tobytes()).reshape(4, 3)),
         "big-endian": (plain.astype(">f8"), rows.astype(">f8")),
     }[layout]
-    query = "SELECT %s::float8[], (SELECT array_agg(v) FROM unnest(%s::bytea[]) AS g (v))"
-    numbers, blobs = connection.execute(query, given, binary=True).fetchone()
+    query = "SELECT %(a)s::float8[], (SELECT array_agg(v) FROM unnest(%(b)s::bytea[]) AS g (v))"
+    numbers, blobs = run(query, a=given[0], b=given[1])
     assert numbers.tolist() == plain.tolist()
     assert blobs.view("<f8").tolist() == plain.tolist()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint64, np.int8, np.complex128, "M8[D]", "U3"])
-def test_an_element_without_a_postgres_type_is_refused_not_mangled(connection, dtype):
+def test_an_element_without_a_postgres_type_is_refused_not_mangled(run, dtype):
     values = np.zeros(3, dtype)
     if dtype == "M8[D]":  # a coarser instant is an instant
-        (back,) = connection.execute("SELECT %s::timestamptz[]", [values], binary=True).fetchone()
+        (back,) = run("SELECT %(given)s::timestamptz[]", given=values)
         assert (back == values).all()
         return
     with pytest.raises(TypeError, match="no Postgres type"):
-        connection.execute("SELECT %s", [values])
+        run("SELECT %(given)s", given=values)
 
 
 TABLE = {"a": "i8", "b": "f8", "c": "i2", "d": "M8[us]", "e": "V16", "f": "V24", "g": "?"}
