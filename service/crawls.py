@@ -55,10 +55,10 @@ from service.storage.queue import (
     Tokens,
 )
 
-COMPARED = 256
+COMPARED = 64
 """So many waiting pages are compared at a time, at the least: the most overdue of these come."""
 
-LANES = 32
+LANES = 8
 """So many lanes are looked at, beside one for each crawl asked for."""
 
 FILL_BLOCK = 20_000

@@ -254,7 +254,11 @@ class PostgresQueue(QueueTransaction):
             self.run(LOWER_LANES, lane_id=lowered.lane_id, next_at=lowered.next_at)
 
     def ready_lanes(self, now: datetime, limit: int, of: Reach = EVERYWHERE) -> Lanes:
-        """Find them by their index, then lock them in their order."""
+        """Find them by their index, then lock them in their order.
+
+        Who leases asks for the epoch anyway: asked first, its way of planning holds here too.
+        """
+        self.number_in_force()
         ready = READY.format(only=_only(of))
         statement = LANES.format(locked=LOCKED.format(ids=f"ARRAY({ready})"))
         return self._read(Lanes, statement, now=now, limit=limit, **_said(of))

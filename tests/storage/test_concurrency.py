@@ -29,6 +29,7 @@ from store_cases import (
 from service.domain import EpochStatus, Observability, PagePatch
 from service.errors import CursorExpired, EpochRunning, PageNotFound
 from service.storage import open_store
+from service.storage.statements import Statements
 
 PATIENCE_S = 60
 
