@@ -9,7 +9,8 @@ under their leases; a crawl counts when the answer says that its lease has ended
 synchronous.
 
 - batches: 100 crawls a request, then their reports, no politeness
-- single: one crawl a request, then its report, no politeness
+- single: one crawl a request, then its report, no politeness; on Postgres beside the floor, two
+  commits of bare SQL a crawl (see `floor`)
 - polite: as batches, with the default delay of a second from one crawl of a host to the next
 - empty: all hosts wait for their delay, workers ask nevertheless
 

@@ -15,6 +15,7 @@ from sqlalchemy import text
 from benchmarks.http import clients as http
 from benchmarks.http.processes import Serving, Usage, postgres_database, serving
 from benchmarks.http.rows import Figure
+from benchmarks.leases import floor
 from benchmarks.leases.clients import Crawling, Polling
 from benchmarks.leases.data import WIDTH, Fleet, fill, tidy
 from service.storage import open_store
@@ -43,6 +44,12 @@ class Bench:
             rounds.append(load)
             used.append(after.since(before) | {"clients": load.cpu})
         return rounds, {name: statistics.median(u[name] for u in used) for name in used[0]}
+
+    def floor(self, n_clients: int) -> float:
+        """Measure the floor of one crawl at a time; SQLite has none."""
+        if self.store != "postgres":
+            return 0.0
+        return floor.singles(self.url, n_clients, self.given.seconds)
 
     def target(self, postgres: float | None, sqlite: float | None) -> float | None:
         return postgres if self.store == "postgres" else sqlite
@@ -98,10 +105,12 @@ def singles(bench: Bench) -> list[Figure]:
     figures = []
     for n, target in ((1, bench.target(400, None)), (bench.given.clients, None)):
         rounds, used = bench.measured(Crawling(1), n)
+        floors = [bench.floor(n) for _ in range(bench.given.rounds)]
         p50 = statistics.median(load.quantile_ms(0.5) for load in rounds)
         figures.append(
             bench.figure("single", f"lease + report, one each, {n} workers", "crawls/s",
-                         [load.rate() for load in rounds], target=target, details=used,
+                         [load.rate() for load in rounds], floor=floors if all(floors) else [],
+                         target=target, details=used,
                          note=f"p50 of a request {p50:.1f} ms")
         )  # fmt: skip
     return figures
