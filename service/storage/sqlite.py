@@ -9,6 +9,7 @@ database, which the system releases when that process dies, however it dies.
 import fcntl
 import json
 import sqlite3
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import fields, replace
@@ -84,9 +85,11 @@ place: one that is cut and grows again costs a fifth of every commit."""
 WRITING_CACHE = -262144
 """KiB at most, once, as there is one writer: the states of two million pages."""
 
+BUSY_S, BUSY_AGAIN_S = 10, 0.01
+"""How long to wait for a lock; and how long until a look at what SQLite does not wait for."""
+
 PRAGMAS = (
-    "busy_timeout = 10000",
-    "journal_mode = WAL",
+    f"busy_timeout = {BUSY_S * 1000}",
     "synchronous = FULL",
     "foreign_keys = ON",
     f"journal_size_limit = {WAL_BYTES}",
@@ -390,10 +393,25 @@ def keep_house(
 def prepare(driver: sqlite3.Connection, _record: object, pragmas: Iterable[str]) -> None:
     """Set up a new connection; transactions are begun by `begin`, not by the driver."""
     driver.isolation_level = None
+    _keep_wal(driver)
     for pragma in pragmas:
         driver.execute(f"PRAGMA {pragma}")
     (page_size,) = driver.execute("PRAGMA page_size").fetchone()
     driver.execute(f"PRAGMA wal_autocheckpoint = {WAL_KEPT // page_size}")
+
+
+def _keep_wal(driver: sqlite3.Connection) -> None:
+    """Have a write-ahead log; SQLite itself does not wait for others that open a new file."""
+    deadline = time.monotonic() + BUSY_S
+    while True:
+        try:
+            driver.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(BUSY_AGAIN_S)
+        else:
+            return
 
 
 def begin(connection: sa.Connection) -> None:

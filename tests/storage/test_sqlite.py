@@ -37,6 +37,7 @@ from service.storage.sqlite import (
     WAL_KEPT,
     SqliteStore,
     SqliteTransaction,
+    prepare,
 )
 from service.storage.sqlite_log import OF_A_DAY
 from service.storage.turns import Turns
@@ -118,7 +119,7 @@ def test_new_pages_lie_in_the_order_of_their_keys(sqlite_store):
 
 
 def test_a_file_locked_by_another_process_is_unavailable(sqlite_store, sqlite_url):
-    with sqlite_store.begin(write=False) as tx:
+    with sqlite_store.begin() as tx:
         tx.run("PRAGMA busy_timeout = 1")
     stranger = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
     stranger.execute("BEGIN IMMEDIATE")
@@ -149,6 +150,23 @@ def test_a_file_that_is_no_database_is_not_taken_for_one(tmp_path):
         store.check()
     store.close()
     assert path.read_bytes() == b"something else entirely, " * 100
+
+
+def test_who_opens_a_new_file_waits_for_others_that_do(tmp_path, monkeypatch):
+    other = sqlite3.connect(tmp_path / "new.db", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    waits = []
+
+    def wait(seconds):
+        waits.append(seconds)
+        other.execute("COMMIT")
+
+    monkeypatch.setattr("service.storage.sqlite.time.sleep", wait)
+    at_once = sqlite3.connect(tmp_path / "new.db", timeout=0)
+    with closing(other), closing(at_once) as driver:
+        prepare(driver, None, ())
+        assert driver.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert len(waits) == 1
 
 
 def test_two_stores_on_one_file_see_each_others_commits(sqlite_url):
@@ -374,7 +392,7 @@ def test_the_log_of_writes_is_cut_once_it_starts_over(sqlite_store):
         tx.driver.execute(f"INSERT INTO filler VALUES (zeroblob({2**22}))")
     assert wal.stat().st_size > 2**22
     with sqlite_store.reading.connect() as connection:
-        connection.connection.driver_connection.execute("PRAGMA wal_checkpoint(RESTART)")
+        connection.connection.driver_connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
     with sqlite_store.begin() as tx:
         tx.driver.execute("INSERT INTO filler VALUES (1)")
     assert wal.stat().st_size <= 2**20
