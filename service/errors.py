@@ -41,6 +41,8 @@ RecrawlError
 └── StartupRefused            the service will not start like this
     ├── InvalidSettings       a setting is unknown, malformed or contradicts another
     ├── SchemaBehind          the database is not at the revision this code needs
+    ├── SchemaAhead           a newer version has migrated the database
+    ├── NoDatabase            the SQLite file to read is not there
     └── EstimatorMismatch     the database holds another estimator's states
 """
 
@@ -223,6 +225,14 @@ class InvalidSettings(StartupRefused):
 
 class SchemaBehind(StartupRefused):
     """The database is not at the revision this code needs; run `recrawl migrate`."""
+
+
+class SchemaAhead(StartupRefused):
+    """A newer version of Recrawl has migrated this database; install that version."""
+
+
+class NoDatabase(StartupRefused):
+    """There is no such file; see that RECRAWL_DATABASE_URL and the working directory are right."""
 
 
 class EstimatorMismatch(StartupRefused):

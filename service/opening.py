@@ -38,15 +38,18 @@ def opened(
     *,
     now: Callable[[], datetime] = system_clock,
     rng: np.random.Generator | None = None,
+    existing: bool = False,
 ) -> Opened:
     """Open the store; whoever asks for it closes it.
 
-    A SQLite file is brought to the revision this code needs; a Postgres database must be there.
+    A SQLite file is brought to the revision this code needs, and made where it is not there unless
+    it is to be `existing`; a Postgres database must be there.
 
     Raises
     ------
     StartupRefused
-        The schema is behind, or the database holds another estimator's states.
+        The schema is not this version's, the database holds another estimator's states, or the
+        file is not there.
     StoreUnavailable
         The database does not answer.
     """
@@ -55,6 +58,8 @@ def opened(
     embedded = isinstance(store, SqliteStore)
     try:
         if isinstance(store, SqliteStore):
+            if existing:
+                store.find()
             migrations.upgrade(store.engine)
         store.check()
         _claim_estimator(store, plan.estimator.name)

@@ -309,5 +309,5 @@ def _crawls(n: int) -> str:
 def _span(days: float) -> str:
     for unit, length in UNITS:
         if days >= 2 * length:
-            return f"{days / length:.1f} {unit}"
+            return f"{days / length:,.1f} {unit}"
     return f"{days * 86_400:.2g} seconds"

@@ -33,7 +33,13 @@ Importance = Annotated[
     ),
 ]
 MinRate = Annotated[
-    float, Meta(ge=0, le=1e6, description="a number of crawls a day that is never undercut")
+    float,
+    Meta(
+        ge=0,
+        le=1e6,
+        description="a number of crawls a day that is never undercut, but by a complete page whose "
+        "pings are fewer",
+    ),
 ]
 MaxRate = Annotated[
     float, Meta(ge=1e-9, le=1e6, description="a positive number of crawls a day, never exceeded")

@@ -109,10 +109,10 @@ def _began(told: datetime | None, standing: dict[str, Any]) -> datetime:
 
 
 @contextmanager
-def _opened(database_url: str | None) -> Iterator["Opened"]:
+def _opened(database_url: str | None, *, existing: bool = False) -> Iterator["Opened"]:
     from service.opening import opened
 
-    base = opened(settings(database_url))
+    base = opened(settings(database_url), existing=existing)
     with closing(base.store):
         yield base
 
@@ -168,7 +168,7 @@ def export(
 
     n_rows = 0
     with (
-        _opened(database_url) as base,
+        _opened(database_url, existing=True) as base,
         writer(file, format, states=states) as write,
         _progress() as progress,
     ):

@@ -4,7 +4,7 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC
 from itertools import islice
 from pathlib import Path
@@ -44,22 +44,28 @@ def kind_of(path: Path) -> str:
     return kind
 
 
-def read_items(path: Path, after_line: int = 0, block: int = BLOCK) -> Iterator[Block]:
+def read_items(
+    path: Path, after_line: int = 0, block: int = BLOCK, *, names: Collection[str] = ()
+) -> Iterator[Block]:
     """Give a file's items with the names in it; what is in them, the receiver judges.
+
+    Where `names` are given a table has columns of no other name.
 
     Raises
     ------
     UnreadableFile
-        Neither CSV with a `url` column nor NDJSON nor Parquet, not UTF-8, or a broken gzip.
+        Neither CSV with a `url` column nor NDJSON nor Parquet, not UTF-8, a broken gzip, or a
+        column that is none of `names`.
     """
     kind = kind_of(path)
     if kind == "parquet":
-        yield from _parquet(path, after_line, block)
+        yield from _parquet(path, after_line, block, names)
         return
     with path.open("rb") as raw:
         content = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
         text = io.TextIOWrapper(content, "utf-8-sig", newline="")
-        rows = _ndjson(text, after_line) if kind in ("ndjson", "jsonl") else _csv(text, path, kind)
+        lines = kind in ("ndjson", "jsonl")
+        rows = _ndjson(text, after_line) if lines else _csv(text, path, kind, names)
         try:
             while found := list(islice(rows, block)):
                 if found[-1][0] > after_line:
@@ -100,13 +106,14 @@ def _ndjson(text: IO[str], after_line: int) -> Iterator[tuple[int, Any]]:
         yield number, item if isinstance(item, dict) else _Unusable("not a JSON object")
 
 
-def _csv(text: IO[str], path: Path, kind: str) -> Iterator[tuple[int, Any]]:
+def _csv(text: IO[str], path: Path, kind: str, known: Collection[str]) -> Iterator[tuple[int, Any]]:
     rows = csv.reader(text, delimiter="\t" if kind == "tsv" else ",")
-    names = next(rows, [])
+    names = [name.strip() for name in next(rows, [])]
     if "url" not in names:
         raise UnreadableFile(f"{path}: the first line must name the columns, one of them `url`")
     if twice := [name for name in names if names.count(name) > 1]:
         raise UnreadableFile(f"{path}: two columns are named {twice[0]}; rename or remove one")
+    _refuse_unknown(path, names, known)
     try:
         for row in rows:
             if len(row) == len(names):
@@ -115,6 +122,15 @@ def _csv(text: IO[str], path: Path, kind: str) -> Iterator[tuple[int, Any]]:
                 yield rows.line_num, _Unusable("more or fewer cells than the header has")
     except csv.Error as error:
         raise UnreadableFile(f"{path}:{rows.line_num}: not CSV: {error}") from error
+
+
+def _refuse_unknown(path: Path, names: list[str], known: Collection[str]) -> None:
+    """Refuse a table at once for what would have each of its rows refused."""
+    if known and (unknown := [name for name in names if name and name not in known]):
+        raise UnreadableFile(
+            f"{path}: there is no field {', '.join(unknown)}; rename or remove the column "
+            f"(fields are {', '.join(known)})"
+        )
 
 
 def _item(names: list[str], row: list[str]) -> dict[str, Any] | _Unusable:
@@ -130,7 +146,7 @@ def _item(names: list[str], row: list[str]) -> dict[str, Any] | _Unusable:
     return item
 
 
-def _parquet(path: Path, after_line: int, block: int) -> Iterator[Block]:
+def _parquet(path: Path, after_line: int, block: int, known: Collection[str]) -> Iterator[Block]:
     try:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
@@ -139,6 +155,7 @@ def _parquet(path: Path, after_line: int, block: int) -> Iterator[Block]:
     size, row = path.stat().st_size, 0
     try:
         with ParquetFile(path) as file:
+            _refuse_unknown(path, file.schema_arrow.names, known)
             n_rows = file.metadata.num_rows
             for batch in file.iter_batches(block):
                 first, row = row + 1, row + len(batch)

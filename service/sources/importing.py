@@ -55,7 +55,7 @@ def holds_states(path: Path) -> bool:
 
 def send_pages(path: Path, poster: Poster, after_line: int = 0) -> Iterator[Step]:
     """Register a file's pages with a running service."""
-    for block in read_items(path, after_line):
+    for block in read_items(path, after_line, names=PageLine.__struct_fields__):
         posted = poster.post_pages(block.items)
         refused = [(refusal["index"], refusal["detail"]) for refusal in posted["rejected"]]
         yield _step(path, block, posted["created"], 0, refused)
@@ -65,7 +65,7 @@ def add_pages(
     path: Path, store: Store, now: Callable[[], datetime], after_line: int = 0
 ) -> Iterator[Step]:
     """Register a file's pages in the database itself, a transaction a block."""
-    for block in read_items(path, after_line):
+    for block in read_items(path, after_line, names=PageLine.__struct_fields__):
         parsed = parse(block.items, PageLine)
         created = 0
         if parsed.lines:
@@ -89,7 +89,7 @@ def add_states(
         The file holds another estimator's states.
     """
     numbers = width(estimator)
-    for block in read_items(path, after_line):
+    for block in read_items(path, after_line, names=StateLine.__struct_fields__):
         parsed = parse(block.items, StateLine)
         refused = [_refusal(line, path, estimator.name, numbers, now()) for line in parsed.lines]
         good = np.array([not reason for reason in refused], np.bool_)

@@ -313,7 +313,7 @@ class Store(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise `StoreUnavailable` or `SchemaBehind` unless the store can serve."""
+        """Raise `StoreUnavailable` or a `StartupRefused` unless the store can serve."""
 
     @abstractmethod
     def close(self) -> None:

@@ -9,7 +9,8 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from service.errors import SchemaBehind, StoreUnavailable
+from service import __version__
+from service.errors import SchemaAhead, SchemaBehind, StoreUnavailable
 
 _INSTALLED = Path(__file__).parents[1] / "migrations"
 _SOURCE = Path(__file__).parents[2] / "migrations"
@@ -31,8 +32,15 @@ def head() -> str:
 
 
 def current(connection: sa.Connection) -> str | None:
-    """Give the revision the database is at; None for a new one."""
-    return MigrationContext.configure(connection).get_current_revision()
+    """Give the revision the database is at, None for a new one; raises `SchemaAhead`."""
+    found = MigrationContext.configure(connection).get_current_revision()
+    known = {script.revision for script in ScriptDirectory.from_config(config()).walk_revisions()}
+    if found is not None and found not in known:
+        raise SchemaAhead(
+            f"the database is at revision {found}, which this version of Recrawl ({__version__}) "
+            "does not know: a newer one has migrated it; install that one"
+        )
+    return found
 
 
 def upgrade(engine: sa.Engine, revision: str = "head") -> None:
@@ -47,6 +55,8 @@ def downgrade(engine: sa.Engine, revision: str) -> None:
 
 def _run(engine: sa.Engine, step: Any, revision: str) -> None:
     try:
+        with engine.connect() as connection:
+            current(connection)
         with engine.begin() as connection:
             if engine.dialect.name == "postgresql":  # two `recrawl migrate` at once take turns
                 lock = "SELECT pg_advisory_xact_lock(hashtext('recrawl.migrate'))"
@@ -60,7 +70,7 @@ def _run(engine: sa.Engine, step: Any, revision: str) -> None:
 
 
 def check(connection: sa.Connection) -> None:
-    """Raise `SchemaBehind` unless the database is at the revision this code needs."""
+    """Raise `SchemaBehind` or `SchemaAhead` where the revision is not what this code needs."""
     found = current(connection)
     if found != head():
         raise SchemaBehind(

@@ -37,7 +37,7 @@ from service.domain import (
     StoredPages,
     instant,
 )
-from service.errors import EpochRunning, StoreFull, StoreUnavailable
+from service.errors import EpochRunning, NoDatabase, StoreFull, StoreUnavailable
 from service.sections import sections
 from service.storage import migrations
 from service.storage import sqlite_sql as sql
@@ -333,8 +333,17 @@ class SqliteStore(SubscriptionStore):
                 raise EpochRunning from error
             yield SqliteLead(self)
 
+    def find(self) -> None:
+        """Raise `NoDatabase` where there is no file: connecting would make an empty one."""
+        if not Path(file := str(self.engine.url.database)).exists():
+            raise NoDatabase(
+                f"there is no database {file}; see that RECRAWL_DATABASE_URL and the working "
+                "directory are right"
+            )
+
     def check(self) -> None:
         """Ask the database for its revision."""
+        self.find()
         with self.begin(write=False) as tx:
             migrations.check(tx.connection)
 

@@ -1,6 +1,7 @@
 """Pages over HTTP: registered, looked up, changed, forgotten."""
 
 import json
+import re
 
 import pytest
 from live_server import Live
@@ -151,6 +152,15 @@ def test_a_page_says_why_it_is_crawled_as_often_as_it_is(api: Live):
     assert ", pages of its section every 30.0 days, and" in page["why"]["sentence"]
     interval = page["estimate"]["credible_interval"]
     assert 0 < interval["low"] < page["estimate"]["change_rate"] < interval["high"]
+
+
+def test_a_page_that_is_worth_next_to_nothing_says_so_in_a_number_that_can_be_read(sqlite_api):
+    often, never = sqlite_api.register(NEWS, ABOUT)
+    sqlite_api.client.patch(f"/pages/{often}", json={"importance": 1e9})
+    sqlite_api.client.patch(f"/pages/{never}", json={"importance": 1e-9})
+    sqlite_api.epoch()
+    why = sqlite_api.get(f"/pages/{never}").json()["why"]
+    assert re.match(r"crawled every \d+(,\d{3}){5}\.\d days: ", why["sentence"])
 
 
 @pytest.mark.parametrize("n_pages", [1, 2, 3, 7, 60])

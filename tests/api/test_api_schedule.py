@@ -112,6 +112,8 @@ def test_filters_choose_by_host_url_and_observability(api: Live, corpus):
     assert row["url"] == "https://b.example/3"
     assert api.schedule(url="https://b.example/unknown") == []
     assert api.schedule(host="unknown.example") == []
+    refused = api.get("/schedule", host="http://a.example")
+    assert (refused.status_code, refused.json()["field"]) == (422, "host")
 
 
 def test_an_international_host_is_found_in_either_spelling(api: Live):

@@ -28,6 +28,7 @@ def api(sqlite_url) -> Live:
         ("pages.tsv", TSV.encode()),
         ("pages.ndjson", LINES.encode()),
         ("pages.jsonl", LINES.replace("\n", "\n\n").encode()),
+        ("pages.csv", CSV.replace(",", ", ").encode()),
         ("pages.csv.gz", gzip.compress(CSV.encode(), mtime=0)),
         ("pages.ndjson.gz", gzip.compress(LINES.encode(), mtime=0)),
     ],
@@ -114,6 +115,8 @@ def test_a_file_longer_than_a_batch_is_sent_in_several(api: Live, recrawl, tmp_p
         ("pages.csv.gz", gzip.compress(CSV.encode(), mtime=0)[:-9], "gzip is broken"),
         ("pages.csv.gz", gzip.compress(CSV.encode(), mtime=0)[:15] + b"\0" * 20, "gzip is broken"),
         ("pages.csv", b'url\n"' + b"x" * 200_000 + b'"\n', "pages.csv:2: not CSV"),
+        ("pages.csv", b"url,colour,\nhttps://a.example/,red,\n", "there is no field colour;"),
+        ("pages.tsv", b"url\tweight\thue\n", "there is no field weight, hue;"),
         ("pages.csv", b"url,url\nhttps://a.example/,x\n", "two columns are named url; rename"),
     ],
 )

@@ -3,14 +3,17 @@
 import os
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
+import sqlalchemy as sa
 from live_server import running
 
 from service import __version__
 from service.cli import app
 from service.core import Gamma, Prior
 from service.errors import StoreUnavailable
+from service.storage import open_store
 
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
 
@@ -39,6 +42,7 @@ def test_the_version_is_told(recrawl):
 
 WITHOUT_ROUNDS = """
 import sys
+from contextlib import closing
 from service.cli import main
 if "worker" in sys.argv:
     from service.epoch import Runner
@@ -251,6 +255,22 @@ def test_a_revision_that_does_not_exist_is_refused_and_nothing_changes(recrawl, 
     assert "Can't locate revision identified by 'nonsense'" in ended.err
     assert "Traceback" not in ended.err
     assert recrawl("migrate", database_url=sqlite_url).status == 0
+
+
+@pytest.mark.parametrize("command", [("rebuild",), ("export", "pages.csv")])
+def test_a_database_that_is_not_there_is_not_made_by_reading_it(recrawl, tmp_path, command):
+    assert "there is no database" in recrawl(*command).refusal()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", [("serve",), ("worker",), ("migrate",), ("export", "-")])
+def test_a_database_of_a_newer_version_is_left_as_it_is(recrawl, empty_database_url, command):
+    assert recrawl("migrate", database_url=empty_database_url).status == 0
+    store = open_store(empty_database_url, 2)
+    with closing(store), store.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    refusal = recrawl(*command, database_url=empty_database_url).refusal()
+    assert "a newer one has migrated it" in refusal
 
 
 @pytest.mark.parametrize("arguments", [("--seed", -1), ("--pages", 10**9), ("--days", 1e300)])

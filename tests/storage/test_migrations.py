@@ -23,7 +23,7 @@ from store_cases import (
     schedule_columns,
 )
 
-from service.errors import SchemaBehind
+from service.errors import SchemaAhead, SchemaBehind
 from service.storage import migrations, open_store, tables
 from service.storage.sqlite_log import OF_A_DAY
 
@@ -37,6 +37,7 @@ def empty(empty_database_url):
 
 
 def test_a_new_database_is_behind_and_the_message_says_what_to_run(empty):
+    empty.engine.connect().close()  # of SQLite, makes an empty file
     with pytest.raises(SchemaBehind, match=r"at revision none.* run `recrawl migrate`"):
         empty.check()
 
@@ -184,8 +185,13 @@ def test_a_database_of_a_newer_version_is_refused(empty):
     migrations.upgrade(empty.engine)
     with empty.engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(SchemaBehind, match="9999"):
+    with pytest.raises(SchemaAhead, match=r"at revision 9999.* newer"):
         empty.check()
+    with pytest.raises(SchemaAhead, match="newer"):
+        migrations.upgrade(empty.engine)
+    with pytest.raises(SchemaAhead, match="newer"):
+        migrations.downgrade(empty.engine, "base")
+    assert "pages" in tables_in(empty.engine)
 
 
 OLD_DATA = """

@@ -29,7 +29,7 @@ from store_cases import (
 from service.core.estimators import Gamma
 from service.domain import EpochColumns, EpochStatus, instant
 from service.epoch import Plan, run_epoch
-from service.errors import InvalidSettings, SchemaBehind, StoreFull, StoreUnavailable
+from service.errors import InvalidSettings, NoDatabase, SchemaBehind, StoreFull, StoreUnavailable
 from service.storage import migrations, open_store
 from service.storage.base import EPOCHS_KEPT
 from service.storage.sqlite import (
@@ -135,8 +135,6 @@ def test_a_file_locked_by_another_process_is_unavailable(sqlite_store, sqlite_ur
 
 def test_a_directory_that_is_not_there_is_unavailable(tmp_path):
     store = SqliteStore(f"sqlite:///{tmp_path / 'missing' / 'recrawl.db'}", 2)
-    with pytest.raises(StoreUnavailable):
-        store.check()
     with pytest.raises(StoreUnavailable), store.begin():
         pass
     store.close()
@@ -305,10 +303,19 @@ def test_a_refused_url_does_not_show_its_password():
 
 
 def test_an_empty_file_is_behind(tmp_path):
+    (tmp_path / "new.db").touch()
     store = SqliteStore(f"sqlite:///{tmp_path / 'new.db'}", 2)
     with pytest.raises(SchemaBehind, match="recrawl migrate"):
         store.check()
     store.close()
+
+
+def test_a_file_that_is_not_there_is_not_made_by_a_look(tmp_path):
+    store = SqliteStore(f"sqlite:///{tmp_path / 'new.db'}", 2)
+    with pytest.raises(NoDatabase, match=r"there is no database .*new.db"):
+        store.check()
+    store.close()
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_epoch_loads_without_keeping_writers_out(sqlite_store, sqlite_url, monkeypatch):

@@ -18,10 +18,10 @@ from service.api.schemas import LeaseAnswer, LeaseBody, LeasePatchBody, LeasesAn
 from service.api.service import TheBody, TheService, the_service
 from service.api.stream import settled
 from service.crawls import Ask
-from service.errors import InvalidField, InvalidUrl, LeaseNotHeld
+from service.errors import InvalidField, LeaseNotHeld
 from service.leasing import Request as LeaseRequest
 from service.storage.queue import Reach
-from service.urls import normalise
+from service.urls import normalise_host
 
 router = APIRouter(tags=["leases"])
 
@@ -51,7 +51,7 @@ async def post_leases(request: Request) -> Response:
     if body.shard >= body.shards:
         detail = f"shard {body.shard} is not one of {body.shards}; they count from 0"
         raise InvalidField("shard", detail)
-    hosts = tuple(sorted({_host(host) for host in body.hosts}))
+    hosts = tuple(sorted({normalise_host(host, "hosts") for host in body.hosts}))
     of = Reach(hosts, body.shard, body.shards)
     ttl = service.lease_ttl if isinstance(body.ttl_s, UnsetType) else timedelta(seconds=body.ttl_s)
     deadline = loop.time() + body.wait_s
@@ -75,14 +75,6 @@ async def post_leases(request: Request) -> Response:
 
 def _ahead(next_ready_at: datetime | None, now: datetime) -> float:
     return NOTHING_QUEUED_S if next_ready_at is None else (next_ready_at - now).total_seconds()
-
-
-def _host(host: str) -> str:
-    try:
-        return normalise(f"http://{host}/").host
-    except InvalidUrl as error:
-        detail = f"{host[:100]!r} is not a host name; send names such as example.com"
-        raise InvalidField("hosts", detail) from error
 
 
 router.add_api_route(

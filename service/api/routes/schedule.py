@@ -31,12 +31,11 @@ from service.errors import (
     BadCursor,
     EpochNotFound,
     InvalidField,
-    InvalidUrl,
     NotAcceptable,
     PageNotFound,
 )
 from service.storage import Transaction
-from service.urls import normalise
+from service.urls import normalise_host
 
 router = APIRouter(tags=["schedule"], route_class=HotRoute)
 
@@ -276,18 +275,10 @@ def only(tx: Transaction, asked: Asked) -> ScheduleFilter:
     """Look up what the filters name; a page that is not known matches nothing."""
     try:
         return ScheduleFilter(
-            host=None if asked.host is None else normal_host(asked.host),
+            host=None if asked.host is None else normalise_host(asked.host),
             page_id=None if asked.url is None else find(tx, asked.url),
             observability=asked.observability,
             due_before=asked.due_before,
         )
     except PageNotFound:
         return ScheduleFilter(page_id=0)
-
-
-def normal_host(host: str) -> str:
-    """Give a host as pages have it: lower case, international names in ASCII."""
-    try:
-        return normalise(f"http://{host}/").host
-    except InvalidUrl as error:
-        raise InvalidField("host", "this is no host; send a name such as example.com") from error
