@@ -224,11 +224,13 @@ def test_states_of_another_estimator_are_refused_until_rebuilt(recrawl, database
     if not epoch["prior"]:
         assert after["change_rate"] == before["change_rate"]
         return
-    gamma = Gamma(Prior(**epoch["prior"]), 365.0)  # the corpus is the same, whoever fitted it
+    a, b, within = (epoch["prior"][name] for name in ("a", "b", "within"))
+    gamma = Gamma(Prior(a, b), 365.0)  # the corpus is the same, whoever fitted it
     state = gamma.init()
     for _ in range(6):
         state = gamma.update(state, 1.0, changed=True)
-    assert after["change_rate"] == pytest.approx(float(gamma.change_rate(state)), rel=1e-9)
+    section = Gamma(Prior(within, within / after["section_change_rate"]), 365.0)
+    assert after["change_rate"] == pytest.approx(float(section.change_rate(state)), rel=1e-6)
 
 
 def test_after_a_rebuild_cut_short_only_another_one_is_taken(recrawl, database_url, monkeypatch):
