@@ -30,7 +30,7 @@ class Line:
         self.wait = wait
 
     def call(self, method: str, path: str, **given: Any) -> httpx.Response:
-        """Give the first answer that is not "busy".
+        """Give the first answer that is not "busy", and is the service's own.
 
         Raises
         ------
@@ -47,9 +47,9 @@ class Line:
             except (httpx.RequestError, httpx.InvalidURL) as error:
                 raise Unavailable(f"{method} {self._url(path)}: {error}") from error
             else:
-                if response.status_code not in BUSY:
+                if response.status_code not in BUSY and not foreign(response):
                     return response
-                problem, asked_s = f"it answered {response.status_code}", retry_after(response)
+                problem, asked_s = f"it answered {described(response)}", retry_after(response)
             pause_s = max(asked_s, backoff(attempt))
             if time.monotonic() + pause_s > deadline or self.wait(pause_s):
                 break
@@ -57,6 +57,22 @@ class Line:
 
     def _url(self, path: str) -> str:
         return str(self.http.base_url).rstrip("/") + path
+
+
+def foreign(response: httpx.Response) -> bool:
+    """Tell whether a success was answered by something in between, such as a page to log in at."""
+    return response.is_success and bool(response.content) and _media(response) != "application/json"
+
+
+def described(response: httpx.Response) -> str:
+    """Name an answer that is not the one hoped for."""
+    what = f"{response.status_code}"
+    return f"{what} with {_media(response) or 'no JSON'}" if foreign(response) else what
+
+
+def _media(response: httpx.Response) -> str:
+    media: str = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    return media
 
 
 def backoff(attempt: int) -> float:

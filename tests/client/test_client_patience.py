@@ -56,6 +56,14 @@ def test_a_service_out_of_reach_is_waited_for_longer_each_time(broken):
     assert all(0.05 * 2**k <= pause <= 0.1 * 2**k for k, pause in enumerate(waited))
 
 
+def test_a_page_from_something_in_between_is_not_taken_for_an_answer():
+    login = httpx.Response(200, html="<html>Please log in</html>")
+    (waited,) = waits([login, EMPTY])
+    assert 0.05 <= waited <= 0.1
+    with pytest.raises(Unavailable, match="it answered 200 with text/html"):
+        waits([login], patience_s=0)
+
+
 def test_waiting_grows_to_ten_seconds_and_no_further():
     assert 5 <= backoff(1_000) <= 10
 
