@@ -28,6 +28,8 @@ MOST_PAGE_DAYS = 100_000_000
 """Of a made-up site: its changes, on average 0.6 a page and day, are held in memory."""
 MOST_CRAWLS = 50_000_000
 """All crawls of a policy are held in memory, with what was predicted of each."""
+MOST_EPOCHS = 100_000
+"""Nearly three centuries of days: a log that goes on for longer has an instant that is wrong."""
 
 SOURCE, BUDGET, NOTICES, PLAY = "What is played", "Bandwidth", "Change notices", "How"
 
@@ -177,7 +179,14 @@ def replay(
             f"{budget * world.days:,.0f} crawls in {world.days:,.0f} days are more than the "
             f"{MOST_CRAWLS:,} that are held in memory; give less --bandwidth or fewer --days"
         )
-    game = Game(world, budget, step or suitable_step(world, budget), notices, seed)
+    step = step or suitable_step(world, budget)
+    if world.days / step > MOST_EPOCHS:
+        raise typer.BadParameter(
+            f"{world.days:,.0f} days are {world.days / step:,.0f} epochs, more than the "
+            f"{MOST_EPOCHS:,} that are played; see that every instant is meant, or give fewer "
+            "--days or a longer --step"
+        )
+    game = Game(world, budget, step, notices, seed)
     out.mkdir(parents=True, exist_ok=True)
     outcomes = _played(game, names, processes or min(len(names), os.cpu_count() or 1))
     found = Comparison(game, outcomes)

@@ -144,6 +144,16 @@ def test_what_cannot_be_played_is_refused_in_a_sentence(recrawl, tmp_path, argum
     assert not list(tmp_path.iterdir())
 
 
+def test_a_log_with_an_instant_that_is_not_meant_is_refused_before_anybody_plays(recrawl, tmp_path):
+    log = tmp_path / "crawls.csv"
+    log.write_text("url,t,changed\n/a,0,1\n/a,86400,0\n/a,86400000000,1\n")
+    ended = recrawl("replay", "--crawl-log", log)
+    assert ended.status == 2
+    told = " ".join(ended.err.replace("│", " ").split())
+    assert "1,000,000 days are" in told
+    assert "see that every instant is meant" in told
+
+
 @pytest.mark.parametrize("out", ["taken", "taken/below"])
 def test_a_folder_that_cannot_be_made_is_refused_before_anybody_plays(recrawl, tmp_path, out):
     (tmp_path / "taken").write_text("a file")
