@@ -5,16 +5,9 @@ All functions are pure and take (N,) crawls in runs of (P,) pages.
 
 import numpy as np
 
-from service.domain import (
-    UNSAID,
-    Bools,
-    Codes,
-    CrawlColumns,
-    Instants,
-    Ints,
-    Observability,
-    PageStates,
-)
+from service.arrays import UNSAID, Bools, Codes, Instants, Ints
+from service.columns import CrawlColumns, PageStates
+from service.domain import Observability
 from service.runs import Runs
 from service.storage.base import GONE_CHECKS
 

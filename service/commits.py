@@ -41,7 +41,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service import crawls, ingest
-from service.domain import Bools, Columns, CrawlColumns, Ints, PageColumns
+from service.arrays import Bools, Columns, Ints
+from service.columns import CrawlColumns, PageColumns
 from service.errors import Overloaded, StoreFull, StoreUnavailable
 from service.ingest import Answered, InForce, Named, Recorded, Rules
 from service.storage import QueueTransaction, Store, Transaction

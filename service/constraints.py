@@ -7,7 +7,8 @@ import numpy as np
 import structlog
 from numpy.typing import ArrayLike, NDArray
 
-from service.domain import CapColumns, EpochColumns, Floats, Ints
+from service.arrays import Floats, Ints
+from service.columns import CapColumns, EpochColumns
 from service.estimates import Known
 
 CONSTRAINED = "harmonic"

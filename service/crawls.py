@@ -16,20 +16,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.core import timing
-from service.domain import (
+from service.arrays import (
     INSTANT,
     NEVER,
     UNSAID,
     Bools,
     Codes,
-    CrawlColumns,
     Floats,
     Instants,
     Ints,
     days,
     instant,
 )
+from service.columns import CrawlColumns
+from service.core import timing
 from service.lanes import (
     Gates,
     Politeness,

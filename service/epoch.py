@@ -12,6 +12,8 @@ import numpy as np
 import structlog
 
 from service import crawls
+from service.arrays import Floats, instant
+from service.columns import CapColumns, EpochColumns, ScheduleColumns
 from service.constraints import constrain
 from service.core.allocation import ALLOCATORS, Allocation
 from service.core.costs import binary_cost, harmonic_cost
@@ -24,18 +26,7 @@ from service.core.estimators import (
 )
 from service.core.pings import PingEstimate
 from service.core.trust import audit_rate
-from service.domain import (
-    CapColumns,
-    Certificate,
-    Epoch,
-    EpochColumns,
-    EpochStatus,
-    Floats,
-    Observability,
-    ScheduleColumns,
-    Timing,
-    instant,
-)
+from service.domain import Certificate, Epoch, EpochStatus, Observability, Timing
 from service.errors import EpochRunning, StoreFull
 from service.estimates import Known, known, rates_from_log
 from service.sections import SECTIONS

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from service.arrays import INSTANT, NEVER, Bools, Columns, Floats, Instants, Ints, days, instant
+from service.columns import EpochColumns, PageStates
 from service.core.estimators import (
     Bursty,
     CompleteObservations,
@@ -27,21 +29,7 @@ from service.core.estimators import (
 from service.core.pings import PingEstimate, PingQuality, PingState
 from service.core.prior import DEFAULT_PRIOR
 from service.core.trust import TrustTest, believed, dead_feeds
-from service.domain import (
-    INSTANT,
-    NEVER,
-    Bools,
-    Columns,
-    EpochColumns,
-    Floats,
-    Instants,
-    Ints,
-    Observability,
-    Page,
-    PageStates,
-    days,
-    instant,
-)
+from service.domain import Observability, Page
 from service.runs import turns
 from service.storage import Transaction
 

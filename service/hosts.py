@@ -5,9 +5,10 @@ from datetime import datetime
 
 import numpy as np
 
+from service.arrays import days, instant
 from service.core.pings import PingQuality, PingState
 from service.core.trust import dead_feeds
-from service.domain import HostPages, Lane, days, instant
+from service.domain import HostPages, Lane
 from service.lanes import LONGEST_DELAY_S, Politeness
 
 

@@ -13,30 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service import answers
+from service.arrays import NEVER, UNSAID, Bools, Codes, Floats, Instants, Ints, SectionRates, days
+from service.columns import CrawlColumns, LogColumns, PageColumns, PageStates, PingColumns
 from service.core import timing
 from service.core.estimators import Estimator, corpus_of, with_corpus
-from service.domain import (
-    NEVER,
-    UNSAID,
-    Bools,
-    Certificate,
-    Codes,
-    CrawlColumns,
-    Floats,
-    Instants,
-    Ints,
-    Kind,
-    LogColumns,
-    Observability,
-    PageColumns,
-    PageStates,
-    PingColumns,
-    PingReason,
-    SectionRates,
-    Timing,
-    Verdict,
-    days,
-)
+from service.domain import Certificate, Kind, Observability, PingReason, Timing, Verdict
 from service.estimates import Crawled, learn_crawls
 from service.runs import Runs, turns
 from service.storage import Transaction

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from service.arrays import EPOCH, NEVER, Bools, Codes, Floats, Instants, Ints, instant
 from service.core import timing
-from service.domain import EPOCH, NEVER, Bools, Codes, Floats, Instants, Ints, instant
 from service.storage.queue import Lanes, Settled
 
 SLOW_DOWN = (429, 503)

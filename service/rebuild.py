@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from service.domain import DAY, Floats, Instants, Ints, Kind, LogColumns, PageStates
+from service.arrays import DAY, Floats, Instants, Ints
+from service.columns import LogColumns, PageStates
+from service.domain import Kind
 from service.estimates import Crawled, learn_crawls
 from service.ingest import Rules
 from service.storage import Store

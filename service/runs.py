@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain import Bools, Ints
+from service.arrays import Bools, Ints
 
 S = TypeVar("S", bound=np.generic)
 

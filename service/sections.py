@@ -18,7 +18,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from service.domain import Sections
+from service.arrays import Sections
 
 SECTIONS = 1 << 20
 

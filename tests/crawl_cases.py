@@ -7,9 +7,10 @@ import numpy as np
 from store_cases import crawl_columns, instants
 
 from service import crawls, ingest
+from service.arrays import UNSAID
 from service.core.estimators import Gamma
 from service.crawls import Ask, Reports
-from service.domain import UNSAID, Timing
+from service.domain import Timing
 from service.ingest import Rules
 from service.lanes import Politeness
 from service.leasing import Request, lease_all

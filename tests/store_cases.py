@@ -6,19 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.domain import (
-    COLUMN,
-    UNSAID,
-    Certificate,
-    CrawlColumns,
-    LogColumns,
-    PageColumns,
-    PingColumns,
-    ScheduleColumns,
-    ScheduleFilter,
-    instant,
-    moment,
-)
+from service.arrays import COLUMN, UNSAID, instant, moment
+from service.columns import CrawlColumns, LogColumns, PageColumns, PingColumns, ScheduleColumns
+from service.domain import Certificate, ScheduleFilter
 from service.urls import normalise
 
 T0 = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -24,9 +24,10 @@ from store_cases import (
 
 from service import commits as module
 from service import ingest
+from service.columns import PageColumns
 from service.commits import Commits, Job
 from service.core.estimators import Gamma
-from service.domain import PageColumns, Timing, Verdict
+from service.domain import Timing, Verdict
 from service.errors import Overloaded, StoreFull, StoreUnavailable
 from service.ingest import Named, Rules
 from service.storage.memory import MemoryStore

@@ -24,11 +24,12 @@ from store_cases import (
 )
 from structlog.testing import capture_logs
 
+from service.arrays import instant
 from service.core.allocation import ALLOCATORS, allocate_harmonic
 from service.core.costs import binary_cost, harmonic_cost
 from service.core.estimators import LLN, CompleteObservations, Gamma, LogNormal
 from service.core.prior import DEFAULT_PRIOR, Prior, fit_gamma_prior
-from service.domain import EpochStatus, Kind, Observability, PagePatch, Timing, instant
+from service.domain import EpochStatus, Kind, Observability, PagePatch, Timing
 from service.epoch import Plan, Runner, refit, run_epoch
 from service.errors import EpochRunning, StoreUnavailable
 from service.estimates import known, of_page

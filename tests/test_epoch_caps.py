@@ -7,9 +7,10 @@ import pytest
 from store_cases import DAY, T0, read_schedule, register, save
 from structlog.testing import capture_logs
 
+from service.columns import CapColumns
 from service.core.allocation import ALLOCATORS, allocate_harmonic
 from service.core.estimators import Gamma
-from service.domain import CapColumns, EpochStatus, Observability
+from service.domain import EpochStatus, Observability
 from service.epoch import Plan, run_epoch
 from service.storage.memory import MemoryStore
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from store_cases import T0, crawl_columns, ping_columns, read_schedule, register, states_of
 
+from service.arrays import instant
 from service.core.estimators import ESTIMATORS, Gamma, make_estimator
-from service.domain import Observability, PingReason, Timing, instant
+from service.domain import Observability, PingReason, Timing
 from service.epoch import Plan, run_epoch
 from service.estimates import HISTORY_BLOCK, known, of_page, rates_from_log, width
 from service.ingest import Rules, ping, record, rules_in_force

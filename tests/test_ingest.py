@@ -25,9 +25,10 @@ from store_cases import (
     urls,
 )
 
+from service.arrays import instant
 from service.core.estimators import LLN, Gamma, from_columns, of_sections, to_columns
 from service.core.prior import Prior
-from service.domain import Kind, Observability, PingReason, Timing, Verdict, instant
+from service.domain import Kind, Observability, PingReason, Timing, Verdict
 from service.estimates import width
 from service.ingest import InForce, Named, Rules, ping, record, resolve, rules_in_force
 from service.rebuild import rebuild

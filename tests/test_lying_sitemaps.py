@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from store_cases import T0, crawl_columns, ping_columns, read_schedule, register, states_of
 
+from service.arrays import instant
 from service.core.estimators import Gamma
-from service.domain import Observability, Timing, instant
+from service.domain import Observability, Timing
 from service.epoch import Plan, run_epoch
 from service.ingest import Rules, ping, record, rules_in_force
 from service.sim.staleness import Crawls, Staleness, staleness

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from benchmarks.http.data import key_of
 from service import crawls
-from service.domain import Certificate, PageColumns, ScheduleColumns
+from service.columns import PageColumns, ScheduleColumns
+from service.domain import Certificate
 from service.epoch import FILL_EVERY
 from service.storage import HostStore, migrations, open_store, tables
 from service.urls import normalise

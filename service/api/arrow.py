@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from typing import Any
 
-from service.domain import Epoch, ScheduledPages
+from service.columns import ScheduledPages
+from service.domain import Epoch
 
 ARROW = "application/vnd.apache.arrow.stream"
 INSTALLED = find_spec("pyarrow") is not None

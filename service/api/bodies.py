@@ -13,7 +13,7 @@ from fastapi import Request
 
 from service.api.codings import GZIP, inflate
 from service.api.schemas import Item, Rejection
-from service.domain import Ints
+from service.arrays import Ints
 from service.errors import (
     BodyTooLarge,
     InvalidField,

@@ -15,22 +15,20 @@ from msgspec import UNSET, UnsetType
 
 from service.api.bodies import Batch
 from service.api.schemas import Item, ObservationItem, PageItem, PingItem, Rejection
-from service.domain import (
+from service.arrays import (
     EPOCH,
     INSTANT,
     KEY,
     UNSAID,
     Bools,
     Codes,
-    CrawlColumns,
     Floats,
     Instants,
     Ints,
-    Observability,
-    PageColumns,
-    PingColumns,
     instant,
 )
+from service.columns import CrawlColumns, PageColumns, PingColumns
+from service.domain import Observability
 from service.errors import InvalidField, InvalidUrl
 from service.ingest import Named
 from service.urls import NormalUrl, normalise

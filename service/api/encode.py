@@ -25,20 +25,10 @@ from service.api.schemas import (
     ScheduledPage,
     WhyAnswer,
 )
+from service.arrays import INSTANT, Codes, Instants, Ints
+from service.columns import ScheduledPages
 from service.crawls import Leased
-from service.domain import (
-    INSTANT,
-    Certificate,
-    Codes,
-    Epoch,
-    Instants,
-    Ints,
-    LogEntry,
-    Observability,
-    Page,
-    ScheduledPages,
-    Verdict,
-)
+from service.domain import Certificate, Epoch, LogEntry, Observability, Page, Verdict
 from service.errors import BadCursor, BatchRejected
 from service.estimates import PageEstimate
 

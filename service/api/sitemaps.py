@@ -17,17 +17,10 @@ from service.api.decode import EARLIEST, FUTURE_ALLOWED, NO_PAGES, instants, nam
 from service.api.encode import add_counts, batch_counts
 from service.api.schemas import Rejection, SitemapAnswer, SitemapChild
 from service.api.service import Service
+from service.arrays import INSTANT, NEVER, Bools, Instants, Ints
+from service.columns import PageColumns, PingColumns
 from service.commits import Job
-from service.domain import (
-    INSTANT,
-    NEVER,
-    Bools,
-    Instants,
-    Ints,
-    PageColumns,
-    PingColumns,
-    Verdict,
-)
+from service.domain import Verdict
 from service.errors import InvalidUrl, Overloaded, RecrawlError, StoreFull, StoreUnavailable
 from service.ingest import Answered, Named
 from service.sources.sitemap import Entry, Sitemap, parse_lastmod

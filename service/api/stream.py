@@ -25,8 +25,8 @@ from service.api.bodies import BIG, LINES, Body, drain, inflated, media_type, re
 from service.api.decode import Decoded
 from service.api.encode import add_counts, batch_counts
 from service.api.service import Service
+from service.columns import CrawlColumns
 from service.commits import Done, Job
-from service.domain import CrawlColumns
 from service.errors import BodyTooLarge, Overloaded, RecrawlError
 from service.ingest import Recorded
 

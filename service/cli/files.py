@@ -61,7 +61,7 @@ def import_(
     nothing, so an interrupted import may be repeated, or taken up with --resume: how far it came
     is kept in a small file beside the source.
     """
-    from service.domain import instant
+    from service.arrays import instant
     from service.sources.checkpoint import Checkpoint
     from service.sources.importing import add_pages, add_states, holds_states, send_pages
     from service.sources.polite import TABLES, find_table

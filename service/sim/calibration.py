@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.domain import Floats, Ints
+from service.arrays import Floats, Ints
 from service.sim.replay import Predicted
 
 BINS = 15

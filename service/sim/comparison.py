@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from service.domain import Floats
+from service.arrays import Floats
 from service.sim.calibration import Calibration, calibration, later
 from service.sim.lineup import HINDSIGHT, LINEUP, UNIFORM, Entrant, Game, Kind, Progress
 from service.sim.measures import Interval, Measures, Terms, interval, measured, resampled, terms

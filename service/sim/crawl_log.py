@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.domain import Bools, Floats, Ints
+from service.arrays import Bools, Floats, Ints
 from service.errors import InvalidTrace, InvalidUrl
 from service.sim.recording import (
     SECONDS_PER_DAY,

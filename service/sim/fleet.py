@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from service.domain import Bools, Ints
+from service.arrays import Bools, Ints
 from service.errors import UnexpectedAnswer
 from service.sim.clock import day_of, instant_of
 from service.sim.playing import Due

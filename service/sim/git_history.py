@@ -30,7 +30,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain import Floats, Ints
+from service.arrays import Floats, Ints
 from service.errors import InvalidTrace
 from service.sim.recording import BULK, Recording, made_up_host
 

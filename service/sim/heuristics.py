@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from service.arrays import Bools, Floats, Ints
 from service.core import phase
-from service.domain import Bools, Floats, Ints
 from service.sim.staleness import Crawls, merged
 from service.sim.versions import Versions
 from service.sim.world import World

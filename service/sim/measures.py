@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from service.domain import Bools, Floats, Ints
+from service.arrays import Bools, Floats, Ints
 from service.sim.staleness import Steps, harmonic_numbers
 from service.sim.world import World
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from service.arrays import Bools, Floats, Ints
 from service.core.conditions import InvalidInput, check_amount, check_array
-from service.domain import Bools, Floats, Ints
 from service.sim.world import World
 
 

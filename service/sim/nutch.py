@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain import Floats, Ints
+from service.arrays import Floats, Ints
 
 UNKNOWN, MODIFIED, NOT_MODIFIED = 0, 1, 2
 """What a crawl can tell of a page: nothing (the first one), a change, none."""

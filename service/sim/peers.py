@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from service.domain import Bools, Floats, Ints
+from service.arrays import Bools, Floats, Ints
 from service.sim.clock import START
 from service.sim.heuristics import Segment, State, play
 from service.sim.nutch import MODIFIED, NOT_MODIFIED, UNKNOWN, Nutch, NutchState

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from service.domain import Ints
+from service.arrays import Ints
 from service.sim.notices import (
     Notices,
     delayed,

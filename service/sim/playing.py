@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from service.domain import Floats, Ints
+from service.arrays import Floats, Ints
 from service.sim.clock import Clock
 from service.sim.staleness import Crawls, merged
 from service.sim.world import World

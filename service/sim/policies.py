@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.arrays import Bools, Floats, Ints
 from service.core import phase
 from service.core.allocation import allocate_harmonic
 from service.core.timing import CREDIT_TOLERANCE
-from service.domain import Bools, Floats, Ints
 from service.sim.staleness import Crawls, merged
 from service.sim.world import World
 

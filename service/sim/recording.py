@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
+from service.arrays import Bools, Floats, Ints
 from service.core import InvalidInput
-from service.domain import Bools, Floats, Ints
 from service.errors import InvalidTrace
 from service.sim.world import Importance, World, draw_importance, offsets
 

@@ -11,22 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from service.arrays import KEY, UNSAID, Bools, Floats, Instants, Ints, days, instant
+from service.columns import CrawlColumns, PageColumns, PingColumns
 from service.core.estimators import Estimator, from_columns, of_sections
-from service.domain import (
-    KEY,
-    UNSAID,
-    Bools,
-    CrawlColumns,
-    Floats,
-    Instants,
-    Ints,
-    Observability,
-    PageColumns,
-    PingColumns,
-    ScheduleFilter,
-    days,
-    instant,
-)
+from service.domain import Observability, ScheduleFilter
 from service.epoch import Plan, run_epoch
 from service.errors import UnexpectedAnswer
 from service.estimates import width

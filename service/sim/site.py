@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from service.domain import Bools, Floats, Ints
+from service.arrays import Bools, Floats, Ints
 from service.sim.staleness import Crawls
 from service.sim.world import World
 

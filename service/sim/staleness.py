@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from service.domain import Floats, Ints
+from service.arrays import Floats, Ints
 from service.sim.world import World
 
 

@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from service.domain import Bools, Ints
+from service.arrays import Bools, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

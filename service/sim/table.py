@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from service.domain import Bools, Floats
+from service.arrays import Bools, Floats
 from service.errors import InvalidTrace
 
 GZIP = b"\x1f\x8b"

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from service.domain import Bools, Floats, Ints
+from service.arrays import Bools, Floats, Ints
 from service.errors import InvalidTrace
 from service.sim.recording import Recording, made_up_host
 from service.sim.table import Table, read_table

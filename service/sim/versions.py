@@ -4,7 +4,7 @@ from typing import Self
 
 import numpy as np
 
-from service.domain import Floats, Ints
+from service.arrays import Floats, Ints
 from service.sim.world import World
 
 

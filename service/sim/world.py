@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from service.domain import Bools, Floats, Ints
+from service.arrays import Bools, Floats, Ints
 
 LOG_IMPORTANCE = (np.log(10.0), 1.5)
 LOG_CHANGE_RATE = (np.log(0.3), 1.2)

@@ -14,8 +14,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from service.columns import PageStates, StoredPages
 from service.core.estimators import Estimator
-from service.domain import Observability, PageStates, StoredPages
+from service.domain import Observability
 from service.errors import NotExportable, UnreadableFile
 from service.sources.files import kind_of
 from service.storage import Store

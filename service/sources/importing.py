@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from service.arrays import Bools, Instants, Ints
+from service.columns import PageColumns, PageStates
 from service.core.estimators import Estimator
-from service.domain import Bools, Instants, Ints, PageColumns, PageStates
 from service.errors import EstimatorMismatch
 from service.estimates import width
 from service.sources.files import Block, first_item, read_items

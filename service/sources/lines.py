@@ -9,18 +9,9 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from service.domain import (
-    COLUMN,
-    EPOCH,
-    INSTANT,
-    KEY,
-    UNSAID,
-    Floats,
-    Instants,
-    Observability,
-    PageColumns,
-    PageStates,
-)
+from service.arrays import COLUMN, EPOCH, INSTANT, KEY, UNSAID, Floats, Instants
+from service.columns import PageColumns, PageStates
+from service.domain import Observability
 from service.errors import InvalidUrl
 from service.urls import NormalUrl, normalise
 

@@ -29,7 +29,7 @@ from typing import IO, Annotated, Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from service.domain import Bools, Floats, Ints
+from service.arrays import Bools, Floats, Ints
 from service.errors import UnreadableFile
 
 URLS = "url_urlid_hostid"

@@ -13,16 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from service.domain import (
-    INSTANT,
-    KEY,
-    NEVER,
-    Bools,
-    Ints,
-    Observability,
-    PageColumns,
-    instant,
-)
+from service.arrays import INSTANT, KEY, NEVER, Bools, Ints, instant
+from service.columns import PageColumns
+from service.domain import Observability
 from service.errors import InvalidUrl, NotExportable, UnreadableFile
 from service.sources.importing import FUTURE_ALLOWED, Skipped, Step, take_over
 from service.sources.polite import (

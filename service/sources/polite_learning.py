@@ -11,21 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from service.arrays import DAY, INSTANT, NEVER, UNSAID, Bools, Floats, Instants, Ints, instant
+from service.columns import PageStates
 from service.core import timing
 from service.core.estimators import Estimator
-from service.domain import (
-    DAY,
-    INSTANT,
-    NEVER,
-    UNSAID,
-    Bools,
-    Floats,
-    Instants,
-    Ints,
-    PageStates,
-    Timing,
-    instant,
-)
+from service.domain import Timing
 from service.estimates import learn, width
 from service.sources.polite import Histories
 

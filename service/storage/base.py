@@ -31,28 +31,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain import (
-    Bools,
+from service.arrays import Bools, Instants, Ints, Keys, SectionRates
+from service.columns import (
     CapColumns,
-    Certificate,
-    Epoch,
     EpochColumns,
-    Instants,
-    Ints,
-    Keys,
     LogColumns,
-    LogEntry,
-    Page,
     PageColumns,
-    PagePatch,
     PageStates,
     ScheduleChanges,
     ScheduleColumns,
-    ScheduleFilter,
     SchedulePart,
-    SectionRates,
     StoredPages,
 )
+from service.domain import Certificate, Epoch, LogEntry, Page, PagePatch, ScheduleFilter
 
 EPOCHS_KEPT = 2
 """Published epochs whose schedule is kept: a reader half-way through the last can finish it."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain import Bools
+from service.arrays import Bools
 
 Undo = list[Callable[[], object]]
 """What to call, last first, to be where the transaction began."""

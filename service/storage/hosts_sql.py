@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from service.domain import COLUMN, CapColumns, Host, HostGroup, HostPages, Lane, Observability
+from service.arrays import COLUMN
+from service.columns import CapColumns
+from service.domain import Host, HostGroup, HostPages, Lane, Observability
 from service.errors import GroupNotFound, HostNotFound
 from service.storage.hosts import MOST_SUMMED, HostTransaction
 from service.storage.tables import (

@@ -16,39 +16,43 @@ from typing import Any
 
 import numpy as np
 
-from service.domain import (
+from service.arrays import (
     COLUMN,
     DAY,
     INSTANT,
     NEVER,
     UNSAID,
     Bools,
-    CapColumns,
-    Certificate,
-    Epoch,
-    EpochColumns,
-    EpochStatus,
     Floats,
     Instants,
     Ints,
     Keys,
-    Kind,
+    SectionRates,
+    instant,
+    moment,
+)
+from service.columns import (
+    CapColumns,
+    EpochColumns,
     LogColumns,
-    LogEntry,
-    Observability,
-    Page,
     PageColumns,
-    PagePatch,
     PageStates,
     ScheduleChanges,
     ScheduleColumns,
     ScheduledPages,
-    ScheduleFilter,
     SchedulePart,
-    SectionRates,
     StoredPages,
-    instant,
-    moment,
+)
+from service.domain import (
+    Certificate,
+    Epoch,
+    EpochStatus,
+    Kind,
+    LogEntry,
+    Observability,
+    Page,
+    PagePatch,
+    ScheduleFilter,
 )
 from service.errors import (
     CursorExpired,

@@ -17,7 +17,7 @@ import psycopg
 from numpy.typing import NDArray
 from psycopg import pq
 
-from service.domain import INSTANT
+from service.arrays import INSTANT
 from service.storage.gathered import Gathered
 
 POSTGRES_EPOCH = np.int64(946_684_800_000_000)

@@ -22,22 +22,17 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from sqlalchemy.dialects import postgresql
 
-from service.domain import (
-    UNSAID,
-    Certificate,
+from service.arrays import UNSAID, Ints, Keys, SectionRates, instant
+from service.columns import (
     EpochColumns,
-    Ints,
-    Keys,
     LogColumns,
-    Observability,
     PageColumns,
     PageStates,
     ScheduleColumns,
     ScheduledPages,
-    SectionRates,
     StoredPages,
-    instant,
 )
+from service.domain import Certificate, Observability
 from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.sections import sections
 from service.storage import migrations, pgbinary

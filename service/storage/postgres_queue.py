@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from service.domain import Bools, Columns, Instants, Ints
+from service.arrays import Bools, Columns, Instants, Ints
 from service.storage.postgres_sql import NEXT_CRAWL_AT
 from service.storage.queue import (
     EVERYWHERE,

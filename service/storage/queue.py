@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain import Bools, Columns, Floats, Instants, Ints, instant
+from service.arrays import Bools, Columns, Floats, Instants, Ints, instant
 from service.storage.base import Store, Transaction
 
 UNSCHEDULED_RATE = 1.0

@@ -9,25 +9,18 @@ import numpy as np
 import sqlalchemy as sa
 import zstandard
 
+from service.arrays import EPOCH, UNSAID, Bools, Ints, SectionRates
+from service.columns import PageColumns, ScheduleChanges, ScheduledPages, SchedulePart
 from service.domain import (
-    EPOCH,
-    UNSAID,
-    Bools,
     Certificate,
     Epoch,
     EpochStatus,
-    Ints,
     Kind,
     LogEntry,
     Observability,
     Page,
-    PageColumns,
     PagePatch,
-    ScheduleChanges,
-    ScheduledPages,
     ScheduleFilter,
-    SchedulePart,
-    SectionRates,
 )
 from service.errors import CursorExpired, EpochNotFound, EpochNotKept, PageNotFound
 from service.storage import schedule_sql

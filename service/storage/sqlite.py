@@ -23,20 +23,16 @@ import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-from service.domain import (
-    UNSAID,
-    Columns,
+from service.arrays import UNSAID, Columns, Ints, Keys, instant
+from service.columns import (
     EpochColumns,
-    Ints,
-    Keys,
-    Observability,
     PageColumns,
     PageStates,
     ScheduleColumns,
     ScheduledPages,
     StoredPages,
-    instant,
 )
+from service.domain import Observability
 from service.errors import EpochRunning, NoDatabase, StoreFull, StoreUnavailable
 from service.sections import sections
 from service.storage import migrations

@@ -12,7 +12,8 @@ from datetime import datetime
 import numpy as np
 import sqlalchemy as sa
 
-from service.domain import Ints, LogColumns
+from service.arrays import Ints
+from service.columns import LogColumns
 from service.storage.base import Transaction
 from service.storage.sqlite_values import columns, listed, microseconds, values
 from service.storage.tables import observations

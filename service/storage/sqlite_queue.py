@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from service.domain import INSTANT, Bools, Columns, Instants, Ints, instant, moment
+from service.arrays import INSTANT, Bools, Columns, Instants, Ints, instant, moment
 from service.storage.queue import (
     EVERYWHERE,
     DuePages,

@@ -9,18 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain import (
-    COLUMN,
-    EPOCH,
-    INSTANT,
-    NEVER,
-    Bools,
-    Codes,
-    Floats,
-    Instants,
-    Ints,
-    PageStates,
-)
+from service.arrays import COLUMN, EPOCH, INSTANT, NEVER, Bools, Codes, Floats, Instants, Ints
+from service.columns import PageStates
 
 NAT = np.iinfo(np.int64).min
 """The bits of numpy's NaT."""

@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-from service.domain import EPOCH
+from service.arrays import EPOCH
 
 
 class Instant(TypeDecorator[datetime]):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from live_server import Live, running
 
-from service.domain import EPOCH, Lane
+from service.arrays import EPOCH
+from service.domain import Lane
 from service.hosts import in_force
 from service.lanes import Politeness, limits
 from service.storage.queue import Lanes

@@ -11,8 +11,8 @@ from live_server import until
 from processes import serving
 from store_cases import T0, crawl_columns, page_columns, states_of
 
+from service.arrays import UNSAID
 from service.config import read_settings
-from service.domain import UNSAID
 from service.estimates import width
 from service.ingest import Rules, record
 from service.storage import open_store

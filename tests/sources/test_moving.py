@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_cases import DAY, T0, crawl_columns, page_columns, page_of, ping_columns, same
 
+from service.arrays import INSTANT, NEVER
+from service.columns import PageStates, StoredPages
 from service.core.estimators import MLE, Gamma
-from service.domain import INSTANT, NEVER, PageStates, StoredPages, Timing
+from service.domain import Timing
 from service.epoch import Plan, run_epoch
 from service.errors import EstimatorMismatch, NotExportable, UnreadableFile
 from service.ingest import Rules, ping, record

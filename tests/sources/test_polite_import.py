@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from store_cases import T0, crawl_columns, page_columns, same
 
+from service.arrays import instant
 from service.core.estimators import LLN, MLE, Gamma
-from service.domain import Observability, Timing, instant
+from service.domain import Observability, Timing
 from service.epoch import Plan, run_epoch
 from service.errors import NotExportable, UnreadableFile
 from service.estimates import width

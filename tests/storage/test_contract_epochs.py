@@ -23,14 +23,8 @@ from store_cases import (
     urls,
 )
 
-from service.domain import (
-    Epoch,
-    EpochStatus,
-    Observability,
-    PagePatch,
-    ScheduleFilter,
-    instant,
-)
+from service.arrays import instant
+from service.domain import Epoch, EpochStatus, Observability, PagePatch, ScheduleFilter
 from service.errors import CursorExpired, EpochNotFound, EpochRunning
 from service.sections import SECTIONS, sections
 from service.storage.base import EPOCHS_KEPT, Brought

@@ -23,17 +23,9 @@ from store_cases import (
     urls,
 )
 
-from service.domain import (
-    INSTANT,
-    UNSAID,
-    EpochColumns,
-    LogColumns,
-    Observability,
-    PageColumns,
-    PagePatch,
-    PageStates,
-    instant,
-)
+from service.arrays import INSTANT, UNSAID, instant
+from service.columns import EpochColumns, LogColumns, PageColumns, PageStates
+from service.domain import Observability, PagePatch
 from service.errors import PageNotFound
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from service.domain import INSTANT
+from service.arrays import INSTANT
 from service.storage import pgbinary
 from service.storage.statements import Statements
 

@@ -5,8 +5,9 @@ from datetime import timedelta
 import numpy as np
 from store_cases import DAY, T0, crawl_columns, register
 
+from service.arrays import instant
 from service.core.estimators import Gamma
-from service.domain import EpochStatus, Timing, instant
+from service.domain import EpochStatus, Timing
 from service.epoch import Plan, run_epoch
 from service.ingest import Rules, record
 

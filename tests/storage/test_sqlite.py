@@ -26,8 +26,10 @@ from store_cases import (
     urls,
 )
 
+from service.arrays import instant
+from service.columns import EpochColumns
 from service.core.estimators import Gamma
-from service.domain import EpochColumns, EpochStatus, instant
+from service.domain import EpochStatus
 from service.epoch import Plan, run_epoch
 from service.errors import InvalidSettings, NoDatabase, SchemaBehind, StoreFull, StoreUnavailable
 from service.storage import migrations, open_store

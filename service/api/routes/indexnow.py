@@ -14,8 +14,8 @@ from service.api.decode import instants, name_pages
 from service.api.encode import answer, batch_counts
 from service.api.schemas import IndexNowAnswer, IndexNowBody
 from service.api.service import Service, TheBody, TheService, authorised, the_service
+from service.columns import PingColumns
 from service.commits import Job
-from service.domain import PingColumns
 from service.errors import KeyNotShown, MalformedBody, Overloaded, TooManyRequests, Unauthorized
 from service.ingest import Answered
 from service.sources.indexnow import MAX_URLS, Submission, submission

@@ -22,8 +22,9 @@ from service.api.schemas import (
 )
 from service.api.service import the_service
 from service.api.stream import CrawlStream, settled
+from service.columns import CrawlColumns, PingColumns
 from service.commits import Job
-from service.domain import CrawlColumns, PingColumns, Verdict
+from service.domain import Verdict
 
 router = APIRouter(tags=["evidence"], route_class=HotRoute)
 

@@ -12,7 +12,8 @@ from service.api.decode import check_bounds, decode_pages
 from service.api.encode import answer, encode_page, refuse_empty
 from service.api.schemas import PageAnswer, PageItem, PagePatchBody, PagesAnswer
 from service.api.service import Service, TheBody, TheService
-from service.domain import KEY, Ints, Observability, PagePatch, instant
+from service.arrays import KEY, Ints, instant
+from service.domain import Observability, PagePatch
 from service.errors import InvalidField, PageNotFound
 from service.estimates import of_page
 from service.storage import Transaction

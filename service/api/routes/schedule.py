@@ -26,7 +26,8 @@ from service.api.routes.pages import find
 from service.api.schemas import ScheduleAnswer
 from service.api.service import Service, the_service
 from service.api.watch import Watch
-from service.domain import Epoch, Observability, ScheduleChanges, ScheduleFilter, SchedulePart
+from service.columns import ScheduleChanges, SchedulePart
+from service.domain import Epoch, Observability, ScheduleFilter
 from service.errors import (
     BadCursor,
     EpochNotFound,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from service.arrays import Floats, Ints
 from service.core import LLN, MLE, SA, SAM, Estimator, Gamma, Naive
-from service.domain import Floats, Ints
 from service.errors import InvalidTrace
 from service.sim.experiments.base import Check, Experiment, Result, Setup, Table
 from service.sim.experiments.runs import (

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from service.arrays import Bools, Floats
 from service.core import LLN, SA, SAM, Estimator, Gamma, Naive, allocate_binary, binary_cost
-from service.domain import Bools, Floats
 from service.sim.experiments.base import Check, Experiment, Result, Setup, Table
 from service.sim.experiments.runs import INK, start_at
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from service.arrays import Floats
 from service.core import LLN, SA, SAM, Estimator, LLNState
-from service.domain import Floats
 from service.sim.experiments.base import Check, Experiment, Result, Setup, Table
 from service.sim.experiments.runs import (
     band,

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from service.arrays import Floats
 from service.core import Prior, fit_gamma_prior
-from service.domain import Floats
 from service.sim.experiments.base import Check, Experiment, Result, Setup, Table, within
 from service.sim.experiments.gf08_pages import (
     CHANGES_SEEN,

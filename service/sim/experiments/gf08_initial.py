@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from service.domain import Floats
+from service.arrays import Floats
 from service.sim.experiments.base import Check, Experiment, Result, Setup, Table, within
 from service.sim.experiments.gf08_corpus import CORPUS
 from service.sim.experiments.gf08_pages import (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from service.arrays import Bools, Floats
 from service.core import (
     MLE,
     Gamma,
@@ -17,7 +18,6 @@ from service.core import (
     fit_imaginary_intervals,
     gather_history,
 )
-from service.domain import Bools, Floats
 from service.sim.experiments.base import Check, Experiment, Result, Setup, Table
 from service.sim.experiments.gf08_corpus import CORPUS, gamma_prior
 from service.sim.experiments.gf08_pages import (

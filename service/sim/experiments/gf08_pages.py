@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.arrays import Bools, Floats
 from service.core.estimators.likelihood import Likelihood, Terms, likeliest_rate
-from service.domain import Bools, Floats
 from service.errors import InvalidTrace
 from service.sim.experiments.base import Setup
 from service.sim.experiments.plain import ALWAYS, NEITHER, Estimate, plain_likelihood

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.stats import gamma as gamma_distribution
 
+from service.arrays import Floats
 from service.core import (
     MLE,
     Gamma,
@@ -20,7 +21,6 @@ from service.core import (
     fit_imaginary_intervals,
     gather_history,
 )
-from service.domain import Floats
 from service.sim.experiments.base import Check, Experiment, Result, Setup, Table
 from service.sim.experiments.gf08_corpus import CORPUS, gamma_prior
 from service.sim.experiments.gf08_pages import (

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.arrays import Bools, Floats, Ints
 from service.core import (
     MLE,
     Allocation,
@@ -20,7 +21,6 @@ from service.core import (
     gather_history,
     harmonic_cost,
 )
-from service.domain import Bools, Floats, Ints
 from service.errors import UnreadableFile
 from service.sim.world import LOG_CHANGE_RATE, LOG_IMPORTANCE
 from service.sources.polite import (

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from service.arrays import Floats
 from service.core import (
     allocate_approximate,
     allocate_binary_floor,
     allocate_harmonic,
 )
-from service.domain import Floats
 from service.sim.experiments.base import Check, Experiment, Result, Setup, Table
 from service.sim.experiments.k19_corpus import STAND_IN, Cost, Pages, cost, made_up, read_pages
 from service.sim.experiments.k19_learning import Policy, Posterior, learned

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from service.arrays import Bools, Floats, Ints
 from service.core import (
     Allocation,
     Allocator,
@@ -19,7 +20,6 @@ from service.core import (
     gather_history,
     phase,
 )
-from service.domain import Bools, Floats, Ints
 from service.sim.experiments.k19_corpus import EQUATION_10, Pages
 
 START = 1.0

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.arrays import Bools, Floats
 from service.core.estimators.likelihood import Likelihood, Terms, likeliest_rate
-from service.domain import Bools, Floats
 
 NEITHER, NEVER, ALWAYS = 0, 1, 2
 """What a page's crawls found: some changes, none, or one each time."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from service.arrays import Bools, Floats, Ints
 from service.core import Estimator, Prior, gather_history
-from service.domain import Bools, Floats, Ints
 
 INK = {
     "naive": "#999999",

@@ -8,20 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service import domain
-from service.domain import (
-    INSTANT,
-    NEVER,
-    Columns,
-    EpochColumns,
-    LogColumns,
-    PageStates,
-    PingColumns,
-    ScheduleColumns,
-    days,
-    instant,
-    moment,
-)
+from service.arrays import COLUMN, INSTANT, NEVER, Columns, days, instant, moment
+from service.columns import EpochColumns, LogColumns, PageStates, PingColumns, ScheduleColumns
 
 moments = st.datetimes(
     datetime(2, 1, 1),  # noqa: DTZ001
@@ -77,7 +65,7 @@ def test_no_rows_of_any_kind_have_the_right_types(kind):
     nothing = kind.empty()
     assert len(nothing) == 0
     for field in fields(kind):
-        assert getattr(nothing, field.name).dtype == domain.COLUMN[field.type], field.name
+        assert getattr(nothing, field.name).dtype == COLUMN[field.type], field.name
     assert len(kind.concatenate([])) == 0
     assert len(kind.concatenate([nothing, nothing])) == 0
     assert len(nothing.take(np.zeros(0, np.int64))) == 0

@@ -1,0 +1,214 @@
+"""Sets of pages, crawls and schedules that travel between HTTP, use cases, core and store."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.arrays import (
+    Bools,
+    Codes,
+    Columns,
+    Floats,
+    Instants,
+    Ints,
+    Keys,
+    Sections,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageColumns(Columns):
+    """(N,) pages as a caller describes them, each once."""
+
+    key: Keys
+    url: NDArray[np.object_]
+    host: NDArray[np.object_]
+    importance: Floats
+    """NaN: keep what is stored, or 1 for a new page."""
+    observability: Codes
+    """UNSAID: keep what is stored, or auto for a new page."""
+    min_crawl_rate: Floats
+    max_crawl_rate: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPages(Columns):
+    """(N,) pages as they are stored, by ascending page_id; beside their states."""
+
+    page_id: Ints
+    url: NDArray[np.object_]
+    importance: Floats
+    min_crawl_rate: Floats
+    max_crawl_rate: Floats
+    created_at: Instants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrawlColumns(Columns):
+    """(N,) crawl results in the caller's order."""
+
+    page_id: Ints
+    observed_at: Instants
+    changed: Codes
+    """1 or 0 as the caller judged; UNSAID where it did not."""
+    digest: Ints
+    """Hash of the caller's content digest; 0: none given."""
+    status: Codes
+    """HTTP status, 0 where the host did not answer; UNSAID where none was given."""
+    leased_page_id: Ints
+    """The page of the lease under which the crawl was done; 0: there is none."""
+    token: Ints
+    """The token of that lease."""
+    retry_after_s: Floats
+    """How long the host asked to be left alone; NaN: it did not."""
+    redirects_to: Ints
+    """The page that this one redirected to; 0: it did not, UNSAID: to one nobody registered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PingColumns(Columns):
+    """(N,) change notices in the caller's order."""
+
+    page_id: Ints
+    changed_at: Instants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageStates(Columns):
+    """(N,) pages as ingest reads and writes them, by ascending page_id.
+
+    `observability`, `crawl_rate` and `crawl_probability` are read with the state and never
+    written through it; the rates are NaN for a page that no epoch has scheduled.
+    """
+
+    page_id: Ints
+    last_crawl_at: Instants
+    """The newest reported crawl, whether it answered or not."""
+    last_observed_at: Instants
+    """The newest crawl that could be compared with: the start of the running interval."""
+    digest: Ints
+    gone: Bools
+    """Its last answer was that it is not there any more, or has moved for good."""
+    n_observations: Ints
+    n_changes: Ints
+    n_pings: Ints
+    last_ping_at: Instants
+    pings_since: Instants
+    """When counting pings began."""
+    ping_credit: Floats
+    recent_pings: Ints
+    """Pings since the start of the running interval."""
+    real_pings: Floats
+    """Evidence of the pings' precision beyond its prior: real ones; may be negative."""
+    false_pings: Floats
+    """The same: false ones."""
+    trust: Floats
+    """Log-likelihood ratio of "pings announce nearly all changes" (`core.trust`)."""
+    wanted_at: Instants
+    """The ping that asked for a crawl which has not been reported yet."""
+    gap: Floats
+    """The next crawl is due `gap / crawl_rate` days after the last one; a store may keep seven
+    digits of it."""
+    n_failures: Ints
+    """Crawls in a row that got no answer; of a page that is gone, that found it so."""
+    redirects_to: Ints
+    """The page that it redirected to when it answered last; 0: none that is known."""
+    estimate: Floats
+    """(N, width) the estimator's state."""
+    observability: Codes
+    crawl_rate: Floats
+    crawl_probability: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogColumns(Columns):
+    """(N,) entries of the observation log."""
+
+    page_id: Ints
+    observed_at: Instants
+    kind: Codes
+    changed: Codes
+    """1, 0, or UNSAID where the entry is no evidence of either."""
+    interval: Floats
+    """Days since the observation it was compared with; NaN where it is no evidence."""
+    crawl_rate: Floats
+    """The rate in force over the interval; NaN where none was."""
+    status: Codes
+    """HTTP status of the crawl; UNSAID where none was told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochColumns(Columns):
+    """(N,) what an epoch reads of every page, by ascending page_id."""
+
+    page_id: Ints
+    importance: Floats
+    observability: Codes
+    min_crawl_rate: Floats
+    max_crawl_rate: Floats
+    host_id: Ints
+    n_pings: Ints
+    pings_since: Instants
+    last_ping_at: Instants
+    real_pings: Floats
+    false_pings: Floats
+    trust: Floats
+    section: Sections
+    """Which pages are believed to be alike, see `sections`."""
+    estimate: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapColumns(Columns):
+    """(H,) hosts whose crawls a day are capped, alone or with their group, by ascending host_id."""
+
+    host_id: Ints
+    host: NDArray[np.object_]
+    max_crawl_rate: Floats
+    """NaN where only the group is capped."""
+    group_id: Ints
+    """0 where no group caps the host."""
+    group: NDArray[np.object_]
+    group_max_crawl_rate: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleColumns(Columns):
+    """(N,) what an epoch publishes for every page, by ascending page_id."""
+
+    page_id: Ints
+    change_rate: Floats
+    crawl_rate: Floats
+    crawl_probability: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledPages(Columns):
+    """(N,) rows of a published schedule by ascending page_id, their due times as of now."""
+
+    page_id: Ints
+    url: NDArray[np.object_]
+    importance: Floats
+    change_rate: Floats
+    crawl_rate: Floats
+    crawl_probability: Floats
+    next_crawl_at: Instants
+    """NaT where only a ping makes the page due."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulePart:
+    """What one reading of a schedule gives."""
+
+    pages: ScheduledPages
+    after: int | None
+    """Where the next reading goes on; None at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleChanges(SchedulePart):
+    """What became of a schedule since an earlier epoch."""
+
+    removed: Ints
+    """Pages of the earlier epoch that are no longer there, by ascending page_id."""
