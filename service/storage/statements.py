@@ -54,9 +54,8 @@ class Statements:
 
     def __init__(self, driver: psycopg.Connection[Any]) -> None:
         self.driver = driver
-        driver.prepare_threshold = (
-            None  # else psycopg ends all that are prepared when it rolls back
-        )
+        # else psycopg, when it rolls back, ends all that are prepared
+        driver.prepare_threshold = None
         self.names: dict[tuple[Any, ...], bytes] = {}
 
     def run(self, statement: str, parameters: dict[str, Any], *, kept: bool = True) -> Rows:
