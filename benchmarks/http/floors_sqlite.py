@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.http.data import TEMPLATES, key_of, url_of
 from benchmarks.http.floors_postgres import WRITTEN
-from service.storage.sqlite import PRAGMAS, prepare
+from service.storage.sqlite_connections import prepare
 from service.storage.sqlite_log import STRETCH
 
 LOG = (
@@ -29,7 +29,7 @@ BLOCK = 10_000
 def opened(path: str) -> sqlite3.Connection:
     """Open a file with the service's durability and cache."""
     connection = sqlite3.connect(path)
-    prepare(connection, None, PRAGMAS)
+    prepare(connection)
     return connection
 
 

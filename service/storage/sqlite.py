@@ -9,12 +9,10 @@ database, which the system releases when that process dies, however it dies.
 import fcntl
 import json
 import sqlite3
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import fields, replace
 from datetime import datetime
-from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,13 +31,14 @@ from service.columns import (
     StoredPages,
 )
 from service.domain import Observability
-from service.errors import EpochRunning, NoDatabase, StoreFull, StoreUnavailable
+from service.errors import EpochRunning, NoDatabase, StoreFull
 from service.sections import sections
 from service.storage import migrations
 from service.storage import sqlite_sql as sql
 from service.storage.base import Brought, Lead, Registered
 from service.storage.gathered import Gathered
 from service.storage.sql import SqlTransaction
+from service.storage.sqlite_connections import READING_CACHE, WRITING_CACHE, opened, translated
 from service.storage.sqlite_log import SqliteLog, Stretches
 from service.storage.sqlite_queue import SqliteQueue
 from service.storage.sqlite_values import (
@@ -67,34 +66,6 @@ MOST_VARIABLES = 32_000
 
 BLOCK = 20_000
 """Rows that an epoch reads, writes or deletes at a time: other writers wait for 0.1 s at most."""
-
-FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
-"""A full disk; a file that may not grow, by a quota or a limit; no room for the WAL's index."""
-
-WAL_KEPT = 250 << 20
-"""Bytes of pages that the write-ahead log holds before a commit moves them into the file."""
-
-WAL_BYTES = 336 << 20
-"""What a burst took beyond this is given back. A full log fits, so that it is written over in
-place: one that is cut and grows again costs a fifth of every commit."""
-
-WRITING_CACHE = -262144
-"""KiB at most, once, as there is one writer: the states of two million pages."""
-
-BUSY_S, BUSY_AGAIN_S = 10, 0.01
-"""How long to wait for a lock; and how long until a look at what SQLite does not wait for."""
-
-PRAGMAS = (
-    f"busy_timeout = {BUSY_S * 1000}",
-    "synchronous = FULL",
-    "foreign_keys = ON",
-    f"journal_size_limit = {WAL_BYTES}",
-    f"cache_size = {WRITING_CACHE}",
-    "temp_store = MEMORY",
-)
-
-READING_CACHE = -4096
-"""KiB: who reads the schedule walks along keys, and many may do so at once."""
 
 
 class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
@@ -298,17 +269,11 @@ class SqliteStore(SubscriptionStore):
     def __init__(self, url: str, width: int) -> None:
         self.width = width
         self.url = url
-        self.engine = self._engine(url)
-        self.reading = self._engine(url, f"cache_size = {READING_CACHE}")
+        self.engine = opened(url, WRITING_CACHE)
+        self.reading = opened(url, READING_CACHE)
         self.writing = Turns()
         self.fetching = Turns()
         self.stretches = Stretches()
-
-    def _engine(self, url: str, *pragmas: str) -> sa.Engine:
-        engine = sa.create_engine(url, pool_size=10, max_overflow=40)
-        sa.event.listen(engine, "connect", partial(prepare, pragmas=(*PRAGMAS, *pragmas)))
-        sa.event.listen(engine, "begin", begin)
-        return engine
 
     @contextmanager
     def begin(self, *, write: bool = True) -> Iterator[SqliteTransaction]:
@@ -393,49 +358,3 @@ def keep_house(
     while more and keep_log_since is not None:
         with begin() as tx:
             more = tx.drop_log(keep_log_since, BLOCK)
-
-
-def prepare(driver: sqlite3.Connection, _record: object, pragmas: Iterable[str]) -> None:
-    """Set up a new connection; transactions are begun by `begin`, not by the driver."""
-    driver.isolation_level = None
-    _keep_wal(driver)
-    for pragma in pragmas:
-        driver.execute(f"PRAGMA {pragma}")
-    (page_size,) = driver.execute("PRAGMA page_size").fetchone()
-    driver.execute(f"PRAGMA wal_autocheckpoint = {WAL_KEPT // page_size}")
-
-
-def _keep_wal(driver: sqlite3.Connection) -> None:
-    """Have a write-ahead log; SQLite itself does not wait for others that open a new file."""
-    deadline = time.monotonic() + BUSY_S
-    while True:
-        try:
-            driver.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(BUSY_AGAIN_S)
-        else:
-            return
-
-
-def begin(connection: sa.Connection) -> None:
-    """Take the write lock at once where it will be needed: no upgrade can fail half-way."""
-    write = connection.get_execution_options().get("sqlite_write", True)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Name the driver's conditions in the service's words."""
-    try:
-        yield
-    except sa.exc.TimeoutError as error:
-        raise StoreUnavailable from error
-    except (sa.exc.DatabaseError, sqlite3.DatabaseError) as error:
-        cause = getattr(error, "orig", error)
-        if type(cause) not in (sqlite3.OperationalError, sqlite3.DatabaseError):
-            raise  # a broken constraint or statement is a mistake of ours
-        raise (
-            StoreFull() if getattr(cause, "sqlite_errorcode", 0) in FULL else StoreUnavailable()
-        ) from error

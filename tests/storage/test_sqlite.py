@@ -34,13 +34,8 @@ from service.epoch import Plan, run_epoch
 from service.errors import InvalidSettings, NoDatabase, SchemaBehind, StoreFull, StoreUnavailable
 from service.storage import migrations, open_store
 from service.storage.base import EPOCHS_KEPT
-from service.storage.sqlite import (
-    WAL_BYTES,
-    WAL_KEPT,
-    SqliteStore,
-    SqliteTransaction,
-    prepare,
-)
+from service.storage.sqlite import SqliteStore, SqliteTransaction
+from service.storage.sqlite_connections import WAL_BYTES, WAL_KEPT, prepare
 from service.storage.sqlite_log import OF_A_DAY
 from service.storage.turns import Turns
 
@@ -161,10 +156,10 @@ def test_who_opens_a_new_file_waits_for_others_that_do(tmp_path, monkeypatch):
         waits.append(seconds)
         other.execute("COMMIT")
 
-    monkeypatch.setattr("service.storage.sqlite.time.sleep", wait)
+    monkeypatch.setattr("service.storage.sqlite_connections.time.sleep", wait)
     at_once = sqlite3.connect(tmp_path / "new.db", timeout=0)
     with closing(other), closing(at_once) as driver:
-        prepare(driver, None, ())
+        prepare(driver)
         assert driver.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert len(waits) == 1
 
