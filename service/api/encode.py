@@ -11,20 +11,16 @@ import numpy as np
 from fastapi.responses import Response
 from msgspec import json
 
-from service.api.schemas import (
-    BatchAnswer,
+from service.api.page_schemas import (
     CrawlAnswer,
-    EpochAnswer,
     EstimateAnswer,
     Interval,
-    LeasedCrawl,
     PageAnswer,
     PageScheduleAnswer,
     RedirectAnswer,
-    Rejection,
-    ScheduledPage,
     WhyAnswer,
 )
+from service.api.schemas import BatchAnswer, EpochAnswer, LeasedCrawl, Rejection, ScheduledPage
 from service.arrays import INSTANT, Codes, Instants, Ints
 from service.columns import ScheduledPages
 from service.crawls import Leased

@@ -6,7 +6,7 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from service.api import host_schemas, schemas, websub_schemas
+from service.api import host_schemas, page_schemas, schemas, websub_schemas
 from service.api.bodies import JSON, NDJSON
 
 TITLES = {
@@ -28,7 +28,12 @@ WRITES = (400, 413, 415, 422, 507)
 
 STRUCTS = [
     kind
-    for kind in {**vars(schemas), **vars(host_schemas), **vars(websub_schemas)}.values()
+    for kind in {
+        **vars(schemas),
+        **vars(page_schemas),
+        **vars(host_schemas),
+        **vars(websub_schemas),
+    }.values()
     if isinstance(kind, type)
     and issubclass(kind, msgspec.Struct)
     and kind not in (msgspec.Struct, schemas.Item, schemas.BatchAnswer)

@@ -10,7 +10,8 @@ from service.api import examples, openapi
 from service.api.bodies import decode_batch, decode_object
 from service.api.decode import check_bounds, decode_pages
 from service.api.encode import answer, encode_page, refuse_empty
-from service.api.schemas import PageAnswer, PageItem, PagePatchBody, PagesAnswer
+from service.api.page_schemas import PageAnswer
+from service.api.schemas import PageItem, PagePatchBody, PagesAnswer
 from service.api.service import Service, TheBody, TheService
 from service.arrays import KEY, Ints, instant
 from service.domain import Observability, PagePatch
