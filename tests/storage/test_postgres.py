@@ -35,14 +35,8 @@ from service.epoch import Plan, Runner
 from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.storage import open_store
 from service.storage.base import EPOCHS_KEPT
-from service.storage.postgres import (
-    LEAD_LOCK,
-    LEAD_TIMEOUTS,
-    PostgresStore,
-    PostgresTransaction,
-    next_month,
-    translated,
-)
+from service.storage.postgres import PostgresStore, PostgresTransaction, next_month
+from service.storage.postgres_connections import LEAD_LOCK, LEAD_TIMEOUTS, translated
 
 
 def pid_of(tx):

@@ -1,0 +1,98 @@
+"""Connections to Postgres: set up, watched while they lead, replaced when lost; their troubles."""
+
+import select
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+
+from service.errors import StoreFull, StoreUnavailable
+from service.storage.statements import Statements
+
+OUTAGES = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.IdleInTransactionSessionTimeout,
+    psycopg.errors.TransactionTimeout,
+    psycopg.errors.ReadOnlySqlTransaction,  # a standby, after a failover
+)
+"""What is no mistake of ours and may be over when asked again."""
+
+LEAD_LOCK = 0x7265_6372_6177_6C  # "recrawl"
+
+LEAD_TIMEOUTS = {
+    "tcp_keepalives_idle": 10,
+    "tcp_keepalives_interval": 5,
+    "tcp_keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+    "client_connection_check_interval": 5_000,
+}
+"""How the server notices within 30 s, busy or idle, that a leader's host is gone."""
+
+
+def prepare(driver: psycopg.Connection[Any], record: Any) -> None:
+    """Set up a new connection, without compiling of statements that take a millisecond."""
+    record.info["statements"] = Statements(driver)
+    driver.execute("SET jit = off")
+    driver.commit()
+
+
+def refuse_lost(driver: Any, _record: object, _proxy: object) -> None:
+    """Have a pooled connection replaced that the server has closed: its socket has an end to read.
+
+    A question to the server would tell no more and cost a round trip.
+    """
+    if driver.closed:
+        raise sa.exc.DisconnectionError
+    ended = select.poll()
+    ended.register(driver, select.POLLIN)
+    if ended.poll(0):
+        raise sa.exc.DisconnectionError
+
+
+def watch(connection: sa.Connection) -> None:
+    """Have the server end this session, and its lock with it, soon after its host has vanished."""
+    known = sa.table("pg_settings", sa.column("name"))
+    for name, value in LEAD_TIMEOUTS.items():  # the last two are newer: Postgres 12 and 14
+        setting = sa.select(sa.func.set_config(known.c.name, str(value), False))
+        connection.execute(setting.where(known.c.name == name))
+    connection.commit()
+
+
+def release(connection: sa.Connection) -> None:
+    """Unlock; where that is impossible, close the connection, which unlocks as well."""
+    try:
+        connection.rollback()
+        connection.execute(sa.select(sa.func.pg_advisory_unlock(LEAD_LOCK)))
+        connection.commit()
+    except sa.exc.DBAPIError:
+        connection.invalidate()
+
+
+@contextmanager
+def given_up(connection: sa.Connection) -> Iterator[None]:
+    """Let the pool know of a connection that was lost under a statement it did not see."""
+    try:
+        yield
+    except psycopg.Error:
+        driver: Any = connection.connection.driver_connection
+        if driver is not None and driver.closed:
+            connection.invalidate()
+        raise
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Name the driver's conditions in the service's words."""
+    try:
+        yield
+    except sa.exc.TimeoutError as error:
+        raise StoreUnavailable from error
+    except (sa.exc.DBAPIError, psycopg.Error) as error:
+        cause = getattr(error, "orig", error)
+        if not isinstance(cause, OUTAGES):
+            raise
+        full = isinstance(cause, psycopg.errors.DiskFull | psycopg.errors.OutOfMemory)
+        raise (StoreFull() if full else StoreUnavailable()) from error
