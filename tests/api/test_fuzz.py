@@ -20,13 +20,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from service.api.app import create_app
-from service.api.schemas import (
-    ObservationsAnswer,
-    PageAnswer,
-    PagesAnswer,
-    PingsAnswer,
-    Problem,
-)
+from service.api.page_schemas import PageAnswer
+from service.api.schemas import ObservationsAnswer, PagesAnswer, PingsAnswer, Problem
 
 CHECKS = [
     not_a_server_error,
