@@ -34,6 +34,7 @@ from service.sim.lineup import (
     HINDSIGHT,
     LINEUP,
     RECRAWL,
+    TOLD,
     UNIFORM,
     Game,
     Kind,
@@ -188,17 +189,19 @@ def summary(cells: dict[Cell, dict[str, Line]]) -> Iterator[str]:
             f"Recrawl over {name}: {np.median(list(ratio.values())):.3f} in the median, "
             f"{ratio[worst]:.3f} at worst ({worst})"
         )
-    closed = [
-        gap
-        for got in full.values()
-        if (gap := gap_closed(got)) is not None
-        and got[HINDSIGHT]["harmonic"] <= (1 - A_GAP) * got[UNIFORM]["harmonic"]
-    ]
-    if closed:
-        yield (
-            f"gap closed, mean of the {len(closed)} cells where hindsight is at least {A_GAP:.0%} "
-            f"better than uniform: {np.mean(closed):.3f} (least {min(closed):.2f})"
-        )
+    for name in (RECRAWL, TOLD):
+        closed = [
+            gap
+            for got in full.values()
+            if (gap := gap_closed(got, name)) is not None
+            and got[HINDSIGHT]["harmonic"] <= (1 - A_GAP) * got[UNIFORM]["harmonic"]
+        ]
+        if closed:
+            yield (
+                f"gap closed by {name}, mean of the {len(closed)} cells where hindsight is at "
+                f"least {A_GAP:.0%} better than uniform: {np.mean(closed):.3f} (least "
+                f"{min(closed):.2f})"
+            )
     for site in dict.fromkeys(c.site for c in full):
         errors = [got[RECRAWL]["ece_learnt"] for c, got in full.items() if c.site == site]
         told = [error for error in errors if error is not None]
@@ -209,11 +212,11 @@ def summary(cells: dict[Cell, dict[str, Line]]) -> Iterator[str]:
             )
 
 
-def gap_closed(got: dict[str, Line]) -> float | None:
-    if not {UNIFORM, HINDSIGHT, RECRAWL} <= got.keys():
+def gap_closed(got: dict[str, Line], name: str = RECRAWL) -> float | None:
+    if not {UNIFORM, HINDSIGHT, name} <= got.keys():
         return None
     worst, best = got[UNIFORM]["harmonic"], got[HINDSIGHT]["harmonic"]
-    return (worst - got[RECRAWL]["harmonic"]) / (worst - best) if worst > best else None
+    return (worst - got[name]["harmonic"]) / (worst - best) if worst > best else None
 
 
 def _bold(text: str, wanted: bool) -> str:

@@ -24,7 +24,7 @@ from benchmarks.evidence import (
     summary,
 )
 from benchmarks.evidence import read as read_lines
-from service.sim.lineup import HINDSIGHT, RECRAWL, UNIFORM
+from service.sim.lineup import HINDSIGHT, RECRAWL, TOLD, UNIFORM
 
 DOCS = Path(__file__).parent.parent / "docs"
 BEGIN, END = "<!-- evidence -->", "<!-- end of evidence -->"
@@ -32,6 +32,7 @@ SHOWN = {
     "nutch-tuned": ("Nutch, tuned", "#d95f02", "v"),
     "stormcrawler-tuned": ("StormCrawler, tuned", "#7570b3", "^"),
     RECRAWL: ("Recrawl", "#1f4e9c", "o"),
+    TOLD: ("told", "#66a61e", "x"),
     HINDSIGHT: ("hindsight", "#999999", "|"),
 }
 MOST = 1.3

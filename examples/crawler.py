@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
-from recrawl_client import Client, Crawl, Reporter, Unavailable, retry_after
+from recrawl_client import Client, Crawl, Reporter, Unavailable, last_modified, retry_after
 
 THREADS = 16
 HEADERS = {"User-Agent": "recrawl-example/0.1 (+https://example.com/who-answers-complaints)"}
@@ -28,12 +28,12 @@ def visit(crawl: Crawl, web: httpx.Client, reporter: Reporter) -> None:
     except (httpx.HTTPError, httpx.InvalidURL):
         return reporter.report(crawl, status=0)
     seen: dict[str, object] = {"status": response.status_code}
-    if response.status_code == httpx.codes.OK:  # here you keep response.content
+    if response.is_success:  # here you keep response.content
         seen["digest"] = hashlib.blake2b(response.content, digest_size=16).hexdigest()
+        seen["last_modified"] = last_modified(response)
         told = {ask: response.headers.get(name) for ask, name in ASKS.items()}
-        validators[crawl.page_id] = {ask: value for ask, value in told.items() if value}
-    elif wait_s := retry_after(response):
-        seen["retry_after_s"] = wait_s
+        validators[crawl.page_id] = {ask: v for ask, v in told.items() if v and v.isascii()}
+    seen["retry_after_s"] = retry_after(response) or None
     return reporter.report(crawl, **seen)
 
 

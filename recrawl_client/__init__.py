@@ -12,7 +12,7 @@ reach, and then sends again: whatever arrives twice counts once.
 """
 
 from recrawl_client.batches import Batches
-from recrawl_client.calls import retry_after
+from recrawl_client.calls import last_modified, retry_after
 from recrawl_client.client import Client
 from recrawl_client.errors import (
     ClientError,
@@ -70,5 +70,6 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "Undelivered",
+    "last_modified",
     "retry_after",
 ]

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
+from msgspec import DecodeError, json
 
 from recrawl_client.errors import Unavailable
 
@@ -17,6 +18,9 @@ BROKEN = (httpx.NetworkError, httpx.TimeoutException, httpx.RemoteProtocolError)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
 LONGEST_RETRY_S = 1e6
 """Longer waits are not believed."""
+
+
+T = TypeVar("T")
 
 
 class Line:
@@ -70,6 +74,17 @@ def described(response: httpx.Response) -> str:
     return f"{what} with {_media(response) or 'no JSON'}" if foreign(response) else what
 
 
+def decoded(response: httpx.Response, kind: type[T]) -> T:
+    """Read an answer; raises `Unavailable` where something in between has given it."""
+    try:
+        return json.decode(response.content, type=kind)
+    except (DecodeError, UnicodeDecodeError) as error:
+        told = f"{response.status_code} without what Recrawl answers ({error})"
+        raise Unavailable(
+            f"{response.request.method} {response.url}: it answered {told}"
+        ) from error
+
+
 def _media(response: httpx.Response) -> str:
     media: str = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     return media
@@ -94,9 +109,26 @@ def retry_seconds(told: str) -> float:
     """Read a Retry-After, seconds or a date; 0 where it cannot be read."""
     if told.isascii() and told.isdigit():
         return min(float(told), LONGEST_RETRY_S)
+    at = http_date(told)
+    if at is None:
+        return 0.0
+    return min(max((at - datetime.now(UTC)).total_seconds(), 0.0), LONGEST_RETRY_S)
+
+
+def last_modified(response: httpx.Response) -> datetime | None:
+    """Give the date of an answer's Last-Modified; None where it has none that can be read.
+
+    >>> dated = {"Last-Modified": "Fri, 01 May 2026 09:30:00 GMT"}
+    >>> last_modified(httpx.Response(200, headers=dated)).isoformat()
+    '2026-05-01T09:30:00+00:00'
+    """
+    return http_date(response.headers.get("Last-Modified", ""))
+
+
+def http_date(told: str) -> datetime | None:
+    """Read a date of a header; None where it cannot be read."""
     try:
         at = parsedate_to_datetime(told)
     except ValueError:
-        return 0.0
-    zoned = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return min(max((zoned - datetime.now(UTC)).total_seconds(), 0.0), LONGEST_RETRY_S)
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)

@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from itertools import islice
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
 import httpx
 from msgspec import Struct, json, structs
 
-from recrawl_client.calls import Line
-from recrawl_client.errors import LeaseNotHeld, Problem, Rejected, refusal
+from recrawl_client.calls import Line, decoded
+from recrawl_client.errors import LeaseNotHeld, Problem, Rejected, Unavailable, refusal
 from recrawl_client.reporter import Reporter
 from recrawl_client.values import (
     Counts,
@@ -135,7 +136,7 @@ class Client:
     def observation(
         self, page: Named, *, observed_at: datetime | None = None, **seen: Any
     ) -> Observation:
-        """Say what was seen: `changed`, `digest`, `status`, `retry_after_s`, `redirect_url`.
+        """Say what was seen: `changed`, `digest`, `status`, `last_modified` and others.
 
         A status beyond those of HTTP, as some servers make up, counts as the last of them.
         """
@@ -186,17 +187,15 @@ class Client:
         path, params = (
             ("/pages", {"url": page}) if isinstance(page, str) else (f"/pages/{page}", {})
         )
-        shown: dict[str, Any] = json.decode(self._call("GET", path, params=params).content)
-        return shown
+        return decoded(self._call("GET", path, params=params), dict[str, Any])
 
     def host(self, host: str) -> dict[str, Any]:
         """Show how a host is crawled, as GET /hosts/{host} tells it; raises `NotFound`."""
-        shown: dict[str, Any] = json.decode(self._call("GET", f"/hosts/{host}").content)
-        return shown
+        return decoded(self._call("GET", f"/hosts/{quote(host, safe='')}"), dict[str, Any])
 
     def set_host(self, host: str, **settings: Any) -> None:
         """Change how a host is crawled: `min_delay_s`, `max_concurrency`, …; None sets back."""
-        self._call("PATCH", f"/hosts/{host}", content=json.encode(settings))
+        self._call("PATCH", f"/hosts/{quote(host, safe='')}", content=json.encode(settings))
 
     def schedule(self, **filters: Any) -> Iterator[ScheduledPage]:
         """Go through the schedule in force, as of one epoch.
@@ -241,7 +240,7 @@ class Client:
         return response
 
     def _ask(self, method: str, path: str, answer: type[T], **given: Any) -> T:
-        return json.decode(self._call(method, path, **given).content, type=answer)
+        return decoded(self._call(method, path, **given), answer)
 
     def _batches(self, path: str, items: Iterable[Any], nothing: C) -> C:
         """Send items in batches and sum the answers up; a batch all rejected is an answer too."""
@@ -249,6 +248,7 @@ class Client:
         while batch := list(islice(rest, BATCH)):
             try:
                 answer = self._ask("POST", path, type(nothing), content=json.encode(batch))
+                _check_whole(answer, len(batch))
             except Rejected as refused:
                 if not refused.problem.rejected:
                     raise
@@ -272,6 +272,13 @@ class _SchedulePart(Struct):
 class _EpochsPart(Struct):
     items: list[Epoch]
     next_before: int | None
+
+
+def _check_whole(answer: Counts, n_sent: int) -> None:
+    """Raise `Unavailable` unless each item was answered for."""
+    n = answer.accepted + answer.duplicate + answer.late + len(answer.rejected)
+    if n != n_sent:
+        raise Unavailable(f"the answer is for {n} of {n_sent} items; is that the service?")
 
 
 def _sum(total: C, answer: C, n_before: int) -> C:

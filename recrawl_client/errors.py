@@ -92,7 +92,10 @@ def refusal(response: httpx.Response) -> Refused:
     """Read a refusal from an answer, whoever gave it: a proxy in between sends no problem."""
     try:
         problem = json.decode(response.content, type=Problem)
-    except DecodeError:
-        problem = Problem(title=response.reason_phrase, detail=response.text[:200])
+    except (DecodeError, UnicodeDecodeError):
+        detail = response.text[:200]
+        if response.has_redirect_location:
+            detail = f"call it at {response.headers['Location'][:200]}"
+        problem = Problem(title=response.reason_phrase, detail=detail)
     kind = NAMED.get(problem.type.rpartition(":")[2], Refused)
     return kind(response.status_code, problem)

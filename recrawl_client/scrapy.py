@@ -28,7 +28,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from recrawl_client.batches import Batches
-from recrawl_client.calls import retry_seconds
+from recrawl_client.calls import http_date, retry_seconds
 from recrawl_client.client import Client
 from recrawl_client.errors import ClientError, Unavailable
 from recrawl_client.reporter import Reporter
@@ -40,6 +40,8 @@ KNOWN = 1_000_000
 """So many registered pages are remembered, so as not to be registered again at each link."""
 FORBIDDEN = 403
 """What is reported of a page that robots.txt or a middleware forbids: no evidence."""
+SUCCESS = range(200, 300)
+"""Statuses of pages with content."""
 
 log = logging.getLogger(__name__)
 
@@ -128,13 +130,21 @@ class Scheduler(BaseScheduler):
         if crawl is None:
             return
         digest_of: Callable[[Response], str] = getattr(spider, "recrawl_digest", digest)
-        told = (response.headers.get("Retry-After") or b"").decode("latin-1")
-        self._report(
-            crawl,
-            status=response.status,
-            digest=digest_of(response) if response.status == 200 else None,  # noqa: PLR2004
-            retry_after_s=retry_seconds(told) or None,
+        pause, dated = (
+            (response.headers.get(name) or b"").decode("latin-1")
+            for name in ("Retry-After", "Last-Modified")
         )
+        status, digested = response.status, None
+        try:
+            if status in SUCCESS:
+                digested = digest_of(response)
+        except Exception:
+            log.exception("recrawl_digest failed; nothing was learnt from %s", response.url)
+            status = FORBIDDEN
+        self._report(
+            crawl, status=status, digest=digested, retry_after_s=retry_seconds(pause) or None,
+            last_modified=http_date(dated),
+        )  # fmt: skip
 
     def _failed(self, failure: Failure) -> Failure:
         """Report a request that got no response; Scrapy logs it as ever."""

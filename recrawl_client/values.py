@@ -51,6 +51,8 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: int | None = None
     """0: no answer."""
     retry_after_s: float | None = None
+    last_modified: datetime | None = None
+    """When the site says that the page was last modified; with a zone."""
     redirect_url: str | None = None
     """Where a redirect led, as an absolute URL."""
 

@@ -5,7 +5,7 @@ All functions are pure and take (N,) crawls in runs of (P,) pages.
 
 import numpy as np
 
-from service.arrays import UNSAID, Bools, Codes, Instants, Ints
+from service.arrays import UNSAID, Bools, Codes, Floats, Instants, Ints, days
 from service.columns import CrawlColumns, PageStates
 from service.domain import Observability
 from service.runs import Runs
@@ -17,6 +17,8 @@ MOVED = (301, 308)
 SUCCESS = range(200, 400)
 MOST_COUNTED = 1_000
 """No count of failures goes further: delays have reached their bounds long before."""
+MADE_FOR_IT = np.timedelta64(1, "m")
+"""A page that was modified no longer before its crawl was made for it."""
 PATIENCE = np.timedelta64(1 << (GONE_CHECKS - 1), "D")
 """A notice that need not be true has a retired page crawled if it was not for so long."""
 
@@ -70,6 +72,17 @@ def told(crawls: CrawlColumns, last_observed_at: Instants, was_gone: Bools, gone
     changed = np.where(crawls.status == NOT_MODIFIED, 0, crawls.changed)
     changed = np.where(gone | was_gone, gone != was_gone, changed)
     return np.where(np.isnat(last_observed_at), UNSAID, changed).astype(np.int16)
+
+
+def age(crawls: CrawlColumns) -> Floats:
+    """Give the days since each page was last modified, as its site says; NaN where it does not.
+
+    Of pages that are made anew for every visitor many servers say that they were modified just
+    now: the date of the answer, within `MADE_FOR_IT`, is none.
+    """
+    since = crawls.observed_at - crawls.last_modified
+    age = days(since)
+    return np.where(since > MADE_FOR_IT, age, np.nan)
 
 
 def may_be_back(states: PageStates, runs: Runs, at: Instants) -> Bools:

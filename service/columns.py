@@ -49,6 +49,7 @@ class CrawlColumns(Columns):
     """(N,) crawl results in the caller's order."""
 
     page_id: Ints
+    """0: there is no such page; UNSAID: by its URL it is another than was leased."""
     observed_at: Instants
     changed: Codes
     """1 or 0 as the caller judged; UNSAID where it did not."""
@@ -64,6 +65,8 @@ class CrawlColumns(Columns):
     """How long the host asked to be left alone; NaN: it did not."""
     redirects_to: Ints
     """The page that this one redirected to; 0: it did not, UNSAID: to one nobody registered."""
+    last_modified: Instants
+    """When the site says that the page was last modified; NaT: it does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

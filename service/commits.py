@@ -226,7 +226,10 @@ def commit(
     named = together([job.named for job in jobs])
     columns = type(first.columns).concatenate([job.columns for job in jobs])
     with store.begin() as tx:
-        page_id, redirects_to, new = ingest.resolve(tx, named, now, register=first.register)
+        leased = columns.leased_page_id if isinstance(columns, CrawlColumns) else None
+        page_id, redirects_to, new = ingest.resolve(
+            tx, named, now, register=first.register, leased=leased
+        )
         named_columns = replace(columns, page_id=page_id)  # type: ignore[call-arg]
         if named.target is not None:
             named_columns = replace(named_columns, redirects_to=redirects_to)  # type: ignore[call-arg]

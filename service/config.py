@@ -42,7 +42,7 @@ class Settings(BaseSettings):
     estimator: str = "gamma"
     timing: Timing = Timing.periodic
     objective: str = "harmonic"
-    half_life_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = 365
+    half_life_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = 180
     """Evidence loses half of its weight in this time, where the estimator lets it; empty: never."""
     retention_days: Annotated[float, Field(gt=0, le=36_500)] | None = 730
     """How long the observation log is kept; empty: for ever."""
@@ -110,9 +110,14 @@ class Settings(BaseSettings):
 
 
 def _keys(name: str, value: Any) -> Any:
-    if name == "api_keys" and isinstance(value, str):
-        return tuple(key.strip() for key in value.split(",") if key.strip())
-    return value
+    if name != "api_keys" or not isinstance(value, str):
+        return value
+    keys = tuple(key.strip() for key in value.split(",") if key.strip())
+    if value.strip() and not keys:  # rather than to let everybody in
+        raise ValueError(f"{PREFIX}API_KEYS holds no key between its commas; unset it or name one")
+    if not all(key.isascii() and key.isprintable() for key in keys):
+        raise ValueError(f"{PREFIX}API_KEYS may have only printable ASCII characters")
+    return keys
 
 
 def read_settings(**given: Any) -> Settings:

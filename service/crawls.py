@@ -96,7 +96,9 @@ class Reports(NamedTuple):
 
 
 def release(tx: QueueTransaction, page_id: int, token: int, desk: "Desk", now: datetime) -> bool:
-    """Give a crawl back that was not done; tells whether its lease was in force."""
+    """Give a crawl back that was not done; tells whether its lease still ran."""
+    if not tx.extend_lease(page_id, token, now, now):
+        return False
     held = Tokens(page_id=np.array([page_id]), token=np.array([token]))
     silent = Reports(held, np.array([NEVER]), np.array([UNSAID], np.int16), np.array([np.nan]))
     return bool(settle(tx, silent, desk.polite, desk.horizon, now, desk.rng)[0])
@@ -114,7 +116,9 @@ class Desk:
     def hear_crawls(self, tx: QueueTransaction, crawls: CrawlColumns, now: datetime) -> Bools:
         """Settle the leases that were reported; tells which were in force."""
         held = np.zeros(len(crawls), np.bool_)
-        said = np.flatnonzero((crawls.token != 0) | trouble(crawls.status))
+        said = np.flatnonzero(
+            ((crawls.token != 0) | trouble(crawls.status)) & (crawls.page_id != UNSAID)
+        )
         if len(said):
             leased = crawls.token[said] != 0
             reports = Reports(

@@ -36,6 +36,8 @@ class Verdict(IntEnum):
     """The page has a newer entry; nothing changed."""
     unknown = 3
     """No such page."""
+    elsewhere = 4
+    """Its URL is of another page than its lease."""
 
 
 class PingReason(StrEnum):

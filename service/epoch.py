@@ -16,6 +16,7 @@ from service.arrays import Floats, instant
 from service.columns import CapColumns, EpochColumns, ScheduleColumns
 from service.constraints import constrain
 from service.core.allocation import ALLOCATORS, Allocation
+from service.core.conditions import BandwidthInfeasible
 from service.core.costs import binary_cost, harmonic_cost
 from service.core.estimators import (
     Estimator,
@@ -77,7 +78,8 @@ def run_epoch(store: Store, plan: Plan, now: Clock) -> Epoch:
         try:
             _load_solve_publish(lead, plan, epoch, last, now)
         except Exception as error:
-            log.exception("epoch failed", epoch=epoch.epoch)
+            fault = not isinstance(error, BandwidthInfeasible)  # which the operator has set
+            log.exception("epoch failed", epoch=epoch.epoch, reason=str(error), exc_info=fault)
             with lead.begin() as tx:
                 tx.fail_epoch(epoch.epoch, f"{type(error).__name__}: {error}", now())
         _keep_house(lead, plan, now)

@@ -75,6 +75,8 @@ class Crawled(Columns):
     """Pings of the page up to then."""
     crawl_rate: Floats
     """In force over the interval, where the estimator uses it."""
+    age: Floats
+    """Days since the page was last modified, as its site says; NaN: it does not."""
 
 
 class Learnt(NamedTuple):
@@ -124,13 +126,18 @@ def learn_crawls(estimator: Estimator[Any], states: PageStates, crawled: Crawled
 def _learn(estimator: Estimator[Any], columns: Floats, crawled: Crawled) -> None:
     """Learn of pages without pings, turn by turn."""
     state = from_columns(estimator, columns)
-    interval, changed, crawl_rate = crawled.interval, crawled.changed, crawled.crawl_rate
     for turn in turns(crawled.page):
-        page = crawled.page[turn]
-        before = estimator.State(*(number[page] for number in state))
-        after = estimator.update(before, interval[turn], changed[turn], crawl_rate[turn])
-        for number, new in zip(state, after, strict=True):
-            number[page] = new
+        now = crawled.take(turn)
+        before = estimator.State(*(number[now.page] for number in state))
+        for number, new in zip(state, _after(estimator, before, now), strict=True):
+            number[now.page] = new
+
+
+def _after(estimator: Estimator[Any], before: Any, now: Crawled) -> Any:
+    """Learn from one crawl a page, and from the date of the change where the estimator can."""
+    if isinstance(estimator, Gamma) and not np.isnan(now.age).all():
+        return estimator.update_dated(before, now.interval, now.changed, now.age)
+    return estimator.update(before, now.interval, now.changed, now.crawl_rate)
 
 
 def _weigh(estimator: Gamma, learnt: Learnt, since: Instants, crawled: Crawled) -> None:

@@ -83,23 +83,29 @@ class Resolved(NamedTuple):
     """(N,) the pages of items."""
 
     page_id: Ints
-    """0 where there is none."""
+    """As in `CrawlColumns`."""
     redirects_to: Ints
     """As in `CrawlColumns`."""
     new: Ints
     """The pages that were registered because others redirect to them."""
 
 
-def resolve(tx: Transaction, named: Named, now: datetime, *, register: bool) -> Resolved:
+def resolve(
+    tx: Transaction, named: Named, now: datetime, *, register: bool, leased: Ints | None = None
+) -> Resolved:
     """Give the pages of each item; URLs not seen before are registered, or have none.
 
-    A page that redirects to itself does not redirect.
+    A page that redirects to itself does not redirect. An item under a lease must be of the
+    `leased` page, 0 where there is none; another's URLs are not registered for its sake.
     """
     none = np.zeros(len(named.page_id), np.int64)
     if not len(named.pages):
         return Resolved(named.page_id, none, none[:0])
     found = tx.page_ids(named.pages.key)
-    if register and (new := found == 0).any():
+    if leased is not None and leased.any():
+        elsewhere = (leased > 0) & (named.row >= 0) & (found[named.row] != leased)
+        named = _without(named, elsewhere)
+    if register and (new := (found == 0) & _said(named)).any():
         found[new] = tx.register(named.pages.take(new), now).page_id
     page_id = np.where(named.row >= 0, found[named.row], named.page_id)
     if named.target is None:
@@ -108,6 +114,22 @@ def resolve(tx: Transaction, named: Named, now: datetime, *, register: bool) -> 
     away = (named.target >= 0) & (target != page_id)
     added = named.target[away & new[named.target]] if register else none[:0]
     return Resolved(page_id, np.where(away, target, 0), np.unique(found[added]))
+
+
+def _without(named: Named, elsewhere: Bools) -> Named:
+    """Leave out what items say that are of another page than was leased."""
+    page_id, row = (np.where(elsewhere, UNSAID, given) for given in (named.page_id, named.row))
+    target = None if named.target is None else np.where(elsewhere, -1, named.target)
+    return Named(page_id, row, named.pages, target)
+
+
+def _said(named: Named) -> Bools:
+    """Tell which of the URLs an item names or redirects to."""
+    said = np.zeros(len(named.pages) + 1, np.bool_)  # the last one is no URL's
+    said[named.row] = True
+    if named.target is not None:
+        said[named.target] = True
+    return said[:-1]
 
 
 class Recorded(NamedTuple):
@@ -130,14 +152,15 @@ def record(tx: Transaction, crawls: CrawlColumns, rules: Rules) -> Recorded:
     """Record crawl results; several of one page are applied in the order of their time."""
     states, row = _lock(tx, crawls.page_id, scheduled=rules.estimator.needs_crawl_rate)
     verdict, newer = _judge(row, crawls.observed_at, states.last_crawl_at)
+    verdict[crawls.page_id == UNSAID] = Verdict.elsewhere
     moved = np.zeros(len(crawls), np.bool_)
     if len(newer):
         runs = Runs.of(row[newer])
         before = _of(runs, states, row[newer])
         after, entries = observe(before, runs, crawls.take(newer), rules)
         moved[newer] = ((before.n_failures > 0) | (after.n_failures > 0))[runs.page]
-        tx.save_states(after)
         tx.append_log(entries)
+        tx.save_states(after)
     return Recorded(verdict, moved)
 
 
@@ -162,8 +185,8 @@ def ping(tx: Transaction, pings: PingColumns, rules: Rules) -> Answered:
         after, crawl[newer], reason[newer] = notice(
             _of(runs, states, row[newer]), runs, news, rules
         )
-        tx.save_states(after)
         tx.append_log(_log(news.page_id, news.changed_at, Kind.ping, after.crawl_rate[runs.page]))
+        tx.save_states(after)
     return Answered(verdict, crawl, reason)
 
 
@@ -177,7 +200,8 @@ def observe(
     changes are announced follow its changes, so they say nothing about their rate. A ping
     later than the crawl, told before it, belongs to the next interval. A page that is gone, or
     has moved for good, has changed, and so has one that comes back; another redirect and a
-    failure are no evidence.
+    failure are no evidence. When a change was made is learnt from what the site says of it, if
+    it can be true.
     """
     page, at = runs.page, crawls.observed_at
     answered, gone = answers.answered(crawls)
@@ -197,7 +221,7 @@ def observe(
     crawled = Crawled(
         page=page, observed_at=at, interval=interval, changed=changed == 1,
         n_pings=np.maximum(recent_pings - ahead, 0), so_far=states.n_pings[page],
-        crawl_rate=states.crawl_rate[page],
+        crawl_rate=states.crawl_rate[page], age=answers.age(crawls),
     )  # fmt: skip
     learnt = learn_crawls(rules.estimator, states, crawled.take(evidence))
     newest = np.fmax.reduceat(np.where(answered, at, NEVER), runs.start)

@@ -22,7 +22,8 @@ def rebuild(store: Store, rules: Rules, *, block: int = 5_000) -> Iterator[int]:
     Nothing else may write meanwhile: stop the service first. While estimates of two kinds lie
     side by side the store belongs to no estimator, so that after a crash only another rebuild
     can put it to use. The log has the crawl rate in force only where the estimator of that time
-    used it; elsewhere one crawl in the page's mean interval stands for it.
+    used it; elsewhere one crawl in the page's mean interval stands for it. It has no dates of
+    sites (`last_modified`).
     """
     with store.begin() as tx:
         tx.set_estimator(UNFINISHED)
@@ -54,6 +55,7 @@ def _replayed(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
     crawled = Crawled(
         page=page, observed_at=log.observed_at, interval=log.interval, changed=log.changed == 1,
         n_pings=within, so_far=so_far, crawl_rate=_crawl_rate(log, page),
+        age=np.full(len(page), np.nan),
     )  # fmt: skip
     return replace(states, **learn_crawls(rules.estimator, states, crawled)._asdict())
 

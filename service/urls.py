@@ -33,6 +33,9 @@ class NormalUrl(NamedTuple):
 def normalise(url: str) -> NormalUrl:
     """Parse by the WHATWG rules, drop the fragment, and key the rest.
 
+    A host's closing dot is dropped too, which those rules keep: it is the same host, and must not
+    be crawled as if it were two.
+
     Raises
     ------
     InvalidUrl
@@ -58,6 +61,8 @@ def parsed(url: str) -> NormalUrl:
         if "\x00" in url:
             raise InvalidUrl("the url holds a NUL character; percent-encode or remove it")
         parts = ada_url.URL(url)
+        if parts.hostname.endswith("."):
+            parts.hostname = parts.hostname.removesuffix(".")
     except UnicodeEncodeError as error:
         raise InvalidUrl("the url holds a lone surrogate; send valid Unicode") from error
     except ValueError as error:

@@ -17,6 +17,7 @@ import uvicorn
 
 from service.api.app import create_app
 from service.api.service import Service, open_service
+from service.api.wire import Connection
 from service.config import read_settings
 
 START = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
@@ -95,8 +96,9 @@ def running(
     service = open_service(settings, now=clock, rng=np.random.default_rng(7))
     service = replace(service, embedded=embedded)
     config = uvicorn.Config(
-        create_app(service), access_log=False, log_level="warning", server_header=False
-    )
+        create_app(service), access_log=False, log_level="warning", server_header=False,
+        http=Connection,
+    )  # fmt: skip
     server = uvicorn.Server(config)
     listening = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

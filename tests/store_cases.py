@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.arrays import COLUMN, UNSAID, instant, moment
+from service.arrays import COLUMN, NEVER, UNSAID, instant, moment
 from service.columns import CrawlColumns, LogColumns, PageColumns, PingColumns, ScheduleColumns
 from service.domain import Certificate, ScheduleFilter
 from service.urls import normalise
@@ -82,7 +82,8 @@ def register(store, n=3, now=T0, host="example.org", **said):
         return tx.register(page_columns(urls(n, host), **said), now).page_id
 
 
-def crawl_columns(page_id, observed_at, changed=UNSAID, digest=0, status=UNSAID, redirects_to=0):
+def crawl_columns(page_id, observed_at, changed=UNSAID, digest=0, status=UNSAID, redirects_to=0,
+                  last_modified=NEVER):  # fmt: skip
     return columns(
         CrawlColumns,
         len(page_id),
@@ -95,6 +96,7 @@ def crawl_columns(page_id, observed_at, changed=UNSAID, digest=0, status=UNSAID,
         token=0,
         retry_after_s=np.nan,
         redirects_to=redirects_to,
+        last_modified=last_modified,
     )
 
 

@@ -33,7 +33,7 @@ from service.ingest import Named, Rules
 from service.storage.memory import MemoryStore
 
 PATIENCE_S = 30
-ACCEPTED, DUPLICATE, LATE, UNKNOWN = (int(v) for v in Verdict)
+ACCEPTED, DUPLICATE, LATE, UNKNOWN, _ = (int(v) for v in Verdict)
 
 
 def rules() -> Rules:

@@ -372,9 +372,13 @@ def test_an_epoch_that_fails_while_publishing_publishes_nothing(store, clock, st
 
 def test_minimum_rates_beyond_the_bandwidth_fail_the_epoch_by_name(memory, clock):
     register(memory, 3, min_crawl_rate=5.0)
-    failed = run_epoch(memory, replace(PLAN, bandwidth=1.0), clock)
+    with capture_logs() as logs:
+        failed = run_epoch(memory, replace(PLAN, bandwidth=1.0), clock)
     assert failed.status is EpochStatus.failed
     assert failed.reason.startswith("BandwidthInfeasible: ")
+    (told,) = [entry for entry in logs if entry["event"] == "epoch failed"]
+    assert told["reason"].endswith("more than the bandwidth 1; lower them or raise it")
+    assert not told["exc_info"], "no trace of what is no fault"
 
 
 def test_what_is_reported_during_an_epoch_is_kept_and_counts_in_the_next(store, clock, monkeypatch):

@@ -26,7 +26,15 @@ from store_cases import (
 )
 
 from service.arrays import instant
-from service.core.estimators import LLN, Gamma, from_columns, of_sections, to_columns
+from service.core.estimators import (
+    LLN,
+    Bursty,
+    Gamma,
+    LogNormal,
+    from_columns,
+    of_sections,
+    to_columns,
+)
 from service.core.prior import Prior
 from service.domain import Kind, Observability, PingReason, Timing, Verdict
 from service.estimates import width
@@ -36,7 +44,7 @@ from service.sections import SECTIONS
 from service.storage.memory import MemoryStore
 
 HOUR = timedelta(hours=1)
-ACCEPTED, DUPLICATE, LATE, UNKNOWN = (int(v) for v in Verdict)
+ACCEPTED, DUPLICATE, LATE, UNKNOWN, _ = (int(v) for v in Verdict)
 
 
 def rules(estimator=None, timing=Timing.periodic, seed=1):
@@ -89,6 +97,7 @@ def test_a_batch_does_what_its_items_do_one_by_one(estimator, observability):
     told = {
         "changed": rng.integers(-1, 2, 200), "digest": rng.integers(0, 3, 200),
         "status": rng.choice([-1, 200, 304, 404, 500], 200),
+        "last_modified": instants([T0 + int(h) * HOUR for h in at - rng.integers(-1, 30, 200)]),
     }  # fmt: skip
     stores = []
     for order in (np.argsort(at), [slice(None)]):
@@ -102,9 +111,9 @@ def test_a_batch_does_what_its_items_do_one_by_one(estimator, observability):
             ping(tx, ping_columns(page_id, [T0 + 90 * HOUR] * 2), rules(estimator))
             for i in order:
                 moments = np.ravel([T0 + int(hour) * HOUR for hour in np.ravel(at[i])])
-                items = (np.ravel(column[i]) for column in told.values())
+                items = {name: np.ravel(column[i]) for name, column in told.items()}
                 which = np.where(np.ravel(at[i]) % 3 > 0, *page_id)
-                record(tx, crawl_columns(which, list(moments), *items), rules(estimator))
+                record(tx, crawl_columns(which, list(moments), **items), rules(estimator))
         stores.append(replace(states_of(store, page_id), gap=np.zeros(2)))
     same(*stores)
 
@@ -133,6 +142,51 @@ def test_the_second_crawl_is_evidence_over_the_interval_between(memory, page, ch
     assert (entry.changed, entry.interval) == (bool(changed), 0.125)
 
 
+def test_a_change_whose_date_the_site_tells_is_one_change_and_the_quiet_days_since(memory, page):
+    crawl(memory, page, T0)
+    crawl(memory, page, T0 + 10 * DAY, changed=1, last_modified=instants([T0 + 7 * DAY]))
+    assert estimate(memory, page) == pytest.approx((1.0, 3.0), rel=1e-14)
+    assert counts(memory, page) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        T0 - MICROSECOND, datetime(1, 1, 1, tzinfo=UTC), T0 + 10 * DAY - timedelta(seconds=60),
+        T0 + 10 * DAY, T0 + 11 * DAY, datetime(9999, 12, 31, tzinfo=UTC),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("changed", [0, 1])
+def test_a_date_that_cannot_be_true_or_was_made_for_the_crawl_is_not_used(
+    memory, page, changed, date
+):
+    crawl(memory, page, T0)
+    crawl(memory, page, T0 + 10 * DAY, changed=changed, last_modified=instants([date]))
+    expected = Gamma().update(Gamma().init(), 10.0, bool(changed))
+    assert estimate(memory, page) == pytest.approx(tuple(map(float, expected)), rel=1e-14)
+
+
+def test_an_unchanged_page_is_unchanged_whatever_date_it_has(memory, page):
+    crawl(memory, page, T0, last_modified=instants([T0 - DAY]))
+    crawl(memory, page, T0 + 10 * DAY, changed=0, last_modified=instants([T0 + 7 * DAY]))
+    assert estimate(memory, page) == (0.0, 10.0)
+
+
+@pytest.mark.parametrize("estimator", [LLN(), Bursty(), LogNormal()], ids=lambda e: e.name)
+def test_an_estimator_that_cannot_use_dates_learns_as_without(estimator):
+    learnt = []
+    for date in (T0 + 7 * DAY, None):
+        store = MemoryStore(width(estimator))
+        page_id = int(register(store, 1)[0])
+        publish(store, schedule_columns([page_id]))
+        crawl(store, page_id, T0, by=rules(estimator))
+        told = {} if date is None else {"last_modified": instants([date])}
+        crawl(store, page_id, T0 + 10 * DAY, by=rules(estimator), changed=1, **told)
+        learnt.append(estimate(store, page_id))
+    assert learnt[0] == learnt[1]
+    assert any(learnt[0])
+
+
 def test_a_crawl_of_the_same_instant_is_a_duplicate_and_changes_nothing(memory, page):
     crawl(memory, page, T0, digest=5)
     before = states_of(memory, [page])
@@ -157,7 +211,7 @@ def test_a_microsecond_later_is_newer(memory, page):
 
 def test_a_page_nobody_registered_is_unknown_and_does_not_disturb_the_others(memory, page):
     with memory.begin() as tx:
-        given = crawl_columns([4711, page, 0, -1], [T0] * 4, changed=1)
+        given = crawl_columns([4711, page, 0, -7], [T0] * 4, changed=1)
         assert record(tx, given, rules()).verdict.tolist() == [UNKNOWN, ACCEPTED, UNKNOWN, UNKNOWN]
         assert tx.load_columns().page_id.tolist() == [page]
     assert len(log(memory, page)) == 1
@@ -549,6 +603,30 @@ def test_targets_of_redirects_are_resolved_with_the_pages(store, register_new):
     assert page_id.tolist() == [one, other, added, one]
     assert redirects_to.tolist() == [added if register_new else -1, 0, 0, 0]
     assert new.tolist() == ([added] if register_new else [])
+
+
+def test_an_item_whose_url_is_of_another_page_than_its_lease_says_nothing_and_registers_none(store):
+    one, other = register(store, 2)
+    with store.begin() as tx:
+        named = Named(
+            page_id=np.array([0, 0, 0, 0, one]),
+            row=np.array([0, 1, 2, 1, -1]),
+            pages=page_columns([*urls(2), "https://new.example/", "https://far.example/"]),
+            target=np.array([-1, 3, 3, -1, -1]),
+        )
+        leased = np.array([one, one, one, 0, one])
+        found = resolve(tx, named, T0 + DAY, register=True, leased=leased)
+        assert tx.page_ids(named.pages.key).tolist() == [one, other, 0, 0]
+        crawls = replace(
+            crawl_columns(found.page_id, [T0, T0, T0, T0 + DAY, T0 + DAY], digest=1),
+            redirects_to=found.redirects_to,
+        )
+        made = record(tx, crawls, rules())
+    assert found.page_id.tolist() == [one, -1, -1, other, one]
+    assert (found.redirects_to.tolist(), found.new.tolist()) == ([0] * 5, [])
+    taken, not_taken = Verdict.accepted, Verdict.elsewhere
+    assert made.verdict.tolist() == [taken, not_taken, not_taken, taken, taken]
+    assert page_of(store, other).last_crawl_at == T0 + DAY
 
 
 def test_a_ping_soon_after_a_crawl_is_dropped_where_that_is_set(memory):

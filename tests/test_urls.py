@@ -25,6 +25,7 @@ from service.urls import MAX_URL_BYTES, NORMAL, normalise, parsed
         ("http://0x7f.1/", "http://127.0.0.1/"),
         ("http://[0:0::1]/", "http://[::1]/"),
         ("https://example.com/%7Ea", "https://example.com/%7Ea"),
+        ("https://Example.com.:8443/a", "https://example.com:8443/a"),
     ],
 )
 def test_an_address_has_one_form(given, normal):
@@ -52,6 +53,7 @@ def test_what_may_be_another_page_is_another_page(one, other):
         ("https://Example.com:8443/x", "example.com"),
         ("http://[::1]:8080/", "[::1]"),
         ("https://bücher.example/", "xn--bcher-kva.example"),
+        ("https://example.com./", "example.com"),
     ],
 )
 def test_the_host_is_that_of_the_normal_form_without_its_port(url, host):

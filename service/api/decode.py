@@ -19,6 +19,7 @@ from service.arrays import (
     EPOCH,
     INSTANT,
     KEY,
+    NEVER,
     UNSAID,
     Bools,
     Codes,
@@ -100,7 +101,7 @@ def decode_crawls(batch: Batch[ObservationItem], now: datetime) -> Decoded[Crawl
         page_id=page_id, observed_at=at, changed=changed, digest=digest, status=status,
         leased_page_id=leased_page_id, token=token,
         retry_after_s=_numbers([item.retry_after_s for item in items]),
-        redirects_to=np.zeros(len(items), np.int64),
+        redirects_to=np.zeros(len(items), np.int64), last_modified=_dates(items),
     )  # fmt: skip
     return _kept(columns, urls, batch.index, kept, rejected, _targets(items))
 
@@ -187,6 +188,16 @@ def instants(moments: list[datetime]) -> Instants:
     seconds = np.array([86_400 * delta.days + delta.seconds for delta in since], np.int64)
     us = np.array([delta.microseconds for delta in since], np.int64)
     return (1_000_000 * seconds + us).view(INSTANT)
+
+
+def _dates(items: Sequence[ObservationItem]) -> Instants:
+    """Give the date that each site gives its page, NaT where it gives none."""
+    said = [item.last_modified for item in items]
+    if all(date is UNSET for date in said):
+        return np.full(len(said), NEVER)
+    dated = instants([EPOCH if isinstance(date, UnsetType) else date for date in said])
+    dated[[date is UNSET for date in said]] = NEVER
+    return dated
 
 
 def _codes(given: list[Any]) -> Codes:

@@ -53,16 +53,10 @@ def batch_counts(
     """Count what became of the items."""
     n_of = np.bincount(verdict, minlength=len(Verdict)).tolist()
     unknown = []
-    if n_of[Verdict.unknown]:
+    if n_of[Verdict.unknown] or n_of[Verdict.elsewhere]:
         unknown = [
-            Rejection(
-                index=int(index[i]),
-                code="page_not_found",
-                field="page_id" if page_id[i] else "url",
-                detail="no such page; register it with POST /pages or name it by `url` with "
-                "`register=true`",
-            )
-            for i in np.flatnonzero(verdict == int(Verdict.unknown))
+            _refused(int(index[i]), Verdict(verdict[i]), by_id=bool(page_id[i]))
+            for i in np.flatnonzero(verdict >= int(Verdict.unknown))
         ]
     return {
         "accepted": n_of[Verdict.accepted],
@@ -71,6 +65,18 @@ def batch_counts(
         "n_rejected": len(rejected) + len(unknown),
         "rejected": sorted([*rejected, *unknown], key=lambda r: r.index),
     }
+
+
+def _refused(index: int, verdict: Verdict, *, by_id: bool) -> Rejection:
+    """Say why what only the store can tell keeps an item from being taken."""
+    if verdict is Verdict.elsewhere:
+        detail = "the lease is on another page than `url` names; leave `url` out"
+        return Rejection(index=index, code="lease_mismatch", field="lease", detail=detail)
+    return Rejection(
+        index=index, code="page_not_found", field="page_id" if by_id else "url",
+        detail="no such page; register it with POST /pages or name it by `url` with "
+        "`register=true`",
+    )  # fmt: skip
 
 
 def add_counts(counts: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:

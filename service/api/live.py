@@ -1,5 +1,7 @@
 """A real server in a thread of this process, for the demo and for tests."""
 
+import asyncio
+import logging
 import queue
 import socket
 import threading
@@ -10,8 +12,14 @@ import uvicorn
 
 from service.api.app import create_app
 from service.api.service import Service
+from service.api.wire import Connection
 
 START_TIMEOUT_S = 20.0
+
+
+def no_fault(record: logging.LogRecord) -> bool:
+    """Leave out requests that were cut off because the server ends; uvicorn counts them."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 class Announced(uvicorn.Server):
@@ -21,6 +29,7 @@ class Announced(uvicorn.Server):
         self, config: uvicorn.Config, service: Service, say: Callable[[str], None]
     ) -> None:
         super().__init__(config)
+        logging.getLogger("uvicorn.error").addFilter(no_fault)
         self.service = service
         self.say = say
 
@@ -41,7 +50,9 @@ class Announced(uvicorn.Server):
 def running(service: Service) -> Iterator[str]:
     """Serve on a free loopback port until the block is left; gives the base URL."""
     said: queue.Queue[str] = queue.Queue()
-    config = uvicorn.Config(create_app(service), port=0, log_level="warning", access_log=False)
+    config = uvicorn.Config(
+        create_app(service), port=0, log_level="warning", access_log=False, http=Connection
+    )
     server = Announced(config, service, said.put)
     thread = threading.Thread(target=server.run, name="server", daemon=True)
     thread.start()

@@ -48,10 +48,11 @@ STATUS: dict[type[Exception], int] = {
     errors.Overloaded: 503,
     errors.StoreUnavailable: 503,
     errors.SchemaBehind: 503,
+    errors.SchemaAhead: 503,
     errors.StoreFull: 507,
     CoreError: 422,
 }
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 RETRY_AFTER_S = 5
 HEADERS: dict[int, dict[str, str]] = {
     503: {"Retry-After": str(RETRY_AFTER_S)},

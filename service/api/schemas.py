@@ -104,6 +104,18 @@ class ObservationItem(Item, kw_only=True):
         ]
         | UnsetType
     ) = UNSET
+    last_modified: (
+        Annotated[
+            datetime,
+            Meta(
+                tz=True,
+                description="when the site says that the page was last modified, as an RFC 3339 "
+                "instant with a zone; dates that cannot be true are not used",
+                examples=["2026-05-01T09:30:00Z"],
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
     redirect_url: (
         Annotated[
             str,
@@ -134,12 +146,19 @@ class PagePatchBody(Item, kw_only=True):
     max_crawl_rate: MaxRate | UnsetType | None = UNSET
 
 
+Worker = Annotated[
+    str,
+    Meta(
+        pattern=r"^[^\x00-\x1f\x7f\ud800-\udfff]{1,100}$",
+        description="a name of the worker, for people: 1 to 100 characters, no control characters",
+    ),
+]
+
+
 class LeaseBody(Item, kw_only=True):
     """What a worker asks for."""
 
-    worker: Annotated[
-        str, Meta(min_length=1, max_length=100, description="a name of the worker, for people")
-    ] = "worker"
+    worker: Worker = "worker"
     count: Annotated[int, Meta(ge=1, le=1_000, description="a number of crawls, 1 to 1,000")] = 10
     ttl_s: (
         Annotated[

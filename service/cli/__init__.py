@@ -1,6 +1,7 @@
 """The command line: put the parts together and run them."""
 
 import json
+import re
 import signal
 import sys
 import threading
@@ -43,9 +44,22 @@ def main() -> None:
     try:
         app()
     except RecrawlError as error:
-        refuse(error.detail)
+        refuse(reason(error))
     except OSError as error:
         refuse(f"{error.filename or 'a file'}: {error.strerror or error}")
+
+
+def reason(error: RecrawlError) -> str:
+    """Give its sentence, and what Postgres said when it did not do as asked; no password."""
+    cause: BaseException | None = error
+    while cause := cause and cause.__cause__:
+        orig = getattr(cause, "orig", cause)
+        said = getattr(getattr(orig, "diag", None), "message_primary", None)
+        if said is None and (found := re.search("FATAL: *(.+)", str(orig))):
+            said = found[1]
+        if said is not None and said not in error.detail:
+            return f"{error.detail} ({said})"
+    return error.detail
 
 
 def refuse(reason: str) -> NoReturn:
@@ -87,6 +101,7 @@ def serve(
     from service.api.app import create_app
     from service.api.live import Announced
     from service.api.service import open_service
+    from service.api.wire import Connection
     from service.logs import configure_logging
 
     chosen = settings(database_url)
@@ -96,7 +111,7 @@ def serve(
         console.print("recrawl: no RECRAWL_API_KEYS set: whoever reaches this port may write")
     config = uvicorn.Config(
         create_app(service), host=host, port=port, access_log=False, log_level="warning",
-        proxy_headers=False,
+        http=Connection, proxy_headers=False,
         timeout_graceful_shutdown=10, server_header=False,
     )  # fmt: skip
     server = Announced(config, service, lambda url: console.print(f"Recrawl serves at {url}"))
@@ -209,14 +224,14 @@ def openapi(
 
     document = json.dumps(create_app().openapi(), indent=2, ensure_ascii=False) + "\n"
     if check is not None:
-        if not check.is_file() or check.read_text() != document:
+        if not check.is_file() or check.read_bytes() != document.encode():
             console.print(f"{check} differs; run `recrawl openapi --output {check}`")
             raise typer.Exit(1)
     elif output is None:
         typer.echo(document, nl=False)
     else:
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(document)
+        output.write_text(document, "utf-8")
 
 
 @contextmanager

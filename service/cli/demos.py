@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from service.cli.parts import console, finite, settings
+from service.cli.parts import console, finite, heed_sigterm, settings
 
 
 def demo(
@@ -61,6 +61,7 @@ def demo(
     are fast, slow, lying and strict, and the reference crawler crawls it as the service says,
     for a minute, while the terminal shows how fresh the copies are.
     """
+    heed_sigterm()
     if live:
         _live(seconds, seed)
     else:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from service.cli.parts import console, finite
+from service.cli.parts import console, finite, heed_sigterm
 
 
 def experiment(
@@ -49,6 +49,7 @@ def experiment(
     from service.sim.experiments import EXPERIMENTS, Setup, find
     from service.sim.experiments.report import document, show, write
 
+    heed_sigterm()
     if list_ or not names:
         view = Table("name", "what")
         for each in EXPERIMENTS.values():

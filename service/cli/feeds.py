@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.parts import URL, ApiKey, To, console, finite
+from service.cli.parts import URL, ApiKey, To, console, finite, header
 
 if TYPE_CHECKING:
     from service.sources.watching import Step
@@ -39,7 +39,8 @@ def watch(
         bool, typer.Option("--cross-host", help="Take entries and children of other hosts too")
     ] = False,
     user_agent: Annotated[
-        str | None, typer.Option(help="How to call at sites; name an address to complain to")
+        str | None,
+        typer.Option(callback=header, help="How to call at sites; name an address to complain to"),
     ] = None,
     state: Annotated[
         Path, typer.Option(dir_okay=False, help="Where it is kept what was fetched when")

@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -48,7 +49,7 @@ def robots(
     }  # every file is read before anything is sent
     with Poster(to, api_key) as service:
         for name, delay_s in asked.items():
-            service.call("PATCH", f"/hosts/{name}", {"robots_delay_s": delay_s})
+            service.call("PATCH", _path(name), {"robots_delay_s": delay_s})
             said = "no delay" if delay_s is None else f"{delay_s:g} s"
             typer.echo(f"{name}: {said}")
 
@@ -69,7 +70,7 @@ def show(host: HostName, to: To = URL, api_key: ApiKey = None) -> None:
     from service.sources.posting import Poster
 
     with Poster(to, api_key) as service:
-        typer.echo(json.dumps(service.call("GET", f"/hosts/{host}"), indent=2))
+        typer.echo(json.dumps(service.call("GET", _path(host)), indent=2))
 
 
 @hosts.command(name="set")
@@ -86,7 +87,11 @@ def set_(
 
     given = dict(_setting(setting) for setting in settings)
     with Poster(to, api_key) as service:
-        typer.echo(json.dumps(service.call("PATCH", f"/hosts/{host}", given), indent=2))
+        typer.echo(json.dumps(service.call("PATCH", _path(host), given), indent=2))
+
+
+def _path(host: str) -> str:
+    return f"/hosts/{quote(host, safe='')}"
 
 
 def _setting(text: str) -> tuple[str, Any]:

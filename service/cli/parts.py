@@ -1,6 +1,8 @@
 """What the commands share."""
 
 import math
+import signal
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -26,11 +28,11 @@ def address(url: str | None) -> str | None:
     return url
 
 
-def bearer(key: str | None) -> str | None:
-    """Refuse a key that no header can carry, without showing it."""
-    if key is not None and not (key.isascii() and key.isprintable()):
-        raise typer.BadParameter("a key has only printable ASCII characters")
-    return key
+def header(words: str | None) -> str | None:
+    """Refuse what no header can carry, without showing it."""
+    if words is not None and not (words.isascii() and words.isprintable()):
+        raise typer.BadParameter("it may have only printable ASCII characters")
+    return words
 
 
 To = Annotated[
@@ -38,12 +40,17 @@ To = Annotated[
 ]
 ApiKey = Annotated[
     str | None,
-    typer.Option(help="One of the service's keys", envvar="RECRAWL_API_KEY", callback=bearer),
+    typer.Option(help="One of the service's keys", envvar="RECRAWL_API_KEY", callback=header),
 ]
 DatabaseUrl = Annotated[
     str | None,
     typer.Option(help="sqlite:///FILE or postgresql://…; instead of RECRAWL_DATABASE_URL"),
 ]
+
+
+def heed_sigterm() -> None:
+    """Let SIGTERM end a command as Ctrl-C does: in order, with the processes that it has begun."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def settings(database_url: str | None = None, **given: Any) -> Any:

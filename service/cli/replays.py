@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from service.cli.parts import console, finite
+from service.cli.parts import console, finite, heed_sigterm
 
 if TYPE_CHECKING:
     import numpy as np
@@ -158,6 +158,7 @@ def replay(
     from service.sim.results import Circumstances, document, write
     from service.sim.summary import show
 
+    heed_sigterm()
     if list_:
         for entrant in LINEUP.values():
             typer.echo(f"{entrant.name:32} {entrant.description}")

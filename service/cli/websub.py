@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli.parts import URL, ApiKey, To
+from service.cli.parts import URL, ApiKey, To, address
 
 websub = typer.Typer(no_args_is_help=True, help="Subscribe to feeds at their hubs (WebSub).")
 
@@ -18,7 +18,9 @@ def common() -> None:
 @websub.command()
 def subscribe(
     url: Annotated[str, typer.Argument(help="A feed or page that names a hub")],
-    callback: Annotated[str, typer.Option(help="Where hubs reach the service: https://…")],
+    callback: Annotated[
+        str, typer.Option(help="Where hubs reach the service: https://…", callback=address)
+    ],
     to: To = URL,
     api_key: ApiKey = None,
 ) -> None:
@@ -37,7 +39,7 @@ def subscribe(
     with patient_client() as client, Poster(to, api_key) as service:
         topic = discover(client, url)
         asked = {"topic": topic.url, "hub": topic.hub, "secret": secret}
-        registered = service.call("POST", "/websub", asked)
+        registered = service.call("POST", "/websub", asked, "callback")
         try:
             ask(client, topic, callback.rstrip("/") + registered["callback"], secret)
         except NotSubscribed:

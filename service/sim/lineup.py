@@ -13,7 +13,7 @@ from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 
-from service.core.estimators import ESTIMATORS, make_estimator
+from service.core.estimators import ESTIMATORS, Gamma, make_estimator
 from service.domain import Timing
 from service.epoch import Plan
 from service.errors import UnknownPolicy
@@ -29,7 +29,11 @@ STEP_INTERVALS = 0.5
 LONGEST_STEP = 7.0
 """Days between epochs: half the mean interval between crawls of a page, at most a week."""
 
-DEFAULT_PLAN = Plan(make_estimator("gamma", half_life_days=365.0), retention=timedelta(days=730))
+HALF_LIFE_DAYS = 180.0
+
+DEFAULT_GAMMA = Gamma(half_life_days=HALF_LIFE_DAYS)
+
+DEFAULT_PLAN = Plan(DEFAULT_GAMMA, retention=timedelta(days=730))
 """What the service does unless told otherwise; a test holds it equal to the settings."""
 
 
@@ -41,7 +45,7 @@ class Kind(StrEnum):
     learning = "learning"
     """What its own crawls and notices have shown, through the service's use cases."""
     bound = "bound"
-    """The future, which nobody knows."""
+    """More than crawls can show, or the future."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ def _learner(name: str, plan: Plan, description: str) -> Entrant:
 
 # -- the list
 
-UNIFORM, RECRAWL, HINDSIGHT = "uniform", "recrawl", "hindsight"
+UNIFORM, RECRAWL, TOLD, HINDSIGHT = "uniform", "recrawl", "told", "hindsight"
 
 OBJECTIVES = {
     "change-rate": ("change_rate", "ChangeRateCrawl: crawl rates in proportion to change rates"),
@@ -120,7 +124,7 @@ def _variants() -> list[Entrant]:
         if refusal(estimator, timing) or (estimator, timing) == ("gamma", Timing.periodic):
             continue
         name = estimator.replace("_", "-")
-        made = make_estimator(estimator, half_life_days=365.0)
+        made = make_estimator(estimator, half_life_days=HALF_LIFE_DAYS)
         plan = replace(DEFAULT_PLAN, estimator=made, timing=timing)
         if timing is Timing.poisson:
             clock, suffix = "on Poisson clocks", "-poisson"
@@ -163,6 +167,12 @@ LINEUP: dict[str, Entrant] = {
             HINDSIGHT, policies.hindsight,
             "LambdaCrawl that knows each page's true change rate from the start; of notices it "
             "hears only those of --pings true",
+            Kind.bound,
+        ),
+        _blind(
+            TOLD, partial(policies.told, gamma=DEFAULT_GAMMA),
+            "LambdaCrawl on Recrawl's own estimator, told of every change as soon as it is "
+            "made: what it costs to find changes by crawling",
             Kind.bound,
         ),
         _blind(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from service.arrays import KEY, UNSAID, Bools, Floats, Instants, Ints, days, instant
+from service.arrays import KEY, NEVER, UNSAID, Bools, Floats, Instants, Ints, days, instant
 from service.columns import CrawlColumns, PageColumns, PingColumns
 from service.core.estimators import Estimator, from_columns, of_sections
 from service.domain import Observability, ScheduleFilter
@@ -187,6 +187,7 @@ class LocalFleet:
             token=np.zeros(n, np.int64),
             retry_after_s=np.full(n, np.nan),
             redirects_to=np.zeros(n, np.int64),
+            last_modified=np.full(n, NEVER),
         )
         with self.store.begin() as tx:
             rules = rules_in_force(tx, self.rules)

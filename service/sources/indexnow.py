@@ -45,7 +45,7 @@ def submission(
     if not KEY.fullmatch(key):
         raise InvalidField("key", "the key must have 8 to 128 letters, digits and dashes")
     found = [_normal("urlList", url) for url in urls]
-    site = found[0] if host is None else _normal("host", f"https://{host}/")
+    site = found[0] if host is None else _site(host)
     for url in found:
         if url.host != site.host:
             raise InvalidField(
@@ -64,6 +64,14 @@ def submission(
                 "urlList", f"{url.url[:200]} lies outside of {folder[:100]}, where the key file is"
             )
     return Submission(key, location.url, found)
+
+
+def _site(host: str) -> NormalUrl:
+    """Read the host, with or without a port."""
+    site = _normal("host", f"https://{host}/")
+    if urlsplit(site.url).path != "/":
+        raise InvalidField("host", f"{host[:100]!r} is not a host name; send one like example.com")
+    return site
 
 
 def _normal(field: str, url: str) -> NormalUrl:

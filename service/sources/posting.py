@@ -83,8 +83,8 @@ class Poster:
             raise SitemapRefused(f"{response.status_code} {answer.get('detail')}")
         return answer
 
-    def call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
-        """Make one call and give its answer.
+    def call(self, method: str, path: str, body: Any = None, *needed: str) -> dict[str, Any]:
+        """Make one call and give its answer, which has the fields that are needed.
 
         Raises
         ------
@@ -96,7 +96,8 @@ class Poster:
         if response.status_code == NO_CONTENT:
             return {}
         answer = _json(response)
-        if not response.is_success:
+        missing = response.is_success and not answer.keys() >= {*needed}
+        if missing or not response.is_success:
             detail = answer.get("detail", "not an answer of Recrawl")
             raise UnexpectedAnswer(f"{method} {path}: {response.status_code} {detail}")
         return answer
@@ -105,7 +106,8 @@ class Poster:
         """Give all items of a list, part by part; raises as `call`."""
         cursor: str | None = ""
         while cursor is not None:
-            part = self.call("GET", f"{path}?limit=1000{cursor and f'&cursor={cursor}'}")
+            where = f"{path}?limit=1000{cursor and f'&cursor={cursor}'}"
+            part = self.call("GET", where, None, "items", "next_cursor")
             yield from part["items"]
             cursor = part["next_cursor"]
 
@@ -118,9 +120,12 @@ class Poster:
 
 def _json(response: httpx.Response) -> dict[str, Any]:
     try:
-        answer: dict[str, Any] = response.json()
-    except ValueError as error:
-        raise UnexpectedAnswer(
-            f"{response.url} answered {response.status_code} without JSON; is that the service?"
-        ) from error
+        answer = response.json()
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        said = f"{response.url} answered {response.status_code} without a JSON object"
+        if response.has_redirect_location:
+            said = f"{response.url} redirects to {response.headers['Location'][:200]}"
+        raise UnexpectedAnswer(f"{said}; is that the service?")
     return answer

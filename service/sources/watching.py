@@ -61,14 +61,16 @@ class State:
             return
         try:
             told = json.loads(path.read_text())
-            known = dict(told["sitemaps"]) if told["receiver"] == receiver else {}
-        except (ValueError, KeyError, TypeError) as error:
+            known = told["sitemaps"] if told["receiver"] == receiver else {}
+            known = {url: dict(kept) for url, kept in known.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UnreadableFile(f"{path} is no state of sitemaps; remove or rename it") from error
         self.sitemaps = known
 
     def remember(self, url: str, headers: httpx.Headers, children: list[str]) -> None:
         """Replace what is known of a sitemap, in one step; in a read-only folder until the end."""
-        validators = {name: headers[name] for name in ("etag", "last-modified") if name in headers}
+        told = {name: headers.get(name, "") for name in ("etag", "last-modified")}
+        validators = {name: word for name, word in told.items() if word and word.isascii()}
         self.sitemaps[url] = {**validators, "children": children}
         new = self.path.with_name(self.path.name + ".new")
         with suppress(OSError):
@@ -156,7 +158,10 @@ class Watcher:
 
     def _fetch(self, client: httpx.Client, url: str) -> Fetched:
         """Fetch a document as it is sent, unless it has not changed since the last time."""
-        host = urlsplit(url).netloc
+        try:
+            host = urlsplit(url).netloc
+        except ValueError as error:
+            raise SitemapNotFetched(f"it is no address: {error}") from error
         if (wait := self._not_before.get(host, 0.0) - self.clock()) > 0:
             raise SitemapNotFetched(f"the site asked to be left alone for another {wait:.0f} s")
         self.sleep(max(self._next_fetch - self.clock(), 0.0))
@@ -170,7 +175,7 @@ class Watcher:
                 if response.status_code != OK:
                     raise SitemapNotFetched(f"the site answered {response.status_code}")
                 return Fetched(str(response.url), response.headers, self._read(response))
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             raise SitemapNotFetched(f"the site cannot be reached: {error}") from error
         finally:
             self._next_fetch = self.clock() + self.manners.delay_s

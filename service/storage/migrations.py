@@ -1,8 +1,10 @@
 """Bring a database to the revision this code needs, or tell that it is not there."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
@@ -11,6 +13,9 @@ from alembic.script import ScriptDirectory
 
 from service import __version__
 from service.errors import SchemaAhead, SchemaBehind, StoreUnavailable
+
+NOT_OURS = (psycopg.errors.InsufficientPrivilege, psycopg.errors.DuplicateTable)
+"""Rights that are missing, or tables of somebody else."""
 
 _INSTALLED = Path(__file__).parents[1] / "migrations"
 _SOURCE = Path(__file__).parents[2] / "migrations"
@@ -26,15 +31,23 @@ def config(connection: sa.Connection | None = None) -> Config:
     return configured
 
 
+@cache
+def scripts() -> ScriptDirectory:
+    """Read the revisions, once: what a running process needs does not change with its files."""
+    read = ScriptDirectory.from_config(config())
+    read.revision_map.heads  # noqa: B018 - reads them all
+    return read
+
+
 def head() -> str:
     """Give the revision this code needs."""
-    return ScriptDirectory.from_config(config()).get_current_head() or ""
+    return scripts().get_current_head() or ""
 
 
 def current(connection: sa.Connection) -> str | None:
     """Give the revision the database is at, None for a new one; raises `SchemaAhead`."""
     found = MigrationContext.configure(connection).get_current_revision()
-    known = {script.revision for script in ScriptDirectory.from_config(config()).walk_revisions()}
+    known = {script.revision for script in scripts().walk_revisions()}
     if found is not None and found not in known:
         raise SchemaAhead(
             f"the database is at revision {found}, which this version of Recrawl ({__version__}) "
@@ -63,10 +76,14 @@ def _run(engine: sa.Engine, step: Any, revision: str) -> None:
                 connection.execute(sa.text(lock))
             step(config(connection), revision)
     except sa.exc.DatabaseError as error:
-        if isinstance(error, sa.exc.ProgrammingError | sa.exc.IntegrityError):
-            raise  # a mistake of ours
-        reason = " ".join(str(error.orig).split())
-        raise StoreUnavailable(f"the database cannot be opened or changed: {reason}") from error
+        ours = isinstance(error, sa.exc.ProgrammingError | sa.exc.IntegrityError)
+        if ours and not isinstance(error.orig, NOT_OURS):
+            raise
+        reason = " ".join(str(error.orig).partition("\nLINE ")[0].split())
+        name = engine.url.database
+        raise StoreUnavailable(
+            f"the database {name} cannot be opened or changed: {reason}"
+        ) from error
 
 
 def check(connection: sa.Connection) -> None:

@@ -9,8 +9,8 @@ connection that holds it: when that connection is lost, so are the lead and the 
 publish.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -40,25 +40,18 @@ from service.storage.base import Brought, Lead, Registered
 from service.storage.postgres_connections import (
     LEAD_LOCK,
     given_up,
-    prepare,
-    refuse_lost,
+    known,
+    listen,
     release,
     translated,
     watch,
 )
+from service.storage.postgres_partitions import keep_house
 from service.storage.postgres_queue import PostgresQueue
 from service.storage.sql import NUMBER_IN_FORCE, PING_NUMBERS, SqlTransaction
 from service.storage.statements import Rows, Statements
 from service.storage.tables import Instant
 from service.storage.websub import SubscriptionStore
-
-LOCK_TIMEOUT = "20ms"
-"""How long housekeeping waits for readers, and whoever comes after waits for housekeeping."""
-LOCK_ATTEMPTS = 10
-"""After so many it leaves a drop to the next round."""
-MOST_MOVED = 20_000
-"""Entries that move from the log's default partition into that of their month: about 0.2 s."""
-
 
 FEW = 100
 """So many entries of the log are inserted rather than copied in."""
@@ -101,12 +94,16 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     next_crawl_at = sa.literal_column(sql.NEXT_CRAWL_AT, Instant)
 
     locked = NOTHING
-    in_force: int | None = None
+    asked: Rows | None = None
     """The epoch that this transaction goes by, once it has asked."""
 
     def run(self, statement: str, **parameters: Any) -> Rows:
         """Run one statement, which the connection parses but once."""
         return self.statements.run(statement, parameters)
+
+    def later(self, statement: str, **parameters: Any) -> Rows:
+        """Run one statement with the next one: its answer can wait."""
+        return self.statements.later(statement, parameters)
 
     def once(self, statement: str, **parameters: Any) -> Rows:
         """Run one statement that is planned for these parameters alone."""
@@ -115,12 +112,12 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     @property
     def statements(self) -> Statements:
         """Those that the connection knows."""
-        statements: Statements = self.connection.info["statements"]
-        return statements
+        return known(self.connection)
 
     @property
     def driver(self) -> psycopg.Connection[Any]:
-        """The psycopg connection under this transaction."""
+        """The psycopg connection under this transaction, with nothing put off."""
+        self.statements.send()
         driver: psycopg.Connection[Any] = self.connection.connection.driver_connection  # type: ignore[assignment]
         return driver
 
@@ -173,10 +170,14 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
 
     def number_in_force(self) -> int:
         """Ask once, straight over the driver: every commit of evidence does."""
-        if self.in_force is None:
-            row = self.run(ASK_EPOCH).fetchone()
-            self.in_force = row[0] or 0 if row else 0
-        return self.in_force
+        row = self.ask_epoch().fetchone()
+        return row[0] or 0 if row else 0
+
+    def ask_epoch(self) -> Rows:
+        """Ask with the next statement."""
+        if self.asked is None:
+            self.asked = self.later(ASK_EPOCH)
+        return self.asked
 
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
         """Lock in page_id order and read one array a column, and where the rows lie."""
@@ -242,7 +243,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         """Copy them in; few are inserted, which takes one message instead of three."""
         if len(entries) <= FEW:
             given = {n: getattr(entries, n) for n in LogColumns.__dataclass_fields__}
-            self.run(sql.INSERT_LOG, **given)
+            self.later(sql.INSERT_LOG, **given)
             return
         columns = [masked(getattr(entries, n)) for n in LogColumns.__dataclass_fields__]
         self._copy(sql.APPEND_LOG, columns)
@@ -297,7 +298,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     ) -> None:
         """Put the epoch in force, which is asked for anew."""
         super().publish(epoch, certificate, now, section_rate)
-        self.in_force = None
+        self.asked = None
 
     def read_schedule(
         self, only: Collection[str], **parameters: Any
@@ -330,67 +331,6 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         """
         keep_house(lambda: nullcontext(self), keep_log_since, now)
 
-    def chores(self, keep_log_since: datetime | None, now: datetime) -> list[tuple[str, ...]]:
-        """Tell what housekeeping has to do, step by step."""
-        months = self._partitions("observations")
-        steps = [
-            self._month(name, f"{first:%Y-%m-01}Z", f"{next_month(first):%Y-%m-01}Z")
-            for first, name in months_ahead(now)
-            if name not in months
-        ]
-        if keep_log_since is not None:
-            steps += [(f"DELETE FROM observations_default WHERE observed_at < '{keep_log_since}'",)]
-            oldest = f"observations_{keep_log_since:%Y_%m}"
-            old = sorted(m for m in months if m < oldest and not m.endswith("default"))
-            steps += [(f"DROP TABLE {name}",) for name in old]
-        kept = {f"schedule_{e}" for e in self.kept()}
-        return steps + [(f"DROP TABLE {name}",) for name in self._partitions("schedule") - kept]
-
-    def _month(self, name: str, first: str, after: str) -> tuple[str, ...]:
-        """Attach a partition; what came before it is moved out of the default one, or stays."""
-        within = f"observed_at >= '{first}' AND observed_at < '{after}'"
-        held = f"SELECT FROM observations_default WHERE {within} LIMIT {MOST_MOVED + 1}"
-        n_held = self.once(held).rowcount
-        if n_held > MOST_MOVED:
-            return ()
-        moved = f"WITH moved AS (DELETE FROM observations_default WHERE {within} RETURNING *)"
-        attach = f"ATTACH PARTITION {name} FOR VALUES FROM ('{first}') TO ('{after}')"
-        return (
-            "LOCK TABLE observations",  # else a row on its way to the default partition is refused
-            f"CREATE TABLE {name} (LIKE observations)",
-            *([f"{moved} INSERT INTO {name} SELECT * FROM moved"] if n_held else ()),
-            f"ALTER TABLE observations {attach}",
-        )
-
-    def _partitions(self, parent: str) -> set[str]:
-        return {name for (name,) in self.run(sql.PARTITIONS, parent=parent).fetchall()}
-
-    def attempt(self, *statements: str) -> bool:
-        """Run them all or none; tell whether nobody was in the way for long."""
-        try:
-            with self.driver.transaction():
-                self.once(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
-                for statement in statements:
-                    self.once(statement)
-        except (psycopg.errors.LockNotAvailable, psycopg.errors.CheckViolation):
-            return False
-        return True
-
-
-def keep_house(
-    begin: Callable[[], AbstractContextManager[PostgresTransaction]],
-    keep_log_since: datetime | None,
-    now: datetime,
-) -> None:
-    """Do the chores in transactions of their own, so that no lock outlasts its statement."""
-    with begin() as tx:
-        chores = tx.chores(keep_log_since, now)
-    for statements in chores:
-        for _ in range(LOCK_ATTEMPTS):
-            with begin() as tx:
-                if tx.attempt(*statements):
-                    break
-
 
 def eventful(states: PageStates) -> bool:
     """Whether any page has what only pings, failures and redirects bring."""
@@ -420,18 +360,6 @@ def masked(column: NDArray[Any]) -> NDArray[Any]:
     return np.ma.array(column, mask=none) if none.any() else column
 
 
-def next_month(moment: datetime) -> datetime:
-    """Give the first day of the next month."""
-    return moment.replace(year=moment.year + moment.month // 12, month=moment.month % 12 + 1, day=1)
-
-
-def months_ahead(now: datetime) -> list[tuple[datetime, str]]:
-    """Give the running month and the two after it, with the names of their partitions."""
-    first = now.replace(day=1)
-    months = [first, next_month(first), next_month(next_month(first))]
-    return [(month, f"observations_{month:%Y_%m}") for month in months]
-
-
 class PostgresStore(SubscriptionStore):
     """Pages, evidence and schedules in a Postgres database, shared by any number of processes."""
 
@@ -451,8 +379,7 @@ class PostgresStore(SubscriptionStore):
                 "keepalives_count": 3,
             },
         )
-        sa.event.listen(self.engine, "connect", prepare)
-        sa.event.listen(self.engine, "checkout", refuse_lost)
+        listen(self.engine)
         self.reading = self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @contextmanager

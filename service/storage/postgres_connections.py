@@ -17,6 +17,7 @@ OUTAGES = (
     psycopg.errors.IdleInTransactionSessionTimeout,
     psycopg.errors.TransactionTimeout,
     psycopg.errors.ReadOnlySqlTransaction,  # a standby, after a failover
+    psycopg.errors.InsufficientPrivilege,
 )
 """What is no mistake of ours and may be over when asked again."""
 
@@ -37,6 +38,33 @@ def prepare(driver: psycopg.Connection[Any], record: Any) -> None:
     record.info["statements"] = Statements(driver)
     driver.execute("SET jit = off")
     driver.commit()
+
+
+def listen(engine: sa.Engine) -> None:
+    """Have statements of our own and SQLAlchemy's keep their order, and commit together."""
+    sa.event.listen(engine, "connect", prepare)
+    sa.event.listen(engine, "checkout", refuse_lost)
+    sa.event.listen(engine, "before_cursor_execute", lambda c, *_: known(c).send())
+    sa.event.listen(engine, "commit", commit)
+    sa.event.listen(engine, "rollback", forget)
+
+
+def commit(connection: sa.Connection) -> None:
+    """Commit with what was put off; the driver, asked next, finds nothing to do."""
+    with given_up(connection):
+        known(connection).commit()
+
+
+def forget(connection: sa.Connection) -> None:
+    """Leave out what was put off; a connection that was lost has taken it along."""
+    if not connection.invalidated:
+        known(connection).forget()
+
+
+def known(connection: sa.Connection) -> Statements:
+    """Give the statements that a connection knows."""
+    statements: Statements = connection.info["statements"]
+    return statements
 
 
 def refuse_lost(driver: Any, _record: object, _proxy: object) -> None:

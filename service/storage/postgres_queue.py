@@ -37,9 +37,18 @@ WHERE {{which}}
 """
 GIVEN = {"states": "", "schedule": "", "which": "pages.page_id = ANY(%(page_id)s::bigint[])"}
 OF_PAGES = TRUTH.format(hosts="hosts ON hosts.host_id = pages.host_id", **GIVEN)
-HOST = "LATERAL (SELECT * FROM hosts WHERE host_id = pages.host_id OFFSET 0) AS hosts ON true"
-OF_FEW_PAGES = TRUTH.format(hosts=HOST, **GIVEN)
-"""Hosts are looked up one by one: the planner would read all of them for a hundred pages."""
+CREATED_AT = "(SELECT created_at FROM pages WHERE pages.page_id = page_states.page_id)"
+OF_STATES = f"""
+SELECT page_states.page_id, {NEXT_CRAWL_AT.replace("pages.created_at", CREATED_AT)} AS due_at,
+    last_crawl_at, crawl_rate, {WANTED} AS wanted
+FROM page_states
+LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND schedule.epoch = %(epoch)s
+WHERE page_states.page_id = ANY(%(page_id)s::bigint[])
+"""
+"""The same without what is in `pages` alone, which is looked up for a page never crawled."""
+LANE_OF_PAGE = f"""
+SELECT {LANE} FROM pages JOIN hosts USING (host_id) WHERE pages.page_id = given.page_id
+"""
 
 BETWEEN = "{table}.page_id > %(after)s AND {table}.page_id <= %(last)s"
 OF_BLOCK = TRUTH.format(
@@ -140,7 +149,7 @@ WITH given AS (
         %(expires_at)s::timestamptz[]) WITH ORDINALITY
         AS given (page_id, token, worker, expires_at, position)
 ), truth AS MATERIALIZED (
-    {OF_FEW_PAGES}
+    {OF_PAGES}
 ), locked AS (
     SELECT page_id FROM crawls
     WHERE page_id = ANY(ARRAY(SELECT page_id FROM truth WHERE due_at <= %(now)s))
@@ -185,13 +194,14 @@ WITH given AS (
     SELECT * FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[], %(heard)s::bool[])
         WITH ORDINALITY AS given (page_id, token, heard, position)
 ), locked AS (
-    SELECT page_id, token FROM crawls WHERE page_id = ANY(%(page_id)s::bigint[])
+    SELECT page_id, token, lane_id FROM crawls WHERE page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_id FOR UPDATE
 ), truth AS MATERIALIZED (
-    {OF_FEW_PAGES}
+    {OF_STATES}
 ), settled AS MATERIALIZED (
-    SELECT position, heard, given.page_id, coalesce(lane_id, 0) AS lane_id, due_at, last_crawl_at,
-        crawl_rate, wanted, coalesce(due_at < %(until)s, false) AS soon, locked.page_id IS NOT NULL
+    SELECT position, heard, given.page_id, due_at, last_crawl_at, crawl_rate, wanted,
+        coalesce(locked.lane_id, ({LANE_OF_PAGE}), 0) AS lane_id,
+        coalesce(due_at < %(until)s, false) AS soon, locked.page_id IS NOT NULL
         AND row_number() OVER (PARTITION BY given.page_id, token ORDER BY position) = 1 AS held
     FROM given LEFT JOIN locked USING (page_id, token)
     LEFT JOIN truth ON truth.page_id = given.page_id
@@ -236,6 +246,14 @@ class PostgresQueue(QueueTransaction):
     def run(self, statement: str, **parameters: Any) -> Rows:
         """Run one statement, which the connection parses but once."""
 
+    @abstractmethod
+    def later(self, statement: str, **parameters: Any) -> Rows:
+        """Run one statement with the next one: its answer can wait."""
+
+    @abstractmethod
+    def ask_epoch(self) -> Rows:
+        """Ask which epoch is in force, with the next statement."""
+
     def enqueue(self, page_id: Ints, until: datetime) -> Lowered:
         """Look the truth up and insert, in the order of the pages."""
         statement = ENQUEUE.format(truth=OF_PAGES)
@@ -251,14 +269,14 @@ class PostgresQueue(QueueTransaction):
     def lower_lanes(self, lowered: Lowered) -> None:
         """Insert or update them in their order."""
         if len(lowered):
-            self.run(LOWER_LANES, lane_id=lowered.lane_id, next_at=lowered.next_at)
+            self.later(LOWER_LANES, lane_id=lowered.lane_id, next_at=lowered.next_at)
 
     def ready_lanes(self, now: datetime, limit: int, of: Reach = EVERYWHERE) -> Lanes:
         """Find them by their index, then lock them in their order.
 
         Who leases asks for the epoch anyway: asked first, its way of planning holds here too.
         """
-        self.number_in_force()
+        self.ask_epoch()
         ready = READY.format(only=_only(of))
         statement = LANES.format(locked=LOCKED.format(ids=f"ARRAY({ready})"))
         return self._read(Lanes, statement, now=now, limit=limit, **_said(of))
@@ -267,7 +285,7 @@ class PostgresQueue(QueueTransaction):
         """Update them in one statement."""
         names = ("lane_id", "n_failures", "blocked_until", "ready_at", "next_at")
         if len(lanes):
-            self.run(SAVE_LANES, **{name: getattr(lanes, name) for name in names})
+            self.later(SAVE_LANES, **{name: getattr(lanes, name) for name in names})
 
     def queued(self, lane_id: Ints, each: int, of: Reach = EVERYWHERE) -> QueuedCrawls:
         """Walk along each lane's index."""
@@ -293,7 +311,7 @@ class PostgresQueue(QueueTransaction):
     def requeue(self, page_id: Ints, next_at: Instants) -> None:
         """Update or delete the rows that nobody has locked."""
         if len(page_id):
-            self.run(REQUEUE, page_id=page_id, next_at=next_at)
+            self.later(REQUEUE, page_id=page_id, next_at=next_at)
 
     def settle(self, held: Tokens, heard: Bools, until: datetime) -> Settled:
         """Update or delete the rows, lock the lanes."""

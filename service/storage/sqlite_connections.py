@@ -13,6 +13,10 @@ from service.errors import StoreFull, StoreUnavailable
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 """A full disk; a file that may not grow, by a quota or a limit; no room for the WAL's index."""
 
+DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+PRIMARY = 0xFF
+"""The bits of an error code without its details."""
+
 WAL_KEPT = 250 << 20
 """Bytes of pages that the write-ahead log holds before a commit moves them into the file."""
 
@@ -89,6 +93,10 @@ def translated() -> Iterator[None]:
         cause = getattr(error, "orig", error)
         if type(cause) not in (sqlite3.OperationalError, sqlite3.DatabaseError):
             raise  # a broken constraint or statement is a mistake of ours
-        raise (
-            StoreFull() if getattr(cause, "sqlite_errorcode", 0) in FULL else StoreUnavailable()
-        ) from error
+        code = getattr(cause, "sqlite_errorcode", 0)
+        if code & PRIMARY in DAMAGED:
+            raise StoreUnavailable(
+                f"the database file is damaged ({cause}); stop the service and restore a backup, "
+                "or save what `sqlite3 FILE .recover` finds"
+            ) from error
+        raise (StoreFull() if code in FULL else StoreUnavailable()) from error

@@ -2,16 +2,21 @@
 
 psycopg finds an adapter for each value and makes a cursor for each statement, which takes longer
 than Postgres needs for a few rows. Here a statement is its text, parameters `%(name)s`, and all
-values travel in binary. Connections, commits, errors and COPY are psycopg's.
+values travel in binary. Connections, errors and COPY are psycopg's.
+
+**Fewer waits.** BEGIN goes with the first statement of a transaction; one whose answer can wait
+(`later`) goes with the next that cannot, or with COMMIT. Nothing is committed that failed: what
+comes after a failure is not run.
 """
 
 import re
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from typing import Any
 
 import psycopg
 from psycopg import generators, pq
+from psycopg.abc import PQGen
 
 from service.storage.pgbinary import dumped, loaded
 
@@ -23,10 +28,20 @@ Row = tuple[Any, ...]
 
 
 class Rows:
-    """What a statement gave."""
+    """What a statement gave; one put off is sent when this is first asked for."""
 
-    def __init__(self, result: pq.abc.PGresult) -> None:
-        self.result = result
+    def __init__(self, statements: "Statements") -> None:
+        self.statements = statements
+        self.answer: pq.abc.PGresult | None = None
+
+    @property
+    def result(self) -> pq.abc.PGresult:
+        """The answer, once it is there; raises `ProgrammingError` after a rollback."""
+        if self.answer is None:
+            self.statements.send()
+        if self.answer is None:
+            raise psycopg.ProgrammingError("the transaction was rolled back")
+        return self.answer
 
     @property
     def rowcount(self) -> int:
@@ -50,33 +65,75 @@ class Rows:
 
 
 class Statements:
-    """Those that one connection has parsed."""
+    """Those that one connection has parsed, and those that it has put off."""
 
     def __init__(self, driver: psycopg.Connection[Any]) -> None:
         self.driver = driver
         # else psycopg, when it rolls back, ends all that are prepared
         driver.prepare_threshold = None
         self.names: dict[tuple[Any, ...], bytes] = {}
+        self.put_off: list[tuple[Callable[[], None], Rows]] = []
 
     def run(self, statement: str, parameters: dict[str, Any], *, kept: bool = True) -> Rows:
         """Run one statement, in a transaction unless the connection commits by itself.
 
-        One that is not `kept` is parsed and planned for these parameters alone.
+        One that is not `kept` is parsed and planned for these parameters alone. Raises what it,
+        or one put off before, has failed with.
         """
-        pgconn = self.driver.pgconn
+        rows = self.later(statement, parameters, kept=kept)
+        self.send()
+        return rows
+
+    def later(self, statement: str, parameters: dict[str, Any], *, kept: bool = True) -> Rows:
+        """Run one statement together with the next that is not put off."""
         text, names = parsed(statement)
         given = [dumped(parameters[name]) for name in names]
         kinds, values = [kind for kind, _ in given], [value for _, value in given]
         formats = [BINARY] * len(given)
-        if pgconn.transaction_status == pq.TransactionStatus.IDLE and not self.driver.autocommit:
-            pgconn.send_query(b"BEGIN READ ONLY" if self.driver.read_only else b"BEGIN")
-            self._answer()
+        pgconn = self.driver.pgconn
         if kept:
             name = self._prepared(text, kinds)
-            pgconn.send_query_prepared(name, values, formats, BINARY)
+            send = partial(pgconn.send_query_prepared, name, values, formats, BINARY)
         else:
-            pgconn.send_query_params(text, values, kinds, formats, BINARY)
-        return Rows(self._answer())
+            send = partial(pgconn.send_query_params, text, values, kinds, formats, BINARY)
+        rows = Rows(self)
+        self.put_off.append((send, rows))
+        return rows
+
+    def send(self) -> None:
+        """Send what was put off, and wait for the answers; raises the first error."""
+        if not self.put_off:
+            return
+        pgconn = self.driver.pgconn
+        sent, self.put_off = self.put_off, []
+        if pgconn.transaction_status == pq.TransactionStatus.IDLE and not self.driver.autocommit:
+            begin = b"BEGIN READ ONLY" if self.driver.read_only else b"BEGIN"
+            sent = [(partial(pgconn.send_query_params, begin, None), Rows(self)), *sent]
+        if len(sent) > 1:
+            pgconn.enter_pipeline_mode()
+        for send, _ in sent:
+            send()
+        if len(sent) > 1:
+            pgconn.pipeline_sync()
+            results = self.driver.wait(answers(pgconn, len(sent)))
+        else:
+            results = self.driver.wait(generators.execute(pgconn))
+        for result, (_, rows) in zip(results, sent, strict=False):
+            if result.status not in GOOD:
+                raise psycopg.errors.error_from_result(result)
+            rows.answer = result
+
+    def commit(self) -> None:
+        """Commit, with what was put off, unless the transaction has not begun or has failed."""
+        status = self.driver.pgconn.transaction_status
+        if self.put_off or status == pq.TransactionStatus.INTRANS:
+            commit = partial(self.driver.pgconn.send_query_params, b"COMMIT", None)
+            self.put_off.append((commit, Rows(self)))
+            self.send()
+
+    def forget(self) -> None:
+        """Leave out what was put off."""
+        self.put_off.clear()
 
     def _prepared(self, text: bytes, kinds: list[int]) -> bytes:
         """Have a statement parsed, unless it is; gives its name."""
@@ -84,16 +141,27 @@ class Statements:
         if known not in self.names:
             name = b"recrawl_%d" % len(self.names)
             self.driver.pgconn.send_prepare(name, text, kinds)
-            self._answer()
+            (result,) = self.driver.wait(generators.execute(self.driver.pgconn))
+            if result.status not in GOOD:
+                raise psycopg.errors.error_from_result(result)
             self.names[known] = name
         return self.names[known]
 
-    def _answer(self) -> pq.abc.PGresult:
-        """Wait for what was sent; raises psycopg's errors."""
-        result: pq.abc.PGresult = self.driver.wait(generators.execute(self.driver.pgconn))[-1]
-        if result.status not in GOOD:
-            raise psycopg.errors.error_from_result(result)
-        return result
+
+def answers(pgconn: pq.abc.PGconn, n: int) -> PQGen[list[pq.abc.PGresult]]:
+    """Flush a pipeline of n statements, and give the answers up to its end, or that of all."""
+    results: list[pq.abc.PGresult] = []
+    yield from generators.send(pgconn)
+    try:
+        for _ in range(n):
+            results += yield from generators.fetch_many(pgconn)
+        yield from generators.fetch_many(pgconn)
+    except psycopg.OperationalError:
+        if not results or results[-1].status in GOOD:
+            raise
+    else:
+        pgconn.exit_pipeline_mode()
+    return results
 
 
 @cache

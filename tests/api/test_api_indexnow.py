@@ -59,6 +59,10 @@ def test_ten_thousand_urls_are_taken_and_one_more_is_too_many(sqlite_api: Live):
             b'{"host": "a.example", "key": "0123abcd", "urlList": ["https://b.example/"]}',
             422, "urlList", "not of the host a.example",
         ),
+        (
+            b'{"host": "https://a.example", "key": "0123abcd", "urlList": ["https://a.example/"]}',
+            422, "host", "send one like example.com",
+        ),
     ],
 )  # fmt: skip
 def test_bodies_that_cannot_be_taken_are_refused_whole(sqlite_api, body, status, field, says):

@@ -1,5 +1,6 @@
 """Leases over HTTP: take, report, extend, give back, wait."""
 
+import json
 import threading
 import time
 
@@ -95,6 +96,34 @@ def test_a_report_that_cannot_be_is_refused_by_its_field(rude, item, field):
     assert response.json()["rejected"][0]["field"] == field
 
 
+@pytest.mark.parametrize("n_others", [0, 40])
+def test_a_lease_is_not_ended_by_a_report_of_another_page_s_url(rude, n_others):
+    rude.register("https://b.example/", *(f"https://b.example/{i}" for i in range(n_others)))
+    others = lease(rude, count=n_others + 1)
+    (page_id,) = rude.register("https://a.example/")
+    (crawl,) = lease(rude)
+    at = START.isoformat()
+    wrong = [
+        {"url": "https://b.example/", "status": 503, "retry_after_s": 600},
+        {"url": "https://new.example/", "digest": "1"},
+        {"url": "https://new.example/", "status": 302, "redirect_url": "https://far.example/"},
+    ]
+    good = [{"lease": other["lease"], "observed_at": at, "digest": "1"} for other in others]
+    items = [{"lease": crawl["lease"], "observed_at": at, **item} for item in wrong]
+    answer = rude.post("/observations", items + good).json()
+    assert (answer["accepted"], answer["leases_ended"]) == (len(good), len(good))
+    assert [(r["index"], r["code"], r["field"]) for r in answer["rejected"]] == [
+        (i, "lease_mismatch", "lease") for i in range(3)
+    ]
+    alone = rude.post("/observations", items[:1])
+    assert (alone.status_code, alone.json()["rejected"][0]["code"]) == (422, "lease_mismatch")
+    for url in ("https://new.example/", "https://far.example/"):
+        assert rude.client.get("/pages", params={"url": url}).status_code == 404
+    assert rude.get("/hosts/b.example").json()["lane"]["blocked_until"] is None
+    assert rude.get(f"/pages/{page_id}").json()["last_crawl_at"] is None
+    assert report(rude, crawl, digest="1")["leases_ended"] == 1
+
+
 def test_many_reports_are_judged_as_few_are(rude):
     rude.register(*(f"https://a.example/{i}" for i in range(40)))
     crawls = lease(rude, count=40)
@@ -118,6 +147,14 @@ def test_a_lease_is_extended_and_given_back(rude):
     for gone in (rude.client.delete(path), rude.client.patch(path, json={"ttl_s": 1})):
         assert gone.status_code == 404
         assert gone.json()["type"] == "urn:recrawl:problem:lease-not-held"
+    assert len(lease(rude)) == 1
+
+
+def test_a_lease_that_has_expired_cannot_be_given_back(rude):
+    rude.register("https://a.example/")
+    (crawl,) = lease(rude, ttl_s=60)
+    rude.clock.advance(seconds=60)
+    assert rude.client.delete(f"/leases/{crawl['lease']}").status_code == 404
     assert len(lease(rude)) == 1
 
 
@@ -206,12 +243,20 @@ def test_bad_requests_are_refused_by_their_field(rude):
         ({"hosts": ["a.example:8443"]}, "hosts"),
         ({"wait_s": 31}, "wait_s"),
         ({"ttl_s": 0}, "ttl_s"),
-        ({"worker": ""}, "worker"),
         ({"shard": 2, "shards": 2}, "shard"),
         ({"n": 1}, "n"),
     ):
         response = rude.client.post("/leases", json=body)
         assert (response.status_code, response.json()["field"]) == (422, field), body
+
+
+@pytest.mark.parametrize("name", ["", "w" * 101, "a\0b", "a\nb", "\ud800"])
+def test_a_worker_has_a_name_that_can_be_kept(rude, name):
+    rude.register("https://a.example/")
+    response = rude.client.post("/leases", content=json.dumps({"worker": name}))
+    assert (response.status_code, response.json()["field"]) == (422, "worker")
+    assert "1 to 100 characters" in response.json()["detail"]
+    assert len(lease(rude, worker="w\u00e4rter-1 \U0001f577")) == 1
 
 
 def test_metrics_count_what_became_of_leases(rude):

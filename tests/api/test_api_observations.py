@@ -56,6 +56,17 @@ def test_changes_raise_the_estimate_and_their_absence_lowers_it(api: Live):
     assert seldom < 1 / 30 < 10 / 30 < often
 
 
+def test_the_date_of_a_change_says_how_long_the_page_has_been_quiet_since(api: Live):
+    for url, date in ((NEWS, {"last_modified": at(950)}), (ABOUT, {"last_modified": at(100)})):
+        observe(api, {"url": url, "observed_at": at(0), "changed": False, **date})
+        observe(api, {"url": url, "observed_at": at(960), "changed": True, **date})
+    late, early = (api.get("/pages", url=url).json()["estimate"] for url in (NEWS, ABOUT))
+    prior = 0.5 / 15.0
+    assert late["change_rate"] == pytest.approx(1.5 / (15.0 + 10 / 24), rel=1e-9)
+    assert early["change_rate"] == pytest.approx(1.5 / (15.0 + 860 / 24), rel=1e-9)
+    assert early["change_rate"] < prior < late["change_rate"]
+
+
 def test_a_batch_sent_again_changes_nothing_and_says_so(api: Live):
     batch = [crawl(1, digest="a"), crawl(5, digest="b"), crawl(9, digest="b")]
     assert counts(observe(api, *batch)) == (3, 0, 0, 0)

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from live_server import Live, cloned, command, running
 
 from service.api.app import create_app
+from service.storage import migrations
 
 OPEN = ("/healthz", "/readyz", "/metrics")
 OF_HUBS = [(method, "/websub/{subscription_id}") for method in ("get", "post")]
@@ -119,6 +120,8 @@ def test_strangers_cannot_make_time_series(sqlite_api: Live):
 def test_a_healthy_service_is_alive_and_ready(api: Live):
     for path in ("/healthz", "/readyz"):
         assert api.get(path).json()["status"] == "ok"
+        head = api.client.head(path)  # as some load balancers ask
+        assert (head.status_code, head.content) == (200, b"")
 
 
 def assert_unavailable(api: Live) -> None:
@@ -163,6 +166,19 @@ def test_without_its_file_the_service_is_alive_but_not_ready(sqlite_url, tmp_pat
         path.rmdir()
         (tmp_path / "elsewhere.db").rename(path)
         assert api.alive()
+
+
+def test_a_database_that_a_newer_version_migrates_meanwhile_makes_it_not_ready(api: Live):
+    to = sa.text("UPDATE alembic_version SET version_num = :revision")
+    with api.service.store.engine.begin() as connection:
+        connection.execute(to, {"revision": "9999"})
+    answered = api.get("/readyz")
+    with api.service.store.engine.begin() as connection:
+        connection.execute(to, {"revision": migrations.head()})
+    assert api.alive()
+    assert answered.status_code == 503
+    assert answered.json()["type"] == "urn:recrawl:problem:schema-ahead"
+    assert "a newer one has migrated it" in answered.json()["detail"]
 
 
 class Named(HTMLParser):

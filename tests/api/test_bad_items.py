@@ -100,6 +100,14 @@ BAD = {
     "empty url": url('""', "an absolute http or https URL", "invalid"),
     "number url": url("3", "an absolute http or https URL", "invalid"),
     # instants
+    "naive date": seen(
+        '"changed": true, "last_modified": "2026-05-01T12:00:00"', "last_modified", "with a zone"
+    ),
+    "date of a header": seen(
+        '"changed": true, "last_modified": "Fri, 01 May 2026 12:00:00 GMT"',
+        "last_modified",
+        "RFC 3339",
+    ),
     "naive": when('"2026-05-01T12:00:00"', "with a zone"),
     "day only": when('"2026-05-01"', "RFC 3339"),
     "no such day": when('"2026-02-30T00:00:00Z"', "RFC 3339"),

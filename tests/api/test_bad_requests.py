@@ -214,6 +214,35 @@ def test_what_is_hardly_http_gets_a_4xx_or_a_closed_door(shared: Live, request_b
     assert shared.alive()
 
 
+CHUNKED = b"POST /pages HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begun", "more"),
+    [
+        (b"GET /schedule?host=", b"x" * 65_536),
+        (b"GET /healthz HTTP/1.1\r\nX-Long: ", b"x" * 65_536),
+        (b"GET /healthz HTTP/1.1\r\n", b"X-One: 1\r\n" * 6_000),
+        (CHUNKED + b"0\r\nTrailer: ", b"x" * 65_536),
+        (CHUNKED + b"1;extension=", b"x" * 65_536),
+    ],
+)
+def test_a_head_without_end_is_not_read_to_the_end(shared: Live, begun, more):
+    with socket.create_connection(("127.0.0.1", shared.port), timeout=5) as connection:
+        connection.sendall(begun)
+        with pytest.raises(ConnectionError):
+            connection.sendall(1_000 * more)
+    assert shared.alive()
+
+
+def test_a_long_body_after_a_short_head_is_no_long_head(shared: Live):
+    whole = json.dumps([{"url": f"https://long.example/{i}"} for i in range(10_000)]).encode()
+    pieces = (whole[i : i + 1_000] for i in range(0, len(whole), 1_000))
+    for content in (whole, pieces, whole):
+        response = shared.client.post("/pages", content=content)
+        assert response.json()["accepted"] == 10_000
+
+
 def errors_counted(api: Live) -> int:
     lines = api.get("/metrics").text.splitlines()
     return sum("recrawl_requests_total" in line and 'status="5' in line for line in lines)
@@ -313,7 +342,8 @@ def test_unknown_paths_are_told_where_the_known_are_listed(shared: Live, path):
         ("GET", "/observations", "POST"),
         ("PATCH", "/epochs", "GET, POST"),
         ("TRACE", "/pages", "GET, POST"),
-        ("PUT", "/openapi.json", "GET"),
+        ("PUT", "/openapi.json", "GET, HEAD"),
+        ("POST", "/healthz", "GET, HEAD"),
     ],
 )
 def test_methods_a_path_does_not_take_are_refused_with_those_it_does(

@@ -3,15 +3,17 @@
 import gzip
 import io
 import json
+import socket
 from datetime import datetime
+from types import SimpleNamespace
 
 import httpx
 import pyarrow as pa
 import pytest
 import zstandard
-from live_server import Live
+from live_server import Live, until
 
-from service.api import arrow
+from service.api import arrow, wire
 from service.api.negotiate import best
 from service.api.routes import schedule
 from service.api.routes.schedule import Asked, Reading
@@ -207,6 +209,48 @@ def test_a_slow_reader_holds_no_connection_of_the_database(api: Live, corpus):
         api.epoch()
     with pytest.raises(CursorExpired):
         next(lines)
+
+
+def asked_and_not_read(api: Live) -> socket.socket:
+    """Ask for an answer far larger than what the system keeps for who does not read."""
+    url = "https://big.example/" + "x" * 2_000
+    api.register(*(f"{url}{i}" for i in range(8_000)))
+    api.epoch()
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    connection.connect(("127.0.0.1", api.port))
+    connection.sendall(b"GET /schedule HTTP/1.1\r\nHost: x\r\nAccept: application/x-ndjson\r\n\r\n")
+    return connection
+
+
+def test_who_reads_nothing_of_an_answer_is_given_up(sqlite_api: Live, monkeypatch):
+    ended, lost = [], wire.Connection.connection_lost
+
+    def told(self, error):
+        ended.append(self.client[1])
+        lost(self, error)
+
+    monkeypatch.setattr(wire.Connection, "connection_lost", told)
+    monkeypatch.setattr(wire, "STALLED_S", 0.2)
+    with asked_and_not_read(sqlite_api) as connection:
+        port = connection.getsockname()[1]
+        until(lambda: port in ended, "the connection is given up")
+
+
+def test_who_reads_slowly_is_not():
+    """What is left to be read at each look, every five minutes: only standing still ends it."""
+    connection, left, looks, ended = object.__new__(wire.Connection), [9], [], []
+    connection.loop = SimpleNamespace(call_later=lambda *given: looks.append(given))
+    connection.transport = SimpleNamespace(
+        get_write_buffer_size=lambda: left[0], abort=lambda: ended.append(left[0])
+    )
+    connection._look_later()
+    for left[0] in (8, 1, 1):
+        assert not ended
+        span, look, before = looks.pop()
+        assert span == wire.STALLED_S
+        look(before)
+    assert (ended, looks) == ([1], [])
 
 
 def raw(

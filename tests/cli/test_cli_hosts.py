@@ -3,6 +3,8 @@
 import io
 import json
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
@@ -24,6 +26,29 @@ Request-rate: 2/1m
 def api(sqlite_url) -> Live:
     with running(sqlite_url) as live:
         yield live
+
+
+@pytest.fixture
+def elsewhere():
+    """Another service that answers all calls alike."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(server.answer)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
 
 
 def delay_of(api: Live, host: str):
@@ -97,6 +122,17 @@ def test_hosts_are_set_shown_and_listed(sqlite_url, recrawl):
         assert "1 to 10000" in refused.refusal()
         assert "valid API key" in recrawl("hosts", "show", "a.example", url=api.url).refusal()
         assert "no page has the host" in recrawl("hosts", "show", "c.example", **at).refusal()
+        for nonsense in ("../pages", "a.example?x=1", "a.example/../../epochs"):
+            refused = recrawl("hosts", "show", nonsense, **at).refusal()
+            assert "no such path" in refused or "is not a host name" in refused
+
+
+def test_another_service_that_answers_json_is_not_taken_for_this(recrawl, elsewhere):
+    for command in (("hosts", "list"), ("websub", "list")):
+        for answer in (b"{}", b"[]", b"null", b'{"items": []}'):
+            elsewhere.answer = answer
+            refused = recrawl(*command, url=elsewhere.url).refusal()
+            assert "not an answer of Recrawl" in refused or "is that the service" in refused
 
 
 @pytest.mark.parametrize(

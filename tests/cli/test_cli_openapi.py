@@ -24,4 +24,6 @@ def test_a_file_that_has_drifted_or_is_missing_fails_the_check(recrawl, tmp_path
     path.write_text(path.read_text().replace("3.1", "3.0", 1))
     ended = recrawl("openapi", "--check", path)
     assert ended.status == 1
+    path.write_bytes(b"\xff\xfe")
+    assert recrawl("openapi", "--check", path) == ended
     assert "recrawl openapi --output" in ended.err

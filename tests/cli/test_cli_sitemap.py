@@ -195,9 +195,23 @@ def test_warnings_of_the_service_are_told(watch, site):
 
 
 def test_a_site_that_is_not_there_is_told(watch):
-    ended = watch("http://127.0.0.1:1/sitemap.xml", "nowhere")
+    ended = watch("http://127.0.0.1:1/sitemap.xml", "nowhere", "http://[half")
     assert ended.status == 1
     assert ended.err.count("the site cannot be reached") == 2
+    assert "http://[half: it is no address" in ended.err
+
+
+def test_a_tag_that_no_header_can_carry_is_not_sent_back(watch, site):
+    site.pages["/sitemap.xml"] = Page(site.urlset("/a"), headers={"ETag": '"\xe9"'})
+    for _ in range(2):
+        ended = watch(f"{site.url}/sitemap.xml")
+        assert (ended.status, ended.err) == (0, "")
+
+
+def test_a_name_that_no_header_can_carry_is_refused(watch, site):
+    ended = watch(f"{site.url}/sitemap.xml", "--user-agent", "b\xf6t")
+    assert ended.status == 2
+    assert "printable ASCII" in ended.err
 
 
 def test_the_state_is_of_one_receiver_and_must_be_readable(watch, site, api, tmp_path):
@@ -210,8 +224,9 @@ def test_the_state_is_of_one_receiver_and_must_be_readable(watch, site, api, tmp
     }  # fmt: skip
     (tmp_path / STATE).write_text(json.dumps({**state, "receiver": "http://other.example"}))
     assert "unchanged" not in watch(at).out
-    (tmp_path / STATE).write_text("[]")
-    assert "is no state of sitemaps" in watch(at).refusal()
+    for broken in ("[]", "{", json.dumps({**state, "sitemaps": {at: 1}})):
+        (tmp_path / STATE).write_text(broken)
+        assert "is no state of sitemaps" in watch(at).refusal()
 
 
 def test_a_key_is_shown_where_one_is_needed(recrawl, site, sqlite_url):
@@ -225,7 +240,7 @@ def test_a_key_is_shown_where_one_is_needed(recrawl, site, sqlite_url):
 def test_what_answers_but_is_no_recrawl_is_told(watch, site):
     site.pages["/sitemap.xml"] = Page(site.urlset("/a"))
     refusal = watch(f"{site.url}/sitemap.xml", url=site.url).refusal()
-    assert "without JSON" in refusal
+    assert "without a JSON object" in refusal
 
 
 # -- pacing, by a clock that stands still until somebody sleeps

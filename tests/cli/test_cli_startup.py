@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
+import uuid
 from contextlib import closing
 
 import pytest
 import sqlalchemy as sa
-from live_server import running
+from live_server import command, running
 
 from service import __version__
 from service.cli import app
@@ -104,8 +105,8 @@ def test_a_number_that_is_not_finite_is_refused(recrawl, tmp_path, command, opti
     ("option", "value", "says"),
     [
         ("--to", "127.0.0.1:8000", "is no http:// or https:// address"),
-        ("--api-key", "schlüssel", "a key has only printable ASCII characters"),
-        ("--api-key", "a\nb", "a key has only printable ASCII characters"),
+        ("--api-key", "schlüssel", "it may have only printable ASCII characters"),
+        ("--api-key", "a\nb", "it may have only printable ASCII characters"),
     ],
 )
 def test_an_address_or_key_that_cannot_be_is_refused(recrawl, command, option, value, says):
@@ -149,11 +150,14 @@ def test_a_file_of_settings_that_is_no_text_is_refused(recrawl, tmp_path, monkey
         ({"epoch_interval_s": "0"}, "RECRAWL_EPOCH_INTERVAL_S"),
         ({"max_items": "ten"}, "RECRAWL_MAX_ITEMS"),
         ({"log_level": "loud"}, "RECRAWL_LOG_LEVEL"),
+        ({"api_keys": ","}, "RECRAWL_API_KEYS holds no key between its commas"),
+        ({"api_keys": "right, schl\u00fcssel"}, "RECRAWL_API_KEYS may have only printable ASCII"),
+        ({"api_keys": "hunter2\n2"}, "RECRAWL_API_KEYS may have only printable ASCII"),
         ({"bandwidth": "x", "max_items": "y"}, "RECRAWL_MAX_ITEMS"),
         ({"database_url": "nonsense"}, "RECRAWL_DATABASE_URL is not a URL"),
         ({"database_url": "sqlite://"}, "must be sqlite:///FILE"),
         ({"database_url": "mysql://x/y"}, "must be sqlite:///FILE or postgresql://"),
-        ({"database_url": "sqlite:////no/such/directory/x.db"}, "cannot be opened"),
+        ({"database_url": "sqlite:////no/such/directory/x.db"}, "x.db cannot be opened"),
         ({"database_url": "postgresql://postgres@127.0.0.1:1/x"}, "database"),
     ],
 )
@@ -166,7 +170,7 @@ def test_a_file_that_is_no_database_is_refused(recrawl, tmp_path):
     (tmp_path / "notes.db").write_text("these are my notes " * 100)
     for verb in ("serve", "migrate"):
         sentence = recrawl(verb, database_url=f"sqlite:///{tmp_path}/notes.db").refusal()
-        assert "database" in sentence
+        assert f"{tmp_path}/notes.db cannot be opened or changed: file is not a" in sentence
     assert (tmp_path / "notes.db").read_text().startswith("these are my notes")
 
 
@@ -174,6 +178,37 @@ def test_a_file_that_is_no_database_is_refused(recrawl, tmp_path):
 def test_a_postgres_without_the_schema_is_refused(recrawl, empty_postgres_url, verb):
     sentence = recrawl(verb, database_url=empty_postgres_url).refusal()
     assert "run `recrawl migrate`" in sentence
+
+
+def test_what_postgres_said_is_told(recrawl, empty_postgres_url):
+    sentence = recrawl("serve", database_url=f"{empty_postgres_url}_not").refusal()
+    assert "the database does not answer" in sentence
+    assert sentence.endswith("does not exist)")
+
+
+@pytest.fixture
+def stranger(empty_postgres_url):
+    """Give the address of a database as somebody has it who has no rights in it."""
+    name, there = f"stranger_{uuid.uuid4().hex}", sa.make_url(empty_postgres_url)
+    command(there, f"CREATE ROLE {name} LOGIN PASSWORD 'hunter2'")
+    command(there, "REVOKE CREATE ON SCHEMA public FROM public")
+    yield there.set(username=name, password="hunter2").render_as_string(hide_password=False)
+    command(there, f"DROP ROLE {name}")
+
+
+def test_rights_that_are_missing_are_told(recrawl, empty_postgres_url, stranger):
+    sentence = recrawl("migrate", database_url=stranger).refusal()
+    assert sentence.endswith("permission denied for schema public")
+    assert recrawl("migrate", database_url=empty_postgres_url).status == 0
+    sentence = recrawl("serve", database_url=stranger).refusal()
+    assert sentence.endswith("(permission denied for table alembic_version)")
+
+
+def test_tables_of_somebody_else_are_left_alone(recrawl, empty_postgres_url):
+    command(sa.make_url(empty_postgres_url), "CREATE TABLE pages (theirs int)")
+    sentence = recrawl("migrate", database_url=empty_postgres_url).refusal()
+    assert sentence.endswith('relation "pages" already exists')
+    command(sa.make_url(empty_postgres_url), "SELECT theirs FROM pages")
 
 
 def test_no_refusal_shows_a_secret(recrawl):
@@ -225,11 +260,11 @@ def test_states_of_another_estimator_are_refused_until_rebuilt(recrawl, database
         assert after["change_rate"] == before["change_rate"]
         return
     a, b, within = (epoch["prior"][name] for name in ("a", "b", "within"))
-    gamma = Gamma(Prior(a, b), 365.0)  # the corpus is the same, whoever fitted it
+    gamma = Gamma(Prior(a, b), 180.0)  # the corpus is the same, whoever fitted it
     state = gamma.init()
     for _ in range(6):
         state = gamma.update(state, 1.0, changed=True)
-    section = Gamma(Prior(within, within / after["section_change_rate"]), 365.0)
+    section = Gamma(Prior(within, within / after["section_change_rate"]), 180.0)
     assert after["change_rate"] == pytest.approx(float(section.change_rate(state)), rel=1e-6)
 
 

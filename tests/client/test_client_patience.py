@@ -64,6 +64,37 @@ def test_a_page_from_something_in_between_is_not_taken_for_an_answer():
         waits([login], patience_s=0)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"content": b'{"items": [}'}, {"content": b'{"items": "\xff"}'}, {"content": b""},
+        {"json": {"status": "ok"}}, {"json": []}, {"json": None},
+    ],
+)  # fmt: skip
+def test_json_from_something_in_between_is_not_taken_for_an_answer(given):
+    told = httpx.Response(200, headers={"Content-Type": "application/json"}, **given)
+    with (
+        Client(transport=httpx.MockTransport(lambda _: told), patience_s=0) as client,
+        pytest.raises(Unavailable, match="without what Recrawl answers"),
+    ):
+        client.lease()
+    with Client(transport=httpx.MockTransport(lambda _: told), patience_s=0) as client:
+        for call in (lambda: client.report(1, digest="1"), lambda: client.register("https://a/")):
+            with pytest.raises(Unavailable, match=r"is that the service|without what Recrawl"):
+                call()
+
+
+def test_a_service_that_lives_elsewhere_is_told():
+    moved = httpx.Response(308, headers={"Location": "https://recrawl.example/leases"})
+    with (
+        Client(transport=httpx.MockTransport(lambda _: moved)) as client,
+        pytest.raises(
+            Refused, match=r"308 Permanent Redirect: call it at https://recrawl\.example/"
+        ),
+    ):
+        client.lease()
+
+
 def test_waiting_grows_to_ten_seconds_and_no_further():
     assert 5 <= backoff(1_000) <= 10
 

@@ -42,6 +42,7 @@ class Site:
             "/gone": (404, {}, text),
             "/moved": (302, {"Location": "/1"}, b""),
             "/busy": (429, {"Retry-After": "77"}, b""),
+            "/2": (203, {}, text),
         }
         return special.get(path, (200, {}, text))
 
@@ -122,8 +123,8 @@ def test_a_site_is_found_crawled_once_and_reported(tmp_path, live, site):
     assert Counter(item["title"] for item in items) == {"/": 1, "/1": 2, "/2": 1}
     del site.hits["/robots.txt"]
     assert site.hits == {"/": 1, "/1": 2, "/2": 1, "/gone": 1, "/moved": 1, "/busy": 1}
-    seen = {path: status(live, home + path) for path in ("/", "/1", "/gone", "/moved", "/private")}
-    assert seen == {"/": 200, "/1": 200, "/gone": 404, "/moved": 200, "/private": 403}
+    seen = {path: status(live, home + path) for path in ("/", "/2", "/gone", "/moved", "/private")}
+    assert seen == {"/": 200, "/2": 203, "/gone": 404, "/moved": 200, "/private": 403}
     assert status(live, f"http://localhost:{site.port}/busy") == 429
     assert status(live, f"http://localhost:{site.dead_port}/") == 0
     busy = live.get("/hosts/localhost").json()
@@ -188,6 +189,35 @@ def test_a_spider_may_announce_changes_judge_content_and_crawl_by_itself(tmp_pat
     shown = live.get("/pages", url=home + "1").json()
     assert [entry["kind"] for entry in shown["last_crawls"]] == ["crawl", "ping"]
     assert live.get("/pages", url=home + "2").status_code == 404
+
+
+BROKEN_DIGEST = """
+from scrapy import Spider
+
+class Broken(Spider):
+    name = "broken"
+    custom_settings = {"SCHEDULER": "recrawl_client.scrapy.Scheduler"}
+
+    def __init__(self, start, **given):
+        super().__init__(start_urls=[start], **given)
+
+    def recrawl_digest(self, response):
+        raise ValueError("no main in it")
+
+    def parse(self, response):
+        pass
+"""
+
+
+def test_a_digest_that_fails_is_told_and_holds_no_lease(tmp_path, live, site):
+    home = f"http://127.0.0.1:{site.port}/"
+    path = tmp_path / "broken.py"
+    path.write_text(BROKEN_DIGEST)
+    with scrapy(tmp_path, live, home, path, RECRAWL_CLOSE_IDLE_S=2) as spider:
+        assert spider.wait(60) == 0
+    assert "no main in it" in (tmp_path / "scrapy.log").read_text()
+    assert status(live, home) == 403
+    assert live.get("/hosts/127.0.0.1").json()["n_leased"] == 0
 
 
 def test_a_spider_without_a_valid_key_closes_and_says_why(tmp_path, sqlite_url, site):

@@ -2,10 +2,13 @@
 
 import signal
 import socket
+import subprocess
 import time
+from pathlib import Path
 
+import pytest
 from live_server import until
-from processes import free_port, run, serving, started
+from processes import command, environment, free_port, run, serving, started
 
 CLEAN = (0, -signal.SIGTERM)
 
@@ -32,6 +35,20 @@ def test_a_server_ends_cleanly_when_asked(sqlite_url, tmp_path):
         assert found.status_code == 200
 
 
+def test_a_server_ends_in_time_whoever_is_half_way(sqlite_url, tmp_path):
+    half = b"POST /observations HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n[{"
+    with serving(tmp_path, database_url=sqlite_url) as server:
+        at = server.client.base_url.host, server.client.base_url.port
+        with socket.create_connection(at) as one, socket.create_connection(at) as two:
+            for connection in (one, two):
+                connection.sendall(half)
+            server.post("/pages", [{"url": "https://a.example/"}])
+            assert server.terminate() in CLEAN
+        told = server.log.read_text()
+        assert "timeout graceful shutdown exceeded" in told
+        assert "Traceback" not in told
+
+
 def test_a_worker_ends_cleanly_when_asked(postgres_url, tmp_path):
     with (
         serving(tmp_path, database_url=postgres_url) as server,
@@ -45,6 +62,38 @@ def test_a_worker_ends_cleanly_when_asked(postgres_url, tmp_path):
         assert time.monotonic() - began < 10
         for process in (worker, server):
             assert "Traceback" not in process.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "begun"),
+    [
+        (("demo", "--live"), "serves at"),
+        (("demo", "--pages", "5000"), "serves at"),
+        (("replay", "--pages", "5000", "--days", "2000", "--processes", "2"), ""),
+    ],
+)
+def test_a_show_that_is_told_to_end_leaves_nothing_behind(tmp_path, arguments, begun):
+    """Whatever it has begun holds its standard error, which would not end before."""
+    with subprocess.Popen(
+        command(*arguments), env=environment() | {"TMPDIR": str(tmp_path)}, cwd=tmp_path,
+        text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    ) as show:  # fmt: skip
+        if begun:
+            said = iter(show.stderr.readline, "")
+            assert any(begun in line for line in said)
+        else:
+            until(lambda: children(show.pid), "processes that play")
+        show.terminate()
+        _, rest = show.communicate(timeout=60)
+    assert show.returncode == 128 + signal.SIGTERM
+    if begun:  # a process that is ended as it comes to life says so itself
+        assert "Traceback" not in rest
+    assert not list(tmp_path.glob("recrawl-demo-*"))
+
+
+def children(pid: int) -> list[str]:
+    """Give the processes that a process has begun."""
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 def test_a_postgres_without_the_schema_is_refused_until_migrated(empty_postgres_url, tmp_path):

@@ -8,7 +8,8 @@ from sim_cases import world_of
 
 from service.core.allocation import allocate_harmonic
 from service.core.costs import harmonic_cost
-from service.sim.policies import hindsight, matched, uniform
+from service.core.estimators import Gamma
+from service.sim.policies import hindsight, matched, told, uniform
 from service.sim.staleness import staleness
 from service.sim.world import synthetic_world
 
@@ -101,6 +102,44 @@ def test_hindsight_beats_uniform_where_pages_differ_and_ties_where_they_do_not()
     assert staleness(alike, hindsight(alike, spent)).harmonic == pytest.approx(
         staleness(alike, uniform(alike, spent)).harmonic
     )
+
+
+@pytest.mark.parametrize("complete_share", [0.0, 0.3])
+def test_who_is_told_of_changes_knows_none_before_it_is_made(complete_share):
+    world = synthetic(200, complete_share=complete_share)
+    past = world.changed_at <= 30.0
+    first = np.concatenate(([0], np.cumsum(np.bincount(world.changed_page[past], minlength=200))))
+    halved = replace(
+        world, changed_at=world.changed_at[past], first=first, change_rate=np.full(200, np.nan)
+    )
+    until = {}
+    for name, played in (("whole", world), ("half", halved)):
+        crawls = told(played, 40.0, Gamma())
+        early = crawls.at <= 30.0
+        until[name] = sorted(zip(crawls.page[early], crawls.at[early], strict=True))
+    assert until["whole"] == until["half"]
+    assert len(until["whole"]) == pytest.approx(1_200, rel=0.05)
+
+
+def test_who_is_told_of_changes_comes_to_do_as_well_as_hindsight_where_rates_never_change():
+    world = synthetic(500, 300.0, complete_share=0.0)
+    spent = 0.2 * len(world)
+    found = {
+        policy.__name__: staleness(world, policy(world, spent, *given), bins=10).harmonic_curve
+        for policy, given in ((uniform, ()), (told, (Gamma(),)), (hindsight, ()))
+    }
+    assert found["told"][-3:].mean() == pytest.approx(found["hindsight"][-3:].mean(), rel=0.02)
+    assert found["told"].mean() < 0.9 * found["uniform"].mean()
+
+
+def test_what_was_told_long_ago_fades():
+    times = np.linspace(0.5, 100.0, 200)
+    world = world_of([times, times + 100.0], days=200.0)
+    late = {}
+    for half_life in (10.0, None):
+        crawls = told(world, 1.0, Gamma(half_life_days=half_life))
+        late[half_life] = np.bincount(crawls.page[crawls.at > 150.0], minlength=2)
+    assert late[10.0][0] < 0.6 * late[None][0]
 
 
 @pytest.mark.parametrize("policy", [uniform, hindsight])

@@ -373,7 +373,7 @@ def test_the_number_of_statements_does_not_grow_with_the_number_of_pages(
 ):
     sent = []
     ways = [(psycopg.Cursor, name) for name in ("execute", "executemany", "copy")]
-    for way, name in (*ways, (Statements, "run")):
+    for way, name in (*ways, (Statements, "later")):
         plain = getattr(way, name)
 
         def counted(sender, *args, plain=plain, **kwargs):

@@ -194,6 +194,12 @@ def test_a_database_of_a_newer_version_is_refused(empty):
     assert "pages" in tables_in(empty.engine)
 
 
+def test_what_a_running_process_needs_does_not_change_with_its_files(empty, monkeypatch, tmp_path):
+    migrations.upgrade(empty.engine)
+    monkeypatch.setattr(migrations, "SCRIPTS", tmp_path / "replaced by another version")
+    empty.check()
+
+
 OLD_DATA = """
 INSERT INTO hosts (host_id, host) VALUES (1, 'a.example'), (2, 'b.example');
 INSERT INTO pages (page_id, key, url, host_id, importance, observability, min_crawl_rate,

@@ -33,10 +33,11 @@ from service.core.estimators import Gamma
 from service.domain import EpochStatus
 from service.epoch import Plan, Runner
 from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
-from service.storage import open_store
+from service.storage import open_store, postgres_partitions
 from service.storage.base import EPOCHS_KEPT
-from service.storage.postgres import PostgresStore, PostgresTransaction, next_month
+from service.storage.postgres import PostgresStore, PostgresTransaction
 from service.storage.postgres_connections import LEAD_LOCK, LEAD_TIMEOUTS, translated
+from service.storage.postgres_partitions import next_month
 
 
 def pid_of(tx):
@@ -213,7 +214,7 @@ def test_the_time_zone_of_the_server_moves_no_instant(postgres_url, zone):
 
 def partitions(store, parent):
     with store.begin(write=False) as tx:
-        return sorted(tx._partitions(parent))
+        return sorted(postgres_partitions.partitions(tx, parent))
 
 
 def test_housekeeping_makes_months_ahead_and_drops_old_partitions(postgres_store):
@@ -234,7 +235,7 @@ def test_housekeeping_makes_months_ahead_and_drops_old_partitions(postgres_store
 
 
 def test_housekeeping_leaves_to_the_next_round_what_a_reader_holds(postgres_store, monkeypatch):
-    monkeypatch.setattr("service.storage.postgres.LOCK_TIMEOUT", "20ms")
+    monkeypatch.setattr("service.storage.postgres_partitions.LOCK_TIMEOUT", "20ms")
     ids = np.sort(register(postgres_store))
     epochs = [publish(postgres_store, schedule_columns(ids)) for _ in range(EPOCHS_KEPT)]
     with postgres_store.begin() as reader:
@@ -366,7 +367,7 @@ def test_a_month_is_made_though_the_default_partition_holds_some_of_it(postgres_
 def test_too_much_to_move_stays_in_the_default_partition_and_is_cut_there(
     postgres_store, monkeypatch
 ):
-    monkeypatch.setattr("service.storage.postgres.MOST_MOVED", 5)
+    monkeypatch.setattr("service.storage.postgres_partitions.MOST_MOVED", 5)
     ids = np.sort(register(postgres_store))
     with postgres_store.begin() as tx:
         tx.append_log(log_columns(ids, T0))

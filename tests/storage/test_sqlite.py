@@ -315,6 +315,22 @@ def test_a_file_that_is_not_there_is_not_made_by_a_look(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_damaged_file_is_told_with_what_to_do(sqlite_store, sqlite_url):
+    ids = register(sqlite_store, 500)
+    sqlite_store.close()
+    path = Path(sa.make_url(sqlite_url).database)
+    with path.open("r+b") as file:
+        file.seek(4_096)
+        file.write(b"\xa5" * (path.stat().st_size - 4_096))
+    store = SqliteStore(sqlite_url, 2)
+    with (
+        pytest.raises(StoreUnavailable, match=r"damaged .*malformed.* restore a backup"),
+        store.begin() as tx,
+    ):
+        tx.page(int(ids[0]))
+    store.close()
+
+
 def test_an_epoch_loads_without_keeping_writers_out(sqlite_store, sqlite_url, monkeypatch):
     ids = np.sort(register(sqlite_store, 3))
     plain, told = SqliteTransaction.load_columns, []

@@ -12,12 +12,14 @@ from service.api.service import TheService
 router = APIRouter(tags=["health"])
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz", operation_id="healthz", responses=openapi.tells(Health, examples.HEALTH))
 async def healthz() -> Response:
     """Tell that the process is alive; asks nobody, so it answers when all threads are busy."""
     return answer(Health(status="ok", version=__version__))
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", operation_id="readyz", responses=openapi.tells(Health, examples.HEALTH, 503))
 def readyz(service: TheService) -> Response:
     """Tell that the database answers and has the schema this version needs."""

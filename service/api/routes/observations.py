@@ -50,6 +50,11 @@ async def post_observations(request: Request, register: Register = True) -> Resp
     moves forward: what is not newer than the page's last crawl is counted as `duplicate` or
     `late` and changes nothing. The first crawl of a page opens its first interval.
 
+    Where the site says when the page was `last_modified` (the header of that name, or a date in
+    the page), pass it on: a change whose instant is known is better evidence than one at some time
+    since the last crawl. It does not say whether there was a change. A date before the last crawl,
+    after this one or within a minute before it is not used.
+
     With a redirect, tell where it led as `redirect_url`: that page is registered, and recorded as
     `redirects_to`. A page that has moved for good (301, 308) is checked like one that is gone.
     Other redirects are no evidence, and no failure. `changed` and `digest` of a redirect are not

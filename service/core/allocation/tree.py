@@ -216,5 +216,5 @@ def _check_feasible(level: Level, floor: Floats) -> None:
         more = f" and {bad.size - 5} more" if bad.size > 5 else ""  # noqa: PLR2004
         raise BandwidthInfeasible(
             f"the minimum crawl rates of {which}{more} add up to {floor[bad[0]]:g} a day, "
-            f"more than the bandwidth {level.bandwidth[bad[0]]:g}"
+            f"more than the bandwidth {level.bandwidth[bad[0]]:g}; lower them or raise it"
         )

@@ -1,0 +1,105 @@
+"""What uvicorn writes, as it goes out."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from live_server import Live
+
+from service.api import wire
+from service.api.wire import Joining
+
+
+class Sent:
+    """A transport that writes down what it is told, a list for each system call."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[bytes]] = []
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        self.calls.append([data])
+
+    def writelines(self, parts: Any) -> None:
+        self.calls.append(list(parts))
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+def turn(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_until_complete(asyncio.sleep(0))
+
+
+def joined(loop: asyncio.AbstractEventLoop) -> tuple[Sent, Joining]:
+    sent = Sent()
+    return sent, Joining(sent, loop)  # type: ignore[arg-type]
+
+
+def test_a_head_and_its_body_go_out_by_one_call(loop: asyncio.AbstractEventLoop) -> None:
+    sent, transport = joined(loop)
+    for k in (b"1", b"2"):
+        transport.write(b"head" + k)
+        transport.write(b"body" + k)
+    assert sent.calls == [[b"head1", b"body1"], [b"head2", b"body2"]]
+    turn(loop)
+    assert len(sent.calls) == 2
+
+
+def test_what_nothing_follows_goes_out_on_the_next_turn(loop: asyncio.AbstractEventLoop) -> None:
+    sent, transport = joined(loop)
+    transport.write(b"head")
+    assert sent.calls == []
+    turn(loop)
+    assert sent.calls == [[b"head"]]
+
+
+def test_closing_sends_what_is_held_first(loop: asyncio.AbstractEventLoop) -> None:
+    sent, transport = joined(loop)
+    transport.write(b"head")
+    transport.close()
+    assert (sent.calls, sent.closed) == ([[b"head"]], True)
+
+
+def test_a_connection_that_is_gone_is_not_written_to(loop: asyncio.AbstractEventLoop) -> None:
+    sent, transport = joined(loop)
+    transport.write(b"head")
+    sent.closed = True
+    turn(loop)
+    assert sent.calls == []
+
+
+class Spied:
+    """A connection's own transport, and which of its methods are called to write."""
+
+    def __init__(self, transport: asyncio.Transport, calls: list[str]) -> None:
+        self.transport = transport
+        self.calls = calls
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("write"):
+            self.calls.append(name)
+        return getattr(self.transport, name)
+
+
+def test_the_service_answers_by_one_call(sqlite_api: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def spied(transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> Joining:
+        return Joining(Spied(transport, calls), loop)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(wire, "Joining", spied)
+    for n in (1, 2):
+        assert sqlite_api.get("/healthz").status_code == 200
+        assert calls == ["writelines"] * n

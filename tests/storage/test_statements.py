@@ -1,0 +1,132 @@
+"""Statements over libpq: what is put off keeps its place, and is committed or not with the rest."""
+
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from store_cases import T0, log_columns, register, save
+
+ADD = "INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s)"
+COUNT = "SELECT count(*) FROM meta WHERE name = %(name)s"
+DIVIDE = "SELECT 1 / %(by)s"
+
+
+def add(tx, name):
+    return tx.later(ADD, name=name, value="")
+
+
+def count(tx, name):
+    return tx.run(COUNT, name=name).fetchone()[0]
+
+
+def kept(store, name):
+    with store.begin(write=False) as tx:
+        return count(tx, name)
+
+
+@contextmanager
+def waits(monkeypatch):
+    """Count how often the driver waits for the server."""
+    waited = []
+    plain = psycopg.Connection.wait
+
+    def wait(driver, *args, **kwargs):
+        if driver.pgconn.transaction_status == psycopg.pq.TransactionStatus.ACTIVE:
+            waited.append(args)
+        return plain(driver, *args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(psycopg.Connection, "wait", wait)
+        yield waited
+
+
+def test_what_is_put_off_is_run_before_what_comes_next(postgres_store):
+    with postgres_store.begin() as tx:
+        added = [add(tx, "a"), add(tx, "b")]
+        assert (count(tx, "a"), count(tx, "b")) == (1, 1)
+        assert [rows.rowcount for rows in added] == [1, 1]
+        add(tx, "c")
+        by_alchemy = tx.connection.execute(sa.text("SELECT count(*) FROM meta WHERE name = 'c'"))
+        assert by_alchemy.scalar() == 1
+        add(tx, "d")
+        copied = "COPY (SELECT name FROM meta WHERE name = 'd') TO STDOUT"
+        with tx.driver.cursor().copy(copied) as copy:
+            assert list(copy.rows()) == [("d",)]
+        assert add(tx, "e").rowcount == 1
+    assert [kept(postgres_store, name) for name in "abcde"] == [1] * 5
+
+
+def test_what_is_put_off_to_the_end_is_committed(postgres_store):
+    with postgres_store.begin() as tx:
+        add(tx, "a")
+    with postgres_store.lead() as lead, lead.begin() as tx:
+        add(tx, "b")
+    assert (kept(postgres_store, "a"), kept(postgres_store, "b")) == (1, 1)
+
+
+def test_nothing_is_committed_where_something_put_off_fails(postgres_store):
+    def fail():
+        with postgres_store.begin() as tx:
+            tx.run(ADD, name="a", value="")
+            add(tx, "b")
+            tx.later(DIVIDE, by=0)
+            add(tx, "c")
+
+    for _ in range(3):  # the connection serves again
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            fail()
+        assert [kept(postgres_store, name) for name in "abc"] == [0, 0, 0]
+    with postgres_store.begin() as tx:
+        add(tx, "a")
+    assert kept(postgres_store, "a") == 1
+
+
+def test_the_first_failure_is_told_and_ends_what_comes_after(postgres_store):
+    def go_on(first):
+        with postgres_store.begin() as tx:
+            first(tx)
+            count(tx, "a")
+
+    def swallow(tx):
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            tx.run(DIVIDE, by=0)
+
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        go_on(lambda tx: tx.later(DIVIDE, by=0))
+    with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+        go_on(swallow)
+
+
+def test_a_transaction_that_is_rolled_back_leaves_nothing_to_the_next(postgres_store):
+    put_off = []
+
+    def give_up():
+        with postgres_store.begin() as tx:
+            put_off.append(add(tx, "a"))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        give_up()
+    with pytest.raises(psycopg.ProgrammingError):
+        put_off[0].fetchall()
+    with postgres_store.begin() as tx:
+        assert count(tx, "a") == 0
+    assert kept(postgres_store, "a") == 0
+
+
+def test_the_database_is_waited_for_as_seldom_as_can_be(postgres_store, monkeypatch):
+    ids = register(postgres_store, 2)
+    save(postgres_store, ids[:1], gap=2.0)  # its statements are parsed
+
+    def write():
+        with postgres_store.begin() as tx:
+            tx.ask_epoch()
+            states = tx.lock_states(ids)
+            tx.append_log(log_columns(ids, T0))
+            tx.save_states(states)
+
+    write()
+    with waits(monkeypatch) as waited:
+        write()
+    assert len(waited) == 3  # to lock, to write, to commit
