@@ -28,7 +28,7 @@ from service.core.estimators import (
 from service.core.pings import PingEstimate
 from service.core.trust import audit_rate
 from service.domain import Certificate, Epoch, EpochStatus, Observability, Timing
-from service.errors import EpochRunning, StoreFull
+from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.estimates import Known, known, rates_from_log
 from service.sections import SECTIONS
 from service.storage import Lead, QueueStore, Store
@@ -41,6 +41,11 @@ FILL_EVERY = timedelta(hours=1)
 
 COST_BLOCK = 1 << 16
 """Pages whose costs are computed at a time."""
+
+TROUBLE = (StoreUnavailable, StoreFull, LeadershipLost)
+"""What befalls databases; the round that meets it ends, and the log needs no trace of it."""
+EXPECTED = (*TROUBLE, BandwidthInfeasible)
+"""Why an epoch may fail without a fault of the service; the bandwidth the operator has set."""
 
 log = structlog.get_logger()
 
@@ -78,7 +83,7 @@ def run_epoch(store: Store, plan: Plan, now: Clock) -> Epoch:
         try:
             _load_solve_publish(lead, plan, epoch, last, now)
         except Exception as error:
-            fault = not isinstance(error, BandwidthInfeasible)  # which the operator has set
+            fault = not isinstance(error, EXPECTED)
             log.exception("epoch failed", epoch=epoch.epoch, reason=str(error), exc_info=fault)
             with lead.begin() as tx:
                 tx.fail_epoch(epoch.epoch, f"{type(error).__name__}: {error}", now())
@@ -309,6 +314,9 @@ class Runner:
             started = self.now()
             try:
                 self.run_once()
+            except TROUBLE as error:
+                told = {"reason": str(error), "cause": repr(error.__cause__)}
+                log.warning("the round failed; the next one tries again", **told)
             except Exception:
                 log.exception("the round failed; the next one tries again")
             if (took := self.now() - started) > self.interval:
