@@ -24,6 +24,7 @@ from service.core.estimators import (
     fit_corpus,
     from_columns,
     section_rate_of,
+    with_corpus,
 )
 from service.core.pings import PingEstimate
 from service.core.trust import audit_rate
@@ -31,7 +32,7 @@ from service.domain import Certificate, Epoch, EpochStatus, Observability, Timin
 from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.estimates import Known, known, rates_from_log
 from service.sections import SECTIONS
-from service.storage import Lead, QueueStore, Store
+from service.storage import Lead, QueueStore, Store, Transaction
 
 DEFAULT_BANDWIDTH_PER_PAGE = 0.2
 """Crawls a day for each page where no bandwidth is set: the ratio of K19's experiments."""
@@ -106,13 +107,14 @@ def _load_solve_publish(
     told = log.bind(epoch=epoch.epoch)
     with lead.begin(write=False) as tx, stopwatch(seconds, "load"):
         pages, caps = tx.load_columns(), tx.load_caps()
+        fitted = fitted_last(tx, plan.estimator, last)
         from_log = None
         if plan.estimator.needs_history:
             from_log = rates_from_log(tx, pages.page_id, plan.estimator)
     told = told.bind(n_pages=len(pages))
     told.info("epoch loaded", seconds=seconds["load"])
     with stopwatch(seconds, "estimate"):
-        estimator = refit(plan.estimator, pages)
+        estimator = refit(plan.estimator, pages, fitted)
         rates = known(pages, estimator, instant(now()), from_log)
     with stopwatch(seconds, "allocate"):
         schedule, certificate = solve(pages, rates, plan, last, caps)
@@ -125,16 +127,26 @@ def _load_solve_publish(
     told.info("epoch published", seconds=seconds)
 
 
-def refit(estimator: Estimator[Any], pages: EpochColumns) -> Estimator[Any]:
+def fitted_last(tx: Transaction, estimator: Estimator[Any], last: Epoch | None) -> Estimator[Any]:
+    """Give the estimator with the prior of the epoch in force."""
+    if last is None or last.certificate is None:
+        return estimator
+    return with_corpus(estimator, last.certificate.prior, tx.section_rate(last.epoch))
+
+
+def refit(
+    estimator: Estimator[Any], pages: EpochColumns, last: Estimator[Any] | None = None
+) -> Estimator[Any]:
     """Give the estimator with what is known of all incomplete pages, by section, as its prior.
 
-    Pages that take no part, among them those that are gone, have no say in it.
+    Pages that take no part, among them those that are gone, have no say in it. The `last` fit is
+    where the search for this one begins.
     """
     if estimator.needs_history:
         return estimator
     heard = (pages.observability != Observability.complete) & (pages.importance > 0)
     state = from_columns(estimator, pages.estimate[heard])
-    return fit_corpus(estimator, state, pages.section[heard], SECTIONS)
+    return fit_corpus(estimator, state, pages.section[heard], SECTIONS, last)
 
 
 def solve(

@@ -27,7 +27,15 @@ from structlog.testing import capture_logs
 from service.arrays import instant
 from service.core.allocation import ALLOCATORS, allocate_harmonic
 from service.core.costs import binary_cost, harmonic_cost
-from service.core.estimators import LLN, CompleteObservations, Gamma, LogNormal
+from service.core.estimators import (
+    LLN,
+    CompleteObservations,
+    Gamma,
+    LogNormal,
+    corpus_of,
+    fit_corpus,
+    section_rate_of,
+)
 from service.core.prior import DEFAULT_PRIOR, Prior, fit_gamma_prior
 from service.domain import EpochStatus, Kind, Observability, PagePatch, Timing
 from service.epoch import Plan, Runner, refit, run_epoch
@@ -235,7 +243,27 @@ def test_a_lognormal_prior_is_fitted_recorded_and_learnt_on(memory, clock):
         in_force = rules_in_force(tx, rules).estimator
     assert (in_force.prior.a, in_force.prior.b) == (expected.a, expected.b)
     again = run_epoch(memory, Plan(lognormal), clock).certificate
-    assert again.prior == certificate.prior, "the same evidence gives the same prior"
+    same = pytest.approx(certificate.prior, rel=1e-3)
+    assert again.prior == same, "the same evidence gives the same prior"
+
+
+def test_the_next_refit_starts_from_the_prior_of_the_last(memory, clock, monkeypatch):
+    watched(memory, 500)
+    starts = []
+
+    def spy(estimator, state, section, n_sections, last):
+        starts.append(last)
+        return fit_corpus(estimator, state, section, n_sections, last)
+
+    monkeypatch.setattr("service.epoch.fit_corpus", spy)
+    first = run_epoch(memory, PLAN, clock)
+    second = run_epoch(memory, PLAN, clock)
+    assert starts[0] == PLAN.estimator
+    assert corpus_of(starts[1]) == first.certificate.prior
+    with memory.begin(write=False) as tx:
+        published = tx.section_rate(first.epoch)
+    np.testing.assert_array_equal(section_rate_of(starts[1]), published)
+    assert second.certificate.prior == pytest.approx(first.certificate.prior, rel=1e-3)
 
 
 def test_the_next_epoch_starts_from_the_multiplier_of_the_last(memory, clock, monkeypatch):
@@ -251,7 +279,7 @@ def test_the_next_epoch_starts_from_the_multiplier_of_the_last(memory, clock, mo
     second = run_epoch(memory, PLAN, clock).certificate
     assert starts == [None, first.multiplier]
     assert second.passes < first.passes
-    assert second.multiplier == pytest.approx(first.multiplier, rel=1e-9)
+    assert second.multiplier == pytest.approx(first.multiplier, rel=1e-4)
 
 
 @pytest.mark.parametrize("multiplier", [0.0, np.inf, 1e-300, 1e300])
@@ -263,7 +291,7 @@ def test_any_multiplier_of_the_last_epoch_is_a_start(memory, clock, multiplier):
             replace(expected, certificate=replace(expected.certificate, multiplier=multiplier))
         )
     found = run_epoch(memory, PLAN, clock).certificate
-    assert found.multiplier == pytest.approx(expected.certificate.multiplier, rel=1e-9)
+    assert found.multiplier == pytest.approx(expected.certificate.multiplier, rel=1e-4)
     assert found.kkt_residual < 1e-9
 
 

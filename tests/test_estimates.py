@@ -116,14 +116,14 @@ def test_lying_pings_lose_their_influence_within_twenty_crawls_of_a_page():
 
 
 def test_pings_that_miss_changes_leave_the_clock_its_crawls():
-    play = Play(n_pages=30, seed=4, bandwidth=12.0)
+    play = Play(n_pages=90, seed=4, bandwidth=36.0)
     play.run(60, change_rate=0.4, recall=0.3, false_rate=0.0)
     _, found = play.known(T0 + 61 * DAY)
     assert 0.1 < np.median(found.recall) < 0.65
     assert abs(np.median(found.change_rate) - 0.4) < 0.15
     epoch, rows = play.schedule()
-    assert sum(row.crawl_rate for row in rows) > 4.0
-    assert epoch.certificate.bandwidth_used <= 12.0 * (1 + 1e-9)
+    assert sum(row.crawl_rate for row in rows) > 12.0
+    assert epoch.certificate.bandwidth_used <= 36.0 * (1 + 1e-9)
 
 
 def test_audits_are_paid_from_the_bandwidth():

@@ -5,17 +5,21 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import digamma, gammaln
 
 from service.core.conditions import Floats, InvalidInput, check_amount
-from service.core.prior import MAX_SHAPE, MIN_SHAPE, SAMPLE, START_WEIGHT, Prior, fit_steadiness
+from service.core.prior import MAX_SHAPE, SAMPLE, Prior, fit_shape, fit_steadiness
 
 START_BETWEEN = 5.0
 """How alike sections are believed to be before any evidence: rates 45 % about their mean."""
 
-MAX_ROUNDS, TOLERANCE = 10, 0.02
-"""Means and shapes by turns, until neither shape moves by more; 3 to 6 rounds on real sites."""
+MAX_ROUNDS = 30
+"""Means and shapes by turns: 3 to 8 rounds on real sites, 1 to 3 from the last fit on."""
+
+SHAPE_TOLERANCE, MEAN_TOLERANCE = 0.005, 0.05
+"""Until no shape and no mean moves by more. Means gain digits twice as fast as shapes do."""
+
+WITHIN_A_ROUND = 1e-3
+"""Tolerance of each shape, while all else stays as it is."""
 
 MOST_STEP = 1.5
 """A step of Newton's moves a mean by no more than a factor of 4.5."""
@@ -83,8 +87,9 @@ class SectionPrior(Prior):
 
 
 def fit_sections(
-    changes: ArrayLike, days: ArrayLike, section: Sections, corpus: Prior, n_sections: int
-) -> SectionPrior:
+    changes: ArrayLike, days: ArrayLike, section: Sections, corpus: Prior, n_sections: int,
+    near: Prior | None = None,
+) -> SectionPrior:  # fmt: skip
     r"""Fit what pages of each section have in common: the chain corpus, section, page.
 
     Change rates are Gamma(p, p/m_s) about the mean m_s of their section s, and these Gamma(g, g/m)
@@ -114,6 +119,9 @@ def fit_sections(
         As fitted to the same evidence by `fit_gamma_prior`.
     n_sections : int
         S, how many sections there may be.
+    near : Prior or None
+        Where to search first, such as the last fit: what is found is the same, sooner, if it is
+        a `SectionPrior` of as many sections.
 
     Returns
     -------
@@ -144,22 +152,29 @@ def fit_sections(
     11.2 1.19 [0.11 0.99]
     """
     pages = Evidence.of(changes, days, section, n_sections)
-    rate = np.full(n_sections, corpus.mean)
+    rate = np.full(n_sections, corpus.mean, np.float32)
     within, between = corpus.a, START_BETWEEN
     if pages.days.any():
         used = pages.used()
-        pages, means = pages.renumbered(used), rate[used]
+        pages, means = pages.renumbered(used), np.full(used.size, corpus.mean)
+        if isinstance(near, SectionPrior) and near.section_rate.size == n_sections:
+            within, between = near.within, near.between
+            means = near.section_rate[used].astype(np.float64)
         for _ in range(MAX_ROUNDS):
             before = np.log([within, between])
             sums = pages.sums(means, within, corpus.mean)
-            between = fit_steadiness(sums.seen, sums.expected, START_BETWEEN)
+            between = fit_steadiness(
+                sums.seen, sums.expected, START_BETWEEN, between, WITHIN_A_ROUND
+            )
             siblings = pages.without_oneself(sums, means, within, between, corpus.mean)
-            means = means * sums.step(means / corpus.mean, between)
-            within = fit_within(*siblings, corpus.a)
-            if np.abs(np.log([within, between]) - before).max() < TOLERANCE:
+            step = sums.step(means / corpus.mean, between)
+            means = means * np.exp(step)
+            within = fit_shape(*siblings, corpus.a, within, MAX_SHAPE, WITHIN_A_ROUND)
+            moved = np.abs(np.log([within, between]) - before).max()
+            if moved < SHAPE_TOLERANCE and np.abs(step).max() < MEAN_TOLERANCE:
                 break
         rate[used] = means
-    return SectionPrior(corpus.a, corpus.b, within, between, rate.astype(np.float32))
+    return SectionPrior(corpus.a, corpus.b, within, between, rate)
 
 
 class Sums(NamedTuple):
@@ -173,10 +188,9 @@ class Sums(NamedTuple):
     """Of the likelihood in ln m_s, downwards."""
 
     def step(self, ratio: Floats, between: float) -> Floats:
-        """Give the factors of one step of Newton's; `ratio` of the means to the corpus' mean."""
+        """Give a step of Newton's in the log means; `ratio` of the means to the corpus' mean."""
         score = between + self.seen - ratio * (between + self.expected)
-        step = score / (between * ratio + self.curvature)
-        return np.exp(np.clip(step, -MOST_STEP, MOST_STEP))
+        return np.clip(score / (between * ratio + self.curvature), -MOST_STEP, MOST_STEP)
 
 
 class Siblings(NamedTuple):
@@ -184,8 +198,8 @@ class Siblings(NamedTuple):
 
     changes: Floats
     expected: Floats
-    shape: Floats
-    """As many changes' worth is what is expected."""
+    doubt: Floats
+    """One over as many changes' worth is what is expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +232,7 @@ class Evidence:
 
     def renumbered(self, used: Sections) -> "Evidence":
         """Give those sections that have pages the numbers from 0 on."""
-        place = np.zeros(self.n_sections, np.int32)
+        place = np.empty(self.n_sections, np.int32)  # only those of `used` are touched
         place[used] = np.arange(used.size)
         return Evidence(self.changes, self.days, place[self.section], used.size)
 
@@ -244,25 +258,4 @@ class Evidence:
         weight = within / (within + rate[section] * days)
         shape = between + np.maximum(sums.seen[section] - weight * changes, 0.0)
         exposed = between + np.maximum(sums.expected[section] - weight * days * mean, 0.0)
-        return Siblings(changes, mean * shape / exposed * days, shape)
-
-
-def fit_within(changes: Floats, expected: Floats, shape: Floats, start: float) -> float:
-    """Fit the shape of pages' rates about a mean that is itself known like `shape` changes.
-
-    Maximises the negative binomial likelihood of the changes plus that of `START_WEIGHT` pages
-    with known rates, which are distributed by `start`.
-    """
-    start_log_mean = float(digamma(start)) - np.log(start)
-
-    def negative(log_a: float) -> float:
-        a = np.exp(log_a)
-        q = 1.0 / (1.0 / a + (1.0 + 1.0 / a) / shape)
-        seen = gammaln(q + changes) - gammaln(q) + q * np.log(q)
-        seen -= (q + changes) * np.log(q + expected)
-        own = a * np.log(a) - gammaln(a) + a * (start_log_mean - 1.0)
-        return -float(seen.sum() + START_WEIGHT * own)
-
-    bounds = np.log(MIN_SHAPE), np.log(MAX_SHAPE)
-    best = minimize_scalar(negative, bounds=bounds, method="bounded", options={"xatol": 1e-4})
-    return float(np.exp(best.x))
+        return Siblings(changes, mean * shape / exposed * days, 1.0 / shape)

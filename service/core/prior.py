@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import minimize_scalar
 from scipy.special import digamma, gammaincinv
 
 from service.core.conditions import Floats, InvalidInput, check_amount, check_array
+from service.core.peak import TOLERANCE, peak
 
 MIN_SHAPE, MAX_SHAPE = 0.05, 20.0
 """A fitted prior is never so broad that one crawl overrules the corpus, nor worth > 20 changes."""
@@ -19,7 +20,10 @@ START_WEIGHT = 20.0
 """Pages' worth of belief that a fit keeps in the prior it starts from."""
 
 MAX_STEPS = 100
-"""Newton steps for b; about 5 are taken, 25 over 24 decades."""
+"""Newton steps for b; 2 to 5 are taken, 25 over 24 decades."""
+
+NEAR = 1e-6
+"""A relative step in b no longer than this is the last: its error is the square of that."""
 
 SAMPLE = 1 << 15
 """Pages that a fit looks at: two numbers from 32,768 pages have standard errors of about 1 %."""
@@ -63,7 +67,9 @@ Documentation sites have medians of 0.003 to 0.01 changes a day, news 0.3: broad
 """
 
 
-def fit_gamma_prior(changes: ArrayLike, days: ArrayLike, start: Prior = DEFAULT_PRIOR) -> Prior:
+def fit_gamma_prior(
+    changes: ArrayLike, days: ArrayLike, start: Prior = DEFAULT_PRIOR, near: Prior | None = None
+) -> Prior:
     """Fit the prior under which the evidence of the whole corpus is likeliest.
 
     Each page's posterior is Gamma(a + changes, b + days). The fixed point of the EM iteration
@@ -73,7 +79,7 @@ def fit_gamma_prior(changes: ArrayLike, days: ArrayLike, start: Prior = DEFAULT_
         sum_i ln Γ(a + k_i) - ln Γ(a) + a ln b - (a + k_i) ln(b + T_i)
 
     and is found here directly: for given a the best b is the root of a convex decreasing
-    function (Newton), and the score of the profile likelihood in a is bracketed (Brent).
+    function (Newton), and a is the zero of the profile likelihood's score (`peak`).
     `START_WEIGHT` further pages with known rates, distributed as `start`, take part: with few
     pages the prior moves little, with none not at all, and it degenerates never.
 
@@ -84,6 +90,9 @@ def fit_gamma_prior(changes: ArrayLike, days: ArrayLike, start: Prior = DEFAULT_
         days do not matter. Of more than `SAMPLE` pages an evenly spread sample is used.
     start : Prior
         What to believe without evidence.
+    near : Prior or None
+        Where to search first, such as the last fit: what is found is the same, sooner. None: at
+        `start`.
 
     Returns
     -------
@@ -110,9 +119,10 @@ def fit_gamma_prior(changes: ArrayLike, days: ArrayLike, start: Prior = DEFAULT_
     counts, exposure = _sample(changes, days)
     if not counts.size:
         return start
+    near = near or start
     start_log_mean = float(digamma(start.a)) - np.log(start.b)
-    pages = counts.size + START_WEIGHT
-    days_per_change = 1.0 / start.mean
+    changed = counts[counts > 0]
+    days_per_change = 1.0 / near.mean
 
     def best_b(a: float) -> float:
         """Root in b of sum_i [a - b (a + k_i)/(b + T_i)] + weight (a - b start.mean).
@@ -122,37 +132,33 @@ def fit_gamma_prior(changes: ArrayLike, days: ArrayLike, start: Prior = DEFAULT_
         nonlocal days_per_change
         b = a * days_per_change
         for _ in range(MAX_STEPS):
-            quiet = exposure / (b + exposure)
-            seen = b / (b + exposure)
+            watched = b + exposure
+            quiet, seen = exposure / watched, b / watched
             known = START_WEIGHT * b * start.mean
-            value = np.sum(a * quiet - counts * seen) + START_WEIGHT * a - known
-            step = b * value / (np.sum((a + counts) * quiet * seen) + known)
+            value = a * quiet.sum() - counts @ seen + START_WEIGHT * a - known
+            step = b * value / (((a + counts) * quiet) @ seen + known)
             b = float(np.maximum(b + step, b / 16))
-            if abs(step) <= 1e-10 * b:
+            if abs(step) <= NEAR * b:
                 break
         days_per_change = b / a
         return b
 
-    def score(log_a: float) -> float:
-        """Differentiate the profile likelihood in a, per page."""
-        a = np.exp(log_a)
+    def score(a: float) -> float:
+        """Differentiate the profile likelihood in a."""
         b = best_b(a)
-        log_means = np.sum(digamma(a + counts) - np.log(b + exposure))
-        return float((log_means + START_WEIGHT * start_log_mean) / pages - (digamma(a) - np.log(b)))
+        log_mean, log_b = float(digamma(a)), np.log(b)
+        gained = np.sum(digamma(a + changed)) - changed.size * log_mean
+        spent = np.sum(np.log(b + exposure)) - exposure.size * log_b
+        return float(gained - spent + START_WEIGHT * (start_log_mean - log_mean + log_b))
 
-    low, high = np.log(MIN_SHAPE), np.log(MAX_SHAPE)
-    if score(low) <= 0:
-        a = MIN_SHAPE
-    elif score(high) >= 0:
-        a = MAX_SHAPE
-    else:
-        a = float(np.exp(brentq(score, low, high, xtol=1e-6)))
+    a = peak(score, near.a, MIN_SHAPE, MAX_SHAPE)
     return Prior(a, best_b(a))
 
 
 def fit_steadiness(
-    recent: ArrayLike, expected: ArrayLike, start: float = START_STEADINESS
-) -> float:
+    recent: ArrayLike, expected: ArrayLike, start: float = START_STEADINESS,
+    near: float | None = None, tolerance: float = TOLERANCE,
+) -> float:  # fmt: skip
     """Fit how steady the change rates of a corpus are about their long-run values.
 
     The shape s under which the `recent` changes of all pages are likeliest, if the rate of each is
@@ -170,6 +176,10 @@ def fit_steadiness(
         pages an evenly spread sample is used.
     start : float
         What to believe without evidence.
+    near : float or None
+        Where to search first, as in `fit_gamma_prior`.
+    tolerance : float
+        As in `peak`.
 
     Returns
     -------
@@ -195,21 +205,41 @@ def fit_steadiness(
     '22.73'
     """
     counts, mean = _sample(recent, expected)
+    return fit_shape(counts, mean, 0.0, start, near or start, MAX_STEADINESS, tolerance)
+
+
+def fit_shape(
+    changes: Floats, expected: Floats, doubt: Floats | float, start: float, near: float,
+    most: float, tolerance: float,
+) -> float:  # fmt: skip
+    """Fit the shape of the factors by which pages' rates differ from what one expects of them.
+
+    Maximises the negative binomial likelihood of the changes, of mean `expected` and shape
+    q, 1/q = 1/a + (1 + 1/a) doubt, in a, plus that of `START_WEIGHT` pages with known factors,
+    which are distributed by `start`.
+
+    Parameters
+    ----------
+    changes, expected : (N,)
+        Not negative; `expected` positive.
+    doubt : (N,) or 0
+        Inverse shape of what is expected itself. Not negative.
+    near, tolerance : float
+        As in `peak`, between `MIN_SHAPE` and `most`.
+    """
     start_log_mean = float(digamma(start)) - np.log(start)
+    changed = np.flatnonzero(changes)
+    counts = changes[changed]
 
-    def score(log_s: float) -> float:
-        """Differentiate the likelihood in s."""
-        s = np.exp(log_s)
-        own = np.log(s) - digamma(s)
-        seen = digamma(s + counts) - np.log(s + mean) + (mean - counts) / (s + mean)
-        return float(np.sum(seen + own) + START_WEIGHT * (own + start_log_mean))
+    def score(a: float) -> float:
+        """Differentiate the likelihood in a; by dq/da = (1 + doubt) (q/a)^2."""
+        q = np.broadcast_to(1.0 / (1.0 / a + (1.0 + 1.0 / a) * doubt), changes.shape)
+        slope = (expected - changes) / (q + expected) + np.log(q) - np.log(q + expected)
+        slope[changed] += digamma(q[changed] + counts) - digamma(q[changed])
+        own = np.log(a) - digamma(a) + start_log_mean
+        return float(np.sum((1.0 + doubt) * (q / a) ** 2 * slope) + START_WEIGHT * own)
 
-    low, high = np.log(MIN_SHAPE), np.log(MAX_STEADINESS)
-    if score(low) <= 0:
-        return MIN_SHAPE
-    if score(high) >= 0:
-        return MAX_STEADINESS
-    return float(np.exp(brentq(score, low, high, xtol=1e-6)))
+    return peak(score, near, MIN_SHAPE, most, tolerance)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
 from service.core import DEFAULT_PRIOR, InvalidInput, Prior, fit_gamma_prior
-from service.core.credibility import START_BETWEEN, SectionPrior, fit_sections
+from service.core.credibility import START_BETWEEN, Evidence, SectionPrior, fit_sections
 from service.core.estimators import (
     Bursty,
     Gamma,
@@ -103,6 +103,35 @@ def test_where_sections_are_alike_a_page_is_any_page():
     assert prior.between > 10
     assert prior.within == pytest.approx(corpus.a, rel=0.1)
     assert np.abs(np.log(prior.section_rate / corpus.mean)).max() < 0.5
+
+
+@pytest.mark.parametrize(("between", "within"), [(1.0, 6.0), (4.0, 0.8), (1e6, 1e6)])
+def test_wherever_the_search_begins_it_ends_at_the_same_chain(between, within):
+    rng = np.random.default_rng(7)
+    changes, days, section, _, _ = chain(rng, 200, 6_000, between, within)
+    corpus = fit_gamma_prior(changes, days)
+    cold = fit_sections(changes, days, section, corpus, 200)
+    far = SectionPrior(1.0, 1.0, 0.1, 50.0, rng.gamma(0.3, 1.0, 200).astype(np.float32))
+    for near in (cold, far, corpus):
+        prior = fit_sections(changes, days, section, corpus, 200, near)
+        assert prior.within == pytest.approx(cold.within, rel=0.005)
+        assert prior.between == pytest.approx(cold.between, rel=0.01)
+        np.testing.assert_allclose(prior.section_rate, cold.section_rate, rtol=0.005)
+
+
+def test_from_the_last_fit_on_it_is_but_a_round_or_two(monkeypatch):
+    rng = np.random.default_rng(9)
+    changes, days, section, rate, _ = chain(rng, 200, 6_000, 1.0, 2.0)
+    last = fitted(changes, days, section, 200)
+    days = days + 1.0
+    changes = changes + (rng.random(6_000) < rate)
+    rounds, sums = [], Evidence.sums
+    monkeypatch.setattr(Evidence, "sums", lambda *given: rounds.append(1) or sums(*given))
+    cold = fitted(changes, days, section, 200)
+    n_cold = len(rounds)
+    prior = fit_sections(changes, days, section, fit_gamma_prior(changes, days), 200, last)
+    assert len(rounds) - n_cold <= 2 < n_cold
+    np.testing.assert_allclose(prior.section_rate, cold.section_rate, rtol=0.005)
 
 
 def test_a_page_alone_in_its_section_is_not_counted_twice():

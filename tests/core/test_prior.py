@@ -71,6 +71,14 @@ def test_a_large_corpus_gives_back_the_prior_it_was_drawn_from(truth):
     np.testing.assert_allclose([fitted.a, fitted.b], [truth.a, truth.b], rtol=0.06)
 
 
+@pytest.mark.parametrize("near", [Prior(0.61, 3.1), Prior(0.05, 1e4), Prior(20.0, 1e-4)])
+def test_wherever_the_search_begins_it_ends_at_the_same_prior(near):
+    changes, days = corpus(np.random.default_rng(1), 800, Prior(0.6, 3.0))
+    fitted = fit_gamma_prior(changes, days)
+    again = fit_gamma_prior(changes, days, near=near)
+    np.testing.assert_allclose([again.a, again.b], [fitted.a, fitted.b], rtol=1e-7)
+
+
 def test_without_evidence_the_prior_stays_where_it_was():
     start = Prior(0.7, 3.0)
     assert fit_gamma_prior([], [], start) is start

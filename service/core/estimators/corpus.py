@@ -18,22 +18,30 @@ E = TypeVar("E", bound=Estimator[Any])
 
 
 def fit_corpus(
-    estimator: E, state: Any, section: NDArray[np.integer] | None = None, n_sections: int = 0
+    estimator: E,
+    state: Any,
+    section: NDArray[np.integer] | None = None,
+    n_sections: int = 0,
+    last: E | None = None,
 ) -> E:
     """Give the estimator as the evidence of the whole corpus has it; without a prior, itself.
 
     With the (N,) sections of the pages its prior is a `SectionPrior`; see `of_sections`.
+    The search begins at the `last` fit, which makes it short and changes nothing else.
     """
     if not isinstance(estimator, Gamma | Bursty | LogNormal):
         return estimator
     changes, days = estimator.evidence(state)
-    prior = fit_gamma_prior(changes, days)
+    near = _prior_of_all(last or estimator)
+    prior = fit_gamma_prior(changes, days, near=near)
     if section is not None:
-        prior = fit_sections(changes, days, section, prior, n_sections)
+        prior = fit_sections(changes, days, section, prior, n_sections, near)
     fitted = replace(estimator, prior=prior)
     if isinstance(fitted, Bursty):
         own = fitted if section is None else of_sections(fitted, section)
-        return replace(fitted, steadiness=fit_steadiness(state.recent, own.expected(state)))
+        near_by = getattr(last, "steadiness", None)
+        steadiness = fit_steadiness(state.recent, own.expected(state), near=near_by)
+        return replace(fitted, steadiness=steadiness)
     return fitted
 
 
@@ -50,15 +58,20 @@ def corpus_of(estimator: Estimator[Any]) -> dict[str, float]:
     """Put down the numbers that `fit_corpus` has found."""
     if not isinstance(estimator, Gamma | Bursty | LogNormal):
         return {}
-    prior = estimator.prior
-    if not isinstance(prior, Prior):
-        raise InvalidInput("prior", "is that of single pages; hand in the estimator of all")
+    prior = _prior_of_all(estimator)
     told = {"a": prior.a, "b": prior.b}
     if isinstance(prior, SectionPrior):
         told |= {"within": prior.within, "between": prior.between}
     if isinstance(estimator, Bursty):
         told["steadiness"] = estimator.steadiness
     return told
+
+
+def _prior_of_all(estimator: Estimator[Any]) -> Prior:
+    prior = getattr(estimator, "prior", None)
+    if not isinstance(prior, Prior):
+        raise InvalidInput("prior", "is that of single pages; hand in the estimator of all")
+    return prior
 
 
 def section_rate_of(estimator: Estimator[Any]) -> SectionRates | None:
