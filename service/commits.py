@@ -71,7 +71,7 @@ class Done(Generic[MadeT]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job(Generic[ColumnsT, MadeT]):
-    """The evidence of one request."""
+    """The evidence of one request, or of several that came at the same moment."""
 
     record: Callable[[Transaction, ColumnsT, Rules], MadeT]
     """`ingest.record` or `ingest.ping`."""
@@ -79,6 +79,7 @@ class Job(Generic[ColumnsT, MadeT]):
     named: Named
     register: bool
     now: datetime
+    n_requests: int = 1
     done: Future[Done[MadeT]] = field(default_factory=Future)
 
     @property
@@ -96,7 +97,7 @@ AnyJob = Job[Any, Any]
 class Fold(NamedTuple):
     """One commit, for whoever watches."""
 
-    n_jobs: int
+    n_requests: int
     n_items: int
     seconds: float
 
@@ -157,7 +158,7 @@ class Commits:
             started = time.perf_counter()
             self._settle(jobs)
             n_items = sum(len(job.columns) for job in jobs)
-            fold = Fold(len(jobs), n_items, time.perf_counter() - started)
+            fold = Fold(n_requests(jobs), n_items, time.perf_counter() - started)
             with self._changed:
                 self._n_writing -= 1
                 self._last = fold
@@ -183,7 +184,7 @@ class Commits:
         """Tell whether to commit what waits without waiting for more."""
         if self.n_waiting >= CROWD or self._stopping:
             return True
-        return not self._n_writing and len(self._waiting) >= self._last.n_jobs
+        return not self._n_writing and n_requests(self._waiting) >= self._last.n_requests
 
     def _fold(self) -> list[AnyJob]:
         """Take the oldest job and those of its kind behind it that fit; drop who left."""
@@ -216,6 +217,11 @@ class Commits:
         else:
             for job, what in zip(jobs, done, strict=True):
                 job.done.set_result(what)
+
+
+def n_requests(jobs: Iterable[AnyJob]) -> int:
+    """Count who waits for these jobs."""
+    return sum(job.n_requests for job in jobs)
 
 
 def commit(

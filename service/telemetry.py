@@ -113,7 +113,7 @@ class Telemetry:
     def count_commit(self, fold: Fold) -> None:
         """Count one group commit."""
         self.commit_seconds.observe(fold.seconds)
-        self.commit_requests.observe(fold.n_jobs)
+        self.commit_requests.observe(fold.n_requests)
 
     def count_leases(self, outcome: str, n_leases: int) -> None:
         """Count leases given, ended by a report, given back, or reported after they had ended."""

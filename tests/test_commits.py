@@ -172,7 +172,7 @@ def test_what_is_folded_is_recorded_as_if_one_request_had_brought_it(faulty):
     assert verdicts(late) == [ACCEPTED, LATE]
     assert [verdicts(one) for one in twice] == [[ACCEPTED] * 2, [DUPLICATE] * 2]
     assert verdicts(unknown) == [UNKNOWN, ACCEPTED]
-    assert [(fold.n_jobs, fold.n_items) for fold in folds] == [(1, 1), (4, 8)]
+    assert [(fold.n_requests, fold.n_items) for fold in folds] == [(1, 1), (4, 8)]
     assert unknown.result().page_id.tolist() == [99, page_id[3]]
 
 
@@ -231,7 +231,7 @@ def test_crawls_and_pings_are_written_apart(faulty):
     assert [one.result(PATIENCE_S).made.verdict.tolist() for one in announced] == [[ACCEPTED]] * 2
 
     assert verdicts(crawled) == [ACCEPTED] * 2
-    assert [fold.n_jobs for fold in folds] == [1, 2, 1]
+    assert [fold.n_requests for fold in folds] == [1, 2, 1]
 
 
 def test_a_second_writer_helps_only_with_a_crowd(faulty, monkeypatch):
@@ -246,7 +246,7 @@ def test_a_second_writer_helps_only_with_a_crowd(faulty, monkeypatch):
         line.submit(crawls(page_id[1:], T0))
         assert faulty.entered.acquire(timeout=PATIENCE_S)
         assert line.n_waiting == 0
-    assert sorted(fold.n_jobs for fold in folds) == [1, 2]
+    assert sorted(fold.n_requests for fold in folds) == [1, 2]
 
 
 def test_a_writer_waits_a_moment_for_as_many_as_it_has_just_answered(faulty, monkeypatch):
@@ -261,7 +261,7 @@ def test_a_writer_waits_a_moment_for_as_many_as_it_has_just_answered(faulty, mon
         assert [verdicts(job) for job in again] == [[ACCEPTED]] * 3
         left = line.submit(crawls(page_id, T0 + 3 * DAY))
     assert verdicts(left) == [ACCEPTED] * 3
-    assert [fold.n_jobs for fold in folds] == [1, 3, 3, 1]
+    assert [fold.n_requests for fold in folds] == [1, 3, 3, 1]
 
 
 # -- faults

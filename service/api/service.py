@@ -12,6 +12,7 @@ import numpy as np
 from fastapi import Depends, Request
 
 from service.api.bodies import Body, read_body
+from service.api.gathering import Gathering
 from service.api.keychecks import KeyChecks
 from service.api.watch import Watch
 from service.commits import Commits
@@ -33,6 +34,7 @@ class Service:
     store: SubscriptionStore
     rules: Rules
     commits: Commits
+    gathering: Gathering
     desk: Desk
     leasing: Leasing
     lease_ttl: timedelta
@@ -73,6 +75,7 @@ def open_service(
         store=store,
         rules=rules,
         commits=commits,
+        gathering=Gathering(commits, telemetry, now),
         desk=desk,
         leasing=Leasing(store, polite, other),
         lease_ttl=timedelta(seconds=settings.lease_ttl_s),

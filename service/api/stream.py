@@ -21,9 +21,20 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from service import ingest
-from service.api.bodies import BIG, LINES, Body, drain, inflated, media_type, read_body
+from service.api.bodies import (
+    BIG,
+    LINES,
+    Body,
+    decode_batch,
+    drain,
+    inflated,
+    media_type,
+    read_body,
+)
 from service.api.decode import Decoded
 from service.api.encode import add_counts, batch_counts
+from service.api.gathering import SMALL
+from service.api.schemas import ObservationItem
 from service.api.service import Service
 from service.columns import CrawlColumns
 from service.commits import Done, Job
@@ -72,9 +83,13 @@ class CrawlStream:
         """
         if media_type(request) in LINES:
             await self._write_blocks(request)
-        else:
-            await self._take(await read_body(request))
-            await self._settle()
+            return self.counts or {}
+        body = await read_body(request)
+        if len(body.content) <= SMALL:
+            batch = decode_batch(body, ObservationItem, self.service.max_items)
+            return await self.service.gathering.write(batch, register=self.register)
+        await self._take(body)
+        await self._settle()
         return self.counts or {}
 
     async def _write_blocks(self, request: Request) -> None:

@@ -62,6 +62,7 @@ def test_too_much_waiting_is_refused_with_the_time_to_try_again(
 @pytest.mark.parametrize("path", ["/observations", "/pings"])
 def test_a_large_body_is_decoded_beside_the_event_loop(sqlite_api: Live, path, monkeypatch):
     """The thread that decodes it is not the one that serves the others."""
+    from service.api import gathering
     from service.api.routes import observations
 
     seen = []
@@ -73,6 +74,7 @@ def test_a_large_body_is_decoded_beside_the_event_loop(sqlite_api: Live, path, m
         return decode(batch, now)
 
     monkeypatch.setattr(observations, name, watched)
+    monkeypatch.setattr(gathering, "decode_crawls", watched)
     (page_id,) = sqlite_api.register("https://a.example/")
     said = {"observed_at": AT, "changed": True} if path == "/observations" else {"changed_at": AT}
     for padding in (0, 200_000):
