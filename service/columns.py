@@ -182,6 +182,7 @@ class ScheduleColumns(Columns):
 
     page_id: Ints
     change_rate: Floats
+    """A store may keep seven digits of it, from 1e-37 to 1e38."""
     crawl_rate: Floats
     crawl_probability: Floats
 

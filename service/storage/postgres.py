@@ -59,6 +59,9 @@ FEW = 100
 EVENTFUL = ("recent_pings", "ping_credit", *PING_NUMBERS, "n_failures", "redirects_to")
 """NULL in the tables where they are 0, as they are of most pages."""
 
+MOST = float(np.finfo(np.float32).max)
+"""A schedule keeps change rates in four bytes: seven digits, and none above this."""
+
 NARROW = {
     "n_observations": np.int32, "n_changes": np.int32, "n_pings": np.int32,
     "recent_pings": np.int32, "n_failures": np.int16, "gap": np.float32,
@@ -280,11 +283,14 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         table = f"schedule_{epoch}"
         of_one_epoch = f"(LIKE schedule, CHECK (epoch = {epoch}))"
         self.once(f"CREATE TABLE {table} {of_one_epoch} WITH (autovacuum_enabled = false)")
-        columns = [getattr(schedule, name) for name in ScheduleColumns.__dataclass_fields__]
-        columns[-1] = np.ma.masked_equal(columns[-1], 0.0, copy=False)  # most pages have no pings
-        copied = f"COPY {table} (epoch, page_id, change_rate, crawl_rate, crawl_probability)"
-        number = np.broadcast_to(np.int64(epoch), len(schedule))
-        self._copy(f"{copied} FROM STDIN (FORMAT BINARY, FREEZE)", [number, *columns])
+        columns: list[NDArray[Any]] = [
+            np.broadcast_to(np.int32(epoch), len(schedule)),
+            np.minimum(schedule.change_rate, MOST).astype(np.float32),
+            schedule.page_id,
+            schedule.crawl_rate,
+            np.ma.masked_equal(schedule.crawl_probability, 0.0, copy=False),  # few have pings
+        ]
+        self._copy(f"COPY {table} FROM STDIN (FORMAT BINARY, FREEZE)", columns)
         self.once(f"CREATE INDEX ON {table} (page_id) WITH (fillfactor = 100)")
         self.once(f"ANALYZE {table}")
         self.once(f"ALTER TABLE schedule ATTACH PARTITION {table} FOR VALUES IN ({epoch})")

@@ -281,8 +281,8 @@ least(
 )"""
 
 SCHEDULE = f"""
-SELECT array_agg(page_id), string_agg(url, E'\\n'), array_agg(importance), array_agg(change_rate),
-    array_agg(crawl_rate), array_agg(crawl_probability),
+SELECT array_agg(page_id), string_agg(url, E'\\n'), array_agg(importance),
+    array_agg(change_rate::float8), array_agg(crawl_rate), array_agg(crawl_probability),
     array_agg(coalesce(next_crawl_at, '-infinity')),
     array(SELECT epoch FROM ({schedule_sql.KEPT}) AS kept)
 FROM ({{rows}}) AS rows

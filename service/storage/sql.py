@@ -100,7 +100,7 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
                 pages,
                 hosts.c.host,
                 page_states,
-                schedule.c.change_rate,
+                sa.cast(schedule.c.change_rate, sa.Double).label("change_rate"),
                 schedule.c.crawl_rate,
                 crawl_probability,
                 self.next_crawl_at.label("next_crawl_at"),

@@ -230,9 +230,9 @@ section_rates = sa.Table(
 schedule = sa.Table(
     "schedule",
     metadata,
-    sa.Column("epoch", Id, nullable=False),
+    sa.Column("epoch", sa.Integer, nullable=False),
+    sa.Column("change_rate", sa.Double().with_variant(sa.REAL, "postgresql"), nullable=False),
     sa.Column("page_id", Id, nullable=False),
-    sa.Column("change_rate", sa.Double, nullable=False),
     sa.Column("crawl_rate", sa.Double, nullable=False),
     sa.Column("crawl_probability", sa.Double),
     sa.PrimaryKeyConstraint("epoch", "page_id").ddl_if("sqlite"),

@@ -17,6 +17,7 @@ from store_cases import (
     page_columns,
     page_of,
     publish,
+    read_schedule,
     register,
     same,
     save,
@@ -411,3 +412,42 @@ def test_revision_8_finds_the_sections_of_the_pages_that_are_there(empty, monkey
         assert tx.section_rate(tx.number_in_force()) is None
     np.testing.assert_array_equal(after.section, before.section)
     assert len(set(after.section.tolist())) == 6
+
+
+def test_revision_9_makes_the_rows_of_schedules_smaller_and_back(empty):
+    migrations.upgrade(empty.engine)
+    ids, rates = np.sort(register(empty, 4)), [0.0, 0.25, 2.0, 1e9]
+    for _ in range(2):
+        epoch = publish(empty, schedule_columns(ids, rates, rates[::-1], [0.0, 1.0, 1 / 3, 0.0]))
+    rows, size = read_schedule(empty, epoch), size_of_rows(empty.engine)
+    migrations.downgrade(empty.engine, "0008")
+    before = contents(empty.engine)
+    assert len(before["schedule"]) == 8
+    migrations.upgrade(empty.engine)
+    assert read_schedule(empty, epoch) == rows
+    assert size_of_rows(empty.engine) == size
+    migrations.downgrade(empty.engine, "0008")
+    assert contents(empty.engine) == before
+    if empty.engine.dialect.name == "postgresql":
+        assert size_of_rows(empty.engine) == size + 8 * 8
+
+
+def size_of_rows(engine):
+    """Bytes of all rows of the schedules; 0 on SQLite, where revision 9 changes nothing."""
+    if engine.dialect.name != "postgresql":
+        return 0
+    with engine.connect() as connection:
+        return connection.scalar(sa.text("SELECT sum(pg_column_size(schedule)) FROM schedule"))
+
+
+def test_revision_9_takes_change_rates_that_no_short_number_holds(empty):
+    migrations.upgrade(empty.engine, "0001")
+    write_old_data(empty.engine)
+    migrations.upgrade(empty.engine, "0008")
+    with empty.engine.begin() as connection:
+        extreme = "UPDATE schedule SET change_rate = CASE page_id WHEN 1 THEN 1e-300 ELSE 1e300 END"
+        connection.exec_driver_sql(extreme)
+    migrations.upgrade(empty.engine)
+    low, high = (row.change_rate for row in read_schedule(empty, 1))
+    assert low < 1e-37
+    assert high > 1e38

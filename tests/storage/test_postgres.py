@@ -288,7 +288,7 @@ def test_an_epochs_table_cannot_hold_rows_of_another_epoch(postgres_store):
             name=f"schedule_{epoch}",
         ).fetchone()
     assert found == [(epoch,)]
-    assert attached == (f"FOR VALUES IN ('{epoch}')",)
+    assert attached == (f"FOR VALUES IN ({epoch})",)
 
 
 def test_states_are_rewritten_in_place(postgres_store, postgres_url):
