@@ -73,7 +73,7 @@ class Done(Generic[MadeT]):
 class Job(Generic[ColumnsT, MadeT]):
     """The evidence of one request, or of several that came at the same moment."""
 
-    record: Callable[[Transaction, ColumnsT, Rules], MadeT]
+    record: Callable[[Transaction, ColumnsT, InForce], MadeT]
     """`ingest.record` or `ingest.ping`."""
     columns: ColumnsT
     named: Named
@@ -239,7 +239,7 @@ def commit(
         named_columns = replace(columns, page_id=page_id)  # type: ignore[call-arg]
         if named.target is not None:
             named_columns = replace(named_columns, redirects_to=redirects_to)  # type: ignore[call-arg]
-        made = first.record(tx, named_columns, rules.of(tx))
+        made = first.record(tx, named_columns, rules)
         held = follow(tx, desk, named_columns, made, now)
     if isinstance(made, Recorded) and made.moved.any():
         new = np.union1d(new, page_id[made.moved & ~held])

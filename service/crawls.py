@@ -53,6 +53,7 @@ from service.storage.queue import (
     QueueTransaction,
     Reach,
     Tokens,
+    share,
 )
 
 COMPARED = 64
@@ -186,11 +187,12 @@ def lease(
     again in another.
     """
     wanted, at = sum(ask.count for ask in asks), instant(now)
-    lanes = tx.ready_lanes(now, LANES + wanted, of)
+    n_rows = max(COMPARED, 2 * wanted)
+    lanes, rows = tx.ready(now, LANES + wanted, n_rows, of)
     if not len(lanes):
         nothing = Leased(DuePages.empty(), Leases.empty(), np.zeros(0))
         return [nothing] * len(asks), False
-    looked = look(tx, lanes, max(COMPARED, 2 * wanted) // len(lanes) + 2, of, polite, now)
+    looked = look(tx, lanes, rows, share(n_rows, len(lanes)), polite, now)
     picked = choose(looked.rows, looked.lane, looked.gates.room, wanted, at)
     to = deal([ask.count for ask in asks], len(picked))
     leases = _leases(looked.rows.page_id[picked], [asks[i] for i in to], now, rng)
@@ -209,10 +211,10 @@ def lease(
 
 
 def look(
-    tx: QueueTransaction, lanes: Lanes, each: int, of: Reach, polite: Politeness, now: datetime
-) -> Looked:
-    """Read the rows of locked lanes that can be taken first, and what lets them pass."""
-    rows = tx.queued(lanes.lane_id, each, of)
+    tx: QueueTransaction, lanes: Lanes, rows: QueuedCrawls, each: int, polite: Politeness,
+    now: datetime,
+) -> Looked:  # fmt: skip
+    """Tell what lets the rows of locked lanes pass."""
     n_running: Ints = np.zeros(len(lanes), np.int64)
     first_end: Instants = np.full(len(lanes), NEVER)
     at, (delay, concurrency) = instant(now), limits(lanes, polite)

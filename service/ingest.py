@@ -36,6 +36,10 @@ class Rules:
     ping_delay_s: float = 0.0
     """A ping of no more than this after a crawl tells what the crawl has seen."""
 
+    def of(self, _: Transaction) -> "Rules":
+        """Give these, whichever schedule is in force."""
+        return self
+
 
 def rules_in_force(tx: Transaction, rules: Rules) -> Rules:
     """Give the rules with the prior of the schedule in force, which its estimates stand on."""
@@ -47,6 +51,8 @@ class InForce:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
+        self.estimator = rules.estimator
+        """Before it learns of a prior."""
         self._known = 0, rules
 
     def of(self, tx: Transaction) -> Rules:
@@ -148,8 +154,11 @@ class Answered(NamedTuple):
     reason: NDArray[np.object_]
 
 
-def record(tx: Transaction, crawls: CrawlColumns, rules: Rules) -> Recorded:
-    """Record crawl results; several of one page are applied in the order of their time."""
+def record(tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce) -> Recorded:
+    """Record crawl results; several of one page are applied in the order of their time.
+
+    The pages are locked first: the rules in force are asked for with that, or known already.
+    """
     states, row = _lock(tx, crawls.page_id, scheduled=rules.estimator.needs_crawl_rate)
     verdict, newer = _judge(row, crawls.observed_at, states.last_crawl_at)
     verdict[crawls.page_id == UNSAID] = Verdict.elsewhere
@@ -157,19 +166,20 @@ def record(tx: Transaction, crawls: CrawlColumns, rules: Rules) -> Recorded:
     if len(newer):
         runs = Runs.of(row[newer])
         before = _of(runs, states, row[newer])
-        after, entries = observe(before, runs, crawls.take(newer), rules)
+        after, entries = observe(before, runs, crawls.take(newer), rules.of(tx))
         moved[newer] = ((before.n_failures > 0) | (after.n_failures > 0))[runs.page]
         tx.append_log(entries)
         tx.save_states(after)
     return Recorded(verdict, moved)
 
 
-def ping(tx: Transaction, pings: PingColumns, rules: Rules) -> Answered:
+def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> Answered:
     """Record change notices and decide for each whether its page is to be crawled now.
 
     One that comes within `ping_delay_s` after its page's last crawl is dropped.
     """
     states, row = _lock(tx, pings.page_id, scheduled=True)
+    rules = rules.of(tx)
     verdict, newer = _judge(row, pings.changed_at, states.last_ping_at)
     crawl = np.zeros(len(pings), np.bool_)
     reason = np.where(row < 0, PingReason.unknown_page, PingReason.not_newer).astype(object)

@@ -73,13 +73,11 @@ OWN = len(PageStates.__dataclass_fields__) - 2
 
 
 class Locked(NamedTuple):
-    """What `lock_states` has locked last."""
+    """What `lock_states` has locked last, until this transaction writes it."""
 
     page_id: Ints
     place: NDArray[np.void]
     """(N,) where each row lies, Postgres's ctid: sound as long as the lock is held."""
-    eventful: bool
-    """Whether any page that this transaction has locked has what most pages have not."""
 
 
 ASK_EPOCH = NUMBER_IN_FORCE.replace(
@@ -88,7 +86,7 @@ ASK_EPOCH = NUMBER_IN_FORCE.replace(
 """Who goes by a schedule looks rows up by their keys: one plan is as good as another, and planning
 takes longer than looking up a few. The setting lasts as long as the transaction."""
 
-NOTHING = Locked(np.zeros(1, np.int64), np.zeros(1, "V6"), eventful=False)
+NOTHING = Locked(np.zeros(0, np.int64), np.zeros(0, "V6"))
 
 
 class PostgresTransaction(SqlTransaction, PostgresQueue):
@@ -97,6 +95,8 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     next_crawl_at = sa.literal_column(sql.NEXT_CRAWL_AT, Instant)
 
     locked = NOTHING
+    eventful = False
+    """Whether any page that this transaction has locked has what most pages have not."""
     asked: Rows | None = None
     """The epoch that this transaction goes by, once it has asked."""
 
@@ -164,6 +164,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         """Lock in page_id order what is about to change, then change it."""
         names = ("importance", "observability", "min_crawl_rate", "max_crawl_rate")
         given = {name: getattr(said, name) for name in names}
+        self.locked = NOTHING
         self.run(sql.CHANGE_PAGES, page_id=page_id, now=now, **given)
 
     def page_ids(self, key: Keys) -> Ints:
@@ -183,7 +184,11 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         return self.asked
 
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
-        """Lock in page_id order and read one array a column, and where the rows lie."""
+        """Lock in page_id order and read one array a column, and where the rows lie.
+
+        Who learns asks for the epoch anyway: it goes along.
+        """
+        self.ask_epoch()
         if scheduled:
             epoch = self.number_in_force()
             row = self.run(sql.LOCK_SCHEDULED_STATES, page_id=page_id, epoch=epoch).fetchone()
@@ -192,8 +197,8 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         if row is None or row[0] is None:
             return PageStates.empty(estimate=(self.width,))
         states = self._states((*row[:OWN], *row[OWN + 1 :]))
-        either = self.locked.eventful or eventful(states)
-        self.locked = Locked(states.page_id.copy(), row[OWN], either)
+        self.eventful = self.eventful or eventful(states)
+        self.locked = Locked(states.page_id.copy(), row[OWN])
         return states
 
     def _states(self, row: Sequence[Any]) -> PageStates:
@@ -218,27 +223,27 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
 
     def save_states(self, states: PageStates) -> None:
         """Update all of them in one statement, without the columns that none of them uses."""
-        either = self.locked.eventful or eventful(states)
+        either = self.eventful or eventful(states)
         self._save(sql.SAVE_STATES if either else sql.SAVE_PLAIN_STATES, states)
 
     def _save(self, statement: str, states: PageStates) -> None:
         """Update rows where they lie.
 
-        A row that this transaction has written since it was locked lies elsewhere by now, and
-        one may have been locked before the last ones: then all are looked up once more.
+        A row that was written since it was locked lies elsewhere by now, and one may have been
+        locked before the last ones: then all are looked up once more.
         """
-        if len(states) and self._saved(statement, states) < len(states):
+        if not len(states):
+            return
+        if not np.isin(states.page_id, self.locked.page_id).all():
             self.lock_states(states.page_id)
-            self._saved(statement, states)
-
-    def _saved(self, statement: str, states: PageStates) -> int:
-        page_id, place, _ = self.locked
-        at = np.minimum(page_id.searchsorted(states.page_id), len(place) - 1)
+        page_id, place = self.locked
         given = {n: getattr(states, n) for n in PageStates.__dataclass_fields__}
-        return self.run(statement, place=place[at], **given).rowcount
+        self.later(statement, place=place[page_id.searchsorted(states.page_id)], **given)
+        self.locked = NOTHING
 
     def wake(self, page_id: Ints, now: datetime) -> Ints:
         """Lock in page_id order, then update."""
+        self.locked = NOTHING
         row = self.run(sql.WAKE, page_id=page_id, now=now).fetchone()
         return np.zeros(0, np.int64) if row is None or row[0] is None else row[0]
 

@@ -95,7 +95,7 @@ WHERE crawls.page_id = truth.page_id AND crawls.token IS NULL AND NOT truth.want
 """
 
 LANES = """
-SELECT array_agg(lane_id), array_agg(coalesce(min_delay_s, 'NaN')),
+SELECT {note} array_agg(lane_id), array_agg(coalesce(min_delay_s, 'NaN')),
     array_agg(coalesce(robots_delay_s, 'NaN')), array_agg(coalesce(max_concurrency, 0)::bigint),
     array_agg(n_failures::bigint), array_agg(coalesce(blocked_until, '-infinity')),
     array_agg(coalesce(ready_at, '-infinity')), array_agg(coalesce(next_at, '-infinity'))
@@ -107,6 +107,9 @@ LOCKED = """(
 READY = """
 SELECT lane_id FROM lanes WHERE next_at <= %(now)s {only} ORDER BY next_at LIMIT %(limit)s
 """
+NOTED = "set_config('recrawl.lanes', array_agg(lane_id)::text, true),"
+"""The next statement goes by the lanes that are locked, before anybody here knows of them."""
+LANES_NOTED = "nullif(current_setting('recrawl.lanes'), '')::bigint[]"
 LANES_OF_HOSTS = f"SELECT {LANE} FROM hosts WHERE host = ANY(%(hosts)s::text[])"
 ONLY_HOSTS = f"AND lane_id IN ({LANES_OF_HOSTS})"
 ONLY_SHARD = "AND abs(lane_id) %% %(shards)s = %(shard)s"
@@ -121,12 +124,13 @@ FROM unnest(%(lane_id)s::bigint[], %(n_failures)s::bigint[], %(blocked_until)s::
 WHERE lanes.lane_id = given.lane_id
 """
 
-QUEUED = """
+QUEUED = f"""
 SELECT array_agg(page_id), array_agg(lane_id), array_agg(next_at),
     array_agg(coalesce(last_crawl_at, '-infinity')), array_agg(coalesce(crawl_rate, 'NaN')),
     array_agg(wanted)
-FROM unnest(%(lane_id)s::bigint[]) AS lane (id), LATERAL (
-    SELECT * FROM crawls WHERE lane_id = lane.id {only} ORDER BY next_at LIMIT %(each)s
+FROM unnest({LANES_NOTED}) AS lane (id), LATERAL (
+    SELECT * FROM crawls WHERE lane_id = lane.id {{only}} ORDER BY next_at
+    LIMIT %(n_rows)s / cardinality({LANES_NOTED}) + 2
 ) AS queued
 """
 PAGES_OF_HOSTS = """AND EXISTS (
@@ -236,7 +240,7 @@ RETURNING lane_id
 """
 
 
-SETTLE = _SETTLE.format(lanes=LANES.format(locked="lanes_of"))
+SETTLE = _SETTLE.format(lanes=LANES.format(note="", locked="lanes_of"))
 
 
 class PostgresQueue(QueueTransaction):
@@ -271,26 +275,30 @@ class PostgresQueue(QueueTransaction):
         if len(lowered):
             self.later(LOWER_LANES, lane_id=lowered.lane_id, next_at=lowered.next_at)
 
-    def ready_lanes(self, now: datetime, limit: int, of: Reach = EVERYWHERE) -> Lanes:
-        """Find them by their index, then lock them in their order.
+    def ready(
+        self, now: datetime, n_lanes: int, n_rows: int, of: Reach = EVERYWHERE
+    ) -> tuple[Lanes, QueuedCrawls]:
+        """Find them by their index, lock them in their order, then walk along that of the rows.
 
-        Who leases asks for the epoch anyway: asked first, its way of planning holds here too.
+        What others have done to the rows before they let go of a lane is seen only by a statement
+        that begins when the lane is locked. Who leases asks for the epoch anyway: asked first, its
+        way of planning holds here too.
         """
         self.ask_epoch()
-        ready = READY.format(only=_only(of))
-        statement = LANES.format(locked=LOCKED.format(ids=f"ARRAY({ready})"))
-        return self._read(Lanes, statement, now=now, limit=limit, **_said(of))
+        said = _said(of)
+        ids = f"ARRAY({READY.format(only=_only(of))})"
+        lock = LANES.format(note=NOTED, locked=LOCKED.format(ids=ids))
+        locked = self.later(lock, now=now, limit=n_lanes, **said)
+        queued = QUEUED.format(only=PAGES_OF_HOSTS if of.hosts else "")
+        rows = self._read(QueuedCrawls, queued, n_rows=n_rows, **said)
+        (_, *lanes), *_ = locked
+        return _columns(Lanes, lanes), rows
 
     def save_lanes(self, lanes: Lanes) -> None:
         """Update them in one statement."""
         names = ("lane_id", "n_failures", "blocked_until", "ready_at", "next_at")
         if len(lanes):
             self.later(SAVE_LANES, **{name: getattr(lanes, name) for name in names})
-
-    def queued(self, lane_id: Ints, each: int, of: Reach = EVERYWHERE) -> QueuedCrawls:
-        """Walk along each lane's index."""
-        statement = QUEUED.format(only=PAGES_OF_HOSTS if of.hosts else "")
-        return self._read(QueuedCrawls, statement, lane_id=lane_id, each=each, **_said(of))
 
     def running(self, lane_id: Ints, after: Instants) -> tuple[Ints, Instants]:
         """Count along the index of leases."""
@@ -303,10 +311,8 @@ class PostgresQueue(QueueTransaction):
         """Look the truth up, and update the rows that nobody has locked."""
         columns = {name: getattr(given, name) for name in Leases.__dataclass_fields__}
         said = {**columns, "now": now, "epoch": self.number_in_force()}
-        row = self.run(LEASE, **said).fetchone()
-        if row is None or row[0] is None:
-            return DuePages.empty(), np.zeros(0, np.bool_)
-        return _columns(DuePages, row[:-1]), row[-1]
+        ((*truth, leased),) = self.run(LEASE, **said)
+        return _columns(DuePages, truth), np.zeros(0, np.bool_) if leased is None else leased
 
     def requeue(self, page_id: Ints, next_at: Instants) -> None:
         """Update or delete the rows that nobody has locked."""
@@ -320,8 +326,7 @@ class PostgresQueue(QueueTransaction):
         if row is None or row[0] is None:
             none = Lowered.empty()
             return Settled(none.lane_id, np.zeros(0, np.bool_), none.next_at, Lanes.empty())
-        lanes = Lanes.empty() if row[3] is None else _columns(Lanes, row[3:])
-        return Settled(row[0], row[1], row[2], lanes)
+        return Settled(row[0], row[1], row[2], _columns(Lanes, row[3:]))
 
     def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
         """Update the row if it has this token; a full lane may open sooner now."""
@@ -339,8 +344,8 @@ class PostgresQueue(QueueTransaction):
 
     def _read(self, kind: type[C], statement: str, **parameters: Any) -> C:
         """Name the columns of a statement that gives one array each."""
-        row = self.run(statement, **parameters).fetchone()
-        return kind.empty() if row is None or row[0] is None else _columns(kind, row)
+        (row,) = self.run(statement, **parameters)
+        return _columns(kind, row)
 
 
 def _only(of: Reach) -> str:
@@ -353,4 +358,7 @@ def _said(of: Reach) -> dict[str, Any]:
 
 
 def _columns(kind: type[C], row: Sequence[Any]) -> C:
+    """Name arrays; those of no row are NULL."""
+    if row[0] is None:
+        return kind.empty()
     return kind(**dict(zip(kind.__dataclass_fields__, row, strict=True)))

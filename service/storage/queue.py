@@ -133,6 +133,11 @@ class Reach:
 EVERYWHERE = Reach()
 
 
+def share(n_rows: int, n_lanes: int) -> int:
+    """Give how many rows of each lane to look at, so that of all lanes there are `n_rows`."""
+    return n_rows // n_lanes + 2
+
+
 @dataclass(frozen=True, slots=True)
 class Settled:
     """What became of N tokens."""
@@ -171,16 +176,17 @@ class QueueTransaction(Transaction):
         """Have these lanes looked at no later than said, and no earlier than their gates allow."""
 
     @abstractmethod
-    def ready_lanes(self, now: datetime, limit: int, of: Reach = EVERYWHERE) -> Lanes:
-        """Lock the lanes that may have something now, at most `limit`, the longest ready first."""
+    def ready(
+        self, now: datetime, n_lanes: int, n_rows: int, of: Reach = EVERYWHERE
+    ) -> tuple[Lanes, QueuedCrawls]:
+        """Lock the lanes that may have something now, at most `n_lanes`, the longest ready first.
+
+        Gives with them the rows of each lane that can be taken first, `share(n_rows, …)` each.
+        """
 
     @abstractmethod
     def save_lanes(self, lanes: Lanes) -> None:
         """Write back `n_failures`, `blocked_until`, `ready_at` and `next_at` of locked lanes."""
-
-    @abstractmethod
-    def queued(self, lane_id: Ints, each: int, of: Reach = EVERYWHERE) -> QueuedCrawls:
-        """Give the `each` rows of each lane that can be taken first, in that order."""
 
     @abstractmethod
     def running(self, lane_id: Ints, after: Instants) -> tuple[Ints, Instants]:

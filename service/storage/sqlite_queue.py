@@ -22,6 +22,7 @@ from service.storage.queue import (
     Reach,
     Settled,
     Tokens,
+    share,
 )
 from service.storage.schedule_sql import LANE, WANTED
 from service.storage.sqlite_sql import NEXT_CRAWL_AT
@@ -156,11 +157,19 @@ class SqliteQueue(QueueTransaction):
         rows = zip(lowered.lane_id.tolist(), values(lowered.next_at), strict=True)
         self.driver.executemany(LOWER_LANE, rows)
 
-    def ready_lanes(self, now: datetime, limit: int, of: Reach = EVERYWHERE) -> Lanes:
-        """Find them by their index."""
-        ready = READY.format(only=_only(of))
-        said = {"now": microseconds(now), "limit": limit, **_said(of)}
-        return _columns(Lanes, self.driver.execute(LANES.format(ids=ready), said).fetchall())
+    def ready(
+        self, now: datetime, n_lanes: int, n_rows: int, of: Reach = EVERYWHERE
+    ) -> tuple[Lanes, QueuedCrawls]:
+        """Find them by their index, then walk along that of the rows, lane by lane."""
+        ready = LANES.format(ids=READY.format(only=_only(of)))
+        said = {"now": microseconds(now), "limit": n_lanes, **_said(of)}
+        lanes = _columns(Lanes, self.driver.execute(ready, said).fetchall())
+        queued = QUEUED.format(only=PAGES_OF_HOSTS if of.hosts else "")
+        said["each"] = share(n_rows, len(lanes)) if len(lanes) else 0
+        rows: list[Any] = []
+        for lane in lanes.lane_id.tolist():
+            rows += self.driver.execute(queued, {**said, "lane_id": lane})
+        return lanes, _columns(QueuedCrawls, rows)
 
     def _lanes(self, lane_id: Ints) -> Lanes:
         statement = LANES.format(ids="SELECT value FROM json_each(?)")
@@ -171,15 +180,6 @@ class SqliteQueue(QueueTransaction):
         names = ("n_failures", "blocked_until", "ready_at", "next_at", "lane_id")
         columns = (values(getattr(lanes, name)) for name in names)
         self.driver.executemany(SAVE_LANE, zip(*columns, strict=True))
-
-    def queued(self, lane_id: Ints, each: int, of: Reach = EVERYWHERE) -> QueuedCrawls:
-        """Walk along the index, lane by lane."""
-        statement = QUEUED.format(only=PAGES_OF_HOSTS if of.hosts else "")
-        said = {"each": each, **_said(of)}
-        rows: list[Any] = []
-        for lane in lane_id.tolist():
-            rows += self.driver.execute(statement, {**said, "lane_id": lane})
-        return _columns(QueuedCrawls, rows)
 
     def running(self, lane_id: Ints, after: Instants) -> tuple[Ints, Instants]:
         """Count along the index of leases, lane by lane."""

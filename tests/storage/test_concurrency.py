@@ -88,7 +88,7 @@ def test_reports_do_not_wait_for_who_leases_from_the_same_hosts(postgres_store):
     queue(postgres_store, register(postgres_store, 2), T0)
     given = take(postgres_store, T0, 1)
     with ThreadPoolExecutor(1) as pool, postgres_store.begin() as tx:
-        assert len(tx.ready_lanes(T0, 1)) == 1
+        assert len(tx.ready(T0, 1, 1)[0]) == 1
         assert pool.submit(report, postgres_store, given, T0).result(PATIENCE_S) == [True]
 
 

@@ -121,12 +121,12 @@ def test_the_database_is_waited_for_as_seldom_as_can_be(postgres_store, monkeypa
 
     def write():
         with postgres_store.begin() as tx:
-            tx.ask_epoch()
             states = tx.lock_states(ids)
+            tx.number_in_force()
             tx.append_log(log_columns(ids, T0))
             tx.save_states(states)
 
     write()
     with waits(monkeypatch) as waited:
         write()
-    assert len(waited) == 3  # to lock, to write, to commit
+    assert len(waited) == 2  # to lock and ask; to write and commit
