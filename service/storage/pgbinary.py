@@ -20,10 +20,8 @@ from psycopg import pq
 from service.arrays import INSTANT
 from service.storage.gathered import Gathered
 
-POSTGRES_EPOCH = np.int64(946_684_800_000_000)
-"""2000-01-01 in microseconds since 1970: where timestamptz counts from."""
-NAT = np.iinfo(np.int64).min
-"""numpy's NaT and, the same bits, Postgres's -infinity."""
+POSTGRES_EPOCH = np.datetime64("2000-01-01", "us")
+"""Where timestamptz counts from; numpy's NaT has the bits of Postgres's -infinity."""
 
 OIDS = {
     "b1": (16, 1000),
@@ -55,6 +53,7 @@ def _element(value: Any) -> np.dtype[Any]:
     return np.dtype([("length", ">i4"), ("value", value)])
 
 
+@cache
 def _oids(dtype: np.dtype[Any]) -> tuple[int, int]:
     for name in (dtype.str[1:], dtype.kind, dtype.str[1:3]):
         if name in OIDS:
@@ -65,8 +64,7 @@ def _oids(dtype: np.dtype[Any]) -> tuple[int, int]:
 def wire(values: NDArray[Any]) -> NDArray[Any]:
     """Give a column in the bytes Postgres sends: big-endian, instants counted from 2000."""
     if values.dtype.kind == "M":
-        us = values.astype(INSTANT).view(np.int64)
-        return np.where(us == NAT, NAT, us - POSTGRES_EPOCH).astype(">i8")
+        return (values.astype(INSTANT, copy=False) - POSTGRES_EPOCH).view(np.int64).astype(">i8")
     if values.ndim == MATRIX:  # rows of float64: one bytea each, little-endian as in memory
         rows = np.ascontiguousarray(values, "<f8")
         return rows.view(f"V{rows.shape[1] * 8}").reshape(len(rows))
@@ -78,8 +76,7 @@ def wire(values: NDArray[Any]) -> NDArray[Any]:
 def unwire(values: NDArray[Any], oid: int) -> NDArray[Any]:
     """Undo `wire`; `oid` is the element's."""
     if oid == OIDS["M8"][0]:
-        us = values.astype(np.int64)
-        return np.add(us, POSTGRES_EPOCH, out=us, where=us != NAT).view(INSTANT)
+        return values.astype(np.int64).view("m8[us]") + POSTGRES_EPOCH
     if values.dtype.kind in "if":
         return values.astype(values.dtype.newbyteorder("="))
     return values.copy()
@@ -126,15 +123,15 @@ def _text_elements(texts: NDArray[np.object_]) -> bytes:
 
 def _loaded_array(data: bytes) -> NDArray[Any]:
     """Read the header, then all elements at once."""
-    _, _, oid = EMPTY.unpack_from(data)
     if len(data) == EMPTY.size:
+        oid = EMPTY.unpack(data)[2]
         return np.empty(0, object if oid == TEXT else np.float64)
-    n = HEAD.unpack_from(data)[3]
+    _, _, oid, n, _ = HEAD.unpack_from(data)
     if oid == TEXT:
         return _texts(data, n)
-    width = (len(data) - HEAD.size) // n - 4
-    rows = np.frombuffer(data, _element(ELEMENT_DTYPES.get(oid, f"V{width}")), n, HEAD.size)
-    return unwire(rows["value"], oid)
+    width = (len(data) - HEAD.size) // n
+    dtype = ELEMENT_DTYPES.get(oid) or f"V{width - 4}"
+    return unwire(np.ndarray(n, dtype, data, HEAD.size + 4, width), oid)
 
 
 def _texts(data: bytes, n: int) -> NDArray[np.object_]:
@@ -147,15 +144,12 @@ def _texts(data: bytes, n: int) -> NDArray[np.object_]:
 
 
 ELEMENT_DTYPES = {
-    16: "?",
-    21: ">i2",
-    23: ">i4",
-    20: ">i8",
-    701: ">f8",
-    1184: ">i8",
-    2950: "V16",
-    27: "V6",
-}
+    oid: np.dtype(kind)
+    for oid, kind in (
+        (16, "?"), (21, ">i2"), (23, ">i4"), (20, ">i8"), (701, ">f8"), (1184, ">i8"),
+        (2950, "V16"), (27, "V6"),
+    )
+}  # fmt: skip
 TEXT = OIDS["O"][0]
 FIRST, MICROSECOND = datetime(2000, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 

@@ -9,7 +9,7 @@ connection that holds it: when that connection is lost, so are the lead and the 
 publish.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
@@ -39,12 +39,13 @@ from service.storage import postgres_sql as sql
 from service.storage.base import Brought, Lead, Registered
 from service.storage.postgres_connections import (
     LEAD_LOCK,
-    given_up,
     known,
     listen,
+    reading,
     release,
     translated,
     watch,
+    writing,
 )
 from service.storage.postgres_partitions import keep_house
 from service.storage.postgres_queue import PostgresQueue
@@ -94,6 +95,14 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
 
     next_crawl_at = sa.literal_column(sql.NEXT_CRAWL_AT, Instant)
 
+    def __init__(
+        self, statements: Statements, connect: Callable[[], sa.Connection], width: int
+    ) -> None:
+        self.statements = statements
+        """Those that the connection knows."""
+        self.connect = connect
+        self.width = width
+
     locked = NOTHING
     eventful = False
     """Whether any page that this transaction has locked has what most pages have not."""
@@ -113,16 +122,16 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         return self.statements.run(statement, parameters, kept=False)
 
     @property
-    def statements(self) -> Statements:
-        """Those that the connection knows."""
-        return known(self.connection)
+    def connection(self) -> sa.Connection:  # type: ignore[override]
+        """SQLAlchemy's connection over the same driver; what it runs may write any row."""
+        self.locked = NOTHING
+        return self.connect()
 
     @property
     def driver(self) -> psycopg.Connection[Any]:
         """The psycopg connection under this transaction, with nothing put off."""
         self.statements.send()
-        driver: psycopg.Connection[Any] = self.connection.connection.driver_connection  # type: ignore[assignment]
-        return driver
+        return self.statements.driver
 
     def insert(self, table: sa.Table) -> postgresql.Insert:
         """Give the INSERT that knows ON CONFLICT."""
@@ -173,7 +182,11 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         return np.zeros(0, np.int64) if found is None or found[0] is None else found[0]
 
     def number_in_force(self) -> int:
-        """Ask once, straight over the driver: every commit of evidence does."""
+        """Ask once, in a statement of its own.
+
+        Postgres plans a statement before it takes the snapshot that it runs on, so one that finds
+        the epoch by itself may have been planned when that epoch's partition was not there yet.
+        """
         row = self.ask_epoch().fetchone()
         return row[0] or 0 if row else 0
 
@@ -382,6 +395,7 @@ class PostgresStore(SubscriptionStore):
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_timeout=10,
+            pool_reset_on_return=None,  # whoever opens a transaction ends it
             connect_args={
                 "connect_timeout": 5,
                 "application_name": "recrawl",
@@ -399,10 +413,8 @@ class PostgresStore(SubscriptionStore):
 
         Who only reads gets a snapshot per statement in either case: BEGIN and COMMIT are spared.
         """
-        with translated():
-            opened = self.engine.begin() if write else self.reading.connect()
-            with opened as connection, given_up(connection):
-                yield PostgresTransaction(connection, self.width)
+        with translated(), writing(self.engine) if write else reading(self.reading) as opened:
+            yield PostgresTransaction(*opened, self.width)
 
     @contextmanager
     def lead(self) -> Iterator["PostgresLead"]:
@@ -449,7 +461,9 @@ class PostgresLead(Lead):
         with translated():
             self.connection.execution_options(postgresql_readonly=not write)
             with self.connection.begin():
-                yield PostgresTransaction(self.connection, self.width)
+                yield PostgresTransaction(
+                    known(self.connection), lambda: self.connection, self.width
+                )
 
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
         """Do each chore in a transaction of its own."""

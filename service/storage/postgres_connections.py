@@ -1,8 +1,9 @@
 """Connections to Postgres: set up, watched while they lead, replaced when lost; their troubles."""
 
 import select
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any
 
 import psycopg
@@ -47,6 +48,47 @@ def listen(engine: sa.Engine) -> None:
     sa.event.listen(engine, "before_cursor_execute", lambda c, *_: known(c).send())
     sa.event.listen(engine, "commit", commit)
     sa.event.listen(engine, "rollback", forget)
+
+
+Opened = tuple[Statements, Callable[[], sa.Connection]]
+"""The statements of a connection that is out of the pool, and how to come by SQLAlchemy's view."""
+
+
+@contextmanager
+def writing(engine: sa.Engine) -> Iterator[Opened]:
+    """Take a connection out of the pool for one transaction, and commit.
+
+    SQLAlchemy takes longer to begin and to end a transaction than Postgres to run a small
+    statement, so it hears of this one when it is first needed.
+    """
+    pooled = engine.raw_connection()
+    statements: Statements = pooled.info["statements"]
+
+    @cache
+    def connect() -> sa.Connection:
+        connection = sa.Connection(engine, pooled)
+        connection.begin()
+        return connection
+
+    try:
+        yield statements, connect
+        statements.commit()
+    except BaseException:
+        statements.forget()
+        with suppress(psycopg.Error):
+            statements.driver.rollback()
+        if statements.driver.closed and pooled.is_valid:  # SQLAlchemy has not seen it
+            pooled.invalidate()
+        raise
+    finally:
+        pooled.close()
+
+
+@contextmanager
+def reading(engine: sa.Engine) -> Iterator[Opened]:
+    """Take a connection out of the pool, SQLAlchemy's from the beginning."""
+    with engine.connect() as connection, given_up(connection):
+        yield known(connection), lambda: connection
 
 
 def commit(connection: sa.Connection) -> None:

@@ -188,15 +188,6 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
 
     # -- epochs
 
-    def number_in_force(self) -> int:
-        """Give the epoch in force, 0 before the first.
-
-        Asked in a statement of its own: Postgres plans a statement before it takes the
-        snapshot that it runs on, so one that finds the epoch by itself may have been planned
-        when that epoch's partition was not there yet.
-        """
-        return self.connection.exec_driver_sql(NUMBER_IN_FORCE).scalar() or 0
-
     def request_epoch(self, now: datetime) -> Epoch:
         """Insert a request unless one waits; the partial unique index settles races."""
         waits = epochs.c.status == EpochStatus.requested.value

@@ -37,7 +37,7 @@ from service.storage import migrations
 from service.storage import sqlite_sql as sql
 from service.storage.base import Brought, Lead, Registered
 from service.storage.gathered import Gathered
-from service.storage.sql import SqlTransaction
+from service.storage.sql import NUMBER_IN_FORCE, SqlTransaction
 from service.storage.sqlite_connections import READING_CACHE, WRITING_CACHE, opened, translated
 from service.storage.sqlite_log import SqliteLog, Stretches
 from service.storage.sqlite_queue import SqliteQueue
@@ -95,6 +95,11 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         """The sqlite3 connection under this transaction."""
         driver: sqlite3.Connection = self.connection.connection.driver_connection  # type: ignore[assignment]
         return driver
+
+    def number_in_force(self) -> int:
+        """Read the newest, straight over the driver: every commit of evidence does."""
+        ((number,),) = self.run(NUMBER_IN_FORCE)
+        return number or 0
 
     def insert(self, table: sa.Table) -> sqlite.Insert:
         """Give the INSERT that knows ON CONFLICT."""

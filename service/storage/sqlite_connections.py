@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -79,7 +80,8 @@ def _keep_wal(driver: sqlite3.Connection) -> None:
 def begin(connection: sa.Connection) -> None:
     """Take the write lock at once where it will be needed: no upgrade can fail half-way."""
     write = connection.get_execution_options().get("sqlite_write", True)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+    driver: Any = connection.connection.driver_connection
+    driver.execute("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
 @contextmanager

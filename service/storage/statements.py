@@ -60,8 +60,7 @@ class Rows:
         result = self.result
         kinds = [result.ftype(i) for i in range(result.nfields)]
         for row in range(result.ntuples):
-            values = (result.get_value(row, i) for i in range(len(kinds)))
-            yield tuple(map(loaded, kinds, values))
+            yield tuple([loaded(kind, result.get_value(row, i)) for i, kind in enumerate(kinds)])
 
 
 class Statements:
@@ -86,6 +85,12 @@ class Statements:
 
     def later(self, statement: str, parameters: dict[str, Any], *, kept: bool = True) -> Rows:
         """Run one statement together with the next that is not put off."""
+        self.put_off.append(self._message(statement, parameters, kept=kept))
+        return self.put_off[-1][1]
+
+    def _message(
+        self, statement: str, parameters: dict[str, Any], *, kept: bool = True
+    ) -> tuple[Callable[[], None], Rows]:
         text, names = parsed(statement)
         given = [dumped(parameters[name]) for name in names]
         kinds, values = [kind for kind, _ in given], [value for _, value in given]
@@ -96,9 +101,7 @@ class Statements:
             send = partial(pgconn.send_query_prepared, name, values, formats, BINARY)
         else:
             send = partial(pgconn.send_query_params, text, values, kinds, formats, BINARY)
-        rows = Rows(self)
-        self.put_off.append((send, rows))
-        return rows
+        return send, Rows(self)
 
     def send(self) -> None:
         """Send what was put off, and wait for the answers; raises the first error."""
@@ -107,8 +110,8 @@ class Statements:
         pgconn = self.driver.pgconn
         sent, self.put_off = self.put_off, []
         if pgconn.transaction_status == pq.TransactionStatus.IDLE and not self.driver.autocommit:
-            begin = b"BEGIN READ ONLY" if self.driver.read_only else b"BEGIN"
-            sent = [(partial(pgconn.send_query_params, begin, None), Rows(self)), *sent]
+            begin = "BEGIN READ ONLY" if self.driver.read_only else "BEGIN"
+            sent = [self._message(begin, {}), *sent]
         if len(sent) > 1:
             pgconn.enter_pipeline_mode()
         for send, _ in sent:
@@ -127,9 +130,7 @@ class Statements:
         """Commit, with what was put off, unless the transaction has not begun or has failed."""
         status = self.driver.pgconn.transaction_status
         if self.put_off or status == pq.TransactionStatus.INTRANS:
-            commit = partial(self.driver.pgconn.send_query_params, b"COMMIT", None)
-            self.put_off.append((commit, Rows(self)))
-            self.send()
+            self.run("COMMIT", {})
 
     def forget(self) -> None:
         """Leave out what was put off."""

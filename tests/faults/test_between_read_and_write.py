@@ -1,4 +1,4 @@
-"""Killed after it has read the states and before it has written all: nothing is half done."""
+"""Killed after it has read the states, with its writes under way: nothing is half done."""
 
 import signal
 import sqlite3
@@ -44,10 +44,11 @@ def unanswered(server: Serving, items: list[dict], answers: list) -> threading.T
 
 
 @pytest.mark.parametrize("write", ["page_states", "observations"])
-def test_a_replica_killed_before_it_has_written_leaves_all_to_the_other(
-    postgres_url, tmp_path, write
-):
-    """A lock held from outside lets it read and lock its states, and stops that one write."""
+def test_a_replica_killed_while_it_writes_leaves_all_or_nothing(postgres_url, tmp_path, write):
+    """A lock held from outside lets it read and lock its states, and stops that one write.
+
+    What it had sent by then ends with its COMMIT or without: the database goes on, or does not.
+    """
     n_pages = 50
     answers: list[httpx.Response] = []
     with (
@@ -69,7 +70,7 @@ def test_a_replica_killed_before_it_has_written_leaves_all_to_the_other(
             post.join(60)
         assert answers == []
         again = two.post("/observations", batch(1, n_pages))
-        assert (again["accepted"], again["duplicate"]) == (n_pages, 0)
+        assert sorted((again["accepted"], again["duplicate"])) == [0, n_pages]
         check_totals(two, n_pages, 2)
 
 
