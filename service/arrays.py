@@ -86,6 +86,8 @@ class Columns:
         """Give the rows of all parts, one after the other."""
         if not parts:
             return cls.empty()
+        if len(parts) == 1:
+            return parts[0]
         names = cls.__dataclass_fields__
         return cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
 
@@ -93,3 +95,7 @@ class Columns:
         """Give the rows that a mask, an index array or a slice selects."""
         names = self.__dataclass_fields__
         return type(self)(**{name: getattr(self, name)[where] for name in names})
+
+    def where(self, mask: Bools) -> Self:
+        """Give the rows that a mask selects: where those are all, these columns themselves."""
+        return self if mask.all() else self.take(mask)

@@ -204,10 +204,12 @@ def lease(
     bound[picked[taken]] = leases.expires_at[taken]
     after = leave(looked, picked[taken], bound, of, at)
     tx.save_lanes(after.take(moved(lanes, after)))
-    parts = [
-        _leased(truth, leases, np.flatnonzero(taken & (to == i)), at) for i in range(len(asks))
-    ]
-    return parts, len(picked) > 0 or len(lanes) == LANES + wanted
+    overdue = how_overdue(truth, at)
+    order = _most_urgent_first(truth, overdue)
+    order = order[taken[order]]
+    parts = [order[to[order] == i] for i in range(len(asks))]
+    given = [Leased(truth.take(part), leases.take(part), overdue[part]) for part in parts]
+    return given, len(picked) > 0 or len(lanes) == LANES + wanted
 
 
 def look(
@@ -220,8 +222,9 @@ def look(
     at, (delay, concurrency) = instant(now), limits(lanes, polite)
     if concurrency.any():
         n_running, first_end = tx.running(lanes.lane_id, at - delay)
-    lane = np.searchsorted(lanes.lane_id, rows.lane_id)
-    return Looked(lanes, gates(lanes, n_running, polite, at), first_end, rows, lane, each)
+    lane = lanes.lane_id.searchsorted(rows.lane_id)
+    open_ = gates(lanes, delay, concurrency, n_running, at)
+    return Looked(lanes, open_, first_end, rows, lane, each)
 
 
 def leave(looked: Looked, taken: Ints, bound: Instants, of: Reach, at: np.datetime64) -> Lanes:
@@ -235,13 +238,10 @@ def leave(looked: Looked, taken: Ints, bound: Instants, of: Reach, at: np.dateti
     return shut(lanes, looked.gates, np.bincount(lane[taken], minlength=n), ends, head, at)
 
 
-def _leased(truth: DuePages, leases: Leases, where: Ints, at: np.datetime64) -> Leased:
-    """Give some of the crawls, those wanted by a ping first, then the most overdue."""
-    pages = truth.take(where)
-    overdue = how_overdue(pages, at)
+def _most_urgent_first(pages: DuePages, overdue: Floats) -> Ints:
+    """Give the order in which pages are told: those wanted by a ping, then the most overdue."""
     urgency = np.where(pages.wanted, np.inf, overdue)
-    order = np.lexsort((pages.page_id, pages.due_at, -urgency))
-    return Leased(pages.take(order), leases.take(where[order]), overdue[order])
+    return np.lexsort((pages.page_id, pages.due_at, -urgency))
 
 
 def _leases(page_id: Ints, asks: Sequence[Ask], now: datetime, rng: np.random.Generator) -> Leases:

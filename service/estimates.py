@@ -117,9 +117,10 @@ def learn_crawls(estimator: Estimator[Any], states: PageStates, crawled: Crawled
     if (steady := _steady(estimator)) is not None:
         auto = states.observability[crawled.page] == Observability.auto
         weighed = auto & (crawled.so_far > 0)
-        _weigh(steady, learnt, states.pings_since, crawled.take(weighed))
+        if weighed.any():
+            _weigh(steady, learnt, states.pings_since, crawled.take(weighed))
     if not estimator.needs_history:
-        _learn(estimator, learnt.estimate, crawled.take(~weighed))
+        _learn(estimator, learnt.estimate, crawled.where(~weighed))
     return learnt
 
 
@@ -127,7 +128,7 @@ def _learn(estimator: Estimator[Any], columns: Floats, crawled: Crawled) -> None
     """Learn of pages without pings, turn by turn."""
     state = from_columns(estimator, columns)
     for turn in turns(crawled.page):
-        now = crawled.take(turn)
+        now = crawled if len(turn) == len(crawled) else crawled.take(turn)
         before = estimator.State(*(number[now.page] for number in state))
         for number, new in zip(state, _after(estimator, before, now), strict=True):
             number[now.page] = new

@@ -195,7 +195,7 @@ def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> Answere
         after, crawl[newer], reason[newer] = notice(
             _of(runs, states, row[newer]), runs, news, rules
         )
-        tx.append_log(_log(news.page_id, news.changed_at, Kind.ping, after.crawl_rate[runs.page]))
+        tx.append_log(_told(news, after.crawl_rate[runs.page]))
         tx.save_states(after)
     return Answered(verdict, crawl, reason)
 
@@ -233,7 +233,7 @@ def observe(
         n_pings=np.maximum(recent_pings - ahead, 0), so_far=states.n_pings[page],
         crawl_rate=states.crawl_rate[page], age=answers.age(crawls),
     )  # fmt: skip
-    learnt = learn_crawls(rules.estimator, states, crawled.take(evidence))
+    learnt = learn_crawls(rules.estimator, states, crawled.where(evidence))
     newest = np.fmax.reduceat(np.where(answered, at, NEVER), runs.start)
     failing = answers.failing(crawls.status, answered)
     heard = np.fmax.reduceat(np.where(failing, NEVER, at), runs.start)
@@ -252,9 +252,12 @@ def observe(
         recent_pings=runs.after(states.recent_pings, answered, left),
         **learnt._asdict(),
     )
-    entries = _log(crawls.page_id, at, Kind.crawl, crawled.crawl_rate)
-    interval = np.where(evidence, interval, np.nan)
-    return after, replace(entries, changed=changed, interval=interval, status=crawls.status)
+    entries = LogColumns(
+        page_id=crawls.page_id, observed_at=at, kind=np.full(len(at), Kind.crawl, np.int16),
+        changed=changed, interval=np.where(evidence, interval, np.nan),
+        crawl_rate=crawled.crawl_rate, status=crawls.status,
+    )  # fmt: skip
+    return after, entries
 
 
 def notice(
@@ -318,9 +321,10 @@ def _spend(
 def _lock(tx: Transaction, page_id: Ints, *, scheduled: bool) -> tuple[PageStates, Ints]:
     """Lock the pages of a batch; gives the row of each item's page, -1 where there is none."""
     states = tx.lock_states(np.unique(page_id[page_id > 0]), scheduled=scheduled)
-    row = np.searchsorted(states.page_id, page_id)
-    known = np.append(states.page_id, 0)[row] == page_id
-    return states, np.where(known & (page_id > 0), row, -1)
+    if not len(states):
+        return states, np.full(len(page_id), -1)
+    row = np.minimum(states.page_id.searchsorted(page_id), len(states) - 1)
+    return states, np.where(states.page_id[row] == page_id, row, -1)
 
 
 def _judge(row: Ints, at: Instants, last: Instants) -> tuple[Codes, Ints]:
@@ -329,10 +333,9 @@ def _judge(row: Ints, at: Instants, last: Instants) -> tuple[Codes, Ints]:
     order = np.lexsort((at, row))[np.count_nonzero(row < 0) :]
     row, at = row[order], at[order]
     newest = last[row]
-    again = row[1:] == row[:-1]
-    newest[1:][again] = np.fmax(newest[1:], at[:-1])[again]
-    judged = _verdict(at, newest)
-    verdict[order] = judged
+    again = 1 + np.flatnonzero(row[1:] == row[:-1])
+    newest[again] = np.fmax(newest[again], at[again - 1])
+    verdict[order] = judged = _verdict(at, newest)
     return verdict, order[judged == Verdict.accepted]
 
 
@@ -342,10 +345,10 @@ def _of(runs: Runs, states: PageStates, row: Ints) -> PageStates:
 
 
 def _verdict(at: Instants, last: Instants) -> Codes:
-    same, older = at == last, at < last
-    return np.where(
-        same, Verdict.duplicate, np.where(older, Verdict.late, Verdict.accepted)
-    ).astype(np.int16)
+    judged = np.full(len(at), Verdict.accepted, np.int16)
+    judged[at == last] = Verdict.duplicate
+    judged[at < last] = Verdict.late
+    return judged
 
 
 def _gap(states: PageStates, runs: Runs, newest: Instants, rules: Rules) -> Floats:
@@ -357,16 +360,16 @@ def _gap(states: PageStates, runs: Runs, newest: Instants, rules: Rules) -> Floa
     uniform = rules.rng.random(len(states))
     if rules.timing is Timing.poisson:
         return timing.poisson_gap(1.0, uniform)
+    gap = timing.next_due_in(1.0, JITTER, uniform)
     first = np.isnat(states.last_observed_at) & ~np.isnat(newest) & (runs.start == runs.end)
-    return np.where(
-        first, timing.first_due_in(1.0, uniform), timing.next_due_in(1.0, JITTER, uniform)
-    )
+    return np.where(first, timing.first_due_in(1.0, uniform), gap) if first.any() else gap
 
 
-def _log(page_id: Ints, at: Instants, kind: Kind, crawl_rate: Floats) -> LogColumns:
-    unsaid = np.full(len(page_id), UNSAID, np.int16)
+def _told(pings: PingColumns, crawl_rate: Floats) -> LogColumns:
+    """Give the log's entries of pings, which are no evidence by themselves."""
+    unsaid = np.full(len(pings), UNSAID, np.int16)
     return LogColumns(
-        page_id=page_id, observed_at=at, kind=np.full(len(page_id), kind, np.int16),
-        changed=unsaid, interval=np.full(len(page_id), np.nan), crawl_rate=crawl_rate,
-        status=unsaid,
+        page_id=pings.page_id, observed_at=pings.changed_at,
+        kind=np.full(len(pings), Kind.ping, np.int16), changed=unsaid,
+        interval=np.full(len(pings), np.nan), crawl_rate=crawl_rate, status=unsaid,
     )  # fmt: skip

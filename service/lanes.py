@@ -70,9 +70,11 @@ def seconds(spans: Floats) -> NDArray[np.timedelta64]:
     return np.ceil(spans * SECOND_US).astype("m8[us]")
 
 
-def gates(lanes: Lanes, n_running: Ints, polite: Politeness, at: np.datetime64) -> Gates:
-    """Tell how many crawls each lane may have now."""
-    delay, concurrency = limits(lanes, polite)
+def gates(
+    lanes: Lanes, delay: NDArray[np.timedelta64], concurrency: Ints, n_running: Ints,
+    at: np.datetime64,
+) -> Gates:  # fmt: skip
+    """Tell how many crawls each lane may have now, by its `limits`."""
     room = np.where(concurrency > 0, np.maximum(concurrency - n_running, 0), ANY_NUMBER)
     room = np.where(delay > NO_DELAY, np.minimum(room, 1), room)
     waits = (lanes.ready_at > at) | (lanes.blocked_until > at)
@@ -131,7 +133,13 @@ class Said(NamedTuple):
 
 def trouble(status: Codes) -> Bools:
     """Tell which statuses say that a host is in trouble or wants to be left alone."""
-    said: Bools = (status == 0) | (status == SLOW_DOWN[0]) | (status >= TROUBLE)
+    said: Bools = (status == 0) | slow_down(status) | (status >= TROUBLE)
+    return said
+
+
+def slow_down(status: Codes) -> Bools:
+    """Tell which statuses say that a host wants to be left alone for a while."""
+    said: Bools = (status == SLOW_DOWN[0]) | (status == SLOW_DOWN[1])
     return said
 
 
@@ -145,7 +153,10 @@ def sum_up(
     here = lane_id[row] == settled.lane_id
     seen = np.where(np.isnat(observed_at), NEVER, np.fmin(observed_at, at))
     ended, bad = here & settled.held, here & trouble(status)
-    good, slow = here & ~bad & ~np.isnat(seen), bad & np.isin(status, SLOW_DOWN)
+    good, slow = (
+        here & ~bad & ~np.isnat(seen),
+        bad & slow_down(status),
+    )
     asked = np.zeros(n)
     np.maximum.at(asked, row[slow], np.nan_to_num(retry_after_s[slow]))
     queued = np.full(n, NEVER)

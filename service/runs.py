@@ -24,27 +24,34 @@ class Runs:
     """(N,) which page each entry is of: 0 … P-1, ascending."""
     start: Ints
     """(P,) the position of each page's first entry."""
+    end: Ints
+    """(P,) the position of each page's last entry."""
 
     @classmethod
     def of(cls, page: Ints) -> "Runs":
         """Find the runs of ordered entries by the pages they are of, however these are numbered."""
         first = _first(page)
-        return cls(np.cumsum(first) - 1, np.flatnonzero(first))
+        start = np.flatnonzero(first)
+        if len(start) == len(page):
+            return cls(start, start, start)
+        return cls(np.cumsum(first) - 1, start, np.append(start[1:], len(page)) - 1)
 
     @property
-    def end(self) -> Ints:
-        """(P,) the position of each page's last entry."""
-        return np.append(self.start[1:], len(self.page)) - 1
+    def single(self) -> bool:
+        """Whether each page has but one entry, as nearly always."""
+        return len(self.start) == len(self.page)
 
     def before(self, initial: NDArray[S], sets: Bools, value: NDArray[S]) -> NDArray[S]:
         """Give what each entry finds: the last value set in its run, else the page's (P,) own."""
-        if len(self.start) == len(self.page):
+        if self.single:
             return initial
         latest = np.append(-1, self._latest(sets)[:-1])
         return np.where(latest >= self.start[self.page], value[latest], initial[self.page])
 
     def after(self, initial: NDArray[S], sets: Bools, value: NDArray[S]) -> NDArray[S]:
         """Give what each (P,) run leaves: the last value set in it, else the page's own."""
+        if self.single:
+            return np.where(sets, value, initial)
         latest = self._latest(sets)[self.end]
         return np.where(latest >= self.start, value[latest], initial)
 
@@ -70,5 +77,6 @@ def turns(page: Ints) -> Iterator[Ints]:
 
 
 def _first(page: Ints) -> Bools:
-    first: Bools = np.diff(page, prepend=-1) != 0
+    first = np.ones(len(page), np.bool_)
+    np.not_equal(page[1:], page[:-1], out=first[1:])
     return first

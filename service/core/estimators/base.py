@@ -1,6 +1,7 @@
 """What every estimator offers, and the checks and history they share."""
 
 from dataclasses import Field
+from itertools import accumulate
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -163,12 +164,12 @@ def from_columns(estimator: Estimator[S], columns: Floats) -> S:
         Another estimator wrote the matrix: its width is not that of this one's state.
     """
     empty: Any = estimator.init(0)
-    ends = np.cumsum([1 if field.ndim == 1 else field.shape[1] for field in empty])
+    ends = list(accumulate(1 if field.ndim == 1 else field.shape[1] for field in empty))
     if columns.shape[1] != ends[-1]:
         raise InvalidInput("columns", f"are {columns.shape[1]}, {estimator.name} has {ends[-1]}")
-    parts = np.split(columns, ends[:-1], axis=1)
     fields = (
-        part[:, 0] if field.ndim == 1 else part for part, field in zip(parts, empty, strict=True)
+        columns[:, end - 1] if field.ndim == 1 else columns[:, end - field.shape[1] : end]
+        for end, field in zip(ends, empty, strict=True)
     )
     state: S = estimator.State(*fields)
     return state
