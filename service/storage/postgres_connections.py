@@ -37,6 +37,7 @@ LEAD_TIMEOUTS = {
 def prepare(driver: psycopg.Connection[Any], record: Any) -> None:
     """Set up a new connection, without compiling of statements that take a millisecond."""
     record.info["statements"] = Statements(driver)
+    record.info["new"] = True
     driver.execute("SET jit = off")
     driver.commit()
 
@@ -109,11 +110,14 @@ def known(connection: sa.Connection) -> Statements:
     return statements
 
 
-def refuse_lost(driver: Any, _record: object, _proxy: object) -> None:
+def refuse_lost(driver: Any, record: Any, _proxy: object) -> None:
     """Have a pooled connection replaced that the server has closed: its socket has an end to read.
 
-    A question to the server would tell no more and cost a round trip.
+    A question to the server would tell no more and cost a round trip. What is wrong with a new one,
+    as of a server that shuts down, its first statement tells.
     """
+    if record.info.pop("new", False):
+        return
     if driver.closed:
         raise sa.exc.DisconnectionError
     ended = select.poll()
