@@ -26,6 +26,7 @@ from service.arrays import (
     Instants,
     Ints,
     days,
+    distinct,
     instant,
 )
 from service.columns import CrawlColumns
@@ -142,7 +143,7 @@ class Desk:
 def queue(tx: QueueTransaction, page_id: Ints, until: datetime) -> None:
     """Queue those of these pages that are due before `until`."""
     if len(page_id):
-        tx.lower_lanes(tx.enqueue(np.unique(page_id), until))
+        tx.lower_lanes(tx.enqueue(distinct(page_id), until))
 
 
 def fill(store: QueueStore, until: datetime, stopped: Callable[[], bool] = lambda: False) -> None:

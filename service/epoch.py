@@ -206,8 +206,6 @@ def certify(
     timing: Timing,
 ) -> Certificate:  # fmt: skip
     """Put down the costs and the residuals of a schedule."""
-    rates = schedule.crawl_rate
-    spread = np.linspace(0, 1, 101)
     return Certificate(
         bandwidth=allocation.bandwidth,
         bandwidth_used=allocation.bandwidth_used,
@@ -218,9 +216,23 @@ def certify(
         passes=allocation.passes,
         n_pages=len(pages),
         prior={},
-        crawl_rate_quantiles=tuple(np.quantile(rates, spread).tolist()) if len(rates) else (),
+        crawl_rate_quantiles=percentiles(schedule.crawl_rate),
         seconds={},
     )
+
+
+def percentiles(values: Floats) -> tuple[float, ...]:
+    """Give the least, 99 percentiles and the most, as `np.quantile` does in 4 to 10 times as long.
+
+    Examples
+    --------
+    >>> percentiles(np.arange(201.0))[:3]
+    (0.0, 2.0, 4.0)
+    """
+    if not len(values):
+        return ()
+    ranks, ordered = np.arange(len(values)), np.sort(values)
+    return tuple(np.interp(np.linspace(0, len(values) - 1, 101), ranks, ordered).tolist())
 
 
 def total_cost(
@@ -240,6 +252,9 @@ def total_cost(
             schedule.crawl_probability[block], complete,
         )  # fmt: skip
         heard = known.ping_rate[block] > 0
+        if not heard.any():
+            total += cost(*columns, timing=timing.value).sum()
+            continue
         total += cost(*(column[~heard] for column in columns), timing=timing.value).sum()
         total += cost(
             *(column[heard] for column in columns),

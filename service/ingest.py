@@ -13,7 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service import answers
-from service.arrays import NEVER, UNSAID, Bools, Codes, Floats, Instants, Ints, SectionRates, days
+from service.arrays import (
+    NEVER,
+    UNSAID,
+    Bools,
+    Codes,
+    Floats,
+    Instants,
+    Ints,
+    SectionRates,
+    days,
+    distinct,
+)
 from service.columns import CrawlColumns, LogColumns, PageColumns, PageStates, PingColumns
 from service.core import timing
 from service.core.estimators import Estimator, corpus_of, with_corpus
@@ -320,7 +331,7 @@ def _spend(
 
 def _lock(tx: Transaction, page_id: Ints, *, scheduled: bool) -> tuple[PageStates, Ints]:
     """Lock the pages of a batch; gives the row of each item's page, -1 where there is none."""
-    states = tx.lock_states(np.unique(page_id[page_id > 0]), scheduled=scheduled)
+    states = tx.lock_states(distinct(page_id[page_id > 0]), scheduled=scheduled)
     if not len(states):
         return states, np.full(len(page_id), -1)
     row = np.minimum(states.page_id.searchsorted(page_id), len(states) - 1)

@@ -126,7 +126,7 @@ def replay(
     step: Annotated[
         float | None,
         typer.Option(callback=finite, min=0.01, rich_help_panel=PLAY,
-                     help="Days between epochs; default half a page's mean interval, up to 7"),
+                     help="Days between epochs; default half a page's mean interval, up to 1"),
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, help="Of everything random", rich_help_panel=PLAY)

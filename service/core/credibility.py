@@ -15,7 +15,7 @@ START_BETWEEN = 5.0
 MAX_ROUNDS = 30
 """Means and shapes by turns: 3 to 8 rounds on real sites, 1 to 3 from the last fit on."""
 
-SHAPE_TOLERANCE, MEAN_TOLERANCE = 0.005, 0.05
+SHAPE_TOLERANCE, MEAN_TOLERANCE = 0.005, 0.1
 """Until no shape and no mean moves by more. Means gain digits twice as fast as shapes do."""
 
 WITHIN_A_ROUND = 1e-3
@@ -23,6 +23,9 @@ WITHIN_A_ROUND = 1e-3
 
 MOST_STEP = 1.5
 """A step of Newton's moves a mean by no more than a factor of 4.5."""
+
+SPARSE = 1 / 32
+"""Fewer pages than this for each section there may be are sorted, more are looked up."""
 
 BLOCK = 1 << 16
 """Pages whose weights are in memory at a time."""
@@ -155,8 +158,8 @@ def fit_sections(
     rate = np.full(n_sections, corpus.mean, np.float32)
     within, between = corpus.a, START_BETWEEN
     if pages.days.any():
-        used = pages.used()
-        pages, means = pages.renumbered(used), np.full(used.size, corpus.mean)
+        used, pages = pages.renumbered()
+        means = np.full(used.size, corpus.mean)
         if isinstance(near, SectionPrior) and near.section_rate.size == n_sections:
             within, between = near.within, near.between
             means = near.section_rate[used].astype(np.float64)
@@ -224,17 +227,17 @@ class Evidence:
             raise InvalidInput("section", f"must lie in [0, {n_sections})")
         return cls(counts, exposure, section, n_sections)
 
-    def used(self) -> Sections:
-        """Give the sections that have pages, ascending."""
+    def renumbered(self) -> tuple[Sections, "Evidence"]:
+        """Give the sections that have pages, ascending, and those the numbers from 0 on."""
+        if self.section.size < SPARSE * self.n_sections:
+            used, place = np.unique(self.section, return_inverse=True)
+            return used, Evidence(self.changes, self.days, place, used.size)
         has = np.zeros(self.n_sections, np.bool_)
         has[self.section] = True
-        return np.flatnonzero(has)
-
-    def renumbered(self, used: Sections) -> "Evidence":
-        """Give those sections that have pages the numbers from 0 on."""
-        place = np.empty(self.n_sections, np.int32)  # only those of `used` are touched
-        place[used] = np.arange(used.size)
-        return Evidence(self.changes, self.days, place[self.section], used.size)
+        used = np.flatnonzero(has)
+        places = np.empty(self.n_sections, np.int32)
+        places[used] = np.arange(used.size)
+        return used, Evidence(self.changes, self.days, places[self.section], used.size)
 
     def sums(self, rate: Floats, within: float, mean: float) -> Sums:
         """Sum up by section."""

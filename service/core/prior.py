@@ -135,8 +135,8 @@ def fit_gamma_prior(
             watched = b + exposure
             quiet, seen = exposure / watched, b / watched
             known = START_WEIGHT * b * start.mean
-            value = a * quiet.sum() - counts @ seen + START_WEIGHT * a - known
-            step = b * value / (((a + counts) * quiet) @ seen + known)
+            value = np.sum(a * quiet - counts * seen) + START_WEIGHT * a - known
+            step = b * value / (np.sum((a + counts) * quiet * seen) + known)
             b = float(np.maximum(b + step, b / 16))
             if abs(step) <= NEAR * b:
                 break
@@ -205,11 +205,12 @@ def fit_steadiness(
     '22.73'
     """
     counts, mean = _sample(recent, expected)
-    return fit_shape(counts, mean, 0.0, start, near or start, MAX_STEADINESS, tolerance)
+    known = np.zeros(counts.size)
+    return fit_shape(counts, mean, known, start, near or start, MAX_STEADINESS, tolerance)
 
 
 def fit_shape(
-    changes: Floats, expected: Floats, doubt: Floats | float, start: float, near: float,
+    changes: Floats, expected: Floats, doubt: Floats, start: float, near: float,
     most: float, tolerance: float,
 ) -> float:  # fmt: skip
     """Fit the shape of the factors by which pages' rates differ from what one expects of them.
@@ -222,8 +223,8 @@ def fit_shape(
     ----------
     changes, expected : (N,)
         Not negative; `expected` positive.
-    doubt : (N,) or 0
-        Inverse shape of what is expected itself. Not negative.
+    doubt : (N,)
+        Inverse shape of what is expected itself; 0 where that is known.
     near, tolerance : float
         As in `peak`, between `MIN_SHAPE` and `most`.
     """
@@ -233,9 +234,10 @@ def fit_shape(
 
     def score(a: float) -> float:
         """Differentiate the likelihood in a; by dq/da = (1 + doubt) (q/a)^2."""
-        q = np.broadcast_to(1.0 / (1.0 / a + (1.0 + 1.0 / a) * doubt), changes.shape)
-        slope = (expected - changes) / (q + expected) + np.log(q) - np.log(q + expected)
-        slope[changed] += digamma(q[changed] + counts) - digamma(q[changed])
+        q = 1.0 / (1.0 / a + (1.0 + 1.0 / a) * doubt)
+        slope = (expected - changes) / (q + expected) + np.log(q / (q + expected))
+        shape = q[changed]
+        slope[changed] += digamma(shape + counts) - digamma(shape)
         own = np.log(a) - digamma(a) + start_log_mean
         return float(np.sum((1.0 + doubt) * (q / a) ** 2 * slope) + START_WEIGHT * own)
 

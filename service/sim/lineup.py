@@ -26,8 +26,8 @@ from service.sim.staleness import Crawls
 from service.sim.world import World
 
 STEP_INTERVALS = 0.5
-LONGEST_STEP = 7.0
-"""Days between epochs: half the mean interval between crawls of a page, at most a week."""
+LONGEST_STEP = 1.0
+"""Days between epochs: half the mean interval between crawls of a page, at most a day."""
 
 HALF_LIFE_DAYS = 180.0
 

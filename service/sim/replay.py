@@ -11,7 +11,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from service.arrays import KEY, NEVER, UNSAID, Bools, Floats, Instants, Ints, days, instant
+from service.arrays import (
+    KEY,
+    NEVER,
+    UNSAID,
+    Bools,
+    Floats,
+    Instants,
+    Ints,
+    days,
+    distinct,
+    instant,
+)
 from service.columns import CrawlColumns, PageColumns, PingColumns
 from service.core.estimators import Estimator, from_columns, of_sections
 from service.domain import Observability, ScheduleFilter
@@ -198,7 +209,7 @@ class LocalFleet:
     def _predict(self, tx: MemoryTransaction, estimator: Estimator[Any], crawls: Crawls) -> None:
         """Note what is expected of crawls, ordered by page and time, before they are recorded."""
         page_id = self._page_id[crawls.page]
-        states = tx.lock_states(np.unique(page_id))
+        states = tx.lock_states(distinct(page_id))
         row = np.searchsorted(states.page_id, page_id)
         before = _days(states.last_observed_at)[row]
         again = np.flatnonzero(row[1:] == row[:-1]) + 1

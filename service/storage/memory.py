@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import datetime
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,8 @@ PAGE: dict[str, Any] = {
     "created_at": INSTANT,
 }  # fmt: skip
 """What is kept of a page beside its state."""
+
+UNFINISHED = (EpochStatus.requested, EpochStatus.running)
 
 WRITTEN = tuple(
     f for f in PageStates.__dataclass_fields__
@@ -290,7 +293,7 @@ class MemoryTransaction(Transaction):
 
     def start_epoch(self, now: datetime) -> Epoch:
         """Fail the runs that died, then take the request or open a run of its own."""
-        for epoch in self.store.epochs:
+        for epoch in self._unfinished():
             if epoch.status is EpochStatus.running:
                 self.fail_epoch(epoch.epoch, "its process ended before it published", now)
         asked = self._requested()
@@ -360,8 +363,12 @@ class MemoryTransaction(Transaction):
         return self.store.section_rates.get(epoch)
 
     def _requested(self) -> Epoch | None:
-        waiting = (e for e in reversed(self.store.epochs) if e.status is EpochStatus.requested)
-        return next(waiting, None)
+        return next((e for e in self._unfinished() if e.status is EpochStatus.requested), None)
+
+    def _unfinished(self) -> list[Epoch]:
+        """Give those that wait or run: whatever came before the first of them is finished."""
+        newest = reversed(self.store.epochs)
+        return list(takewhile(lambda epoch: epoch.status in UNFINISHED, newest))
 
     def _new_epoch(self, status: EpochStatus, now: datetime, started_at: datetime | None) -> Epoch:
         number = self.store.epochs[-1].epoch + 1 if self.store.epochs else 1

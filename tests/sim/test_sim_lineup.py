@@ -73,5 +73,5 @@ def test_what_cannot_be_played_is_refused(names, told):
 
 
 def test_epochs_are_as_rare_as_crawls_of_a_page_allow():
-    assert suitable_step(WORLD, 3.0) == pytest.approx(5.0)
-    assert suitable_step(WORLD, 0.1) == 7.0
+    assert suitable_step(WORLD, 60.0) == pytest.approx(0.25)
+    assert suitable_step(WORLD, 3.0) == 1.0
