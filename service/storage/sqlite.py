@@ -46,12 +46,15 @@ from service.storage.sqlite_values import (
     LOCKED,
     OF_CRAWLS,
     OF_EVENTS,
+    SCHEDULED,
+    add_rows,
     column,
     columns,
     eventful,
     listed,
     microseconds,
     none,
+    unpacked,
     values,
     written,
 )
@@ -120,8 +123,8 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         created_at = since
         if brought is not None:
             created_at = np.where(np.isnat(brought.created_at), since, brought.created_at)
-        self.run_many(
-            sql.ADD_PAGES, values(new.key), new.url, self.host_ids(new.host),
+        add_rows(
+            self.driver, sql.ADD_PAGES, values(new.key), new.url, self.host_ids(new.host),
             values(new.importance), values(new.min_crawl_rate), values(new.max_crawl_rate),
             values(created_at),
         )  # fmt: skip
@@ -132,7 +135,8 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         section = values(sections(new.url))
         if brought is None:
             zeros = repeat(bytes(8 * self.width), len(new))
-            self.run_many(sql.ADD_STATES, values(page_id), values(since), watched, section, zeros)
+            new_states = (values(page_id), values(since), watched, section, zeros)
+            add_rows(self.driver, sql.ADD_STATES, *new_states)
         else:
             states = replace(brought.states, page_id=page_id)
             since_then = values(states.pings_since)
@@ -173,8 +177,10 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         rows = self.run(statement, listed(page_id))
         if not rows:
             return PageStates.empty(estimate=(self.width,))
-        read = columns(LOCKED, rows, self.width)
-        some = read.pop("eventful")
+        read = columns(LOCKED | SCHEDULED if scheduled else LOCKED, rows, self.width)
+        gone, some, observability = unpacked(read.pop("flags"))
+        for name in () if scheduled else SCHEDULED:
+            read[name] = np.full(len(rows), np.nan)
         events = {name: none(KINDS[name], len(rows)) for name in OF_EVENTS}
         if some.any():
             rare = read["page_id"][some]
@@ -183,7 +189,7 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
             found = columns(kinds, self.run(sql.EVENTS, listed(rare)), self.width)
             for name, values_found in found.items():
                 events[name][some] = values_found
-        return PageStates(**read, **events)
+        return PageStates(gone=gone, observability=observability, **read, **events)
 
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
         """Read both in one statement, hence one snapshot."""
@@ -229,7 +235,7 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
         """Insert under the epoch's number, which no reader asks for yet."""
         columns = [values(getattr(schedule, name)) for name in ScheduleColumns.__dataclass_fields__]
-        self.run_many(sql.ADD_SCHEDULE, repeat(epoch, len(schedule)), *columns)
+        add_rows(self.driver, sql.ADD_SCHEDULE, repeat(epoch, len(schedule)), *columns)
 
     def read_schedule(
         self, only: Collection[str], **parameters: Any

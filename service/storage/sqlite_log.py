@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from service.arrays import Ints
 from service.columns import LogColumns
 from service.storage.base import Transaction
-from service.storage.sqlite_values import columns, listed, microseconds, values
+from service.storage.sqlite_values import add_rows, columns, listed, microseconds, values
 from service.storage.tables import observations
 
 STRETCH = 32_768
@@ -114,7 +114,7 @@ class SqliteLog(Transaction):
         taken = [self.stretches.take(self.driver, day, n) for day, n in counts]
         rows = (values(getattr(entries, name)) for name in LogColumns.__dataclass_fields__)
         stretch = np.array(taken, np.int64)[which]
-        self.driver.executemany(APPEND, zip(values(stretch), *rows, strict=True))
+        add_rows(self.driver, APPEND, values(stretch), *rows)
 
     def log_of(self, page_id: Ints) -> LogColumns:
         """Read the part of each stretch that has the pages, and sort it all."""

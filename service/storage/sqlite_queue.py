@@ -42,10 +42,12 @@ OF_PAGES = TRUTH + "WHERE pages.page_id IN (SELECT value FROM json_each(:page_id
 OF_BLOCK = TRUTH + "WHERE pages.page_id > :after AND pages.page_id <= :last"
 
 UNQUEUE = f"""
-DELETE FROM crawls WHERE page_id > :after AND page_id <= :last AND token IS NULL AND page_id IN (
-    SELECT page_id FROM ({OF_BLOCK}) WHERE due_at IS NULL OR due_at >= :until
+DELETE FROM crawls WHERE page_id > :after AND page_id <= :last AND token IS NULL AND EXISTS (
+    SELECT 1 FROM ({TRUTH} WHERE pages.page_id = crawls.page_id)
+    WHERE due_at IS NULL OR due_at >= :until
 )
 """
+"""The truth is looked up of what is queued, which is little beside all pages of a block."""
 
 ENQUEUE = """
 INSERT INTO crawls (page_id, lane_id, next_at, last_crawl_at, crawl_rate, wanted)

@@ -57,13 +57,13 @@ SELECT page_states.page_id, last_crawl_at, last_observed_at, coalesce(digest, 0)
     coalesce(redirects_to, 0), estimate, observability"""
 
 PLAIN_STATES = """
-SELECT page_states.page_id, last_crawl_at, last_observed_at, coalesce(digest, 0), gone,
-    n_observations, n_changes, pings_since, gap, estimate, observability,
-    coalesce(n_pings, ping_credit, recent_pings, real_pings, false_pings, trust, n_failures,
-        redirects_to, last_ping_at, wanted_at) IS NOT NULL"""
+SELECT page_states.page_id, last_crawl_at, last_observed_at, coalesce(digest, 0), n_observations,
+    n_changes, pings_since, gap, estimate,
+    gone + 2 * (coalesce(n_pings, ping_credit, recent_pings, real_pings, false_pings, trust,
+        n_failures, redirects_to, last_ping_at, wanted_at) IS NOT NULL) + 4 * observability"""
 
 LOCK_STATES = f"""
-{PLAIN_STATES}, NULL, NULL
+{PLAIN_STATES}
 FROM page_states WHERE page_id IN (SELECT value FROM json_each(?)) ORDER BY page_id
 """
 

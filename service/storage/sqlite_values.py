@@ -1,9 +1,11 @@
 """Columns as SQLite stores them, and what it returned as columns."""
 
 import json
+import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,9 @@ from service.columns import PageStates
 
 NAT = np.iinfo(np.int64).min
 """The bits of numpy's NaT."""
+
+TOGETHER = 100
+"""Rows that one statement inserts: a thousand variables or so."""
 
 OF_CRAWLS = (
     "last_crawl_at", "last_observed_at", "digest", "gone", "n_observations", "n_changes", "gap",
@@ -27,13 +32,21 @@ OF_EVENTS = (
 
 
 KINDS: dict[str, Any] = {f.name: f.type for f in fields(PageStates)}
-LOCKED = {
+LOCKED: dict[str, Any] = {
     "page_id": Ints, "last_crawl_at": Instants, "last_observed_at": Instants, "digest": Ints,
-    "gone": Bools, "n_observations": Ints, "n_changes": Ints, "pings_since": Instants,
-    "gap": Floats, "estimate": Floats, "observability": Codes, "eventful": Bools,
-    "crawl_rate": Floats, "crawl_probability": Floats,
+    "n_observations": Ints, "n_changes": Ints, "pings_since": Instants, "gap": Floats,
+    "estimate": Floats, "flags": Codes,
 }  # fmt: skip
-"""What is read of every page that is locked, and whether it has any of `OF_EVENTS`."""
+"""What is read of every page that is locked. The flags, as a row costs by its columns: `gone`,
+whether it has any of `OF_EVENTS`, and `observability`."""
+
+SCHEDULED: dict[str, Any] = {"crawl_rate": Floats, "crawl_probability": Floats}
+"""What is read beside where the schedule matters."""
+
+
+def unpacked(flags: Codes) -> tuple[Bools, Bools, Codes]:
+    """Give (N,) gone, eventful and observability."""
+    return flags & 1 != 0, flags & 2 != 0, flags >> 2
 
 
 def values(column: NDArray[Any]) -> list[Any]:
@@ -89,6 +102,21 @@ def microseconds(moment: datetime) -> int:
 def listed(page_id: Ints) -> str:
     """Give ids as the JSON array that `json_each` reads."""
     return json.dumps(page_id.tolist())
+
+
+def add_rows(driver: sqlite3.Connection, statement: str, *columns: Iterable[Any]) -> None:
+    """Run `INSERT … VALUES (…)` for every row of the columns, most of them `TOGETHER` at a time.
+
+    The driver lets go of the interpreter while a statement runs. At every row that gains nothing
+    and costs a struggle for it with other threads; for many rows they work meanwhile.
+    """
+    rows = list(zip(*columns, strict=True))
+    whole = len(rows) - len(rows) % TOGETHER
+    head, _, row = statement.rpartition("VALUES")
+    several = f"{head}VALUES {','.join([row] * TOGETHER)}"
+    parts = (rows[start : start + TOGETHER] for start in range(0, whole, TOGETHER))
+    driver.executemany(several, (tuple(chain.from_iterable(part)) for part in parts))
+    driver.executemany(statement, rows[whole:])
 
 
 def eventful(states: PageStates) -> Bools:

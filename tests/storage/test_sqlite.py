@@ -37,6 +37,7 @@ from service.storage.base import EPOCHS_KEPT
 from service.storage.sqlite import SqliteStore, SqliteTransaction
 from service.storage.sqlite_connections import WAL_BYTES, WAL_KEPT, prepare
 from service.storage.sqlite_log import OF_A_DAY
+from service.storage.sqlite_values import TOGETHER, add_rows
 from service.storage.turns import Turns
 
 
@@ -444,3 +445,12 @@ def test_the_log_of_writes_holds_as_many_bytes_whatever_a_file_s_pages_are(tmp_p
         assert pragma(store, "page_size") == page_size
         assert pragma(store, "wal_autocheckpoint") == WAL_KEPT // page_size
         store.close()
+
+
+@pytest.mark.parametrize("n", [0, 1, TOGETHER - 1, TOGETHER, 2 * TOGETHER + 3])
+def test_rows_go_in_whole_and_in_order_however_many(n):
+    with closing(sqlite3.connect(":memory:")) as driver:
+        driver.execute("CREATE TABLE taken (a, b)")
+        add_rows(driver, "INSERT INTO taken (a, b) VALUES (?, nullif(?, 1))", range(n), range(n))
+        rows = driver.execute("SELECT a, b FROM taken ORDER BY rowid").fetchall()
+    assert rows == [(i, None if i == 1 else i) for i in range(n)]
