@@ -396,6 +396,7 @@ class PostgresStore(SubscriptionStore):
             max_overflow=pool_size,
             pool_timeout=10,
             pool_reset_on_return=None,  # whoever opens a transaction ends it
+            pool_use_lifo=True,  # few backends, whose caches are warm
             connect_args={
                 "connect_timeout": 5,
                 "application_name": "recrawl",
