@@ -130,9 +130,10 @@ SELECT array_agg(page_id), array_agg(lane_id), array_agg(next_at),
     array_agg(wanted)
 FROM unnest({LANES_NOTED}) AS lane (id), LATERAL (
     SELECT * FROM crawls WHERE lane_id = lane.id {{only}} ORDER BY next_at
-    LIMIT %(n_rows)s / cardinality({LANES_NOTED}) + 2
+    LIMIT (SELECT %(n_rows)s / cardinality({LANES_NOTED}) + 2)
 ) AS queued
 """
+"""The share of a lane is a query of its own, hence read once and not for every lane."""
 PAGES_OF_HOSTS = """AND EXISTS (
     SELECT FROM pages JOIN hosts USING (host_id)
     WHERE pages.page_id = crawls.page_id AND host = ANY(%(hosts)s::text[])
