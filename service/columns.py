@@ -111,8 +111,11 @@ class PageStates(Columns):
     wanted_at: Instants
     """The ping that asked for a crawl which has not been reported yet."""
     gap: Floats
-    """The next crawl is due `gap / crawl_rate` days after the last one; a store may keep seven
-    digits of it."""
+    """The next crawl is due `gap / (crawl_rate * pace)` days after the last one; a store may keep
+    seven digits of it."""
+    last_interval: Floats
+    """Days of the interval that the newest answered crawl closed, negative if the page had not
+    changed in it; 0 where it is no evidence. A store may keep seven digits."""
     n_failures: Ints
     """Crawls in a row that got no answer; of a page that is gone, that found it so."""
     redirects_to: Ints
@@ -159,6 +162,9 @@ class EpochColumns(Columns):
     trust: Floats
     section: Sections
     """Which pages are believed to be alike, see `sections`."""
+    last_observed_at: Instants
+    last_interval: Floats
+    gap: Floats
     estimate: Floats
 
 
@@ -185,6 +191,9 @@ class ScheduleColumns(Columns):
     """A store may keep seven digits of it, from 1e-37 to 1e38."""
     crawl_rate: Floats
     crawl_probability: Floats
+    pace: Floats
+    """How fast the page's clock runs until the next epoch, see `pace`. A store may keep seven
+    digits of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,6 +120,7 @@ class Page:
     change_rate: float | None
     crawl_rate: float | None
     crawl_probability: float | None
+    pace: float | None
     next_crawl_at: datetime | None
     redirects_to: int | None
     redirects_to_url: str | None
@@ -222,6 +223,8 @@ class Certificate:
     prior: dict[str, float]
     crawl_rate_quantiles: tuple[float, ...]
     """101 of them, from the least to the most often crawled page."""
+    haste: float
+    """How many times as fast all clocks run, so that the bandwidth is used up."""
     seconds: dict[str, float]
 
 

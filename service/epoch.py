@@ -31,6 +31,7 @@ from service.core.trust import audit_rate
 from service.domain import Certificate, Epoch, EpochStatus, Observability, Timing
 from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.estimates import Known, known, rates_from_log
+from service.pace import pace
 from service.sections import SECTIONS
 from service.storage import Lead, QueueStore, Store, Transaction
 
@@ -118,11 +119,14 @@ def _load_solve_publish(
         rates = known(pages, estimator, instant(now()), from_log)
     with stopwatch(seconds, "allocate"):
         schedule, certificate = solve(pages, rates, plan, last, caps)
+        clocks = pace(pages, rates, schedule.crawl_rate, caps, plan.timing, instant(now()))
+        schedule = replace(schedule, pace=clocks.of_pages)
     told.info("epoch allocated", seconds=seconds["allocate"], passes=certificate.passes)
     with stopwatch(seconds, "publish"):
         lead.write_schedule(epoch.epoch, schedule)
     with lead.begin() as tx:
-        certificate = replace(certificate, prior=corpus_of(estimator), seconds=seconds)
+        prior = corpus_of(estimator)
+        certificate = replace(certificate, prior=prior, seconds=seconds, haste=clocks.haste)
         tx.publish(epoch.epoch, certificate, now(), section_rate_of(estimator))
     told.info("epoch published", seconds=seconds)
 
@@ -170,6 +174,7 @@ def solve(
         change_rate=known.change_rate,
         crawl_rate=crawl_rate,
         crawl_probability=allocation.crawl_probability,
+        pace=np.broadcast_to(1.0, n_pages),
     )
     certificate = certify(pages, known, schedule, allocation, plan.timing)
     used = allocation.bandwidth_used + float(audits.sum())
@@ -218,6 +223,7 @@ def certify(
         prior={},
         crawl_rate_quantiles=percentiles(schedule.crawl_rate),
         seconds={},
+        haste=1.0,
     )
 
 

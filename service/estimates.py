@@ -275,6 +275,9 @@ def of_page(
         false_pings=np.array([page.false_pings]),
         trust=np.array([page.trust]),
         section=np.array([page.section], np.int32),
+        last_observed_at=np.full(1, NEVER),
+        last_interval=np.zeros(1),
+        gap=np.ones(1),
         estimate=np.array([page.estimate]),
     )
     state, from_log = None, None

@@ -245,6 +245,7 @@ def observe(
         crawl_rate=states.crawl_rate[page], age=answers.age(crawls),
     )  # fmt: skip
     learnt = learn_crawls(rules.estimator, states, crawled.where(evidence))
+    closed = np.where(evidence, np.where(changed == 1, interval, -interval), 0.0)
     newest = np.fmax.reduceat(np.where(answered, at, NEVER), runs.start)
     failing = answers.failing(crawls.status, answered)
     heard = np.fmax.reduceat(np.where(failing, NEVER, at), runs.start)
@@ -258,6 +259,7 @@ def observe(
         n_changes=states.n_changes + runs.count(evidence & (changed == 1)),
         wanted_at=np.where(states.wanted_at <= heard, NEVER, states.wanted_at),
         gap=_gap(states, runs, newest, rules),
+        last_interval=runs.after(states.last_interval, answered, closed),
         n_failures=answers.failures(states, runs, answered, gone, failing, was_gone),
         redirects_to=answers.redirects(states, runs, crawls, failing),
         recent_pings=runs.after(states.recent_pings, answered, left),

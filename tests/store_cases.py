@@ -28,6 +28,7 @@ CERTIFICATE = Certificate(
     prior={"a": 0.5, "b": 15.000000000000002},
     crawl_rate_quantiles=(0.0, 0.1, 1.7976931348623157e308),
     seconds={"load": 0.25, "publish": 1.5},
+    haste=1.0000000000000002,
 )
 
 
@@ -119,7 +120,7 @@ def log_columns(page_id, observed_at, kind=0, changed=UNSAID, interval=np.nan, c
     )
 
 
-def schedule_columns(page_id, change_rate=0.5, crawl_rate=1.0, crawl_probability=0.0):
+def schedule_columns(page_id, change_rate=0.5, crawl_rate=1.0, crawl_probability=0.0, pace=1.0):
     return columns(
         ScheduleColumns,
         len(page_id),
@@ -127,6 +128,7 @@ def schedule_columns(page_id, change_rate=0.5, crawl_rate=1.0, crawl_probability
         change_rate=change_rate,
         crawl_rate=crawl_rate,
         crawl_probability=crawl_probability,
+        pace=pace,
     )
 
 

@@ -79,8 +79,9 @@ def test_empty_columns_may_have_rows_of_numbers():
 def schedule(n):
     number = np.arange(n, dtype=np.float64)
     return ScheduleColumns(
-        page_id=np.arange(n), change_rate=number, crawl_rate=number + 1, crawl_probability=number
-    )
+        page_id=np.arange(n), change_rate=number, crawl_rate=number + 1, crawl_probability=number,
+        pace=np.ones(n),
+    )  # fmt: skip
 
 
 def test_rows_are_taken_by_mask_and_by_index():

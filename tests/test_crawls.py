@@ -79,6 +79,16 @@ def test_the_most_overdue_come_first(queue_store):
         assert crawl.overdue == pytest.approx(overdue[crawl.page_id], rel=1e-9)
 
 
+def test_a_page_whose_siblings_have_changed_comes_before_one_of_the_same_rate(queue_store):
+    page_id = np.sort(register(queue_store, 4))
+    publish(queue_store, schedule_columns(page_id, crawl_rate=0.5, pace=[1.0, 4.0, 0.5, 2.0]))
+    save(queue_store, page_id, last_crawl_at=T0 - 3 * DAY, gap=1.0)
+    queue(queue_store, page_id.tolist(), T0)
+    given = take(queue_store, T0, 10)
+    assert ids(given) == page_id[[1, 3, 0]].tolist()
+    assert [crawl.overdue for crawl in given] == pytest.approx([6.0, 3.0, 1.5])
+
+
 def test_a_page_is_leased_once_at_a_time_and_again_when_its_lease_has_ended(queue_store):
     (page,) = add(queue_store, 1)
     (first,) = take(queue_store, T0)

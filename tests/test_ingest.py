@@ -142,6 +142,26 @@ def test_the_second_crawl_is_evidence_over_the_interval_between(memory, page, ch
     assert (entry.changed, entry.interval) == (bool(changed), 0.125)
 
 
+def last_interval(store, page_id):
+    with store.begin() as tx:
+        return float(tx.lock_states(np.array([page_id])).last_interval[0])
+
+
+def test_a_page_keeps_its_last_interval_and_what_it_showed_for_its_siblings(memory, page):
+    crawl(memory, page, T0)
+    assert last_interval(memory, page) == 0.0
+    crawl(memory, page, T0 + 3 * HOUR, changed=0)
+    assert last_interval(memory, page) == -0.125
+    crawl(memory, page, T0 + 9 * HOUR, changed=1)
+    assert last_interval(memory, page) == 0.25
+    crawl(memory, page, T0 + 10 * HOUR, status=503)
+    assert last_interval(memory, page) == 0.25
+    crawl(memory, page, T0 + 11 * HOUR, digest=7)  # there is none to compare with
+    assert last_interval(memory, page) == 0.0
+    crawl(memory, page, T0 + 12 * HOUR, changed=1)
+    assert last_interval(memory, page) == pytest.approx(1 / 24)
+
+
 def test_a_change_whose_date_the_site_tells_is_one_change_and_the_quiet_days_since(memory, page):
     crawl(memory, page, T0)
     crawl(memory, page, T0 + 10 * DAY, changed=1, last_modified=instants([T0 + 7 * DAY]))

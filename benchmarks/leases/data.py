@@ -25,7 +25,7 @@ AHEAD = 2 * FILL_EVERY
 
 CERTIFICATE = Certificate(
     bandwidth=1.0, bandwidth_used=1.0, multiplier=0.0, harmonic_cost=0.0, binary_cost=0.0,
-    kkt_residual=0.0, passes=0, n_pages=0, prior={}, crawl_rate_quantiles=(), seconds={},
+    kkt_residual=0.0, passes=0, n_pages=0, prior={}, crawl_rate_quantiles=(), seconds={}, haste=1.0,
 )  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def _publish(store: HostStore, crawl_rate: NDArray[np.float64], now: datetime) -
     n = len(crawl_rate)
     schedule = ScheduleColumns(
         page_id=np.arange(1, n + 1), change_rate=crawl_rate, crawl_rate=crawl_rate,
-        crawl_probability=np.zeros(n),
+        crawl_probability=np.zeros(n), pace=np.ones(n),
     )  # fmt: skip
     with store.lead() as lead:
         with lead.begin() as tx:

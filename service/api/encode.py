@@ -31,6 +31,9 @@ from service.estimates import PageEstimate
 UNITS = (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1_440))
 """A span is told in the first unit of which it has two."""
 
+NOTABLE = 0.05
+"""What siblings have shown is told of a page that they bring forward or let wait by more."""
+
 LISTED = 1_000
 """Of a stream of several blocks so many rejected items are listed, and all counted."""
 
@@ -182,6 +185,7 @@ def encode_page(
             change_rate=page.change_rate or 0.0,
             crawl_rate=page.crawl_rate,
             crawl_probability=page.crawl_probability or 0.0,
+            pace=page.pace or 1.0,
             next_crawl_at=page.next_crawl_at,
         )
         why = _why(page, epoch, estimate)
@@ -262,11 +266,23 @@ def _why(page: Page, epoch: Epoch, estimate: PageEstimate) -> WhyAnswer:
         sentence=how
         if page.gone
         else f"{how}: {drivers} and its importance is {page.importance:g}{rank}"
-        + (f"; {trouble}" if trouble else ""),
+        + (f"; {trouble}" if trouble else _siblings(page, certificate)),
         multiplier=None if certificate is None else certificate.multiplier,
         crawled_more_often_than=share,
         next_change_expected_in_days=1 / change_rate if change_rate else float("inf"),
     )
+
+
+def _siblings(page: Page, certificate: Certificate | None) -> str:
+    """Say what siblings have shown since the page's last crawl, where it matters."""
+    unrest = (page.pace or 1.0) / (certificate.haste if certificate else 1.0)
+    if abs(unrest - 1.0) < NOTABLE:
+        return ""
+    if unrest > 1.0:
+        how, then = "more", f"it is crawled {unrest:.1f} times as soon"
+    else:
+        how, then = "less", f"it can wait {1 / unrest:.1f} times as long"
+    return f"; since its last crawl its section has changed {how} than expected, so {then}"
 
 
 def _rank(certificate: Certificate, crawl_rate: float) -> float | None:

@@ -112,6 +112,7 @@ EPOCH_ANSWER = {
     "kkt_residual": 2.2e-16,
     "passes": 4,
     "n_pages": 3,
+    "haste": 1.04,
     "prior": {"a": 0.5, "b": 15.0, "within": 1.8, "between": 0.9},
     "seconds": {"load": 0.002, "estimate": 0.001, "allocate": 0.001, "publish": 0.004},
 }
@@ -148,6 +149,7 @@ PAGE_ANSWER = {
         "change_rate": 0.31,
         "crawl_rate": 0.42,
         "crawl_probability": 0.0,
+        "pace": 1.0,
         "next_crawl_at": "2026-05-03T21:14:07Z",
     },
     "why": {

@@ -50,6 +50,9 @@ class PageScheduleAnswer(Struct, kw_only=True):
     change_rate: float
     crawl_rate: float
     crawl_probability: float
+    pace: float
+    """Its next crawl comes so many times as soon as its crawl rate says, by what its siblings have
+    shown since its last one."""
     next_crawl_at: datetime | None
 
 

@@ -348,6 +348,7 @@ class EpochAnswer(Struct, kw_only=True):
     kkt_residual: float | None = None
     passes: int | None = None
     n_pages: int | None = None
+    haste: float | None = None
     prior: dict[str, float] | None = None
     seconds: dict[str, float] | None = None
 

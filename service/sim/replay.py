@@ -31,7 +31,7 @@ from service.errors import UnexpectedAnswer
 from service.estimates import width
 from service.ingest import Rules, ping, record, rules_in_force
 from service.sections import sections
-from service.sim.clock import START, Clock, instant_of
+from service.sim.clock import START, Clock, day_of, instant_of
 from service.sim.playing import Due, announcements, crawl
 from service.sim.staleness import Crawls, merged
 from service.sim.versions import Versions
@@ -123,6 +123,7 @@ class LocalFleet:
         self._section = sections(world.url)
         self._page_id = np.zeros(len(world), np.int64)
         self._page = np.zeros(len(world) + 1, np.int64)
+        self._unrest, self._epoch_at = np.ones(len(world)), 0.0
         self._predicted = [NOTHING]
 
     @property
@@ -156,6 +157,10 @@ class LocalFleet:
         epoch = run_epoch(self.store, self.plan, self.clock)
         if epoch.reason:
             raise UnexpectedAnswer(f"epoch {epoch.epoch} failed: {epoch.reason}")
+        if epoch.certificate is not None:
+            schedule = self.store.schedules[epoch.epoch]
+            self._unrest[self._page[schedule.page_id]] = schedule.pace / epoch.certificate.haste
+        self._epoch_at = day_of(self.clock())
 
     def due(self, before: float) -> Due:
         """Read the schedule."""
@@ -218,7 +223,8 @@ class LocalFleet:
         page, at, before, row = crawls.page[seen], crawls.at[seen], before[seen], row[seen]
         own = of_sections(estimator, self._section[page])
         state = from_columns(own, states.estimate[row])
-        unchanged = own.probability_unchanged(state, at - before)
+        more = (self._unrest[page] - 1.0) * np.maximum(self._epoch_at - before, 0.0)
+        unchanged = own.probability_unchanged(state, at - before + more)
         changed = self._versions.at(page, at) > self._versions.at(page, before)
         self._predicted.append(Predicted(page, at, 1.0 - unchanged, changed))
 

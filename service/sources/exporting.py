@@ -27,7 +27,7 @@ STATE = (
     *PAGE, "created_at", "estimator", "estimate", "gap", "n_observations", "n_changes",
     "last_crawl_at", "last_observed_at", "digest", "gone", "pings_since", "n_pings",
     "recent_pings", "last_ping_at", "wanted_at", "ping_credit", "real_pings", "false_pings",
-    "trust", "n_failures",
+    "trust", "n_failures", "last_interval",
 )  # fmt: skip
 NAMES = np.array([watched.name for watched in Observability], object)
 """Observability by its code."""

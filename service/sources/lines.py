@@ -23,6 +23,7 @@ Moment = Annotated[datetime, Meta(tz=True)]
 Number = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Amount = Annotated[float, Meta(ge=0, le=1e300)]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Interval = Annotated[float, Meta(ge=-1e7, le=1e7)]
 Digest = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 MICROSECOND = timedelta(microseconds=1)
 NAT = np.iinfo(np.int64).min
@@ -62,6 +63,7 @@ class StateLine(PageLine, kw_only=True):
     real_pings: Number = 0.0
     false_pings: Number = 0.0
     trust: Number = 0.0
+    last_interval: Interval = 0.0
     n_failures: Annotated[int, Meta(ge=0, le=1_000)] = 0
 
 

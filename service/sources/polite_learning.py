@@ -119,6 +119,7 @@ def states_after(taught: Taught, complete_rate: Floats, learning: Learning) -> P
         trust=zero,
         wanted_at=never,
         gap=timing.poisson_gap(1.0, uniform) if poisson else timing.first_due_in(1.0, uniform),
+        last_interval=zero,
         estimate=taught.estimate,
         observability=np.full(n, UNSAID, np.int16),
         crawl_rate=np.full(n, np.nan),

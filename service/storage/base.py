@@ -243,10 +243,10 @@ class Transaction(ABC):
     #       beyond `GONE_CHECKS` never, unless the crawl that was asked for got no answer: then
     #       after as long as at `GONE_CHECKS`
     #    3. n = `n_failures` crawls without an answer: min(`RETRY_S`, interval) x 2^(n-1) after
-    #       the last crawl, at most max(interval, 1 day). The interval is `gap / crawl_rate`
-    #       days; 1 day where no epoch has scheduled the page, and where its crawl rate is 0 but a
-    #       crawl was asked for
-    #    4. `gap / crawl_rate` days after the last crawl; never at the crawl rate 0
+    #       the last crawl, at most max(interval, 1 day). The interval is
+    #       `gap / (crawl_rate * pace)` days; 1 day where no epoch has scheduled the page, and
+    #       where its crawl rate is 0 but a crawl was asked for
+    #    4. `gap / (crawl_rate * pace)` days after the last crawl; never at the crawl rate 0
 
     @abstractmethod
     def schedule(self, epoch: int, after: int, limit: int, only: ScheduleFilter) -> SchedulePart:
@@ -262,10 +262,10 @@ class Transaction(ABC):
     ) -> ScheduleChanges:
         """Give the rows of `schedule` that are news to who knows the epoch `since`.
 
-        News is a page that is new, and one whose crawl rate or crawl probability, the larger
-        of then and now over the smaller, is more than 1 + min_change. The removed pages are
-        those between `after` and the next part. Raises `EpochNotKept` when `since` is no longer
-        kept, `CursorExpired` when `epoch` is not.
+        News is a page that is new, and one whose crawl rate, crawl rate times pace or crawl
+        probability, the larger of then and now over the smaller, is more than 1 + min_change. The
+        removed pages are those between `after` and the next part. Raises `EpochNotKept` when
+        `since` is no longer kept, `CursorExpired` when `epoch` is not.
         """
 
     # -- the store itself

@@ -24,7 +24,6 @@ from service.arrays import (
     NEVER,
     UNSAID,
     Bools,
-    Floats,
     Instants,
     Ints,
     Keys,
@@ -187,7 +186,7 @@ class MemoryTransaction(Transaction):
         """Gather one page's row of every table."""
         row = self._row(page_id)
         rates = self._in_force(np.array([page_id]))
-        due = self._next_crawl_at(np.array([row]), rates.crawl_rate)[0]
+        due = self._next_crawl_at(np.array([row]), rates)[0]
         cells: dict[str, Any] = {f.name: getattr(rates, f.name)[0] for f in fields(rates)}
         for table in (self.pages, self.states):
             cells |= {name: table[name][row] for name in table.columns}
@@ -416,7 +415,7 @@ class MemoryTransaction(Transaction):
         rows = self._after(epoch, after)
         rows = rows.take(self._matching(rows.page_id - 1, only))
         if only.due_before is not None:
-            due = self._next_crawl_at(rows.page_id - 1, rows.crawl_rate)
+            due = self._next_crawl_at(rows.page_id - 1, rows)
             rows = rows.take(due < instant(only.due_before))
         return self._part(rows, limit)
 
@@ -445,10 +444,10 @@ class MemoryTransaction(Transaction):
         whole, rows = len(rows) <= limit, rows.take(np.arange(min(limit, len(rows))))
         row = rows.page_id - 1
         pages = ScheduledPages(
-            **{f.name: getattr(rows, f.name) for f in fields(rows)},
+            **{f.name: getattr(rows, f.name) for f in fields(rows) if f.name != "pace"},
             url=self.pages["url"][row],
             importance=self.pages["importance"][row],
-            next_crawl_at=self._next_crawl_at(row, rows.crawl_rate),
+            next_crawl_at=self._next_crawl_at(row, rows),
         )
         return SchedulePart(pages, None if whole or not limit else int(rows.page_id[-1]))
 
@@ -462,8 +461,9 @@ class MemoryTransaction(Transaction):
             mask &= self.pages["observability"][row] == only.observability
         return mask
 
-    def _next_crawl_at(self, row: Ints, crawl_rate: Floats) -> Instants:
+    def _next_crawl_at(self, row: Ints, rows: ScheduleColumns) -> Instants:
         """When pages are due, as of now: see `Transaction.schedule`."""
+        crawl_rate = rows.crawl_rate * rows.pace
         last, wanted = self.states["last_crawl_at"][row], self.states["wanted_at"][row]
         n, gone = self.states["n_failures"][row], self.states["gone"][row]
         clocked = crawl_rate > 0
@@ -494,7 +494,7 @@ class MemoryTransaction(Transaction):
         known = at < len(rows)
         known[known] = rows.page_id[at[known]] == page_id[known]
         given: dict[str, Any] = {}
-        for name in ("change_rate", "crawl_rate", "crawl_probability"):
+        for name in ("change_rate", "crawl_rate", "crawl_probability", "pace"):
             given[name] = np.full(len(page_id), np.nan)
             given[name][known] = getattr(rows, name)[at[known]]
         return ScheduleColumns(page_id=page_id, **given)
@@ -616,10 +616,13 @@ def decode(cell: Any, kind: Any) -> Any:
 
 
 def moved(before: ScheduleColumns, now: ScheduleColumns, ratio: float) -> Bools:
-    """Which rows are new or have a rate or probability that moved by more than a ratio."""
+    """Which rows are new or have a rate, pace or probability that moved by more than a ratio."""
     mask: Bools = np.isnan(before.crawl_rate)
-    for name in ("crawl_rate", "crawl_probability"):
-        then, rate = getattr(before, name), getattr(now, name)
+    for then, rate in (
+        (before.crawl_rate, now.crawl_rate),
+        (before.crawl_rate * before.pace, now.crawl_rate * now.pace),
+        (before.crawl_probability, now.crawl_probability),
+    ):
         mask |= np.maximum(then, rate) > ratio * np.minimum(np.minimum(then, rate), 1e300)
     return mask
 

@@ -66,6 +66,7 @@ MOST = float(np.finfo(np.float32).max)
 NARROW = {
     "n_observations": np.int32, "n_changes": np.int32, "n_pings": np.int32,
     "recent_pings": np.int32, "n_failures": np.int16, "gap": np.float32,
+    "last_interval": np.float32,
 }  # fmt: skip
 """Columns of a state that the tables keep in fewer bytes."""
 
@@ -290,7 +291,8 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
                 "min_crawl_rate": "f8", "max_crawl_rate": "f8", "host_id": "i8",
                 "n_pings": "i8", "pings_since": "M8[us]", "last_ping_at": "M8[us]",
                 "real_pings": "f8", "false_pings": "f8", "trust": "f8",
-                "section": "i4", "estimate": f"V{8 * self.width}",
+                "section": "i4", "last_observed_at": "M8[us]", "last_interval": "f8", "gap": "f8",
+                "estimate": f"V{8 * self.width}",
             },
         )  # fmt: skip
         columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, self.width)
@@ -307,6 +309,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
             schedule.page_id,
             schedule.crawl_rate,
             np.ma.masked_equal(schedule.crawl_probability, 0.0, copy=False),  # few have pings
+            schedule.pace.astype(np.float32),
         ]
         self._copy(f"COPY {table} FROM STDIN (FORMAT BINARY, FREEZE)", columns)
         self.once(f"CREATE INDEX ON {table} (page_id) WITH (fillfactor = 100)")

@@ -64,8 +64,8 @@ SELECT array_agg(coalesce(page_id, 0) ORDER BY position) FROM given LEFT JOIN ad
 BRING_STATES = """
 COPY page_states (page_id, last_crawl_at, last_observed_at, digest, gone, n_observations,
     n_changes, n_pings, last_ping_at, pings_since, ping_credit, recent_pings, real_pings,
-    false_pings, trust, wanted_at, gap, n_failures, redirects_to, estimate, observability,
-    section)
+    false_pings, trust, wanted_at, gap, last_interval, n_failures, redirects_to, estimate,
+    observability, section)
 FROM STDIN (FORMAT BINARY)
 """
 
@@ -113,6 +113,7 @@ SELECT array_agg(page_id), array_agg(coalesce(last_crawl_at, '-infinity')),
     array_agg(coalesce(recent_pings, 0)::bigint), array_agg(coalesce(real_pings, 0)),
     array_agg(coalesce(false_pings, 0)), array_agg(coalesce(trust, 0)),
     array_agg(coalesce(wanted_at, '-infinity')), array_agg(gap::float8),
+    array_agg(last_interval::float8),
     array_agg(coalesce(n_failures, 0)::bigint), array_agg(coalesce(redirects_to, 0)),
     array_agg(estimate),
     array_agg(observability)"""
@@ -148,18 +149,20 @@ UPDATE page_states SET
     ping_credit = nullif(given.ping_credit, 0), recent_pings = nullif(given.recent_pings, 0),
     real_pings = nullif(given.real_pings, 0), false_pings = nullif(given.false_pings, 0),
     trust = nullif(given.trust, 0), wanted_at = nullif(given.wanted_at, '-infinity'),
-    gap = given.gap, n_failures = nullif(given.n_failures, 0),
-    redirects_to = nullif(given.redirects_to, 0), estimate = given.estimate
+    gap = given.gap, last_interval = given.last_interval,
+    n_failures = nullif(given.n_failures, 0), redirects_to = nullif(given.redirects_to, 0),
+    estimate = given.estimate
 FROM unnest(%(place)s::tid[], %(page_id)s::bigint[], %(last_crawl_at)s::timestamptz[],
     %(last_observed_at)s::timestamptz[], %(digest)s::bigint[], %(gone)s::bool[],
     %(n_observations)s::bigint[], %(n_changes)s::bigint[], %(n_pings)s::bigint[],
     %(last_ping_at)s::timestamptz[], %(ping_credit)s::float8[],
     %(recent_pings)s::bigint[], %(real_pings)s::float8[], %(false_pings)s::float8[],
     %(trust)s::float8[], %(wanted_at)s::timestamptz[],
-    %(gap)s::float8[], %(n_failures)s::bigint[], %(redirects_to)s::bigint[], %(estimate)s::bytea[])
+    %(gap)s::float8[], %(last_interval)s::float8[], %(n_failures)s::bigint[],
+    %(redirects_to)s::bigint[], %(estimate)s::bytea[])
     AS given (place, page_id, last_crawl_at, last_observed_at, digest, gone, n_observations,
         n_changes, n_pings, last_ping_at, ping_credit, recent_pings, real_pings, false_pings,
-        trust, wanted_at, gap, n_failures, redirects_to, estimate)
+        trust, wanted_at, gap, last_interval, n_failures, redirects_to, estimate)
 WHERE page_states.ctid = given.place AND page_states.page_id = given.page_id
 """
 
@@ -169,13 +172,13 @@ UPDATE page_states SET
     last_observed_at = nullif(given.last_observed_at, '-infinity'),
     digest = nullif(given.digest, 0), gone = given.gone,
     n_observations = given.n_observations, n_changes = given.n_changes,
-    gap = given.gap, estimate = given.estimate
+    gap = given.gap, last_interval = given.last_interval, estimate = given.estimate
 FROM unnest(%(place)s::tid[], %(page_id)s::bigint[], %(last_crawl_at)s::timestamptz[],
     %(last_observed_at)s::timestamptz[], %(digest)s::bigint[], %(gone)s::bool[],
     %(n_observations)s::bigint[], %(n_changes)s::bigint[], %(gap)s::float8[],
-    %(estimate)s::bytea[])
+    %(last_interval)s::float8[], %(estimate)s::bytea[])
     AS given (place, page_id, last_crawl_at, last_observed_at, digest, gone, n_observations,
-        n_changes, gap, estimate)
+        n_changes, gap, last_interval, estimate)
 WHERE page_states.ctid = given.place AND page_states.page_id = given.page_id
 """
 
@@ -238,7 +241,8 @@ COPY (
         CASE WHEN gone THEN 'NaN' ELSE coalesce(min_crawl_rate, 'NaN') END,
         coalesce(max_crawl_rate, 'NaN'), host_id, coalesce(n_pings, 0)::bigint, pings_since,
         coalesce(last_ping_at, '-infinity'), coalesce(real_pings, 0), coalesce(false_pings, 0),
-        coalesce(trust, 0), section, estimate
+        coalesce(trust, 0), section, coalesce(last_observed_at, '-infinity'),
+        last_interval::float8, gap::float8, estimate
     FROM pages JOIN page_states USING (page_id)
     ORDER BY page_id
 ) TO STDOUT (FORMAT BINARY)
@@ -258,7 +262,8 @@ WHERE inhparent = %(parent)s::regclass
 
 INTERVAL = f"""
 CASE WHEN schedule.crawl_rate > 0 THEN least(
-    page_states.gap / least(greatest(schedule.crawl_rate, 1e-100), 1e100), {MAX_DUE_DAYS}
+    page_states.gap / least(greatest(schedule.crawl_rate * schedule.pace, 1e-100), 1e100),
+    {MAX_DUE_DAYS}
 ) ELSE 1 END"""
 
 NEXT_CRAWL_AT = f"""

@@ -35,6 +35,9 @@ MOVED = f"""(
         AND (before.page_id IS NULL
         OR {{greatest}}(schedule.crawl_rate, before.crawl_rate)
             > %(ratio)s * {{least}}(schedule.crawl_rate, before.crawl_rate, 1e300)
+        OR {{greatest}}(schedule.crawl_rate * schedule.pace, before.crawl_rate * before.pace)
+            > %(ratio)s * {{least}}(schedule.crawl_rate * schedule.pace,
+                before.crawl_rate * before.pace, 1e300)
         OR {{greatest}}(coalesce(schedule.crawl_probability, 0.0),
                 coalesce(before.crawl_probability, 0.0))
             > %(ratio)s * {{least}}(coalesce(schedule.crawl_probability, 0.0),

@@ -103,6 +103,7 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
                 sa.cast(schedule.c.change_rate, sa.Double).label("change_rate"),
                 schedule.c.crawl_rate,
                 crawl_probability,
+                schedule.c.pace,
                 self.next_crawl_at.label("next_crawl_at"),
                 target.c.url.label("redirects_to_url"),
             )

@@ -32,7 +32,7 @@ C = TypeVar("C", bound=Columns)
 
 TRUTH = f"""
 SELECT pages.page_id, url, host, {LANE} AS lane_id, {NEXT_CRAWL_AT} AS due_at, created_at,
-    last_crawl_at, crawl_rate, {WANTED} AS wanted
+    last_crawl_at, crawl_rate * pace AS crawl_rate, {WANTED} AS wanted
 FROM pages
 JOIN page_states ON page_states.page_id = pages.page_id
 JOIN hosts ON hosts.host_id = pages.host_id

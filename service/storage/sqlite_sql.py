@@ -27,9 +27,9 @@ VALUES (?, ?, 1, 0, 0, ?, 0, ?, ?)
 BRING_STATES = """
 INSERT INTO page_states
     (observability, section, pings_since, last_crawl_at, last_observed_at, digest, gone,
-    n_observations, n_changes, gap, estimate, n_pings, ping_credit, recent_pings, real_pings,
-    false_pings, trust, n_failures, redirects_to, last_ping_at, wanted_at, page_id)
-VALUES (?, ?, ?, ?, ?, nullif(?, 0), ?, ?, ?, ?, ?, nullif(?, 0), nullif(?, 0), nullif(?, 0),
+    n_observations, n_changes, gap, last_interval, estimate, n_pings, ping_credit, recent_pings,
+    real_pings, false_pings, trust, n_failures, redirects_to, last_ping_at, wanted_at, page_id)
+VALUES (?, ?, ?, ?, ?, nullif(?, 0), ?, ?, ?, ?, ?, ?, nullif(?, 0), nullif(?, 0), nullif(?, 0),
     nullif(?, 0), nullif(?, 0), nullif(?, 0), nullif(?, 0), nullif(?, 0), ?, ?, ?)
 """
 
@@ -53,12 +53,12 @@ STATES = """
 SELECT page_states.page_id, last_crawl_at, last_observed_at, coalesce(digest, 0), gone,
     n_observations, n_changes, coalesce(n_pings, 0), last_ping_at, pings_since,
     coalesce(ping_credit, 0.0), coalesce(recent_pings, 0), coalesce(real_pings, 0.0),
-    coalesce(false_pings, 0.0), coalesce(trust, 0.0), wanted_at, gap, coalesce(n_failures, 0),
-    coalesce(redirects_to, 0), estimate, observability"""
+    coalesce(false_pings, 0.0), coalesce(trust, 0.0), wanted_at, gap, last_interval,
+    coalesce(n_failures, 0), coalesce(redirects_to, 0), estimate, observability"""
 
 PLAIN_STATES = """
 SELECT page_states.page_id, last_crawl_at, last_observed_at, coalesce(digest, 0), n_observations,
-    n_changes, pings_since, gap, estimate,
+    n_changes, pings_since, gap, last_interval, estimate,
     gone + 2 * (coalesce(n_pings, ping_credit, recent_pings, real_pings, false_pings, trust,
         n_failures, redirects_to, last_ping_at, wanted_at) IS NOT NULL) + 4 * observability"""
 
@@ -85,13 +85,13 @@ ORDER BY page_states.page_id
 
 SAVE_PLAIN_STATES = """
 UPDATE page_states SET last_crawl_at = ?, last_observed_at = ?, digest = nullif(?, 0), gone = ?,
-    n_observations = ?, n_changes = ?, gap = ?, estimate = ?
+    n_observations = ?, n_changes = ?, gap = ?, last_interval = ?, estimate = ?
 WHERE page_id = ?
 """
 
 SAVE_STATES = """
 UPDATE page_states SET last_crawl_at = ?, last_observed_at = ?, digest = nullif(?, 0), gone = ?,
-    n_observations = ?, n_changes = ?, gap = ?, estimate = ?,
+    n_observations = ?, n_changes = ?, gap = ?, last_interval = ?, estimate = ?,
     n_pings = nullif(?, 0), ping_credit = nullif(?, 0), recent_pings = nullif(?, 0),
     real_pings = nullif(?, 0), false_pings = nullif(?, 0), trust = nullif(?, 0),
     n_failures = nullif(?, 0), redirects_to = nullif(?, 0),
@@ -117,7 +117,8 @@ LOAD_COLUMNS = """
 SELECT pages.page_id, CASE WHEN gone THEN 0.0 ELSE importance END, observability,
     CASE WHEN gone THEN NULL ELSE min_crawl_rate END, max_crawl_rate, host_id,
     coalesce(n_pings, 0), pings_since, last_ping_at, coalesce(real_pings, 0.0),
-    coalesce(false_pings, 0.0), coalesce(trust, 0.0), section, estimate
+    coalesce(false_pings, 0.0), coalesce(trust, 0.0), section, last_observed_at, last_interval,
+    gap, estimate
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
 ORDER BY pages.page_id
 """
@@ -135,12 +136,13 @@ DELETE FROM schedule WHERE epoch = ?1 AND page_id <= coalesce(
 """
 
 ADD_SCHEDULE = """
-INSERT INTO schedule (epoch, page_id, change_rate, crawl_rate, crawl_probability)
-VALUES (?, ?, ?, ?, ?)
+INSERT INTO schedule (epoch, page_id, change_rate, crawl_rate, crawl_probability, pace)
+VALUES (?, ?, ?, ?, ?, ?)
 """
 
 INTERVAL = f"""CASE WHEN schedule.crawl_rate > 0
-    THEN min(page_states.gap / schedule.crawl_rate, {MAX_DUE_DAYS}) ELSE 1.0 END"""
+    THEN min(page_states.gap / (schedule.crawl_rate * schedule.pace), {MAX_DUE_DAYS})
+    ELSE 1.0 END"""
 DUE = f"""CASE WHEN page_states.last_crawl_at IS NULL THEN pages.created_at
     WHEN page_states.gone THEN CASE
         WHEN page_states.n_failures > {GONE_CHECKS}

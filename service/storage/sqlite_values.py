@@ -22,7 +22,7 @@ TOGETHER = 100
 
 OF_CRAWLS = (
     "last_crawl_at", "last_observed_at", "digest", "gone", "n_observations", "n_changes", "gap",
-    "estimate",
+    "last_interval", "estimate",
 )  # fmt: skip
 OF_EVENTS = (
     "n_pings", "ping_credit", "recent_pings", "real_pings", "false_pings", "trust",
@@ -35,7 +35,7 @@ KINDS: dict[str, Any] = {f.name: f.type for f in fields(PageStates)}
 LOCKED: dict[str, Any] = {
     "page_id": Ints, "last_crawl_at": Instants, "last_observed_at": Instants, "digest": Ints,
     "n_observations": Ints, "n_changes": Ints, "pings_since": Instants, "gap": Floats,
-    "estimate": Floats, "flags": Codes,
+    "last_interval": Floats, "estimate": Floats, "flags": Codes,
 }  # fmt: skip
 """What is read of every page that is locked. The flags, as a row costs by its columns: `gone`,
 whether it has any of `OF_EVENTS`, and `observability`."""

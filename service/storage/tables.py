@@ -116,6 +116,7 @@ page_states = sa.Table(
     sa.Column("n_observations", sa.Integer, nullable=False),
     sa.Column("n_changes", sa.Integer, nullable=False),
     sa.Column("gap", sa.Double().with_variant(sa.REAL, "postgresql"), nullable=False),
+    sa.Column("last_interval", sa.REAL, nullable=False, server_default="0"),
     sa.Column("observability", sa.SmallInteger, nullable=False),
     sa.Column("gone", sa.Boolean, nullable=False),
     sa.Column("estimate", sa.LargeBinary, nullable=False),
@@ -209,6 +210,7 @@ epochs = sa.Table(
     sa.Column("prior", Json),
     sa.Column("crawl_rate_quantiles", Json),
     sa.Column("seconds", Json),
+    sa.Column("haste", sa.Double),
     sa.Index(
         "epochs_one_request_idx",
         "status",
@@ -235,6 +237,7 @@ schedule = sa.Table(
     sa.Column("page_id", Id, nullable=False),
     sa.Column("crawl_rate", sa.Double, nullable=False),
     sa.Column("crawl_probability", sa.Double),
+    sa.Column("pace", sa.REAL, nullable=False, server_default="1"),
     sa.PrimaryKeyConstraint("epoch", "page_id").ddl_if("sqlite"),
     sa.Index(None, "page_id").ddl_if("postgresql"),
     comment="What epochs published; on Postgres one partition an epoch.",

@@ -154,6 +154,35 @@ def test_a_page_says_why_it_is_crawled_as_often_as_it_is(api: Live):
     assert 0 < interval["low"] < page["estimate"]["change_rate"] < interval["high"]
 
 
+def test_a_page_says_what_its_siblings_have_shown_since_its_last_crawl(api: Live):
+    pages = api.register(*(f"https://news.example/2026/{i}" for i in range(12)))
+
+    def crawl(some: list[int], *, changed: bool, days: float) -> None:
+        at = api.clock.advance(days=days).isoformat()
+        told = [{"page_id": page, "observed_at": at, "changed": changed} for page in some]
+        assert api.post("/observations", told).status_code == 200
+
+    for _ in range(4):
+        crawl(pages, changed=False, days=5)
+    crawl(pages[6:], changed=True, days=5)
+    api.clock.advance(hours=1)
+    epoch = api.epoch()
+    waiting, crawled = (api.get(f"/pages/{page_id}").json() for page_id in (pages[0], pages[-1]))
+    pace = waiting["schedule"]["pace"]
+    assert pace > 1.5 * epoch["haste"] >= 1.5
+    assert crawled["schedule"]["pace"] == pytest.approx(epoch["haste"], rel=0.05)
+    assert "its section has changed more than expected" in waiting["why"]["sentence"]
+    sooner = f"so it is crawled {pace / epoch['haste']:.1f} times as soon"
+    assert waiting["why"]["sentence"].endswith(sooner)
+    assert "section has changed" not in crawled["why"]["sentence"]
+    for _ in range(3):
+        crawl(pages[1:], changed=False, days=4)
+    api.epoch()
+    calm = api.get(f"/pages/{pages[0]}").json()
+    assert calm["schedule"]["pace"] < pace
+    assert "changed less than expected, so it can wait 1." in calm["why"]["sentence"]
+
+
 def test_a_page_that_is_worth_next_to_nothing_says_so_in_a_number_that_can_be_read(sqlite_api):
     often, never = sqlite_api.register(NEWS, ABOUT)
     sqlite_api.client.patch(f"/pages/{often}", json={"importance": 1e9})

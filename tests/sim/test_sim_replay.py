@@ -1,5 +1,7 @@
 """Replays: the use cases on the store in memory, against a web whose every change is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sim_cases import world_of
@@ -73,6 +75,41 @@ def test_the_predictions_are_calibrated_on_pages_that_change_as_the_model_says()
         assert n > 300
         error = np.sqrt(expected * (1 - expected) / n)
         assert predicted.changed[chosen].mean() == pytest.approx(expected, abs=0.03 + 3 * error)
+
+
+def in_bursts(n_sections=40, size=15, days=200.0, seed=3):
+    """A world whose pages change together: half of a section at an instant, now and then."""
+    rng = np.random.default_rng(seed)
+    changes = [[] for _ in range(n_sections * size)]
+    for section in range(n_sections):
+        for at in np.sort(rng.uniform(0, days, rng.poisson(days / 50))):
+            for page in section * size + np.flatnonzero(rng.random(size) < 0.5):
+                changes[page].append(float(at))
+    world = world_of(changes, days=days)
+    pages = range(len(world))
+    return replace(world, url=tuple(f"https://s{i // size}.example/{i}" for i in pages))
+
+
+def test_pages_that_change_with_their_siblings_are_crawled_with_them():
+    """The same world with its sections taken apart: nothing but siblings can make the odds."""
+    world = in_bursts()
+    apart = replace(world, url=tuple(f"https://{i}.example/" for i in range(len(world))))
+    bandwidth = 0.1 * len(world)
+    together, alone = (replay(each, bandwidth, PLAN, step=0.5) for each in (world, apart))
+    stale, stale_alone = (staleness(world, each.crawls).harmonic for each in (together, alone))
+    best = staleness(world, policies.hindsight(world, bandwidth)).harmonic
+    assert stale < 0.8 * stale_alone
+    assert stale < best  # which knows how often each page changes, but not when
+    assert len(together.crawls.at) == pytest.approx(bandwidth * world.days, rel=0.03)
+
+
+def test_predictions_tell_pages_whose_siblings_have_changed_from_others():
+    predicted = replay(in_bursts(80), 120.0, PLAN, step=0.5).predicted
+    learnt = predicted.at > 50.0
+    probability, changed = predicted.probability[learnt], predicted.changed[learnt]
+    likely = probability > np.quantile(probability, 0.9)
+    assert changed[likely].mean() > 1.3 * changed[~likely].mean()
+    assert changed[likely].mean() == pytest.approx(probability[likely].mean(), rel=0.35)
 
 
 def test_a_prediction_is_that_of_the_estimator_before_the_crawl():

@@ -55,6 +55,14 @@ MOVES = [
 """A rate or probability then and now, and the largest ratio of 0, 0.25 and 10 it moved by."""
 
 
+def test_a_page_is_news_when_its_clock_runs_faster_or_slower_by_more_than_the_ratio(store):
+    ids = np.sort(register(store, 4))
+    since = publish(store, schedule_columns(ids, crawl_rate=2.0, pace=[1.0, 1.0, 1.0, 4.0]))
+    epoch = publish(store, schedule_columns(ids, crawl_rate=2.0, pace=[1.0, 1.5, 0.5, 4.0]))
+    assert ids_of(changes(store, epoch, since, 0.0)[0]) == ids[[1, 2]].tolist()
+    assert ids_of(changes(store, epoch, since, 0.75)[0]) == ids[[2]].tolist()
+
+
 @pytest.mark.parametrize("of", ["crawl_rate", "crawl_probability"])
 def test_a_page_is_news_when_its_rate_or_probability_moved_by_more_than_the_ratio(store, of):
     ids = np.sort(register(store, len(MOVES)))

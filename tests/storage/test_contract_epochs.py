@@ -396,6 +396,22 @@ def test_a_crawled_page_is_due_after_its_gap_at_the_rate_in_force(store):
     assert due(store, page_id) == T0 + 3 * DAY
 
 
+def test_a_page_s_pace_brings_its_next_crawl_nearer_or_lets_it_wait(store):
+    ids = np.sort(register(store, 3))
+    save(store, ids, last_crawl_at=T0, gap=1.5)
+    publish(store, schedule_columns(ids, crawl_rate=2.0, pace=[3.0, 1.0, 0.75]))
+    assert [due(store, page_id) for page_id in ids] == [
+        T0 + 0.25 * DAY, T0 + 0.75 * DAY, T0 + DAY,
+    ]  # fmt: skip
+    assert [page_of(store, page_id).pace for page_id in ids] == [3.0, 1.0, 0.75]
+    assert [page_of(store, page_id).crawl_rate for page_id in ids] == [2.0] * 3
+
+
+def test_a_page_that_no_epoch_has_scheduled_has_no_pace(store):
+    (page_id,) = register(store, 1)
+    assert page_of(store, page_id).pace is None
+
+
 def test_due_times_are_as_of_now(store):
     (page_id,) = register(store, 1)
     epoch = publish(store, schedule_columns([page_id], crawl_rate=2.0))

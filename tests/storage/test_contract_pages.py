@@ -446,7 +446,7 @@ def test_none_values_come_back_as_none_and_zero_as_zero(store):
     full = {
         "last_crawl_at": T0, "last_observed_at": T0, "last_ping_at": T0, "wanted_at": T0,
         "digest": -1, "gone": True, "n_observations": 1, "n_changes": 2, "n_pings": 3,
-        "ping_credit": 0.5, "gap": 1.25, "estimate": [[1.0, 2.0]],
+        "ping_credit": 0.5, "gap": 1.25, "last_interval": -2.75, "estimate": [[1.0, 2.0]],
     }  # fmt: skip
     save(store, ids, **full)
     none = {
@@ -459,6 +459,7 @@ def test_none_values_come_back_as_none_and_zero_as_zero(store):
     assert states.digest.tolist() == [-1, 0]
     assert states.gone.tolist() == [True, False]
     assert states.ping_credit.tolist() == [0.5, 0.0]
+    assert states.last_interval.tolist() == [-2.75, -2.75]
     assert np.isnan(states.crawl_rate).all()
     assert np.isnan(states.crawl_probability).all()
     assert states.n_observations.tolist() == [1, 1]

@@ -2,7 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -419,17 +419,37 @@ def test_revision_9_makes_the_rows_of_schedules_smaller_and_back(empty):
     ids, rates = np.sort(register(empty, 4)), [0.0, 0.25, 2.0, 1e9]
     for _ in range(2):
         epoch = publish(empty, schedule_columns(ids, rates, rates[::-1], [0.0, 1.0, 1 / 3, 0.0]))
-    rows, size = read_schedule(empty, epoch), size_of_rows(empty.engine)
+    rows = read_schedule(empty, epoch)
     migrations.downgrade(empty.engine, "0008")
     before = contents(empty.engine)
     assert len(before["schedule"]) == 8
+    migrations.upgrade(empty.engine, "0009")
+    size = size_of_rows(empty.engine)
     migrations.upgrade(empty.engine)
     assert read_schedule(empty, epoch) == rows
-    assert size_of_rows(empty.engine) == size
     migrations.downgrade(empty.engine, "0008")
     assert contents(empty.engine) == before
     if empty.engine.dialect.name == "postgresql":
         assert size_of_rows(empty.engine) == size + 8 * 8
+
+
+def test_revision_10_starts_all_clocks_at_the_rates_that_are_in_force(empty):
+    migrations.upgrade(empty.engine)
+    ids = np.sort(register(empty, 3))
+    save(empty, ids, last_crawl_at=T0, last_interval=2.5)
+    publish(empty, schedule_columns(ids, crawl_rate=2.0, pace=[1.0, 4.0, 0.5]))
+    migrations.downgrade(empty.engine, "0009")
+    before = contents(empty.engine)
+    migrations.upgrade(empty.engine)
+    with empty.begin(write=False) as tx:
+        epoch, loaded = tx.epoch_in_force(), tx.load_columns()
+    assert epoch.certificate.haste == 1.0
+    assert loaded.last_interval.tolist() == [0.0] * 3
+    assert [page_of(empty, page_id).pace for page_id in ids] == [1.0] * 3
+    due = {row.next_crawl_at for row in read_schedule(empty, epoch.epoch)}
+    assert due == {T0 + timedelta(days=0.5)}
+    migrations.downgrade(empty.engine, "0009")
+    assert contents(empty.engine) == before
 
 
 def size_of_rows(engine):

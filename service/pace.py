@@ -1,0 +1,69 @@
+"""How fast the clock of each page runs, beside the rate that the optimum gives it.
+
+The rates are what a page is worth in the long run, and they use up the bandwidth. When a page is
+due also hangs on what its siblings have shown since its last crawl (`core.siblings`): next to a
+page found changed it is crawled sooner, among pages found unchanged later.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from service.arrays import Floats, days
+from service.columns import CapColumns, EpochColumns
+from service.core.siblings import haste, unrest
+from service.domain import Observability, Timing
+from service.estimates import Known
+
+HORIZON = 1.0
+"""Days ahead in which as many pages should fall due as there is bandwidth for; more where that is
+fewer than `FEWEST`."""
+FEWEST = 10.0
+
+FASTEST = 1000.0
+"""No clock runs faster than that many times."""
+
+TINY = 1e-100
+"""Rates below, or above 1/this, are left alone: their product with a pace may be no number."""
+
+
+class Pace(NamedTuple):
+    """How fast clocks run."""
+
+    of_pages: Floats
+    """(N,) a page is due `gap / (crawl_rate * pace)` days after its last crawl."""
+    haste: float
+    """What all of them have been sped up by, so that the bandwidth is used up."""
+
+
+def pace(
+    pages: EpochColumns, known: Known, crawl_rate: Floats, caps: CapColumns, timing: Timing,
+    now: np.datetime64,
+) -> Pace:  # fmt: skip
+    """Set the clocks of (N,) pages.
+
+    All run at 1 on Poisson clocks, under which the estimators count on the rates in force. So do
+    those of pages whose pings tell more than siblings could, and of hosts with a cap. A page's own
+    bounds hold for its crawl rate times its pace.
+    """
+    n_pages = len(pages)
+    clocked = ~np.isnat(pages.last_observed_at) & (crawl_rate > TINY) & (crawl_rate < 1 / TINY)
+    if timing is Timing.poisson or not clocked.any():
+        return Pace(np.ones(n_pages), 1.0)
+    age = np.where(clocked, np.maximum(days(now - pages.last_observed_at), 0.0), np.nan)
+    interval = np.where(pages.importance > 0, pages.last_interval, 0.0)
+    factor = unrest(pages.section, age, interval, known.change_rate)
+    free = clocked & (known.ping_rate == 0) & (pages.observability != Observability.complete)
+    if len(caps):
+        free &= ~np.isin(pages.host_id, caps.host_id)
+    factor[~free] = 1.0
+    horizon = max(HORIZON, FEWEST / float(crawl_rate[clocked].sum()))
+    ripe = (age[clocked] + horizon) * crawl_rate[clocked] * factor[clocked]
+    ripe /= np.maximum(pages.gap[clocked], np.finfo(np.float32).tiny)
+    sped_up = haste(ripe, float(np.minimum(crawl_rate[clocked] * horizon, 1.0).sum()))
+    factor[free] *= sped_up
+    given = crawl_rate[free]
+    least = np.nan_to_num(pages.min_crawl_rate[free], nan=0.0) / given
+    most = np.fmin(FASTEST, np.maximum(pages.max_crawl_rate[free] / given, least))
+    factor[free] = np.clip(factor[free], np.minimum(least, most), most)
+    return Pace(factor, sped_up)
