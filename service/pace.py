@@ -18,7 +18,7 @@ from service.estimates import Known
 HORIZON = 1.0
 """Days ahead in which as many pages should fall due as there is bandwidth for; more where that is
 fewer than `FEWEST`."""
-FEWEST = 10.0
+FEWEST = 100.0
 
 FASTEST = 1000.0
 """No clock runs faster than that many times."""

@@ -356,18 +356,20 @@ class PostgresFloors:
         connection = Bare(self.copy_url)
         ids = np.arange(1, self.n_pages + 1, dtype=">i8")
         rate = np.ones(self.n_pages, ">f8")
-        rows = copied(np.ones(self.n_pages, ">i8"), ids, rate, rate)
+        short = rate.astype(">f4")
+        rows = copied(np.ones(self.n_pages, ">i4"), short, ids, rate, short)
         blocks = [rows[at : at + 1_000_000] for at in range(0, len(rows), 1_000_000)]
         begun = time.monotonic()
         connection.command("BEGIN")
         connection.copy_out(
             "COPY (SELECT page_id, importance, observability, min_crawl_rate, max_crawl_rate, "
-            "host_id, n_pings, pings_since, last_ping_at, real_pings, false_pings, trust, estimate "
+            "host_id, n_pings, pings_since, last_ping_at, real_pings, false_pings, trust, "
+            "last_observed_at, last_interval, gap, estimate "
             "FROM pages JOIN page_states USING (page_id)) TO STDOUT (FORMAT BINARY)"
         )
         connection.command("CREATE TABLE fresh (LIKE schedule INCLUDING DEFAULTS)")
         connection.copy_in(
-            "COPY fresh (epoch, page_id, change_rate, crawl_rate) FROM STDIN (FORMAT BINARY)",
+            "COPY fresh (epoch, change_rate, page_id, crawl_rate, pace) FROM STDIN (FORMAT BINARY)",
             *blocks,
         )
         connection.command("CREATE INDEX ON fresh (page_id)")

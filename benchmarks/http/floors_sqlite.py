@@ -149,11 +149,12 @@ class SqliteFloors:
     def epoch(self) -> float:
         """Seconds of fetching the columns that an epoch loads, and of filling a new table."""
         connection = opened(self.copy_path)
-        new = [(1, page, 1.0, 1.0) for page in range(1, self.n_pages + 1)]
+        new = [(1, page, 1.0, 1.0, 1.0) for page in range(1, self.n_pages + 1)]
         begun = time.monotonic()
         rows = connection.execute(
             "SELECT pages.page_id, importance, observability, min_crawl_rate, max_crawl_rate, "
-            "host_id, n_pings, pings_since, last_ping_at, real_pings, false_pings, trust, estimate "
+            "host_id, n_pings, pings_since, last_ping_at, real_pings, false_pings, trust, "
+            "last_observed_at, last_interval, gap, estimate "
             "FROM pages JOIN page_states ON page_states.page_id = pages.page_id"
         )
         while rows.fetchmany(BLOCK):
@@ -161,9 +162,10 @@ class SqliteFloors:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(
             "CREATE TABLE fresh (epoch INTEGER, page_id INTEGER, change_rate, crawl_rate, "
-            "crawl_probability, PRIMARY KEY (epoch, page_id)) WITHOUT ROWID"
+            "crawl_probability, pace, PRIMARY KEY (epoch, page_id)) WITHOUT ROWID"
         )
-        insert = "INSERT INTO fresh (epoch, page_id, change_rate, crawl_rate) VALUES (?, ?, ?, ?)"
+        names = "epoch, page_id, change_rate, crawl_rate, pace"
+        insert = f"INSERT INTO fresh ({names}) VALUES (?, ?, ?, ?, ?)"
         connection.executemany(insert, new)
         connection.execute("COMMIT")
         took = time.monotonic() - begun

@@ -138,7 +138,7 @@ def haste(ripeness: ArrayLike, n_due: float) -> float:
     1.0
     """
     ripe = np.asarray(ripeness, np.float64)
-    n = int(n_due)
+    n = round(n_due)
     if not 0 < n <= ripe.size:
         return 1.0
     last = float(np.partition(ripe, ripe.size - n)[ripe.size - n])

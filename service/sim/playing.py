@@ -10,8 +10,9 @@ from service.sim.clock import Clock
 from service.sim.staleness import Crawls, merged
 from service.sim.world import World
 
-CARRIED_STEPS = 1.0
-"""Unused bandwidth of so many steps may be spent later."""
+CARRIED_DAYS = 7.0
+"""Bandwidth of so many days may be spent earlier or later: what falls due comes in clusters, and
+crawlers that keep to a budget do so by the week."""
 
 
 class Due(NamedTuple):
@@ -59,7 +60,7 @@ def crawl(
     notices
         Change notices, by the page and the instant at which Recrawl hears of it.
     bandwidth
-        Crawls a day; never exceeded by more than what was saved in the step before.
+        Crawls a day; never ahead of its time by more than `CARRIED_DAYS`, and not at the end.
     step
         Days from one epoch to the next.
     """
@@ -81,9 +82,10 @@ def crawl(
         news = slice(heard[i], heard[i + 1])
         asked = fleet.announce(Crawls(told.page[news], told.at[news]))
         income = bandwidth * (end - start)
-        on_time = choose(due, start, end, saved + income - len(asked.at))
+        ahead = bandwidth * min(CARRIED_DAYS, world.days - end)
+        on_time = choose(due, start, end, saved + income + ahead - len(asked.at))
         crawls = fleet.crawl(merged(on_time, asked))
-        saved = min(saved + income - len(crawls.at), CARRIED_STEPS * income)
+        saved = min(saved + income - len(crawls.at), bandwidth * CARRIED_DAYS)
         yield end, crawls
 
 

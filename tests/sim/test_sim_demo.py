@@ -14,11 +14,11 @@ from service.api.live import running
 from service.api.service import open_service
 from service.config import read_settings
 from service.errors import UnexpectedAnswer
-from service.sim import fleet
+from service.sim import fleet, playing
 from service.sim.clock import START, Clock, day_of, instant_of
 from service.sim.demo import Outcome, Result, play, run
 from service.sim.fleet import Fleet
-from service.sim.playing import Due, announcements, choose, crawl
+from service.sim.playing import CARRIED_DAYS, Due, announcements, choose, crawl
 from service.sim.scenario import Scenario, scenario
 from service.sim.staleness import Crawls, staleness
 from service.sim.world import synthetic_world
@@ -130,12 +130,13 @@ def test_the_service_was_told_every_crawl_and_ping_at_its_instant(served):
     assert told("/pings", "changed_at") == pinged
 
 
-def test_at_no_time_has_the_fleet_spent_more_than_its_income(served):
+def test_at_no_time_has_the_fleet_spent_more_than_a_week_ahead_and_never_more_in_all(served):
     small = scenario(n_pages=150, days=12)
     client, clock, _ = served(small.bandwidth)
     result = play(client, small.world, clock, bandwidth=small.bandwidth)
     per_day = np.histogram(result.recrawl.crawls.at, 12, (0, 12))[0]
-    assert (np.cumsum(per_day) <= small.bandwidth * np.arange(1, 13)).all()
+    ahead = np.minimum(np.arange(1, 13) + CARRIED_DAYS, 12)
+    assert (np.cumsum(per_day) <= small.bandwidth * ahead).all()
     assert per_day.sum() == pytest.approx(small.bandwidth * 12, rel=0.05)
 
 
@@ -166,22 +167,27 @@ def per_day(fleet, bandwidth):
     return [len(crawls.at) for _, crawls in played]
 
 
-def test_bandwidth_left_over_is_kept_for_one_step_only():
-    assert per_day(IdleThenBusy(), bandwidth=10.0) == [0, 0, 0, 0, 0, 20, 10, 10, 10, 10]
+def test_bandwidth_left_over_is_kept_and_bandwidth_to_come_is_lent_for_as_long_as_said(monkeypatch):
+    assert per_day(IdleThenBusy(), bandwidth=2.0) == [0, 0, 0, 0, 0, 20, 0, 0, 0, 0]
+    monkeypatch.setattr(playing, "CARRIED_DAYS", 1.0)
+    assert per_day(IdleThenBusy(), bandwidth=10.0) == [0, 0, 0, 0, 0, 30, 10, 10, 10, 0]
+    monkeypatch.setattr(playing, "CARRIED_DAYS", 0.0)
+    assert per_day(IdleThenBusy(), bandwidth=10.0) == [0, 0, 0, 0, 0, 10, 10, 10, 10, 10]
 
 
-def test_crawls_on_pings_are_paid_from_the_same_budget():
+def test_crawls_on_pings_are_paid_from_the_same_budget(monkeypatch):
+    monkeypatch.setattr(playing, "CARRIED_DAYS", 1.0)
     pings = [4.1, 4.2, 4.3, 4.4, 6.5, 6.6]
-    assert per_day(IdleThenBusy(pings), bandwidth=2.0) == [0, 0, 0, 0, 4, 2, 2, 2, 2, 2]
+    assert per_day(IdleThenBusy(pings), bandwidth=2.0) == [0, 0, 0, 0, 4, 4, 2, 2, 2, 0]
     flood = [0.01 * k for k in range(1, 8)]
-    assert per_day(IdleThenBusy(flood), bandwidth=1.0) == [7, 0, 0, 0, 0, 0, 0, 1, 1, 1]
+    assert per_day(IdleThenBusy(flood), bandwidth=1.0) == [7, 0, 0, 0, 0, 0, 1, 1, 1, 0]
 
 
 def test_a_last_step_that_is_cut_short_brings_its_part_of_the_budget():
     played = crawl(IdleThenBusy(), Clock(), Crawls.none(), 10.0, step=4.0)
     days, crawls = zip(*played, strict=True)
     assert days == (4.0, 8.0, 10.0)
-    assert [len(c.at) for c in crawls] == [0, 80, 20]
+    assert [len(c.at) for c in crawls] == [0, 99, 1]
 
 
 def test_pages_come_and_go_and_the_service_knows(served):
