@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.core.conditions import Floats, InvalidInput, check_amount
 from service.core.prior import MAX_SHAPE, SAMPLE, Prior, fit_shape, fit_steadiness
+from service.core.renumber import renumber
 
 START_BETWEEN = 5.0
 """How alike sections are believed to be before any evidence: rates 45 % about their mean."""
@@ -23,9 +24,6 @@ WITHIN_A_ROUND = 1e-3
 
 MOST_STEP = 1.5
 """A step of Newton's moves a mean by no more than a factor of 4.5."""
-
-SPARSE = 1 / 32
-"""Fewer pages than this for each section there may be are sorted, more are looked up."""
 
 BLOCK = 1 << 16
 """Pages whose weights are in memory at a time."""
@@ -229,15 +227,8 @@ class Evidence:
 
     def renumbered(self) -> tuple[Sections, "Evidence"]:
         """Give the sections that have pages, ascending, and those the numbers from 0 on."""
-        if self.section.size < SPARSE * self.n_sections:
-            used, place = np.unique(self.section, return_inverse=True)
-            return used, Evidence(self.changes, self.days, place, used.size)
-        has = np.zeros(self.n_sections, np.bool_)
-        has[self.section] = True
-        used = np.flatnonzero(has)
-        places = np.empty(self.n_sections, np.int32)
-        places[used] = np.arange(used.size)
-        return used, Evidence(self.changes, self.days, places[self.section], used.size)
+        used, place = renumber(self.section, self.n_sections)
+        return used, Evidence(self.changes, self.days, place, used.size)
 
     def sums(self, rate: Floats, within: float, mean: float) -> Sums:
         """Sum up by section."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.core.conditions import Floats, InvalidInput, check_amount
+from service.core.renumber import renumber
 
 SHARED = 0.4
 """Share of a page's changes that are believed to come with its siblings'."""
@@ -76,7 +77,8 @@ def unrest(
     seen = np.flatnonzero((interval != 0) & ~np.isnan(days))
     length = np.abs(interval[seen])
     own = OWN_WEIGHT * rate * np.nan_to_num(days)
-    first, n_cells = _first_cells(section)
+    present, place = renumber(section, int(section.max(initial=-1)) + 1)
+    first, n_cells = place * np.int64(AGES), present.size * AGES
     asked = first + _bin(np.nan_to_num(days))
     cell = first[seen] + _bin(days[seen] + 0.5 * length)
     changed = (interval[seen] > 0).astype(np.float64)
@@ -86,18 +88,10 @@ def unrest(
     return np.asarray(1.0 - SHARED + SHARED * ratio)
 
 
-def _first_cells(section: NDArray[np.integer]) -> tuple[NDArray[np.int64], int]:
-    """Give each page the number of its section's first bin of ages, and how many bins there are."""
-    number = np.zeros(section.max(initial=-1) + 1, np.int64)
-    number[section] = 1
-    n_sections = int(number.sum())
-    return (np.cumsum(number) - 1)[section] * AGES, n_sections * AGES
-
-
 def _bin(age: Floats) -> NDArray[np.int64]:
     """Give ages the numbers of their bins."""
-    steps = 2.0 * np.log2(np.maximum(age, FINEST) / FINEST)
-    return np.minimum(steps, AGES - 1).astype(np.int64)
+    steps = np.log2(np.maximum(age, FINEST) / FINEST)
+    return np.minimum(2.0 * steps, AGES - 1).astype(np.int64)
 
 
 def _since(
@@ -106,10 +100,12 @@ def _since(
 ) -> Floats:  # fmt: skip
     """Add up what siblings have in younger bins than the one asked for, and half of that one."""
     of_bin = np.bincount(cell, weight, n_cells)
-    up_to = np.cumsum(of_bin.reshape(-1, AGES), axis=1).reshape(-1)
-    total = up_to[asked] - 0.5 * of_bin[asked]
+    total = -0.5 * of_bin[asked]
+    by_section = of_bin.reshape(-1, AGES)
+    np.cumsum(by_section, axis=1, out=by_section)
+    total += of_bin[asked]
     total[seen] -= 0.5 * weight * (cell == asked[seen])  # the page's own
-    return np.maximum(total, 0.0)
+    return np.asarray(np.maximum(total, 0.0))
 
 
 def haste(ripeness: ArrayLike, n_due: float) -> float:

@@ -140,11 +140,11 @@ def test_what_lies_outside_of_the_domain_is_refused_by_name(name, age, interval,
 )
 def test_haste_makes_as_many_due_as_there_is_bandwidth_for(ripeness, n_due):
     factor = haste(ripeness, n_due)
-    ripe = np.array(ripeness)
+    ripe, n = np.array(ripeness), round(n_due)
     assert factor >= 1.0
-    if 1 <= n_due < len(ripe) + 1:
-        assert (ripe * factor >= 1 - 1e-12).sum() >= int(n_due)
+    if 1 <= n <= len(ripe):
+        assert (ripe * factor >= 1 - 1e-12).sum() >= n
         if factor > 1:
-            assert (ripe * factor > 1 + 1e-12).sum() < int(n_due)
+            assert (ripe * factor > 1 + 1e-12).sum() < n
     else:
         assert factor == 1.0
