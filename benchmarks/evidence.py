@@ -173,11 +173,11 @@ def summary(cells: dict[Cell, dict[str, Line]]) -> Iterator[str]:
         return
     names = dict.fromkeys(n for got in full.values() for n in rivals(got))
     today = [name for name in names if LINEUP[name].kind is Kind.today]
-    yield (
-        f"Recrawl is better than all that crawlers do today in {won(full, today)} of {len(full)} "
-        f"cells, than all policies without foresight, its own variants among them, in "
-        f"{won(full, list(names))}"
-    )
+    better = f"in {won(full, today)} of {len(full)} cells"
+    if len(today) < len(names):
+        better += ", than all policies without foresight, its own variants among them, in "
+        better += f"{won(full, list(names))}"
+    yield f"Recrawl is better than all that crawlers do today {better}"
     for name in names:
         ratio = {
             c: got[RECRAWL]["harmonic"] / got[name]["harmonic"]
