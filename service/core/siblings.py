@@ -75,6 +75,8 @@ def unrest(
         if given.shape != shape or np.isinf(given).any():
             raise InvalidInput(name, f"must be finite and of shape {shape}")
     seen = np.flatnonzero((interval != 0) & ~np.isnan(days))
+    if not seen.size:
+        return np.ones(shape)
     length = np.abs(interval[seen])
     own = OWN_WEIGHT * rate * np.nan_to_num(days)
     present, place = renumber(section, int(section.max(initial=-1)) + 1)
