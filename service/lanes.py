@@ -153,10 +153,7 @@ def sum_up(
     here = lane_id[row] == settled.lane_id
     seen = np.where(np.isnat(observed_at), NEVER, np.fmin(observed_at, at))
     ended, bad = here & settled.held, here & trouble(status)
-    good, slow = (
-        here & ~bad & ~np.isnat(seen),
-        bad & slow_down(status),
-    )
+    good, slow = here & ~bad & ~np.isnat(seen), bad & slow_down(status)
     asked = np.zeros(n)
     np.maximum.at(asked, row[slow], np.nan_to_num(retry_after_s[slow]))
     queued = np.full(n, NEVER)

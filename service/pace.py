@@ -31,7 +31,7 @@ class Pace(NamedTuple):
     """How fast clocks run."""
 
     of_pages: Floats
-    """(N,) a page is due `gap / (crawl_rate * pace)` days after its last crawl."""
+    """(N,) up to `FASTEST`: due `gap / (crawl_rate * pace)` days after the last crawl."""
     haste: float
     """What all of them have been sped up by, so that the bandwidth is used up."""
 
@@ -45,6 +45,11 @@ def pace(
     All run at 1 on Poisson clocks, under which the estimators count on the rates in force. So do
     those of pages whose pings tell more than siblings could, and of hosts with a cap. A page's own
     bounds hold for its crawl rate times its pace.
+
+    Parameters
+    ----------
+    crawl_rate : (N,) 1/day
+        What the optimum gives each page on the clock.
     """
     n_pages = len(pages)
     clocked = ~np.isnat(pages.last_observed_at) & (crawl_rate > TINY) & (crawl_rate < 1 / TINY)

@@ -72,6 +72,7 @@ class QueuedCrawls(Columns):
     next_at: Instants
     last_crawl_at: Instants
     crawl_rate: Floats
+    """1/day, times the page's pace."""
     wanted: Bools
     """A ping has asked for it."""
 
@@ -88,7 +89,7 @@ class DuePages(Columns):
     created_at: Instants
     last_crawl_at: Instants
     crawl_rate: Floats
-    """1/day; NaN where no epoch has scheduled the page."""
+    """1/day, times the page's pace; NaN where no epoch has scheduled the page."""
     wanted: Bools
 
 
