@@ -4,6 +4,7 @@ With :math:`N` changes not yet crawled, the harmonic cost charges :math:`1 + 1/2
 and the binary cost :math:`1[N > 0]` (K19 Props 1, 4 and Eqs 12, 13).
 """
 
+from collections.abc import Callable
 from math import factorial
 from typing import Literal, NamedTuple
 
@@ -151,18 +152,33 @@ def binary_cost(
 
 
 def _harmonic_on_time(x: Floats) -> Floats:
-    direct = np.euler_gamma + np.log(x) + exp1(x) - 1 - np.expm1(-x) / x
-    return np.where(x < 1, polyval(np.minimum(x, 1), _HARMONIC_SERIES), direct)
+    def direct(x: Floats) -> Floats:
+        return np.euler_gamma + np.log(x) + exp1(x) - 1 - np.expm1(-x) / x
+
+    return _by_series_below_1(x, _HARMONIC_SERIES, direct)
 
 
 def _binary_on_time(x: Floats) -> Floats:
-    return np.where(x < 1, polyval(np.minimum(x, 1), _BINARY_SERIES), 1 + np.expm1(-x) / x)
+    return _by_series_below_1(x, _BINARY_SERIES, lambda x: 1 + np.expm1(-x) / x)
+
+
+def _by_series_below_1(
+    x: Floats, series: list[float], direct: Callable[[Floats], Floats]
+) -> Floats:
+    """Sum the series where digits would cancel, and evaluate the formula elsewhere."""
+    cost, small = np.empty_like(x), x < 1
+    cost[small] = polyval(x[small], series)
+    cost[~small] = direct(x[~small])
+    return cost
 
 
 def _harmonic_by_credit(p: Floats) -> Floats:
     """Mix runs of k and k + 1 pings between crawls, in the proportion that makes their mean 1/p."""
-    k = np.floor(1 / p)
-    return np.where(p > 0, digamma(k + 1) + np.euler_gamma - k * p, np.inf)
+    cost = np.full_like(p, np.inf)
+    pinged = np.flatnonzero(p)
+    k = np.floor(1 / p[pinged])
+    cost[pinged] = digamma(k + 1) + np.euler_gamma - k * p[pinged]
+    return cost
 
 
 def _weigh(pages: _Pages, cost: Floats) -> Floats:

@@ -16,7 +16,7 @@ START_BETWEEN = 5.0
 MAX_ROUNDS = 30
 """Means and shapes by turns: 3 to 8 rounds on real sites, 1 to 3 from the last fit on."""
 
-SHAPE_TOLERANCE, MEAN_TOLERANCE = 0.005, 0.1
+SHAPE_TOLERANCE, MEAN_TOLERANCE = 0.005, 0.2
 """Until no shape and no mean moves by more. Means gain digits twice as fast as shapes do."""
 
 WITHIN_A_ROUND = 1e-3

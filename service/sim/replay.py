@@ -20,7 +20,6 @@ from service.arrays import (
     Instants,
     Ints,
     days,
-    distinct,
     instant,
 )
 from service.columns import CrawlColumns, PageColumns, PingColumns
@@ -213,16 +212,14 @@ class LocalFleet:
 
     def _predict(self, tx: MemoryTransaction, estimator: Estimator[Any], crawls: Crawls) -> None:
         """Note what is expected of crawls, ordered by page and time, before they are recorded."""
-        page_id = self._page_id[crawls.page]
-        states = tx.lock_states(distinct(page_id))
-        row = np.searchsorted(states.page_id, page_id)
-        before = _days(states.last_observed_at)[row]
+        row = self._page_id[crawls.page] - 1
+        before = _days(tx.states["last_observed_at"][row])
         again = np.flatnonzero(row[1:] == row[:-1]) + 1
         before[again] = crawls.at[again - 1]
         seen = np.flatnonzero(crawls.at > before)
-        page, at, before, row = crawls.page[seen], crawls.at[seen], before[seen], row[seen]
+        page, at, before = crawls.page[seen], crawls.at[seen], before[seen]
         own = of_sections(estimator, self._section[page])
-        state = from_columns(own, states.estimate[row])
+        state = from_columns(own, tx.states["estimate"][row[seen]])
         more = (self._unrest[page] - 1.0) * np.maximum(self._epoch_at - before, 0.0)
         unchanged = own.probability_unchanged(state, at - before + more)
         changed = self._versions.at(page, at) > self._versions.at(page, before)

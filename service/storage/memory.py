@@ -414,10 +414,11 @@ class MemoryTransaction(Transaction):
         """Mask the rows above `after`, then take the first of them."""
         rows = self._after(epoch, after)
         rows = rows.take(self._matching(rows.page_id - 1, only))
-        if only.due_before is not None:
-            due = self._next_crawl_at(rows.page_id - 1, rows)
-            rows = rows.take(due < instant(only.due_before))
-        return self._part(rows, limit)
+        if only.due_before is None:
+            return self._part(rows, limit)
+        due = self._next_crawl_at(rows.page_id - 1, rows)
+        asked = due < instant(only.due_before)
+        return self._part(rows.take(asked), limit, due[asked])
 
     def schedule_changes(
         self, epoch: int, since: int, min_change: float, after: int, limit: int
@@ -440,14 +441,16 @@ class MemoryTransaction(Transaction):
         rows = self.store.schedules[epoch]
         return rows.take(rows.page_id > after)
 
-    def _part(self, rows: ScheduleColumns, limit: int) -> SchedulePart:
-        whole, rows = len(rows) <= limit, rows.take(np.arange(min(limit, len(rows))))
+    def _part(
+        self, rows: ScheduleColumns, limit: int, due: Instants | None = None
+    ) -> SchedulePart:
+        whole, rows = len(rows) <= limit, rows.take(slice(limit))
         row = rows.page_id - 1
         pages = ScheduledPages(
             **{f.name: getattr(rows, f.name) for f in fields(rows) if f.name != "pace"},
             url=self.pages["url"][row],
             importance=self.pages["importance"][row],
-            next_crawl_at=self._next_crawl_at(row, rows),
+            next_crawl_at=self._next_crawl_at(row, rows) if due is None else due[:limit],
         )
         return SchedulePart(pages, None if whole or not limit else int(rows.page_id[-1]))
 
