@@ -39,7 +39,6 @@ from service.sim.lineup import (
     Game,
     Kind,
     chosen,
-    suitable_step,
 )
 from service.sim.measures import measured
 from service.sim.recording import recorded_world
@@ -81,7 +80,7 @@ def line(traces: Path, days: float, cell: Cell, policy: str) -> Line:
     world = world_of(traces, days, cell.site, cell.bulk, cell.importance)
     bandwidth = cell.bandwidth_per_page * world.mean_pages
     started = time.process_time()
-    outcome = play(policy, Game(world, bandwidth, suitable_step(world, bandwidth), seed=SEED))
+    outcome = play(policy, Game(world, bandwidth, seed=SEED))
     seconds = time.process_time() - started
     learnt, overall = outcome.calibration_learnt, outcome.calibration
     return {

@@ -42,6 +42,8 @@ class Settings(BaseSettings):
     estimator: str = "gamma"
     timing: Timing = Timing.periodic
     objective: str = "harmonic"
+    siblings: bool = True
+    """What a page's siblings have shown since its last crawl moves its next one."""
     half_life_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = 180
     """Evidence loses half of its weight in this time, where the estimator lets it; empty: never."""
     retention_days: Annotated[float, Field(gt=0, le=36_500)] | None = 730
@@ -102,6 +104,7 @@ class Settings(BaseSettings):
             timing=self.timing,
             bandwidth=self.bandwidth,
             retention=None if self.retention_days is None else timedelta(days=self.retention_days),
+            siblings=self.siblings,
         )
 
     def politeness(self) -> Politeness:

@@ -31,7 +31,7 @@ from service.core.trust import audit_rate
 from service.domain import Certificate, Epoch, EpochStatus, Observability, Timing
 from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.estimates import Known, known, rates_from_log
-from service.pace import pace
+from service.pace import pace, steady
 from service.sections import SECTIONS
 from service.storage import Lead, QueueStore, Store, Transaction
 
@@ -65,6 +65,14 @@ class Plan:
     """Crawls a day; None: 0.2 for each page."""
     retention: timedelta | None = None
     """How long the log is kept; None: for ever."""
+    siblings: bool = True
+    """Whether what siblings have shown moves a page's next crawl. Never on Poisson clocks, under
+    which the estimators count on the rates in force."""
+
+    @property
+    def paced(self) -> bool:
+        """Whether clocks may run faster or slower than the rates."""
+        return self.siblings and self.timing is Timing.periodic
 
 
 def run_epoch(store: Store, plan: Plan, now: Clock) -> Epoch:
@@ -119,7 +127,9 @@ def _load_solve_publish(
         rates = known(pages, estimator, instant(now()), from_log)
     with stopwatch(seconds, "allocate"):
         schedule, certificate = solve(pages, rates, plan, last, caps)
-        clocks = pace(pages, rates, schedule.crawl_rate, caps, plan.timing, instant(now()))
+        clocks = steady(len(pages))
+        if plan.paced:
+            clocks = pace(pages, rates, schedule.crawl_rate, caps, instant(now()))
         schedule = replace(schedule, pace=clocks.of_pages)
     told.info("epoch allocated", seconds=seconds["allocate"], passes=certificate.passes)
     with stopwatch(seconds, "publish"):

@@ -12,7 +12,7 @@ import numpy as np
 from service.arrays import Floats, days
 from service.columns import CapColumns, EpochColumns
 from service.core.siblings import haste, unrest
-from service.domain import Observability, Timing
+from service.domain import Observability
 from service.estimates import Known
 
 HORIZON = 1.0
@@ -36,25 +36,27 @@ class Pace(NamedTuple):
     """What all of them have been sped up by, so that the bandwidth is used up."""
 
 
+def steady(n_pages: int) -> Pace:
+    """Give clocks that go by the rates alone."""
+    return Pace(np.ones(n_pages), 1.0)
+
+
 def pace(
-    pages: EpochColumns, known: Known, crawl_rate: Floats, caps: CapColumns, timing: Timing,
-    now: np.datetime64,
-) -> Pace:  # fmt: skip
+    pages: EpochColumns, known: Known, crawl_rate: Floats, caps: CapColumns, now: np.datetime64
+) -> Pace:
     """Set the clocks of (N,) pages.
 
-    All run at 1 on Poisson clocks, under which the estimators count on the rates in force. So do
-    those of pages whose pings tell more than siblings could, and of hosts with a cap. A page's own
-    bounds hold for its crawl rate times its pace.
+    Those of pages whose pings tell more than siblings could, and of hosts with a cap, run at 1. A
+    page's own bounds hold for its crawl rate times its pace.
 
     Parameters
     ----------
     crawl_rate : (N,) 1/day
         What the optimum gives each page on the clock.
     """
-    n_pages = len(pages)
     clocked = ~np.isnat(pages.last_observed_at) & (crawl_rate > TINY) & (crawl_rate < 1 / TINY)
-    if timing is Timing.poisson or not clocked.any():
-        return Pace(np.ones(n_pages), 1.0)
+    if not clocked.any():
+        return steady(len(pages))
     age = np.where(clocked, np.maximum(days(now - pages.last_observed_at), 0.0), np.nan)
     interval = np.where(pages.importance > 0, pages.last_interval, 0.0)
     factor = unrest(pages.section, age, interval, known.change_rate)

@@ -40,6 +40,7 @@ def test_every_setting_has_a_default_that_works():
         timing=Timing.periodic,
         bandwidth=None,
         retention=timedelta(days=730),
+        siblings=True,
     )
 
 
@@ -47,9 +48,11 @@ def test_settings_come_from_the_environment(monkeypatch):
     monkeypatch.setenv("RECRAWL_BANDWIDTH", "1234.5")
     monkeypatch.setenv("RECRAWL_TIMING", "poisson")
     monkeypatch.setenv("recrawl_objective", "uniform")
+    monkeypatch.setenv("RECRAWL_SIBLINGS", "false")
     settings = read_settings()
     assert (settings.bandwidth, settings.timing) == (1234.5, Timing.poisson)
     assert settings.objective == "uniform"
+    assert not settings.plan().siblings
 
 
 def test_settings_come_from_the_env_file_and_the_environment_goes_first(env_file, monkeypatch):

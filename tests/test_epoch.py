@@ -473,7 +473,7 @@ def test_an_epoch_keeps_house(store, clock):
 def test_a_plan_is_a_value():
     assert replace(PLAN, bandwidth=1.0) != PLAN
     assert {f.name for f in fields(Plan)} == {
-        "estimator", "objective", "timing", "bandwidth", "retention",
+        "estimator", "objective", "timing", "bandwidth", "retention", "siblings",
     }  # fmt: skip
 
 
@@ -702,3 +702,19 @@ def test_what_falls_due_is_queued_by_each_schedule_and_in_time(queue_store, cloc
     assert take(queue_store, T0 + DAY) == []
     assert filled_until(T0 + DAY - HOUR) == T0 + DAY + HOUR
     assert ids(take(queue_store, T0 + DAY)) == [page]
+
+
+def test_siblings_move_crawls_where_they_are_asked_to_and_clocks_keep_time(memory, clock):
+    ids = watched(memory)
+    intervals = np.where(ids % 3 == 0, 4.0, -4.0)
+    save(memory, ids, last_crawl_at=T0 - DAY, last_observed_at=T0 - DAY, last_interval=intervals)
+
+    def paces(**given):
+        epoch = run_epoch(memory, replace(PLAN, **given), clock)
+        return memory.schedules[epoch.epoch].pace, epoch.certificate.haste
+
+    moved, haste = paces()
+    assert (moved != 1.0).any() and haste > 1.0
+    for given in ({"siblings": False}, {"timing": Timing.poisson}):
+        steady, haste = paces(**given)
+        assert (steady == 1.0).all() and haste == 1.0

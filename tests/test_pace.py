@@ -9,7 +9,7 @@ from store_cases import columns
 from service.arrays import INSTANT, NEVER
 from service.columns import CapColumns, EpochColumns
 from service.core.siblings import SHARED, unrest
-from service.domain import Observability, Timing
+from service.domain import Observability
 from service.estimates import Known
 from service.pace import FASTEST, pace
 
@@ -44,7 +44,7 @@ def known(n, change_rate=0.02, ping_rate=0.0):
 def test_clocks_run_by_what_siblings_show_sped_up_alike():
     pages, age = corpus()
     rates = np.full(1_000, 0.1)
-    clocks = pace(pages, known(1_000), rates, NO_CAPS, Timing.periodic, NOW)
+    clocks = pace(pages, known(1_000), rates, NO_CAPS, NOW)
     factor = unrest(pages.section, age, pages.last_interval, np.full(1_000, 0.02))
     assert factor.std() > 0.1
     np.testing.assert_allclose(clocks.of_pages, factor * clocks.haste, rtol=1e-9)
@@ -58,7 +58,7 @@ def test_as_many_pages_fall_due_in_a_day_as_there_is_bandwidth_for(quiet):
     interval = np.where(quiet, -np.abs(pages.last_interval), pages.last_interval)
     pages = replace(pages, last_observed_at=crawled, last_interval=interval)
     rates = np.full(1_000, 0.15)
-    clocks = pace(pages, known(1_000), rates, NO_CAPS, Timing.periodic, NOW)
+    clocks = pace(pages, known(1_000), rates, NO_CAPS, NOW)
     due_in = pages.gap / (rates * clocks.of_pages) - age
     assert clocks.haste > 1
     assert np.count_nonzero(due_in <= 1 + 1e-9) == 150
@@ -66,7 +66,7 @@ def test_as_many_pages_fall_due_in_a_day_as_there_is_bandwidth_for(quiet):
 
 def test_nothing_is_put_off_because_much_is_overdue():
     pages, _ = corpus()
-    clocks = pace(pages, known(1_000), np.full(1_000, 3.0), NO_CAPS, Timing.periodic, NOW)
+    clocks = pace(pages, known(1_000), np.full(1_000, 3.0), NO_CAPS, NOW)
     assert clocks.haste == 1.0
 
 
@@ -79,12 +79,9 @@ def test_what_siblings_cannot_tell_goes_by_its_rate():
     pages = replace(pages, observability=observability.astype(np.int16), last_observed_at=crawled)
     rates = np.where(np.arange(1_000) == 4, 0.0, 0.1)
     facts = known(1_000)._replace(ping_rate=ping_rate)
-    clocks = pace(pages, facts, rates, NO_CAPS, Timing.periodic, NOW)
+    clocks = pace(pages, facts, rates, NO_CAPS, NOW)
     assert clocks.of_pages[1:5].tolist() == [1.0] * 4
     assert np.mean(clocks.of_pages[5:] != 1.0) > 0.8
-    poisson = pace(pages, facts, rates, NO_CAPS, Timing.poisson, NOW)
-    assert (poisson.of_pages == 1.0).all()
-    assert poisson.haste == 1.0
 
 
 def test_gone_pages_are_no_evidence():
@@ -93,7 +90,7 @@ def test_gone_pages_are_no_evidence():
     gone[0] = False
     pages = replace(pages, importance=np.where(gone, 0.0, 1.0))
     rates = np.where(gone, 0.0, 0.1)
-    clocks = pace(pages, known(1_000), rates, NO_CAPS, Timing.periodic, NOW)
+    clocks = pace(pages, known(1_000), rates, NO_CAPS, NOW)
     assert clocks.of_pages[0] == pytest.approx(clocks.haste)
 
 
@@ -103,7 +100,7 @@ def test_hosts_with_a_cap_are_not_crawled_faster_than_the_optimum_says():
         CapColumns, 1, host_id=3, host="h", max_crawl_rate=1.0, group_id=0, group="",
         group_max_crawl_rate=np.nan,
     )  # fmt: skip
-    clocks = pace(pages, known(1_000), np.full(1_000, 0.1), caps, Timing.periodic, NOW)
+    clocks = pace(pages, known(1_000), np.full(1_000, 0.1), caps, NOW)
     assert (clocks.of_pages[pages.host_id == 3] == 1.0).all()
     assert np.mean(clocks.of_pages[pages.host_id != 3] != 1.0) > 0.8
 
@@ -114,7 +111,7 @@ def test_a_page_s_own_bounds_hold_for_its_rate_times_its_pace():
     high = np.where(rng.random(1_000) < 0.5, 0.11, np.nan)
     pages, _ = corpus(min_crawl_rate=low, max_crawl_rate=high)
     rates = np.full(1_000, 0.1)
-    clocks = pace(pages, known(1_000), rates, NO_CAPS, Timing.periodic, NOW)
+    clocks = pace(pages, known(1_000), rates, NO_CAPS, NOW)
     crawled = rates * clocks.of_pages
     assert (crawled >= np.nan_to_num(low) * (1 - 1e-12)).all()
     assert (crawled <= np.nan_to_num(high, nan=np.inf) * (1 + 1e-12)).all()
@@ -127,7 +124,7 @@ def test_no_clock_runs_wild_and_none_stands_still():
     moments = np.full(1_000, NOW - np.timedelta64(1, "us"))
     moments[::20] = NOW - 10_000 * DAY
     pages = replace(pages, last_observed_at=moments, last_interval=np.full(1_000, 1e-9))
-    clocks = pace(pages, known(1_000, 1e-12), np.full(1_000, 1e-9), NO_CAPS, Timing.periodic, NOW)
+    clocks = pace(pages, known(1_000, 1e-12), np.full(1_000, 1e-9), NO_CAPS, NOW)
     assert (clocks.of_pages <= FASTEST).all()
     assert (clocks.of_pages >= 1 - SHARED - 1e-12).all()
     assert clocks.of_pages.max() > 1
@@ -137,19 +134,19 @@ def test_rates_at_the_ends_of_what_numbers_hold_are_left_alone():
     pages, _ = corpus()
     rates = np.full(1_000, 0.1)
     rates[:3] = 5e-324, 1e-300, 1e300
-    clocks = pace(pages, known(1_000), rates, NO_CAPS, Timing.periodic, NOW)
+    clocks = pace(pages, known(1_000), rates, NO_CAPS, NOW)
     assert clocks.of_pages[:3].tolist() == [1.0] * 3
 
 
 def test_a_clock_set_back_makes_nothing_older_than_it_is():
     pages, _ = corpus()
     ahead = replace(pages, last_observed_at=np.full(1_000, NOW + DAY))
-    clocks = pace(ahead, known(1_000), np.full(1_000, 0.1), NO_CAPS, Timing.periodic, NOW)
+    clocks = pace(ahead, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW)
     np.testing.assert_allclose(clocks.of_pages, clocks.haste)
 
 
 def test_no_pages():
     nothing = EpochColumns.empty(estimate=(2,))
-    clocks = pace(nothing, known(0), np.zeros(0), NO_CAPS, Timing.periodic, NOW)
+    clocks = pace(nothing, known(0), np.zeros(0), NO_CAPS, NOW)
     assert len(clocks.of_pages) == 0
     assert clocks.haste == 1.0

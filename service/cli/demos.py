@@ -99,7 +99,7 @@ def _played(
             settings(
                 f"sqlite:///{folder}/demo.db", bandwidth=chosen.bandwidth, api_keys=(),
                 epoch_interval_s=31_536_000, estimator="gamma", timing="periodic",
-                objective="harmonic", max_items=10_000,
+                objective="harmonic", siblings=True, max_items=10_000,
             ),
             now=clock,
             rng=np.random.default_rng(seed),

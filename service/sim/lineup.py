@@ -26,8 +26,9 @@ from service.sim.staleness import Crawls
 from service.sim.world import World
 
 STEP_INTERVALS = 0.5
-LONGEST_STEP = 1.0
-"""Days between epochs: half the mean interval between crawls of a page, at most a day."""
+LONGEST_STEP, LONGEST_UNPACED = 1.0, 7.0
+"""Days between epochs: half the mean interval between crawls of a page, at most a day, or a week
+where siblings do not move crawls."""
 
 HALF_LIFE_DAYS = 180.0
 
@@ -55,8 +56,8 @@ class Game:
     world: World
     bandwidth: float
     """Crawls a day, over all pages."""
-    step: float
-    """Days from one epoch to the next, for policies that learn."""
+    step: float | None = None
+    """Days from one epoch to the next, for policies that learn; None: as suits each."""
     notices: Crawls | None = None
     """Change notices of pages that are not `announced`; None: there are only theirs."""
     seed: int = 1
@@ -77,9 +78,10 @@ class Entrant:
     play: Callable[[Game, Progress | None], Replayed]
 
 
-def suitable_step(world: World, bandwidth: float) -> float:
+def suitable_step(world: World, bandwidth: float, *, paced: bool = True) -> float:
     """Give the days between epochs in which a schedule hardly ages."""
-    return min(LONGEST_STEP, STEP_INTERVALS * world.mean_pages / bandwidth)
+    longest = LONGEST_STEP if paced else LONGEST_UNPACED
+    return min(longest, STEP_INTERVALS * world.mean_pages / bandwidth)
 
 
 def _crawled(policy: Policy, game: Game, progress: Progress | None) -> Replayed:
@@ -90,8 +92,9 @@ def _crawled(policy: Policy, game: Game, progress: Progress | None) -> Replayed:
 
 
 def _learned(plan: Plan, game: Game, progress: Progress | None) -> Replayed:
+    step = game.step or suitable_step(game.world, game.bandwidth, paced=plan.paced)
     return replay(
-        game.world, game.bandwidth, plan, step=game.step, notices=game.notices, seed=game.seed,
+        game.world, game.bandwidth, plan, step=step, notices=game.notices, seed=game.seed,
         progress=progress,
     )  # fmt: skip
 
@@ -108,6 +111,9 @@ def _learner(name: str, plan: Plan, description: str) -> Entrant:
 
 UNIFORM, RECRAWL, TOLD, HINDSIGHT = "uniform", "recrawl", "told", "hindsight"
 
+UNPACED = replace(DEFAULT_PLAN, siblings=False)
+"""As the papers' policies are: each page is crawled by its own rates alone."""
+
 OBJECTIVES = {
     "change-rate": ("change_rate", "ChangeRateCrawl: crawl rates in proportion to change rates"),
     "lambdacrawl-approx": ("approximate", "LambdaCrawlApprox: in proportion to importance"),
@@ -118,14 +124,14 @@ OBJECTIVES = {
 
 
 def _variants() -> list[Entrant]:
-    """LambdaCrawl with every estimator and timing that go together, but the default pair."""
+    """LambdaCrawl with every estimator and timing that go together, without siblings."""
     entrants = []
     for estimator, timing in _combinations():
-        if refusal(estimator, timing) or (estimator, timing) == ("gamma", Timing.periodic):
+        if refusal(estimator, timing):
             continue
         name = estimator.replace("_", "-")
         made = make_estimator(estimator, half_life_days=HALF_LIFE_DAYS)
-        plan = replace(DEFAULT_PLAN, estimator=made, timing=timing)
+        plan = replace(UNPACED, estimator=made, timing=timing)
         if timing is Timing.poisson:
             clock, suffix = "on Poisson clocks", "-poisson"
         else:
@@ -158,7 +164,7 @@ LINEUP: dict[str, Entrant] = {
         _blind(UNIFORM, policies.uniform, "every page equally often"),
         *(_blind(name, peer.policy, peer.description) for name, peer in PEERS.items()),
         *(
-            _learner(name, replace(DEFAULT_PLAN, objective=objective), text)
+            _learner(name, replace(UNPACED, objective=objective), text)
             for name, (objective, text) in OBJECTIVES.items()
         ),
         *_variants(),

@@ -441,9 +441,7 @@ class MemoryTransaction(Transaction):
         rows = self.store.schedules[epoch]
         return rows.take(rows.page_id > after)
 
-    def _part(
-        self, rows: ScheduleColumns, limit: int, due: Instants | None = None
-    ) -> SchedulePart:
+    def _part(self, rows: ScheduleColumns, limit: int, due: Instants | None = None) -> SchedulePart:
         whole, rows = len(rows) <= limit, rows.take(slice(limit))
         row = rows.page_id - 1
         pages = ScheduledPages(

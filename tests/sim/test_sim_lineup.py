@@ -6,6 +6,7 @@ import pytest
 from service.config import Settings
 from service.core.estimators import ESTIMATORS
 from service.errors import UnknownPolicy
+from service.sim import lineup
 from service.sim.lineup import (
     DEFAULT,
     DEFAULT_PLAN,
@@ -41,7 +42,7 @@ def test_estimators_are_all_there_or_left_out_with_the_reason():
     for estimator in ESTIMATORS:
         name = estimator.replace("_", "-")
         assert f"{name}-poisson" in told
-        assert name in told or name == DEFAULT_PLAN.estimator.name
+        assert name in told
     assert sorted(LEFT_OUT) == ["lambdacrawl-lln", "lambdacrawl-sa", "lambdacrawl-sam"]
     assert all("exponentially distributed" in reason for reason in LEFT_OUT.values())
 
@@ -75,3 +76,19 @@ def test_what_cannot_be_played_is_refused(names, told):
 def test_epochs_are_as_rare_as_crawls_of_a_page_allow():
     assert suitable_step(WORLD, 60.0) == pytest.approx(0.25)
     assert suitable_step(WORLD, 3.0) == 1.0
+    assert suitable_step(WORLD, 3.0, paced=False) == pytest.approx(5.0)
+    assert suitable_step(WORLD, 0.3, paced=False) == 7.0
+
+
+def test_the_papers_policies_go_without_siblings(monkeypatch):
+    plans = []
+
+    def spy(*_args, step, **_kwargs):
+        plans.append((_args[2], step))
+        raise StopIteration
+
+    monkeypatch.setattr(lineup, "replay", spy)
+    for name in ("recrawl", "lambdacrawl-gamma", "blc", "lambdacrawl-gamma-poisson"):
+        with pytest.raises(StopIteration):
+            LINEUP[name].play(Game(WORLD, bandwidth=3.0), None)
+    assert [(plan.paced, step) for plan, step in plans] == [(True, 1.0), *3 * [(False, 5.0)]]
