@@ -20,6 +20,7 @@ PREFIX = "RECRAWL_"
 FOR_TESTS = "RECRAWL_TEST_"
 FOR_CLIENTS = frozenset({"RECRAWL_URL", "RECRAWL_API_KEY"})
 """Where `recrawl import` and `recrawl hosts` find the service, and its key."""
+DEFAULT_ESTIMATOR = "bursty"
 FADING = tuple(
     name for name, kind in ESTIMATORS.items() if "half_life_days" in kind.__dataclass_fields__
 )
@@ -39,7 +40,8 @@ class Settings(BaseSettings):
     """Crawls a day over all pages; unset: 0.2 for each page."""
     epoch_interval_s: Annotated[float, Field(ge=1, le=31_536_000)] = 600
     """Seconds from the start of one epoch to the start of the next."""
-    estimator: str = "gamma"
+    estimator: str | None = None
+    """Empty: the one whose states the database holds, in a new one `DEFAULT_ESTIMATOR`."""
     timing: Timing = Timing.periodic
     objective: str = "harmonic"
     siblings: bool = True
@@ -68,7 +70,7 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _blank_is_unset(cls, given: Any) -> Any:
-        blank_means_none = {"bandwidth", "half_life_days", "retention_days"}
+        blank_means_none = {"bandwidth", "estimator", "half_life_days", "retention_days"}
         return {
             name: None if name in blank_means_none and value == "" else _keys(name, value)
             for name, value in given.items()
@@ -76,30 +78,44 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _known_and_compatible(self) -> "Settings":
+        estimator = self.estimator or DEFAULT_ESTIMATOR
         for name, chosen, known in (
-            ("estimator", self.estimator, ESTIMATORS),
+            ("estimator", estimator, ESTIMATORS),
             ("objective", self.objective, ALLOCATORS),
         ):
             if chosen not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, not {chosen!r}")
-        estimator = ESTIMATORS[self.estimator]
-        if self.timing is Timing.periodic and not estimator.periodic_timing_ok:
-            raise ValueError(
-                f"estimator {self.estimator} {estimator.refusal}; "
-                "choose timing poisson or another estimator"
-            )
-        told = "half_life_days" in self.model_fields_set and self.half_life_days is not None
-        if told and self.estimator not in FADING:
-            raise ValueError(
-                f"{PREFIX}HALF_LIFE_DAYS has no meaning for estimator {self.estimator}, whose "
-                f"evidence never fades; unset it or choose {' or '.join(FADING)}"
-            )
+        self._check_together(estimator)
         return self
 
-    def plan(self) -> Plan:
-        """Give what epochs aim at."""
+    def _check_together(self, name: str) -> None:
+        estimator = ESTIMATORS[name]
+        if self.timing is Timing.periodic and not estimator.periodic_timing_ok:
+            raise ValueError(
+                f"estimator {name} {estimator.refusal}; choose timing poisson or another estimator"
+            )
+        told = "half_life_days" in self.model_fields_set and self.half_life_days is not None
+        if told and name not in FADING:
+            raise ValueError(
+                f"{PREFIX}HALF_LIFE_DAYS has no meaning for estimator {name}, whose "
+                f"evidence never fades; unset it or choose {' or '.join(FADING)}"
+            )
+
+    def plan(self, found: str | None = None) -> Plan:
+        """Give what epochs aim at; with the estimator `found` in the database, if none is chosen.
+
+        Raises
+        ------
+        InvalidSettings
+            That estimator does not go with other settings.
+        """
+        name = self.estimator or found or DEFAULT_ESTIMATOR
+        try:
+            self._check_together(name)
+        except ValueError as error:
+            raise InvalidSettings(f"the database holds states of {name}: {error}") from None
         return Plan(
-            estimator=make_estimator(self.estimator, half_life_days=self.half_life_days),
+            estimator=make_estimator(name, half_life_days=self.half_life_days),
             objective=self.objective,
             timing=self.timing,
             bandwidth=self.bandwidth,

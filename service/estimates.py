@@ -136,7 +136,7 @@ def _learn(estimator: Estimator[Any], columns: Floats, crawled: Crawled) -> None
 
 def _after(estimator: Estimator[Any], before: Any, now: Crawled) -> Any:
     """Learn from one crawl a page, and from the date of the change where the estimator can."""
-    if isinstance(estimator, Gamma) and not np.isnan(now.age).all():
+    if isinstance(estimator, Gamma | Bursty) and not np.isnan(now.age).all():
         return estimator.update_dated(before, now.interval, now.changed, now.age)
     return estimator.update(before, now.interval, now.changed, now.crawl_rate)
 

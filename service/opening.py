@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from service.config import Settings
+from service.core.estimators import ESTIMATORS
 from service.epoch import Plan, Runner
 from service.errors import EstimatorMismatch, RecrawlError
 from service.estimates import width
@@ -53,8 +54,9 @@ def opened(
     StoreUnavailable
         The database does not answer.
     """
-    plan = settings.plan()
-    store = open_store(settings.database_url.get_secret_value(), width(plan.estimator))
+    url = settings.database_url.get_secret_value()
+    asked = plan = settings.plan()
+    store = open_store(url, width(plan.estimator))
     embedded = isinstance(store, SqliteStore)
     try:
         if isinstance(store, SqliteStore):
@@ -62,10 +64,21 @@ def opened(
                 store.find()
             migrations.upgrade(store.engine)
         store.check()
-        _claim_estimator(store, plan.estimator.name)
+        found = _claimed_by(store, plan.estimator.name)
+        if settings.estimator is None and found in ESTIMATORS:
+            plan = settings.plan(found)
+        elif found != plan.estimator.name:
+            raise EstimatorMismatch(
+                f"the database holds states of estimator {found}, the settings ask for "
+                f"{plan.estimator.name}; stop the service and run `recrawl rebuild` to replay the "
+                "log, or unset RECRAWL_ESTIMATOR"
+            )
     except RecrawlError:
         store.close()
         raise
+    if plan != asked:
+        store.close()
+        store = open_store(url, width(plan.estimator))
     rules = Rules(
         plan.estimator, plan.timing, rng or np.random.default_rng(), settings.ping_delay_s
     )
@@ -73,15 +86,10 @@ def opened(
     return Opened(store, plan, rules, Runner(store, plan, interval, now), now, embedded)
 
 
-def _claim_estimator(store: Store, name: str) -> None:
-    """Make sure the stored states are this estimator's; raises `EstimatorMismatch`."""
+def _claimed_by(store: Store, name: str) -> str:
+    """Tell whose states are stored; a store that holds none yet is claimed for an estimator."""
     with store.begin() as tx:
         stored = tx.estimator()
         if stored is None:
             tx.set_estimator(name)
-        elif stored != name:
-            raise EstimatorMismatch(
-                f"the database holds states of estimator {stored}, the settings ask for {name}; "
-                "stop the service and run `recrawl rebuild` to replay the log, or set "
-                "RECRAWL_ESTIMATOR back"
-            )
+        return stored or name

@@ -17,7 +17,7 @@ from service.storage import QueueStore, Store, migrations, open_store
 from service.storage.memory import MemoryStore
 
 WIDTH = 2
-"""Numbers in the state of the default estimator."""
+"""Numbers in the state of Gamma, with which most tests learn."""
 
 EMPTY = """
 DO $$

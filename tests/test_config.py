@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from service.config import Settings, read_settings
 from service.core.allocation import ALLOCATORS
-from service.core.estimators import ESTIMATORS, Gamma
+from service.core.estimators import ESTIMATORS, Bursty, Gamma
 from service.domain import Timing
 from service.epoch import Plan
 from service.errors import InvalidSettings, StartupRefused
@@ -35,7 +35,7 @@ def test_every_setting_has_a_default_that_works():
     assert settings.database_url.get_secret_value() == "sqlite:///recrawl.db"
     assert settings.api_keys == ()
     assert settings.plan() == Plan(
-        estimator=Gamma(half_life_days=180),
+        estimator=Bursty(half_life_days=180),
         objective="harmonic",
         timing=Timing.periodic,
         bandwidth=None,
@@ -102,7 +102,7 @@ def test_names_of_others_are_left_alone(monkeypatch, name):
     read_settings()
 
 
-@pytest.mark.parametrize("name", ["bandwidth", "half_life_days", "retention_days"])
+@pytest.mark.parametrize("name", ["bandwidth", "estimator", "half_life_days", "retention_days"])
 def test_a_blank_means_none_where_none_means_something(monkeypatch, name):
     monkeypatch.setenv(f"RECRAWL_{name.upper()}", "")
     assert getattr(read_settings(), name) is None
@@ -112,7 +112,7 @@ def test_none_for_ever_reaches_the_plan(monkeypatch):
     monkeypatch.setenv("RECRAWL_HALF_LIFE_DAYS", "")
     monkeypatch.setenv("RECRAWL_RETENTION_DAYS", "")
     plan = read_settings().plan()
-    assert (plan.estimator, plan.retention) == (Gamma(half_life_days=None), None)
+    assert (plan.estimator, plan.retention) == (Bursty(half_life_days=None), None)
 
 
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))
@@ -132,14 +132,22 @@ def test_a_half_life_is_refused_where_evidence_never_fades(monkeypatch, name):
         )
 
 
+def test_the_plan_goes_on_with_the_estimator_that_is_found_unless_one_is_chosen():
+    settings = read_settings(half_life_days=90.0)
+    assert settings.plan("gamma").estimator == Gamma(half_life_days=90.0)
+    assert read_settings(estimator="lognormal").plan("gamma").estimator.name == "lognormal"
+    with pytest.raises(InvalidSettings, match="holds states of mle: RECRAWL_HALF_LIFE_DAYS has no"):
+        settings.plan("mle")
+    with pytest.raises(InvalidSettings, match=r"holds states of lln: .* choose timing poisson"):
+        read_settings().plan("lln")
+
+
 def test_a_half_life_in_the_env_file_is_refused_as_well(env_file):
     env_file("RECRAWL_ESTIMATOR=mle\nRECRAWL_HALF_LIFE_DAYS=365\n")
     assert "RECRAWL_HALF_LIFE_DAYS" in refusal()
 
 
-@pytest.mark.parametrize(
-    "name", ["epoch_interval_s", "max_items", "timing", "estimator", "log_level"]
-)
+@pytest.mark.parametrize("name", ["epoch_interval_s", "max_items", "timing", "log_level"])
 def test_a_blank_is_refused_where_a_value_is_needed(monkeypatch, name):
     monkeypatch.setenv(f"RECRAWL_{name.upper()}", "")
     assert name in refusal().lower()

@@ -28,7 +28,6 @@ from store_cases import (
 from service.arrays import instant
 from service.core.estimators import (
     LLN,
-    Bursty,
     Gamma,
     LogNormal,
     from_columns,
@@ -192,7 +191,7 @@ def test_an_unchanged_page_is_unchanged_whatever_date_it_has(memory, page):
     assert estimate(memory, page) == (0.0, 10.0)
 
 
-@pytest.mark.parametrize("estimator", [LLN(), Bursty(), LogNormal()], ids=lambda e: e.name)
+@pytest.mark.parametrize("estimator", [LLN(), LogNormal()], ids=lambda e: e.name)
 def test_an_estimator_that_cannot_use_dates_learns_as_without(estimator):
     learnt = []
     for date in (T0 + 7 * DAY, None):

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from benchmarks.http.data import key_of
 from service import crawls
 from service.columns import PageColumns, ScheduleColumns
+from service.config import DEFAULT_ESTIMATOR
 from service.domain import Certificate
 from service.epoch import FILL_EVERY
 from service.storage import HostStore, migrations, open_store, tables
 from service.urls import normalise
 
-WIDTH = 2
+WIDTH = 3
 """Numbers in the state of the default estimator."""
 BLOCK = 100_000
 AHEAD = 2 * FILL_EVERY
@@ -62,7 +63,7 @@ def migrate(url: str, now: datetime) -> None:
         migrations.upgrade(store.engine)  # type: ignore[attr-defined]
         with store.begin() as tx:
             new = tx.estimator() is None
-            tx.set_estimator("gamma")
+            tx.set_estimator(DEFAULT_ESTIMATOR)
         if new:
             _publish(store, np.zeros(0), now)
     finally:

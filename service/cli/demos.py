@@ -98,7 +98,7 @@ def _played(
         service = open_service(
             settings(
                 f"sqlite:///{folder}/demo.db", bandwidth=chosen.bandwidth, api_keys=(),
-                epoch_interval_s=31_536_000, estimator="gamma", timing="periodic",
+                epoch_interval_s=31_536_000, estimator="bursty", timing="periodic",
                 objective="harmonic", siblings=True, max_items=10_000,
             ),
             now=clock,

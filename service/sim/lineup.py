@@ -34,7 +34,9 @@ HALF_LIFE_DAYS = 180.0
 
 DEFAULT_GAMMA = Gamma(half_life_days=HALF_LIFE_DAYS)
 
-DEFAULT_PLAN = Plan(DEFAULT_GAMMA, retention=timedelta(days=730))
+DEFAULT_PLAN = Plan(
+    make_estimator("bursty", half_life_days=HALF_LIFE_DAYS), retention=timedelta(days=730)
+)
 """What the service does unless told otherwise; a test holds it equal to the settings."""
 
 
@@ -111,8 +113,8 @@ def _learner(name: str, plan: Plan, description: str) -> Entrant:
 
 UNIFORM, RECRAWL, TOLD, HINDSIGHT = "uniform", "recrawl", "told", "hindsight"
 
-UNPACED = replace(DEFAULT_PLAN, siblings=False)
-"""As the papers' policies are: each page is crawled by its own rates alone."""
+UNPACED = replace(DEFAULT_PLAN, estimator=DEFAULT_GAMMA, siblings=False)
+"""As the papers' policies are: each page is crawled by its own rates alone, learnt by Gamma."""
 
 OBJECTIVES = {
     "change-rate": ("change_rate", "ChangeRateCrawl: crawl rates in proportion to change rates"),
@@ -120,7 +122,7 @@ OBJECTIVES = {
     "blc": ("binary", "BinaryLambdaCrawl: the binary optimum, which starves pages"),
     "blc-0.4": ("binary_floor", "the same with 40 % of the bandwidth shared out evenly"),
 }
-"""Name -> objective and description; change rates are learnt as Recrawl does."""
+"""Name -> objective and description; change rates are learnt by Gamma."""
 
 
 def _variants() -> list[Entrant]:
@@ -177,8 +179,8 @@ LINEUP: dict[str, Entrant] = {
         ),
         _blind(
             TOLD, partial(policies.told, gamma=DEFAULT_GAMMA),
-            "LambdaCrawl on Recrawl's own estimator, told of every change as soon as it is "
-            "made: what it costs to find changes by crawling",
+            "LambdaCrawl on the estimator gamma, told of every change as soon as it is made: what "
+            "it costs to find changes by crawling",
             Kind.bound,
         ),
         _blind(

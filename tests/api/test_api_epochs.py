@@ -33,7 +33,7 @@ def test_a_published_epoch_carries_its_certificate(api: Live):
     assert abs(epoch["kkt_residual"]) < 1e-9
     assert epoch["passes"] >= 1
     assert epoch["reason"] is None
-    assert epoch["prior"].keys() == {"a", "b", "within", "between"}
+    assert epoch["prior"].keys() == {"a", "b", "within", "between", "steadiness"}
     assert epoch["seconds"].keys() >= {"load", "estimate", "allocate", "publish"}
     assert epoch["requested_at"] <= epoch["started_at"] <= epoch["finished_at"]
 

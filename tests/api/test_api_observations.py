@@ -6,6 +6,8 @@ from datetime import timedelta
 import pytest
 from live_server import START, Live
 
+from service.core.estimators import Bursty, BurstyState
+
 NEWS = "https://example.com/news"
 ABOUT = "https://example.com/about"
 
@@ -61,9 +63,10 @@ def test_the_date_of_a_change_says_how_long_the_page_has_been_quiet_since(api: L
         observe(api, {"url": url, "observed_at": at(0), "changed": False, **date})
         observe(api, {"url": url, "observed_at": at(960), "changed": True, **date})
     late, early = (api.get("/pages", url=url).json()["estimate"] for url in (NEWS, ABOUT))
-    prior = 0.5 / 15.0
-    assert late["change_rate"] == pytest.approx(1.5 / (15.0 + 10 / 24), rel=1e-9)
-    assert early["change_rate"] == pytest.approx(1.5 / (15.0 + 860 / 24), rel=1e-9)
+    estimator, prior = Bursty(), 0.5 / 15.0
+    for estimate, quiet_days in ((late, 10 / 24), (early, 860 / 24)):
+        state = BurstyState(1.0, quiet_days, 2 ** (-quiet_days / estimator.memory_days))
+        assert estimate["change_rate"] == pytest.approx(estimator.change_rate(state), rel=1e-9)
     assert early["change_rate"] < prior < late["change_rate"]
 
 

@@ -34,7 +34,7 @@ def learnt_url(sqlite_url):
 
 def contents(url):
     """Give what a database knows of its pages, gaps to the digits that Postgres keeps."""
-    store = open_store(url, 2)
+    store = open_store(url, 3)
     with store.begin(write=False) as tx:
         pages, states = tx.read_pages(0, 1000)
     store.close()
@@ -126,7 +126,7 @@ def test_states_of_another_estimator_are_refused(learnt_url, recrawl, tmp_path):
         half_life_days="",
     )  # fmt: skip
     assert ended.status == 2
-    assert "holds states of estimator gamma, the settings ask for naive" in ended.err
+    assert "holds states of estimator bursty, the settings ask for naive" in ended.err
 
 
 def cut_short(monkeypatch, after):

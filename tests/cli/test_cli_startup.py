@@ -233,7 +233,7 @@ def test_migrate_goes_up_and_down_and_says_where_it_stands(recrawl, empty_databa
 def test_states_of_another_estimator_are_refused_until_rebuilt(recrawl, database_url, estimator):
     """The two keep two and four numbers a page; gamma keeps two."""
     url = "https://a.example/"
-    with running(database_url) as live:
+    with running(database_url, estimator="gamma") as live:
         live.clock.advance(days=8)
         days = range(1, 8)
         crawls = [{"url": url, "observed_at": f"2026-05-0{d}T00:00:00Z", "changed": True}
@@ -253,7 +253,7 @@ def test_states_of_another_estimator_are_refused_until_rebuilt(recrawl, database
         assert estimate["change_rate"] > 0.1
         epoch = live.epoch()
         assert epoch["status"] == "published"
-    assert recrawl("rebuild", database_url=database_url).status == 0
+    assert recrawl("rebuild", database_url=database_url, estimator="gamma").status == 0
     with running(database_url) as live:
         after = live.get("/pages", url=url).json()["estimate"]
     if not epoch["prior"]:
@@ -266,6 +266,27 @@ def test_states_of_another_estimator_are_refused_until_rebuilt(recrawl, database
         state = gamma.update(state, 1.0, changed=True)
     section = Gamma(Prior(within, within / after["section_change_rate"]), 180.0)
     assert after["change_rate"] == pytest.approx(float(section.change_rate(state)), rel=1e-6)
+
+
+def test_a_database_goes_on_with_its_estimator_unless_another_is_chosen(recrawl, database_url):
+    seen = {"url": "https://a.example/", "changed": True}
+    with running(database_url, estimator="lognormal") as live:
+        live.clock.advance(days=8)
+        for day in (1, 2, 3):
+            live.post("/observations", [seen | {"observed_at": f"2026-05-0{day}T00:00:00Z"}])
+        before = live.get("/pages", url=seen["url"]).json()["estimate"]
+    with running(database_url) as live:
+        live.clock.advance(days=8)
+        assert live.get("/pages", url=seen["url"]).json()["estimate"] == before
+        live.post("/observations", [seen | {"observed_at": "2026-05-04T00:00:00Z"}])
+        after = live.get("/pages", url=seen["url"]).json()["estimate"]
+        assert live.epoch()["status"] == "published"
+    assert after["estimator"] == "lognormal"
+    assert after["n_observations"] == 3
+    assert "1 pages rebuilt" in recrawl("rebuild", database_url=database_url).out
+    with running(database_url) as live:
+        estimate = live.get("/pages", url=seen["url"]).json()["estimate"]
+    assert (estimate["estimator"], estimate["n_observations"]) == ("bursty", 3)
 
 
 def test_after_a_rebuild_cut_short_only_another_one_is_taken(recrawl, database_url, monkeypatch):

@@ -115,6 +115,21 @@ def test_a_change_raises_the_rate_and_quiet_lowers_it(interval):
     assert bursty.change_rate(bursty.update(state, interval, changed=True)) > quiet
 
 
+def test_a_date_tells_how_recent_a_change_is():
+    bursty, gamma = Bursty(PRIOR, 365.0, memory_days=20.0), Gamma(PRIOR, 365.0)
+    intervals, ages = np.full(6, 10.0), [0.0, 2.0, 10.0, np.nan, 11.0, 2.0]
+    changed = np.array([True] * 5 + [False])
+    before = BurstyState(*np.full((3, 6), 4.0))
+    after = bursty.update_dated(before, intervals, changed, ages)
+    long_run = gamma.update_dated(GammaState(*before[:2]), intervals, changed, ages)
+    np.testing.assert_array_equal(after[:2], long_run)
+    old = 4.0 * 2**-0.5
+    np.testing.assert_allclose(after.recent[:3], old + 2.0 ** -(np.array([0.0, 2.0, 10.0]) / 20))
+    plain = bursty.update(before, intervals, changed)
+    np.testing.assert_array_equal(np.array(after)[:, 3:], np.array(plain)[:, 3:])
+    np.testing.assert_allclose(after.recent[5], old)
+
+
 def bursts(n_pages, n_days, rng):
     """(n_pages, n_days) changes a day: bursts of 0.5 a day that last 20 days, one in 200 days."""
     begins = rng.random((n_pages, n_days)) < 1 / 200

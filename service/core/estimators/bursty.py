@@ -1,4 +1,4 @@
-"""Bursty: Gamma with a short memory on top, for pages whose changes come in bursts."""
+"""Bursty, the default: Gamma with a short memory on top, as changes come in bursts."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -122,10 +122,28 @@ class Bursty:
         Whatever changes the evidence of the long run gains are recent.
         """
         after = self.steady.update(_long_run(state), interval, changed)
-        days = np.asarray(interval, np.float64)
+        return self._remember(state, after, np.asarray(interval, np.float64), 0.0)
+
+    def update_dated(
+        self, state: BurstyState, interval: ArrayLike, changed: ArrayLike, age: ArrayLike
+    ) -> BurstyState:
+        """Add a crawl that also tells how long ago the page was last modified, as `Gamma` does.
+
+        A change that is known to have been made some days ago is as much less recent.
+        """
+        after = self.steady.update_dated(_long_run(state), interval, changed, age)
+        days, since = np.asarray(interval, np.float64), np.asarray(age, np.float64)
+        known = (since >= 0) & (since <= days)
+        return self._remember(state, after, days, np.where(known, since, 0.0))
+
+    def _remember(
+        self, state: BurstyState, after: GammaState, days: Floats, age: ArrayLike
+    ) -> BurstyState:
+        """Let what was recent fade, and add what the long run has gained, made `age` days ago."""
         kept = 1.0 if self.half_life_days is None else np.exp2(-days / self.half_life_days)
         gained = np.maximum(after.changes - state.changes * kept, 0.0)
-        return BurstyState(*after, state.recent * np.exp2(-days / self.memory_days) + gained)
+        faded, fresh = (np.exp2(-np.asarray(t) / self.memory_days) for t in (days, age))
+        return BurstyState(*after, state.recent * faded + gained * fresh)
 
     def evidence(self, state: BurstyState) -> tuple[Floats, Floats]:
         """Give changes and days to fit a prior to (`fit_gamma_prior`): those of the long run."""

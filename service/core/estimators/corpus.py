@@ -12,7 +12,7 @@ from service.core.estimators.base import Estimator
 from service.core.estimators.bursty import Bursty
 from service.core.estimators.gamma import Gamma
 from service.core.estimators.lognormal import LogNormal
-from service.core.prior import Prior, fit_gamma_prior, fit_steadiness
+from service.core.prior import SAMPLE, Prior, fit_gamma_prior, fit_steadiness
 
 E = TypeVar("E", bound=Estimator[Any])
 
@@ -38,9 +38,12 @@ def fit_corpus(
         prior = fit_sections(changes, days, section, prior, n_sections, near)
     fitted = replace(estimator, prior=prior)
     if isinstance(fitted, Bursty):
-        own = fitted if section is None else of_sections(fitted, section)
+        watched = np.flatnonzero(days)
+        some = watched[:: max(1, -(-watched.size // SAMPLE))]
+        sample = Bursty.State(*(np.asarray(column)[some] for column in state))
+        own = fitted if section is None else of_sections(fitted, section[some])
         near_by = getattr(last, "steadiness", None)
-        steadiness = fit_steadiness(state.recent, own.expected(state), near=near_by)
+        steadiness = fit_steadiness(sample.recent, own.expected(sample), near=near_by)
         return replace(fitted, steadiness=steadiness)
     return fitted
 

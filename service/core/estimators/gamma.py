@@ -1,4 +1,4 @@
-"""Gamma: the default estimator, a posterior of the change rate in two numbers."""
+"""Gamma: a posterior of the change rate in two numbers."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
