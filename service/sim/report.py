@@ -119,7 +119,8 @@ def _facts(made: Made) -> Iterator[tuple[str, str]]:
     mean_pages = f"{made['world']['mean_pages']:,.0f} pages that exist on average"
     per_page = f"{made['bandwidth_per_page']:.3g} for each of the {mean_pages}"
     yield "bandwidth", f"{made['bandwidth']:,.1f} crawls a day, {per_page}"
-    yield "epochs", f"every {made['step']:.3g} days"
+    step = made["step"]
+    yield "epochs", "every day" if step == 1 else f"every {step:.3g} days"
     yield "change notices", escape(made["notices"])
     yield "seed", str(made["seed"])
     for note in made["world"]["notes"]:
