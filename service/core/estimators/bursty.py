@@ -99,10 +99,14 @@ class Bursty:
     def posterior(self, state: BurstyState) -> tuple[Floats, Floats]:
         """Shape a and rate b (days) of what is believed of the rate of now."""
         a, b = self.steady.posterior(_long_run(state))
-        shape = self.steadiness + state.recent
-        factor = shape / (self.steadiness + self.expected(state))
-        variance = (1.0 + 1.0 / a) * (1.0 + 1.0 / shape) - 1.0  # over the square of the mean
-        return 1.0 / variance, b / (a * factor * variance)
+        doubt = 1.0 / (self.steadiness + state.recent)
+        variance = (1.0 + 1.0 / a) * (1.0 + doubt) - 1.0  # over the square of the mean
+        return 1.0 / variance, b / (a * self.factor(state) * variance)
+
+    def factor(self, state: BurstyState) -> Floats:
+        """Give how many times the long-run rate the rate of now is, by its posterior mean."""
+        found = self.steadiness + np.asarray(state.recent)
+        return np.asarray(found / (self.steadiness + self.expected(state)))
 
     def expected(self, state: BurstyState) -> Floats:
         """Give the changes that the long-run rate lets one expect within the memory."""
@@ -151,8 +155,7 @@ class Bursty:
 
     def change_rate(self, state: BurstyState) -> Floats:
         """Posterior mean of the rate of now, 1/day."""
-        a, b = self.posterior(state)
-        return a / b
+        return np.asarray(self.steady.change_rate(_long_run(state)) * self.factor(state))
 
     def credible_interval(self, state: BurstyState, mass: float = 0.9) -> tuple[Floats, Floats]:
         """Central interval that holds the rate of now with probability `mass`, 1/day."""
