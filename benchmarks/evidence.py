@@ -155,6 +155,11 @@ def show(lines: list[Line], console: Console) -> None:
     console.print(view)
     for sentence in summary(cells):
         console.print(sentence, highlight=False)
+    view = Table("policy", "cells", "as good as it in", "median", "at worst", title="Recrawl over")
+    for one in against(cells):
+        figures = (str(one.n_cells), str(one.n_won), f"{one.median:.3f}", f"{one.worst:.3f}")
+        view.add_row(one.name, *figures)
+    console.print(view)
 
 
 def won(cells: dict[Cell, dict[str, Line]], rivals: list[str]) -> int:
@@ -166,6 +171,28 @@ def won(cells: dict[Cell, dict[str, Line]], rivals: list[str]) -> int:
     )
 
 
+class Against(NamedTuple):
+    """Recrawl's staleness over that of a rival, in the cells where both have played."""
+
+    name: str
+    n_cells: int
+    n_won: int
+    median: float
+    worst: float
+
+
+def against(cells: dict[Cell, dict[str, Line]]) -> Iterator[Against]:
+    for name in LINEUP:
+        ratio = [
+            got[RECRAWL]["harmonic"] / got[name]["harmonic"]
+            for got in cells.values()
+            if RECRAWL in got and name in rivals(got)
+        ]
+        if ratio:
+            n_won = int(np.count_nonzero(np.array(ratio) <= 1 + TIE))
+            yield Against(name, len(ratio), n_won, float(np.median(ratio)), max(ratio))
+
+
 def summary(cells: dict[Cell, dict[str, Line]]) -> Iterator[str]:
     full = {c: got for c, got in cells.items() if RECRAWL in got and rivals(got)}
     if not full:
@@ -174,20 +201,8 @@ def summary(cells: dict[Cell, dict[str, Line]]) -> Iterator[str]:
     today = [name for name in names if LINEUP[name].kind is Kind.today]
     better = f"in {won(full, today)} of {len(full)} cells"
     if len(today) < len(names):
-        better += ", than all policies without foresight, its own variants among them, in "
-        better += f"{won(full, list(names))}"
+        better += f", than all policies without foresight in {won(full, list(names))}"
     yield f"Recrawl is better than all that crawlers do today {better}"
-    for name in names:
-        ratio = {
-            c: got[RECRAWL]["harmonic"] / got[name]["harmonic"]
-            for c, got in full.items()
-            if name in got
-        }
-        worst = max(ratio, key=ratio.__getitem__)
-        yield (
-            f"Recrawl over {name}: {np.median(list(ratio.values())):.3f} in the median, "
-            f"{ratio[worst]:.3f} at worst ({worst})"
-        )
     for name in (RECRAWL, TOLD):
         closed = [
             gap
