@@ -16,6 +16,9 @@ DAY = timedelta(days=1)
 MICROSECOND = timedelta(microseconds=1)
 EVERYTHING = ScheduleFilter()
 
+EXTREME = [0.0, 1e-300, 1e-30, 1 / 3, 1e30, 1e300]
+"""Rates beyond those that four bytes hold, and some that they do."""
+
 CERTIFICATE = Certificate(
     bandwidth=10.0,
     bandwidth_used=9.999999999999998,

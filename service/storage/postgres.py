@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from sqlalchemy.dialects import postgresql
 
-from service.arrays import UNSAID, Ints, Keys, SectionRates, instant
+from service.arrays import UNSAID, Floats, Ints, Keys, SectionRates, instant
 from service.columns import (
     EpochColumns,
     LogColumns,
@@ -60,8 +60,8 @@ FEW = 100
 EVENTFUL = ("recent_pings", "ping_credit", *PING_NUMBERS, "n_failures", "redirects_to")
 """NULL in the tables where they are 0, as they are of most pages."""
 
-MOST = float(np.finfo(np.float32).max)
-"""A schedule keeps change rates in four bytes: seven digits, and none above this."""
+LEAST, MOST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+"""A schedule keeps rates in four bytes, seven digits: they are 0 or between these."""
 
 NARROW = {
     "n_observations": np.int32, "n_changes": np.int32, "n_pings": np.int32,
@@ -305,11 +305,11 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         self.once(f"CREATE TABLE {table} {of_one_epoch} WITH (autovacuum_enabled = false)")
         columns: list[NDArray[Any]] = [
             np.broadcast_to(np.int32(epoch), len(schedule)),
-            np.minimum(schedule.change_rate, MOST).astype(np.float32),
+            narrow(schedule.change_rate),
             schedule.page_id,
-            schedule.crawl_rate,
-            np.ma.masked_equal(schedule.crawl_probability, 0.0, copy=False),  # few have pings
+            narrow(schedule.crawl_rate),
             schedule.pace.astype(np.float32),
+            np.ma.masked_equal(schedule.crawl_probability, 0.0, copy=False),  # few have pings
         ]
         self._copy(f"COPY {table} FROM STDIN (FORMAT BINARY, FREEZE)", columns)
         self.once(f"CREATE INDEX ON {table} (page_id) WITH (fillfactor = 100)")
@@ -385,6 +385,12 @@ def masked(column: NDArray[Any]) -> NDArray[Any]:
         return column
     none = np.isnan(column) if column.dtype.kind == "f" else column == UNSAID
     return np.ma.array(column, mask=none) if none.any() else column
+
+
+def narrow(rate: Floats) -> NDArray[np.float32]:
+    """Give rates as a schedule keeps them; what is above 0 stays above."""
+    short = np.minimum(rate, MOST).astype(np.float32)
+    return np.maximum(short, LEAST, out=short, where=rate > 0)
 
 
 class PostgresStore(SubscriptionStore):

@@ -28,7 +28,7 @@ C = TypeVar("C", bound=Columns)
 
 TRUTH = f"""
 SELECT pages.page_id, url, host, {LANE} AS lane_id, {NEXT_CRAWL_AT} AS due_at, created_at,
-    last_crawl_at, crawl_rate * pace AS crawl_rate, {WANTED} AS wanted
+    last_crawl_at, crawl_rate::float8 * pace AS crawl_rate, {WANTED} AS wanted
 FROM pages
 JOIN page_states ON page_states.page_id = pages.page_id {{states}}
 JOIN {{hosts}}
@@ -40,7 +40,7 @@ OF_PAGES = TRUTH.format(hosts="hosts ON hosts.host_id = pages.host_id", **GIVEN)
 CREATED_AT = "(SELECT created_at FROM pages WHERE pages.page_id = page_states.page_id)"
 OF_STATES = f"""
 SELECT page_states.page_id, {NEXT_CRAWL_AT.replace("pages.created_at", CREATED_AT)} AS due_at,
-    last_crawl_at, crawl_rate * pace AS crawl_rate, {WANTED} AS wanted
+    last_crawl_at, crawl_rate::float8 * pace AS crawl_rate, {WANTED} AS wanted
 FROM page_states
 LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND schedule.epoch = %(epoch)s
 WHERE page_states.page_id = ANY(%(page_id)s::bigint[])

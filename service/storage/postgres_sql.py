@@ -1,6 +1,7 @@
 """The statements that Postgres is sent: arrays in, arrays out, one a step.
 
-"None" travels as -infinity, NaN, 0 or -1 and is NULL in the tables.
+"None" travels as -infinity, NaN, 0 or -1 and is NULL in the tables. A schedule's rates are short
+there and travel as float8, which is also what they are computed in: short products overflow.
 """
 
 from collections.abc import Collection
@@ -130,7 +131,7 @@ LOCK_SCHEDULED_STATES = f"""
 {STATES}, array_agg(place),
     array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(crawl_probability, 'NaN'))
 FROM (
-    SELECT page_states.ctid AS place, page_states.*, crawl_rate,
+    SELECT page_states.ctid AS place, page_states.*, crawl_rate::float8,
         CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0) END AS crawl_probability
     FROM page_states
     LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND epoch = %(epoch)s
@@ -262,7 +263,8 @@ WHERE inhparent = %(parent)s::regclass
 
 INTERVAL = f"""
 CASE WHEN schedule.crawl_rate > 0 THEN least(
-    page_states.gap / least(greatest(schedule.crawl_rate * schedule.pace, 1e-100), 1e100),
+    page_states.gap
+        / least(greatest(schedule.crawl_rate::float8 * schedule.pace, 1e-100), 1e100),
     {MAX_DUE_DAYS}
 ) ELSE 1 END"""
 
@@ -287,7 +289,7 @@ least(
 
 SCHEDULE = f"""
 SELECT array_agg(page_id), string_agg(url, E'\\n'), array_agg(importance),
-    array_agg(change_rate::float8), array_agg(crawl_rate), array_agg(crawl_probability),
+    array_agg(change_rate::float8), array_agg(crawl_rate::float8), array_agg(crawl_probability),
     array_agg(coalesce(next_crawl_at, '-infinity')),
     array(SELECT epoch FROM ({schedule_sql.KEPT}) AS kept)
 FROM ({{rows}}) AS rows
@@ -298,5 +300,8 @@ REMOVED = f"SELECT array_agg(page_id) FROM ({schedule_sql.REMOVED}) AS ids"
 
 def schedule(only: Collection[str], *, since: bool) -> str:
     """Give the statement that reads rows of the schedule; no URL has a line break."""
-    words = {"next_crawl_at": NEXT_CRAWL_AT, "greatest": "greatest", "least": "least"}
+    words = {
+        "next_crawl_at": NEXT_CRAWL_AT, "greatest": "greatest", "least": "least",
+        "double": "::float8",
+    }  # fmt: skip
     return SCHEDULE.format(rows=schedule_sql.rows(only, since=since, **words))

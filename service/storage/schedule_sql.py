@@ -27,21 +27,26 @@ independent, expect a row or two, and look each up instead of merging."""
 BETWEEN = "AND {table}.page_id > %(after)s AND {table}.page_id <= %(last)s"
 """For walks along the key; a host or a page is found by its own index."""
 
+RATE = "{row}.crawl_rate{{double}}"
+"""Short on Postgres, where short products overflow: each dialect's own words."""
+MEASURES = (RATE, f"{RATE} * {{row}}.pace", "coalesce({row}.crawl_probability, 0.0)")
+"""What is news when it has moved."""
+
+
+def _moved(measure: str) -> str:
+    now, before = measure.format(row="schedule"), measure.format(row="before")
+    return (
+        f"{{greatest}}({now}, {before})\n"
+        f"            > %(ratio)s * {{least}}({now}, {before}, 1e300)"
+    )
+
+
 MOVED = f"""(
     SELECT schedule.* FROM schedule
     LEFT JOIN schedule AS before ON before.epoch = %(since)s
         AND before.page_id = schedule.page_id {BETWEEN.format(table="before")}
     WHERE schedule.epoch = %(epoch)s {BETWEEN.format(table="schedule")}
-        AND (before.page_id IS NULL
-        OR {{greatest}}(schedule.crawl_rate, before.crawl_rate)
-            > %(ratio)s * {{least}}(schedule.crawl_rate, before.crawl_rate, 1e300)
-        OR {{greatest}}(schedule.crawl_rate * schedule.pace, before.crawl_rate * before.pace)
-            > %(ratio)s * {{least}}(schedule.crawl_rate * schedule.pace,
-                before.crawl_rate * before.pace, 1e300)
-        OR {{greatest}}(coalesce(schedule.crawl_probability, 0.0),
-                coalesce(before.crawl_probability, 0.0))
-            > %(ratio)s * {{least}}(coalesce(schedule.crawl_probability, 0.0),
-                coalesce(before.crawl_probability, 0.0)))
+        AND (before.page_id IS NULL OR {" OR ".join(map(_moved, MEASURES))})
     ORDER BY schedule.page_id
     LIMIT %(limit)s
 ) AS schedule"""

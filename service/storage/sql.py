@@ -101,7 +101,7 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
                 hosts.c.host,
                 page_states,
                 sa.cast(schedule.c.change_rate, sa.Double).label("change_rate"),
-                schedule.c.crawl_rate,
+                sa.cast(schedule.c.crawl_rate, sa.Double).label("crawl_rate"),
                 crawl_probability,
                 schedule.c.pace,
                 self.next_crawl_at.label("next_crawl_at"),

@@ -170,7 +170,7 @@ class Named(dict[str, str]):
 
 def schedule(only: Collection[str], *, since: bool) -> str:
     """Give the statement that reads rows of the schedule."""
-    words = {"next_crawl_at": NEXT_CRAWL_AT, "greatest": "max", "least": "min"}
+    words = {"next_crawl_at": NEXT_CRAWL_AT, "greatest": "max", "least": "min", "double": ""}
     return schedule_sql.rows(only, since=since, **words) % Named()
 
 

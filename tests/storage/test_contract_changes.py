@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from store_cases import (
     EVERYTHING,
+    EXTREME,
     T0,
     publish,
     read_schedule,
@@ -40,7 +41,7 @@ def ids_of(pages):
 
 MOVES = [
     (1.0, 1.0, None),
-    (1.0, 1.0 + 1e-9, 0.0),
+    (1.0, 1.0 + 1e-6, 0.0),
     (1.0, 1.1, 0.0),
     (1.0, 0.9, 0.0),
     (0.5, 1.0, 0.25),
@@ -81,6 +82,17 @@ def test_huge_rates_can_be_compared(store):
     since = publish(store, schedule_columns(ids, crawl_rate=[HUGE, 1.0]))
     epoch = publish(store, schedule_columns(ids, crawl_rate=[1.0, HUGE]))
     assert ids_of(changes(store, epoch, since, 10.0)[0]) == ids.tolist()
+
+
+@pytest.mark.parametrize("pace", [0.6, 1000.0])
+def test_rates_of_any_size_can_be_compared_whatever_the_pace(store, pace):
+    ids = np.sort(register(store, len(EXTREME)))
+    since = publish(store, schedule_columns(ids, crawl_rate=EXTREME, pace=pace))
+    epoch = publish(store, schedule_columns(ids, crawl_rate=EXTREME, pace=pace))
+    same = ids_of(changes(store, epoch, since, 0.0)[0])
+    assert same in ([], [ids[-1]])  # from 1e300 on all is news
+    turned = publish(store, schedule_columns(ids, crawl_rate=EXTREME[::-1], pace=pace))
+    assert ids_of(changes(store, turned, epoch, 10.0)[0]) == ids.tolist()
 
 
 def test_news_are_the_very_rows_of_the_schedule(store):

@@ -8,6 +8,7 @@ import pytest
 from store_cases import (
     CERTIFICATE,
     DAY,
+    EXTREME,
     MICROSECOND,
     T0,
     ScheduledPage,
@@ -28,6 +29,7 @@ from service.domain import Epoch, EpochStatus, Observability, PagePatch, Schedul
 from service.errors import CursorExpired, EpochNotFound, EpochRunning
 from service.sections import SECTIONS, sections
 from service.storage.base import EPOCHS_KEPT, Brought
+from service.storage.memory import MemoryStore
 
 HOUR = timedelta(hours=1)
 
@@ -216,13 +218,14 @@ def test_a_schedule_comes_back_as_it_was_written(store):
     epoch = publish(store, schedule_columns(ids, rates, rates[::-1], [0.0, 1.0, 1 / 3, 5e-324]))
     rows = read_schedule(store, epoch)
     assert [row.page_id for row in rows] == ids.tolist()
-    seven_digits = [0.0, 0.0, float(np.float32(1 / 3)), float(np.finfo(np.float32).max)]
+    short = np.finfo(np.float32)
+    seven_digits = [0.0, float(short.tiny), float(np.float32(1 / 3)), float(short.max)]
     assert [row.change_rate for row in rows] in (rates, seven_digits)
-    assert [row.crawl_rate for row in rows] == rates[::-1]
+    assert [row.crawl_rate for row in rows[::-1]] == [row.change_rate for row in rows]
     assert [row.crawl_probability for row in rows] == [0.0, 1.0, 1 / 3, 5e-324]
     assert {type(v) for row in rows for v in (row.page_id,)} == {int}
     states = states_of(store, ids)
-    assert states.crawl_rate.tolist() == rates[::-1]
+    assert states.crawl_rate.tolist() == [row.crawl_rate for row in rows]
     assert states.crawl_probability.tolist() == [0.0, 1.0, 1 / 3, 5e-324]
     page = page_of(store, ids[3])
     assert (page.crawl_rate, page.crawl_probability) == (0.0, 5e-324)
@@ -458,6 +461,32 @@ def test_a_huge_crawl_rate_is_due_at_once(store, crawl_rate):
     assert due(store, page_id) == T0
 
 
+def extremes(store, pace):
+    """Rows of the schedule of pages crawled at T0, as they are read in three ways."""
+    ids = np.sort(register(store, len(EXTREME)))
+    save(store, ids, last_crawl_at=T0, gap=1.0)
+    rows = read_schedule(store, publish(store, schedule_columns(ids, EXTREME, EXTREME, pace=pace)))
+    pages = [page_of(store, page_id) for page_id in ids]
+    assert [row.crawl_rate for row in rows] == [page.crawl_rate for page in pages]
+    assert [row.next_crawl_at for row in rows] == [page.next_crawl_at for page in pages]
+    assert states_of(store, ids).crawl_rate.tolist() == [row.crawl_rate for row in rows]
+    return rows
+
+
+@pytest.mark.parametrize("pace", [0.6, 1.0, 1000.0])
+def test_rates_of_any_size_are_due_when_the_memory_store_says(store, pace):
+    rows, expected = extremes(store, pace), extremes(MemoryStore(2), pace)
+    for name in ("change_rate", "crawl_rate"):
+        rates = [getattr(row, name) for row in rows]
+        assert rates[:-1] == pytest.approx(EXTREME[:-1], rel=1e-7, abs=1.2e-38)
+        assert rates[-1] > 3.4e38
+        assert [rate > 0 for rate in rates] == [rate > 0 for rate in EXTREME]
+    due, said = ([row.next_crawl_at for row in each] for each in (rows, expected))
+    assert due[0] is said[0] is None
+    for one, other in zip(due[1:], said[1:], strict=True):
+        assert abs(one - other) <= (other - T0) * 2e-7 + MICROSECOND
+
+
 def test_a_gap_of_zero_is_due_at_once(store):
     (page_id,) = register(store, 1)
     publish(store, schedule_columns([page_id], crawl_rate=1e-300))
@@ -469,7 +498,8 @@ def test_due_times_are_the_sum_to_the_microsecond(store):
     rng = np.random.default_rng(5)
     n = 200
     ids = np.sort(register(store, n))
-    gap, rate = rng.integers(0, 2**21, n) / 2**20, 10.0 ** rng.uniform(-4, 3, n)
+    gap, rate = rng.integers(0, 2**21, n) / 2**20, np.float32(10.0 ** rng.uniform(-4, 3, n))
+    rate = rate.astype(float)
     last = [T0 + i * timedelta(hours=37, microseconds=1) for i in range(n)]
     epoch = publish(store, schedule_columns(ids, crawl_rate=rate))
     save(store, ids, last_crawl_at=last, gap=gap)

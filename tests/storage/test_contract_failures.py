@@ -50,7 +50,7 @@ def test_when_a_page_is_due_follows_from_its_state_as_by_hand(store):
             (None, T0 + timedelta(minutes=30), T0 + timedelta(minutes=90), T0 + 40 * DAY),
             (False, True),
             (0, 1, 2, 3, 5, 6, 9, 40, 1_000),
-            (None, 0.0, 0.1, 1.0, 24.0, 144.0, 5e5),
+            (None, 0.0, 0.125, 1.0, 24.0, 144.0, 5e5),
             (0.5, 1.0),
         )
     )

@@ -225,6 +225,13 @@ def test_pages_are_summed_up(sql_store):
     assert pages_of(sql_store, now=T0 - DAY).ping_rate == pytest.approx(40)
 
 
+def test_sums_of_huge_and_tiny_rates_are_sums(sql_store):
+    page_id = register(sql_store, 4, host=A)
+    rates = [3e38, 3e38, 1e-300, 0.0]
+    publish(sql_store, schedule_columns(page_id, rates, rates, [0.0, 1.0, 0.5, 0.5]))
+    assert pages_of(sql_store).crawl_rate == pytest.approx(9e38)
+
+
 def test_caps_are_those_of_hosts_and_of_their_groups(sql_store):
     for host in (A, B, C, "d.example"):
         change(sql_store, host)

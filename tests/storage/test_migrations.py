@@ -453,7 +453,7 @@ def test_revision_10_starts_all_clocks_at_the_rates_that_are_in_force(empty):
 
 
 def size_of_rows(engine):
-    """Bytes of all rows of the schedules; 0 on SQLite, where revision 9 changes nothing."""
+    """Bytes of all rows of the schedules; 0 on SQLite, where no revision changes them."""
     if engine.dialect.name != "postgresql":
         return 0
     with engine.connect() as connection:
@@ -471,3 +471,43 @@ def test_revision_9_takes_change_rates_that_no_short_number_holds(empty):
     low, high = (row.change_rate for row in read_schedule(empty, 1))
     assert low < 1e-37
     assert high > 1e38
+
+
+def test_revision_11_makes_crawl_rates_short_and_keeps_the_schedules_in_their_order(empty):
+    migrations.upgrade(empty.engine)
+    ids, rates = np.sort(register(empty, 4)), [0.0, 0.25, 2.0, 1e9]
+    for paces in ([1.0, 0.5, 4.0, 1000.0], [2.0, 1.0, 1.0, 0.25]):
+        epoch = publish(empty, schedule_columns(ids, rates, rates[::-1], [0, 1, 1 / 3, 0], paces))
+    rows, size = read_schedule(empty, epoch), size_of_rows(empty.engine)
+    after = contents(empty.engine)
+    migrations.downgrade(empty.engine, "0010")
+    before = contents(empty.engine)
+    assert len(before["schedule"]) == 8
+    if empty.engine.dialect.name == "postgresql":
+        assert size_of_rows(empty.engine) == size + 4 * 8  # and as much in padding
+    migrations.upgrade(empty.engine)
+    assert read_schedule(empty, epoch) == rows
+    assert [page_of(empty, page_id).pace for page_id in ids] == paces
+    assert contents(empty.engine)["schedule"] == after["schedule"]
+    migrations.downgrade(empty.engine, "0010")
+    assert contents(empty.engine) == before
+
+
+def test_revision_11_takes_crawl_rates_that_no_short_number_holds(empty):
+    migrations.upgrade(empty.engine)
+    ids = np.sort(register(empty, 4))
+    epoch = publish(empty, schedule_columns(ids, crawl_rate=1 / 3))
+    migrations.downgrade(empty.engine, "0010")
+    given = dict(zip(ids.tolist(), [0.0, 1e-300, 1 / 3, 1e300], strict=True))
+    with empty.engine.begin() as connection:
+        for page_id, rate in given.items():
+            extreme = f"UPDATE schedule SET crawl_rate = {rate} WHERE page_id = {page_id}"
+            connection.exec_driver_sql(extreme)
+    migrations.upgrade(empty.engine)
+    none, low, third, high = (row.crawl_rate for row in read_schedule(empty, epoch))
+    assert none == 0
+    assert 0 < low < 1.2e-38
+    assert third == pytest.approx(1 / 3, rel=1e-7)
+    assert high > 3.4e38
+    assert len(register(empty, 5)) == 5
+    publish(empty, schedule_columns(ids))
