@@ -17,7 +17,9 @@ from live_server import PATIENCE_S, until
 from processes import Running, started
 from store_cases import page_columns, urls
 
+from service.config import Settings
 from service.domain import Epoch, EpochStatus
+from service.estimates import width
 from service.storage import open_store
 from service.storage.base import EPOCHS_KEPT
 
@@ -28,7 +30,7 @@ class Trial:
     def __init__(self, url: str, directory) -> None:
         self.url = url
         self.directory = directory
-        self.store = open_store(url, 2)
+        self.store = open_store(url, width(Settings().plan().estimator))
         self.on_sqlite = self.store.engine.dialect.name == "sqlite"
         self.n_pages = 50_000 if self.on_sqlite else 1_000  # three blocks
         with self.store.begin() as tx:
