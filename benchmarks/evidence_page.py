@@ -51,6 +51,9 @@ def markdown(cells: dict[Cell, dict[str, Line]]) -> Iterator[str]:
         figures = f"{one.n_cells} | {one.n_won} | {one.median:.2f} | {one.worst:.3f}"
         yield f"| `{one.name}` | {figures} |"
     yield ""
+    if any(one.n_cells < len(cells) for one in against(cells)):
+        yield "A rival with fewer cells has not been played in the others yet."
+        yield ""
     yield "Staleness over that of uniform crawling:"
     names = [name for name in SHOWN if any(name in got for got in cells.values())]
     yield ""
