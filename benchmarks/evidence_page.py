@@ -95,7 +95,13 @@ def figure(cells: dict[Cell, dict[str, Line]]) -> Figure:
         axes.set_xlabel("harmonic staleness over that of uniform crawling")
         axes.xaxis.label.set_fontsize("small")
     labels = dict(zip(*reversed(panels[0][0].get_legend_handles_labels()), strict=True))
-    drawn.legend(labels.values(), labels.keys(), loc="outside upper center", ncols=len(SHOWN))
+    drawn.legend(
+        labels.values(),
+        labels.keys(),
+        loc="outside upper center",
+        ncols=len(SHOWN),
+        fontsize="small",
+    )
     return drawn
 
 
