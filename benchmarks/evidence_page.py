@@ -47,11 +47,12 @@ def markdown(cells: dict[Cell, dict[str, Line]]) -> Iterator[str]:
     yield ""
     yield "| Recrawl against | cells | as good or better in | staleness over its, median | worst |"
     yield "| --- | --- | --- | --- | --- |"
-    for one in against(cells):
+    rivals = list(against(cells))
+    for one in rivals:
         figures = f"{one.n_cells} | {one.n_won} | {one.median:.2f} | {one.worst:.3f}"
         yield f"| `{one.name}` | {figures} |"
     yield ""
-    if any(one.n_cells < len(cells) for one in against(cells)):
+    if any(one.n_cells < len(cells) for one in rivals):
         yield "A rival with fewer cells has not been played in the others yet."
         yield ""
     yield "Staleness over that of uniform crawling:"

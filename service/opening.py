@@ -68,10 +68,11 @@ def opened(
         if settings.estimator is None and found in ESTIMATORS:
             plan = settings.plan(found)
         elif found != plan.estimator.name:
+            otherwise = ", or unset RECRAWL_ESTIMATOR" if found in ESTIMATORS else ""
             raise EstimatorMismatch(
                 f"the database holds states of estimator {found}, the settings ask for "
                 f"{plan.estimator.name}; stop the service and run `recrawl rebuild` to replay the "
-                "log, or unset RECRAWL_ESTIMATOR"
+                f"log{otherwise}"
             )
     except RecrawlError:
         store.close()

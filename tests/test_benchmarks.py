@@ -1,6 +1,7 @@
 """The benchmarks over HTTP run: their rows, floors and clients fit the service as it is."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +87,7 @@ def test_the_grid_goes_on_where_it_was_interrupted(tmp_path) -> None:
     second = run("--policies", "uniform,recrawl,hindsight")
     assert "2/2 tiny, bulk in, equal, 0.1: hindsight" in second
     assert "Recrawl over" in second
+    assert re.search(r"│ uniform +│ 2 ", second)
     lines = [json.loads(line) for line in (tmp_path / "lines.jsonl").read_text().splitlines()]
     assert len(lines) == 6
     assert all(line["harmonic"] > 0 for line in lines)
