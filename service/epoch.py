@@ -17,7 +17,7 @@ from service.columns import CapColumns, EpochColumns, ScheduleColumns
 from service.constraints import constrain
 from service.core.allocation import ALLOCATORS, Allocation
 from service.core.conditions import BandwidthInfeasible
-from service.core.costs import binary_cost, harmonic_cost
+from service.core.costs import costs
 from service.core.estimators import (
     Estimator,
     corpus_of,
@@ -32,7 +32,7 @@ from service.domain import Certificate, Epoch, EpochStatus, Observability, Timin
 from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.estimates import Known, known, rates_from_log
 from service.pace import pace, steady
-from service.sections import SECTIONS
+from service.sections import n_buckets
 from service.storage import Lead, QueueStore, Store, Transaction
 
 DEFAULT_BANDWIDTH_PER_PAGE = 0.2
@@ -160,7 +160,7 @@ def refit(
         return estimator
     heard = (pages.observability != Observability.complete) & (pages.importance > 0)
     state = from_columns(estimator, pages.estimate[heard])
-    return fit_corpus(estimator, state, pages.section[heard], SECTIONS, last)
+    return fit_corpus(estimator, state, pages.section[heard], n_buckets(len(pages)), last)
 
 
 def solve(
@@ -221,12 +221,13 @@ def certify(
     timing: Timing,
 ) -> Certificate:  # fmt: skip
     """Put down the costs and the residuals of a schedule."""
+    harmonic, binary = total_costs(pages, known, schedule, timing)
     return Certificate(
         bandwidth=allocation.bandwidth,
         bandwidth_used=allocation.bandwidth_used,
         multiplier=allocation.multiplier,
-        harmonic_cost=total_cost(harmonic_cost, pages, known, schedule, timing),
-        binary_cost=total_cost(binary_cost, pages, known, schedule, timing),
+        harmonic_cost=harmonic,
+        binary_cost=binary,
         kkt_residual=allocation.kkt_residual,
         passes=allocation.passes,
         n_pages=len(pages),
@@ -251,15 +252,11 @@ def percentiles(values: Floats) -> tuple[float, ...]:
     return tuple(np.interp(np.linspace(0, len(values) - 1, 101), ranks, ordered).tolist())
 
 
-def total_cost(
-    cost: Callable[..., Floats],
-    pages: EpochColumns,
-    known: Known,
-    schedule: ScheduleColumns,
-    timing: Timing,
-) -> float:
-    """Sum a cost over all pages; those with noisy pings as on Poisson clocks, a bound."""
-    total = 0.0
+def total_costs(
+    pages: EpochColumns, known: Known, schedule: ScheduleColumns, timing: Timing
+) -> tuple[float, float]:
+    """Sum both costs over all pages; those with noisy pings as on Poisson clocks, a bound."""
+    total = np.zeros(2)
     for start in range(0, len(pages), COST_BLOCK):
         block = slice(start, start + COST_BLOCK)
         complete = pages.observability[block] == Observability.complete
@@ -269,15 +266,14 @@ def total_cost(
         )  # fmt: skip
         heard = known.ping_rate[block] > 0
         if not heard.any():
-            total += cost(*columns, timing=timing.value).sum()
+            total += np.sum(costs(*columns, timing=timing.value), axis=1)
             continue
-        total += cost(*(column[~heard] for column in columns), timing=timing.value).sum()
-        total += cost(
-            *(column[heard] for column in columns),
-            ping_recall=known.recall[block][heard],
-            ping_precision=known.precision[block][heard],
-        ).sum()
-    return float(total)
+        told = (column[~heard] for column in columns)
+        total += np.sum(costs(*told, timing=timing.value), axis=1)
+        told = (column[heard] for column in columns)
+        recall, precision = known.recall[block][heard], known.precision[block][heard]
+        total += np.sum(costs(*told, ping_recall=recall, ping_precision=precision), axis=1)
+    return float(total[0]), float(total[1])
 
 
 @contextmanager

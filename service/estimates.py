@@ -291,7 +291,7 @@ def of_page(
         interval = _interval(CompleteObservations(), counted)
         return PageEstimate(rate, interval, CompleteObservations.name, None)
     means = section_rate_of(estimator)
-    siblings = None if means is None else float(means[page.section])
+    siblings = None if means is None else float(means[page.section % means.size])
     if page.observability is Observability.auto and page.n_pings:
         return PageEstimate(rate, None, estimator.name, siblings)
     own = of_sections(estimator, one.section)

@@ -21,6 +21,8 @@ import numpy as np
 from service.arrays import Sections
 
 SECTIONS = 1 << 20
+BUCKETS_A_PAGE = 16
+"""A small corpus has no more buckets: one directory in 16 at most shares that of another one."""
 
 DATE = re.compile(r"/((?:19|20)\d\d)(?:/\d\d?){1,2}(?=/|$)")
 """Of a date the year is kept: what is older changes less, but a day or month has few pages."""
@@ -30,6 +32,18 @@ ID = re.compile(
 )
 """What names one thing and not a kind of things: a number of three digits or more that is no year,
 five digits in a row, eight hexadecimal ones, hence a UUID."""
+
+
+def n_buckets(n_pages: int) -> int:
+    """Give how many buckets of sections do for so many pages: a power of 2, which divides the most.
+
+    Examples
+    --------
+    >>> n_buckets(1000), n_buckets(1_000_000)
+    (16384, 1048576)
+    """
+    wanted = BUCKETS_A_PAGE * max(n_pages, 1)
+    return min(1 << (wanted - 1).bit_length(), SECTIONS)
 
 
 def directory(url: str) -> str:

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from service.sections import SECTIONS, sections
+from service.sections import SECTIONS, n_buckets, sections
 from service.urls import normalise
 
 
@@ -83,6 +83,13 @@ def test_directories_spread_evenly_over_the_buckets():
     n_distinct = SECTIONS * -np.expm1(50_000 * np.log1p(-1 / SECTIONS))
     assert abs(len(np.unique(found)) - n_distinct) < 5 * np.sqrt(50_000**2 / SECTIONS / 2)
     assert np.bincount(found // (SECTIONS // 16)).min() > 50_000 / 16 * 0.9
+
+
+@pytest.mark.parametrize("n_pages", [0, 1, 7, 1000, 65_536, 65_537, 20_000_000])
+def test_buckets_are_as_many_as_the_pages_need(n_pages):
+    n = n_buckets(n_pages)
+    assert SECTIONS % n == 0
+    assert n == SECTIONS or 16 * n_pages <= n < 32 * max(n_pages, 1)
 
 
 def test_no_pages_have_no_sections():

@@ -113,7 +113,17 @@ EPOCH_ANSWER = {
     "passes": 4,
     "n_pages": 3,
     "haste": 1.04,
-    "prior": {"a": 0.5, "b": 15.0, "within": 1.8, "between": 0.9},
+    "prior": {
+        "a": 0.5,
+        "b": 15.0,
+        "within": 1.8,
+        "between": 0.9,
+        "steadiness": 5.0,
+        "seen_pages": 3.0,
+        "seen_changes": 7.0,
+        "seen_days": 210.0,
+        "seen_squares": 21.0,
+    },
     "seconds": {"load": 0.002, "estimate": 0.001, "allocate": 0.001, "publish": 0.004},
 }
 EPOCHS_ANSWER = {"items": [EPOCH_ANSWER], "next_before": 7}

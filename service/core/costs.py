@@ -35,6 +35,13 @@ class _Pages(NamedTuple):
     noisy: bool
 
 
+class Costs(NamedTuple):
+    """(N,) costs of pages."""
+
+    harmonic: Floats
+    binary: Floats
+
+
 _TERMS = range(1, 18)
 _HARMONIC_SERIES = [0.0] + [-((-1) ** k) / (k * factorial(k + 1)) for k in _TERMS]
 _BINARY_SERIES = [0.0] + [-((-1) ** k) / factorial(k + 1) for k in _TERMS]
@@ -105,11 +112,7 @@ def harmonic_cost(
         ping_recall,
         ping_precision,
     )
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        if _periodic(timing, pages):
-            by_clock = _harmonic_on_time(pages.change_rate / pages.clock)
-            return _weigh(pages, np.minimum(by_clock, _harmonic_by_credit(pages.probability)))
-        return _weigh(pages, np.log1p(pages.missed / pages.crawls))
+    return _harmonic(pages, timing)
 
 
 def binary_cost(
@@ -144,6 +147,50 @@ def binary_cost(
         ping_recall,
         ping_precision,
     )
+    return _binary(pages, timing)
+
+
+def costs(
+    importance: ArrayLike,
+    change_rate: ArrayLike,
+    crawl_rate: ArrayLike,
+    crawl_probability: ArrayLike,
+    complete: ArrayLike,
+    *,
+    timing: Timing = "poisson",
+    ping_recall: ArrayLike | None = None,
+    ping_precision: ArrayLike | None = None,
+) -> Costs:
+    """Give `harmonic_cost` and `binary_cost` of each page; parameters and errors are theirs.
+
+    Examples
+    --------
+    >>> costs([1], [0.5], [0.5], [0], [False]).binary
+    array([0.5])
+    """
+    pages = _check(
+        importance,
+        change_rate,
+        crawl_rate,
+        crawl_probability,
+        complete,
+        ping_recall,
+        ping_precision,
+    )
+    return Costs(_harmonic(pages, timing), _binary(pages, timing))
+
+
+def _harmonic(pages: _Pages, timing: Timing) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        if _periodic(timing, pages):
+            by_clock = _harmonic_on_time(pages.change_rate / pages.clock)
+            if pages.probability.any():
+                by_clock = np.minimum(by_clock, _harmonic_by_credit(pages.probability))
+            return _weigh(pages, by_clock)
+        return _weigh(pages, np.log1p(pages.missed / pages.crawls))
+
+
+def _binary(pages: _Pages, timing: Timing) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if _periodic(timing, pages):
             by_clock = _binary_on_time(pages.change_rate / pages.clock)

@@ -16,7 +16,7 @@ from service.core import phase
 from service.core.allocation import allocate_harmonic
 from service.core.estimators import Gamma, GammaState, fit_corpus, of_sections
 from service.core.timing import CREDIT_TOLERANCE
-from service.sections import SECTIONS, sections
+from service.sections import n_buckets, sections
 from service.sim.staleness import Crawls, merged
 from service.sim.world import World
 
@@ -94,7 +94,7 @@ class _History:
         state = self._state(now)
         here = (self._world.created <= now) & (self._world.ended > now)
         seen = GammaState(state.changes[here], state.days[here])
-        fitted = fit_corpus(self._gamma, seen, self._section[here], SECTIONS)
+        fitted = fit_corpus(self._gamma, seen, self._section[here], n_buckets(here.size))
         return of_sections(fitted, self._section).change_rate(state)
 
     def _state(self, now: float) -> GammaState:

@@ -413,7 +413,7 @@ class MemoryTransaction(Transaction):
     def schedule(self, epoch: int, after: int, limit: int, only: ScheduleFilter) -> SchedulePart:
         """Mask the rows above `after`, then take the first of them."""
         rows = self._after(epoch, after)
-        rows = rows.take(self._matching(rows.page_id - 1, only))
+        rows = rows.where(self._matching(rows.page_id - 1, only))
         if only.due_before is None:
             return self._part(rows, limit)
         due = self._next_crawl_at(rows.page_id - 1, rows)
@@ -439,7 +439,7 @@ class MemoryTransaction(Transaction):
         if epoch not in self.store.schedules:
             raise CursorExpired
         rows = self.store.schedules[epoch]
-        return rows.take(rows.page_id > after)
+        return rows.where(rows.page_id > after)
 
     def _part(self, rows: ScheduleColumns, limit: int, due: Instants | None = None) -> SchedulePart:
         whole, rows = len(rows) <= limit, rows.take(slice(limit))

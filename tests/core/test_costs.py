@@ -7,7 +7,7 @@ from scipy.integrate import quad
 
 from service.core.allocation import allocate_harmonic
 from service.core.conditions import InvalidInput
-from service.core.costs import binary_cost, harmonic_cost
+from service.core.costs import binary_cost, costs, harmonic_cost
 from service.core.simulate import simulated_cost
 
 
@@ -163,6 +163,16 @@ def test_noisy_pages_are_allocated_at_the_cost_of_the_published_example():
 def test_untrusted_pings_earn_nothing():
     assert one(harmonic_cost, 1.0, 0.0, 1.0, False) == np.inf
     assert one(harmonic_cost, 1.0, 0.0, 1.0, True) == 0
+
+
+@pytest.mark.parametrize("timing", ["poisson", "periodic"])
+def test_both_costs_at_once_are_each_alone(timing):
+    rng = np.random.default_rng(4)
+    importance, change_rate, crawl_rate, p = rng.random((4, 50))
+    given = importance, change_rate, crawl_rate, p, rng.random(50) < 0.5
+    both = costs(*given, timing=timing)
+    np.testing.assert_array_equal(both.harmonic, harmonic_cost(*given, timing=timing))
+    np.testing.assert_array_equal(both.binary, binary_cost(*given, timing=timing))
 
 
 def test_senseless_arguments_are_refused_by_name():

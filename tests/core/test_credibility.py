@@ -8,7 +8,14 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
 from service.core import DEFAULT_PRIOR, InvalidInput, Prior, fit_gamma_prior
-from service.core.credibility import START_BETWEEN, Evidence, SectionPrior, fit_sections
+from service.core.credibility import (
+    START_BETWEEN,
+    Evidence,
+    SectionPrior,
+    Totals,
+    fit_sections,
+    follow_sections,
+)
 from service.core.estimators import (
     Bursty,
     Gamma,
@@ -132,6 +139,78 @@ def test_from_the_last_fit_on_it_is_but_a_round_or_two(monkeypatch):
     prior = fit_sections(changes, days, section, fit_gamma_prior(changes, days), 200, last)
     assert len(rounds) - n_cold <= 2 < n_cold
     np.testing.assert_allclose(prior.section_rate, cold.section_rate, rtol=0.005)
+
+
+def test_means_follow_the_evidence_while_the_shapes_stay():
+    """The first step is a long one; a few lead where the fit itself would have led."""
+    rng = np.random.default_rng(9)
+    changes, days, section, rate, _ = chain(rng, 200, 6_000, 1.0, 2.0)
+    last = fitted(changes, days, section, 200)
+    news = (section == 3) & (days > 0)
+    changes, days = changes + np.where(news, 20.0, rng.random(6_000) < rate), days + 1.0
+    anew = fitted(changes, days, section, 200)
+    moved = follow_sections(last, changes, days, section)
+    assert (moved.within, moved.between, moved.mean) == (last.within, last.between, last.mean)
+    assert moved.section_rate[3] > 1.5 * last.section_rate[3]
+    again = moved
+    for _ in range(4):
+        again = follow_sections(again, changes, days, section)
+    np.testing.assert_allclose(again.section_rate, anew.section_rate, rtol=0.05)
+    assert last.section_rate[3] < moved.section_rate[3], "the fit before it is left as it was"
+
+
+def test_totals_are_alike_while_none_has_moved_by_a_twentieth():
+    seen = Totals.of([1.0, 2.0, 0.0, 0.0], [10.0, 20.0, 30.0, 0.0])
+    assert seen == (3.0, 3.0, 60.0, 5.0)
+    for name, total in seen._asdict().items():
+        for factor, alike in ((0.94, False), (0.96, True), (1.04, True), (1.06, False)):
+            assert seen.like(seen._replace(**{name: factor * total})) is alike, name
+    assert Totals(0.0, 0.0, 0.0, 0.0).like(Totals.of([], []))
+    assert not Totals(0.0, 0.0, 0.0, 0.0).like(seen), "the first evidence of all"
+
+
+def corpus(estimator, rng, n_crawls=8):
+    state, section = estimator.init(600), rng.integers(0, 30, 600)
+    for _ in range(n_crawls):
+        state = estimator.update(state, 2.0, rng.random(600) < 0.02 * section)
+    return state, section
+
+
+@pytest.mark.parametrize("estimator", [Gamma(), Bursty(), LogNormal()])
+def test_shapes_are_fitted_again_when_there_is_more_evidence(estimator):
+    rng = np.random.default_rng(8)
+    state, section = corpus(estimator, rng)
+    last = fit_corpus(estimator, state, section, 32)
+    told = corpus_of(last), section_rate_of(last)
+    same = fit_corpus(estimator, state, section, 32, with_corpus(estimator, *told))
+    assert corpus_of(same) == corpus_of(last)
+    np.testing.assert_allclose(section_rate_of(same), section_rate_of(last), rtol=0.01)
+    state = estimator.update(state, 2.0, rng.random(600) < 0.02 * section)
+    more = fit_corpus(estimator, state, section, 32, last)
+    anew = fit_corpus(estimator, state, section, 32)
+    assert corpus_of(more) == pytest.approx(corpus_of(anew), rel=0.01)
+    assert corpus_of(more) != corpus_of(last)
+
+
+def test_shapes_are_fitted_again_for_other_sections_and_for_another_estimator():
+    rng = np.random.default_rng(8)
+    state, section = corpus(Gamma(), rng)
+    last = fit_corpus(Gamma(), state, section, 32)
+    moved = fit_corpus(Gamma(), state, section, 64, last)
+    assert section_rate_of(moved).size == 64
+    np.testing.assert_allclose(section_rate_of(moved)[:32], section_rate_of(last), rtol=0.01)
+    bursty = with_corpus(Bursty(), corpus_of(last), section_rate_of(last))
+    assert bursty.prior.mean == last.prior.mean
+    assert bursty.prior.seen is None, "a steadiness was never fitted"
+
+
+def test_sections_beyond_the_buckets_share_those_below():
+    rng = np.random.default_rng(8)
+    state, section = corpus(Gamma(), rng)
+    few = fit_corpus(Gamma(), state, section, 8)
+    same = fit_corpus(Gamma(), state, section % 8, 8)
+    np.testing.assert_array_equal(section_rate_of(few), section_rate_of(same))
+    np.testing.assert_array_equal(few.prior.of(section).b, few.prior.of(section % 8).b)
 
 
 def test_a_page_alone_in_its_section_is_not_counted_twice():

@@ -7,12 +7,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.core.conditions import InvalidInput
-from service.core.credibility import SectionPrior, SectionRates, fit_sections
+from service.core.credibility import (
+    SectionPrior,
+    SectionRates,
+    Totals,
+    fit_sections,
+    follow_sections,
+)
 from service.core.estimators.base import Estimator
 from service.core.estimators.bursty import Bursty
 from service.core.estimators.gamma import Gamma
 from service.core.estimators.lognormal import LogNormal
 from service.core.prior import SAMPLE, Prior, fit_gamma_prior, fit_steadiness
+
+SEEN = "seen_"
+"""Before the names of the totals, where they are put down."""
 
 E = TypeVar("E", bound=Estimator[Any])
 
@@ -26,13 +35,20 @@ def fit_corpus(
 ) -> E:
     """Give the estimator as the evidence of the whole corpus has it; without a prior, itself.
 
-    With the (N,) sections of the pages its prior is a `SectionPrior`; see `of_sections`.
-    The search begins at the `last` fit, which makes it short and changes nothing else.
+    With the (N,) sections of the pages its prior is a `SectionPrior`; see `of_sections`. Those
+    whose numbers are the same modulo `n_sections` are taken for one.
+    The search begins at the `last` fit. While the totals of the evidence are those of the last
+    fit of all (`Totals.like`), its shapes stay and only the means of the sections move.
     """
     if not isinstance(estimator, Gamma | Bursty | LogNormal):
         return estimator
     changes, days = estimator.evidence(state)
-    near = _prior_of_all(last or estimator)
+    last = last or estimator
+    near = _prior_of_all(last)
+    if section is not None:
+        section = section % n_sections
+        if isinstance(near, SectionPrior) and near.still_fits(changes, days, n_sections):
+            return replace(last, prior=follow_sections(near, changes, days, section))
     prior = fit_gamma_prior(changes, days, near=near)
     if section is not None:
         prior = fit_sections(changes, days, section, prior, n_sections, near)
@@ -65,6 +81,8 @@ def corpus_of(estimator: Estimator[Any]) -> dict[str, float]:
     told = {"a": prior.a, "b": prior.b}
     if isinstance(prior, SectionPrior):
         told |= {"within": prior.within, "between": prior.between}
+        seen = prior.seen._asdict() if prior.seen else {}
+        told |= {SEEN + name: total for name, total in seen.items()}
     if isinstance(estimator, Bursty):
         told["steadiness"] = estimator.steadiness
     return told
@@ -91,8 +109,14 @@ def with_corpus(
         return estimator
     prior = Prior(told["a"], told["b"])
     if section_rate is not None:
-        prior = SectionPrior(prior.a, prior.b, told["within"], told["between"], section_rate)
+        totals = {name: told[SEEN + name] for name in Totals._fields if SEEN + name in told}
+        seen = Totals(**totals) if totals and _told_by_one_like(estimator, told) else None
+        prior = SectionPrior(prior.a, prior.b, told["within"], told["between"], section_rate, seen)
     known = replace(estimator, prior=prior)
     if isinstance(known, Bursty) and "steadiness" in told:
         return replace(known, steadiness=told["steadiness"])
     return known
+
+
+def _told_by_one_like(estimator: Estimator[Any], told: dict[str, float]) -> bool:
+    return ("steadiness" in told) is isinstance(estimator, Bursty)
