@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.arrays import (
+    NEVER,
     Bools,
     Codes,
     Columns,
@@ -151,21 +152,30 @@ class EpochColumns(Columns):
     page_id: Ints
     importance: Floats
     observability: Codes
-    min_crawl_rate: Floats
-    max_crawl_rate: Floats
     host_id: Ints
-    n_pings: Ints
-    pings_since: Instants
-    last_ping_at: Instants
-    real_pings: Floats
-    false_pings: Floats
-    trust: Floats
     section: Sections
     """Which pages are believed to be alike, see `sections`."""
     last_observed_at: Instants
     last_interval: Floats
     gap: Floats
     estimate: Floats
+    min_crawl_rate: Floats
+    max_crawl_rate: Floats
+    n_pings: Ints
+    pings_since: Instants
+    """A store may leave it out (NaT) of pages without pings whose changes are not announced."""
+    last_ping_at: Instants
+    real_pings: Floats
+    false_pings: Floats
+    trust: Floats
+
+
+RARE: dict[str, np.generic] = {
+    "min_crawl_rate": np.float64("nan"), "max_crawl_rate": np.float64("nan"),
+    "n_pings": np.int64(0), "pings_since": NEVER, "last_ping_at": NEVER,
+    "real_pings": np.float64(0), "false_pings": np.float64(0), "trust": np.float64(0),
+}  # fmt: skip
+"""The last of the `EpochColumns`: what most pages have there, namely nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

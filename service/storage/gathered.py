@@ -40,6 +40,21 @@ class Gathered:
         return {name: _join(self.parts.pop(name)) for name in list(self.parts)}
 
 
+def placed(n: int, where: Any, values: NDArray[Any], none: np.generic) -> NDArray[Any]:
+    """Give a column in which most of n rows have nothing.
+
+    Examples
+    --------
+    >>> placed(4, [2], np.array([7]), np.int64(0))
+    array([0, 0, 7, 0])
+    """
+    if not len(where):
+        return np.broadcast_to(none, n)
+    column = np.full(n, none)
+    column[where] = values
+    return column
+
+
 def _compact(part: NDArray[Any]) -> NDArray[Any]:
     plain = part.ndim == 1 and part.dtype.kind != "V" and len(part) > 0
     same = plain and bool((_bits(part) == _bits(part[:1])).all())

@@ -7,7 +7,7 @@ turned into NULL (and back) by the statement. Into COPY, what a masked array mas
 """
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from psycopg import pq
 
 from service.arrays import INSTANT
-from service.storage.gathered import Gathered
+from service.storage.gathered import Gathered, placed
 
 POSTGRES_EPOCH = np.datetime64("2000-01-01", "us")
 """Where timestamptz counts from; numpy's NaT has the bits of Postgres's -infinity."""
@@ -185,6 +185,9 @@ def loaded(oid: int, data: bytes | None) -> Any:
     return None if data is None else LOADERS[oid](data)
 
 
+LENGTH = 4
+"""Bytes in front of every field: its length, -1 of NULL."""
+
 HEADER = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
 TRAILER = b"\xff\xff"
 
@@ -225,45 +228,88 @@ def _without(rows: NDArray[np.void], nulls: list[NDArray[np.bool_]]) -> bytes:
 
 
 def copy_out(
-    connection: psycopg.Connection[Any], statement: str, dtypes: dict[str, str], block: int = 65_536
+    connection: psycopg.Connection[Any],
+    statement: str,
+    dtypes: Mapping[str, str],
+    block: int = 65_536,
+    rare: Mapping[str, np.generic] | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Run COPY (…) TO STDOUT (FORMAT BINARY) and give its columns.
 
-    `dtypes` names each column with its numpy type (`M8[us]`, `f8`, `V16`, …); all columns
-    are not null and of fixed width. A column of one value takes no memory and is read-only.
+    `dtypes` names each column with its numpy type (`M8[us]`, `f8`, `V16`, …); these are not null
+    and of fixed width. Behind them come `rare` columns, which are null in most rows: each named
+    with what stands for null, in its type. A column of one value takes no memory and is read-only.
     """
     empty = {name: np.empty(0, dtype) for name, dtype in dtypes.items()}
-    gathered = Gathered(empty)
+    nulls = dict(rare or {})
+    gathered = Gathered(empty | {name: np.empty(0, null.dtype) for name, null in nulls.items()})
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        layout = _row_dtype([wire(column).dtype for column in empty.values()])
-        for rows in _row_blocks(connection.pgconn, layout, block):
-            gathered.append(
-                unwire(rows[f"value{i}"], OIDS["M8"][0] if column.dtype.kind == "M" else 0)
-                for i, column in enumerate(empty.values())
+        layout = _row_dtype(wire(column).dtype for column in empty.values())
+        for rows, told, tails in _row_blocks(connection.pgconn, layout, len(nulls), block):
+            usual = (
+                unwire(rows[f"value{i}"], _oid(column)) for i, column in enumerate(empty.values())
             )
+            seldom = zip(_rare(tails, nulls), nulls.values(), strict=True)
+            others = (placed(len(rows), told, values, null) for values, null in seldom)
+            gathered.append([*usual, *others])
         copy.read()  # the end of the copy, for psycopg to see
     return gathered.columns()
 
 
+def _oid(column: NDArray[Any]) -> int:
+    return OIDS["M8"][0] if column.dtype.kind == "M" else 0
+
+
 def _row_blocks(
-    pgconn: pq.abc.PGconn, dtype: np.dtype[Any], block: int
-) -> Iterator[NDArray[np.void]]:
-    """Read rows until the trailer: libpq hands out one message a row."""
+    pgconn: pq.abc.PGconn, dtype: np.dtype[Any], n_rare: int, block: int
+) -> Iterator[tuple[NDArray[np.void], list[int], list[bytes]]]:
+    """Read rows until the trailer, as libpq hands out one message a row.
+
+    Gives each block of them without their rare columns, and which rows have any of these, with
+    what they have.
+    """
     receive, n_trailer = pgconn.get_copy_data, len(TRAILER)
+    usual = dtype.itemsize + n_rare * LENGTH
+    stride = np.dtype([("row", dtype), ("nulls", f"V{n_rare * LENGTH}")]) if n_rare else dtype
     length, message = receive(0)
-    rows = [bytes(message)[len(HEADER) :]]
-    length -= len(HEADER)
-    while True:
+    message, length = message[len(HEADER) :], length - len(HEADER)
+    while length != n_trailer:
+        rows: list[bytes] = []
+        told: list[int] = []
+        tails: list[bytes] = []
         while length != n_trailer and len(rows) < block:
-            length, message = receive(0)
-            if length < 0:
+            if length == usual:
+                rows.append(bytes(message))
+            elif length < 0:
                 raise _failure(pgconn)
-            rows.append(bytes(message))
-        ended = length == n_trailer
-        yield np.frombuffer(b"".join(rows), dtype, len(rows) - ended)
-        if ended:
-            return
-        rows = []
+            else:
+                told.append(len(rows))
+                rows.append(bytes(message[:usual]))
+                tails.append(bytes(message[dtype.itemsize :]))
+            length, message = receive(0)
+        whole = np.frombuffer(b"".join(rows), stride)
+        yield whole["row"] if n_rare else whole, told, tails
+
+
+def _rare(tails: list[bytes], nulls: Mapping[str, np.generic]) -> Iterator[NDArray[Any]]:
+    """Read fields, of which some are null, of all rows at once: one column after the other."""
+    octets = np.frombuffer(b"".join(tails), np.uint8)
+    at = np.cumsum([0, *map(len, tails[:-1])])[: len(tails)]
+    for null in nulls.values():
+        column = np.full(len(tails), null)
+        value = wire(column[:0]).dtype
+        length = _taken(octets, at, np.dtype(">i4"))
+        has = np.flatnonzero(length >= 0)
+        at = at + LENGTH
+        column[has] = unwire(_taken(octets, at[has], value), _oid(column))
+        at[has] += value.itemsize
+        yield column
+
+
+def _taken(octets: NDArray[np.uint8], at: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Read one value from each place."""
+    taken = octets[at[:, np.newaxis] + np.arange(dtype.itemsize)]
+    return np.ascontiguousarray(taken).view(dtype).reshape(len(at))
 
 
 def _failure(pgconn: pq.abc.PGconn) -> psycopg.Error:

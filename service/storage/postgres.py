@@ -23,6 +23,7 @@ from sqlalchemy.dialects import postgresql
 
 from service.arrays import UNSAID, Floats, Ints, Keys, SectionRates, instant
 from service.columns import (
+    RARE,
     EpochColumns,
     LogColumns,
     PageColumns,
@@ -287,13 +288,11 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
             self.driver,
             sql.LOAD_COLUMNS,
             {
-                "page_id": "i8", "importance": "f8", "observability": "i2",
-                "min_crawl_rate": "f8", "max_crawl_rate": "f8", "host_id": "i8",
-                "n_pings": "i8", "pings_since": "M8[us]", "last_ping_at": "M8[us]",
-                "real_pings": "f8", "false_pings": "f8", "trust": "f8",
+                "page_id": "i8", "importance": "f8", "observability": "i2", "host_id": "i8",
                 "section": "i4", "last_observed_at": "M8[us]", "last_interval": "f8", "gap": "f8",
                 "estimate": f"V{8 * self.width}",
             },
+            rare=RARE,
         )  # fmt: skip
         columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, self.width)
         return EpochColumns(**columns)

@@ -238,12 +238,11 @@ FROM (
 
 LOAD_COLUMNS = """
 COPY (
-    SELECT page_id, CASE WHEN gone THEN 0.0 ELSE importance END, observability,
-        CASE WHEN gone THEN 'NaN' ELSE coalesce(min_crawl_rate, 'NaN') END,
-        coalesce(max_crawl_rate, 'NaN'), host_id, coalesce(n_pings, 0)::bigint, pings_since,
-        coalesce(last_ping_at, '-infinity'), coalesce(real_pings, 0), coalesce(false_pings, 0),
-        coalesce(trust, 0), section, coalesce(last_observed_at, '-infinity'),
-        last_interval::float8, gap::float8, estimate
+    SELECT page_id, CASE WHEN gone THEN 0.0 ELSE importance END, observability, host_id, section,
+        coalesce(last_observed_at, '-infinity'), last_interval::float8, gap::float8, estimate,
+        CASE WHEN NOT gone THEN min_crawl_rate END, max_crawl_rate, n_pings::bigint,
+        CASE WHEN observability = 1 OR n_pings > 0 THEN pings_since END,
+        last_ping_at, real_pings, false_pings, trust
     FROM pages JOIN page_states USING (page_id)
     ORDER BY page_id
 ) TO STDOUT (FORMAT BINARY)

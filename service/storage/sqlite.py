@@ -9,7 +9,7 @@ database, which the system releases when that process dies, however it dies.
 import fcntl
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import fields, replace
 from datetime import datetime
@@ -19,10 +19,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 import sqlalchemy as sa
+from numpy.typing import NDArray
 from sqlalchemy.dialects import sqlite
 
-from service.arrays import UNSAID, Columns, Ints, Keys, instant
+from service.arrays import COLUMN, UNSAID, Columns, Ints, Keys, instant
 from service.columns import (
+    RARE,
     EpochColumns,
     PageColumns,
     PageStates,
@@ -32,23 +34,25 @@ from service.columns import (
 )
 from service.domain import Observability
 from service.errors import EpochRunning, NoDatabase, StoreFull
-from service.sections import sections
+from service.sections import SECTIONS, sections
 from service.storage import migrations
 from service.storage import sqlite_sql as sql
 from service.storage.base import Brought, Lead, Registered
-from service.storage.gathered import Gathered
+from service.storage.gathered import Gathered, placed
 from service.storage.sql import NUMBER_IN_FORCE, SqlTransaction
 from service.storage.sqlite_connections import READING_CACHE, WRITING_CACHE, opened, translated
 from service.storage.sqlite_log import SqliteLog, Stretches
 from service.storage.sqlite_queue import SqliteQueue
 from service.storage.sqlite_values import (
     KINDS,
+    LOADED,
+    LOADED_RARE,
     LOCKED,
+    OBSERVABILITIES,
     OF_CRAWLS,
     OF_EVENTS,
     SCHEDULED,
     add_rows,
-    column,
     columns,
     eventful,
     listed,
@@ -218,14 +222,26 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         return np.array([page for (page,) in woken], np.int64)
 
     def load_columns(self) -> EpochColumns:
-        """Read them in one statement, hence one snapshot, a block of rows at a time."""
-        empty = EpochColumns.empty(estimate=(self.width,))
-        gathered = Gathered({f.name: getattr(empty, f.name) for f in fields(EpochColumns)})
-        cursor = self.driver.execute(sql.LOAD_COLUMNS)
+        """Read them in this transaction, hence one snapshot, a block of rows at a time."""
+        found = self._gathered(sql.LOAD_COLUMNS, LOADED)
+        code, observability = np.divmod(found.pop("code"), OBSERVABILITIES)
+        found["host_id"], section = np.divmod(code, SECTIONS)
+        found["observability"] = observability.astype(np.int16)
+        found["section"] = section.astype(np.int32)
+        page_id, seldom = found["page_id"], self._gathered(sql.LOAD_RARE, LOADED_RARE)
+        where = np.searchsorted(page_id, seldom["page_id"])
+        for name, nothing in RARE.items():
+            found[name] = placed(len(page_id), where, seldom[name], nothing)
+        return EpochColumns(**found)
+
+    def _gathered(self, statement: str, kinds: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Read the columns of a statement, a block of rows at a time."""
+        shapes = {name: (0, self.width) if name == "estimate" else 0 for name in kinds}
+        gathered = Gathered({n: np.empty(shapes[n], COLUMN[kind]) for n, kind in kinds.items()})
+        cursor = self.driver.execute(statement)
         while rows := cursor.fetchmany(BLOCK):
-            read = zip(fields(EpochColumns), zip(*rows, strict=True), strict=True)
-            gathered.append(column(cells, f.type, self.width) for f, cells in read)
-        return EpochColumns(**gathered.columns())
+            gathered.append(columns(kinds, rows, self.width).values())
+        return gathered.columns()
 
     def _columns(self, kind: type[C], rows: list[Any]) -> C:
         if not rows:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from service.sections import SECTIONS
 from service.storage import schedule_sql
 from service.storage.base import (
     EPOCHS_KEPT,
@@ -10,6 +11,7 @@ from service.storage.base import (
     MOST_DOUBLINGS,
     RETRY_S,
 )
+from service.storage.sqlite_values import OBSERVABILITIES
 
 ADD_PAGES = """
 INSERT INTO pages (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
@@ -113,13 +115,19 @@ FROM pages JOIN page_states ON page_states.page_id = pages.page_id
 WHERE pages.page_id > ? ORDER BY pages.page_id LIMIT ?
 """
 
-LOAD_COLUMNS = """
-SELECT pages.page_id, CASE WHEN gone THEN 0.0 ELSE importance END, observability,
-    CASE WHEN gone THEN NULL ELSE min_crawl_rate END, max_crawl_rate, host_id,
-    coalesce(n_pings, 0), pings_since, last_ping_at, coalesce(real_pings, 0.0),
-    coalesce(false_pings, 0.0), coalesce(trust, 0.0), section, last_observed_at, last_interval,
-    gap, estimate
+LOAD_COLUMNS = f"""
+SELECT pages.page_id, observability + {OBSERVABILITIES} * (section + {SECTIONS} * host_id),
+    CASE WHEN gone THEN 0.0 ELSE importance END, last_observed_at, last_interval, gap, estimate
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
+ORDER BY pages.page_id
+"""
+
+LOAD_RARE = """
+SELECT pages.page_id, CASE WHEN gone THEN NULL ELSE min_crawl_rate END, max_crawl_rate,
+    coalesce(n_pings, 0), pings_since, last_ping_at, coalesce(real_pings, 0.0),
+    coalesce(false_pings, 0.0), coalesce(trust, 0.0)
+FROM pages JOIN page_states ON page_states.page_id = pages.page_id
+WHERE n_pings > 0 OR observability = 1 OR coalesce(min_crawl_rate, max_crawl_rate) IS NOT NULL
 ORDER BY pages.page_id
 """
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.arrays import COLUMN, EPOCH, INSTANT, NEVER, Bools, Codes, Floats, Instants, Ints
-from service.columns import PageStates
+from service.columns import RARE, EpochColumns, PageStates
 
 NAT = np.iinfo(np.int64).min
 """The bits of numpy's NaT."""
@@ -32,6 +32,7 @@ OF_EVENTS = (
 
 
 KINDS: dict[str, Any] = {f.name: f.type for f in fields(PageStates)}
+EPOCH_KINDS: dict[str, Any] = {f.name: f.type for f in fields(EpochColumns)}
 LOCKED: dict[str, Any] = {
     "page_id": Ints, "last_crawl_at": Instants, "last_observed_at": Instants, "digest": Ints,
     "n_observations": Ints, "n_changes": Ints, "pings_since": Instants, "gap": Floats,
@@ -42,6 +43,16 @@ whether it has any of `OF_EVENTS`, and `observability`."""
 
 SCHEDULED: dict[str, Any] = {"crawl_rate": Floats, "crawl_probability": Floats}
 """What is read beside where the schedule matters."""
+
+
+LOADED: dict[str, Any] = {
+    "page_id": Ints, "code": Ints, "importance": Floats, "last_observed_at": Instants,
+    "last_interval": Floats, "gap": Floats, "estimate": Floats,
+}  # fmt: skip
+"""What an epoch reads of every page; its observability, section and host are one number."""
+LOADED_RARE: dict[str, Any] = {name: EPOCH_KINDS[name] for name in ("page_id", *RARE)}
+OBSERVABILITIES = 4
+"""More than there are."""
 
 
 def unpacked(flags: Codes) -> tuple[Bools, Bools, Codes]:

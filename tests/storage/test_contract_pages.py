@@ -396,6 +396,41 @@ def test_ten_thousand_pages_go_in_and_out_at_once(store):
     assert (again == ids).all()
 
 
+@pytest.mark.parametrize("n", [1, 300, 70_000])
+def test_an_epoch_reads_what_few_pages_have_of_just_those_pages(store, n):
+    """Bounds and pings, in all combinations and in none; the last number spans two blocks."""
+    rng = np.random.default_rng(n)
+    few = rng.random((4, n)) < (0.5 if n < 1000 else 0.01)
+    low, high = np.where(few[0], rng.random(n), np.nan), np.where(few[1], 1.5, np.nan)
+    ids = register(
+        store, n, min_crawl_rate=low, max_crawl_rate=high,
+        observability=np.where(few[2], Observability.complete, Observability.auto),
+    )  # fmt: skip
+    pinged = np.flatnonzero(few[3])
+    save(
+        store, np.sort(ids[pinged]), n_pings=7, last_ping_at=T0, real_pings=0.5, false_pings=0.25,
+        trust=-1.5, gone=True,
+    )  # fmt: skip
+    with store.begin(write=False) as tx:
+        columns = tx.load_columns()
+    order = np.argsort(ids)
+    assert (columns.page_id == ids[order]).all()
+    heard, complete = few[3][order], few[2][order]
+    least = np.where(heard, np.nan, low[order])  # what is gone has none
+    np.testing.assert_array_equal(columns.min_crawl_rate, least)
+    np.testing.assert_array_equal(columns.max_crawl_rate, high[order])
+    assert (columns.observability == np.where(complete, 1, 2)).all()
+    told = {"n_pings": 7, "real_pings": 0.5, "false_pings": 0.25, "trust": -1.5}
+    for name, value in told.items():
+        assert (getattr(columns, name) == np.where(heard, value, 0)).all(), name
+    assert (np.isnat(columns.last_ping_at) == ~heard).all()
+    assert (columns.last_ping_at[heard] == instant(T0)).all()
+    assert (columns.pings_since[heard | complete] == instant(T0)).all()
+    assert (columns.importance == np.where(heard, 0.0, 1.0)).all()
+    kept = {f.name: getattr(EpochColumns.empty(), f.name).dtype for f in fields(EpochColumns)}
+    assert {name: getattr(columns, name).dtype for name in kept} == kept
+
+
 def test_page_ids_are_walked_in_order(store):
     ids = np.sort(register(store, 5))
     with store.begin(write=False) as tx:
@@ -424,7 +459,10 @@ INSTANTS = [
 @pytest.mark.parametrize("at", INSTANTS, ids=str)
 def test_instants_are_exact_to_the_microsecond(store, at):
     (page_id,) = register(store, 1, now=at)
-    save(store, [page_id], last_crawl_at=at, last_observed_at=at, last_ping_at=at, wanted_at=at)
+    save(
+        store, [page_id], last_crawl_at=at, last_observed_at=at, last_ping_at=at, wanted_at=at,
+        n_pings=1,
+    )  # fmt: skip
     states = states_of(store, [page_id])
     for name in ("last_crawl_at", "last_observed_at", "last_ping_at", "wanted_at", "pings_since"):
         column = getattr(states, name)

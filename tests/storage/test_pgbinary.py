@@ -279,6 +279,33 @@ def test_rows_that_end_like_the_trailer_are_rows(connection):
     assert pgbinary.copy_out(connection, query, {"a": "i8"}, 64)["a"].tolist() == [-1] * 130
 
 
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 1000])
+@pytest.mark.parametrize("share", [0.0, 0.05, 1.0])
+def test_rare_columns_come_out_where_they_are_not_null(connection, n, share):
+    """Blocks of 64 rows; a NULL in every combination of the three."""
+    table = random_table(n)
+    rng = np.random.default_rng(n)
+    has = rng.random((3, n)) < share
+    rare = {"b": np.float64("nan"), "c": np.int16(-1), "d": np.datetime64("NaT", "us")}
+    masks = dict(zip(rare, ~has, strict=True))
+    given = [np.ma.masked_array(table[name], masks.get(name, False)) for name in "abcd"]
+    with connection.transaction(force_rollback=True):
+        connection.execute(
+            "CREATE TEMP TABLE t (a bigint, b float8, c smallint, d timestamptz, i serial)"
+        )
+        copied = "COPY t (a, b, c, d) FROM STDIN (FORMAT BINARY)"
+        with connection.cursor().copy(copied) as copy:
+            for block in pgbinary.copy_in(given, 64):
+                copy.write(block)
+        query = "COPY (SELECT a, b, c, d FROM t ORDER BY i) TO STDOUT (FORMAT BINARY)"
+        back = pgbinary.copy_out(connection, query, {"a": "i8"}, 64, rare)
+    assert back["a"].tobytes() == table["a"].tobytes()
+    for name, null in rare.items():
+        expected = np.where(masks[name], null, table[name]).astype(table[name].dtype)
+        assert back[name].dtype == expected.dtype
+        np.testing.assert_array_equal(back[name], expected)
+
+
 def test_a_copy_that_fails_half_way_raises_and_leaves_the_connection_usable(connection):
     query = (
         "COPY (SELECT 1 / (500 - i) FROM generate_series(1, 1000) AS i) TO STDOUT (FORMAT BINARY)"
