@@ -32,7 +32,7 @@ from service.columns import (
     ScheduledPages,
     StoredPages,
 )
-from service.domain import Certificate, Observability
+from service.domain import Certificate, Observability, Page
 from service.errors import EpochRunning, LeadershipLost, StoreUnavailable
 from service.sections import sections
 from service.storage import migrations, pgbinary
@@ -63,6 +63,7 @@ EVENTFUL = ("recent_pings", "ping_credit", *PING_NUMBERS, "n_failures", "redirec
 
 LEAST, MOST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 """A schedule keeps rates in four bytes, seven digits: they are 0 or between these."""
+KEPT_SHORT = ("change_rate", "crawl_rate")
 
 NARROW = {
     "n_observations": np.int32, "n_changes": np.int32, "n_pings": np.int32,
@@ -326,6 +327,14 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         super().publish(epoch, certificate, now, section_rate)
         self.asked = None
 
+    def page(self, page_id: int) -> Page:
+        """Give its rates as they are kept."""
+        page = super().page(page_id)
+        if page.crawl_rate is None:
+            return page
+        kept = broad(np.array([getattr(page, name) for name in KEPT_SHORT])).tolist()
+        return replace(page, **dict(zip(KEPT_SHORT, kept, strict=True)))
+
     def read_schedule(
         self, only: Collection[str], **parameters: Any
     ) -> tuple[ScheduledPages, Collection[int]]:
@@ -337,6 +346,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         if columns["page_id"] is None:
             return ScheduledPages.empty(), kept
         columns["url"] = np.array(columns["url"].split("\n"), object)
+        columns |= {name: broad(columns[name]) for name in KEPT_SHORT}
         return ScheduledPages(**columns), kept
 
     def read_removed(self, **parameters: Any) -> Ints:
@@ -390,6 +400,19 @@ def narrow(rate: Floats) -> NDArray[np.float32]:
     """Give rates as a schedule keeps them; what is above 0 stays above."""
     short = np.minimum(rate, MOST).astype(np.float32)
     return np.maximum(short, LEAST, out=short, where=rate > 0)
+
+
+def broad(rate: Floats) -> Floats:
+    """Give the seven digits of rates that were kept: 0.1 is 0.1 again, not 0.10000000149.
+
+    Examples
+    --------
+    >>> broad(np.array([0.1, 1 / 3, 0.0, 1e9], np.float32).astype(np.float64))
+    array([1.000000e-01, 3.333333e-01, 0.000000e+00, 1.000000e+09])
+    """
+    place = np.floor(np.log10(rate, out=np.zeros_like(rate), where=rate > 0)) - 6
+    up, down = 10.0 ** np.maximum(-place, 0), 10.0 ** np.maximum(place, 0)
+    return np.asarray(np.rint(rate * up / down) / up * down)
 
 
 class PostgresStore(SubscriptionStore):
