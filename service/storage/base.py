@@ -48,6 +48,8 @@ from service.domain import Certificate, Epoch, LogEntry, Page, PagePatch, Schedu
 EPOCHS_KEPT = 2
 """Published epochs whose schedule is kept: a reader half-way through the last can finish it."""
 
+EPOCHS_TOLD = 10_000
+"""A database tells of so many epochs, ten weeks of one every ten minutes; the rest is dropped."""
 
 MAX_DUE_DAYS = 36_500.0
 """No due time lies further ahead: a century, which every database can add to a date."""

@@ -24,7 +24,7 @@ from service.domain import (
 )
 from service.errors import CursorExpired, EpochNotFound, EpochNotKept, PageNotFound
 from service.storage import schedule_sql
-from service.storage.base import MOST_SCANNED, Brought, Registered
+from service.storage.base import EPOCHS_TOLD, MOST_SCANNED, Brought, Registered
 from service.storage.hosts_sql import HostsSql
 from service.storage.queue import Filled, Lowered
 from service.storage.tables import (
@@ -243,6 +243,7 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
             self.connection.execute(section_rates.insert().values(epoch=epoch, rate=packed))
         old = section_rates.c.epoch.not_in(sa.text(schedule_sql.KEPT).columns(epochs.c.epoch))
         self.connection.execute(section_rates.delete().where(old))
+        self.connection.execute(epochs.delete().where(epochs.c.epoch <= epoch - EPOCHS_TOLD))
 
     def section_rate(self, epoch: int) -> SectionRates | None:
         """Read one row."""

@@ -158,6 +158,25 @@ def test_the_rates_of_sections_come_and_go_with_their_epoch(store):
         assert tx.section_rate(numbers[1]) is None
 
 
+def test_only_so_many_epochs_are_told_of(sql_store, monkeypatch):
+    monkeypatch.setattr("service.storage.sql.EPOCHS_TOLD", 4)
+    schedule = schedule_columns(np.sort(register(sql_store)))
+    numbers = [publish(sql_store, schedule)]
+    for _ in range(6):
+        with sql_store.begin() as tx:
+            numbers.append(tx.request_epoch(T0).epoch)
+            tx.fail_epoch(tx.start_epoch(T0).epoch, "no", T0)
+    with sql_store.begin(write=False) as tx:
+        assert [epoch.epoch for epoch in tx.epochs(None, 99)] == numbers[::-1], "none is in force"
+    numbers.append(publish(sql_store, schedule))
+    with sql_store.begin(write=False) as tx:
+        assert [epoch.epoch for epoch in tx.epochs(None, 99)] == numbers[:-5:-1]
+        assert tx.epoch_in_force().epoch == numbers[-1]
+        with pytest.raises(EpochNotFound):
+            tx.epoch(numbers[0])
+    assert read_schedule(sql_store, numbers[-1])
+
+
 def test_few_sections_take_few_bytes(sql_store):
     rate = np.full(SECTIONS, 0.03, np.float32)
     rate[::4_000] = 0.5
