@@ -81,6 +81,11 @@ def distinct(ids: Ints) -> Ints:
     return ordered[first]
 
 
+def nothing(kind: Any, n: int) -> NDArray[Any]:
+    """Give a column in which nobody has anything: 0, or no instant."""
+    return np.full(n, NEVER if kind == Instants else 0, COLUMN[kind])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
     """Arrays of one length, one per field; `None` fields are absent."""

@@ -11,7 +11,7 @@ publish.
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from sqlalchemy.dialects import postgresql
 
-from service.arrays import UNSAID, Floats, Ints, Keys, SectionRates, instant
+from service.arrays import UNSAID, Floats, Ints, Keys, SectionRates, instant, nothing
 from service.columns import (
     RARE,
     EpochColumns,
@@ -72,7 +72,8 @@ NARROW = {
 }  # fmt: skip
 """Columns of a state that the tables keep in fewer bytes."""
 
-OWN = len(PageStates.__dataclass_fields__) - 2
+KINDS: dict[str, Any] = {f.name: f.type for f in fields(PageStates)}
+OWN = len(sql.OF_CRAWLS) + 1 + len(sql.OF_EVENTS)
 """Columns of a state without the rates in force, which are read with it or not."""
 
 
@@ -213,16 +214,22 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         if row is None or row[0] is None:
             return PageStates.empty(estimate=(self.width,))
         states = self._states((*row[:OWN], *row[OWN + 1 :]))
-        self.eventful = self.eventful or eventful(states)
         self.locked = Locked(states.page_id.copy(), row[OWN])
         return states
 
     def _states(self, row: Sequence[Any]) -> PageStates:
         """Name the columns; rates in force that were not read are NaN."""
-        unread = np.full((2, len(row[0])), np.nan)
-        columns = dict(zip(PageStates.__dataclass_fields__, (*row, *unread), strict=False))
-        columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, self.width)
-        return PageStates(**columns)
+        states = dict(zip(sql.OF_CRAWLS, row, strict=False))
+        states["estimate"] = states["estimate"].view("<f8").reshape(-1, self.width)
+        n, (some, *events) = len(row[0]), row[len(sql.OF_CRAWLS) : OWN]
+        states |= {name: nothing(KINDS[name], n) for name in sql.OF_EVENTS}
+        if some is not None:
+            self.eventful = True
+            where = row[0].searchsorted(some)
+            for name, values in zip(sql.OF_EVENTS, events, strict=True):
+                states[name][where] = values
+        crawl_rate, crawl_probability = row[OWN:] or np.full((2, n), np.nan)
+        return PageStates(**states, crawl_rate=crawl_rate, crawl_probability=crawl_probability)
 
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
         """Read both in one statement, hence one snapshot."""
@@ -377,7 +384,8 @@ def eventful(states: PageStates) -> bool:
 
 def stored(states: PageStates) -> list[NDArray[Any]]:
     """Give states as COPY takes them, NULL where the tables have it."""
-    columns = {name: getattr(states, name) for name in tuple(PageStates.__dataclass_fields__)[:OWN]}
+    names = (name for name in KINDS if name not in ("crawl_rate", "crawl_probability"))
+    columns = {name: getattr(states, name) for name in names}
     for name, dtype in NARROW.items():
         columns[name] = columns[name].astype(dtype)
     for name in ("digest", *EVENTFUL):

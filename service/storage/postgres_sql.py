@@ -105,33 +105,59 @@ SELECT array_agg(
 FROM unnest(%(key)s::uuid[]) WITH ORDINALITY AS given (key, position)
 """
 
-STATES = """
-SELECT array_agg(page_id), array_agg(coalesce(last_crawl_at, '-infinity')),
-    array_agg(coalesce(last_observed_at, '-infinity')), array_agg(coalesce(digest, 0)),
-    array_agg(gone), array_agg(n_observations::bigint), array_agg(n_changes::bigint),
-    array_agg(coalesce(n_pings, 0)::bigint), array_agg(coalesce(last_ping_at, '-infinity')),
-    array_agg(pings_since), array_agg(coalesce(ping_credit, 0)),
-    array_agg(coalesce(recent_pings, 0)::bigint), array_agg(coalesce(real_pings, 0)),
-    array_agg(coalesce(false_pings, 0)), array_agg(coalesce(trust, 0)),
-    array_agg(coalesce(wanted_at, '-infinity')), array_agg(gap::float8),
-    array_agg(last_interval::float8),
-    array_agg(coalesce(n_failures, 0)::bigint), array_agg(coalesce(redirects_to, 0)),
-    array_agg(estimate),
-    array_agg(observability)"""
+OF_EVENTS = {
+    "n_pings": "coalesce(n_pings, 0)::bigint",
+    "last_ping_at": "coalesce(last_ping_at, '-infinity')",
+    "ping_credit": "coalesce(ping_credit, 0)",
+    "recent_pings": "coalesce(recent_pings, 0)::bigint",
+    "real_pings": "coalesce(real_pings, 0)",
+    "false_pings": "coalesce(false_pings, 0)",
+    "trust": "coalesce(trust, 0)",
+    "wanted_at": "coalesce(wanted_at, '-infinity')",
+    "n_failures": "coalesce(n_failures, 0)::bigint",
+    "redirects_to": "coalesce(redirects_to, 0)",
+}
+"""What only pings, failures and redirects bring: all of it is NULL of most pages."""
+EVENTFUL = f"num_nonnulls({', '.join(OF_EVENTS)}) > 0 AS eventful"
+OF_CRAWLS = {
+    "page_id": "page_id",
+    "last_crawl_at": "coalesce(last_crawl_at, '-infinity')",
+    "last_observed_at": "coalesce(last_observed_at, '-infinity')",
+    "digest": "coalesce(digest, 0)",
+    "gone": "gone",
+    "n_observations": "n_observations::bigint",
+    "n_changes": "n_changes::bigint",
+    "pings_since": "pings_since",
+    "gap": "gap::float8",
+    "last_interval": "last_interval::float8",
+    "estimate": "estimate",
+    "observability": "observability",
+}
+STATES = ", ".join(
+    [
+        *(f"array_agg({column})" for column in OF_CRAWLS.values()),
+        *(
+            f"array_agg({column}) FILTER (WHERE eventful)"
+            for column in ("page_id", *OF_EVENTS.values())
+        ),
+    ]
+)
+"""An array costs by its elements: of most rows ten are left out. Those of the others are told by
+their page_id; all arrays are in its order."""
 
 LOCK_STATES = f"""
-{STATES}, array_agg(place)
+SELECT {STATES}, array_agg(place)
 FROM (
-    SELECT ctid AS place, * FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
+    SELECT ctid AS place, *, {EVENTFUL} FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_id FOR NO KEY UPDATE
 ) AS locked
 """
 
 LOCK_SCHEDULED_STATES = f"""
-{STATES}, array_agg(place),
+SELECT {STATES}, array_agg(place),
     array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(crawl_probability, 'NaN'))
 FROM (
-    SELECT page_states.ctid AS place, page_states.*, crawl_rate::float8,
+    SELECT page_states.ctid AS place, page_states.*, {EVENTFUL}, crawl_rate::float8,
         CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0) END AS crawl_probability
     FROM page_states
     LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND epoch = %(epoch)s
@@ -203,10 +229,10 @@ SELECT array_agg(page_id) FROM woken
 """
 
 READ_PAGES = f"""
-{STATES}, array_agg(url), array_agg(importance), array_agg(coalesce(min_crawl_rate, 'NaN')),
+SELECT {STATES}, array_agg(url), array_agg(importance), array_agg(coalesce(min_crawl_rate, 'NaN')),
     array_agg(coalesce(max_crawl_rate, 'NaN')), array_agg(created_at)
 FROM (
-    SELECT * FROM pages JOIN page_states USING (page_id) WHERE page_id > %(after)s
+    SELECT *, {EVENTFUL} FROM pages JOIN page_states USING (page_id) WHERE page_id > %(after)s
     ORDER BY page_id LIMIT %(limit)s
 ) AS read
 """

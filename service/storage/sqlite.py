@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from sqlalchemy.dialects import sqlite
 
-from service.arrays import COLUMN, UNSAID, Columns, Ints, Keys, instant
+from service.arrays import COLUMN, UNSAID, Columns, Ints, Keys, instant, nothing
 from service.columns import (
     RARE,
     EpochColumns,
@@ -57,7 +57,6 @@ from service.storage.sqlite_values import (
     eventful,
     listed,
     microseconds,
-    none,
     unpacked,
     values,
     written,
@@ -185,7 +184,7 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         gone, some, observability = unpacked(read.pop("flags"))
         for name in () if scheduled else SCHEDULED:
             read[name] = np.full(len(rows), np.nan)
-        events = {name: none(KINDS[name], len(rows)) for name in OF_EVENTS}
+        events = {name: nothing(KINDS[name], len(rows)) for name in OF_EVENTS}
         if some.any():
             rare = read["page_id"][some]
             self.eventful = np.append(self.eventful, rare)
@@ -230,8 +229,8 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         found["section"] = section.astype(np.int32)
         page_id, seldom = found["page_id"], self._gathered(sql.LOAD_RARE, LOADED_RARE)
         where = np.searchsorted(page_id, seldom["page_id"])
-        for name, nothing in RARE.items():
-            found[name] = placed(len(page_id), where, seldom[name], nothing)
+        for name, absent in RARE.items():
+            found[name] = placed(len(page_id), where, seldom[name], absent)
         return EpochColumns(**found)
 
     def _gathered(self, statement: str, kinds: Mapping[str, Any]) -> dict[str, NDArray[Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.arrays import COLUMN, EPOCH, INSTANT, NEVER, Bools, Codes, Floats, Instants, Ints
+from service.arrays import COLUMN, EPOCH, INSTANT, Bools, Codes, Floats, Instants, Ints
 from service.columns import RARE, EpochColumns, PageStates
 
 NAT = np.iinfo(np.int64).min
@@ -98,11 +98,6 @@ def columns(kinds: Mapping[str, Any], rows: list[Any], width: int) -> dict[str, 
     """Give rows, of which there are some, as columns of these types."""
     read = zip(kinds.items(), zip(*rows, strict=True), strict=True)
     return {name: column(cells, kind, width) for (name, kind), cells in read}
-
-
-def none(kind: Any, n: int) -> NDArray[Any]:
-    """Give a column in which nobody has anything."""
-    return np.full(n, NEVER if kind == Instants else 0, COLUMN[kind])
 
 
 def microseconds(moment: datetime) -> int:
