@@ -22,6 +22,7 @@ from service.api.schemas import ObservationItem
 from service.arrays import Bools
 from service.columns import CrawlColumns
 from service.commits import Commits, Done, Job
+from service.domain import Verdict
 from service.errors import RecrawlError, StoreFull, StoreUnavailable
 from service.ingest import Recorded
 from service.telemetry import Telemetry
@@ -103,9 +104,14 @@ class Gathering:
         self, parts: Sequence[Part], given: Decoded[CrawlColumns], done: Done[Recorded]
     ) -> None:
         ends = accumulate((len(part.batch.items) for part in parts), initial=0)
+        verdict, held = done.made.verdict.tolist(), done.held.tolist()
+        refused = len(given.rejected) > 0 or max(verdict, default=0) > Verdict.late
         found = []
         for part, (start, end) in zip(parts, pairwise(ends), strict=True):
-            counts = counted(part.batch, start, end, given, done)
+            if refused or part.batch.rejected:
+                counts = counted(part.batch, start, end, given, done)
+            else:
+                counts = all_taken(verdict[start:end], held[start:end])
             found.append(counts)
             if not part.counts.done():
                 part.counts.set_result(counts)
@@ -115,6 +121,18 @@ class Gathering:
         self.telemetry.count_items("observation", totals)
         self.telemetry.count_leases("ended", n_ended)
         self.telemetry.count_leases("late", n_leases - n_ended)
+
+
+def all_taken(verdict: list[int], held: list[bool]) -> Counts:
+    """Count what became of the items of a request none of which was refused."""
+    return {
+        "accepted": verdict.count(Verdict.accepted),
+        "duplicate": verdict.count(Verdict.duplicate),
+        "late": verdict.count(Verdict.late),
+        "n_rejected": 0,
+        "rejected": [],
+        "leases_ended": held.count(True),
+    }
 
 
 def counted(
