@@ -15,7 +15,7 @@ import numpy as np
 import sqlalchemy as sa
 import uvicorn
 
-from service.api.app import create_app
+from service.api.app import served
 from service.api.service import Service, open_service
 from service.api.wire import Connection
 from service.config import read_settings
@@ -96,7 +96,7 @@ def running(
     service = open_service(settings, now=clock, rng=np.random.default_rng(7))
     service = replace(service, embedded=embedded)
     config = uvicorn.Config(
-        create_app(service), access_log=False, log_level="warning", server_header=False,
+        served(service), access_log=False, log_level="warning", server_header=False,
         http=Connection,
     )  # fmt: skip
     server = uvicorn.Server(config)

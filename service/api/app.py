@@ -25,7 +25,7 @@ from service.api.routes import (
     sitemaps,
     websub,
 )
-from service.api.service import Service, authorised, start_runner
+from service.api.service import MOST_THREADS, Service, authorised, start_runner
 from service.telemetry import MetricsMiddleware
 
 DESCRIPTION = """\
@@ -36,6 +36,18 @@ item succeeds or fails alone.
 Errors are RFC 9457 problems.
 """
 
+PARTS = (
+    pages.router, observations.router, leases.router, sitemaps.router, websub.router,
+    schedule.router, epochs.router, hosts.router,
+)  # fmt: skip
+"""What asks for a key."""
+
+
+def served(service: Service) -> HotPaths:
+    """Give what a server runs: the application, and its hot paths before it."""
+    hot = (route for part in PARTS for route in part.routes if isinstance(route, HotRoute))
+    return HotPaths(create_app(service), hot, service.telemetry)
+
 
 def create_app(service: Service | None = None) -> FastAPI:
     """Build the application; without a service it can only describe itself."""
@@ -43,26 +55,17 @@ def create_app(service: Service | None = None) -> FastAPI:
         title="Recrawl", version=__version__, description=DESCRIPTION, lifespan=lifespan
     )
     app.state.service = service
-    parts = [pages.router, observations.router, leases.router, sitemaps.router]
-    parts += [websub.router, schedule.router, epochs.router, hosts.router]
-    for part in parts:
+    for part in PARTS:
         app.include_router(part, dependencies=[Depends(authorised), Depends(known_query)])
     app.include_router(indexnow.router)  # a site's own key may stand for an API key
     app.include_router(websub.callbacks)  # hubs have no key but the address they were told
     app.include_router(health.router)
     problems.install(app)
     openapi.install(app)
-    hot = [route for part in parts for route in part.routes if isinstance(route, HotRoute)]
-    app.add_middleware(HotPaths, described=app, routes=hot)
     app.add_middleware(CompressMiddleware)
     if service is not None:
         app.add_middleware(MetricsMiddleware, telemetry=service.telemetry)
     return app
-
-
-MOST_THREADS = 16
-"""Requests at work in threads at once: fewer than a store has connections, so that writers of
-evidence always find one."""
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ from typing import Protocol
 import zstandard
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.negotiate import best
@@ -48,6 +49,13 @@ class CompressMiddleware:
             await self.app(scope, receive, send)
             return
         await self.app(scope, receive, Compressing(send, scope))
+
+
+def compressed(response: Response, scope: Scope, send: Send) -> Send:
+    """Give a `send` that compresses a response; its own where that is short, as most are."""
+    body = getattr(response, "body", None)
+    short = body is not None and len(body) < LEAST_BYTES
+    return send if short else Compressing(send, scope)
 
 
 class Compressing:

@@ -2,12 +2,13 @@
 
 FastAPI reads the signature of an endpoint for the OpenAPI document as ever. A call goes
 straight to the endpoint, on the event loop: `HotPaths` finds it by one look-up before the
-router, the key is checked, the query is validated at once by pydantic, and neither dependencies
-are solved nor a thread is asked for.
+application and its layers, the key is checked, the query is validated at once by pydantic, and
+neither dependencies are solved nor a thread is asked for.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, NotRequired, get_type_hints
 from urllib.parse import parse_qsl
 
@@ -15,11 +16,13 @@ from fastapi import FastAPI, Request, Response, params
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 from typing_extensions import TypedDict
 
+from service.api.compress import compressed
 from service.api.queries import refuse_unknown
 from service.api.service import authorised
+from service.telemetry import Telemetry
 
 
 class HotRoute(APIRoute):
@@ -72,11 +75,11 @@ def parameters(
 
 
 class HotPaths:
-    """Serve hot routes before the router and its layers; plain ASGI, the innermost middleware."""
+    """Serve hot routes, and hand all else to the application; plain ASGI, the outermost layer."""
 
-    def __init__(self, app: ASGIApp, described: FastAPI, routes: list[HotRoute]) -> None:
+    def __init__(self, app: FastAPI, routes: Iterable[HotRoute], telemetry: Telemetry) -> None:
         self.app = app
-        self.described = described
+        self.telemetry = telemetry
         self.hot = {
             (method, route.path): (route, route.get_route_handler())
             for route in routes
@@ -84,26 +87,35 @@ class HotPaths:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request."""
+        """Serve the request, and write down how it went; raises what no answer has a name for."""
         found = None
         if scope["type"] == "http":
             found = self.hot.get((scope["method"], scope["path"]))
         if found is None:
             await self.app(scope, receive, send)
             return
-        scope["route"], handle = found
+        route, handle = found
+        scope["app"], fault = self.app, None
+        started, status = time.perf_counter(), 500
         request = Request(scope, receive)
         try:
-            response = await handle(request)
-        except Exception as error:  # noqa: BLE001 - answered by its name, or raised again
-            response = await self._named(request, error)
-        await response(scope, receive, send)
+            try:
+                response = await handle(request)
+            except Exception as error:  # noqa: BLE001 - answered by its name, or raised again
+                response, fault = await self._answered(request, error)
+            status = response.status_code
+            await response(scope, receive, compressed(response, scope, send))
+        finally:
+            seconds = time.perf_counter() - started
+            self.telemetry.count_request(scope["method"], route.path, status, seconds)
+        if fault is not None:
+            raise fault
 
-    async def _named(self, request: Request, error: Exception) -> Response:
-        """Answer a condition by the application's table; raise what is not in it."""
-        handlers = self.described.exception_handlers
-        for kind in type(error).__mro__:
-            if kind is not Exception and kind in handlers:
-                answered: Response = await handlers[kind](request, error)  # type: ignore[misc]
-                return answered
-        raise error
+    async def _answered(
+        self, request: Request, error: Exception
+    ) -> tuple[Response, Exception | None]:
+        """Answer a condition by the application's table; a fault is for the server to log, too."""
+        handlers = self.app.exception_handlers
+        kind = next(kind for kind in type(error).__mro__ if kind in handlers)
+        answered: Response = await handlers[kind](request, error)  # type: ignore[misc]
+        return answered, error if kind is Exception else None

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from service.api.app import create_app
+from service.api.app import served
 from service.api.service import Service
 from service.api.wire import Connection
 
@@ -51,7 +51,7 @@ def running(service: Service) -> Iterator[str]:
     """Serve on a free loopback port until the block is left; gives the base URL."""
     said: queue.Queue[str] = queue.Queue()
     config = uvicorn.Config(
-        create_app(service), port=0, log_level="warning", access_log=False, http=Connection
+        served(service), port=0, log_level="warning", access_log=False, http=Connection
     )
     server = Announced(config, service, said.put)
     thread = threading.Thread(target=server.run, name="server", daemon=True)

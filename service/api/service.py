@@ -1,5 +1,6 @@
 """What every route works with: one service, put together from the settings."""
 
+import asyncio
 import hashlib
 import hmac
 import threading
@@ -26,6 +27,10 @@ from service.opening import opened, system_clock
 from service.storage import SubscriptionStore
 from service.telemetry import Telemetry
 
+MOST_THREADS = 16
+"""Requests at work in threads at once: fewer than a store has connections, so that writers of
+evidence always find one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Service:
@@ -41,6 +46,9 @@ class Service:
     plan: Plan
     runner: Runner
     watch: Watch
+    readers: asyncio.Semaphore
+    """Requests that read the schedule at a time: on SQLite one, as the driver lets go of the
+    interpreter at every row and waits for whoever is encoding meanwhile."""
     embedded: bool
     """Whether epochs run in a thread of this process."""
     now: Callable[[], datetime]
@@ -82,6 +90,7 @@ def open_service(
         plan=base.plan,
         runner=runner,
         watch=watch,
+        readers=asyncio.Semaphore(1 if embedded else MOST_THREADS),
         embedded=embedded,
         now=now,
         telemetry=telemetry,

@@ -98,7 +98,7 @@ def serve(
     """
     import uvicorn
 
-    from service.api.app import create_app
+    from service.api.app import served
     from service.api.live import Announced
     from service.api.service import open_service
     from service.api.wire import Connection
@@ -110,7 +110,7 @@ def serve(
     if not chosen.api_keys and host not in ("127.0.0.1", "localhost", "::1"):
         console.print("recrawl: no RECRAWL_API_KEYS set: whoever reaches this port may write")
     config = uvicorn.Config(
-        create_app(service), host=host, port=port, access_log=False, log_level="warning",
+        served(service), host=host, port=port, access_log=False, log_level="warning",
         http=Connection, proxy_headers=False,
         timeout_graceful_shutdown=10, server_header=False,
     )  # fmt: skip

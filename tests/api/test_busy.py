@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from live_server import START, Live, until
 
-from service.api.app import MOST_THREADS
+from service.api.service import MOST_THREADS
 
 
 def test_slow_readers_hold_up_neither_health_nor_evidence(api: Live, monkeypatch):

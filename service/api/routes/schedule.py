@@ -129,7 +129,8 @@ async def get_schedule(
     check(asked)
     if asked.place is None and await unchanged(service.watch, asked, wait_s):
         return not_modified(service.watch.newest)
-    return await run_in_threadpool(give, service, asked)
+    async with service.readers:
+        return await run_in_threadpool(give, service, asked)
 
 
 def negotiated(accept: str | None, since: int | None) -> str:
