@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 import yaml
 
@@ -128,6 +129,24 @@ def check_health_as_the_image_does(port: int, env: dict[str, str]) -> None:
     command = [word.replace(str(port), str(free_port())) for word in command]
     dead = subprocess.run(command, env=env, check=False, timeout=20, stderr=subprocess.DEVNULL)
     assert dead.returncode != 0
+
+
+def test_postgres_is_started_with_settings_that_it_knows(empty_postgres_url: str) -> None:
+    program, *options = COMPOSE["services"]["postgres"]["command"]
+    assert program == "postgres"
+    given = dict(substituted(option, {}).removeprefix("-c").split("=") for option in options)
+    with psycopg.connect(empty_postgres_url) as connection:
+        known = connection.execute(
+            "SELECT name, enumvals FROM pg_settings WHERE name = ANY(%s)", [[*given]]
+        ).fetchall()
+        assert {name for name, *_ in known} == given.keys()
+        for name, words in known:
+            if words is None:
+                size = connection.execute("SELECT pg_size_bytes(%s)", [given[name]]).fetchone()
+                assert size is not None
+                assert size[0] >= 1 << 27
+            else:
+                assert given[name] in words or "lz4" not in words, "built without it here"
 
 
 def test_the_image_alone_serves_on_sqlite(tmp_path: Path) -> None:

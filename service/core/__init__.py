@@ -45,7 +45,7 @@ from service.core.allocation import (
 )
 from service.core.conditions import BandwidthInfeasible, CoreError, InvalidInput
 from service.core.costs import binary_cost, harmonic_cost
-from service.core.credibility import PagePriors, SectionPrior, fit_sections
+from service.core.credibility import PagePriors, SectionPrior, fit_sections, follow_sections
 from service.core.estimators import (
     ESTIMATORS,
     LLN,
@@ -156,6 +156,7 @@ __all__ = [
     "fit_gamma_prior",
     "fit_imaginary_intervals",
     "fit_sections",
+    "follow_sections",
     "from_columns",
     "gather_history",
     "harmonic_cost",
