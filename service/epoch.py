@@ -346,13 +346,19 @@ class Runner:
             with self.store.lead():
                 crawls.fill(self.store, now + self.ahead, self._stopped.is_set)
 
-    def run_every(self, loops: int | None = None) -> None:
-        """Run `run_once` until stopped, or `loops` times; what it raises is logged, not fatal."""
+    def run_every(
+        self, loops: int | None = None, after_each: Callable[[], None] = lambda: None
+    ) -> None:
+        """Run `run_once` until stopped, or `loops` times; what it raises is logged, not fatal.
+
+        `after_each` is called after every epoch that ran here.
+        """
         done = 0
         while not self._stopped.is_set() and done != loops:
             started = self.now()
             try:
-                self.run_once()
+                if self.run_once() is not None:
+                    after_each()
             except TROUBLE as error:
                 told = {"reason": str(error), "cause": repr(error.__cause__)}
                 log.warning("the round failed; the next one tries again", **told)

@@ -3,13 +3,18 @@
 One thread leases for all requests of this process, so that they never wait for each other's
 locks, share the cost of a commit, and are dealt what is due in turns. A request is answered
 after the commit: what a worker holds, the database holds.
+
+Who asks for few crawls is waited with for a moment, a part of what the last round took, until as
+many have come as then: who was answered is about to ask again.
 """
 
 import threading
+import time
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +28,11 @@ from service.storage.queue import QueueStore, Reach
 MOST_WAITING = 10_000
 MOST_AT_ONCE = 10_000
 """Crawls that are leased in one transaction."""
+
+CROWD = 64
+"""So many crawls asked for are worth a commit now."""
+PATIENCE = 0.5
+"""The part of the last round's time that fewer are waited with."""
 
 ROUNDS = 64
 """Transactions that one request is worth; what comes after is the next request's."""
@@ -56,6 +66,8 @@ class Leasing:
         self._waiting: deque[Request] = deque()
         self._changed = threading.Condition()
         self._stopping = False
+        self._last = 0, 0.0
+        """Requests of the last round, and its seconds."""
         self._thread = threading.Thread(target=self._serve, name="leasing", daemon=True)
 
     def start(self) -> None:
@@ -80,35 +92,50 @@ class Leasing:
 
     def _serve(self) -> None:
         while requests := self._take():
+            started = time.perf_counter()
             try:
                 given = lease_all(self.store, requests, self.polite, self.rng)
             except Exception as error:  # noqa: BLE001 - whatever it is, who asked is told
                 for request in requests:
                     request.done.set_exception(error)
             else:
+                self._last = len(requests), time.perf_counter() - started
                 for request, served in zip(requests, given, strict=True):
                     request.done.set_result(served)
 
     def _take(self) -> list[Request]:
-        """Wait for the oldest request, and take those with it that ask for the same."""
+        """Wait for a round; nothing once stopped, when nobody waits any more."""
         with self._changed:
-            while not self._waiting and not self._stopping:
+            while not (taken := self._next()) and not self._stopping:
                 self._changed.wait()
-            taken: list[Request] = []
-            others: list[Request] = []
-            wanted = 0
-            while self._waiting:
-                request = self._waiting.popleft()
-                fits = not taken or (
-                    request.of == taken[0].of and wanted + request.ask.count <= MOST_AT_ONCE
-                )
-                if not fits:
-                    others.append(request)
-                elif request.done.set_running_or_notify_cancel():
-                    taken.append(request)
-                    wanted += request.ask.count
-            self._waiting.extend(others)
             return taken
+
+    def _next(self) -> list[Request]:
+        """Take the oldest request, and those with it that ask for the same; drop who left."""
+        if self._waiting:
+            _, seconds = self._last
+            self._changed.wait_for(self._worthwhile, PATIENCE * seconds)
+        taken: list[Request] = []
+        others: list[Request] = []
+        wanted = 0
+        while self._waiting:
+            request = self._waiting.popleft()
+            fits = not taken or (
+                request.of == taken[0].of and wanted + request.ask.count <= MOST_AT_ONCE
+            )
+            if not fits:
+                others.append(request)
+            elif request.done.set_running_or_notify_cancel():
+                taken.append(request)
+                wanted += request.ask.count
+        self._waiting.extend(others)
+        return taken
+
+    def _worthwhile(self) -> bool:
+        """Tell whether to lease for those who wait without waiting for more."""
+        n_before, _ = self._last
+        wanted = sum(request.ask.count for request in islice(self._waiting, CROWD))
+        return self._stopping or len(self._waiting) >= n_before or wanted >= CROWD
 
 
 def lease_all(

@@ -600,6 +600,20 @@ def test_the_loop_runs_as_often_as_told(runner, memory, clock, monkeypatch):
     assert len(rounds) == 4
 
 
+def test_the_loop_tells_of_every_epoch_that_ran(runner, memory, clock, monkeypatch):
+    register(memory, 1)
+    told = []
+    once = runner.run_once
+
+    def later():
+        clock.at += HOUR / 2
+        return once()
+
+    monkeypatch.setattr(runner, "run_once", later)
+    runner.run_every(loops=6, after_each=lambda: told.append(clock.at))
+    assert told == [T0 + HOUR / 2, T0 + 3 * HOUR / 2, T0 + 5 * HOUR / 2]
+
+
 def test_the_loop_ends_after_the_round_in_which_it_is_stopped(runner, memory, monkeypatch):
     rounds = []
 

@@ -103,7 +103,7 @@ def crawling(bench: Bench, wait_s: float = 0.0) -> list[Figure]:
 def singles(bench: Bench) -> list[Figure]:
     """Lease and report one crawl at a time."""
     figures = []
-    for n, target in ((1, bench.target(400, None)), (bench.given.clients, None)):
+    for n, target in ((1, None), (bench.given.clients, bench.target(400, None))):
         rounds, used = bench.measured(Crawling(1), n)
         floors = [bench.floor(n) for _ in range(bench.given.rounds)]
         p50 = statistics.median(load.quantile_ms(0.5) for load in rounds)

@@ -1,6 +1,5 @@
 """The HTTP application."""
 
-import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -25,7 +24,7 @@ from service.api.routes import (
     sitemaps,
     websub,
 )
-from service.api.service import MOST_THREADS, Service, authorised, start_runner
+from service.api.service import MOST_THREADS, Service, authorised, keep_for_good, start_runner
 from service.telemetry import MetricsMiddleware
 
 DESCRIPTION = """\
@@ -76,8 +75,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     service.commits.start()
     service.leasing.start()
     runner, watching = start_runner(service), service.watch.start()
-    gc.collect()
-    gc.freeze()
+    keep_for_good()
     try:
         yield
     finally:

@@ -249,15 +249,12 @@ def name_pages(
         named = name_pages(np.append(page_id, np.zeros_like(page_id)), [*urls, *targets])
         row, target = named.row.reshape(2, -1)
         return Named(page_id, row, named.pages, target)
-    row = np.full(len(page_id), -1, np.int64)
-    rows: dict[bytes, int] = {}
-    distinct: list[NormalUrl] = []
-    for i, url in enumerate(urls if any(urls) else ()):
-        if url is not None:
-            row[i] = rows.setdefault(url.key, len(rows))
-            if row[i] == len(distinct):
-                distinct.append(url)
-    return Named(page_id, row, _described(distinct))
+    if not any(urls):
+        return Named(page_id, np.full(len(page_id), -1, np.int64), _described([]))
+    distinct = {url.key: url for url in urls if url is not None}
+    rows = dict(zip(distinct, range(len(distinct)), strict=True))
+    row = np.array([-1 if url is None else rows[url.key] for url in urls], np.int64)
+    return Named(page_id, row, _described(list(distinct.values())))
 
 
 # -- masks of what may be wrong, and the words for what is

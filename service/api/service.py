@@ -1,12 +1,14 @@
 """What every route works with: one service, put together from the settings."""
 
 import asyncio
+import gc
 import hashlib
 import hmac
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -128,9 +130,16 @@ def start_runner(service: Service) -> threading.Thread | None:
     """Run epochs in a thread of this process, if that is this process's part."""
     if not service.embedded:
         return None
-    thread = threading.Thread(target=service.runner.run_every, name="epochs", daemon=True)
+    run = partial(service.runner.run_every, after_each=keep_for_good)
+    thread = threading.Thread(target=run, name="epochs", daemon=True)
     thread.start()
     return thread
+
+
+def keep_for_good() -> None:
+    """Spare the garbage collector what was loaded: looking at all of it holds every request up."""
+    gc.collect()
+    gc.freeze()
 
 
 TheService = Annotated[Service, Depends(the_service)]

@@ -9,7 +9,7 @@ import numpy as np
 import sqlalchemy as sa
 import zstandard
 
-from service.arrays import EPOCH, UNSAID, Bools, Ints, SectionRates
+from service.arrays import EPOCH, UNSAID, Bools, Ints, Keys, SectionRates
 from service.columns import PageColumns, ScheduleChanges, ScheduledPages, SchedulePart
 from service.domain import (
     Certificate,
@@ -41,6 +41,9 @@ from service.storage.tables import (
 from service.storage.websub_sql import SubscriptionsSql
 
 MOST_PAGE_ID = 2**63 - 1
+FIRST = 100
+"""Of so many new pages it is asked whether any is known; most batches bring known ones or none."""
+
 FILLED = "queue_filled"
 NUMBER_IN_FORCE = "SELECT max(epoch) FROM epochs WHERE status = 'published'"
 
@@ -70,7 +73,7 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
         self, pages: PageColumns, now: datetime, brought: Brought | None = None
     ) -> Registered:
         """Tell the new from the known, insert those, change what was said of these."""
-        page_id = self.page_ids(pages.key)
+        page_id = self._known(pages.key)
         new = page_id == 0
         if new.any():
             added = self.add_pages(pages.take(new), now, brought and brought.take(new))
@@ -81,9 +84,18 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
             self.change_pages(page_id[told], pages.take(told), now)
         return Registered(page_id, new)
 
+    def _known(self, key: Keys) -> Ints:
+        """Give ids, 0 of new pages; where the first keys are all new, the rest is taken to be."""
+        first = self.page_ids(key[:FIRST])
+        if len(key) <= FIRST:
+            return first
+        if first.any():
+            return np.append(first, self.page_ids(key[FIRST:]))
+        return np.zeros(len(key), np.int64)
+
     @abstractmethod
     def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
-        """Insert pages that nobody had registered a moment ago, with what is known of them."""
+        """Insert pages, most of which nobody has registered yet, with what is known of them."""
 
     @abstractmethod
     def change_pages(self, page_id: Ints, said: PageColumns, now: datetime) -> None:

@@ -121,31 +121,47 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         In the order of the keys, so that new ones lie together in their index.
         """
         order = np.argsort(new.key)
-        new, brought = new.take(order), brought and brought.take(order)
+        page_id, created = self._add_sorted(new.take(order), now, brought and brought.take(order))
+        back = np.argsort(order)
+        return Registered(page_id[back], created[back])
+
+    def _add_sorted(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
         since = np.full(len(new), instant(now))
         created_at = since
         if brought is not None:
             created_at = np.where(np.isnat(brought.created_at), since, brought.created_at)
+        ((newest,),) = self.run("SELECT coalesce(max(page_id), 0) FROM pages")
+        host_id = list(self.host_ids(new.host))
+        n_before = self.driver.total_changes
         add_rows(
-            self.driver, sql.ADD_PAGES, values(new.key), new.url, self.host_ids(new.host),
-            values(new.importance), values(new.min_crawl_rate), values(new.max_crawl_rate),
-            values(created_at),
+            self.driver, sql.ADD_PAGES, values(new.key), new.url, host_id, values(new.importance),
+            values(new.min_crawl_rate), values(new.max_crawl_rate), values(created_at),
         )  # fmt: skip
-        ((last,),) = self.run("SELECT last_insert_rowid()")
-        page_id = np.arange(last - len(new), last) + 1
+        if self.driver.total_changes - n_before == len(new):
+            ((last,),) = self.run("SELECT last_insert_rowid()")
+            page_id = np.arange(last - len(new), last) + 1
+        else:
+            page_id = self.page_ids(new.key)
+        created = page_id > newest
+        added = brought and brought.take(created)
+        self._add_states(page_id[created], new.take(created), now, added)
+        return Registered(page_id, created)
+
+    def _add_states(
+        self, page_id: Ints, new: PageColumns, now: datetime, brought: Brought | None
+    ) -> None:
         unsaid = new.observability == UNSAID
         watched = values(np.where(unsaid, Observability.auto, new.observability))
         section = values(sections(new.url))
         if brought is None:
+            since = repeat(microseconds(now), len(new))
             zeros = repeat(bytes(8 * self.width), len(new))
-            new_states = (values(page_id), values(since), watched, section, zeros)
-            add_rows(self.driver, sql.ADD_STATES, *new_states)
-        else:
-            states = replace(brought.states, page_id=page_id)
-            since_then = values(states.pings_since)
-            columns = written(states, *OF_CRAWLS, *OF_EVENTS)
-            self.run_many(sql.BRING_STATES, watched, section, since_then, *columns)
-        return Registered(page_id[np.argsort(order)], np.ones(len(new), np.bool_))
+            add_rows(self.driver, sql.ADD_STATES, values(page_id), since, watched, section, zeros)
+            return
+        states = replace(brought.states, page_id=page_id)
+        since_then = values(states.pings_since)
+        columns = written(states, *OF_CRAWLS, *OF_EVENTS)
+        self.run_many(sql.BRING_STATES, watched, section, since_then, *columns)
 
     def host_ids(self, host: Iterable[str]) -> Iterable[int]:
         """Give the id of each host; those not seen before are inserted."""

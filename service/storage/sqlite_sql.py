@@ -14,7 +14,8 @@ from service.storage.base import (
 from service.storage.sqlite_values import OBSERVABILITIES
 
 ADD_PAGES = """
-INSERT INTO pages (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
+INSERT OR IGNORE INTO pages
+    (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
 VALUES (?, ?, ?, coalesce(?, 1), ?, ?, ?)
 """
 

@@ -1,5 +1,7 @@
 """Epochs over HTTP: asked for, listed, failed, and run by the service itself."""
 
+import gc
+
 import pytest
 from live_server import Live, running, until
 
@@ -107,6 +109,17 @@ def test_on_sqlite_the_server_runs_epochs_itself(sqlite_url):
             "the epoch is published",
         )
         assert len(live.schedule()) == 1
+
+
+def test_what_an_epoch_has_loaded_is_never_looked_at_again_while_requests_wait(sqlite_url):
+    with running(sqlite_url, embedded=True) as live:
+        kept = gc.get_freeze_count()
+        loaded = [[i] for i in range(20_000)]  # as a compiler's modules are by a large epoch
+        live.register("https://a.example/")
+        until(lambda: gc.get_freeze_count() > kept + 15_000, "it is kept for good")
+        assert live.get("/epochs/latest").json()["status"] == "published"
+        assert len(loaded) == 20_000
+    gc.unfreeze()
 
 
 def test_the_first_pages_are_scheduled_without_being_asked(sqlite_url):

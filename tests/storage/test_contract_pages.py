@@ -68,6 +68,30 @@ def test_registering_again_gives_the_same_ids_and_creates_nothing(store):
     assert first.created.dtype == np.bool_
 
 
+@pytest.mark.parametrize("n_new", [99, 100, 101, 250])
+def test_known_pages_behind_many_new_ones_stay_the_pages_they_are(store, n_new):
+    known = register(store, 150, host="known.example", importance=2.0)
+    given = [*urls(n_new), *urls(150, "known.example")[::-1], *urls(20, "other.example")]
+    with store.begin() as tx:
+        registered = tx.register(page_columns(given), T0 + DAY)
+        again = tx.register(page_columns(given, importance=5.0), T0 + DAY)
+    there, created = slice(n_new, n_new + 150), np.ones(len(given), np.bool_)
+    created[there] = False
+    assert registered.created.tolist() == created.tolist()
+    assert registered.page_id[there].tolist() == known[::-1].tolist()
+    assert not again.created.any()
+    assert again.page_id.tolist() == registered.page_id.tolist()
+    assert len(set(registered.page_id.tolist())) == len(given)
+    assert [page_of(store, i).created_at for i in known[:2]] == [T0] * 2
+    for place in (0, n_new - 1, n_new, n_new + 149, n_new + 150, len(given) - 1):
+        page = page_of(store, registered.page_id[place])
+        assert (page.url, page.importance) == (given[place], 5.0)
+    with store.begin(write=False) as tx:
+        stored, states = tx.read_pages(0, 1_000)
+    assert sorted(stored.page_id.tolist()) == sorted(registered.page_id.tolist())
+    assert states.page_id.tolist() == stored.page_id.tolist()
+
+
 def test_registering_a_known_page_keeps_what_was_not_said(store):
     said = {"importance": 3.0, "observability": 2, "min_crawl_rate": 0.5, "max_crawl_rate": 2.0}
     (page_id,) = register(store, 1, **said)

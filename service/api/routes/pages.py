@@ -48,8 +48,9 @@ def post_pages(service: TheService, body: TheBody) -> Response:
     if not registered.created.all():
         _wake(service, registered.page_id[~registered.created])
     page_ids: list[int | None] = [None] * given.n_items
-    for i, row in zip(given.index.tolist(), given.named.row.tolist(), strict=True):
-        page_ids[i] = int(registered.page_id[row])
+    taken = registered.page_id[given.named.row]
+    for i, page_id in zip(given.index.tolist(), taken.tolist(), strict=True):
+        page_ids[i] = page_id
     counts: dict[str, Any] = {
         "accepted": len(given.columns),
         "duplicate": len(given.index) - len(given.columns),
