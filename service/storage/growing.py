@@ -52,5 +52,10 @@ class Table:
             partial(setattr, self, "n", self.n),
             partial(setattr, self, "columns", self.columns),
         )
-        self.columns = {name: self[name][mask] for name in self.columns}
-        self.n = int(np.count_nonzero(mask))
+        n_kept = int(np.count_nonzero(mask))
+        n_dropped = self.n - n_kept
+        if mask[n_dropped:].all():  # the oldest: what grows goes on behind the others
+            self.columns = {name: column[n_dropped:] for name, column in self.columns.items()}
+        else:
+            self.columns = {name: self[name][mask] for name in self.columns}
+        self.n = n_kept

@@ -18,6 +18,7 @@ from store_cases import (
     publish,
     read_schedule,
     register,
+    same,
     save,
     schedule_columns,
     states_of,
@@ -586,6 +587,37 @@ def test_housekeeping_drops_what_is_older_than_the_retention(store):
         assert kept.tolist() == [instant(T0 - age * DAY).item() for age in (100, 61, 0)]
         tx.append_log(log_columns(ids, T0 + MICROSECOND))
         assert len(tx.log_of(ids)) == 8
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_housekeeping_that_is_rolled_back_drops_nothing_whatever_came_after_it(store, late):
+    ids = np.sort(register(store, 3))
+    ages = [300, 250, 200, 40, 280, 1] if late else [300, 280, 250, 200, 40, 1]
+    with store.begin() as tx:
+        tx.housekeep(None, T0)
+    for age in ages:
+        with store.begin() as tx:
+            tx.append_log(log_columns(ids, T0 - age * DAY))
+    with store.begin() as tx:
+        before = tx.log_of(ids)
+
+    def undone():
+        with store.begin() as tx:
+            tx.housekeep(T0 - 100 * DAY, T0)
+            tx.append_log(log_columns(ids, T0))
+            assert len(tx.log_of(ids)) == 3 * 3
+            raise RuntimeError("undone")
+
+    with pytest.raises(RuntimeError, match="undone"):
+        undone()
+    with store.begin() as tx:
+        same(tx.log_of(ids), before)
+        tx.housekeep(T0 - 100 * DAY, T0)
+        tx.append_log(log_columns(ids, T0))
+    with store.begin() as tx:
+        kept = tx.log_of(ids[:1]).observed_at.tolist()
+        assert kept == [instant(T0 - age * DAY).item() for age in (40, 1, 0)]
+        assert len(tx.log_of(ids)) == 3 * 3
 
 
 def test_housekeeping_month_after_month_keeps_the_log_in_one_piece(store):
