@@ -62,6 +62,7 @@ def measured(store: str, given: argparse.Namespace, console: Console) -> list[Fi
 
     def add(bench: Bench, name: str, row: Row) -> None:
         try:
+            bench.settle()
             found = row(bench)
         except FAILURES as failure:
             found = [bench.figure(name, name, "", [], failure=str(failure))]

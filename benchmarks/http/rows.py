@@ -27,12 +27,15 @@ from benchmarks.http.processes import (
     reset_peak,
     serving,
 )
+from service.storage import open_store
 
 MOST_BATCHES_PER_S = 160
 MOST_SINGLES_PER_S = 15_000
 """So many requests are prepared for a second of a round."""
 EPOCH_WITHIN_S = 900
 STILL_S = 2.0
+ANY_WIDTH = 1
+"""Of a state, for who reads none."""
 
 
 @dataclass
@@ -138,6 +141,21 @@ class Bench:
         epoch = self.get(f"/epochs/{number}").json()
         begun = datetime.fromisoformat(epoch["started_at"]).timestamp()
         return epoch, visible - asked, visible - begun
+
+    def settle(self) -> None:
+        """Wait until what follows an epoch is done: old schedules dropped, crawls queued."""
+        deadline = time.monotonic() + EPOCH_WITHIN_S
+        store = open_store(self.url, ANY_WIDTH)
+        try:
+            while True:
+                with store.begin(write=False) as tx:
+                    if tx.filled().epoch == tx.number_in_force():
+                        return
+                if time.monotonic() > deadline:
+                    raise Failed("the crawls of the epoch in force were never queued")
+                time.sleep(0.1)
+        finally:
+            store.close()
 
 
 @contextmanager
@@ -260,6 +278,7 @@ def _epochs(
     floors = bench.floors
     took, asked, peaks, bare, stages, used = [], [], [], [], [], []
     for _ in range(n_rounds):
+        bench.settle()
         reset_peak(bench.service.worker)
         before = Usage.now(bench.service, bench.url)
         done, from_request, from_start = bench.epoch()
