@@ -103,14 +103,14 @@ def crawling(bench: Bench, wait_s: float = 0.0) -> list[Figure]:
 def singles(bench: Bench) -> list[Figure]:
     """Lease and report one crawl at a time."""
     figures = []
-    for n, target in ((1, None), (bench.given.clients, bench.target(400, None))):
+    for n in (1, bench.given.clients):
         rounds, used = bench.measured(Crawling(1), n)
         floors = [bench.floor(n) for _ in range(bench.given.rounds)]
         p50 = statistics.median(load.quantile_ms(0.5) for load in rounds)
         figures.append(
             bench.figure("single", f"lease + report, one each, {n} workers", "crawls/s",
                          [load.rate() for load in rounds], floor=floors if all(floors) else [],
-                         target=target, details=used,
+                         target=bench.target(400, None), details=used,
                          note=f"p50 of a request {p50:.1f} ms")
         )  # fmt: skip
     return figures
