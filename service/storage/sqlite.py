@@ -116,9 +116,9 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         return (microseconds(now) - sa.type_coerce(column, sa.BigInteger)) / 86_400e6
 
     def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
-        """Insert hosts, pages and states; the only writer's ids have no gaps.
+        """Insert hosts, pages and states in the order of the keys, which lie so in their index.
 
-        In the order of the keys, so that new ones lie together in their index.
+        The only writer's ids have no gaps, unless a page was known: then all are looked up.
         """
         order = np.argsort(new.key)
         page_id, created = self._add_sorted(new.take(order), now, brought and brought.take(order))
@@ -126,10 +126,9 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         return Registered(page_id[back], created[back])
 
     def _add_sorted(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
-        since = np.full(len(new), instant(now))
-        created_at = since
+        created_at = np.full(len(new), instant(now))
         if brought is not None:
-            created_at = np.where(np.isnat(brought.created_at), since, brought.created_at)
+            created_at = np.where(np.isnat(brought.created_at), created_at, brought.created_at)
         ((newest,),) = self.run("SELECT coalesce(max(page_id), 0) FROM pages")
         host_id = list(self.host_ids(new.host))
         n_before = self.driver.total_changes
