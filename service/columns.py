@@ -1,6 +1,7 @@
 """Sets of pages, crawls and schedules that travel between HTTP, use cases, core and store."""
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,6 +144,21 @@ class LogColumns(Columns):
     """The rate in force over the interval; NaN where none was."""
     status: Codes
     """HTTP status of the crawl; UNSAID where none was told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceColumns(Columns):
+    """(N,) entries of the observation log that tell of a change or of none, without their times."""
+
+    page_id: Ints
+    interval: Floats
+    """Days since the observation it was compared with."""
+    changed: Codes
+    """1 or 0."""
+
+
+LoggedT = TypeVar("LoggedT", LogColumns, EvidenceColumns)
+"""What is read of the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

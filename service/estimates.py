@@ -21,7 +21,6 @@ from service.core.estimators import (
     Gamma,
     History,
     from_columns,
-    gather_history,
     of_sections,
     section_rate_of,
     to_columns,
@@ -192,10 +191,10 @@ def rates_from_log(tx: Transaction, page_id: Ints, estimator: Estimator[Any]) ->
 
 def history_of(tx: Transaction, page_id: Ints) -> History:
     """Read the kept crawls of a block of pages that are evidence."""
-    log = tx.log_of(page_id)
-    log = log.take(~np.isnan(log.interval))
-    row = np.searchsorted(page_id, log.page_id)
-    return gather_history(row, log.interval, log.changed == 1, len(page_id))
+    crawls = tx.evidence_of(page_id)
+    starts = np.append(np.searchsorted(crawls.page_id, page_id), len(crawls))
+    changed = (crawls.changed == 1).astype(np.float64)
+    return History(starts, crawls.interval, changed, np.broadcast_to(np.nan, len(crawls)))
 
 
 def known(

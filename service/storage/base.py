@@ -35,6 +35,7 @@ from service.arrays import Bools, Instants, Ints, Keys, SectionRates
 from service.columns import (
     CapColumns,
     EpochColumns,
+    EvidenceColumns,
     LogColumns,
     PageColumns,
     PageStates,
@@ -158,6 +159,10 @@ class Transaction(ABC):
     @abstractmethod
     def log_of(self, page_id: Ints) -> LogColumns:
         """Give the whole kept log of these pages, ordered by page_id and time."""
+
+    @abstractmethod
+    def evidence_of(self, page_id: Ints) -> EvidenceColumns:
+        """Give what the kept log of these pages is evidence of, ordered by page_id and time."""
 
     # -- pages that move between stores
 

@@ -34,6 +34,7 @@ from service.arrays import (
 from service.columns import (
     CapColumns,
     EpochColumns,
+    EvidenceColumns,
     LogColumns,
     PageColumns,
     PageStates,
@@ -75,6 +76,7 @@ from service.storage.base import (
     Store,
     Transaction,
 )
+from service.storage.evidence import Evidence
 from service.storage.growing import Table, Undo
 
 PAGE: dict[str, Any] = {
@@ -261,17 +263,27 @@ class MemoryTransaction(Transaction):
     def append_log(self, entries: LogColumns) -> None:
         """Append them by time, so that the oldest come first."""
         entries = entries.take(np.argsort(entries.observed_at, kind="stable"))
-        columns = {name: getattr(entries, name) for name in self.log.columns}
-        self.log.append(self.undo, len(entries), **columns)
+        columns = {f.name: getattr(entries, f.name) for f in fields(LogColumns)}
+        number = self.store.n_logged + np.arange(len(entries))
+        self.store.n_logged += len(entries)  # also where this is rolled back
+        self.log.append(self.undo, len(entries), number=number, **columns)
 
     def log_of(self, page_id: Ints) -> LogColumns:
         """Pick the entries of these pages and sort them."""
         where = np.flatnonzero(np.isin(self.log["page_id"], page_id))
         page, at, kind = (self.log[name][where] for name in ("page_id", "observed_at", "kind"))
-        if page.max(initial=0) < 1 << 16:
-            page = page.astype(np.uint16)  # numpy sorts these in one pass or two
         where = where[np.lexsort((kind, at, page))]
-        return LogColumns(**{name: self.log[name][where] for name in self.log.columns})
+        return LogColumns(**{f.name: self.log[f.name][where] for f in fields(LogColumns)})
+
+    def evidence_of(self, page_id: Ints) -> EvidenceColumns:
+        """Pick theirs from what is kept in this order."""
+        evidence = self.store.evidence.of(self.log)
+        page_id = np.sort(page_id)
+        starts, ends = (evidence.page_id.searchsorted(page_id, side) for side in ("left", "right"))
+        between = evidence.take(slice(starts.min(initial=0), ends.max(initial=0)))
+        if (ends - starts).sum() == len(between):  # nobody else's is in between
+            return between
+        return between.take(np.isin(between.page_id, page_id))
 
     # -- pages that move between stores
 
@@ -539,7 +551,9 @@ class MemoryStore(Store):
         self.width = width
         self.pages = Table(PAGE)
         self.states = Table({**state, "pings_since": INSTANT}, estimate=(width,))
-        self.log = Table({f.name: COLUMN[f.type] for f in fields(LogColumns)})
+        self.log = Table({f.name: COLUMN[f.type] for f in fields(LogColumns)} | {"number": np.int64})
+        self.n_logged = 0
+        self.evidence = Evidence()
         self.key_of: list[bytes] = []
         self.page_id_of: dict[bytes, int] = {}
         self.host_ids: dict[str, int] = {}

@@ -25,7 +25,9 @@ from service.arrays import UNSAID, Floats, Ints, Keys, SectionRates, instant, no
 from service.columns import (
     RARE,
     EpochColumns,
+    EvidenceColumns,
     LogColumns,
+    LoggedT,
     PageColumns,
     PageStates,
     ScheduleColumns,
@@ -286,9 +288,16 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
 
     def log_of(self, page_id: Ints) -> LogColumns:
         """Read along the log's key."""
-        row = self.run(sql.LOG_OF, page_id=page_id).fetchone()
-        columns = dict(zip(LogColumns.__dataclass_fields__, row or (), strict=True))
-        return LogColumns.empty() if columns["page_id"] is None else LogColumns(**columns)
+        return self._logged(sql.LOG_OF, page_id, LogColumns)
+
+    def evidence_of(self, page_id: Ints) -> EvidenceColumns:
+        """Read along the log's key."""
+        return self._logged(sql.EVIDENCE_OF, page_id, EvidenceColumns)
+
+    def _logged(self, statement: str, page_id: Ints, kind: type[LoggedT]) -> LoggedT:
+        row = self.run(statement, page_id=page_id).fetchone()
+        columns = dict(zip(kind.__dataclass_fields__, row or (), strict=True))
+        return kind.empty() if columns["page_id"] is None else kind(**columns)
 
     def load_columns(self) -> EpochColumns:
         """Copy them out in one statement, hence one snapshot."""

@@ -262,6 +262,15 @@ FROM (
 ) AS entries
 """
 
+EVIDENCE_OF = """
+SELECT array_agg(page_id), array_agg("interval"), array_agg(coalesce(changed, -1::smallint))
+FROM (
+    SELECT * FROM observations
+    WHERE page_id = ANY(%(page_id)s::bigint[]) AND "interval" IS NOT NULL
+    ORDER BY page_id, observed_at, kind
+) AS entries
+"""
+
 LOAD_COLUMNS = """
 COPY (
     SELECT page_id, CASE WHEN gone THEN 0.0 ELSE importance END, observability, host_id, section,

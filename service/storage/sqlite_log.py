@@ -13,7 +13,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from service.arrays import Ints
-from service.columns import LogColumns
+from service.columns import EvidenceColumns, LogColumns, LoggedT
 from service.storage.base import Transaction
 from service.storage.sqlite_values import add_rows, columns, listed, microseconds, values
 from service.storage.tables import observations
@@ -51,11 +51,21 @@ SELECT stretch FROM stretches
 """
 """Which stretches the log has, one look at its key each."""
 
+OF_PAGES = f"""
+FROM observations WHERE stretch IN ({STRETCHES}) AND page_id BETWEEN ?1 AND ?2
+    AND +page_id IN (SELECT value FROM json_each(?3))
+"""
+
 LOG_OF = f"""
 SELECT page_id, observed_at, kind, coalesce(changed, -1), "interval", crawl_rate,
     coalesce(status, -1)
-FROM observations WHERE stretch IN ({STRETCHES}) AND page_id BETWEEN ?1 AND ?2
-    AND +page_id IN (SELECT value FROM json_each(?3))
+{OF_PAGES}
+"""
+
+EVIDENCE_OF = f"""
+SELECT page_id, "interval", coalesce(changed, -1)
+{OF_PAGES} AND "interval" IS NOT NULL
+ORDER BY page_id, observed_at, kind
 """
 
 OLD_STRETCH = """
@@ -118,13 +128,20 @@ class SqliteLog(Transaction):
 
     def log_of(self, page_id: Ints) -> LogColumns:
         """Read the part of each stretch that has the pages, and sort it all."""
-        between = (int(page_id.min()), int(page_id.max())) if len(page_id) else (0, 0)
-        rows = self.driver.execute(LOG_OF, (*between, listed(page_id))).fetchall()
-        if not rows:
-            return LogColumns.empty()
-        kinds = {name: field.type for name, field in LogColumns.__dataclass_fields__.items()}
-        log = LogColumns(**columns(kinds, rows, 0))
+        log = self._logged(LOG_OF, page_id, LogColumns)
         return log.take(np.lexsort((log.kind, log.observed_at, log.page_id)))
+
+    def evidence_of(self, page_id: Ints) -> EvidenceColumns:
+        """Read the part of each stretch that has the pages; SQLite sorts, which needs the times."""
+        return self._logged(EVIDENCE_OF, page_id, EvidenceColumns)
+
+    def _logged(self, statement: str, page_id: Ints, kind: type[LoggedT]) -> LoggedT:
+        between = (int(page_id.min()), int(page_id.max())) if len(page_id) else (0, 0)
+        rows = self.driver.execute(statement, (*between, listed(page_id))).fetchall()
+        if not rows:
+            return kind.empty()
+        types = {name: field.type for name, field in kind.__dataclass_fields__.items()}
+        return kind(**columns(types, rows, 0))
 
     def log_of_page(self, page_id: int) -> sa.ColumnElement[bool]:
         """Look into each stretch."""

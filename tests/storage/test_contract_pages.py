@@ -24,7 +24,7 @@ from store_cases import (
 )
 
 from service.arrays import INSTANT, UNSAID, instant
-from service.columns import EpochColumns, LogColumns, PageColumns, PageStates
+from service.columns import EpochColumns, EvidenceColumns, LogColumns, PageColumns, PageStates
 from service.domain import Observability, PagePatch
 from service.errors import PageNotFound
 
@@ -680,6 +680,34 @@ def test_the_log_of_pages_is_ordered_by_page_and_time(store):
     assert everything.interval[-1] == 5e-324
     for field in fields(LogColumns):
         assert getattr(log, field.name).dtype == getattr(LogColumns.empty(), field.name).dtype
+
+
+def test_evidence_is_what_the_log_says_of_intervals(store):
+    ids = np.sort(register(store, 40))
+    rng = np.random.default_rng(7)
+    n = 400
+    minutes = rng.permutation(n)  # some of them late, as they came
+    changed = rng.integers(0, 2, n)
+    told = rng.random(n) < 0.8
+    with store.begin() as tx:
+        for part in np.array_split(np.arange(n), 5):
+            tx.append_log(
+                log_columns(
+                    rng.choice(ids, len(part)),
+                    [T0 + minute * DAY / 1440 for minute in minutes[part].tolist()],
+                    changed=np.where(told, changed, -1)[part],
+                    interval=np.where(told, minutes / 7.0, np.nan)[part],
+                )
+            )
+        asked = np.append(ids[::3], ids[-1] + 1)
+        log, evidence = tx.log_of(asked), tx.evidence_of(asked)
+        nothing = tx.evidence_of(ids[:0])
+    expected = log.take(~np.isnan(log.interval))
+    assert 50 < len(expected) < len(log)
+    for field in fields(EvidenceColumns):
+        np.testing.assert_array_equal(getattr(evidence, field.name), getattr(expected, field.name))
+        assert getattr(evidence, field.name).dtype == getattr(expected, field.name).dtype
+    same(nothing, EvidenceColumns.empty())
 
 
 def test_the_estimator_is_remembered(store):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.core.conditions import Floats, InvalidInput, check_array
+from service.core.conditions import Bools, Floats, InvalidInput, check_array
 from service.core.estimators.base import check_crawl
 
 Index = NDArray[np.intp]
@@ -43,7 +43,16 @@ class History(NamedTuple):
 
     def sum_by_page(self, values: Floats) -> Floats:
         """Sum of a (K,) array over the crawls of each page."""
-        return sum_by_page(self.page, values, len(self.starts) - 1)
+        sums, seen = np.zeros(len(self.starts) - 1), self.crawls > 0
+        if seen.any():
+            sums[seen] = np.add.reduceat(values, self.starts[:-1][seen])
+        return sums
+
+    def take(self, pages: Bools) -> "History":
+        """Keep the crawls of the pages that a mask selects, and those pages alone."""
+        kept = np.repeat(pages, self.crawls)
+        starts = np.concatenate([[0], np.cumsum(self.crawls[pages])])
+        return History(starts, self.interval[kept], self.changed[kept], self.age[kept])
 
     def suffix(self, length: int) -> "History":
         """Keep the last `length` crawls of each page."""

@@ -122,20 +122,17 @@ class MLE:
 
     def _crawls(self, state: History) -> Likelihood:
         """Likelihood of what the kept crawls saw."""
-        history = self._kept(state)
+        history, n = self._kept(state), len(state.starts) - 1
         changed = history.changed > 0
-        dated = changed & (history.age >= 0) & (history.age <= history.interval)
-        quiet_days = np.where(dated, history.age, np.where(changed, 0.0, history.interval))
-        undated = changed & ~dated
-        page, tau = history.page[undated], history.interval[undated]
+        page, tau, age = (column[changed] for column in (history.page, history.interval, history.age))
+        quiet_days = history.sum_by_page(np.where(changed, 0.0, history.interval))
+        dated = (age >= 0) & (age <= tau)
+        quiet_days += sum_by_page(page[dated], age[dated], n)
+        dates = sum_by_page(page[dated], np.ones(np.count_nonzero(dated)), n)
+        page, tau = page[~dated], tau[~dated]
 
         def sum_undated(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
-            return tuple(sum_by_page(page, term, len(rate)) for term in terms(rate[page] * tau))
+            return tuple(sum_by_page(page, term, n) for term in terms(rate[page] * tau))
 
-        return Likelihood(
-            history.sum_by_page(dated.astype(np.float64)),
-            history.sum_by_page(undated.astype(np.float64)),
-            history.sum_by_page(np.where(undated, history.interval, 0.0)),
-            history.sum_by_page(quiet_days),
-            sum_undated,
-        )
+        undated = sum_by_page(page, np.ones(page.size), n)
+        return Likelihood(dates, undated, sum_by_page(page, tau, n), quiet_days, sum_undated)

@@ -8,11 +8,14 @@ from numpy.typing import ArrayLike
 
 from service.core.conditions import Floats, InvalidInput
 from service.core.estimators.base import unchanged_at
-from service.core.estimators.history import History, empty_history, sum_by_page
+from service.core.estimators.history import History, empty_history
 from service.core.prior import DEFAULT_PRIOR, Prior
 
+TOLERANCE = 1e-13
+"""Relative length of the last step."""
+
 MAX_STEPS = 100
-"""Newton steps; 5 to 10 are taken."""
+"""Newton steps; 2 to 6 are taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +81,31 @@ class MM:
         return longer if self.suffix is None else longer.suffix(self.suffix)
 
     def change_rate(self, state: History) -> Floats:
-        """Estimate of each page, 1/day, by Newton's method from 0 on a convex decreasing sum."""
+        """Estimate of each page, 1/day, by Newton's method on a concave increasing sum.
+
+        It begins at the root for regular intervals, which is never above that of others, and
+        looks at the crawls only of pages that changed, until each has its own root.
+        """
         history = state if self.suffix is None else state.suffix(self.suffix)
-        page, seen = history.page, history.crawls > 0
-        unchanged = np.maximum(history.crawls - history.sum_by_page(history.changed), 0.5)
-        rate = np.zeros(len(seen))
+        crawls = history.crawls.astype(np.float64)
+        changes = np.minimum(history.sum_by_page(history.changed), crawls - 0.5)
+        left = np.flatnonzero(changes > 0)
+        history, changes, crawls = history.take(changes > 0), changes[left], crawls[left]
+        rate = np.where(state.crawls > 0, 0.0, self.prior.mean)
+        now = -np.log1p(-changes / crawls) * crawls / history.sum_by_page(history.interval)
         for _ in range(MAX_STEPS):
-            survival = np.exp(-rate[page] * history.interval)
-            excess = sum_by_page(page, survival, len(seen)) - unchanged
-            slope = sum_by_page(page, history.interval * survival, len(seen))
-            step = np.where(seen, excess, 0.0) / np.where(seen, slope, 1.0)
-            rate = np.maximum(rate + step, 0.0)
-            if np.all(np.abs(step) <= 1e-13 * rate):
+            x = np.repeat(now, history.crawls) * history.interval
+            seen = -np.expm1(-x)
+            expected = history.sum_by_page(seen)
+            slope = history.sum_by_page(history.interval * (1.0 - seen))
+            step = (changes - expected) / slope
+            now = now + step
+            rate[left] = now
+            moved = step > TOLERANCE * now  # it climbs; only rounding steps back
+            if not moved.any():
                 break
-        return np.where(seen, rate, self.prior.mean)
+            history, left, now, changes = history.take(moved), left[moved], now[moved], changes[moved]
+        return rate
 
     def probability_unchanged(self, state: History, t: ArrayLike) -> Floats:
         """P(no change in the next `t` days), the estimate plugged in; see `unchanged_at`."""
