@@ -1,4 +1,4 @@
-"""What the log in memory is evidence of, kept in the order of pages from one reading to the next."""
+"""What the log in memory is evidence of, in the order of pages from one reading to the next."""
 
 from typing import Any
 
@@ -15,10 +15,15 @@ class Evidence:
 
     An epoch reads a year of evidence, of which a day is new. Entries have numbers that ascend and
     are never used again, so the log itself tells what came and what went since, be it by
-    retention, by a page that was deleted or by a transaction that was rolled back.
+    retention, by a page that was deleted or by a rollback. Where some came late, or came back by
+    a rollback, all is read anew.
     """
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Read all of the log the next time."""
         self.columns = EvidenceColumns.empty()
         self.number = np.zeros(0, np.int64)
         self.newest = NEVER
@@ -35,16 +40,17 @@ class Evidence:
         first = int(np.searchsorted(number, self.read[1], side="right"))
         new = first + np.flatnonzero(told[first:])
         at = log["observed_at"][new]
-        if at.size and at.min() < self.newest:  # late: anything may lie before anything
-            self.__init__()  # type: ignore[misc]
+        left = number[:first][told[:first]]
+        kept = self._kept(left)
+        if np.count_nonzero(kept) < left.size or (at.size and at.min() < self.newest):
+            self.forget()
             return self.of(log)
-        kept = self._kept(number[:first][told[:first]])
         self._merge(kept, log, new[np.lexsort((at, log["page_id"][new]))])
-        self.read, self.newest = now, np.fmax(self.newest, at.max(initial=NEVER))
+        self.read, self.newest = now, np.fmax.reduce(at, initial=self.newest)
         return self.columns
 
     def _kept(self, left: Ints) -> Bools:
-        """Which of the entries here are among the ones left in the log, where all of those are."""
+        """Which of the entries here are among these, which are left in the log."""
         if not left.size:
             return np.zeros(self.number.size, np.bool_)
         kept: Bools = self.number >= left[0]

@@ -551,7 +551,8 @@ class MemoryStore(Store):
         self.width = width
         self.pages = Table(PAGE)
         self.states = Table({**state, "pings_since": INSTANT}, estimate=(width,))
-        self.log = Table({f.name: COLUMN[f.type] for f in fields(LogColumns)} | {"number": np.int64})
+        logged = {f.name: COLUMN[f.type] for f in fields(LogColumns)}
+        self.log = Table({**logged, "number": np.int64})
         self.n_logged = 0
         self.evidence = Evidence()
         self.key_of: list[bytes] = []

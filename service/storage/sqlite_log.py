@@ -136,8 +136,8 @@ class SqliteLog(Transaction):
         return self._logged(EVIDENCE_OF, page_id, EvidenceColumns)
 
     def _logged(self, statement: str, page_id: Ints, kind: type[LoggedT]) -> LoggedT:
-        between = (int(page_id.min()), int(page_id.max())) if len(page_id) else (0, 0)
-        rows = self.driver.execute(statement, (*between, listed(page_id))).fetchall()
+        first, last = int(page_id.min(initial=0)), int(page_id.max(initial=0))
+        rows = self.driver.execute(statement, (first, last, listed(page_id))).fetchall()
         if not rows:
             return kind.empty()
         types = {name: field.type for name, field in kind.__dataclass_fields__.items()}

@@ -131,6 +131,20 @@ def test_moments_expect_as_many_unchanged_crawls_as_there_were():
             np.testing.assert_allclose(expected, (~changed[mine]).sum(), rtol=1e-10)
 
 
+def test_moments_are_a_root_also_of_intervals_from_minutes_to_years():
+    rng = np.random.default_rng(8)
+    n, crawls = 300, 50
+    interval = np.exp(rng.uniform(np.log(1e-3), np.log(1e3), (n, crawls)))
+    changed = rng.random((n, crawls)) < rng.uniform(0.02, 0.98, (n, 1))
+    changed[:, 0] = True
+    page = np.repeat(np.arange(n), crawls)
+    rate = MM().change_rate(gather_history(page, interval.ravel(), changed.ravel(), n=n))
+    found = np.minimum(changed.sum(axis=1), crawls - 0.5)
+    for i in range(n):
+        root = brentq(lambda d, i=i: -np.expm1(-d * interval[i]).sum() - found[i], 0.0, 1e5)
+        np.testing.assert_allclose(rate[i], root, rtol=1e-9)
+
+
 def test_moments_are_zero_without_a_change_and_finite_without_a_rest():
     assert MM().change_rate(one_page([1.0, 2.0], [False, False])) == 0.0
     np.testing.assert_allclose(MM().change_rate(one_page([1.0] * 4, [True] * 4)), np.log(8.0))

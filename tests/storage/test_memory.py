@@ -163,6 +163,59 @@ TestAnyTransaction = AnyTransaction.TestCase
 TestAnyTransaction.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
 
 
+def same_evidence(tx, ids):
+    """Compare the evidence that is kept in order with that read off the log itself."""
+    kept, log = tx.evidence_of(ids), tx.log_of(ids)
+    log = log.take(~np.isnan(log.interval))
+    for name in ("page_id", "interval", "changed"):
+        np.testing.assert_array_equal(getattr(kept, name), getattr(log, name))
+    return len(log)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_evidence_kept_in_order_is_that_of_the_log_whatever_happens_to_it(seed):
+    """Appends in time and late, deletions, retention and rollbacks, read now and then."""
+    rng, store = np.random.default_rng(seed), MemoryStore(2)
+    ids, hour, largest = register(store, 40), 0, 0
+
+    def append(tx):
+        nonlocal hour
+        alive = tx.next_page_ids(0, 100)
+        n = rng.integers(1, 6)
+        late = rng.integers(0, 40) if rng.random() < 0.1 else 0
+        hours = hour + np.arange(n) - late + rng.random() / 2  # no two at a time
+        hour += n
+        at = [T0 + h * DAY / 24 for h in hours.tolist()]
+        interval = np.where(rng.random(n) < 0.2, np.nan, 1.0 + rng.random(n))
+        changed = rng.integers(0, 2, n)
+        tx.append_log(log_columns(rng.choice(alive, n), at, interval=interval, changed=changed))
+
+    def delete(tx):
+        tx.delete_page(int(rng.choice(tx.next_page_ids(0, 100))))
+
+    def keep_house(tx):
+        tx.housekeep(T0 + (hour - 60) * DAY / 24, T0)
+
+    for _ in range(300):
+        step = rng.choice([append, keep_house, delete], p=[0.85, 0.1, 0.05])
+        if store.pages["alive"].sum() < 10:
+            step = append
+        fails = rng.random() < 0.2
+        try:
+            with store.begin() as tx:
+                step(tx)
+                if rng.random() < 0.5:
+                    same_evidence(tx, ids)
+                assert 1 / (not fails)
+        except ZeroDivisionError:
+            assert fails
+        with store.begin(write=False) as tx:
+            if rng.random() < 0.5:
+                some = np.sort(rng.choice(ids, rng.integers(0, 40), replace=False))
+                largest = max(largest, same_evidence(tx, some), same_evidence(tx, ids))
+    assert largest > 40
+
+
 def test_a_hundred_thousand_pages_are_handled_as_arrays():
     """Counts calls of Python functions: none of them may be made for each page."""
     import sys

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.core.conditions import Bools, Floats, InvalidInput, check_array
+from service.core.conditions import Floats, InvalidInput, check_array
 from service.core.estimators.base import check_crawl
 
 Index = NDArray[np.intp]
@@ -48,9 +48,11 @@ class History(NamedTuple):
             sums[seen] = np.add.reduceat(values, self.starts[:-1][seen])
         return sums
 
-    def take(self, pages: Bools) -> "History":
-        """Keep the crawls of the pages that a mask selects, and those pages alone."""
-        kept = np.repeat(pages, self.crawls)
+    def take(self, pages: Index) -> "History":
+        """Keep some pages, given by ascending indices, and their crawls."""
+        chosen = np.zeros(len(self.starts) - 1, np.bool_)
+        chosen[pages] = True
+        kept = np.repeat(chosen, self.crawls)
         starts = np.concatenate([[0], np.cumsum(self.crawls[pages])])
         return History(starts, self.interval[kept], self.changed[kept], self.age[kept])
 

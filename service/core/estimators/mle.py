@@ -124,7 +124,7 @@ class MLE:
         """Likelihood of what the kept crawls saw."""
         history, n = self._kept(state), len(state.starts) - 1
         changed = history.changed > 0
-        page, tau, age = (column[changed] for column in (history.page, history.interval, history.age))
+        page, tau, age = history.page[changed], history.interval[changed], history.age[changed]
         quiet_days = history.sum_by_page(np.where(changed, 0.0, history.interval))
         dated = (age >= 0) & (age <= tau)
         quiet_days += sum_by_page(page[dated], age[dated], n)

@@ -87,24 +87,22 @@ class MM:
         looks at the crawls only of pages that changed, until each has its own root.
         """
         history = state if self.suffix is None else state.suffix(self.suffix)
-        crawls = history.crawls.astype(np.float64)
-        changes = np.minimum(history.sum_by_page(history.changed), crawls - 0.5)
+        rate = np.where(history.crawls > 0, 0.0, self.prior.mean)
+        changes = np.minimum(history.sum_by_page(history.changed), history.crawls - 0.5)
         left = np.flatnonzero(changes > 0)
-        history, changes, crawls = history.take(changes > 0), changes[left], crawls[left]
-        rate = np.where(state.crawls > 0, 0.0, self.prior.mean)
-        now = -np.log1p(-changes / crawls) * crawls / history.sum_by_page(history.interval)
+        history, changes = history.take(left), changes[left]
+        crawls, days = history.crawls, history.sum_by_page(history.interval)
+        now = -np.log1p(-changes / crawls) * crawls / days
         for _ in range(MAX_STEPS):
-            x = np.repeat(now, history.crawls) * history.interval
-            seen = -np.expm1(-x)
-            expected = history.sum_by_page(seen)
-            slope = history.sum_by_page(history.interval * (1.0 - seen))
-            step = (changes - expected) / slope
-            now = now + step
-            rate[left] = now
-            moved = step > TOLERANCE * now  # it climbs; only rounding steps back
-            if not moved.any():
+            found = -np.expm1(-np.repeat(now, history.crawls) * history.interval)
+            slope = history.sum_by_page(history.interval * (1.0 - found))
+            step = (changes - history.sum_by_page(found)) / slope
+            rate[left] = now = now + step
+            climbs = np.flatnonzero(step > TOLERANCE * now)  # only rounding steps down
+            if not climbs.size:
                 break
-            history, left, now, changes = history.take(moved), left[moved], now[moved], changes[moved]
+            history, left = history.take(climbs), left[climbs]
+            now, changes = now[climbs], changes[climbs]
         return rate
 
     def probability_unchanged(self, state: History, t: ArrayLike) -> Floats:
