@@ -32,7 +32,7 @@ from service.domain import Observability, Page
 from service.runs import turns
 from service.storage import Transaction
 
-HISTORY_BLOCK = 10_000
+HISTORY_BLOCK = 4_000
 """Pages whose log is in memory at a time, for estimators that look at it again."""
 
 RATES_BLOCK = 1 << 16

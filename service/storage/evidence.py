@@ -1,5 +1,6 @@
 """What the log in memory is evidence of, in the order of pages from one reading to the next."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,9 @@ from numpy.typing import NDArray
 from service.arrays import NEVER, Bools, Ints
 from service.columns import EvidenceColumns
 from service.storage.growing import Table
+
+PART = 1 << 16
+"""Entries that are merged at a time: what is at work stays in the processor's cache."""
 
 
 class Evidence:
@@ -40,40 +44,50 @@ class Evidence:
         first = int(np.searchsorted(number, self.read[1], side="right"))
         new = first + np.flatnonzero(told[first:])
         at = log["observed_at"][new]
-        left = number[:first][told[:first]]
-        kept = self._kept(left)
-        if np.count_nonzero(kept) < left.size or (at.size and at.min() < self.newest):
+        late = at.size > 0 and at.min() < self.newest
+        kept = self._kept(number[:first], told[:first])
+        if late or np.count_nonzero(kept) < np.count_nonzero(told[:first]):
             self.forget()
             return self.of(log)
         self._merge(kept, log, new[np.lexsort((at, log["page_id"][new]))])
         self.read, self.newest = now, np.fmax.reduce(at, initial=self.newest)
         return self.columns
 
-    def _kept(self, left: Ints) -> Bools:
-        """Which of the entries here are among these, which are left in the log."""
-        if not left.size:
+    def _kept(self, number: Ints, told: Bools) -> Bools:
+        """Which of the entries here are still in the log, where those of these numbers are."""
+        if not told.any():
             return np.zeros(self.number.size, np.bool_)
-        kept: Bools = self.number >= left[0]
-        if np.count_nonzero(kept) > left.size:  # not only the oldest are gone
-            there = np.zeros(left[-1] - left[0] + 1, np.bool_)
-            there[left - left[0]] = True
-            kept &= self.number <= left[-1]
-            kept[kept] = there[self.number[kept] - left[0]]
+        oldest = number[told.argmax()]
+        kept: Bools = self.number >= oldest
+        if np.count_nonzero(kept) > np.count_nonzero(told):  # not only the oldest are gone
+            there = np.zeros(number[-1] - oldest + 1, np.bool_)
+            there[number[told] - oldest] = True
+            kept &= self.number <= number[-1]
+            kept[kept] = there[self.number[kept] - oldest]
         return kept
 
     def _merge(self, kept: Bools, log: Table, new: Ints) -> None:
         """Put entries of the log, in their order here, behind the kept ones of their pages."""
-        old, number = self.columns.take(kept), self.number[kept]
-        is_new = np.zeros(len(old) + len(new), np.bool_)
-        behind = old.page_id.searchsorted(log["page_id"][new], "right")
-        is_new[behind + np.arange(len(new))] = True
-        is_old = ~is_new
-
-        def merged(column: NDArray[Any], name: str) -> NDArray[Any]:
-            result = np.empty(len(is_new), column.dtype)
-            result[is_old], result[is_new] = column, log[name][new]
-            return result
-
         names = EvidenceColumns.__dataclass_fields__
-        self.columns = EvidenceColumns(**{name: merged(getattr(old, name), name) for name in names})
-        self.number = merged(number, "number")
+        old = {name: getattr(self.columns, name) for name in names} | {"number": self.number}
+        size = np.count_nonzero(kept) + new.size
+        merged = {name: np.empty(size, column.dtype) for name, column in old.items()}
+        borders = np.unique(old["page_id"][PART::PART])
+        ends_old = [0, *old["page_id"].searchsorted(borders).tolist(), kept.size]
+        ends_new = [0, *log["page_id"][new].searchsorted(borders).tolist(), new.size]
+        done = 0
+        for (a, b), (c, d) in zip(pairwise(ends_old), pairwise(ends_new), strict=True):
+            part = kept[a:b]
+            page = old["page_id"][a:b][part]
+            is_new = np.zeros(page.size + d - c, np.bool_)
+            is_new[page.searchsorted(log["page_id"][new[c:d]], "right") + np.arange(d - c)] = True
+            rows = slice(done, done + is_new.size)
+            for name, column in merged.items():
+                _place(column[rows], is_new, old[name][a:b][part], log[name][new[c:d]])
+            done += is_new.size
+        self.number = merged.pop("number")
+        self.columns = EvidenceColumns(**merged)
+
+
+def _place(into: NDArray[Any], is_new: Bools, old: NDArray[Any], new: NDArray[Any]) -> None:
+    into[~is_new], into[is_new] = old, new
