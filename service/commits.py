@@ -43,6 +43,7 @@ from numpy.typing import NDArray
 from service import crawls, ingest
 from service.arrays import Bools, Columns, Ints
 from service.columns import CrawlColumns, PageColumns
+from service.domain import Verdict
 from service.errors import Overloaded, StoreFull, StoreUnavailable
 from service.ingest import Answered, InForce, Named, Recorded, Rules
 from service.storage import QueueTransaction, Store, Transaction
@@ -267,7 +268,7 @@ def follow(
     if desk is None or not isinstance(tx, QueueTransaction):
         return held
     if isinstance(columns, CrawlColumns):
-        return desk.hear_crawls(tx, columns, now)
+        return desk.hear_crawls(tx, columns, made.verdict == Verdict.accepted, now)
     if isinstance(made, Answered) and made.crawl.any():
         desk.hear_pings(tx, columns.page_id[made.crawl], now)  # type: ignore[attr-defined]
     return held

@@ -95,6 +95,9 @@ class Reports(NamedTuple):
     """HTTP status; 0: no answer; UNSAID: none told."""
     retry_after_s: Floats
     """How long the host asked to be left alone; NaN: it did not."""
+    new: Bools
+    """Whether the report was accepted. One that was not, as it came before or is late, is heard
+    only under a lease in force, which ends but once."""
 
 
 def release(tx: QueueTransaction, page_id: int, token: int, desk: "Desk", now: datetime) -> bool:
@@ -102,7 +105,9 @@ def release(tx: QueueTransaction, page_id: int, token: int, desk: "Desk", now: d
     if not tx.extend_lease(page_id, token, now, now):
         return False
     held = Tokens(page_id=np.array([page_id]), token=np.array([token]))
-    silent = Reports(held, np.array([NEVER]), np.array([UNSAID], np.int16), np.array([np.nan]))
+    silent = Reports(
+        held, np.array([NEVER]), np.array([UNSAID], np.int16), np.array([np.nan]), np.array([False])
+    )
     return bool(settle(tx, silent, desk.polite, desk.horizon, now, desk.rng)[0])
 
 
@@ -115,11 +120,16 @@ class Desk:
     """So far ahead pages are queued: `Runner.ahead`."""
     rng: np.random.Generator
 
-    def hear_crawls(self, tx: QueueTransaction, crawls: CrawlColumns, now: datetime) -> Bools:
-        """Settle the leases that were reported; tells which were in force."""
+    def hear_crawls(
+        self, tx: QueueTransaction, crawls: CrawlColumns, new: Bools, now: datetime
+    ) -> Bools:
+        """Settle the leases that were reported; tells which were in force.
+
+        Of what was not `new`, lanes hear under a lease in force alone.
+        """
         held = np.zeros(len(crawls), np.bool_)
         said = np.flatnonzero(
-            ((crawls.token != 0) | trouble(crawls.status)) & (crawls.page_id != UNSAID)
+            ((crawls.token != 0) | (new & trouble(crawls.status))) & (crawls.page_id != UNSAID)
         )
         if len(said):
             leased = crawls.token[said] != 0
@@ -131,6 +141,7 @@ class Desk:
                 crawls.observed_at[said],
                 crawls.status[said],
                 crawls.retry_after_s[said],
+                new[said],
             )
             held[said] = settle(tx, reports, self.polite, self.horizon, now, self.rng)
         return held

@@ -144,16 +144,17 @@ def slow_down(status: Codes) -> Bools:
 
 
 def sum_up(
-    settled: Settled, observed_at: Instants, status: Codes, retry_after_s: Floats,
+    settled: Settled, observed_at: Instants, status: Codes, retry_after_s: Floats, new: Bools,
     at: np.datetime64,
 ) -> Said:  # fmt: skip
-    """Sum reports up by lane."""
+    """Sum reports up by lane; what was reported before says nothing again."""
     lane_id, n = settled.lanes.lane_id, len(settled.lanes)
     row = np.minimum(np.searchsorted(lane_id, settled.lane_id), n - 1)
     here = lane_id[row] == settled.lane_id
     seen = np.where(np.isnat(observed_at), NEVER, np.fmin(observed_at, at))
-    ended, bad = here & settled.held, here & trouble(status)
-    good, slow = here & ~bad & ~np.isnat(seen), bad & slow_down(status)
+    ended, speaks = here & settled.held, here & (settled.held | new)
+    bad = speaks & trouble(status)
+    good, slow = speaks & ~bad & ~np.isnat(seen), bad & slow_down(status)
     asked = np.zeros(n)
     np.maximum.at(asked, row[slow], np.nan_to_num(retry_after_s[slow]))
     queued = np.full(n, NEVER)
@@ -178,16 +179,18 @@ def _newest(n: int, row: Ints, seen: Instants) -> Instants:
 def hear(lanes: Lanes, said: Said, polite: Politeness, at: np.datetime64, uniform: Floats) -> Lanes:
     """Give lanes after reports.
 
-    A lane that said 429 or 503 pauses for as long as it asked, and at least for a time that
-    doubles with every report of trouble in a row; of other trouble the third in a row makes it
-    pause. One good answer and all is forgiven but the pause that runs.
+    A lane that said 429 or 503 pauses for as long as it asked, up to a day, and at least for a
+    time that doubles with every report of trouble in a row; of other trouble the third in a row
+    makes it pause. The pause counts from the crawl. One good answer under a lease and all is
+    forgiven but the pause that runs.
     """
     failing = ~np.isnat(said.ill) & ~(said.good > said.ill)
     forgiven = np.where(np.isnat(said.good), lanes.n_failures, 0)
     n_failures = np.where(failing, forgiven + 1, forgiven)
     turn = n_failures - np.where(said.slow, 0, TROUBLE_AFTER - 1)
     pause_s = timing.backoff(np.maximum(turn, 1), PAUSE_S, LONGEST_PAUSE_S, uniform)
-    until = at + seconds(np.maximum(pause_s, np.minimum(said.retry_after_s, LONGEST_PAUSE_S)))
+    pause = seconds(np.maximum(pause_s, np.minimum(said.retry_after_s, LONGEST_PAUSE_S)))
+    until = np.where(np.isnat(said.ill), at, said.ill) + pause
     pauses = failing & (turn > 0)
     blocked_until = np.where(pauses, np.fmax(lanes.blocked_until, until), lanes.blocked_until)
     delay, concurrency = limits(lanes, polite)

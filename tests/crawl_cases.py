@@ -10,7 +10,7 @@ from service import crawls, ingest
 from service.arrays import UNSAID
 from service.core.estimators import Gamma
 from service.crawls import Ask, Reports
-from service.domain import Timing
+from service.domain import Timing, Verdict
 from service.ingest import Rules
 from service.lanes import Politeness
 from service.leasing import Request, lease_all
@@ -72,7 +72,7 @@ def report(store, given, at, now=None, status=200, changed=0, retry_after_s=np.n
         reports = Reports(
             Tokens(page_id=page_id, token=np.array([c.token for c in given], np.int64)),
             observed_at, np.full(len(given), status, np.int16),
-            np.full(len(given), retry_after_s),
+            np.full(len(given), retry_after_s), made.verdict == Verdict.accepted,
         )  # fmt: skip
         held = crawls.settle(tx, reports, polite, UNTIL, now or at, RULES.rng)
     queue(store, page_id[made.moved & ~held], now or at)
@@ -85,7 +85,7 @@ def release(store, given, now, polite=RUDE):
     reports = Reports(
         Tokens(page_id=page_id, token=np.array([c.token for c in given], np.int64)),
         instants([None] * len(given)), np.full(len(given), UNSAID, np.int16),
-        np.full(len(given), np.nan),
+        np.full(len(given), np.nan), np.zeros(len(given), np.bool_),
     )  # fmt: skip
     with store.begin() as tx:
         return crawls.settle(tx, reports, polite, UNTIL, now, RULES.rng).tolist()

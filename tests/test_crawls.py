@@ -12,6 +12,7 @@ from crawl_cases import (
     SECOND,
     TTL,
     UNTIL,
+    Crawl,
     ids,
     next_ready_at,
     queue,
@@ -337,6 +338,32 @@ def test_pauses_double_with_trouble_and_one_answer_forgives(queue_store):
     report(queue_store, take(queue_store, now, 1), now)
     report(queue_store, take(queue_store, now, 1), now, status=503)
     assert (next_ready_at(queue_store) - now).total_seconds() <= 90
+
+
+def test_trouble_that_was_reported_before_is_not_heard_again(queue_store):
+    add(queue_store, 3)
+    given = take(queue_store, T0, 1)
+    assert report(queue_store, given, T0, status=503) == [True]
+    opens = next_ready_at(queue_store)
+    again = [given[0]._replace(token=token) for token in (given[0].token, 1, 0)]
+    for crawl in again:  # as before, under a token made up, without a lease
+        assert report(queue_store, [crawl], T0, T0 + SECOND, status=503) == [False]
+        assert report(queue_store, [crawl], T0 - DAY, T0 + SECOND, status=429) == [False]
+    assert report(queue_store, again, T0, T0 + SECOND) == [False] * 3
+    assert next_ready_at(queue_store) == opens
+    with queue_store.begin(write=False) as tx:
+        assert tx.host("example.org").lane.n_failures == 1
+
+
+def test_a_pause_counts_from_the_crawl(queue_store):
+    """A failure of long ago, told today, holds nobody up."""
+    one, two = add(queue_store, 2)
+    old = [Crawl(one, "", "example.org", 0, 0.0)]
+    report(queue_store, old, T0 - DAY, T0, status=503, retry_after_s=3600)
+    assert len(take(queue_store, T0, 1)) == 1
+    report(queue_store, [old[0]._replace(page_id=two)], T0, T0 + SECOND, status=503,
+           retry_after_s=3600)  # fmt: skip
+    assert next_ready_at(queue_store) == T0 + 3600 * SECOND
 
 
 def test_the_third_timeout_in_a_row_makes_a_host_pause(queue_store):

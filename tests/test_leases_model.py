@@ -36,6 +36,7 @@ from store_cases import (
 
 from service import crawls, ingest
 from service.crawls import Ask
+from service.domain import Verdict
 from service.lanes import TROUBLE, Politeness
 from service.leasing import Request, lease_all
 from service.storage import open_store
@@ -272,10 +273,10 @@ class Leases(RuleBasedStateMachine):
         at = self.model.now - timedelta(seconds=ago_s)
         held = report(self.store, sent, at, self.model.now, status, 0 if status == 200 else -1,
                       polite=POLITE)  # fmt: skip
-        for crawl in sent:
-            self.saw(crawl.page_id, at, status)
+        new = [self.saw(crawl.page_id, at, status) for crawl in sent]
         self.ended(sent, held, at)
-        self.heard({c.page_id for c in sent}, status)
+        spoke = {c.page_id for c, *of in zip(sent, new, held, strict=True) if any(of)}
+        self.heard({c.page_id for c in sent}, spoke, status, at)
 
     @precondition(lambda self: self.given)
     @rule(data=st.data())
@@ -297,9 +298,10 @@ class Leases(RuleBasedStateMachine):
                 lane.ready_at = max(lane.ready_at, at + timedelta(seconds=lane.delay_s))
 
     def saw(self, page_id, at, status):
+        """Tell whether it is news."""
         page = self.model.pages.get(page_id)
         if page is None or (page.last_crawl_at is not None and at <= page.last_crawl_at):
-            return
+            return False
         page.last_crawl_at = at
         (page.gap,) = states_of(self.store, [page_id]).gap.tolist()
         if status == 404:
@@ -310,18 +312,20 @@ class Leases(RuleBasedStateMachine):
             page.n_failures += not page.gone
         if status in (200, 304, 404) and page.wanted_at is not None and page.wanted_at <= at:
             page.wanted_at = None
+        return True
 
-    def heard(self, page_ids, status):
-        """A lane that was told to slow down pauses for half a minute at least."""
-        names = {self.model.pages[p].lane for p in page_ids if p in self.model.pages}
+    def heard(self, page_ids, spoke, status, at):
+        """A lane that was told to slow down pauses for half a minute at least, and but once."""
+        lanes = {p: self.model.pages[p].lane for p in page_ids if p in self.model.pages}
+        names, told = set(lanes.values()), {lane for p, lane in lanes.items() if p in spoke}
         hosts = {page.lane: page.host for page in self.model.pages.values()}
         for name in names:
             with self.store.begin(write=False) as tx:
                 blocked_until = tx.host(hosts[name]).lane.blocked_until
             lane = self.model.lanes[name]
-            if status in (429, 503):
-                assert blocked_until >= self.model.now + timedelta(seconds=30)
-            elif 0 < status < TROUBLE:
+            if name in told and status in (429, 503):
+                assert blocked_until >= at + timedelta(seconds=30)
+            elif name not in told or 0 < status < TROUBLE:
                 assert (blocked_until or T0) == lane.blocked_until
             lane.blocked_until = max(lane.blocked_until, blocked_until or T0)
 
@@ -335,11 +339,11 @@ class Leases(RuleBasedStateMachine):
         )  # fmt: skip
         with self.store.begin() as tx:
             made = ingest.record(tx, crawled, RULES)
-            crawls.Desk(POLITE, UNTIL, RULES.rng).hear_crawls(tx, crawled, self.model.now)
+            new = made.verdict == Verdict.accepted
+            crawls.Desk(POLITE, UNTIL, RULES.rng).hear_crawls(tx, crawled, new, self.model.now)
         queue(self.store, crawled.page_id[made.moved], self.model.now)
-        for page in page_id:
-            self.saw(page, self.model.now, status)
-        self.heard(page_id, status)
+        spoke = {page for page in page_id if self.saw(page, self.model.now, status)}
+        self.heard(page_id, spoke, status, self.model.now)
 
     @precondition(lambda self: self.model.pages)
     @rule(data=st.data(), ago_s=st.sampled_from([0, 0, 400]))

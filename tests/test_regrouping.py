@@ -1,9 +1,11 @@
 """Hosts that join and leave groups while crawls of theirs are queued, leased and reported."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import numpy as np
-from crawl_cases import TTL, queue, release, take
+import pytest
+from crawl_cases import TTL, queue, release, report, take
 from store_cases import T0, register
 
 from service.lanes import Politeness
@@ -26,6 +28,86 @@ def test_hosts_that_come_to_share_a_server_are_crawled_one_at_a_time(sql_store):
     assert len(take(sql_store, T0 + TTL, polite=ONE)) == 1
     group(sql_store, now=T0 + TTL)
     assert len(take(sql_store, T0 + TTL, polite=ONE)) == 2
+
+
+SECOND = timedelta(seconds=1)
+MINUTE = Politeness(delay_s=60, concurrency=1)
+
+
+def host(store, name, now=T0, delay_s=60.0, **settings):
+    with store.begin() as tx:
+        tx.change_host(name, settings, now, delay_s)
+
+
+def crawled(store, name="a.example"):
+    """A crawl of a host that has more to crawl, done at once."""
+    queue(store, register(store, 3, host=name), T0)
+    (crawl,) = take(store, T0, 1, MINUTE, [name])
+    assert report(store, [crawl], T0, polite=MINUTE) == [True]
+
+
+@pytest.mark.parametrize("join", ["host", "group"])
+def test_a_host_that_joins_or_leaves_a_group_keeps_its_delay(sql_store, join):
+    crawled(sql_store)
+    if join == "host":
+        host(sql_store, "a.example", group="shared")
+    else:
+        group(sql_store, "a.example")
+    assert take(sql_store, T0 + 59 * SECOND, 1, MINUTE) == []
+    (crawl,) = take(sql_store, T0 + 60 * SECOND, 1, MINUTE)
+    report(sql_store, [crawl], T0 + 60 * SECOND, polite=MINUTE)
+    if join == "host":
+        host(sql_store, "a.example", group=None)
+    else:
+        group(sql_store)
+    assert take(sql_store, T0 + 119 * SECOND, 1, MINUTE) == []
+    assert len(take(sql_store, T0 + 120 * SECOND, 1, MINUTE)) == 1
+
+
+def test_a_host_that_joins_a_group_is_left_alone_as_long_as_it_asked(sql_store):
+    queue(sql_store, register(sql_store, 3, host="a.example"), T0)
+    given = take(sql_store, T0, 1, ONE)
+    report(sql_store, given, T0, status=429, retry_after_s=3600, polite=ONE)
+    group(sql_store, "a.example")
+    assert take(sql_store, T0 + 3599 * SECOND, 1, ONE) == []
+    assert len(take(sql_store, T0 + 3600 * SECOND, 1, ONE)) == 1
+
+
+@pytest.mark.parametrize("lane", ["host", "group"])
+@pytest.mark.parametrize(("was", "settings", "becomes"), [
+    (3600.0, {"min_delay_s": 10.0}, 10), (3600.0, {"min_delay_s": None}, 60),
+    (1.0, {"min_delay_s": 30.0}, 30), (None, {"min_delay_s": 5.0}, 5),
+    (None, {"min_delay_s": 3600.0}, 3600), (5.0, {"min_delay_s": 5.0}, 5),
+])  # fmt: skip
+def test_a_delay_that_changes_counts_from_the_last_crawl(sql_store, lane, was, settings, becomes):
+    def change(said):
+        with sql_store.begin() as tx:
+            if lane == "host":
+                tx.change_host("a.example", said, T0, 60.0)
+            else:
+                tx.change_group("shared", said, ["a.example"], T0, 60.0)
+
+    register(sql_store, 1, host="a.example")
+    change({"min_delay_s": was})
+    crawled(sql_store)
+    change(settings)
+    assert take(sql_store, T0 + (becomes - 1) * SECOND, 1, MINUTE) == []
+    assert len(take(sql_store, T0 + becomes * SECOND, 1, MINUTE)) == 1
+
+
+@pytest.mark.parametrize("leave", ["host", "group"])
+def test_a_group_is_free_when_the_member_with_the_running_lease_leaves(sql_store, leave):
+    for name in HOSTS[:2]:
+        queue(sql_store, register(sql_store, 2, host=name), T0)
+    group(sql_store, *HOSTS[:2])
+    (crawl,) = take(sql_store, T0, polite=ONE)
+    if leave == "host":
+        host(sql_store, crawl.host, group=None)
+    else:
+        with sql_store.begin() as tx:
+            tx.change_group("other", {}, [crawl.host], T0)
+    (other,) = take(sql_store, T0, polite=ONE)
+    assert other.host != crawl.host
 
 
 def test_moves_leases_and_queueing_at_once_never_deadlock_and_lose_no_page(sql_store):

@@ -37,10 +37,14 @@ class HostTransaction(QueueTransaction):
         """Sum up a host's pages; pings and rates of at most `MOST_SUMMED`."""
 
     @abstractmethod
-    def change_host(self, host: str, settings: Mapping[str, Any], now: datetime) -> None:
+    def change_host(
+        self, host: str, settings: Mapping[str, Any], now: datetime, delay_s: float = 0.0
+    ) -> None:
         """Write settings of a host, known or new: fields of `Host` and `blocked_until`.
 
-        None sets one back. A group of a new name is created. Queued crawls move with their host.
+        None sets one back. A group of a new name is created. Queued crawls move with their host,
+        and a lane that hosts join is shut for as long as the ones they come from. A delay that
+        changes counts from the same crawl as before; where none was told, it is `delay_s`.
         """
 
     @abstractmethod
@@ -58,11 +62,12 @@ class HostTransaction(QueueTransaction):
         settings: Mapping[str, Any],
         members: Collection[str] | None,
         now: datetime,
+        delay_s: float = 0.0,
     ) -> None:
         """Write settings of a group, known or new, and who its members are, unless None.
 
         Settings are the fields of `HostGroup`, `min_delay_s`, `max_concurrency` and
-        `blocked_until`.
+        `blocked_until`; the rest is as in `change_host`.
         """
 
 

@@ -1,7 +1,7 @@
 """Hosts and groups of hosts, in the words that both databases share."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -142,7 +142,9 @@ class HostsSql(HostTransaction):
         sums = {name: getattr(row, name) or 0 for name in ("crawl_rate", *of_pinged)}
         return {**sums, "trust": row.trust, "last_ping_at": row.last_ping_at}
 
-    def change_host(self, host: str, settings: Mapping[str, Any], now: datetime) -> None:
+    def change_host(
+        self, host: str, settings: Mapping[str, Any], now: datetime, delay_s: float = 0.0
+    ) -> None:
         """Lock the host and what moves with it, then write."""
         host_id = self._named(hosts.c.host_id, hosts.c.host, host)
         before = self._lock_hosts([host_id])
@@ -150,12 +152,17 @@ class HostsSql(HostTransaction):
         if "group" in settings:
             after[host_id] = self._group_id(settings["group"])
         self._move(before, after, now)
+        used = {_lane_id(host_id, group_id) for group_id in (before[host_id], after[host_id])}
+        delays = self._delays(used, delay_s)
         of_lane = {name: settings[name] for name in OF_LANE if name in settings}
         self._write(lanes, lanes.c.lane_id == host_id, of_lane)
         cap = {name: settings[name] for name in ("max_crawl_rate",) if name in settings}
         self._write(hosts, hosts.c.host_id == host_id, cap)
         self._ask_robots({*before.values(), *after.values()})
-        self._open(_lane_id(host_id, after[host_id]), settings, now)
+        self._shift(delays, delay_s)
+        for lane_id in sorted(used):
+            joined = lane_id == _lane_id(host_id, after[host_id])
+            self._open(lane_id, settings if joined else {}, now)
 
     def _group_id(self, name: str | None) -> int | None:
         if name is None:
@@ -177,7 +184,7 @@ class HostsSql(HostTransaction):
 
     def change_group(
         self, group: str, settings: Mapping[str, Any], members: Collection[str] | None,
-        now: datetime,
+        now: datetime, delay_s: float = 0.0,
     ) -> None:  # fmt: skip
         """Lock all hosts that join or leave and what moves with them, then write."""
         group_id = self._named(host_groups.c.group_id, host_groups.c.name, group)
@@ -187,12 +194,17 @@ class HostsSql(HostTransaction):
         before = self._lock_hosts({*join, *leave})
         after = {host_id: group_id if host_id in join else None for host_id in before}
         self._move(before, after, now, also=[group_id])
+        left = {-other for other in before.values() if other not in (None, group_id)}
+        delays = self._delays({-group_id, *left}, delay_s)
         of_lane = {name: settings[name] for name in OF_LANE if name in settings}
         self._write(lanes, lanes.c.lane_id == -group_id, of_lane)
         cap = {name: settings[name] for name in ("max_crawl_rate",) if name in settings}
         self._write(host_groups, host_groups.c.group_id == group_id, cap)
         self._ask_robots({group_id, *before.values()})
+        self._shift(delays, delay_s)
         self._open(-group_id, settings, now)
+        for lane_id in sorted(left):
+            self._open(lane_id, {}, now)
 
     def load_caps(self) -> CapColumns:
         """Read the hosts that have one."""
@@ -235,11 +247,50 @@ class HostsSql(HostTransaction):
         for group_id in {after[host_id] for host_id in moved}:
             joining = [host_id for host_id in moved if after[host_id] == group_id]
             self._write(hosts, _is_in(hosts.c.host_id, joining), {"group_id": group_id})
+            if group_id is not None:
+                self._inherit([-group_id], [_lane_id(host, before[host]) for host in joining])
+            for left in {before[host] for host in joining if group_id is None}:
+                self._inherit([host for host in joining if before[host] == left], [-(left or 0)])
         lane_id = sa.select(LANE_ID).join_from(pages, hosts, pages.c.host_id == hosts.c.host_id)
         of_row = lane_id.where(pages.c.page_id == crawls.c.page_id).scalar_subquery()
         rows = crawls.update().where(_is_in(crawls.c.page_id, queued)).values(lane_id=of_row)
         filled = set(self.connection.scalars(rows.returning(crawls.c.lane_id)))
         self._write(lanes, _is_in(lanes.c.lane_id, filled), {"next_at": now})
+
+    def _inherit(self, joined: Collection[int], left: Collection[int]) -> None:
+        """Keep lanes that hosts join shut for as long as those were that they come from."""
+        values: dict[str, Any] = {}
+        for name in ("n_failures", "blocked_until", "ready_at"):
+            longest = sa.select(sa.func.max(own.c[name])).where(_is_in(own.c.lane_id, left))
+            known = sa.func.coalesce(longest.scalar_subquery(), lanes.c[name])
+            values[name] = sa.case((lanes.c[name] > known, lanes.c[name]), else_=known)
+        self._write(lanes, _is_in(lanes.c.lane_id, joined), values)
+
+    def _delays(
+        self, lane_id: Collection[int], delay_s: float
+    ) -> dict[int, tuple[float, datetime | None]]:
+        """Give the delay of locked lanes, of which nothing was said `delay_s`, and its end."""
+        query = sa.select(
+            lanes.c.lane_id, lanes.c.min_delay_s, lanes.c.robots_delay_s, lanes.c.ready_at
+        )
+        rows = self.connection.execute(query.where(_is_in(lanes.c.lane_id, lane_id)))
+        return {
+            row.lane_id: (
+                max(delay_s if row.min_delay_s is None else row.min_delay_s,
+                    row.robots_delay_s or 0.0),
+                row.ready_at,
+            )
+            for row in rows
+        }  # fmt: skip
+
+    def _shift(self, before: Mapping[int, tuple[float, datetime | None]], delay_s: float) -> None:
+        """Let the delay that is in force now count from the same crawl as the one before."""
+        after = self._delays(before, delay_s)
+        for lane_id, (old_s, ready_at) in sorted(before.items()):
+            new_s, _ = after[lane_id]
+            if ready_at is not None and new_s != old_s:
+                moved = ready_at + timedelta(seconds=new_s - old_s)
+                self._write(lanes, lanes.c.lane_id == lane_id, {"ready_at": moved})
 
     def _lock_queued(self, host_id: Collection[int]) -> Sequence[int]:
         """Lock the rows of the queue that hosts have, and give their pages."""

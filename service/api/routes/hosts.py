@@ -123,7 +123,7 @@ def put_group(service: TheService, group: GroupPath, body: TheBody) -> Response:
     members = None if told is UNSET else [normalise_host(host, "members") for host in told]
     settings = _settings(service, given, whole=True)
     with service.store.begin() as tx:
-        tx.change_group(group, settings, members, service.now())
+        tx.change_group(group, settings, members, service.now(), service.desk.polite.delay_s)
         return _answer_group(service, tx, group)
 
 
@@ -133,7 +133,7 @@ def _change_host(service: Service, host: str, given: dict[str, Any], *, whole: b
         known = ", ".join(HostBody.__struct_fields__)
         raise InvalidField("min_delay_s", f"nothing to change; send one of {known}")
     with service.store.begin() as tx:
-        tx.change_host(name, settings, service.now())
+        tx.change_host(name, settings, service.now(), service.desk.polite.delay_s)
         return _answer_host(service, tx, name)
 
 
