@@ -129,6 +129,6 @@ def http_date(told: str) -> datetime | None:
     """Read a date of a header; None where it cannot be read."""
     try:
         at = parsedate_to_datetime(told)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return at if at.tzinfo else at.replace(tzinfo=UTC)

@@ -36,6 +36,8 @@ from recrawl_client.values import Crawl, Page, Ping, Pinged, Registered
 
 WAIT_S = 2.0
 """A request for leases is held back so long, and closing may take as long."""
+MOST_LEASES = 1_000
+"""The service gives no more in one answer."""
 KNOWN = 1_000_000
 """So many registered pages are remembered, so as not to be registered again at each link."""
 FORBIDDEN = 403
@@ -105,7 +107,7 @@ class Scheduler(BaseScheduler):
 
     def enqueue_request(self, request: Request) -> bool:
         """Crawl it now, or let Recrawl say when; false if it may do neither."""
-        if now(request):
+        if self._now(request):
             self.ready.append(request)
             return True
         changed_at = request.meta.get("recrawl_changed_at")
@@ -119,6 +121,18 @@ class Scheduler(BaseScheduler):
                 self.pages.add(Page(url=request.url))
             self.dry = False
         return True
+
+    def _now(self, request: Request) -> bool:
+        """Tell whether a request is made at once, without asking Recrawl for its turn.
+
+        Of a crawl under a lease that is the page itself and what it redirects to; the `meta` of
+        its response, copied to links, says nothing of those.
+        """
+        given = request.meta
+        if "recrawl" in given:
+            return given["recrawl"].lease in self.in_hand
+        direct = given.get("recrawl_now") or "redirect_times" in given
+        return bool(direct) or request.method != "GET"
 
     def _remember(self, url: str) -> None:
         if len(self.known) >= KNOWN:
@@ -199,7 +213,8 @@ class Scheduler(BaseScheduler):
         with self.room:
             while not self.stop.is_set() and len(self.in_hand) >= self.most:
                 self.room.wait()
-            return 0 if self.stop.is_set() else self.most - len(self.in_hand)
+            room = min(self.most - len(self.in_hand), MOST_LEASES)
+            return 0 if self.stop.is_set() else room
 
     def _over(self, idle_s: float) -> bool:
         waiting = self.in_hand or self.pages.n_waiting or self.pings.n_waiting
@@ -221,13 +236,6 @@ class Scheduler(BaseScheduler):
         finally:
             self.leasing.close()
             self.client.close()
-
-
-def now(request: Request) -> bool:
-    """Tell whether a request is made at once, without asking Recrawl for its turn."""
-    given = request.meta
-    direct = "recrawl" in given or given.get("recrawl_now") or "redirect_times" in given
-    return bool(direct) or request.method != "GET"
 
 
 def digest(response: Response) -> str:

@@ -36,7 +36,7 @@ class Settings(BaseSettings):
 
     database_url: SecretStr = SecretStr("sqlite:///recrawl.db")
     """sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE."""
-    bandwidth: Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)] | None = None
+    bandwidth: Annotated[float, Field(ge=1e-9, le=1e15, allow_inf_nan=False)] | None = None
     """Crawls a day over all pages; unset: 0.2 for each page."""
     epoch_interval_s: Annotated[float, Field(ge=1, le=31_536_000)] = 600
     """Seconds from the start of one epoch to the start of the next."""

@@ -14,6 +14,9 @@ from service.estimates import Known
 CONSTRAINED = "harmonic"
 """The objective whose solver takes them."""
 
+LEAST = 1e-9
+"""Crawls a day: a page is told of no lower maximum either."""
+
 ROUNDING = 1e-9
 """By how much a sum of minima may be off, whatever order they are added in."""
 
@@ -60,13 +63,14 @@ def constrain(pages: EpochColumns, known: Known, caps: CapColumns, objective: st
 
 
 def bounds(pages: EpochColumns, known: Known) -> dict[str, Floats]:
-    """Give what pages have of their own; a minimum beats a maximum."""
+    """Give what pages have of their own; a minimum beats a maximum, one below `LEAST` is none."""
     given = {}
-    if (pages.min_crawl_rate > 0).any():
-        given["min_crawl_rate"] = np.nan_to_num(pages.min_crawl_rate, nan=0.0)
+    low = np.where(pages.min_crawl_rate >= LEAST, pages.min_crawl_rate, 0.0)
+    if low.any():
+        given["min_crawl_rate"] = low
     if np.isfinite(pages.max_crawl_rate).any():
         high = np.nan_to_num(pages.max_crawl_rate, nan=np.inf)
-        given["max_crawl_rate"] = np.fmax(high, pages.min_crawl_rate)
+        given["max_crawl_rate"] = np.maximum(high, low)
     if known.ping_rate.any():
         given |= {"ping_recall": known.recall, "ping_precision": known.precision}
     return given

@@ -142,6 +142,11 @@ class PagePatch:
     max_crawl_rate: float | None = None
     cleared: frozenset[str] = frozenset()
 
+    @property
+    def bounds(self) -> bool:
+        """Whether it sets a bound of the crawl rate."""
+        return self.min_crawl_rate is not None or self.max_crawl_rate is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Lane:

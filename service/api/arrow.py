@@ -5,14 +5,13 @@ from importlib.util import find_spec
 from typing import Any
 
 from service.columns import ScheduledPages
-from service.domain import Epoch
 
 ARROW = "application/vnd.apache.arrow.stream"
 INSTALLED = find_spec("pyarrow") is not None
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
-def arrow_stream(epoch: Epoch, parts: Iterable[ScheduledPages]) -> Iterator[bytes]:
+def arrow_stream(epoch: int, parts: Iterable[ScheduledPages]) -> Iterator[bytes]:
     """Give the schema, one record batch a part, and the end; the schema names the epoch."""
     import pyarrow as pa
 
@@ -26,7 +25,7 @@ def arrow_stream(epoch: Epoch, parts: Iterable[ScheduledPages]) -> Iterator[byte
             ("crawl_probability", pa.float64()),
             ("next_crawl_at", pa.timestamp("us", tz="UTC")),
         ],
-        metadata={"epoch": str(epoch.epoch)},
+        metadata={"epoch": str(epoch)},
     )
 
     def message(pages: ScheduledPages) -> Any:

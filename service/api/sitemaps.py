@@ -199,6 +199,7 @@ class Reader:
         if self.asked.register and new.any():
             with store.begin() as tx:
                 page_id[new], created[new] = tx.register(pages.take(new), now)
+                self.service.desk.hear_pings(tx, page_id[created], now)
         return page_id, created
 
     def _ping(self, page_id: Ints, changed_at: Instants, now: datetime) -> Answered:

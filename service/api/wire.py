@@ -3,11 +3,14 @@
 import asyncio
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEAD_BYTES = 262_144
 """A request line with its headers, or what follows a body, has about as many bytes at the most."""
 
+
+CONNECT = b"CONNECT"
 
 STALLED_S = 300.0
 """Who does not take one byte of an answer for so long has gone."""
@@ -21,6 +24,9 @@ class Connection(HttpToolsProtocol):
     so a connection whose other end reads nothing is given up.
     """
 
+    ignoring = False
+    """Whether what was read last is a head that asks for another protocol."""
+
     n_unread = 0
     """Bytes since a head, a part of a body or a request last came to its end."""
 
@@ -29,6 +35,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin; what is written goes through `Joining`."""
+        self.parser = Staying(self)  # type: ignore[assignment]
         super().connection_made(transport)
         self.transport = Joining(transport, self.loop)  # type: ignore[assignment]
 
@@ -42,7 +49,9 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin to count anew."""
         self.n_unread = 0
-        super().on_headers_complete()
+        self.ignoring = self.parser.should_upgrade() and self.parser.get_method() != CONNECT
+        if not self.ignoring:
+            super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """Begin to count anew."""
@@ -52,7 +61,15 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Begin to count anew."""
         self.n_unread = 0
-        super().on_message_complete()
+        if not self.ignoring:
+            super().on_message_complete()
+
+    def plain_head(self) -> bytes:
+        """Give the head that was read without its wish for another protocol."""
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        lines = [b"%s %s HTTP/%s" % (method, self.url, version)]
+        lines += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
+        return b"\r\n".join(lines) + b"\r\n\r\n"
 
     def pause_writing(self) -> None:
         """Let the other end read first."""
@@ -82,6 +99,40 @@ class Connection(HttpToolsProtocol):
     def _look_no_more(self) -> None:
         if self.stalled is not None:
             self.stalled.cancel()
+
+
+class Staying:
+    """A parser for which requests that would rather speak another protocol are like any others.
+
+    A server may ignore `Upgrade` (RFC 9110, section 7.8). The parser would take the head for the
+    whole of such a request and leave the body unread, though clients that would like HTTP/2 send
+    the header with every request.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.parser = self._new()
+
+    def _new(self) -> httptools.HttpRequestParser:
+        parser = httptools.HttpRequestParser(self.connection)
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
+        return parser
+
+    def __getattr__(self, name: str) -> Any:
+        """Be the parser in all else."""
+        return getattr(self.parser, name)
+
+    def feed_data(self, data: bytes) -> None:
+        """Parse on; raises what the parser does."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            if not self.connection.ignoring:
+                raise
+            head = self.connection.plain_head()
+            self.parser = self._new()
+            self.parser.feed_data(head)
+            self.feed_data(data[upgrade.args[0] :])
 
 
 class Joining:

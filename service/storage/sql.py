@@ -315,8 +315,11 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
     ) -> ScheduleChanges:
         """Read both epochs along their keys; the removed pages up to where the others reach.
 
-        That the epochs are still kept is asked last, when it counts.
+        That the epochs are still kept is asked last, when it counts; and first, as no number of an
+        epoch that never was may be too large for the database.
         """
+        if since not in self.kept():
+            raise EpochNotKept
         last = min(after + MOST_SCANNED, MOST_PAGE_ID)
         rows, _ = self.read_schedule(
             (), epoch=epoch, since=since, ratio=1 + min_change, after=after, last=last, limit=limit

@@ -68,7 +68,8 @@ async def post_leases(request: Request) -> Response:
             wait_s = min(max(ahead_s, 1.0), LONGEST_S)
             told = {"Retry-After": str(-int(-wait_s // 1))}
             return answer(LeasesAnswer(items=[], retry_after_s=wait_s), headers=told)
-        await asyncio.sleep(min(left_s, LOOK_S, max(ahead_s, SOON_S)))
+        soon_s = SOON_S if ahead_s > 0 else LOOK_S  # what is ready has nothing for who asks
+        await asyncio.sleep(min(left_s, LOOK_S, max(ahead_s, soon_s)))
         if await request.is_disconnected():
             raise ClientDisconnect  # and lease nothing to nobody
 

@@ -103,7 +103,8 @@ def patch_page(service: TheService, page_id: PageIdPath, body: TheBody) -> Respo
     with service.store.begin() as tx:
         tx.change_page(page_id, patch, service.now())
         changed = tx.page(page_id)
-        check_bounds(changed.min_crawl_rate, changed.max_crawl_rate)
+        if patch.bounds:
+            check_bounds(changed.min_crawl_rate, changed.max_crawl_rate)
         return _page(tx, service, page_id)
 
 

@@ -191,7 +191,8 @@ def give(service: Service, asked: Asked) -> Response:
     with service.store.begin(write=False) as tx:
         number = tx.number_in_force() if asked.place is None else asked.place[0]
         if asked.place is None and not number:
-            return answer(nothing(), headers=headers(0))
+            only(tx, asked)
+            return nothing(asked.media)
         epoch = epoch_of(service.watch, tx, number)
         service.watch.saw(number)
         if matches(asked.etag, epoch.epoch) or asked.since == epoch.epoch:
@@ -254,12 +255,18 @@ class Reading:
 
     def batches(self, part: SchedulePart) -> Iterator[bytes]:
         """Give Arrow record batches."""
-        return arrow_stream(self.epoch, (each.pages for each in self.parts(part)))
+        return arrow_stream(self.epoch.epoch, (each.pages for each in self.parts(part)))
 
 
-def nothing() -> ScheduleAnswer:
+def nothing(media: str) -> Response:
     """Answer before the first epoch."""
-    return ScheduleAnswer(epoch=None, published_at=None, bandwidth=None, items=[], next_cursor=None)
+    if media != JSON:
+        content = b"" if media == NDJSON else b"".join(arrow_stream(0, ()))
+        return Response(content, headers=headers(0), media_type=media)
+    empty = ScheduleAnswer(
+        epoch=None, published_at=None, bandwidth=None, items=[], next_cursor=None
+    )
+    return answer(empty, headers=headers(0))
 
 
 def epoch_of(watch: Watch, tx: Transaction, epoch: int) -> Epoch:
