@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from dotenv import dotenv_values
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -17,6 +18,7 @@ from service.errors import InvalidSettings
 from service.lanes import Politeness
 
 PREFIX = "RECRAWL_"
+FILE = ".env"
 FOR_TESTS = "RECRAWL_TEST_"
 FOR_CLIENTS = frozenset({"RECRAWL_URL", "RECRAWL_API_KEY"})
 """Where `recrawl import` and `recrawl hosts` find the service, and its key."""
@@ -31,7 +33,7 @@ class Settings(BaseSettings):
     """Everything an operator can set; `recrawl serve --help` shows the words."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_file=".env", extra="ignore", frozen=True, validate_default=True
+        env_prefix=PREFIX, env_file=FILE, extra="ignore", frozen=True, validate_default=True
     )
 
     database_url: SecretStr = SecretStr("sqlite:///recrawl.db")
@@ -150,6 +152,9 @@ def read_settings(**given: Any) -> Settings:
     """
     if unknown := _unknown():
         raise InvalidSettings("; ".join(unknown))
+    if lost := {*map(str.upper, _in_file())} - {*map(str.upper, dotenv_values(FILE))}:
+        names = ", ".join(sorted(lost))
+        raise InvalidSettings(f"{FILE} cannot be read where it sets {names}; is a quote left open?")
     try:
         return Settings(**given)
     except ValidationError as error:
@@ -170,13 +175,13 @@ def _unknown() -> list[str]:
 
 
 def _in_file() -> list[str]:
-    path = Path(str(Settings.model_config.get("env_file")))
+    path = Path(FILE)
     try:
         lines = path.read_text("utf-8").splitlines() if path.is_file() else []
     except UnicodeDecodeError as error:
         raise InvalidSettings(f"{path} is not UTF-8; save it as such") from error
     names = (line.removeprefix("export ").partition("=")[0].strip() for line in lines)
-    return [name for name in names if name and not name.startswith("#")]
+    return [name for name in names if name.upper().startswith(PREFIX)]
 
 
 def _faults(error: ValidationError) -> list[str]:

@@ -94,9 +94,12 @@ def run_epoch(store: Store, plan: Plan, now: Clock) -> Epoch:
             _load_solve_publish(lead, plan, epoch, last, now)
         except Exception as error:
             fault = not isinstance(error, EXPECTED)
-            log.exception("epoch failed", epoch=epoch.epoch, reason=str(error), exc_info=fault)
+            reason = f"{type(error).__name__}: {error}"
+            if isinstance(error, StoreUnavailable) and error.__cause__ is not None:
+                reason = f"the database failed: {' '.join(str(error.__cause__).split())[:500]}"
+            log.exception("epoch failed", epoch=epoch.epoch, reason=reason, exc_info=fault)
             with lead.begin() as tx:
-                tx.fail_epoch(epoch.epoch, f"{type(error).__name__}: {error}", now())
+                tx.fail_epoch(epoch.epoch, reason, now())
         _keep_house(lead, plan, now)
         with lead.begin(write=False) as tx:
             return tx.epoch(epoch.epoch)

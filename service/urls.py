@@ -62,7 +62,7 @@ def parsed(url: str) -> NormalUrl:
             raise InvalidUrl("the url holds a NUL character; percent-encode or remove it")
         parts = ada_url.URL(url)
         if parts.hostname.endswith("."):
-            parts.hostname = parts.hostname.removesuffix(".")
+            parts.hostname = _rooted(parts.hostname)
     except UnicodeEncodeError as error:
         raise InvalidUrl("the url holds a lone surrogate; send valid Unicode") from error
     except ValueError as error:
@@ -77,6 +77,13 @@ def parsed(url: str) -> NormalUrl:
     if len(normal) > MAX_URL_BYTES:
         raise InvalidUrl(f"the url has over {MAX_URL_BYTES} bytes once percent-encoded")
     return NormalUrl(normal, parts.hostname, key_of(normal))
+
+
+def _rooted(host: str) -> str:
+    """Leave out the dots at the end, which name the root; raises ValueError where that is all."""
+    if not (name := host.rstrip(".")):
+        raise ValueError(host)
+    return name
 
 
 def key_of(normal: str) -> bytes:

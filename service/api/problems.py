@@ -47,6 +47,7 @@ STATUS: dict[type[Exception], int] = {
     errors.EpochRunning: 409,
     errors.Overloaded: 503,
     errors.StoreUnavailable: 503,
+    errors.NoDatabase: 503,
     errors.SchemaBehind: 503,
     errors.SchemaAhead: 503,
     errors.StoreFull: 507,

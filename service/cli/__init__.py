@@ -1,6 +1,7 @@
 """The command line: put the parts together and run them."""
 
 import json
+import os
 import re
 import signal
 import sys
@@ -22,7 +23,7 @@ from service.cli.hosts import hosts
 from service.cli.parts import DatabaseUrl, console, settings
 from service.cli.replays import replay
 from service.cli.websub import websub
-from service.errors import RecrawlError
+from service.errors import InvalidSettings, RecrawlError
 
 app = typer.Typer(
     name="recrawl",
@@ -105,6 +106,11 @@ def serve(
     from service.logs import configure_logging
 
     chosen = settings(database_url)
+    if os.environ.get("RECRAWL_API_KEY") and not chosen.api_keys:  # rather than to let all in
+        raise InvalidSettings(
+            "RECRAWL_API_KEY is the key that clients show, and RECRAWL_API_KEYS, which the service "
+            "asks for, is not set; set it too, or unset the other"
+        )
     configure_logging(chosen.log_level)
     service = open_service(chosen)
     if not chosen.api_keys and host not in ("127.0.0.1", "localhost", "::1"):

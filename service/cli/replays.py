@@ -193,10 +193,10 @@ def replay(
     found = Comparison(game, outcomes)
     command = shlex.join(["recrawl", *sys.argv[1:]])
     made = document(found, Circumstances(command, described))
-    show(made, Console())
     written = write(made, out)
     report = out / "report.html"
     report.write_text(page(made), encoding="utf-8")
+    show(made, Console())
     told = ", ".join(path.name for path in (report, *written))
     console.print(f"{out}: {told}", highlight=False, soft_wrap=True)
 

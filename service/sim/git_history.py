@@ -38,7 +38,7 @@ RULE = re.compile("(.+)=(/.*)", re.DOTALL)
 """The last =/ parts them, for there may be others in the regex."""
 LOG = (
     "-c", "log.showRoot=true", "-c", "log.showSignature=false", "-c", "diff.relative=false",
-    "log", "--first-parent", "-m", "--reverse", "--format=%ct",
+    "log", "--first-parent", "--diff-merges=first-parent", "--reverse", "--format=%ct",
     "--raw", "-z", "--no-abbrev", "--no-renames",
 )  # fmt: skip
 POINTS_ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")

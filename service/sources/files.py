@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Collection, Iterator
 from datetime import UTC
 from itertools import islice
@@ -72,7 +73,7 @@ def read_items(
                     yield _block([row for row in found if row[0] > after_line], raw.tell())
         except UnicodeDecodeError as error:
             raise UnreadableFile(f"{path}: not UTF-8 ({error.reason}); convert it first") from error
-        except (EOFError, gzip.BadGzipFile) as error:
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise UnreadableFile(f"{path}: the gzip is broken or cut off: {error}") from error
         except csv.Error as error:
             raise UnreadableFile(f"{path}: not CSV: {error}") from error
@@ -107,21 +108,25 @@ def _ndjson(text: IO[str], after_line: int) -> Iterator[tuple[int, Any]]:
 
 
 def _csv(text: IO[str], path: Path, kind: str, known: Collection[str]) -> Iterator[tuple[int, Any]]:
-    rows = csv.reader(text, delimiter="\t" if kind == "tsv" else ",")
+    rows = csv.reader(text, delimiter="\t" if kind == "tsv" else ",", strict=True)
     names = [name.strip() for name in next(rows, [])]
     if "url" not in names:
         raise UnreadableFile(f"{path}: the first line must name the columns, one of them `url`")
     if twice := [name for name in names if names.count(name) > 1]:
         raise UnreadableFile(f"{path}: two columns are named {twice[0]}; rename or remove one")
     _refuse_unknown(path, names, known)
+    begun = rows.line_num + 1
     try:
         for row in rows:
             if len(row) == len(names):
                 yield rows.line_num, _item(names, row)
             elif row:
                 yield rows.line_num, _Unusable("more or fewer cells than the header has")
+            begun = rows.line_num + 1
     except csv.Error as error:
-        raise UnreadableFile(f"{path}:{rows.line_num}: not CSV: {error}") from error
+        raise UnreadableFile(
+            f"{path}:{begun}: not CSV from here on: {error}; is a quote left open?"
+        ) from error
 
 
 def _refuse_unknown(path: Path, names: list[str], known: Collection[str]) -> None:

@@ -86,6 +86,11 @@ def parse(items: Sequence[dict[str, Any]], kind: type[PageLine]) -> Parsed:
         except InvalidUrl as error:
             rejected.append((position, error.detail))
             continue
+        low, high = line.min_crawl_rate, line.max_crawl_rate
+        if low is not None and high is not None and low > high:
+            reason = f"min_crawl_rate {low:g} lies above max_crawl_rate {high:g}; lower or drop it"
+            rejected.append((position, reason))
+            continue
         known = pages.get(page.key)
         if known is None or _told(line) >= _told(known[1]):
             pages[page.key] = position, line, page

@@ -21,6 +21,7 @@ told by its URL, and nothing here depends on a host's politeness.
 import gc
 import gzip
 import itertools
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -178,7 +179,7 @@ def _read(path: Path, block: int, table: _Table) -> Iterator[Rows]:
                     rows = _rows(lines, last_line + 1, table, raw)
                 yield rows
                 last_line = rows.last_line
-        except (EOFError, gzip.BadGzipFile) as error:
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise UnreadableFile(f"{path}: the gzip is broken or cut off: {error}") from error
 
 

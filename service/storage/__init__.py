@@ -38,12 +38,13 @@ def open_store(url: str, width: int) -> SubscriptionStore:
 
     try:
         parsed = sa.make_url(url)
-    except sa.exc.ArgumentError as error:
+    except (sa.exc.ArgumentError, ValueError) as error:
         raise InvalidSettings(
-            "RECRAWL_DATABASE_URL is not a URL; try sqlite:///recrawl.db"
+            "RECRAWL_DATABASE_URL is not a URL; try sqlite:///recrawl.db, and percent-encode what "
+            "is special in a password (several hosts: ?host=one:5432&host=two:5432)"
         ) from error
     backend = parsed.get_backend_name()
-    if backend in ("postgresql", "postgres"):
+    if backend in ("postgresql", "postgres") and parsed.database:
         return PostgresStore(url, width)
     if backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
         return SqliteStore(url, width)

@@ -17,10 +17,10 @@ PART = 1 << 16
 class Evidence:
     """Entries of a log that have an interval, by page and time; brought up to date when read.
 
-    An epoch reads a year of evidence, of which a day is new. Entries have numbers that ascend and
-    are never used again, so the log itself tells what came and what went since, be it by
-    retention, by a page that was deleted or by a rollback. Where some came late, or came back by
-    a rollback, all is read anew.
+    An epoch reads a year of evidence, of which a day is new. Entries have ascending numbers, so
+    that the log itself tells what came since, and whether only the oldest went. Where others did,
+    or some came late, all is read anew, as after a rollback (`forget`). Entries of pages that were
+    deleted may stay: nobody asks for them.
     """
 
     def __init__(self) -> None:
@@ -45,26 +45,13 @@ class Evidence:
         new = first + np.flatnonzero(told[first:])
         at = log["observed_at"][new]
         late = at.size > 0 and at.min() < self.newest
-        kept = self._kept(number[:first], told[:first])
-        if late or np.count_nonzero(kept) < np.count_nonzero(told[:first]):
+        kept = self.number >= (number[told.argmax()] if number.size else 0)
+        if late or np.count_nonzero(kept) != np.count_nonzero(told[:first]):
             self.forget()
             return self.of(log)
         self._merge(kept, log, new[np.lexsort((at, log["page_id"][new]))])
         self.read, self.newest = now, np.fmax.reduce(at, initial=self.newest)
         return self.columns
-
-    def _kept(self, number: Ints, told: Bools) -> Bools:
-        """Which of the entries here are still in the log, where those of these numbers are."""
-        if not told.any():
-            return np.zeros(self.number.size, np.bool_)
-        oldest = number[told.argmax()]
-        kept: Bools = self.number >= oldest
-        if np.count_nonzero(kept) > np.count_nonzero(told):  # not only the oldest are gone
-            there = np.zeros(number[-1] - oldest + 1, np.bool_)
-            there[number[told] - oldest] = True
-            kept &= self.number <= number[-1]
-            kept[kept] = there[self.number[kept] - oldest]
-        return kept
 
     def _merge(self, kept: Bools, log: Table, new: Ints) -> None:
         """Put entries of the log, in their order here, behind the kept ones of their pages."""

@@ -192,13 +192,13 @@ class MemoryTransaction(MemorySchedule):
         self.pages.put(self.undo, row, **values, **dict.fromkeys(cleared, np.nan))
 
     def delete_page(self, page_id: int) -> None:
-        """Mark the row as dead, for ever, and drop its log."""
+        """Mark the row as dead, for ever, and its log as nobody's, which goes by retention."""
         row = self._row(page_id)
         key = self.store.key_of[row]
         self.pages.put(self.undo, row, alive=False)
         self.undo.append(partial(self.store.page_id_of.__setitem__, key, page_id))
         del self.store.page_id_of[key]
-        self.log.keep(self.undo, self.log["page_id"] != page_id)
+        self.log.put(self.undo, np.flatnonzero(self.log["page_id"] == page_id), page_id=0)
 
     def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
         """Pick the page's entries and sort them."""
@@ -214,8 +214,7 @@ class MemoryTransaction(MemorySchedule):
 
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
         """Read them; the transaction is the lock."""
-        known = page_id[(page_id > 0) & (page_id <= self.pages.n)]
-        known = known[self.pages["alive"][known - 1]]
+        known = self._there(page_id)
         row = known - 1
         unread = np.full((2, len(known)), np.nan)
         rates = self._in_force(known) if scheduled else None
@@ -226,6 +225,11 @@ class MemoryTransaction(MemorySchedule):
             crawl_probability=rates.crawl_probability if rates else unread[1],
             **{name: self.states[name][row] for name in self.states.columns},
         )
+
+    def _there(self, page_id: Ints) -> Ints:
+        known = page_id[(page_id > 0) & (page_id <= self.pages.n)]
+        there: Ints = known[self.pages["alive"][known - 1]]
+        return there
 
     def save_states(self, states: PageStates) -> None:
         """Write the columns that are the state's own."""
@@ -245,7 +249,7 @@ class MemoryTransaction(MemorySchedule):
         entries = entries.take(np.argsort(entries.observed_at, kind="stable"))
         columns = {f.name: getattr(entries, f.name) for f in fields(LogColumns)}
         number = self.store.n_logged + np.arange(len(entries))
-        self.store.n_logged += len(entries)  # also where this is rolled back
+        self.store.n_logged += len(entries)
         self.log.append(self.undo, len(entries), number=number, **columns)
 
     def log_of(self, page_id: Ints) -> LogColumns:
@@ -258,7 +262,7 @@ class MemoryTransaction(MemorySchedule):
     def evidence_of(self, page_id: Ints) -> EvidenceColumns:
         """Pick theirs from what is kept in this order."""
         evidence = self.store.evidence.of(self.log)
-        page_id = np.sort(page_id)
+        page_id = np.sort(self._there(page_id))
         starts, ends = (evidence.page_id.searchsorted(page_id, side) for side in ("left", "right"))
         between = evidence.take(slice(starts.min(initial=0), ends.max(initial=0)))
         if (ends - starts).sum() == len(between):  # nobody else's is in between
@@ -303,6 +307,7 @@ class MemoryTransaction(MemorySchedule):
 
     def roll_back(self) -> None:
         """Put back what was noted, newest first."""
+        self.store.evidence.forget()
         while self.undo:
             self.undo.pop()()
 

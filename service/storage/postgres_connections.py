@@ -39,6 +39,7 @@ def prepare(driver: psycopg.Connection[Any], record: Any) -> None:
     record.info["statements"] = Statements(driver)
     record.info["new"] = True
     driver.execute("SET jit = off")
+    driver.execute("SET DateStyle = ISO")  # which a database or a role may have otherwise
     driver.commit()
 
 

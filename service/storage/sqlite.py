@@ -33,7 +33,7 @@ from service.columns import (
     StoredPages,
 )
 from service.domain import Observability
-from service.errors import EpochRunning, NoDatabase, StoreFull
+from service.errors import EpochRunning, NoDatabase, StoreFull, StoreUnavailable
 from service.sections import SECTIONS, sections
 from service.storage import migrations
 from service.storage import sqlite_sql as sql
@@ -315,6 +315,8 @@ class SqliteStore(SubscriptionStore):
         self.writing = Turns()
         self.fetching = Turns()
         self.stretches = Stretches()
+        self.file: tuple[int, int] | None = None
+        """What the system knows the file by that was opened."""
 
     @contextmanager
     def begin(self, *, write: bool = True) -> Iterator[SqliteTransaction]:
@@ -323,6 +325,8 @@ class SqliteStore(SubscriptionStore):
         with translated(), turn, engine.connect() as connection:
             connection.execution_options(sqlite_write=write)
             with connection.begin():
+                if write:
+                    self._stay()
                 yield SqliteTransaction(connection, self.width, self.fetching, self.stretches)
 
     @contextmanager
@@ -343,9 +347,28 @@ class SqliteStore(SubscriptionStore):
                 "directory are right"
             )
 
+    def _stay(self) -> None:
+        """See that the file which was opened is still the one of this name.
+
+        What is written into one that was moved away, or replaced by a backup, nobody will read.
+        """
+        path = Path(str(self.engine.url.database))
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            found = None
+        now = found and (found.st_dev, found.st_ino)
+        self.file = self.file or now
+        if now is None or now != self.file:
+            raise StoreUnavailable(
+                f"{path} was moved or replaced while it was in use; put it back, or restart the "
+                "service to go on with the one that is there"
+            )
+
     def check(self) -> None:
         """Ask the database for its revision."""
         self.find()
+        self._stay()
         with self.begin(write=False) as tx:
             migrations.check(tx.connection)
 

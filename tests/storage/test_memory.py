@@ -1,5 +1,7 @@
 """What the store in memory promises beyond the contract: growth, and rollbacks at any point."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -216,6 +218,42 @@ def test_evidence_kept_in_order_is_that_of_the_log_whatever_happens_to_it(seed, 
                 some = np.sort(rng.choice(ids, rng.integers(0, 40), replace=False))
                 largest = max(largest, same_evidence(tx, some), same_evidence(tx, ids))
     assert largest > 40
+
+
+def test_evidence_that_came_while_as_much_went_is_forgotten_by_a_rollback():
+    store = MemoryStore(2)
+    ids = register(store, 3)
+
+    def append(tx, hours):
+        at = [T0 + hour * DAY / 24 for hour in hours]
+        tx.append_log(log_columns(ids, at, interval=[float(hour) for hour in hours], changed=1))
+
+    with store.begin() as tx:
+        append(tx, (1, 2, 3))
+        assert same_evidence(tx, ids) == 3
+    with suppress(ZeroDivisionError), store.begin() as tx:
+        tx.housekeep(T0 + DAY, T0)
+        append(tx, (30, 31, 32))
+        assert same_evidence(tx, ids) == 3
+        assert 1 / 0
+    with store.begin() as tx:
+        assert same_evidence(tx, ids) == 3
+        tx.housekeep(T0 + DAY, T0)
+        append(tx, (40, 41, 42))
+        assert same_evidence(tx, ids) == 3
+
+
+def test_many_pages_are_deleted_without_a_copy_of_the_log_for_each():
+    store = MemoryStore(2)
+    ids = register(store, 400)
+    with store.begin() as tx:
+        tx.append_log(log_columns(np.tile(ids, 50), T0))
+        columns = dict(store.log.columns)
+        for page_id in ids[::2].tolist():
+            tx.delete_page(page_id)
+        assert all(store.log.columns[name] is column for name, column in columns.items())
+    with store.begin() as tx:
+        assert tx.log_of(ids).page_id.tolist() == np.repeat(ids[1::2], 50).tolist()
 
 
 def test_a_hundred_thousand_pages_are_handled_as_arrays():

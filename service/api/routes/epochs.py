@@ -34,7 +34,7 @@ def list_epochs(
 @router.get(
     "/epochs/latest",
     operation_id="get_latest_epoch",
-    responses=openapi.gives(EpochAnswer, examples.EPOCH_ANSWER, 404),
+    responses=openapi.gives(EpochAnswer, examples.EPOCH_ANSWER, 404, 422),
 )
 def get_latest_epoch(service: TheService) -> Response:
     """Show the epoch in force, with the certificate of its optimality."""
@@ -63,7 +63,7 @@ def get_epoch(service: TheService, epoch: Annotated[int, Path(ge=1, le=2**63 - 1
     "/epochs",
     operation_id="post_epoch",
     status_code=202,
-    responses=openapi.gives(EpochAnswer, examples.REQUESTED, 507, status=202),
+    responses=openapi.gives(EpochAnswer, examples.REQUESTED, 422, 507, status=202),
 )
 def post_epoch(service: TheService) -> Response:
     """Ask for an epoch now; if one is already waiting to start, that one is meant."""

@@ -22,9 +22,19 @@ from service.core.conditions import Bools, Floats
 STRETCH = 1 << 10
 """Pages whose rates are read off at a time."""
 
-jit: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.njit(
-    nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "nsz", "nnan", "contract"}
-)
+OPTIONS: dict[str, Any] = {
+    "nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "nsz", "nnan", "contract"},
+}  # fmt: skip
+
+
+def jit(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile, and keep what was compiled for the next process, where a folder can be written."""
+    compiled: Callable[..., Any]
+    try:
+        compiled = numba.njit(cache=True, **OPTIONS)(function)
+    except RuntimeError:  # neither beside this file nor at home
+        compiled = numba.njit(**OPTIONS)(function)
+    return compiled
 
 
 def survey(pages: Pages, first: Indices | None, part: slice, sums: Floats) -> None:
