@@ -26,7 +26,9 @@ from store_cases import (
     EXTREME,
     T0,
     crawl_columns,
+    instants,
     page_columns,
+    ping_columns,
     publish,
     register,
     save,
@@ -36,6 +38,7 @@ from store_cases import (
 
 from service import crawls, ingest
 from service.commits import Job, commit
+from service.domain import Observability, PagePatch
 from service.ingest import InForce, Named
 from service.lanes import Politeness
 from service.storage.queue import EVERYWHERE
@@ -364,6 +367,26 @@ def test_a_pause_counts_from_the_crawl(queue_store):
     report(queue_store, [old[0]._replace(page_id=two)], T0, T0 + SECOND, status=503,
            retry_after_s=3600)  # fmt: skip
     assert next_ready_at(queue_store) == T0 + 3600 * SECOND
+
+
+def test_what_a_ping_asks_for_comes_before_any_backlog(queue_store):
+    """However many pages of its host, and hosts, have waited for longer."""
+    (wanted,) = add(queue_store, 1, host="busy.example")
+    with queue_store.begin() as tx:
+        tx.change_page(wanted, PagePatch(observability=Observability.complete), T0)
+    report(queue_store, take(queue_store, T0), T0)
+    add(queue_store, 300, host="busy.example", now=T0 + SECOND)
+    for n in range(30):
+        add(queue_store, 2, host=f"h{n}.example", now=T0 + SECOND)
+    now = T0 + HOUR
+    with queue_store.begin() as tx:
+        pings = ping_columns(np.array([wanted]), instants([now]))
+        assert ingest.ping(tx, pings, RULES).crawl.all()
+        crawls.queue(tx, pings.page_id, now + UNTIL)
+    (first,) = take(queue_store, now, 1)
+    assert first.page_id == wanted
+    report(queue_store, [first], now + SECOND)
+    assert wanted not in ids(take(queue_store, now + 2 * SECOND, 400))
 
 
 def test_the_third_timeout_in_a_row_makes_a_host_pause(queue_store):

@@ -61,12 +61,12 @@ class Lane:
 
     delay_s: float
     concurrency: int
-    ready_at: datetime = T0
+    ready_at: datetime | None = None
     blocked_until: datetime = T0
 
     @property
     def waits_until(self):
-        return max(self.ready_at, self.blocked_until)
+        return max(self.ready_at or T0, self.blocked_until)
 
 
 @dataclass
@@ -295,7 +295,7 @@ class Leases(RuleBasedStateMachine):
             page.token = 0
             lane = self.model.lanes[page.lane]
             if was_held and at and lane.delay_s:
-                lane.ready_at = max(lane.ready_at, at + timedelta(seconds=lane.delay_s))
+                lane.ready_at = max(lane.ready_at or at, at + timedelta(seconds=lane.delay_s))
 
     def saw(self, page_id, at, status):
         """Tell whether it is news."""
@@ -401,9 +401,11 @@ class Leases(RuleBasedStateMachine):
     @rule(name=st.sampled_from(list(LANES)), delay_s=st.sampled_from([0.0, 1.0, 7.0]),
           concurrency=st.sampled_from([1, 2, 3]))  # fmt: skip
     def be_polite(self, name, delay_s, concurrency):
-        """A new delay counts from the next crawl on."""
+        """A new delay counts from the last crawl that had one."""
         self.configure(name, {"min_delay_s": delay_s, "max_concurrency": concurrency})
         lane = self.model.lanes[name]
+        if lane.ready_at is not None:
+            lane.ready_at += timedelta(seconds=delay_s - lane.delay_s)
         lane.delay_s, lane.concurrency = delay_s, concurrency
 
     @rule(name=st.sampled_from(list(LANES)), seconds=st.sampled_from([0, 2, 100]))
@@ -416,9 +418,9 @@ class Leases(RuleBasedStateMachine):
     def configure(self, name, said):
         with self.store.begin() as tx:
             if name in GROUPED.values():
-                tx.change_group(name, said, None, self.model.now)
+                tx.change_group(name, said, None, self.model.now, POLITE.delay_s)
             else:
-                tx.change_host(name, said, self.model.now)
+                tx.change_host(name, said, self.model.now, POLITE.delay_s)
 
     @precondition(lambda self: len(self.model.pages) > 3)
     @rule(data=st.data())

@@ -61,7 +61,8 @@ OF_BLOCK = TRUTH.format(
 ENQUEUE = """
 WITH queued AS (
     INSERT INTO crawls (page_id, lane_id, next_at, last_crawl_at, crawl_rate, wanted)
-    SELECT page_id, lane_id, due_at, last_crawl_at, crawl_rate, wanted
+    SELECT page_id, lane_id, CASE WHEN wanted THEN timestamptz 'epoch' ELSE due_at END,
+        last_crawl_at, crawl_rate, wanted
     FROM ({truth}) AS truth WHERE due_at < %(until)s
     ORDER BY page_id
     ON CONFLICT (page_id) DO UPDATE SET lane_id = excluded.lane_id,
@@ -78,7 +79,8 @@ SELECT array_agg(lane_id), array_agg(next_at) FROM (
     SELECT lane_id, min(next_at) AS next_at FROM queued GROUP BY lane_id ORDER BY lane_id
 ) AS lowered
 """
-"""A row under a lease is left alone: when the lease ends the truth is looked up."""
+"""A row under a lease is left alone: when the lease ends the truth is looked up. What a ping asks
+for has the lowest bound of all, so that it is the first of its lane."""
 
 LOWER_LANES = """
 INSERT INTO lanes (lane_id, next_at)
@@ -212,7 +214,8 @@ WITH given AS (
     LEFT JOIN truth ON truth.page_id = given.page_id
 ), queued AS (
     UPDATE crawls SET token = NULL, worker = NULL, leased_at = NULL, expires_at = NULL,
-        lane_id = settled.lane_id, next_at = due_at, last_crawl_at = settled.last_crawl_at,
+        lane_id = settled.lane_id, last_crawl_at = settled.last_crawl_at,
+        next_at = CASE WHEN settled.wanted THEN timestamptz 'epoch' ELSE due_at END,
         crawl_rate = settled.crawl_rate, wanted = settled.wanted
     FROM settled WHERE crawls.page_id = settled.page_id AND held AND soon
 ), dropped AS (

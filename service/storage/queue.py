@@ -2,7 +2,8 @@
 
 **Queue.** A page that is due before the horizon has a row, with a lower bound of the instant
 from which it can be taken; a leased one from when its lease ends. Bounds may be too early, never
-too late: whoever takes a row looks the truth up (`due_pages`) and mends the bound (`requeue`).
+too late: whoever takes a row looks the truth up (`due_pages`) and mends the bound (`requeue`). A
+row that a ping asked for has `EPOCH` for a bound, which puts it and its lane before all others.
 
 **Lanes.** What is crawled politely, one after the other, is a lane: a host, or a group of hosts
 that share a server. Only who holds a lane's lock leases its pages. A lane's `next_at` is a lower

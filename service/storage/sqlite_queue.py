@@ -51,7 +51,7 @@ DELETE FROM crawls WHERE page_id > :after AND page_id <= :last AND token IS NULL
 
 ENQUEUE = """
 INSERT INTO crawls (page_id, lane_id, next_at, last_crawl_at, crawl_rate, wanted)
-SELECT page_id, lane_id, due_at, last_crawl_at, crawl_rate, wanted
+SELECT page_id, lane_id, CASE WHEN wanted THEN 0 ELSE due_at END, last_crawl_at, crawl_rate, wanted
 FROM ({truth}) WHERE due_at < :until
 ON CONFLICT (page_id) DO UPDATE SET lane_id = excluded.lane_id,
     next_at = min(crawls.next_at, excluded.next_at),
@@ -60,7 +60,8 @@ ON CONFLICT (page_id) DO UPDATE SET lane_id = excluded.lane_id,
 WHERE crawls.token IS NULL
 RETURNING lane_id, next_at
 """
-"""A row under a lease is left alone: when the lease ends the truth is looked up."""
+"""A row under a lease is left alone: when the lease ends the truth is looked up. What a ping asks
+for has the lowest bound of all, so that it is the first of its lane."""
 
 LOWER_LANE = """
 INSERT INTO lanes (lane_id, next_at) VALUES (?, ?)

@@ -22,6 +22,7 @@ from service.api.host_schemas import (
     LaneAnswer,
 )
 from service.api.service import Service, TheBody, TheService
+from service.arrays import EPOCH
 from service.constraints import CONSTRAINED
 from service.domain import Host, Lane
 from service.errors import InvalidField
@@ -183,7 +184,8 @@ def _host(service: Service, host: Host) -> dict[str, Any]:
 
 def _lane(service: Service, lane: Lane) -> LaneAnswer:
     polite = in_force(lane, service.leasing.polite)
+    next_at = service.now() if lane.next_at == EPOCH else lane.next_at
     return LaneAnswer(
         delay_s=polite.delay_s, concurrency=polite.concurrency or None, n_failures=lane.n_failures,
-        blocked_until=lane.blocked_until, ready_at=lane.ready_at, next_at=lane.next_at,
+        blocked_until=lane.blocked_until, ready_at=lane.ready_at, next_at=next_at,
     )  # fmt: skip
