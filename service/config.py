@@ -18,7 +18,6 @@ from service.errors import InvalidSettings
 from service.lanes import Politeness
 
 PREFIX = "RECRAWL_"
-FILE = ".env"
 FOR_TESTS = "RECRAWL_TEST_"
 FOR_CLIENTS = frozenset({"RECRAWL_URL", "RECRAWL_API_KEY"})
 """Where `recrawl import` and `recrawl hosts` find the service, and its key."""
@@ -33,7 +32,7 @@ class Settings(BaseSettings):
     """Everything an operator can set; `recrawl serve --help` shows the words."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_file=FILE, extra="ignore", frozen=True, validate_default=True
+        env_prefix=PREFIX, env_file=".env", extra="ignore", frozen=True, validate_default=True
     )
 
     database_url: SecretStr = SecretStr("sqlite:///recrawl.db")
@@ -152,9 +151,11 @@ def read_settings(**given: Any) -> Settings:
     """
     if unknown := _unknown():
         raise InvalidSettings("; ".join(unknown))
-    if lost := {*map(str.upper, _in_file())} - {*map(str.upper, dotenv_values(FILE))}:
+    if lost := {*map(str.upper, _in_file())} - {*map(str.upper, dotenv_values(_file()))}:
         names = ", ".join(sorted(lost))
-        raise InvalidSettings(f"{FILE} cannot be read where it sets {names}; is a quote left open?")
+        raise InvalidSettings(
+            f"{_file()} cannot be read where it sets {names}; is a quote left open?"
+        )
     try:
         return Settings(**given)
     except ValidationError as error:
@@ -174,8 +175,12 @@ def _unknown() -> list[str]:
     return sentences
 
 
+def _file() -> Path:
+    return Path(str(Settings.model_config.get("env_file")))
+
+
 def _in_file() -> list[str]:
-    path = Path(FILE)
+    path = _file()
     try:
         lines = path.read_text("utf-8").splitlines() if path.is_file() else []
     except UnicodeDecodeError as error:

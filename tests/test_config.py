@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 from pydantic import ValidationError
 
-from service import config
 from service.config import Settings, read_settings
 from service.core.allocation import ALLOCATORS
 from service.core.estimators import ESTIMATORS, Bursty, Gamma
@@ -21,7 +20,6 @@ def env_file(tmp_path, monkeypatch):
     """An .env file of one's own; gives the function that writes it."""
     path = tmp_path / ".env"
     monkeypatch.setitem(Settings.model_config, "env_file", path)
-    monkeypatch.setattr(config, "FILE", str(path))
     return path.write_text
 
 

@@ -233,6 +233,13 @@ def test_rates_from_the_log_do_not_depend_on_the_block(monkeypatch):
     assert np.unique(whole).size > 5
 
 
+@pytest.mark.parametrize("low", [5e-324, 1e-41, 1e-10])
+def test_a_minimum_too_small_to_matter_fails_no_epoch(low):
+    play = Play(n_pages=2, seed=9, bandwidth=6.0)
+    register(play.store, 1, min_crawl_rate=low)
+    assert run_epoch(play.store, play.plan, lambda: T0 + DAY).reason is None
+
+
 def test_bounds_of_pages_hold_in_the_schedule():
     play = Play(n_pages=3, seed=9, bandwidth=6.0)
     register(play.store, 1, min_crawl_rate=3.0)

@@ -38,8 +38,8 @@ DRAIN_FACTOR = 3
 EMPTY_PART = 20
 """What an empty part of a compressed body counts for, so that there is an end to them."""
 
-BIG = 100_000
-"""A body of more bytes is decoded in a thread, beside the event loop."""
+BIG, MANY = 100_000, 1_000
+"""A body of more bytes, or items, is decoded in a thread, beside the event loop."""
 
 MAX_DIGITS = 40
 """No field takes an integer of more digits."""
@@ -66,6 +66,11 @@ class Batch(Generic[ItemT]):
     items: list[ItemT]
     index: Ints
     rejected: list[Rejection]
+
+
+def heavy(content: bytes) -> bool:
+    """Tell whether to decode in a thread; who is wrong in each of many items costs most of all."""
+    return len(content) > BIG or max(content.count(b"\n"), content.count(b"{")) > MANY
 
 
 async def read_body(request: Request) -> Body:

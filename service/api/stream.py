@@ -9,6 +9,7 @@ was committed, whole blocks; the problem tells how many lines that were.
 """
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import Future
@@ -22,11 +23,11 @@ from starlette.requests import ClientDisconnect
 
 from service import ingest
 from service.api.bodies import (
-    BIG,
     LINES,
     Body,
     decode_batch,
     drain,
+    heavy,
     inflated,
     media_type,
     read_body,
@@ -40,6 +41,8 @@ from service.columns import CrawlColumns
 from service.commits import Done, Job
 from service.errors import BodyTooLarge, Overloaded, RecrawlError
 from service.ingest import Recorded
+
+BLANKS = re.compile(rb"\n[ \t\r\n]*\n")
 
 BLOCK_BYTES = 1_000_000
 """A block of several lines has no more."""
@@ -109,7 +112,7 @@ class CrawlStream:
     async def _take(self, block: Body) -> None:
         """Decode a block, beside the event loop if it is big, and let it be written."""
         now, block = self.service.now(), block._replace(first=self.n_decoded)
-        if len(block.content) <= BIG:
+        if not heavy(block.content):
             given = self.decode(block, now)
         else:
             given = await run_in_threadpool(self.decode, block, now)
@@ -216,6 +219,6 @@ async def _parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Give a stream in small parts, others having their turn between; end its last line."""
     async for chunk in chunks:
         for start in range(0, len(chunk), PART):
-            yield chunk[start : start + PART]
+            yield BLANKS.sub(b"\n", chunk[start : start + PART])
             await asyncio.sleep(0)
     yield b"\n"

@@ -175,7 +175,8 @@ def migrate(
 def rebuild(database_url: DatabaseUrl = None) -> None:
     """Replay the kept observation log into fresh estimates, as after a change of estimator.
 
-    Stop the service first. What retention has cut from the log is forgotten by this.
+    Stop the service first. What retention has cut from the log is forgotten by this, and what was
+    imported as states, of which there is no log.
     """
     import numpy as np
     from rich.progress import Progress

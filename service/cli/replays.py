@@ -191,7 +191,8 @@ def replay(
     out.mkdir(parents=True, exist_ok=True)
     outcomes = _played(game, names, processes or min(len(names), os.cpu_count() or 1))
     found = Comparison(game, outcomes)
-    command = shlex.join(["recrawl", *sys.argv[1:]])
+    words = [os.fsencode(word).decode("utf-8", "backslashreplace") for word in sys.argv[1:]]
+    command = shlex.join(["recrawl", *words])
     made = document(found, Circumstances(command, described))
     written = write(made, out)
     report = out / "report.html"

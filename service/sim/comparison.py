@@ -96,7 +96,8 @@ class Comparison:
         if worst - best <= NO_GAP * worst:
             return None
         drawn, high, low = (self._harmonic(n) for n in (name, UNIFORM, HINDSIGHT))
-        return (worst - own) / (worst - best), interval((high - drawn) / (high - low))
+        gap = np.where(high - low > NO_GAP * high, high - low, np.nan)
+        return (worst - own) / (worst - best), interval((high - drawn) / gap)
 
     def best(self, kind: Kind) -> str | None:
         """Name the policy of a kind that leaves the least harmonic staleness, but for uniform."""

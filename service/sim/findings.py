@@ -1,6 +1,7 @@
 """What a comparison says, in sentences that follow from its numbers."""
 
 from collections.abc import Iterator
+from math import isnan
 
 from service.sim.comparison import Comparison, Outcome
 from service.sim.lineup import HINDSIGHT, RECRAWL, UNIFORM, Kind
@@ -107,6 +108,8 @@ def named(policy: str) -> str:
 
 
 def _bounds(bounds: Interval) -> str:
+    if isnan(bounds.low):
+        return "too few pages changed for an interval"
     return f"{MASS:.0%} interval {bounds.low:.0%} to {bounds.high:.0%}"
 
 

@@ -113,8 +113,14 @@ def resampled(
 
 
 def interval(resamples: Floats, mass: float = MASS) -> Interval:
-    """Cut off the same share of the (B,) resamples at both ends."""
-    low, high = np.quantile(resamples, ((1 - mass) / 2, (1 + mass) / 2)).tolist()
+    """Cut off the same share of the (B,) resamples at both ends, but for those that say nothing.
+
+    NaN, as of a ratio of nothing to nothing, says nothing; where all do, so does the interval.
+    """
+    told = resamples[~np.isnan(resamples)]
+    if not told.size:
+        return Interval(np.nan, np.nan)
+    low, high = np.quantile(told, ((1 - mass) / 2, (1 + mass) / 2)).tolist()
     return Interval(low, high)
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -32,7 +33,7 @@ def document(found: Comparison, told: Circumstances) -> dict[str, Any]:
     return {
         "command": told.command,
         "world": {
-            "name": world.name,
+            "name": world.name.encode("utf-8", "backslashreplace").decode(),
             "days": world.days,
             "pages": len(world),
             "mean_pages": world.mean_pages,
@@ -99,7 +100,8 @@ def write(made: dict[str, Any], folder: Path) -> list[Path]:
     """Write results.json, policies.csv, curves.csv and reliability.csv; gives their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "results.json"
-    path.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(_without_nan(made), indent=1, ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
     policies = made["policies"]
     return [
         path,
@@ -107,6 +109,15 @@ def write(made: dict[str, Any], folder: Path) -> list[Path]:
         _csv(folder / "curves.csv", _curves(made["curve_edges"], policies)),
         _csv(folder / "reliability.csv", _reliability(policies)),
     ]
+
+
+def _without_nan(made: Any) -> Any:
+    """Say null where there is no number, which JSON has no word for."""
+    if isinstance(made, dict):
+        return {name: _without_nan(value) for name, value in made.items()}
+    if isinstance(made, list | tuple):
+        return [_without_nan(value) for value in made]
+    return None if isinstance(made, float) and not math.isfinite(made) else made
 
 
 def _flat(policy: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Atom and RSS as hubs send them: bytes in, the pages they tell of out; nothing is fetched."""
 
-import io
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -12,7 +11,8 @@ from xml.etree.ElementTree import ParseError
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
-from service.sources.sitemap import MAX_DEPTH, Entry, parse_lastmod
+from service.sources.quiet import QuietFile
+from service.sources.sitemap import MAX_DEPTH, PIECE, Entry, parse_lastmod
 
 ENTRIES = ("entry", "item")
 TIMES = ("updated", "pubDate", "date", "published")
@@ -56,7 +56,9 @@ def _entries(content: bytes, topic: str) -> Iterator[dict[str, str]]:
     """Give the first of each field of each entry as it ends; what was read is dropped."""
     path: list[Any] = []
     bases, fields = [topic], dict[str, str]()
-    for event, element in iterparse(io.BytesIO(content), events=("start", "end")):
+    file = QuietFile(content[start : start + PIECE] for start in range(0, len(content), PIECE))
+    for event, element in iterparse(file, events=("start", "end")):
+        file.heard()
         name = element.tag.rpartition("}")[2]
         if event == "start":
             path.append(element)

@@ -8,7 +8,6 @@ limit, so that a small document stays a small document.
 """
 
 import codecs
-import io
 import zlib
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -20,8 +19,11 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
 from service.errors import BodyTooLarge, MalformedBody
+from service.sources.quiet import QuietFile
 
 PIECE = 65_536
+EMPTY_PART = 1_000
+"""What an empty part of a gzip counts for, so that there is an end to them."""
 GZIP = b"\x1f\x8b"
 MAX_LAYERS = 2
 """A .gz file that was also sent with Content-Encoding: gzip is compressed twice."""
@@ -106,7 +108,7 @@ class Sitemap:
                         if not rest.startswith(GZIP[: len(rest)]):
                             return  # padding after the last member
                         member = zlib.decompressobj(wbits=31)
-                    if inflated := member.decompress(rest, PIECE):
+                    if (inflated := member.decompress(rest, PIECE)) or member.eof:
                         yield inflated
                     rest = member.unused_data if member.eof else member.unconsumed_tail
         except zlib.error as error:
@@ -185,7 +187,9 @@ def _elements(pieces: Iterable[bytes]) -> Iterator[str | _Fields]:
     """
     path: list[Any] = []
     fields: dict[str, str] = {}
-    for event, element in iterparse(_File(pieces), events=("start", "end")):
+    file = QuietFile(pieces)
+    for event, element in iterparse(file, events=("start", "end")):
+        file.heard()
         if event == "start":
             path.append(element)
             if len(path) > MAX_DEPTH:
@@ -210,17 +214,6 @@ def _elements(pieces: Iterable[bytes]) -> Iterator[str | _Fields]:
 
 def _local(tag: str) -> str:
     return tag.rpartition("}")[2]
-
-
-class _File(io.RawIOBase):
-    """Pieces as a file that an XML parser reads."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self.pieces = iter(pieces)
-
-    def read(self, _size: int = -1) -> bytes:
-        """Give the next piece that has bytes."""
-        return next((piece for piece in self.pieces if piece), b"")
 
 
 def _start(pieces: Iterator[bytes]) -> tuple[bytes, str]:
@@ -253,7 +246,7 @@ def _lines(pieces: Iterable[bytes], encoding: str) -> Iterator[str]:
 def _limited(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
     size = 0
     for piece in pieces:
-        size += len(piece)
+        size += len(piece) or EMPTY_PART
         if size > max_bytes:
             raise BodyTooLarge(
                 f"the document inflates to over {max_bytes} bytes; split it under a sitemap index, "

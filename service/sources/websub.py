@@ -116,7 +116,10 @@ class _Head(HTMLParser):
 def _links(response: httpx.Response) -> dict[str, str]:
     head, size, deadline = _Head(), 0, time.monotonic() + FETCH_S
     for text in response.iter_text():
-        head.feed(text)
+        try:
+            head.feed(text)
+        except AssertionError:  # of html.parser, at markup that makes no sense to it
+            break
         size += len(text)
         if head.is_over or size > MAX_BYTES or time.monotonic() > deadline:
             break

@@ -3,6 +3,7 @@
 import json
 from datetime import datetime, timedelta
 
+import pyarrow.ipc
 import pytest
 from live_server import Live
 
@@ -34,6 +35,25 @@ def test_before_the_first_epoch_there_is_nothing_to_crawl_by(api: Live):
     nothing = {"epoch": None, "published_at": None, "bandwidth": None, "items": [],
                "next_cursor": None}  # fmt: skip
     assert api.get("/schedule").json() == nothing
+
+
+def test_before_the_first_epoch_nothing_comes_in_the_form_asked_for(api: Live):
+    lines = api.client.get("/schedule", headers={"Accept": "application/x-ndjson"})
+    assert (lines.status_code, lines.content) == (200, b"")
+    assert lines.headers["Content-Type"].startswith("application/x-ndjson")
+    arrow = api.client.get("/schedule", headers={"Accept": "application/vnd.apache.arrow.stream"})
+    table = pyarrow.ipc.open_stream(arrow.content).read_all()
+    assert (table.num_rows, table.schema.names[0]) == (0, "page_id")
+    assert api.get("/schedule", host="a/b").status_code == 422
+
+
+@pytest.mark.parametrize("since", [2**31, 2**63 - 1])
+def test_an_epoch_too_large_for_the_database_is_not_kept(api: Live, corpus, since):
+    answer = api.get("/schedule", since_epoch=since)
+    assert (answer.status_code, answer.json()["type"]) == (
+        410,
+        "urn:recrawl:problem:epoch-not-kept",
+    )
 
 
 def test_the_schedule_spends_the_bandwidth_on_every_page_by_ascending_id(api: Live, corpus):

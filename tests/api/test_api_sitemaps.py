@@ -65,6 +65,12 @@ def test_new_pages_are_registered_and_a_lastmod_is_a_ping_of_its_time(api: Live)
     assert first["last_crawls"][0]["kind"] == "ping"
 
 
+def test_new_pages_are_handed_out_at_once(api: Live):
+    taken(api, urlset(*URLS))
+    leased = api.post("/leases", {"worker": "w"}).json()["items"]
+    assert [item["url"] in URLS for item in leased] == [True]  # one, as the host has its delay
+
+
 def test_the_same_document_again_changes_nothing(api: Live):
     document = urlset((URLS[0], YESTERDAY), URLS[1])
     taken(api, document)

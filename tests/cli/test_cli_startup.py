@@ -130,6 +130,21 @@ def test_an_unknown_setting_in_the_file_is_refused_too(recrawl, tmp_path, monkey
     assert "RECRAWL_OBJEKTIVE is not a setting" in recrawl("serve").refusal()
 
 
+def test_a_setting_in_the_file_that_cannot_be_read_is_refused(recrawl, tmp_path, monkeypatch):
+    """Above all a key: nobody is let in for a quote that was left open."""
+    from service.config import Settings
+
+    (tmp_path / ".env").write_text('RECRAWL_API_KEYS="hunter2\nRECRAWL_EPOCH_INTERVAL_S=60\n')
+    monkeypatch.setitem(Settings.model_config, "env_file", tmp_path / ".env")
+    sentence = recrawl("serve").refusal()
+    assert "RECRAWL_API_KEYS" in sentence
+    assert "hunter2" not in sentence
+
+
+def test_a_key_under_the_name_that_clients_use_is_not_taken_for_none(recrawl):
+    assert "RECRAWL_API_KEYS" in recrawl("serve", api_key="hunter2").refusal()
+
+
 def test_a_file_of_settings_that_is_no_text_is_refused(recrawl, tmp_path, monkeypatch):
     from service.config import Settings
 
@@ -155,6 +170,9 @@ def test_a_file_of_settings_that_is_no_text_is_refused(recrawl, tmp_path, monkey
         ({"api_keys": "hunter2\n2"}, "RECRAWL_API_KEYS may have only printable ASCII"),
         ({"bandwidth": "x", "max_items": "y"}, "RECRAWL_MAX_ITEMS"),
         ({"database_url": "nonsense"}, "RECRAWL_DATABASE_URL is not a URL"),
+        ({"database_url": "postgresql://u:p@h:abc/db"}, "RECRAWL_DATABASE_URL is not a URL"),
+        ({"database_url": "postgresql://u:p@h1:5433,h2:5432/db"}, "?host=one:5432&host=two"),
+        ({"database_url": "postgresql://postgres@127.0.0.1"}, "must be sqlite:///FILE or"),
         ({"database_url": "sqlite://"}, "must be sqlite:///FILE"),
         ({"database_url": "mysql://x/y"}, "must be sqlite:///FILE or postgresql://"),
         ({"database_url": "sqlite:////no/such/directory/x.db"}, "x.db cannot be opened"),

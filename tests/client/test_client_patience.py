@@ -8,7 +8,7 @@ import pytest
 from live_server import running
 
 from recrawl_client import Client, Refused, Unavailable, retry_after
-from recrawl_client.calls import backoff
+from recrawl_client.calls import backoff, http_date, retry_seconds
 
 EMPTY = httpx.Response(200, json={"items": []})
 
@@ -157,3 +157,13 @@ def test_what_was_written_when_the_answer_was_lost_counts_once(sqlite_url):
             live.clock.advance(hours=1)
             assert client.report("https://a.example/", digest=str(n)).duplicate == 1
         assert client.page(1)["estimate"]["n_changes"] == 4
+
+
+@pytest.mark.parametrize("told", [
+    "", "soon", "Fri, 01 May 99999999999999999999 09:30:00 GMT",
+    "Fri, 01 May 2026 09:30:00 +99999999999999999999",
+    "Fri, 01 May 2026 99999999999999999999:30:00 GMT",
+])  # fmt: skip
+def test_a_date_that_is_none_is_none(told):
+    assert http_date(told) is None
+    assert retry_seconds(told) in (None, 0.0)

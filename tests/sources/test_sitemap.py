@@ -3,6 +3,7 @@
 import gzip
 import random
 import tracemalloc
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import BodyTooLarge, MalformedBody
-from service.sources.sitemap import Entry, Sitemap, parse_lastmod
+from service.sources.sitemap import PIECE, Entry, Sitemap, _elements, parse_lastmod
 
 LIMIT = 32_000_000
 SPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
@@ -209,6 +210,22 @@ def test_entities_are_never_expanded_and_nothing_is_taken(subset):
     body = urlset(url(URLS[0]), url("https://a.example/&l9;")).partition(b"\n")[2]
     with pytest.raises(MalformedBody, match=r"declares entities.*limit: none.*&amp;"):
         read(f"<!DOCTYPE urlset [{subset}]>".encode() + body)
+
+
+@pytest.mark.parametrize("opened", [b'<urlset x="', b"<!--", b"<?", b"<urlset><"])
+def test_what_goes_on_and_on_is_given_up(opened):
+    """The parser would read an unfinished tag again with every piece."""
+    content = opened + b"y" * 20_000_000
+    with suppress(MalformedBody):
+        _, sitemap = read(content)
+        assert "without an element" in sitemap.warnings[-1]
+    with pytest.raises(ValueError, match="without an element"):
+        list(_elements(iter([content[i : i + PIECE] for i in range(0, len(content), PIECE)])))
+
+
+def test_a_gzip_of_nothing_over_and_over_is_given_up():
+    with pytest.raises(BodyTooLarge):
+        read(gzip.compress(b"") * 100_000)
 
 
 def bomb(layers: int) -> bytes:

@@ -1,5 +1,6 @@
 """What only a SQLite file can do to us: other processes, a full disk, its limits."""
 
+import shutil
 import sqlite3
 import threading
 from contextlib import closing
@@ -314,6 +315,23 @@ def test_a_file_that_is_not_there_is_not_made_by_a_look(tmp_path):
         store.check()
     store.close()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_written_into_a_file_that_was_moved_away(sqlite_store, sqlite_url, replaced):
+    path = Path(sqlite_url.removeprefix("sqlite:///"))
+    register(sqlite_store, 1)
+    path.rename(away := path.with_suffix(".away"))
+    if replaced:
+        shutil.copy(away, path)
+    with pytest.raises(StoreUnavailable, match="moved or replaced"):
+        register(sqlite_store, 2)
+    with pytest.raises((StoreUnavailable, NoDatabase)):
+        sqlite_store.check()
+    path.unlink(missing_ok=True)
+    away.rename(path)
+    assert len(register(sqlite_store, 2)) == 2
+    sqlite_store.check()
 
 
 def test_a_damaged_file_is_told_with_what_to_do(sqlite_store, sqlite_url):

@@ -9,7 +9,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from service import ingest
 from service.api import examples, openapi
-from service.api.bodies import BIG, Body, decode_batch, read_body
+from service.api.bodies import Body, decode_batch, heavy, read_body
 from service.api.decode import Decoded, decode_crawls, decode_pings
 from service.api.encode import answer, batch_counts, refuse_empty
 from service.api.hot import HotRoute
@@ -102,7 +102,7 @@ async def post_pings(request: Request, register: Register = True) -> Response:
     def decode() -> Decoded[PingColumns]:
         return decode_pings(decode_batch(body, PingItem, service.max_items), now)
 
-    given = decode() if len(body.content) <= BIG else await run_in_threadpool(decode)
+    given = await run_in_threadpool(decode) if heavy(body.content) else decode()
     job = Job(ingest.ping, given.columns, given.named, register, now)
     done = await settled(service.commits.submit(job))
     counts = batch_counts(done.made.verdict, given.index, given.named.page_id, given.rejected)
