@@ -27,6 +27,8 @@ MAX_DEPTH = 3
 """An index may name indexes, but not for ever."""
 DEFAULT_WAIT_S = 600.0
 """How long a site is left alone that is busy and does not say for how long."""
+LONGEST_S = 120.0
+"""So long a document may take to come, that one site does not hold the others up."""
 
 
 class Step(NamedTuple):
@@ -132,7 +134,10 @@ class Watcher:
         waiting = deque((url, 1) for url in dict.fromkeys(urls))
         seen = {url for url, _ in waiting}
         headers = {"User-Agent": self.manners.user_agent, "Accept-Encoding": "gzip"}
-        with httpx.Client(headers=headers, timeout=30, follow_redirects=True) as client:
+        hooks = {"request": [self._wait]}
+        with httpx.Client(
+            headers=headers, timeout=30, follow_redirects=True, event_hooks=hooks
+        ) as client:
             while waiting:
                 url, depth = waiting.popleft()
                 yield self._pass_on(client, url)
@@ -159,19 +164,16 @@ class Watcher:
     def _fetch(self, client: httpx.Client, url: str) -> Fetched:
         """Fetch a document as it is sent, unless it has not changed since the last time."""
         try:
-            host = urlsplit(url).netloc
+            urlsplit(url)
         except ValueError as error:
             raise SitemapNotFetched(f"it is no address: {error}") from error
-        if (wait := self._not_before.get(host, 0.0) - self.clock()) > 0:
-            raise SitemapNotFetched(f"the site asked to be left alone for another {wait:.0f} s")
-        self.sleep(max(self._next_fetch - self.clock(), 0.0))
         try:
             with client.stream("GET", url, headers=self._conditions(url)) as response:
                 if response.status_code == NOT_MODIFIED:
                     return Fetched(url, response.headers, None)
                 if response.status_code in BUSY:
                     wait = retry_after(response) or DEFAULT_WAIT_S
-                    self._not_before[host] = self.clock() + wait
+                    self._not_before[_host(response.request)] = self.clock() + wait
                 if response.status_code != OK:
                     raise SitemapNotFetched(f"the site answered {response.status_code}")
                 return Fetched(str(response.url), response.headers, self._read(response))
@@ -180,17 +182,30 @@ class Watcher:
         finally:
             self._next_fetch = self.clock() + self.manners.delay_s
 
+    def _wait(self, request: httpx.Request) -> None:
+        """Keep the delay before each request, those that redirects lead to included."""
+        if (wait := self._not_before.get(_host(request), 0.0) - self.clock()) > 0:
+            raise SitemapNotFetched(f"the site asked to be left alone for another {wait:.0f} s")
+        self.sleep(max(self._next_fetch - self.clock(), 0.0))
+        self._next_fetch = self.clock() + self.manners.delay_s
+
     def _conditions(self, url: str) -> dict[str, str]:
         known = self.state.sitemaps.get(url, {})
         named = (("etag", "If-None-Match"), ("last-modified", "If-Modified-Since"))
         return {condition: known[name] for name, condition in named if name in known}
 
     def _read(self, response: httpx.Response) -> bytes:
-        content = bytearray()
+        content, deadline = bytearray(), self.clock() + LONGEST_S
         for chunk in response.iter_raw():
             content += chunk
+            if self.clock() > deadline:
+                raise SitemapNotFetched(f"it was not there after {LONGEST_S:.0f} s")
             if len(content) > self.manners.max_bytes:
                 raise SitemapNotFetched(
                     f"it has over {self.manners.max_bytes} bytes; raise --max-bytes"
                 )
         return bytes(content)
+
+
+def _host(request: httpx.Request) -> str:
+    return request.url.netloc.decode()

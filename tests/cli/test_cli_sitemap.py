@@ -292,3 +292,27 @@ def test_a_site_that_asks_to_be_left_alone_is(paced, site, status):
     site.pages["/0.xml"] = site.pages["/1.xml"]
     time.now += 1
     assert [step.outcome for step in watcher.look(urls)] == ["taken", "taken"]
+
+
+def test_who_is_left_alone_is_who_asked_for_it_and_hops_keep_the_delay(paced, site):
+    """A redirect to a busy site: that one is waited for, not the one that pointed there."""
+    watcher, time = paced
+    other = site.url.replace("127.0.0.1", "localhost")
+    moved = Page(status=302, headers={"Location": f"{other}/busy.xml"})
+    site.pages |= {"/0.xml": moved, "/1.xml": moved, "/2.xml": Page(site.urlset("/a"))}
+    site.pages["/busy.xml"] = Page(status=429, headers={"Retry-After": "100"})
+    steps = list(watcher.look(f"{site.url}/{i}.xml" for i in range(3)))
+    assert [step.outcome for step in steps] == ["failed", "failed", "taken"]
+    assert [step.reason for step in steps[:2]] == [
+        "the site answered 429",
+        "the site asked to be left alone for another 98 s",
+    ]
+    assert site.paths() == ["/0.xml", "/busy.xml", "/1.xml", "/2.xml"]
+    assert time.sleeps == [0.0, 2.5, 2.5, 2.5]
+
+
+def test_a_document_that_never_comes_to_its_end_is_given_up(paced, site, monkeypatch):
+    monkeypatch.setattr("service.sources.watching.LONGEST_S", -1.0)
+    site.pages["/0.xml"] = Page(site.urlset("/a"))
+    (step,) = paced[0].look([f"{site.url}/0.xml"])
+    assert (step.outcome, "was not there after" in step.reason) == ("failed", True)
