@@ -59,6 +59,8 @@ def constrain(pages: EpochColumns, known: Known, caps: CapColumns, objective: st
         return Constraints(bounds(pages, known), tree(pages, caps))
     if len(caps):
         log.warning("this objective keeps no caps of hosts", objective=objective)
+    if (pages.min_crawl_rate >= LEAST).any() or np.isfinite(pages.max_crawl_rate).any():
+        log.warning("this objective keeps no bounds of pages", objective=objective)
     return Constraints({})
 
 

@@ -83,7 +83,7 @@ class Compressing:
         if not compressible(message["status"], headers):
             return
         headers.add_vary_header("Accept-Encoding")
-        accepted = Headers(scope=self.scope).get("accept-encoding", "")
+        accepted = ", ".join(Headers(scope=self.scope).getlist("accept-encoding"))
         encoding = best(accepted, OFFERS) or "identity"
         if encoding != "identity":
             headers["Content-Encoding"] = encoding

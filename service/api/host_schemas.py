@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from service.api.schemas import Item
+from service.api.schemas import END, Item
 
 MOST_MEMBERS = 1_000
 
@@ -32,7 +32,10 @@ Until = Annotated[
 GROUP_PATTERN = "^[A-Za-z0-9._:-]{1,100}$"
 GroupName = Annotated[
     str,
-    Meta(pattern=GROUP_PATTERN, description="1 to 100 letters, digits and . _ : -"),
+    Meta(
+        pattern=GROUP_PATTERN.removesuffix("$") + END,
+        description="1 to 100 letters, digits and . _ : -",
+    ),
 ]
 
 

@@ -49,7 +49,7 @@ class HotRoute(APIRoute):
                 given = query.validate_python(told)
             except ValidationError as error:
                 raise RequestValidationError(error.errors()) from error
-            heard = {name: request.headers.get(header) for name, header in headers.items()}
+            heard = {name: _heard(request, header) for name, header in headers.items()}
             return await endpoint(request, **given, **heard)
 
         return handle
@@ -72,6 +72,12 @@ def parameters(
         else:
             raise TypeError(f"{name} of {endpoint.__name__} is neither a Query nor a Header")
     return TypeAdapter(TypedDict("Query", query)), headers  # type: ignore[operator]
+
+
+def _heard(request: Request, header: str) -> str | None:
+    """Give a header, which may come in several lines (RFC 9110, section 5.3)."""
+    lines = request.headers.getlist(header)
+    return ", ".join(lines) if lines else None
 
 
 class HotPaths:

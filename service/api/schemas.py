@@ -6,6 +6,9 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 PageId = Annotated[int, Meta(ge=1, le=2**63 - 1, description="the service's number of the page")]
+END = r"(?!\n)$"
+"""The end of a text; `$` alone would let a line break through."""
+
 Url = Annotated[
     str,
     Meta(
@@ -63,7 +66,7 @@ Status = Annotated[
 Lease = Annotated[
     str,
     Meta(
-        pattern="^[1-9][0-9]{0,17}-[0-7]?[0-9a-f]{1,15}$",
+        pattern=rf"^[1-9][0-9]{{0,17}}-[0-7]?[0-9a-f]{{1,15}}{END}",
         description="the token of a lease, as POST /leases gave it",
         examples=["7-5f3a9c0b1d2e4f60"],
     ),
@@ -149,7 +152,7 @@ class PagePatchBody(Item, kw_only=True):
 Worker = Annotated[
     str,
     Meta(
-        pattern=r"^[^\x00-\x1f\x7f\ud800-\udfff]{1,100}$",
+        pattern=rf"^[^\x00-\x1f\x7f\ud800-\udfff]{{1,100}}{END}",
         description="a name of the worker, for people: 1 to 100 characters, no control characters",
     ),
 ]

@@ -5,12 +5,12 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from service.api.schemas import Item, Url
+from service.api.schemas import END, Item, Url
 
 Secret = Annotated[
     str,
     Meta(
-        pattern="^[!-~]{1,199}$",
+        pattern="^[!-~]{1,199}" + END,
         description="1 to 199 printable ASCII characters without blanks",
     ),
 ]

@@ -169,8 +169,8 @@ def _parquet(path: Path, after_line: int, block: int, known: Collection[str]) ->
                 found = enumerate(_items(batch), first)
                 rows = [(line, item) for line, item in found if line > after_line]
                 yield _block(rows, size * row // n_rows)
-    except ArrowException as error:
-        raise UnreadableFile(f"{path}: not Parquet: {error}") from error
+    except (ArrowException, OSError, ValueError) as error:
+        raise UnreadableFile(f"{path}: not Parquet, or no values of its: {error}") from error
 
 
 def _items(batch: Any) -> Iterator[dict[str, Any]]:

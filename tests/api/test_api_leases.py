@@ -250,7 +250,7 @@ def test_bad_requests_are_refused_by_their_field(rude):
         assert (response.status_code, response.json()["field"]) == (422, field), body
 
 
-@pytest.mark.parametrize("name", ["", "w" * 101, "a\0b", "a\nb", "\ud800"])
+@pytest.mark.parametrize("name", ["", "w" * 101, "a\0b", "a\nb", "a\n", "\ud800"])
 def test_a_worker_has_a_name_that_can_be_kept(rude, name):
     rude.register("https://a.example/")
     response = rude.client.post("/leases", content=json.dumps({"worker": name}))

@@ -177,10 +177,20 @@ def test_an_epoch_that_the_caller_knows_is_not_sent_again(api: Live, corpus):
         response = api.client.get("/schedule", headers={"If-None-Match": known})
         assert (response.status_code, response.content) == (304, b"")
         assert response.headers["ETag"] == etag
+    lines = [("If-None-Match", '"other"'), ("If-None-Match", etag)]
+    assert api.client.get("/schedule", headers=lines).status_code == 304
     api.epoch()
     response = api.client.get("/schedule", headers={"If-None-Match": etag})
     assert response.status_code == 200
     assert response.headers["ETag"] != etag
+
+
+def test_a_header_in_several_lines_is_one(api: Live, corpus):
+    lines = [("Accept", "text/html"), ("Accept", "application/json")]
+    lines += [("Accept-Encoding", "br"), ("Accept-Encoding", "gzip")]
+    response = api.client.get("/schedule", headers=lines)
+    assert response.status_code == 200
+    assert response.headers["Content-Type"].startswith("application/json")
 
 
 def test_what_is_due_by_now_is_never_answered_from_memory(api: Live, corpus):
