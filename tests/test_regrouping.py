@@ -110,6 +110,22 @@ def test_a_group_is_free_when_the_member_with_the_running_lease_leaves(sql_store
     assert other.host != crawl.host
 
 
+def test_groups_whose_other_hosts_are_due_keep_no_host_from_being_found(sql_store):
+    """Many lanes are ready, and have nothing for who asks."""
+    asked = ["own.example"]
+    for n in range(12):
+        mine, other = f"h{n}.example", f"other{n}.example"
+        register(sql_store, 1, host=mine)
+        queue(sql_store, register(sql_store, 2, host=other), T0)
+        with sql_store.begin() as tx:
+            tx.change_group(f"g{n}", {}, [mine, other], T0)
+        asked.append(mine)
+    queue(sql_store, register(sql_store, 1, now=T0 + SECOND, host="own.example"), T0 + SECOND)
+    (crawl,) = take(sql_store, T0 + SECOND, 1, ONE, asked)
+    assert crawl.host == "own.example"
+    assert take(sql_store, T0 + SECOND, 1, ONE, asked) == []
+
+
 def test_moves_leases_and_queueing_at_once_never_deadlock_and_lose_no_page(sql_store):
     ids = {host: register(sql_store, 40, host=host) for host in HOSTS}
     everything = np.sort(np.concatenate([*ids.values()]))

@@ -114,6 +114,12 @@ NOTED = "set_config('recrawl.lanes', array_agg(lane_id)::text, true),"
 LANES_NOTED = "nullif(current_setting('recrawl.lanes'), '')::bigint[]"
 LANES_OF_HOSTS = f"SELECT {LANE} FROM hosts WHERE host = ANY(%(hosts)s::text[])"
 ONLY_HOSTS = f"AND lane_id IN ({LANES_OF_HOSTS})"
+READY_HOSTS = """AND (lane_id > 0 OR EXISTS (
+    SELECT FROM crawls JOIN pages USING (page_id) JOIN hosts USING (host_id)
+    WHERE crawls.lane_id = lanes.lane_id AND crawls.next_at <= %(now)s
+    AND host = ANY(%(hosts)s::text[])
+))"""
+"""Of a group's lane its other hosts may have the row that is ready."""
 ONLY_SHARD = "AND abs(lane_id) %% %(shards)s = %(shard)s"
 
 SAVE_LANES = """
@@ -290,7 +296,8 @@ class PostgresQueue(QueueTransaction):
         """
         self.ask_epoch()
         said = _said(of)
-        ids = f"ARRAY({READY.format(only=_only(of))})"
+        only = _only(of) + (READY_HOSTS if of.hosts else "")
+        ids = f"ARRAY({READY.format(only=only)})"
         lock = LANES.format(note=NOTED, locked=LOCKED.format(ids=ids))
         locked = self.later(lock, now=now, limit=n_lanes, **said)
         queued = QUEUED.format(only=PAGES_OF_HOSTS if of.hosts else "")

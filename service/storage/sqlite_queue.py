@@ -77,6 +77,12 @@ FROM lanes WHERE lane_id IN ({ids}) ORDER BY lane_id
 READY = "SELECT lane_id FROM lanes WHERE next_at <= :now {only} ORDER BY next_at LIMIT :limit"
 HOSTS = "SELECT value FROM json_each(:hosts)"
 ONLY_HOSTS = f"AND lane_id IN (SELECT {LANE} FROM hosts WHERE host IN ({HOSTS}))"
+READY_HOSTS = f"""AND (lane_id > 0 OR EXISTS (
+    SELECT 1 FROM crawls JOIN pages ON pages.page_id = crawls.page_id
+    JOIN hosts ON hosts.host_id = pages.host_id
+    WHERE crawls.lane_id = lanes.lane_id AND crawls.next_at <= :now AND host IN ({HOSTS})
+))"""
+"""Of a group's lane its other hosts may have the row that is ready."""
 ONLY_SHARD = "AND abs(lane_id) % :shards = :shard"
 
 SAVE_LANE = """
@@ -164,7 +170,8 @@ class SqliteQueue(QueueTransaction):
         self, now: datetime, n_lanes: int, n_rows: int, of: Reach = EVERYWHERE
     ) -> tuple[Lanes, QueuedCrawls]:
         """Find them by their index, then walk along that of the rows, lane by lane."""
-        ready = LANES.format(ids=READY.format(only=_only(of)))
+        only = _only(of) + (READY_HOSTS if of.hosts else "")
+        ready = LANES.format(ids=READY.format(only=only))
         said = {"now": microseconds(now), "limit": n_lanes, **_said(of)}
         lanes = _columns(Lanes, self.driver.execute(ready, said).fetchall())
         queued = QUEUED.format(only=PAGES_OF_HOSTS if of.hosts else "")
