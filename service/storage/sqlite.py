@@ -361,8 +361,8 @@ class SqliteStore(SubscriptionStore):
         self.file = self.file or now
         if now is None or now != self.file:
             raise StoreUnavailable(
-                f"{path} was moved or replaced while it was in use; put it back and send this again, "
-                "or restart the service to go on with the one that is there"
+                f"{path} was moved or replaced while it was in use; put it back and send this "
+                "again, or restart the service to go on with the one that is there"
             )
 
     def check(self) -> None:
