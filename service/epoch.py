@@ -96,7 +96,8 @@ def run_epoch(store: Store, plan: Plan, now: Clock) -> Epoch:
             fault = not isinstance(error, EXPECTED)
             reason = f"{type(error).__name__}: {error}"
             if isinstance(error, StoreUnavailable) and error.__cause__ is not None:
-                reason = f"the database failed: {' '.join(str(error.__cause__).split())[:500]}"
+                said = getattr(error.__cause__, "orig", error.__cause__)  # without the statement
+                reason = f"the database failed: {' '.join(str(said).split())[:500]}"
             log.exception("epoch failed", epoch=epoch.epoch, reason=reason, exc_info=fault)
             with lead.begin() as tx:
                 tx.fail_epoch(epoch.epoch, reason, now())

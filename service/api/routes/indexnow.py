@@ -94,8 +94,8 @@ def _take(request: Request, service: Service, given: Submission) -> Response:
     columns = PingColumns(page_id=named.page_id, changed_at=instants([now] * len(urls)))
     job = Job(ingest.ping, columns, named, known, now)
     try:
-        asked = checks is not None and not (known and service.key_hashes)
-        held = checks.ask(given, partial(_later, service, job)) if checks and asked else True
+        shown = known and service.key_hashes
+        held = checks.ask(given, partial(_later, service, job)) if checks and not shown else True
         if held is None:
             return answer(IndexNowAnswer(status="pending", n_urls=len(urls), n_taken=0), 202)
         if not held:
