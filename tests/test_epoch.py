@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from crawl_cases import ids, take
 from store_cases import (
     DAY,
@@ -104,6 +105,19 @@ def test_an_epoch_allocates_the_whole_bandwidth_to_the_pages(store, clock):
     np.testing.assert_allclose(chances, optimum.crawl_probability, rtol=1e-12)
     crawls = [r.crawl_rate for r in rows] + np.array(chances) * change_rate
     assert crawls.sum() == pytest.approx(7.5, rel=5e-7)
+
+
+def test_an_epoch_that_the_database_fails_tells_what_that_said(memory, clock, monkeypatch):
+    """What it said, not what it was asked: reasons are shown to whoever reads epochs."""
+
+    def fail(*_):
+        said = RuntimeError("canceling statement due to statement timeout")
+        asked = sa.exc.OperationalError("SELECT secret FROM x", {"key": "hunter2"}, said)
+        raise StoreUnavailable from asked
+
+    monkeypatch.setattr("service.epoch._load_solve_publish", fail)
+    reason = run_epoch(memory, PLAN, clock).reason
+    assert reason == "the database failed: canceling statement due to statement timeout"
 
 
 @pytest.mark.parametrize("objective", [name for name in ALLOCATORS if name != "binary_floor"])
