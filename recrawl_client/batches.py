@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from msgspec import Struct, structs
+from msgspec import Struct, json, structs
 
 from recrawl_client.errors import Unavailable, Undelivered
 from recrawl_client.values import Counts, Rejection
@@ -73,7 +73,12 @@ class Batches(Generic[T, C]):
         return len(self._waiting)
 
     def add(self, item: T) -> None:
-        """Take one item; raises what has ended the sending."""
+        """Take one item; raises what has ended the sending.
+
+        One that cannot be written as JSON raises here (TypeError, ValueError): it would take the
+        others of its batch with it.
+        """
+        json.encode(item)
         with self._news:
             if self._problem is not None:
                 raise self._problem

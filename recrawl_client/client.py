@@ -4,7 +4,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
@@ -13,7 +13,14 @@ import httpx
 from msgspec import Struct, json, structs
 
 from recrawl_client.calls import Line, decoded
-from recrawl_client.errors import LeaseNotHeld, Problem, Rejected, Unavailable, refusal
+from recrawl_client.errors import (
+    LeaseNotHeld,
+    Problem,
+    Rejected,
+    TooLarge,
+    Unavailable,
+    refusal,
+)
 from recrawl_client.reporter import Reporter
 from recrawl_client.values import (
     Counts,
@@ -26,6 +33,7 @@ from recrawl_client.values import (
     Ping,
     Pinged,
     Registered,
+    Rejection,
     Reported,
     ScheduledPage,
     SitemapRead,
@@ -243,18 +251,26 @@ class Client:
         return decoded(self._call(method, path, **given), answer)
 
     def _batches(self, path: str, items: Iterable[Any], nothing: C) -> C:
-        """Send items in batches and sum the answers up; a batch all rejected is an answer too."""
-        rest, total, n_sent = iter(items), nothing, 0
-        while batch := list(islice(rest, BATCH)):
+        """Send items in batches and sum the answers up; a batch all rejected is an answer too.
+
+        Where the service, or a proxy before it, takes no such batch, they are halved.
+        """
+        rest, total, n_sent, most = iter(items), nothing, 0, BATCH
+        while batch := list(islice(rest, most)):
             try:
                 answer = self._ask("POST", path, type(nothing), content=json.encode(batch))
                 _check_whole(answer, len(batch))
+            except TooLarge as refused:
+                if len(batch) > 1:
+                    rest, most = chain(batch, rest), len(batch) // 2
+                    continue
+                code = refused.problem.type.rpartition(":")[2] or "too-large"
+                alone = Rejection(index=0, code=code, detail=refused.problem.detail)
+                answer = _without(nothing, [alone])
             except Rejected as refused:
                 if not refused.problem.rejected:
                     raise
-                answer = structs.replace(nothing, rejected=refused.problem.rejected)
-                if isinstance(answer, Registered):
-                    answer = structs.replace(answer, page_ids=[None] * len(batch))
+                answer = _without(nothing, refused.problem.rejected)
             total = _sum(total, answer, n_sent)
             n_sent += len(batch)
         return total
@@ -272,6 +288,13 @@ class _SchedulePart(Struct):
 class _EpochsPart(Struct):
     items: list[Epoch]
     next_before: int | None
+
+
+def _without(nothing: C, rejected: list[Rejection]) -> C:
+    """Give the answer to a batch of which nothing is taken."""
+    if isinstance(nothing, Registered):
+        return structs.replace(nothing, rejected=rejected, page_ids=[None] * len(rejected))
+    return structs.replace(nothing, rejected=rejected)
 
 
 def _check_whole(answer: Counts, n_sent: int) -> None:

@@ -5,6 +5,7 @@ ClientError
 ├── Undelivered      sending ended with items that the service did not take
 └── Refused          the service will not do this, and why
     ├── Rejected         an item has a field that cannot be
+    ├── TooLarge         more bytes or items than one request may have
     ├── Unauthorized     no valid API key
     ├── NotFound         no such page, epoch or host
     ├── LeaseNotHeld     the lease has ended
@@ -59,6 +60,10 @@ class Rejected(Refused):
     """An item has a field that cannot be; `problem.rejected` says which."""
 
 
+class TooLarge(Refused):
+    """More bytes or items than one request may have."""
+
+
 class Unauthorized(Refused):
     """No valid API key was shown."""
 
@@ -88,6 +93,9 @@ NAMED: dict[str, type[Refused]] = {
 }
 
 
+TOO_LARGE = 413
+
+
 def refusal(response: httpx.Response) -> Refused:
     """Read a refusal from an answer, whoever gave it: a proxy in between sends no problem."""
     try:
@@ -97,5 +105,6 @@ def refusal(response: httpx.Response) -> Refused:
         if response.has_redirect_location:
             detail = f"call it at {response.headers['Location'][:200]}"
         problem = Problem(title=response.reason_phrase, detail=detail)
-    kind = NAMED.get(problem.type.rpartition(":")[2], Refused)
+    otherwise = TooLarge if response.status_code == TOO_LARGE else Refused
+    kind = NAMED.get(problem.type.rpartition(":")[2], otherwise)
     return kind(response.status_code, problem)

@@ -241,6 +241,8 @@ def commit(
         if named.target is not None:
             named_columns = replace(named_columns, redirects_to=redirects_to)  # type: ignore[call-arg]
         made = first.record(tx, named_columns, rules)
+        if isinstance(made, Recorded):
+            record_behind(tx, named_columns, made, rules)
         held = follow(tx, desk, named_columns, made, now)
     if isinstance(made, Recorded) and made.moved.any():
         new = np.union1d(new, page_id[made.moved & ~held])
@@ -254,6 +256,14 @@ def commit(
         Done(page_id[part], type(made)(*(of[part] for of in all_made)), held[part])
         for part in parts
     ]
+
+
+def record_behind(tx: Transaction, columns: CrawlColumns, made: Recorded, rules: InForce) -> None:
+    """Record crawls that are late by a slow clock alone; mends what was made of them."""
+    if isinstance(tx, QueueTransaction):
+        row, dated = crawls.behind(tx, columns, made.verdict)
+        if len(row):
+            made.verdict[row], made.moved[row] = ingest.record(tx, dated, rules)
 
 
 def follow(

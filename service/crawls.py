@@ -10,7 +10,7 @@ later under its token touches neither the page's next lease nor its lane.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from service.arrays import (
 )
 from service.columns import CrawlColumns
 from service.core import timing
+from service.domain import Verdict
 from service.lanes import (
     Gates,
     Politeness,
@@ -98,6 +99,20 @@ class Reports(NamedTuple):
     new: Bools
     """Whether the report was accepted. One that was not, as it came before or is late, is heard
     only under a lease in force, which ends but once."""
+
+
+def behind(tx: QueueTransaction, crawls: CrawlColumns, verdict: Codes) -> tuple[Ints, CrawlColumns]:
+    """Give the crawls that a worker dates before the lease it made them under, from its start on.
+
+    Its clock is slow. They would come late, and leave their pages due, again and again.
+    """
+    late = np.flatnonzero((verdict == Verdict.late) & (crawls.token != 0))
+    if not len(late):
+        return late, crawls.take(late)
+    told = crawls.take(late)
+    leased_at = tx.leased_at(Tokens(page_id=told.leased_page_id, token=told.token))
+    slow = leased_at > told.observed_at
+    return late[slow], replace(told, observed_at=leased_at).take(slow)
 
 
 def release(tx: QueueTransaction, page_id: int, token: int, desk: "Desk", now: datetime) -> bool:

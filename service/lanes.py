@@ -147,11 +147,15 @@ def sum_up(
     settled: Settled, observed_at: Instants, status: Codes, retry_after_s: Floats, new: Bools,
     at: np.datetime64,
 ) -> Said:  # fmt: skip
-    """Sum reports up by lane; what was reported before says nothing again."""
+    """Sum reports up by lane; what was reported before says nothing again.
+
+    What a slow clock dates before the lease was seen when the lease began.
+    """
     lane_id, n = settled.lanes.lane_id, len(settled.lanes)
     row = np.minimum(np.searchsorted(lane_id, settled.lane_id), n - 1)
     here = lane_id[row] == settled.lane_id
-    seen = np.where(np.isnat(observed_at), NEVER, np.fmin(observed_at, at))
+    seen = np.fmax(np.fmin(observed_at, at), settled.leased_at)
+    seen = np.where(np.isnat(observed_at), NEVER, seen)
     ended, speaks = here & settled.held, here & (settled.held | new)
     bad = speaks & trouble(status)
     good, slow = speaks & ~bad & ~np.isnat(seen), bad & slow_down(status)

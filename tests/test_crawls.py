@@ -38,7 +38,7 @@ from store_cases import (
 
 from service import crawls, ingest
 from service.commits import Job, commit
-from service.domain import Observability, PagePatch
+from service.domain import Observability, PagePatch, Verdict
 from service.ingest import InForce, Named
 from service.lanes import Politeness
 from service.storage.queue import EVERYWHERE
@@ -146,6 +146,56 @@ def test_a_late_report_of_a_page_that_nobody_leased_again_ends_its_lease(queue_s
     given = take(queue_store, T0)
     assert report(queue_store, given, T0 + SECOND, now=T0 + HOUR) == [True]
     assert take(queue_store, T0 + HOUR) == []  # no epoch has given it a rate
+
+
+def commit_reports(store, given, observed_at, now, **seen):
+    """Report as the service does: in one commit with the evidence. Gives the verdicts."""
+    page_id = np.array(ids(given), np.int64)
+    crawled = crawl_columns(page_id, instants([observed_at] * len(given)), **seen)
+    token = np.array([crawl.token for crawl in given], np.int64)
+    crawled = replace(crawled, token=token, leased_page_id=page_id)
+    nowhere = Named(page_id, np.full(len(given), -1), page_columns([]))
+    desk = crawls.Desk(RUDE, UNTIL, rng())
+    (done,) = commit(
+        store, InForce(RULES), desk, [Job(ingest.record, crawled, nowhere, False, now)]
+    )
+    return done
+
+
+def test_a_worker_whose_clock_is_slow_moves_its_page_on_all_the_same(queue_store):
+    (page,) = add(queue_store, 1)
+    publish(queue_store, schedule_columns([page], crawl_rate=[24.0]))
+    commit_reports(queue_store, take(queue_store, T0), T0, T0, digest=1)
+    later = T0 + 2 * HOUR
+    done = commit_reports(
+        queue_store, take(queue_store, later), T0 - HOUR, later + 5 * SECOND, digest=2
+    )
+    assert done.held.all()
+    assert done.made.verdict.tolist() == [Verdict.accepted]
+    assert done.made.moved.tolist() == [False]
+    with queue_store.begin(write=False) as tx:
+        seen = tx.page(page)
+    assert seen.last_crawl_at == later  # when it was leased
+    assert seen.n_changes == 1
+    assert take(queue_store, later + HOUR / 2) == []
+
+
+def test_a_crawl_that_another_has_overtaken_keeps_its_own_time(queue_store):
+    (page,) = add(queue_store, 1)
+    given = take(queue_store, T0)
+    save(queue_store, np.array([page]), last_crawl_at=[T0 + 2 * SECOND])
+    done = commit_reports(queue_store, given, T0 + SECOND, T0 + 3 * SECOND, digest=1)
+    assert done.made.verdict.tolist() == [Verdict.late]
+    done = commit_reports(queue_store, given, T0 - HOUR, T0 + 4 * SECOND, digest=1)
+    assert done.made.verdict.tolist() == [Verdict.late]  # no lease runs any more
+
+
+def test_a_host_that_asks_a_worker_with_a_slow_clock_to_wait_is_waited_for(queue_store):
+    add(queue_store, 3)
+    given = take(queue_store, T0, 1)
+    report(queue_store, given, T0 - HOUR, T0 + SECOND, status=429, retry_after_s=600)
+    assert take(queue_store, T0 + 599 * SECOND) == []
+    assert len(take(queue_store, T0 + 600 * SECOND)) == 3
 
 
 def test_a_report_sent_twice_ends_one_lease(queue_store):

@@ -8,7 +8,7 @@ What counts as what:
 
 - The history is that of the branch that is checked out, along first parents: what a merge brings
   changes pages at the merge, for only then does the site show it. Each revision counts at its
-  committer's date, but none before the one it follows.
+  committer's date; one that is out of order counts with the one before.
 - A page exists from the revision that adds its first file to the one that removes its last one; a
   page that came back was there all along and changed when it did.
 - A page changes when the contents of its files do. A renamed file is one page's end and another's
@@ -22,6 +22,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple, cast
@@ -142,7 +143,7 @@ class Touched(NamedTuple):
 
 def _recording(site: str, pages: Pages, touched: Touched) -> Recording:
     """Add up the files of each page and the hashes of their contents: both tell what happened."""
-    at = np.maximum.accumulate(touched.revised_at)
+    at = in_order(touched.revised_at)
     order = np.lexsort((touched.revision, touched.page))
     page, revision = touched.page[order], touched.revision[order]
     step = np.flatnonzero((np.diff(page, prepend=-1) != 0) | (np.diff(revision, prepend=-1) != 0))
@@ -170,13 +171,42 @@ def _recording(site: str, pages: Pages, touched: Touched) -> Recording:
     )
 
 
+def in_order(told_at: Floats) -> Floats:
+    """Date each revision no earlier than the one it follows.
+
+    Dates that are not among the most that are in order are those of broken clocks, and so is 1970;
+    they count as the last one that is in order. One revision dated 2099 does not move all that
+    follow it there.
+
+    >>> in_order(np.array([0.0, 1.0, 2.0, 99.0, 3.0, 0.0, 5.0])).tolist()
+    [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 5.0]
+    """
+    starts: list[float] = []
+    """Minus the latest date that a sequence of so many and one more can begin with."""
+    n_after = np.full(len(told_at), -1)
+    for i in np.flatnonzero(told_at > 0)[::-1].tolist():
+        n_after[i] = bisect_right(starts, -told_at[i])
+        starts[n_after[i] : n_after[i] + 1] = [-told_at[i]]
+    believed = np.full(len(told_at), np.nan)
+    wanted, last = len(starts) - 1, 0.0
+    for i, at in enumerate(told_at.tolist()):
+        if n_after[i] == wanted >= 0 and at >= last:
+            believed[i] = last = at
+            wanted -= 1
+    first = np.fmin.reduce(believed, initial=np.inf)
+    return np.fmax.accumulate(np.fmax(believed, first))
+
+
 def _notes(pages: Pages, told_at: Floats, at: Floats) -> tuple[str, ...]:
-    n_left_out, n_late = len(pages.left_out), int((at > told_at).sum())
+    n_left_out, n_late = len(pages.left_out), int((at != told_at).sum())
     such = ", ".join(pages.left_out[:SHOWN])
     notes = (
         (1, f"{len(at):,} revisions of the branch that is checked out, merges as one revision"),
         (n_left_out, f"{n_left_out:,} files match no rule and are left out, such as {such}"),
-        (n_late, f"{n_late:,} revisions are dated before the one they follow; they count with it"),
+        (
+            n_late,
+            f"{n_late:,} revisions are dated out of order; they count with the one before",
+        ),
     )
     return tuple(note for told, note in notes if told)
 
@@ -185,7 +215,7 @@ def _notes(pages: Pages, told_at: Floats, at: Floats) -> tuple[str, ...]:
 
 
 def _touched(path: Path, pages: Pages) -> Touched:
-    at: list[int] = []
+    at: list[float] = []
     revision: list[int] = []
     page: list[int] = []
     old: list[bytes] = []
@@ -193,7 +223,7 @@ def _touched(path: Path, pages: Pages) -> Touched:
     parts = _log(path)
     for part in parts:
         if not part.startswith((b":", b"\n:")):
-            at.append(int(part))
+            at.append(float(part or 0))  # of a revision whose date is broken git tells none
         elif (number := pages.number(next(parts))) is not None:
             _, _, before, after, _ = part.split(b" ")
             revision.append(len(at) - 1)

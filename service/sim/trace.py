@@ -6,6 +6,7 @@ n_changes, and importance where it is asked for). Lines may come in any order, f
 not read, and either file may be plain .csv.
 """
 
+import re
 from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,8 @@ from service.sim.recording import Recording, made_up_host
 from service.sim.table import Table, read_table
 
 ENDINGS = (".csv.gz", ".csv")
+DOTS = re.compile(r"/\.{1,2}(/|$)")
+"""Two such paths may be one page's."""
 
 
 def read_trace(trace: str | Path, *, weighted: bool = False) -> Recording:
@@ -111,6 +114,10 @@ def _rows(table: Table) -> dict[str, int]:
     table.refuse(
         np.array([not name.startswith("/") for name in names]),
         lambda row: f"page {names[row]!r} is not a path; write it with a leading /",
+    )
+    table.refuse(
+        np.array([DOTS.search(name) is not None for name in names]),
+        lambda row: f"page {names[row]!r} has dot segments; write the path that they lead to",
     )
     first: dict[str, int] = {}
     rows = [first.setdefault(name, row) for row, name in enumerate(names)]

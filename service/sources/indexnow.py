@@ -44,12 +44,14 @@ def submission(
     """
     if not KEY.fullmatch(key):
         raise InvalidField("key", "the key must have 8 to 128 letters, digits and dashes")
-    found = [_normal("urlList", url) for url in urls]
+    alone = host is None and len(urls) == 1
+    names = ["url"] if alone else [f"urlList[{i}]" for i in range(len(urls))]
+    found = [_normal(name, url) for name, url in zip(names, urls, strict=True)]
     site = found[0] if host is None else _site(host)
-    for url in found:
+    for name, url in zip(names, found, strict=True):
         if url.host != site.host:
             raise InvalidField(
-                "urlList", f"{url.url[:200]} is not of the host {site.host[:100]}; submit it apart"
+                name, f"{url.url[:200]} is not of the host {site.host[:100]}; submit it apart"
             )
     scheme = found[0].url.partition(":")[0]
     location = _normal("keyLocation", key_location or f"{scheme}://{_netloc(site)}/{key}.txt")
@@ -58,10 +60,10 @@ def submission(
         raise InvalidField(
             "keyLocation", f"the key file must lie on {site.host[:100]}, at its usual port"
         )
-    for url in found:
+    for name, url in zip(names, found, strict=True):
         if not urlsplit(url.url).path.startswith(folder):
             raise InvalidField(
-                "urlList", f"{url.url[:200]} lies outside of {folder[:100]}, where the key file is"
+                name, f"{url.url[:200]} lies outside of {folder[:100]}, where the key file is"
             )
     return Submission(key, location.url, found)
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from service.arrays import Bools, Columns, Instants, Ints
+from service.arrays import INSTANT, Bools, Columns, Instants, Ints
 from service.storage.postgres_sql import NEXT_CRAWL_AT
 from service.storage.queue import (
     EVERYWHERE,
@@ -207,15 +207,16 @@ WITH given AS (
     SELECT * FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[], %(heard)s::bool[])
         WITH ORDINALITY AS given (page_id, token, heard, position)
 ), locked AS (
-    SELECT page_id, token, lane_id FROM crawls WHERE page_id = ANY(%(page_id)s::bigint[])
-    ORDER BY page_id FOR UPDATE
+    SELECT page_id, token, lane_id, leased_at FROM crawls
+    WHERE page_id = ANY(%(page_id)s::bigint[]) ORDER BY page_id FOR UPDATE
 ), truth AS MATERIALIZED (
     {OF_STATES}
 ), settled AS MATERIALIZED (
     SELECT position, heard, given.page_id, due_at, last_crawl_at, crawl_rate, wanted,
         coalesce(locked.lane_id, ({LANE_OF_PAGE}), 0) AS lane_id,
         coalesce(due_at < %(until)s, false) AS soon, locked.page_id IS NOT NULL
-        AND row_number() OVER (PARTITION BY given.page_id, token ORDER BY position) = 1 AS held
+        AND row_number() OVER (PARTITION BY given.page_id, token ORDER BY position) = 1 AS held,
+        leased_at
     FROM given LEFT JOIN locked USING (page_id, token)
     LEFT JOIN truth ON truth.page_id = given.page_id
 ), queued AS (
@@ -236,12 +237,20 @@ WITH given AS (
 )
 SELECT items.*, lanes_read.* FROM (
     SELECT array_agg(lane_id ORDER BY position), array_agg(held ORDER BY position),
-        array_agg(CASE WHEN held AND soon THEN due_at ELSE '-infinity' END ORDER BY position)
+        array_agg(CASE WHEN held AND soon THEN due_at ELSE '-infinity' END ORDER BY position),
+        array_agg(CASE WHEN held THEN leased_at ELSE '-infinity' END ORDER BY position)
     FROM settled
 ) AS items, ({{lanes}}) AS lanes_read
 """
 """What is held is joined to the rest on the way, not found first: the planner would take it for a
 single row and compare all with all."""
+
+LEASED_AT = """
+SELECT array_agg(coalesce(leased_at, '-infinity') ORDER BY position)
+FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[])
+    WITH ORDINALITY AS given (page_id, token, position)
+LEFT JOIN crawls USING (page_id, token)
+"""
 
 EXTEND_LEASE = """
 UPDATE crawls SET expires_at = %(until)s, next_at = %(until)s
@@ -335,9 +344,14 @@ class PostgresQueue(QueueTransaction):
         said = {"page_id": held.page_id, "token": held.token, "heard": heard, "until": until}
         row = self.run(SETTLE, **said, epoch=self.number_in_force()).fetchone()
         if row is None or row[0] is None:
-            none = Lowered.empty()
-            return Settled(none.lane_id, np.zeros(0, np.bool_), none.next_at, Lanes.empty())
-        return Settled(row[0], row[1], row[2], _columns(Lanes, row[3:]))
+            none = Lanes.empty()
+            return Settled(none.lane_id, np.zeros(0, np.bool_), none.next_at, none.next_at, none)
+        return Settled(*row[:4], _columns(Lanes, row[4:]))
+
+    def leased_at(self, held: Tokens) -> Instants:
+        """Join them to the queue."""
+        (row,) = self.run(LEASED_AT, page_id=held.page_id, token=held.token)
+        return np.zeros(0, INSTANT) if row[0] is None else row[0]
 
     def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
         """Update the row if it has this token; a full lane may open sooner now."""

@@ -150,6 +150,8 @@ class Settled:
     """Whether the token was in force."""
     next_at: Instants
     """When the page can be leased again; NaT where that is not before the horizon."""
+    leased_at: Instants
+    """When the lease was given; NaT where none was in force."""
     lanes: Lanes
     """Those that were locked."""
 
@@ -213,6 +215,10 @@ class QueueTransaction(Transaction):
         where a report is to be `heard`, and those with limits or failures of their own. Of other
         lanes nothing changes, so that they may be leased from meanwhile.
         """
+
+    @abstractmethod
+    def leased_at(self, held: Tokens) -> Instants:
+        """Tell when the leases with these tokens were given; NaT where one has ended."""
 
     @abstractmethod
     def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:

@@ -332,7 +332,15 @@ class SqliteStore(SubscriptionStore):
     @contextmanager
     def lead(self) -> Iterator["SqliteLead"]:
         """Lock the file beside the database; the system unlocks it when its holder dies."""
-        with Path(f"{self.engine.url.database}-lead").open("w") as file:
+        path = Path(f"{self.engine.url.database}-lead")
+        try:
+            lock = path.open("w")
+        except OSError as error:
+            raise StoreUnavailable(
+                f"{path} cannot be opened: {error.strerror}; the service must be able to write "
+                "beside its database"
+            ) from error
+        with lock as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:

@@ -119,7 +119,9 @@ UPDATE crawls SET next_at = ?, token = NULL, worker = NULL, leased_at = NULL, ex
 WHERE page_id = ?
 """
 
-END_LEASE = "DELETE FROM crawls WHERE page_id = ? AND token = ? RETURNING page_id"
+END_LEASE = "DELETE FROM crawls WHERE page_id = ? AND token = ? RETURNING leased_at"
+
+LEASED_AT = "SELECT leased_at FROM crawls WHERE page_id = ? AND token = ?"
 
 EXTEND_LEASE = """
 UPDATE crawls SET expires_at = :until, next_at = :until
@@ -224,14 +226,22 @@ class SqliteQueue(QueueTransaction):
         Who writes has locked all lanes.
         """
         pairs = zip(held.page_id.tolist(), held.token.tolist(), strict=True)
-        ended = np.array([bool(self.driver.execute(END_LEASE, p).fetchall()) for p in pairs], bool)
+        ended_rows = [self.driver.execute(END_LEASE, pair).fetchall() for pair in pairs]
+        ended = np.array([bool(rows) for rows in ended_rows], bool)
+        leased_at = column([rows[0][0] if rows else None for rows in ended_rows], Instants, 0)
         again = np.unique(held.page_id[ended])
         self.enqueue(again, until)
         queued = dict(self.driver.execute(NEXT_OF, (listed(again),)).fetchall())
         next_at = column([queued.get(page) for page in held.page_id.tolist()], Instants, 0)
         lane_of = dict(self.driver.execute(LANES_OF, (listed(held.page_id),)).fetchall())
         lane_id = np.array([lane_of.get(page, 0) for page in held.page_id.tolist()], np.int64)
-        return Settled(lane_id, ended, next_at, self._lanes(np.unique(lane_id)))
+        return Settled(lane_id, ended, next_at, leased_at, self._lanes(np.unique(lane_id)))
+
+    def leased_at(self, held: Tokens) -> Instants:
+        """Look each of them up."""
+        pairs = zip(held.page_id.tolist(), held.token.tolist(), strict=True)
+        rows = [self.driver.execute(LEASED_AT, pair).fetchone() for pair in pairs]
+        return column([None if row is None else row[0] for row in rows], Instants, 0)
 
     def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
         """Update the row if it has this token; a full lane may open sooner now."""

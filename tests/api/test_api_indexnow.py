@@ -57,7 +57,11 @@ def test_ten_thousand_urls_are_taken_and_one_more_is_too_many(sqlite_api: Live):
         (b'{"host": "a.example", "key": "0", "urlList": ["https://a.example/"]}', 422, "key", ""),
         (
             b'{"host": "a.example", "key": "0123abcd", "urlList": ["https://b.example/"]}',
-            422, "urlList", "not of the host a.example",
+            422, "urlList[0]", "not of the host a.example",
+        ),
+        (
+            b'{"host": "a.example", "key": "0123abcd", "urlList": ["http://a.example", "no"]}',
+            422, "urlList[1]", "cannot be parsed",
         ),
         (
             b'{"host": "https://a.example", "key": "0123abcd", "urlList": ["https://a.example/"]}',

@@ -54,6 +54,40 @@ def test_what_is_rejected_is_told_one_by_one_and_keeps_nothing_up(client):
     assert rejection.field == "status"
 
 
+@pytest.mark.parametrize("digest", [object(), "\ud800"])
+def test_what_cannot_be_written_raises_where_it_is_made_and_takes_nothing_with_it(client, digest):
+    with client.reporter(every_s=NEVER_S) as reporter:
+        reporter.report(URLS[0], digest="1")
+        with pytest.raises((TypeError, ValueError)):
+            reporter.report(URLS[1], digest=digest)
+        reporter.report(URLS[2], digest="1")
+    assert reporter.total.accepted == 2
+
+
+def test_a_service_that_takes_few_items_at_a_time_gets_few(sqlite_url):
+    with running(sqlite_url, max_items=7) as live, Client(live.url, now=live.clock) as client:
+        assert client.register(*URLS * 5).accepted == 50
+        with client.reporter() as reporter:
+            for url in URLS:
+                reporter.report(url, digest="1")
+        assert reporter.total.accepted == 10
+
+
+def test_one_item_that_is_too_large_is_told_and_keeps_nothing_up(sqlite_url):
+    told = []
+    settings = {"max_body_bytes": 2_000}
+    with running(sqlite_url, **settings) as live, Client(live.url, now=live.clock) as client:
+        client.register(*URLS)
+        with client.reporter(on_rejected=lambda *why: told.append(why)) as reporter:
+            for i, url in enumerate(URLS):
+                reporter.report(url, digest="1" * (3_000 if i == 4 else 1))
+        assert reporter.total.accepted == 9
+        with pytest.raises(Rejected, match=r"2000|2,000"):
+            client.report(URLS[4], digest="1" * 3_000)
+    ((observation, _),) = told
+    assert observation.url == URLS[4]
+
+
 def test_leases_end_with_their_reports(client, live):
     live.client.put("/hosts/a.example", json={"min_delay_s": 0})
     crawls = client.lease(count=1).items

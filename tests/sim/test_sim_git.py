@@ -173,7 +173,31 @@ def test_a_clock_that_was_wrong_puts_no_revision_before_the_one_it_follows(tmp_p
     )  # fmt: skip
     world = read(site)
     assert told(world) == {"/a/": (0, 8, 5), "/b/": (5, 8)}
-    assert any(note.startswith("1 revisions are dated before") for note in world.notes)
+    assert any(note.startswith("1 revisions are dated out of order") for note in world.notes)
+
+
+@pytest.mark.parametrize("day", [40_000, -2_000])
+def test_one_revision_of_a_broken_clock_moves_no_other(tmp_path, day):
+    site = repository(
+        tmp_path, (0, {"content/a.md": "a"}), (1, {"content/a.md": "b"}),
+        (day, {"content/a.md": "c"}), (5, {"content/a.md": "d"}), (7, {"x": ""}),
+    )  # fmt: skip
+    assert told(read(site)) == {"/a/": (0, 7, 1, 1, 5)}
+
+
+def test_a_revision_whose_date_cannot_be_read_counts_with_the_one_before(tmp_path):
+    site = repository(
+        tmp_path, (0, {"content/a.md": "a"}), (2, {"content/a.md": "b"}), (4, {"x": ""}),
+        (6, {"content/a.md": "c"}),
+    )  # fmt: skip
+    last = git(site, "cat-file", "commit", "main")
+    at = f"{START + 6 * round(DAY)} +0000".encode()
+    broken = last.replace(b"committer a <a@b> " + at, b"committer a <a@b> noon")
+    assert broken != last
+    command = ("hash-object", "-t", "commit", "-w", "--literally", "--stdin")
+    head = git(site, *command, stdin=broken).strip()
+    git(site, "update-ref", "refs/heads/main", head)
+    assert told(read(site)) == {"/a/": (0, 4, 2, 4)}
 
 
 def test_bulk_revisions_count_only_when_asked_for(tmp_path):

@@ -135,6 +135,7 @@ def edited(text, line, old, new):
         (edited(PAGES, 3, "10000000", "inf"), CHANGES, "pages.csv.gz, line 3", "obs_end is 'inf'"),
         (edited(PAGES, 2, "100000,", "20000000,"), CHANGES, "pages.csv.gz, line 2", "later than"),
         (edited(PAGES, 3, "/new", "/old"), CHANGES, "pages.csv.gz, line 3", "listed twice"),
+        (edited(PAGES, 3, "/new", "/x/../old"), CHANGES, "pages.csv.gz, line 3", "dot segments"),
         (edited(PAGES, 3, "/new", "new"), CHANGES, "pages.csv.gz, line 3", "leading /"),
         (edited(PAGES, 2, ",3,1", ",x,1"), CHANGES, "pages.csv.gz, line 2", "n_changes is 'x'"),
         (PAGES.splitlines()[0], CHANGES, "pages.csv.gz", "no line after the header"),

@@ -472,3 +472,14 @@ def test_rows_go_in_whole_and_in_order_however_many(n):
         add_rows(driver, "INSERT INTO taken (a, b) VALUES (?, nullif(?, 1))", range(n), range(n))
         rows = driver.execute("SELECT a, b FROM taken ORDER BY rowid").fetchall()
     assert rows == [(i, None if i == 1 else i) for i in range(n)]
+
+
+def test_who_may_not_write_beside_the_database_is_told_which_file(sqlite_store):
+    path = Path(f"{sqlite_store.engine.url.database}-lead")
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    with (
+        pytest.raises(StoreUnavailable, match=r"-lead cannot be opened: .*directory"),
+        sqlite_store.lead(),
+    ):
+        pass
