@@ -241,7 +241,7 @@ def commit(
         if named.target is not None:
             named_columns = replace(named_columns, redirects_to=redirects_to)  # type: ignore[call-arg]
         made = first.record(tx, named_columns, rules)
-        if isinstance(made, Recorded):
+        if isinstance(made, Recorded) and isinstance(named_columns, CrawlColumns):
             record_behind(tx, named_columns, made, rules)
         held = follow(tx, desk, named_columns, made, now)
     if isinstance(made, Recorded) and made.moved.any():

@@ -44,6 +44,9 @@ FILL_EVERY = timedelta(hours=1)
 COST_BLOCK = 1 << 16
 """Pages whose costs are computed at a time."""
 
+NAMED = 3
+"""Pages that the reason of a failed epoch names."""
+
 TROUBLE = (StoreUnavailable, StoreFull, LeadershipLost)
 """What befalls databases; the round that meets it ends, and the log needs no trace of it."""
 EXPECTED = (*TROUBLE, BandwidthInfeasible)
@@ -175,7 +178,10 @@ def solve(
     bandwidth = DEFAULT_BANDWIDTH_PER_PAGE * n_pages if plan.bandwidth is None else plan.bandwidth
     start = last.certificate.multiplier if last and last.certificate else None
     constraints = constrain(pages, known, caps, plan.objective)
-    allocation = allocate(pages, known, plan.objective, bandwidth, start, constraints.given())
+    try:
+        allocation = allocate(pages, known, plan.objective, bandwidth, start, constraints.given())
+    except BandwidthInfeasible as error:
+        raise BandwidthInfeasible(f"{error}; {greediest(pages)}") from error
     audits = audit_rates(pages, known, allocation)
     crawl_rate = allocation.crawl_rate
     if audits.any():
@@ -193,6 +199,14 @@ def solve(
     certificate = certify(pages, known, schedule, allocation, plan.timing)
     used = allocation.bandwidth_used + float(audits.sum())
     return schedule, replace(certificate, bandwidth=bandwidth, bandwidth_used=used)
+
+
+def greediest(pages: EpochColumns) -> str:
+    """Name the pages whose minimum crawl rates are the highest."""
+    low = np.nan_to_num(pages.min_crawl_rate)
+    first = np.argsort(-low, kind="stable")[:NAMED]
+    named = (f"page {pages.page_id[i]} ({low[i]:g})" for i in first.tolist() if low[i] > 0)
+    return f"the most is asked by {', '.join(named)}"
 
 
 def allocate(

@@ -414,12 +414,14 @@ def test_an_epoch_that_fails_while_publishing_publishes_nothing(store, clock, st
 
 def test_minimum_rates_beyond_the_bandwidth_fail_the_epoch_by_name(memory, clock):
     register(memory, 3, min_crawl_rate=5.0)
+    (greedy,) = register(memory, 1, T0, "greedy.example", min_crawl_rate=700.0).tolist()
     with capture_logs() as logs:
         failed = run_epoch(memory, replace(PLAN, bandwidth=1.0), clock)
     assert failed.status is EpochStatus.failed
     assert failed.reason.startswith("BandwidthInfeasible: ")
     (told,) = [entry for entry in logs if entry["event"] == "epoch failed"]
-    assert told["reason"].endswith("more than the bandwidth 1; lower them or raise it")
+    assert "more than the bandwidth 1; lower them or raise it; the most is" in told["reason"]
+    assert f"asked by page {greedy} (700), page 1 (5), page 2 (5)" in told["reason"]
     assert not told["exc_info"], "no trace of what is no fault"
 
 

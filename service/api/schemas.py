@@ -41,7 +41,7 @@ MinRate = Annotated[
         ge=0,
         le=1e6,
         description="a number of crawls a day that is never undercut, but by a complete page whose "
-        "pings are fewer",
+        "pings are fewer; it wins over a max_crawl_rate below it",
     ),
 ]
 MaxRate = Annotated[

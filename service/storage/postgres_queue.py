@@ -346,7 +346,7 @@ class PostgresQueue(QueueTransaction):
         if row is None or row[0] is None:
             none = Lanes.empty()
             return Settled(none.lane_id, np.zeros(0, np.bool_), none.next_at, none.next_at, none)
-        return Settled(*row[:4], _columns(Lanes, row[4:]))
+        return Settled(row[0], row[1], row[2], row[3], _columns(Lanes, row[4:]))
 
     def leased_at(self, held: Tokens) -> Instants:
         """Join them to the queue."""
