@@ -26,6 +26,7 @@ from service.errors import Unauthorized
 from service.ingest import Rules
 from service.leasing import Leasing
 from service.opening import opened, system_clock
+from service.registering import Registering
 from service.storage import SubscriptionStore
 from service.telemetry import Telemetry
 
@@ -44,6 +45,7 @@ class Service:
     gathering: Gathering
     desk: Desk
     leasing: Leasing
+    registering: Registering
     lease_ttl: timedelta
     plan: Plan
     runner: Runner
@@ -74,9 +76,8 @@ def open_service(
     watch, telemetry = Watch(store), Telemetry(store, now)
     polite, (one, other) = settings.politeness(), rules.rng.spawn(2)
     desk = Desk(polite, runner.ahead, one)
-    commits = Commits(
-        store, rules, desk, n_writers=1 if embedded else 2, watch=telemetry.count_commit
-    )
+    n_writers = 1 if embedded else 2
+    commits = Commits(store, rules, desk, n_writers=n_writers, watch=telemetry.count_commit)
     telemetry.watch("recrawl_waiting", "Requests that wait for an epoch", lambda: watch.n_waiting)
     telemetry.watch(
         "recrawl_waiting_items", "Items that wait to be written", lambda: commits.n_waiting
@@ -88,6 +89,7 @@ def open_service(
         gathering=Gathering(commits, telemetry, now),
         desk=desk,
         leasing=Leasing(store, polite, other),
+        registering=Registering(store, desk, n_writers),
         lease_ttl=timedelta(seconds=settings.lease_ttl_s),
         plan=base.plan,
         runner=runner,

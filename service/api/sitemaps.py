@@ -192,14 +192,11 @@ class Reader:
 
     def _enter(self, pages: PageColumns, now: datetime) -> tuple[Ints, Bools]:
         """Give the page_id of each page, 0 where it is unknown and stays so; and which are new."""
-        store = self.service.store
-        with store.begin(write=False) as tx:
+        with self.service.store.begin(write=False) as tx:
             page_id = tx.page_ids(pages.key)
         new, created = page_id == 0, np.zeros(len(pages), np.bool_)
         if self.asked.register and new.any():
-            with store.begin() as tx:
-                page_id[new], created[new] = tx.register(pages.take(new), now)
-                self.service.desk.hear_pings(tx, page_id[created], now)
+            page_id[new], created[new] = self.service.registering.register(pages.take(new), now)
         return page_id, created
 
     def _ping(self, page_id: Ints, changed_at: Instants, now: datetime) -> Answered:

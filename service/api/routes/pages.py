@@ -42,9 +42,7 @@ def post_pages(service: TheService, body: TheBody) -> Response:
     that was retired, as it was gone for long, is crawled once more.
     """
     given = decode_pages(decode_batch(body, PageItem, service.max_items))
-    with service.store.begin() as tx:
-        registered = tx.register(given.columns, service.now())
-        service.desk.hear_pings(tx, registered.page_id[registered.created], service.now())
+    registered = service.registering.register(given.columns, service.now())
     if not registered.created.all():
         _wake(service, registered.page_id[~registered.created])
     page_ids: list[int | None] = [None] * given.n_items
