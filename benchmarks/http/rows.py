@@ -31,7 +31,8 @@ from service.storage import open_store
 
 MOST_BATCHES_PER_S = 160
 MOST_SINGLES_PER_S = 15_000
-"""So many requests are prepared for a second of a round."""
+MOST_NEW_PER_S = 12
+"""So many requests are prepared for a second of a round; the last of new pages."""
 EPOCH_WITHIN_S = 900
 STILL_S = 2.0
 ANY_WIDTH = 1
@@ -250,10 +251,10 @@ def new_pages(bench: Bench) -> list[Figure]:
     """Pages that were never seen, in batches of 10,000."""
     given, floors = bench.given, bench.floors
     rates, bare, used = [], [], []
-    n_clients, batch = 2, min(10_000, bench.n_pages // 2)
+    n_clients, batch = given.clients, min(10_000, bench.n_pages // 2)
     first = bench.n_pages + 1
     for _ in range(given.rounds):
-        n_requests = max(2, int(given.seconds * 6))
+        n_requests = max(2, int(given.seconds * MOST_NEW_PER_S / n_clients))
         work = clients.NewPages(first, n_clients, batch, n_requests)
         first += n_requests * n_clients * batch
         load, usage = bench.load(work, n_clients, given.seconds)
