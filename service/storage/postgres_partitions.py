@@ -13,7 +13,7 @@ import psycopg
 from service.storage import postgres_sql as sql
 
 if TYPE_CHECKING:
-    from service.storage.postgres import PostgresTransaction
+    from service.storage.postgres_transaction import PostgresTransaction
 
 LOCK_TIMEOUT = "20ms"
 """How long housekeeping waits for readers, and whoever comes after waits for housekeeping."""

@@ -1,307 +1,29 @@
 """The store in one SQLite file: one writer at a time, readers never wait.
 
-Writers queue on a lock inside the process and on SQLite's own between processes, so
-`lock_states` has nothing left to lock. WAL with `synchronous = FULL`: a commit that was
-answered survives a power cut. The leader of epochs holds a lock on a file beside the
-database, which the system releases when that process dies, however it dies.
+Writers queue on a lock inside the process and on SQLite's own between processes. WAL with
+`synchronous = FULL`: a commit that was answered survives a power cut. The leader of epochs holds a
+lock on a file beside the database, which the system releases when that process dies, however it
+dies.
 """
 
 import fcntl
-import json
-import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import fields, replace
 from datetime import datetime
-from itertools import repeat
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
-import sqlalchemy as sa
-from numpy.typing import NDArray
-from sqlalchemy.dialects import sqlite
-
-from service.arrays import COLUMN, UNSAID, Columns, Ints, Keys, instant, nothing
 from service.columns import (
-    RARE,
-    EpochColumns,
-    PageColumns,
-    PageStates,
     ScheduleColumns,
-    ScheduledPages,
-    StoredPages,
 )
-from service.domain import Observability
 from service.errors import EpochRunning, NoDatabase, StoreFull, StoreUnavailable
-from service.sections import SECTIONS, sections
 from service.storage import migrations
-from service.storage import sqlite_sql as sql
-from service.storage.base import Brought, Lead, Registered
-from service.storage.gathered import Gathered, placed
-from service.storage.sql import NUMBER_IN_FORCE, SqlTransaction
+from service.storage.base import Lead
 from service.storage.sqlite_connections import READING_CACHE, WRITING_CACHE, opened, translated
-from service.storage.sqlite_log import SqliteLog, Stretches
-from service.storage.sqlite_queue import SqliteQueue
-from service.storage.sqlite_values import (
-    KINDS,
-    LOADED,
-    LOADED_RARE,
-    LOCKED,
-    OBSERVABILITIES,
-    OF_CRAWLS,
-    OF_EVENTS,
-    SCHEDULED,
-    add_rows,
-    columns,
-    eventful,
-    listed,
-    microseconds,
-    unpacked,
-    values,
-    written,
-)
-from service.storage.tables import Instant
+from service.storage.sqlite_log import Stretches
+from service.storage.sqlite_transaction import BLOCK, SqliteTransaction, keep_house
 from service.storage.turns import Turns
 from service.storage.websub import SubscriptionStore
-
-C = TypeVar("C", bound=Columns)
-
-MOST_VARIABLES = 32_000
-"""A statement of an unmodified SQLite takes 32,766."""
-
-BLOCK = 20_000
-"""Rows that an epoch reads, writes or deletes at a time: other writers wait for 0.1 s at most."""
-
-
-class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
-    """The statements in SQLite's words."""
-
-    next_crawl_at = sa.literal_column(sql.NEXT_CRAWL_AT, Instant)
-
-    def __init__(
-        self, connection: sa.Connection, width: int, fetching: Turns, stretches: Stretches
-    ) -> None:
-        super().__init__(connection, width)
-        self.fetching = fetching
-        self.stretches = stretches
-        self.eventful: Ints = np.zeros(0, np.int64)
-        """Pages locked or saved so far that have, or had, what most have not."""
-
-    def run(self, statement: str, *parameters: Any) -> list[Any]:
-        """Run one statement over the driver and give its rows."""
-        return self.driver.execute(statement, parameters).fetchall()
-
-    def run_many(self, statement: str, *columns: Iterable[Any]) -> None:
-        """Run one prepared statement for every row of the columns, inside SQLite."""
-        self.driver.executemany(statement, zip(*columns, strict=True))
-
-    @property
-    def driver(self) -> sqlite3.Connection:
-        """The sqlite3 connection under this transaction."""
-        driver: sqlite3.Connection = self.connection.connection.driver_connection  # type: ignore[assignment]
-        return driver
-
-    def number_in_force(self) -> int:
-        """Read the newest, straight over the driver: every commit of evidence does."""
-        ((number,),) = self.run(NUMBER_IN_FORCE)
-        return number or 0
-
-    def insert(self, table: sa.Table) -> sqlite.Insert:
-        """Give the INSERT that knows ON CONFLICT."""
-        return sqlite.insert(table)
-
-    def days_before(self, now: datetime, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-        """Subtract microseconds."""
-        return (microseconds(now) - sa.type_coerce(column, sa.BigInteger)) / 86_400e6
-
-    def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
-        """Insert hosts, pages and states in the order of the keys, which lie so in their index.
-
-        The only writer's ids have no gaps, unless a page was known: then all are looked up.
-        """
-        order = np.argsort(new.key)
-        page_id, created = self._add_sorted(new.take(order), now, brought and brought.take(order))
-        back = np.argsort(order)
-        return Registered(page_id[back], created[back])
-
-    def _add_sorted(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
-        created_at = np.full(len(new), instant(now))
-        if brought is not None:
-            created_at = np.where(np.isnat(brought.created_at), created_at, brought.created_at)
-        ((newest,),) = self.run("SELECT coalesce(max(page_id), 0) FROM pages")
-        host_id = list(self.host_ids(new.host))
-        n_before = self.driver.total_changes
-        add_rows(
-            self.driver, sql.ADD_PAGES, values(new.key), new.url, host_id, values(new.importance),
-            values(new.min_crawl_rate), values(new.max_crawl_rate), values(created_at),
-        )  # fmt: skip
-        if self.driver.total_changes - n_before == len(new):
-            ((last,),) = self.run("SELECT last_insert_rowid()")
-            page_id = np.arange(last - len(new), last) + 1
-        else:
-            page_id = self.page_ids(new.key)
-        created = page_id > newest
-        added = brought and brought.take(created)
-        self._add_states(page_id[created], new.take(created), now, added)
-        return Registered(page_id, created)
-
-    def _add_states(
-        self, page_id: Ints, new: PageColumns, now: datetime, brought: Brought | None
-    ) -> None:
-        unsaid = new.observability == UNSAID
-        watched = values(np.where(unsaid, Observability.auto, new.observability))
-        section = values(sections(new.url))
-        if brought is None:
-            since = repeat(microseconds(now), len(new))
-            zeros = repeat(bytes(8 * self.width), len(new))
-            add_rows(self.driver, sql.ADD_STATES, values(page_id), since, watched, section, zeros)
-            return
-        states = replace(brought.states, page_id=page_id)
-        since_then = values(states.pings_since)
-        columns = written(states, *OF_CRAWLS, *OF_EVENTS)
-        self.run_many(sql.BRING_STATES, watched, section, since_then, *columns)
-
-    def host_ids(self, host: Iterable[str]) -> Iterable[int]:
-        """Give the id of each host; those not seen before are inserted."""
-        distinct = sorted(set(host))
-        self.run_many("INSERT OR IGNORE INTO hosts (host) VALUES (?)", distinct)
-        known = dict(self.run(sql.HOST_IDS, json.dumps(distinct)))
-        return (known[name] for name in host)
-
-    def change_pages(self, page_id: Ints, said: PageColumns, now: datetime) -> None:
-        """Update pages and states."""
-        since = microseconds(now)
-        watched = (repeat(since, len(said)), values(page_id), values(said.observability))
-        self.run_many(sql.CHANGE_STATES, *watched)
-        self.run_many(
-            sql.CHANGE_PAGES, values(said.importance), values(said.min_crawl_rate),
-            values(said.max_crawl_rate), values(page_id),
-        )  # fmt: skip
-
-    def page_ids(self, key: Keys) -> Ints:
-        """Look the keys up, as many in one statement as SQLite takes."""
-        keys = values(key)
-        found: dict[bytes, int] = {}
-        for start in range(0, len(keys), MOST_VARIABLES):
-            some = keys[start : start + MOST_VARIABLES]
-            marks = ",".join("?" * len(some))
-            found |= self.run(f"SELECT key, page_id FROM pages WHERE key IN ({marks})", *some)
-        return np.array([found.get(k, 0) for k in keys], np.int64)
-
-    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
-        """Read them, of most pages fewer columns; the write transaction is the lock."""
-        statement = sql.LOCK_SCHEDULED_STATES if scheduled else sql.LOCK_STATES
-        rows = self.run(statement, listed(page_id))
-        if not rows:
-            return PageStates.empty(estimate=(self.width,))
-        read = columns(LOCKED | SCHEDULED if scheduled else LOCKED, rows, self.width)
-        gone, some, observability = unpacked(read.pop("flags"))
-        for name in () if scheduled else SCHEDULED:
-            read[name] = np.full(len(rows), np.nan)
-        events = {name: nothing(KINDS[name], len(rows)) for name in OF_EVENTS}
-        if some.any():
-            rare = read["page_id"][some]
-            self.eventful = np.append(self.eventful, rare)
-            kinds = {name: KINDS[name] for name in OF_EVENTS}
-            found = columns(kinds, self.run(sql.EVENTS, listed(rare)), self.width)
-            for name, values_found in found.items():
-                events[name][some] = values_found
-        return PageStates(gone=gone, observability=observability, **read, **events)
-
-    def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
-        """Read both in one statement, hence one snapshot."""
-        rows = self.run(sql.READ_PAGES, after, limit)
-        n_states = len(fields(PageStates))
-        pages = [(row[0], *row[n_states:]) for row in rows]
-        states = [row[:n_states] for row in rows]
-        return self._columns(StoredPages, pages), self._columns(PageStates, states)
-
-    def restore_states(self, states: PageStates) -> None:
-        """Update them by one prepared statement."""
-        since = values(states.pings_since)
-        self.run_many(sql.RESTORE_STATES, since, *written(states, *OF_CRAWLS, *OF_EVENTS))
-
-    def save_states(self, states: PageStates) -> None:
-        """Update them by one prepared statement, of most pages fewer columns."""
-        wide = eventful(states) | np.isin(states.page_id, self.eventful)
-        rare, plain = states.take(wide), states.take(~wide)
-        self.eventful = np.append(self.eventful, rare.page_id)
-        self.run_many(sql.SAVE_STATES, *written(rare, *OF_CRAWLS, *OF_EVENTS))
-        self.run_many(sql.SAVE_PLAIN_STATES, *written(plain, *OF_CRAWLS))
-
-    def wake(self, page_id: Ints, now: datetime) -> Ints:
-        """Update them in one statement."""
-        woken = self.run(sql.WAKE, microseconds(now), listed(page_id))
-        return np.array([page for (page,) in woken], np.int64)
-
-    def load_columns(self) -> EpochColumns:
-        """Read them in this transaction, hence one snapshot, a block of rows at a time."""
-        found = self._gathered(sql.LOAD_COLUMNS, LOADED)
-        code, observability = np.divmod(found.pop("code"), OBSERVABILITIES)
-        found["host_id"], section = np.divmod(code, SECTIONS)
-        found["observability"] = observability.astype(np.int16)
-        found["section"] = section.astype(np.int32)
-        page_id, seldom = found["page_id"], self._gathered(sql.LOAD_RARE, LOADED_RARE)
-        where = np.searchsorted(page_id, seldom["page_id"])
-        for name, absent in RARE.items():
-            found[name] = placed(len(page_id), where, seldom[name], absent)
-        return EpochColumns(**found)
-
-    def _gathered(self, statement: str, kinds: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Read the columns of a statement, a block of rows at a time."""
-        shapes = {name: (0, self.width) if name == "estimate" else 0 for name in kinds}
-        gathered = Gathered({n: np.empty(shapes[n], COLUMN[kind]) for n, kind in kinds.items()})
-        cursor = self.driver.execute(statement)
-        while rows := cursor.fetchmany(BLOCK):
-            gathered.append(columns(kinds, rows, self.width).values())
-        return gathered.columns()
-
-    def _columns(self, kind: type[C], rows: list[Any]) -> C:
-        if not rows:
-            return kind.empty(estimate=(self.width,))
-        return kind(**columns({f.name: f.type for f in fields(kind)}, rows, self.width))
-
-    def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
-        """Insert under the epoch's number, which no reader asks for yet."""
-        columns = [values(getattr(schedule, name)) for name in ScheduleColumns.__dataclass_fields__]
-        add_rows(self.driver, sql.ADD_SCHEDULE, repeat(epoch, len(schedule)), *columns)
-
-    def read_schedule(
-        self, only: Collection[str], **parameters: Any
-    ) -> tuple[ScheduledPages, Collection[int]]:
-        """Read rows and turn them into columns, one reader at a time.
-
-        The driver lets go of the interpreter at every row: threads that fetch at the same time
-        spend more on handing it over than on the rows.
-        """
-        if "due_before" in parameters:
-            parameters["due_before"] = microseconds(parameters["due_before"])
-        statement = sql.schedule(only, since="since" in parameters)
-        with self.fetching:
-            rows = self.driver.execute(statement, parameters).fetchall()
-        return self._columns(ScheduledPages, rows), self.kept()
-
-    def read_removed(self, **parameters: Any) -> Ints:
-        """Read the ids one by one."""
-        rows = self.driver.execute(sql.REMOVED, parameters)
-        return np.array([page_id for (page_id,) in rows], np.int64)
-
-    def next_page_ids(self, after: int, limit: int) -> Ints:
-        """Read along the key of the pages."""
-        query = "SELECT page_id FROM pages WHERE page_id > ? ORDER BY page_id LIMIT ?"
-        return np.array([row[0] for row in self.run(query, after, limit)], np.int64)
-
-    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:  # noqa: ARG002
-        """Delete old schedules and the log's old entries."""
-        keep_house(lambda: nullcontext(self), keep_log_since)
-
-    def drop_schedule(self) -> bool:
-        """Delete a block of a schedule that is no longer kept; tell whether there was one."""
-        stale = self.run(sql.STALE_EPOCH)
-        for (epoch,) in stale:
-            self.run(sql.DROP_SCHEDULE, epoch, BLOCK - 1)
-        return bool(stale)
 
 
 class SqliteStore(SubscriptionStore):
@@ -416,17 +138,3 @@ class SqliteLead(Lead):
         with suppress(StoreFull), translated(), self.store.reading.connect() as connection:
             driver: Any = connection.connection.driver_connection
             driver.execute("PRAGMA wal_checkpoint(PASSIVE)")
-
-
-def keep_house(
-    begin: Callable[[], AbstractContextManager[SqliteTransaction]], keep_log_since: datetime | None
-) -> None:
-    """Delete, block by block, the schedules and the entries of the log that are not kept."""
-    more = True
-    while more:
-        with begin() as tx:
-            more = tx.drop_schedule()
-    more = True
-    while more and keep_log_since is not None:
-        with begin() as tx:
-            more = tx.drop_log(keep_log_since, BLOCK)

@@ -35,9 +35,10 @@ from service.epoch import Plan, Runner
 from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.storage import open_store, postgres_partitions
 from service.storage.base import EPOCHS_KEPT
-from service.storage.postgres import PostgresStore, PostgresTransaction
+from service.storage.postgres import PostgresStore
 from service.storage.postgres_connections import LEAD_LOCK, LEAD_TIMEOUTS, translated
 from service.storage.postgres_partitions import next_month
+from service.storage.postgres_transaction import PostgresTransaction
 
 
 def pid_of(tx):

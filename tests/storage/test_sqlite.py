@@ -35,9 +35,10 @@ from service.epoch import Plan, run_epoch
 from service.errors import InvalidSettings, NoDatabase, SchemaBehind, StoreFull, StoreUnavailable
 from service.storage import migrations, open_store
 from service.storage.base import EPOCHS_KEPT
-from service.storage.sqlite import SqliteStore, SqliteTransaction
+from service.storage.sqlite import SqliteStore
 from service.storage.sqlite_connections import WAL_BYTES, WAL_KEPT, prepare
 from service.storage.sqlite_log import OF_A_DAY
+from service.storage.sqlite_transaction import SqliteTransaction
 from service.storage.sqlite_values import TOGETHER, add_rows
 from service.storage.turns import Turns
 
@@ -369,7 +370,8 @@ def test_an_epoch_loads_without_keeping_writers_out(sqlite_store, sqlite_url, mo
 
 
 def test_an_epoch_lets_other_writers_in_between_its_blocks(sqlite_store, monkeypatch):
-    monkeypatch.setattr("service.storage.sqlite.BLOCK", 7)
+    for module in ("sqlite", "sqlite_transaction"):
+        monkeypatch.setattr(f"service.storage.{module}.BLOCK", 7)
     ids = np.sort(register(sqlite_store, 40))
     for _ in range(EPOCHS_KEPT + 1):
         publish(sqlite_store, schedule_columns(ids))
