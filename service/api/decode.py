@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 from msgspec import UNSET, UnsetType
+from numpy.typing import NDArray
 
 from service.api.bodies import Batch
 from service.api.schemas import Item, ObservationItem, PageItem, PingItem, Rejection
@@ -136,22 +137,29 @@ def _kept(
 
 
 def decode_pages(batch: Batch[PageItem]) -> Decoded[PageColumns]:
-    """Decode pages; of several items with one URL the last one counts."""
+    """Decode pages; of several items with one URL each field counts as it was said last."""
     urls = _urls(batch.items)
     low = _numbers([item.min_crawl_rate for item in batch.items])
     high = _numbers([item.max_crawl_rate for item in batch.items])
     doubtful = np.array([url is None for url in urls], np.bool_) | (low > high)
     kept, rejected = _judged(batch, doubtful, _check_page)
     named = name_pages(np.zeros(len(kept), np.int64), [urls[i] for i in kept.tolist()])
-    last = np.zeros(len(named.pages), np.int64)
-    last[named.row] = kept
-    observability = [batch.items[i].observability for i in last.tolist()]
-    said = [batch.items[i].importance for i in last.tolist()]
-    pages = replace(
-        named.pages, importance=_numbers(said), min_crawl_rate=low[last], max_crawl_rate=high[last],
-        observability=np.array([OBSERVABILITY[word] for word in observability], np.int16),
-    )  # fmt: skip
-    return Decoded(pages, named, batch.index[kept], rejected)
+    items = [batch.items[i] for i in kept.tolist()]
+    watched = np.array([OBSERVABILITY[item.observability] for item in items], np.int16)
+    columns: dict[str, NDArray[Any]] = {
+        "importance": _numbers([item.importance for item in items]),
+        "min_crawl_rate": low[kept], "max_crawl_rate": high[kept], "observability": watched,
+    }  # fmt: skip
+    said = {name: _last_said(column, named) for name, column in columns.items()}
+    return Decoded(replace(named.pages, **said), named, batch.index[kept], rejected)
+
+
+def _last_said(column: NDArray[Any], named: Named) -> NDArray[Any]:
+    """Give of each URL the last of its items' values that say something."""
+    unsaid = np.isnan(column) if column.dtype.kind == "f" else column == UNSAID
+    last = np.full(len(named.pages), UNSAID if column.dtype.kind == "i" else np.nan, column.dtype)
+    last[named.row[~unsaid]] = column[~unsaid]
+    return last
 
 
 # -- columns: what cannot be taken as it is gets a value that a mask finds

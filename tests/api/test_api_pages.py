@@ -46,6 +46,22 @@ def test_an_upsert_changes_what_is_said_and_keeps_the_rest(api: Live):
     assert {name: page[name] for name in said} == said | {"importance": 8.0}
 
 
+def test_of_one_url_twice_in_a_batch_each_field_counts_as_it_was_said_last(api: Live):
+    url, other = "https://a.example/", "https://a.example/other"
+    items = [
+        {"url": url, "importance": 2, "min_crawl_rate": 0.5, "observability": "complete"},
+        {"url": other, "importance": 7},
+        {"url": f"{url}#again", "importance": 3},
+        {"url": url, "max_crawl_rate": 4},
+    ]
+    answer = api.post("/pages", items).json()
+    assert (answer["accepted"], answer["duplicate"]) == (2, 2)
+    page = api.get("/pages", url=url).json()
+    assert (page["importance"], page["observability"]) == (3, "complete")
+    assert (page["min_crawl_rate"], page["max_crawl_rate"]) == (0.5, 4)
+    assert api.get("/pages", url=other).json()["importance"] == 7
+
+
 def test_of_one_url_twice_in_a_batch_the_last_counts(api: Live):
     batch = [{"url": NEWS, "importance": 2.0}, {"url": "HTTPS://EXAMPLE.com:443/news#top",
                                                 "importance": 3.0}]  # fmt: skip
