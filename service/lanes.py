@@ -22,6 +22,8 @@ TROUBLE_AFTER = 3
 
 PAUSE_S = 60.0
 LONGEST_PAUSE_S = 86_400.0
+FORGIVEN_AFTER_S = 86_400.0
+"""After the end of a pause; crawls without a lease tell lanes of nothing but trouble."""
 LONGEST_DELAY_S = 86_400.0
 
 ANY_NUMBER = np.iinfo(np.int32).max
@@ -124,6 +126,7 @@ class Said(NamedTuple):
     """The newest crawl that answered."""
     ill: Instants
     """The newest crawl in trouble."""
+    n_ill: Ints
     slow: Bools
     """Whether it asked to slow down."""
     retry_after_s: Floats
@@ -168,6 +171,7 @@ def sum_up(
         last=_newest(n, row[ended], seen[ended]),
         good=_newest(n, row[good], seen[good]),
         ill=_newest(n, row[bad], seen[bad]),
+        n_ill=np.bincount(row[bad], minlength=n),
         slow=np.bincount(row[slow], minlength=n) > 0,
         retry_after_s=asked,
         queued=queued,
@@ -184,13 +188,16 @@ def hear(lanes: Lanes, said: Said, polite: Politeness, at: np.datetime64, unifor
     """Give lanes after reports.
 
     A lane that said 429 or 503 pauses for as long as it asked, up to a day, and at least for a
-    time that doubles with every report of trouble in a row; of other trouble the third in a row
-    makes it pause. The pause counts from the crawl. One good answer under a lease and all is
-    forgiven but the pause that runs.
+    time that doubles with every batch of reports of trouble in a row; of other trouble the third
+    report in a row makes it pause. The pause counts from the crawl. One good answer under a lease
+    and all is forgiven but the pause that runs; so it is where a day has passed since the last.
     """
     failing = ~np.isnat(said.ill) & ~(said.good > said.ill)
-    forgiven = np.where(np.isnat(said.good), lanes.n_failures, 0)
-    n_failures = np.where(failing, forgiven + 1, forgiven)
+    rested = said.ill > lanes.blocked_until + seconds(np.array(FORGIVEN_AFTER_S))
+    forgiven = np.where(np.isnat(said.good) & ~rested, lanes.n_failures, 0)
+    in_a_row = np.where(np.isnat(said.good), said.n_ill, 1)
+    at_once = np.minimum(forgiven + in_a_row, TROUBLE_AFTER)
+    n_failures = np.where(failing, np.maximum(forgiven + 1, at_once), forgiven)
     turn = n_failures - np.where(said.slow, 0, TROUBLE_AFTER - 1)
     pause_s = timing.backoff(np.maximum(turn, 1), PAUSE_S, LONGEST_PAUSE_S, uniform)
     pause = seconds(np.maximum(pause_s, np.minimum(said.retry_after_s, LONGEST_PAUSE_S)))

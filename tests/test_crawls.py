@@ -450,6 +450,32 @@ def test_the_third_timeout_in_a_row_makes_a_host_pause(queue_store):
     assert len(take(queue_store, T0 + 90 * SECOND, 1)) == 1
 
 
+def test_trouble_after_a_day_without_any_is_the_first(queue_store):
+    add(queue_store, 40)
+
+    def pause(at):
+        """Trouble of one crawl; gives how long nothing is leased after it."""
+        report(queue_store, take(queue_store, at, 1), at, status=503)
+        return (next_ready_at(queue_store) - at).total_seconds()
+
+    pauses, at = [], T0
+    for _ in range(6):
+        pauses.append(pause(at))
+        at += timedelta(seconds=pauses[-1])
+    assert pauses[-1] > 5 * pauses[0]
+    assert pause(at + 25 * HOUR) <= 90
+
+
+def test_three_timeouts_in_one_batch_make_a_host_pause_and_more_do_so_no_longer(queue_store):
+    add(queue_store, 40)
+    report(queue_store, take(queue_store, T0, 2), T0, T0, status=0)
+    given = take(queue_store, T0, 20)
+    assert len(given) == 20, "two are no trouble yet"
+    report(queue_store, given, T0, T0, status=0)
+    assert take(queue_store, T0 + 29 * SECOND) == []
+    assert len(take(queue_store, T0 + 90 * SECOND, 5)) == 5, "as long as after the third alone"
+
+
 def test_only_the_hosts_asked_for(queue_store):
     for host in ("a.example", "b.example", "c.example"):
         add(queue_store, 2, host=host)
