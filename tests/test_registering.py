@@ -139,15 +139,21 @@ def test_a_commit_is_bounded(store, line, together, monkeypatch):
     assert store.n_commits == 1 + 3 + 1
 
 
-def test_many_threads_get_what_one_would_have_got(store, line):
+def test_two_processes_of_many_threads_get_what_one_would_have_got(queue_store):
     draw = np.random.default_rng(5)
-    every = urls(60)
-    lists = [[every[i] for i in draw.permutation(60)[:20]] for _ in range(24)]
-    with ThreadPoolExecutor(8) as pool:
-        done = list(pool.map(lambda given: line.register(page_columns(given), T0), lists))
+    every = [f"https://h{i % 7}.example/{i}" for i in range(120)]
+    lists = [[every[i] for i in draw.permutation(120)[:40]] for _ in range(60)]
+    lines = [Registering(queue_store, Desk(RUDE, UNTIL, rng()), 2) for _ in range(2)]
+
+    def register(k):
+        return lines[k % 2].register(page_columns(lists[k]), T0)
+
+    with ThreadPoolExecutor(12) as pool:
+        done = list(pool.map(register, range(len(lists))))
     ids = {}
     for given, (page_id, _) in zip(lists, done, strict=True):
         for url, page in zip(given, page_id.tolist(), strict=True):
             assert ids.setdefault(url, page) == page
     assert len(set(ids.values())) == len(ids)
     assert sum(int(created.sum()) for _, created in done) == len(ids)
+    assert sorted(crawl.page_id for crawl in take(queue_store, T0, 200)) == sorted(ids.values())
