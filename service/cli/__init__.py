@@ -30,7 +30,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     help="Decide when to crawl which page again.\n\n"
     "Everything else is set by the environment (or a file .env): RECRAWL_DATABASE_URL, "
     "RECRAWL_BANDWIDTH, RECRAWL_EPOCH_INTERVAL_S, … The README lists them.",

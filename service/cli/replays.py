@@ -57,7 +57,7 @@ def replay(
     rules: Annotated[
         list[str] | None,
         typer.Option("--map", metavar="REGEX=/PAGE", rich_help_panel=SOURCE,
-                     help=r"Which file is which page, e.g. 'docs/(.*)\.md=/\1/'; may be repeated"),
+                     help=r"Which file is which page, e.g. `docs/(.*)\.md=/\1/`; may be repeated"),
     ] = None,
     pages: Annotated[
         int, typer.Option(min=2, help="Pages of a made-up site", rich_help_panel=SOURCE)
