@@ -71,12 +71,13 @@ class Registering:
 
     def _settle(self, requests: list[Request]) -> None:
         """Commit the requests together, or those alone that cannot be."""
-        done = None
+        alone, done = len(requests) == 1, None
         try:
-            if len(requests) == 1 or are_distinct(requests):
-                done = self._commit(requests)
+            pages = PageColumns.concatenate([request.pages for request in requests])
+            if alone or len(np.unique(pages.key)) == len(pages):
+                done = self._commit(requests, pages)
         except Exception as error:  # noqa: BLE001 - whatever it is, who asked is told
-            if len(requests) == 1 or isinstance(error, StoreUnavailable | StoreFull):
+            if alone or isinstance(error, StoreUnavailable | StoreFull):
                 for request in requests:
                     request.done.set_exception(error)
                 return
@@ -87,22 +88,11 @@ class Registering:
         for request, registered in zip(requests, done, strict=True):
             request.done.set_result(registered)
 
-    def _commit(self, requests: list[Request]) -> list[Registered]:
+    def _commit(self, requests: list[Request], pages: PageColumns) -> list[Registered]:
         """Register the pages of all in one transaction."""
         now = max(request.now for request in requests)
         with self.store.begin() as tx:
-            page_id, created = tx.register(together(requests), now)
+            page_id, created = tx.register(pages, now)
             self.desk.hear_pings(tx, page_id[created], now)
         ends = accumulate(len(request.pages) for request in requests)
         return [Registered(page_id[a:b], created[a:b]) for a, b in pairwise([0, *ends])]
-
-
-def together(requests: list[Request]) -> PageColumns:
-    """Give the pages of all."""
-    return PageColumns.concatenate([request.pages for request in requests])
-
-
-def are_distinct(requests: list[Request]) -> bool:
-    """Tell whether no two have a page in common."""
-    key = together(requests).key
-    return len(np.unique(key)) == len(key)

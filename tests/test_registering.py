@@ -117,10 +117,10 @@ def test_a_request_that_cannot_be_written_spares_the_others(store, line, togethe
 def test_a_database_that_fails_is_told_to_all_who_waited(store, line, together, error, monkeypatch):
     commit = line._commit
 
-    def fail(requests):
+    def fail(requests, pages):
         if len(requests) > 1:
             store.at_commit = [error]
-        return commit(requests)
+        return commit(requests, pages)
 
     monkeypatch.setattr(line, "_commit", fail)
     one, two = together(urls(2), urls(3, "b.example"))
