@@ -9,6 +9,7 @@ from math import factorial
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.polynomial import Chebyshev
 from numpy.polynomial.polynomial import polyval
 from numpy.typing import ArrayLike
 from scipy.special import digamma, exp1
@@ -199,10 +200,25 @@ def _binary(pages: _Pages, timing: Timing) -> Floats:
 
 
 def _harmonic_on_time(x: Floats) -> Floats:
-    def direct(x: Floats) -> Floats:
-        return np.euler_gamma + np.log(x) + exp1(x) - 1 - np.expm1(-x) / x
+    return _by_series_below_1(x, _HARMONIC_SERIES, _interpolated)
 
-    return _by_series_below_1(x, _HARMONIC_SERIES, direct)
+
+def _interpolated(x: Floats) -> Floats:
+    """Give `_on_time` of x >= 1 to 14 digits in a tenth of its time."""
+    log_x = np.log(x)
+    cost = _BETWEEN(np.minimum(log_x, _LOG_FAR))
+    far = log_x > _LOG_FAR
+    cost[far] = np.euler_gamma + log_x[far] - 1 + 1 / x[far]  # the rest is below 1e-18
+    return cost
+
+
+def _on_time(log_x: Floats) -> Floats:
+    x = np.exp(log_x)
+    return np.asarray(np.euler_gamma + log_x + exp1(x) - 1 - np.expm1(-x) / x)
+
+
+_LOG_FAR = np.log(40.0)
+_BETWEEN = Chebyshev.interpolate(_on_time, 32, [0.0, _LOG_FAR])
 
 
 def _binary_on_time(x: Floats) -> Floats:

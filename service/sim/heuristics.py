@@ -61,7 +61,7 @@ def play(heuristic: Heuristic, world: World, bandwidth: float) -> Crawls:
     bandwidth
         Crawls a day.
     """
-    versions, segment = Versions.of(world), heuristic.segment
+    versions, segment = Versions(world), heuristic.segment
     seen = np.zeros(len(world), np.int64)
     state, due = heuristic.discover(world.created)
     from_start = world.created == 0

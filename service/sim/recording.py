@@ -9,7 +9,7 @@ import numpy as np
 from service.arrays import Bools, Floats, Ints
 from service.core import InvalidInput
 from service.errors import InvalidTrace
-from service.sim.world import Importance, World, draw_importance, offsets
+from service.sim.world import Importance, World, draw_importance, in_order, offsets
 
 SECONDS_PER_DAY = 86_400.0
 BULK = 200
@@ -91,7 +91,7 @@ def recorded_world(
         announced=rng.permutation(n_pages) < round(complete_share * n_pages),
         created=created,
         ended=ended,
-        changed_at=changed_at[np.lexsort((changed_at, changed_page))],
+        changed_at=in_order(changed_page, changed_at),
         first=offsets(counts),
         change_rate=counts / (ended - created),
         notes=(

@@ -118,7 +118,7 @@ class LocalFleet:
         self.plan = plan if needs_log else replace(plan, retention=timedelta(0))
         self.rules = Rules(plan.estimator, plan.timing, np.random.default_rng(seed))
         self.store = MemoryStore(width(plan.estimator))
-        self._versions = Versions.of(world)
+        self._versions = Versions(world)
         self._section = sections(world.url)
         self._page_id = np.zeros(len(world), np.int64)
         self._page = np.zeros(len(world) + 1, np.int64)
@@ -191,12 +191,12 @@ class LocalFleet:
 
     def _record(self, crawls: Crawls) -> None:
         n = len(crawls.page)
-        unsaid = np.full(n, UNSAID, np.int16)
+        unsaid, version = np.full(n, UNSAID, np.int16), self._versions.at(*crawls)
         columns = CrawlColumns(
             page_id=self._page_id[crawls.page],
             observed_at=_instants(crawls.at),
             changed=unsaid,
-            digest=1 + self._versions.at(*crawls),
+            digest=1 + version,
             status=unsaid,
             leased_page_id=np.zeros(n, np.int64),
             token=np.zeros(n, np.int64),
@@ -207,22 +207,24 @@ class LocalFleet:
         with self.store.begin() as tx:
             rules = rules_in_force(tx, self.rules)
             if not rules.estimator.needs_history:
-                self._predict(tx, rules.estimator, crawls)
+                self._predict(tx, rules.estimator, crawls, version)
             record(tx, columns, rules)
 
-    def _predict(self, tx: MemoryTransaction, estimator: Estimator[Any], crawls: Crawls) -> None:
+    def _predict(
+        self, tx: MemoryTransaction, estimator: Estimator[Any], crawls: Crawls, version: Ints
+    ) -> None:
         """Note what is expected of crawls, ordered by page and time, before they are recorded."""
         row = self._page_id[crawls.page] - 1
-        before = _days(tx.states["last_observed_at"][row])
+        before, known = _days(tx.states["last_observed_at"][row]), tx.states["digest"][row] - 1
         again = np.flatnonzero(row[1:] == row[:-1]) + 1
-        before[again] = crawls.at[again - 1]
+        before[again], known[again] = crawls.at[again - 1], version[again - 1]
         seen = np.flatnonzero(crawls.at > before)
         page, at, before = crawls.page[seen], crawls.at[seen], before[seen]
         own = of_sections(estimator, self._section[page])
         state = from_columns(own, tx.states["estimate"][row[seen]])
         more = (self._unrest[page] - 1.0) * np.maximum(self._epoch_at - before, 0.0)
         unchanged = own.probability_unchanged(state, at - before + more)
-        changed = self._versions.at(page, at) > self._versions.at(page, before)
+        changed = version[seen] > known[seen]
         self._predicted.append(Predicted(page, at, 1.0 - unchanged, changed))
 
 

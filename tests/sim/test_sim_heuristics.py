@@ -215,4 +215,4 @@ def test_versions_are_those_of_the_world_also_at_the_instants_of_changes():
     page = np.concatenate((world.changed_page, rng.integers(0, len(world), 500)))
     at = np.concatenate((world.changed_at, 30 * rng.random(500)))
     expected = [world.version(p, t) for p, t in zip(page.tolist(), at.tolist(), strict=True)]
-    assert Versions.of(world).at(page, at).tolist() == expected
+    assert Versions(world).at(page, at).tolist() == expected

@@ -30,7 +30,7 @@ def test_what_the_store_has_learnt_is_what_the_crawls_could_see():
         states = tx.lock_states(fleet._page_id)
     for page in range(60):
         at = np.sort(crawls.at[crawls.page == page])
-        seen = Versions.of(world).at(np.full(len(at), page), at)
+        seen = Versions(world).at(np.full(len(at), page), at)
         assert states.n_observations[page] == len(at)
         assert states.n_changes[page] == np.count_nonzero(np.diff(seen, prepend=0))
 
