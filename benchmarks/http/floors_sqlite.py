@@ -1,5 +1,6 @@
 """Floors on SQLite: the same rows by bare sqlite3 on a copy of the same file, one connection."""
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -34,7 +35,8 @@ def opened(path: str) -> sqlite3.Connection:
 
 
 def repeated(seconds: float, step: Callable[[], int]) -> float:
-    """Give rows a second of a step that is repeated for some seconds."""
+    """Give rows a second of a step that is repeated for some seconds; begins on a quiet disk."""
+    os.sync()
     done, begun = 0, time.monotonic()
     while time.monotonic() - begun < seconds:
         done += step()
