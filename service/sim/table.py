@@ -186,9 +186,11 @@ def _columns(
 ) -> list[str]:
     missing = [name for name in required if name not in header]
     if missing:
+        other = len(header) == 1 and any(mark in header[0] for mark in ";\t|")
         raise InvalidTrace(
             f"{path}, line 1: no column {', '.join(missing)}; the first line must name the "
             f"columns, among them {', '.join(required)}"
+            + other * f", with commas between them, and is {header[0]!r}"
         )
     names = [*required, *(name for name in optional if name in header)]
     twice = [name for name in names if header.count(name) > 1]

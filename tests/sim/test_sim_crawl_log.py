@@ -207,6 +207,11 @@ def test_a_window_and_announcing_pages_are_those_of_any_recording(tmp_path):
     [
         ("digest", "content", "line 1: neither a column changed nor digest; one must say"),
         ("url,t", "page,t", "line 1: no column url"),
+        (
+            "url,t,digest",
+            "url;t;digest",
+            "line 1: .*with commas between them, and is 'url;t;digest'",
+        ),
         ("300000,two", "300000", "line 5: 2 fields, expected 3"),
         ("300000", "noon", "line 5: t is 'noon'; write seconds since 1970, or an ISO 8601"),
         ("300000", "2026-01-31T12:00:00", "line 5: t is .*with its zone"),
