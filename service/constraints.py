@@ -42,8 +42,11 @@ class Constraints:
     levels: tuple[Level, ...] = ()
 
     def given(self, taken: ArrayLike = 0.0) -> dict[str, Any]:
-        """Name all as the solver does, the caps without crawls that (N,) pages get anyway."""
+        """Name all as the solver does, maxima and caps without crawls that pages get anyway."""
         given: dict[str, Any] = dict(self.of_pages)
+        if "max_crawl_rate" in given:
+            spare = given["max_crawl_rate"] - taken
+            given["max_crawl_rate"] = np.maximum(spare, given.get("min_crawl_rate", 0.0))
         names = (("host", "host_bandwidth"), ("host_group", "group_bandwidth"))
         for level, (members, bandwidth) in zip(self.levels, names, strict=False):
             each = np.broadcast_to(taken, level.of.shape)

@@ -223,7 +223,8 @@ def allocate(
 def audit_rates(pages: EpochColumns, known: Known, allocation: Allocation) -> Floats:
     """Give the crawls on the clock that show what the pings of `auto` pages miss, 1/day.
 
-    They are asked for only where the optimum itself has (nearly) none.
+    They are asked for only where the optimum itself has (nearly) none; never more than a page's
+    maximum.
     """
     heard = known.ping_rate > 0
     if not heard.any():
@@ -231,7 +232,8 @@ def audit_rates(pages: EpochColumns, known: Known, allocation: Allocation) -> Fl
     unannounced = (1.0 - known.recall) * known.change_rate
     estimate = PingEstimate(unannounced, known.ping_rate, known.precision)
     wanted = audit_rate(estimate, allocation.crawl_probability)
-    return np.where(heard, np.maximum(wanted - allocation.crawl_rate, 0.0), 0.0)
+    missing = np.fmin(np.maximum(wanted - allocation.crawl_rate, 0.0), pages.max_crawl_rate)
+    return np.where(heard, missing, 0.0)
 
 
 def certify(

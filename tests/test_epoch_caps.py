@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from service.columns import CapColumns
 from service.core.allocation import ALLOCATORS, allocate_harmonic
 from service.core.estimators import Gamma
-from service.domain import EpochStatus, Observability
+from service.domain import EpochStatus, Observability, PagePatch
 from service.epoch import Plan, run_epoch
 from service.storage.memory import MemoryStore
 
@@ -144,6 +144,27 @@ def test_audits_of_pings_stay_within_the_cap(store, ids):
     others = spent(store, epoch, {"a": ids["a.example"][:2]})["a"]
     assert on_the_clock > 0
     assert on_the_clock + followed + others <= free["a.example"] / 3 * (1 + 1e-9)
+
+
+def test_audits_of_pings_stay_within_the_maximum_of_their_page(store, ids):
+    pinged = ids["a.example"][2:]
+    save(store, pinged, n_pings=60, real_pings=40.0, false_pings=5.0, last_ping_at=now())
+
+    def crawls():
+        epoch = run_epoch(store, PLAN, now)
+        rows = {row.page_id: row for row in read_schedule(store, epoch.epoch)}
+        of_pages = [rows[page] for page in pinged.tolist()]
+        followed = np.array([row.crawl_probability for row in of_pages]) * 60 / 31
+        return np.array([row.crawl_rate for row in of_pages]), followed
+
+    free = np.add(*crawls())
+    with store.begin() as tx:
+        for page, rate in zip(pinged.tolist(), free.tolist(), strict=True):
+            tx.change_page(page, PagePatch(max_crawl_rate=0.5 * rate), T0)
+    on_the_clock, followed = crawls()
+    assert (on_the_clock > 0).any()
+    assert (followed > 0).any()
+    assert (on_the_clock + followed <= 0.5 * free * (1 + 1e-6)).all()
 
 
 @pytest.mark.parametrize("objective", [name for name in ALLOCATORS if name != "harmonic"])

@@ -190,7 +190,8 @@ def _columns(
         raise InvalidTrace(
             f"{path}, line 1: no column {', '.join(missing)}; the first line must name the "
             f"columns, among them {', '.join(required)}"
-            + other * f", with commas between them, and is {header[0]!r}"
+            + other
+            * f", with commas between them, and is {header[0]!r}"
         )
     names = [*required, *(name for name in optional if name in header)]
     twice = [name for name in names if header.count(name) > 1]
