@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, NotRequired, get_type_hints
 from urllib.parse import parse_qsl
 
+import structlog
 from fastapi import FastAPI, Request, Response, params
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -23,6 +24,8 @@ from service.api.compress import compressed
 from service.api.queries import refuse_unknown
 from service.api.service import authorised
 from service.telemetry import Telemetry
+
+log = structlog.get_logger()
 
 
 class HotRoute(APIRoute):
@@ -93,7 +96,10 @@ class HotPaths:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, and write down how it went; raises what no answer has a name for."""
+        """Serve the request, and write down how it went; raises what no answer has a name for.
+
+        A stream that cannot go on is left unfinished, and the server breaks the connection off.
+        """
         found = None
         if scope["type"] == "http":
             found = self.hot.get((scope["method"], scope["path"]))
@@ -110,7 +116,13 @@ class HotPaths:
             except Exception as error:  # noqa: BLE001 - answered by its name, or raised again
                 response, fault = await self._answered(request, error)
             status = response.status_code
-            await response(scope, receive, compressed(response, scope, send))
+            try:
+                await response(scope, receive, compressed(response, scope, send))
+            except Exception as error:
+                if self._kind(error) is Exception:
+                    raise
+                reason = f"{type(error).__name__}: {error}"
+                log.warning("a stream was broken off", path=route.path, reason=reason)
         finally:
             seconds = time.perf_counter() - started
             self.telemetry.count_request(scope["method"], route.path, status, seconds)
@@ -121,7 +133,11 @@ class HotPaths:
         self, request: Request, error: Exception
     ) -> tuple[Response, Exception | None]:
         """Answer a condition by the application's table; a fault is for the server to log, too."""
-        handlers = self.app.exception_handlers
-        kind = next(kind for kind in type(error).__mro__ if kind in handlers)
-        answered: Response = await handlers[kind](request, error)  # type: ignore[misc]
+        kind = self._kind(error)
+        answered: Response = await self.app.exception_handlers[kind](request, error)  # type: ignore[misc]
         return answered, error if kind is Exception else None
+
+    def _kind(self, error: Exception) -> type[Exception]:
+        """Give the condition that the application has an answer to; `Exception` for a fault."""
+        handlers = self.app.exception_handlers
+        return next(kind for kind in type(error).__mro__ if kind in handlers)

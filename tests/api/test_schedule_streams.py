@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 import zstandard
 from live_server import Live, until
+from structlog.testing import capture_logs
 
 from service.api import arrow, wire
 from service.api.negotiate import best
@@ -176,7 +177,9 @@ def test_without_pyarrow_the_remedy_is_named(sqlite_api: Live, monkeypatch):
     assert fetched(sqlite_api, f"{ARROW}, {JSON};q=0.1").status_code == 200
 
 
-def test_an_epoch_that_is_dropped_half_way_breaks_the_stream_off(api: Live, corpus, monkeypatch):
+def test_an_epoch_that_is_dropped_half_way_breaks_the_stream_off(
+    api: Live, corpus, monkeypatch, caplog
+):
     following = Reading.next
 
     def drop_first(reading, tx, after):
@@ -188,9 +191,13 @@ def test_an_epoch_that_is_dropped_half_way_breaks_the_stream_off(api: Live, corp
         return following(reading, tx, after)
 
     monkeypatch.setattr(Reading, "next", drop_first)
-    for accept in (NDJSON, ARROW):
-        with pytest.raises(httpx.RemoteProtocolError):
-            fetched(api, accept)
+    with capture_logs() as logs:
+        for accept in (NDJSON, ARROW):
+            with pytest.raises(httpx.RemoteProtocolError):
+                fetched(api, accept)
+    told = [line for line in logs if line["event"] == "a stream was broken off"]
+    assert [line["reason"][:14] for line in told] == ["CursorExpired:"] * 2
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_a_slow_reader_holds_no_connection_of_the_database(api: Live, corpus):
