@@ -186,7 +186,8 @@ def _columns(
 ) -> list[str]:
     missing = [name for name in required if name not in header]
     if missing:
-        other = len(header) == 1 and any(mark in header[0] for mark in ";\t|")
+        first = ",".join(header)
+        other = len(header) == 1 and any(mark in first for mark in ";\t|")
         raise InvalidTrace(
             f"{path}, line 1: no column {', '.join(missing)}; the first line must name the "
             f"columns, among them {', '.join(required)}"
