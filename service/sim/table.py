@@ -187,13 +187,11 @@ def _columns(
     missing = [name for name in required if name not in header]
     if missing:
         first = ",".join(header)
-        other = len(header) == 1 and any(mark in first for mark in ";\t|")
-        raise InvalidTrace(
-            f"{path}, line 1: no column {', '.join(missing)}; the first line must name the "
-            f"columns, among them {', '.join(required)}"
-            + other
-            * f", with commas between them, and is {header[0]!r}"
-        )
+        said = f"{path}, line 1: no column {', '.join(missing)}; the first line must name the "
+        said += f"columns, among them {', '.join(required)}"
+        if len(header) == 1 and any(mark in first for mark in ";\t|"):
+            said += f", with commas between them, and is {first!r}"
+        raise InvalidTrace(said)
     names = [*required, *(name for name in optional if name in header)]
     twice = [name for name in names if header.count(name) > 1]
     if twice:
