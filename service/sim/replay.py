@@ -35,7 +35,8 @@ from service.sim.playing import Due, announcements, crawl
 from service.sim.staleness import Crawls, merged
 from service.sim.versions import Versions
 from service.sim.world import World
-from service.storage.memory import MemoryStore, MemoryTransaction
+from service.storage.memory import MemoryStore
+from service.storage.memory_transaction import MemoryTransaction
 from service.urls import key_of
 
 EVERYTHING = 1 << 62

@@ -82,7 +82,8 @@ def averaged(world: World, steps: Steps, bins: int) -> Staleness:
 def uncrawled(world: World, crawls: Crawls) -> Steps:
     """Merge changes and crawls by page and time and count. O(M + K log (M + K)).
 
-    A crawl at the instant of a change sees the change.
+    A crawl at the instant of a change sees the change. A page's steps are its creation and then
+    its changes and crawls, so the place of each is known by counting what comes before it.
     """
     inside = (crawls.at > world.created[crawls.page]) & (crawls.at < world.ended[crawls.page])
     order = np.lexsort((crawls.at[inside], crawls.page[inside]))

@@ -33,6 +33,7 @@ from service.sections import sections
 from service.storage import pgbinary
 from service.storage import postgres_sql as sql
 from service.storage.base import Brought, Registered
+from service.storage.epochs_sql import NUMBER_IN_FORCE
 from service.storage.postgres_partitions import keep_house
 from service.storage.postgres_queue import PostgresQueue
 from service.storage.postgres_values import (
@@ -44,7 +45,7 @@ from service.storage.postgres_values import (
     narrow,
     stored,
 )
-from service.storage.sql import NUMBER_IN_FORCE, SqlTransaction
+from service.storage.sql import SqlTransaction
 from service.storage.statements import Rows, Statements
 from service.storage.tables import Instant
 

@@ -1,4 +1,4 @@
-"""What both databases say in the same words: single pages, epochs and the schedule's rows."""
+"""What both databases say in the same words: single pages and the schedule's rows."""
 
 from abc import abstractmethod
 from collections.abc import Collection
@@ -7,14 +7,10 @@ from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
-import zstandard
 
-from service.arrays import EPOCH, UNSAID, Bools, Ints, Keys, SectionRates
+from service.arrays import EPOCH, UNSAID, Bools, Ints, Keys
 from service.columns import PageColumns, ScheduleChanges, ScheduledPages, SchedulePart
 from service.domain import (
-    Certificate,
-    Epoch,
-    EpochStatus,
     Kind,
     LogEntry,
     Observability,
@@ -22,21 +18,20 @@ from service.domain import (
     PagePatch,
     ScheduleFilter,
 )
-from service.errors import CursorExpired, EpochNotFound, EpochNotKept, PageNotFound
+from service.errors import CursorExpired, EpochNotKept, PageNotFound
 from service.storage import schedule_sql
-from service.storage.base import EPOCHS_TOLD, MOST_SCANNED, Brought, Registered
+from service.storage.base import MOST_SCANNED, Brought, Registered
+from service.storage.epochs_sql import EpochsSql
 from service.storage.hosts_sql import HostsSql
 from service.storage.queue import Filled, Lowered
 from service.storage.tables import (
     crawls,
-    epochs,
     hosts,
     meta,
     observations,
     page_states,
     pages,
     schedule,
-    section_rates,
 )
 from service.storage.websub_sql import SubscriptionsSql
 
@@ -45,9 +40,7 @@ FIRST = 100
 """Of so many new pages it is asked whether any is known; most batches bring known ones or none."""
 
 FILLED = "queue_filled"
-NUMBER_IN_FORCE = "SELECT max(epoch) FROM epochs WHERE status = 'published'"
 
-CERTIFICATE = tuple(Certificate.__dataclass_fields__)
 PING_NUMBERS = ("n_pings", "real_pings", "false_pings", "trust")
 """NULL in the tables where they are 0."""
 
@@ -57,7 +50,7 @@ crawl_probability = sa.case(
 """NULL in the table where it is 0; here only of a page that the schedule does not have."""
 
 
-class SqlTransaction(HostsSql, SubscriptionsSql):
+class SqlTransaction(EpochsSql, HostsSql, SubscriptionsSql):
     """The statements that Postgres and SQLite share."""
 
     next_crawl_at: sa.ColumnElement[datetime]
@@ -199,101 +192,6 @@ class SqlTransaction(HostsSql, SubscriptionsSql):
         zeros = bytes(8 * self.width)
         self.connection.execute(page_states.update().where(between).values(estimate=zeros))
 
-    # -- epochs
-
-    def request_epoch(self, now: datetime) -> Epoch:
-        """Insert a request unless one waits; the partial unique index settles races."""
-        waits = epochs.c.status == EpochStatus.requested.value
-        row = self.connection.execute(sa.select(epochs).where(waits)).one_or_none()
-        if row is None:
-            insert = self.insert(epochs).values(
-                status=EpochStatus.requested.value, requested_at=now
-            )
-            row = self.connection.execute(
-                insert.on_conflict_do_update(
-                    index_elements=["status"],
-                    index_where=sa.text("status = 'requested'"),
-                    set_={"status": EpochStatus.requested.value},
-                ).returning(epochs)
-            ).one()
-        return decode_epoch(row)
-
-    def start_epoch(self, now: datetime) -> Epoch:
-        """Fail the runs that died, then take the request or open a run of its own."""
-        died = epochs.c.status == EpochStatus.running.value
-        reason = "its process ended before it published"
-        self._change_epoch(died, status=EpochStatus.failed, reason=reason, finished_at=now)
-        asked = epochs.c.status == EpochStatus.requested.value
-        running = {"status": EpochStatus.running.value, "started_at": now}
-        row = self.connection.execute(
-            epochs.update().where(asked).values(running).returning(epochs)
-        ).one_or_none()
-        if row is None:
-            row = self.connection.execute(
-                epochs.insert().values(requested_at=now, **running).returning(epochs)
-            ).one()
-        return decode_epoch(row)
-
-    def fail_epoch(self, epoch: int, reason: str, now: datetime) -> None:
-        """Record why an epoch failed."""
-        which = epochs.c.epoch == epoch
-        self._change_epoch(which, status=EpochStatus.failed, reason=reason, finished_at=now)
-
-    def publish(
-        self,
-        epoch: int,
-        certificate: Certificate,
-        now: datetime,
-        section_rate: SectionRates | None = None,
-    ) -> None:
-        """Put an epoch in force; its schedule is there already."""
-        values = {name: getattr(certificate, name) for name in CERTIFICATE}
-        which = epochs.c.epoch == epoch
-        self._change_epoch(which, status=EpochStatus.published, finished_at=now, **values)
-        if section_rate is not None:
-            packed = zstandard.compress(section_rate.astype("<f4").tobytes(), level=1)
-            self.connection.execute(section_rates.insert().values(epoch=epoch, rate=packed))
-        old = section_rates.c.epoch.not_in(sa.text(schedule_sql.KEPT).columns(epochs.c.epoch))
-        self.connection.execute(section_rates.delete().where(old))
-        self.connection.execute(epochs.delete().where(epochs.c.epoch <= epoch - EPOCHS_TOLD))
-
-    def section_rate(self, epoch: int) -> SectionRates | None:
-        """Read one row."""
-        which = section_rates.c.epoch == epoch
-        packed = self.connection.scalar(sa.select(section_rates.c.rate).where(which))
-        return None if packed is None else np.frombuffer(zstandard.decompress(packed), "<f4")
-
-    def _change_epoch(self, which: sa.ColumnElement[bool], **values: Any) -> None:
-        values["status"] = values["status"].value
-        self.connection.execute(epochs.update().where(which).values(values))
-
-    def epoch(self, epoch: int) -> Epoch:
-        """Give one epoch."""
-        row = self._first(sa.select(epochs).where(epochs.c.epoch == epoch))
-        if row is None:
-            raise EpochNotFound(f"no epoch has the number {epoch}; GET /epochs lists them")
-        return row
-
-    def epoch_in_force(self) -> Epoch | None:
-        """Give the newest published epoch."""
-        published = epochs.c.status == EpochStatus.published.value
-        return self._first(sa.select(epochs).where(published).order_by(epochs.c.epoch.desc()))
-
-    def newest_epoch(self) -> Epoch | None:
-        """Give the epoch asked for or started last."""
-        return self._first(sa.select(epochs).order_by(epochs.c.epoch.desc()))
-
-    def _first(self, query: sa.Select[Any]) -> Epoch | None:
-        row = self.connection.execute(query.limit(1)).one_or_none()
-        return None if row is None else decode_epoch(row)
-
-    def epochs(self, before: int | None, limit: int) -> list[Epoch]:
-        """Give epochs, newest first."""
-        query = sa.select(epochs).order_by(epochs.c.epoch.desc()).limit(limit)
-        if before is not None:
-            query = query.where(epochs.c.epoch < before)
-        return [decode_epoch(row) for row in self.connection.execute(query)]
-
     # -- schedule
 
     def schedule(self, epoch: int, after: int, limit: int, only: ScheduleFilter) -> SchedulePart:
@@ -398,23 +296,3 @@ def there(rows: ScheduledPages) -> ScheduledPages:
     """Leave out what was deleted since the epoch."""
     known: Bools = rows.url != ""
     return rows if known.all() else rows.take(known)
-
-
-def decode_epoch(row: sa.Row[Any]) -> Epoch:
-    """Read a row of `epochs`."""
-    certificate = None
-    if row.status == EpochStatus.published:
-        values = {name: getattr(row, name) for name in CERTIFICATE}
-        values["crawl_rate_quantiles"] = tuple(map(float, values["crawl_rate_quantiles"]))
-        for name in ("prior", "seconds"):  # JSON knows no float: 1e22 comes back as an integer
-            values[name] = {key: float(value) for key, value in values[name].items()}
-        certificate = Certificate(**values)
-    return Epoch(
-        epoch=row.epoch,
-        status=EpochStatus(row.status),
-        requested_at=row.requested_at,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        reason=row.reason,
-        certificate=certificate,
-    )

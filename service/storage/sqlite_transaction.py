@@ -28,8 +28,9 @@ from service.domain import Observability
 from service.sections import SECTIONS, sections
 from service.storage import sqlite_sql as sql
 from service.storage.base import Brought, Registered
+from service.storage.epochs_sql import NUMBER_IN_FORCE
 from service.storage.gathered import Gathered, placed
-from service.storage.sql import NUMBER_IN_FORCE, SqlTransaction
+from service.storage.sql import SqlTransaction
 from service.storage.sqlite_log import SqliteLog, Stretches
 from service.storage.sqlite_queue import SqliteQueue
 from service.storage.sqlite_values import (

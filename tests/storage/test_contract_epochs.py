@@ -160,7 +160,7 @@ def test_the_rates_of_sections_come_and_go_with_their_epoch(store):
 
 
 def test_only_so_many_epochs_are_told_of(sql_store, monkeypatch):
-    monkeypatch.setattr("service.storage.sql.EPOCHS_TOLD", 4)
+    monkeypatch.setattr("service.storage.epochs_sql.EPOCHS_TOLD", 4)
     schedule = schedule_columns(np.sort(register(sql_store)))
     numbers = [publish(sql_store, schedule)]
     for _ in range(6):
