@@ -17,7 +17,8 @@ full, all jobs of the fold fail with that, and the writer goes on to the next.
 
 **As large as they come.** While one writer writes, the line grows; another one helps only with a
 crowd, as two small commits cost more than one. A writer waits a moment, a part of what the last
-commit took, for as many jobs as that had: who was answered is about to send again.
+commit took, for as many jobs as that had: who was answered is about to send again. A crowd need
+not wait, but where nobody else writes: there, too, one commit costs less than two.
 
 **Bounded.** Over `MAX_WAITING` waiting items a job is refused (`Overloaded`); a fold has at most
 `MAX_FOLD` items or one job, so nobody waits long behind a large request.
@@ -51,7 +52,7 @@ from service.storage import QueueTransaction, Store, Transaction
 MAX_FOLD = 10_000
 MAX_WAITING = 100_000
 CROWD = 1_000
-"""So many waiting items are worth a commit now, and a second writer."""
+"""So many waiting items are worth a commit now, and a second writer where there is one."""
 PATIENCE = 0.5
 """The part of the last commit's time that a writer waits for a smaller line to grow."""
 
@@ -120,6 +121,7 @@ class Commits:
         self.desk = desk
         self.watch = watch
         self.n_waiting = 0
+        self._crowd = CROWD if n_writers > 1 else MAX_FOLD
         self._n_writing = 0
         self._last = Fold(0, 0, 0.0)
         self._waiting: deque[AnyJob] = deque()
@@ -183,7 +185,7 @@ class Commits:
 
     def _worthwhile(self) -> bool:
         """Tell whether to commit what waits without waiting for more."""
-        if self.n_waiting >= CROWD or self._stopping:
+        if self.n_waiting >= self._crowd or self._stopping:
             return True
         return not self._n_writing and n_requests(self._waiting) >= self._last.n_requests
 

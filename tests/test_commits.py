@@ -264,6 +264,26 @@ def test_a_writer_waits_a_moment_for_as_many_as_it_has_just_answered(faulty, mon
     assert [fold.n_requests for fold in folds] == [1, 3, 3, 1]
 
 
+@pytest.mark.parametrize("n_writers", [1, 2])
+def test_a_crowd_waits_for_more_only_where_nobody_else_can_write(faulty, monkeypatch, n_writers):
+    monkeypatch.setattr(module, "PATIENCE", 1e6)
+    monkeypatch.setattr(module, "CROWD", 4)
+    page_id = register(faulty, 4)
+    folds = []
+    with writing(faulty, n_writers, watch=folds.append) as line:
+        with held_up(faulty, line, crawls(page_id, T0)):
+            before = [line.submit(crawls([one], T0 + DAY)) for one in page_id[:3]]
+        assert [verdicts(job) for job in before] == [[ACCEPTED]] * 3
+        assert faulty.entered.acquire(blocking=False)
+        crowd = line.submit(crawls(page_id, T0 + 2 * DAY))
+        assert faulty.entered.acquire(timeout=0.05) == (n_writers > 1)
+        more = [line.submit(crawls([one], T0 + 3 * DAY)) for one in page_id[:2]]
+    assert verdicts(crowd) == [ACCEPTED] * 4
+    assert [verdicts(job) for job in more] == [[ACCEPTED]] * 2
+    if n_writers == 1:
+        assert [fold.n_requests for fold in folds] == [1, 3, 3]
+
+
 # -- faults
 
 
