@@ -127,6 +127,8 @@ class SitemapRead(Counts, frozen=True, kw_only=True):
     n_crawl_now: int
     children: list[SitemapChild]
     warnings: list[str]
+    complete: bool = True
+    """False: send it again later, even if the site does not change it."""
 
 
 class ScheduledPage(Struct, frozen=True, kw_only=True):

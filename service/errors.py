@@ -215,6 +215,10 @@ class UnexpectedAnswer(RecrawlError):
     """The service answered with something this client cannot go on from."""
 
 
+class NotReached(UnexpectedAnswer):
+    """The service did not answer for as long as a client has patience."""
+
+
 class StartupRefused(RecrawlError):
     """The service will not start like this."""
 

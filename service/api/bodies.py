@@ -41,6 +41,11 @@ EMPTY_PART = 20
 BIG, MANY = 100_000, 1_000
 """A body of more bytes, or items, is decoded in a thread, beside the event loop."""
 
+MOST_VALUES = 1_000_000
+"""So many values a body may have that is parsed leniently, or `VALUES_PER_ITEM` for each item that
+it may have: three bytes of it, `{},`, take two hundred in memory."""
+VALUES_PER_ITEM = 32
+
 MAX_DIGITS = 40
 """No field takes an integer of more digits."""
 
@@ -178,9 +183,11 @@ def decode_batch(body: Body, kind: type[ItemT], max_items: int) -> Batch[ItemT]:
     try:
         items = whole(body.content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _one_by_one(_limited(parts(body.content), max_items), kind, body.first)
-    index = body.first + np.arange(len(items))
-    return Batch(_limited(items, max_items), index, [])
+        items = None
+    if items is None or (parts is _lines and len(items) != _n_lines(body.content)):
+        return _one_by_one(parts(body.content, max_items), kind, body.first)
+    _limit(len(items), max_items)
+    return Batch(items, body.first + np.arange(len(items)), [])
 
 
 def decode_object(body: Body, kind: type[ItemT]) -> ItemT:
@@ -205,10 +212,9 @@ def _decoder(kind: Any) -> Any:
     return msgspec.json.Decoder(kind)
 
 
-def _limited(items: list[Any], max_items: int) -> list[Any]:
-    if len(items) > max_items:
-        raise TooManyItems(f"the batch has {len(items)} items; send at most {max_items} at a time")
-    return items
+def _limit(n_items: int, max_items: int) -> None:
+    if n_items > max_items:
+        raise TooManyItems(f"the batch has {n_items} items; send at most {max_items} at a time")
 
 
 class _Broken(NamedTuple):
@@ -217,10 +223,13 @@ class _Broken(NamedTuple):
     reason: str
 
 
-def _parse(content: bytes) -> Any:
+def _parse(content: bytes, max_items: int = 1) -> Any:
     """Parse leniently (NaN, lone surrogates): the item's schema refuses these by name."""
     if not content.strip():
         raise MalformedBody("the body is empty; send JSON")
+    most = max(MOST_VALUES, VALUES_PER_ITEM * max_items)
+    if sum(map(content.count, (b",", b"{", b"["))) > most:
+        raise TooManyItems(f"the body has over {most:,} values; send fewer items at a time")
     try:
         return json.loads(content, parse_int=_integer)
     except (ValueError, RecursionError) as error:
@@ -240,14 +249,22 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-def _array(content: bytes) -> list[Any]:
-    given = _parse(content)
+def _array(content: bytes, max_items: int) -> list[Any]:
+    given = _parse(content, max_items)
     if not isinstance(given, list):
         raise MalformedBody("the body must be a JSON array of items; wrap a single item in [ ]")
+    _limit(len(given), max_items)
     return given
 
 
-def _lines(content: bytes) -> list[Any]:
+def _n_lines(content: bytes) -> int:
+    """Count the lines that are not blank."""
+    return sum(not line.isspace() for line in content.split(b"\n") if line)
+
+
+def _lines(content: bytes, max_items: int) -> list[Any]:
+    """Parse each line."""
+    _limit(_n_lines(content), max_items)
     lines: list[Any] = []
     for line in content.split(b"\n"):
         if not line.strip():

@@ -56,7 +56,7 @@ SITEMAP = """<?xml version="1.0" encoding="UTF-8"?>
 SITEMAP_URL = "https://example.com/sitemap.xml"
 SITEMAP_ANSWER = {
     "accepted": 2, "duplicate": 0, "late": 0, "n_rejected": 0, "rejected": [], "kind": "urlset",
-    "created": 1, "n_crawl_now": 1, "children": [], "warnings": [],
+    "created": 1, "n_crawl_now": 1, "children": [], "warnings": [], "complete": True,
 }  # fmt: skip
 SUBSCRIPTION = {
     "topic": "https://example.com/feed",

@@ -308,6 +308,9 @@ class SitemapAnswer(BatchAnswer, kw_only=True):
     """Of an index: what to fetch and send here next; Recrawl fetches nothing."""
     warnings: list[str]
     """What was wrong with the document as a whole, such as that it was cut short."""
+    complete: bool
+    """Whether all of it counts now. If not, it broke off, or a lastmod lies up to a day ahead:
+    send it again, as it is, even if the site does not change it."""
 
 
 class ScheduledPage(Struct):

@@ -6,7 +6,7 @@ does not grow with the document and a page's trust is learnt as from any ping.
 
 import time
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -31,6 +31,8 @@ MAX_CHILDREN = 50_000
 PATIENCE_S = 30.0
 """How long a document that has begun waits for room in the line of what is to be written."""
 POLL_S = 0.05
+A_DAY = timedelta(days=1)
+"""East of Greenwich, a site may name tomorrow's day; what lies further ahead is a mistake."""
 
 
 class Asked(NamedTuple):
@@ -60,7 +62,7 @@ class Reader:
         self.service = service
         self.asked = asked
         self.counts = _counted()
-        self.created = self.n_crawl_now = self.n_taken = self.n_undated = 0
+        self.created = self.n_crawl_now = self.n_taken = self.n_undated = self.n_ahead = 0
         self.undated = ""
         self.children: dict[bytes, SitemapChild] = {}
 
@@ -76,6 +78,7 @@ class Reader:
         return SitemapAnswer(
             **self.counts, kind=sitemap.kind, created=self.created, n_crawl_now=self.n_crawl_now,
             children=list(self.children.values()), warnings=warnings,
+            complete=not sitemap.broke_off and not self.n_ahead,
         )  # fmt: skip
 
     def take(self, given: Iterable[Entry]) -> None:
@@ -150,16 +153,24 @@ class Reader:
         why = "no W3C date" if told is None else "before 1990 or in the future"
         self.undated = self.undated or f"{entry.lastmod[:60]!r} of entry {entry.position}, {why}"
         self.n_undated += 1
+        self.n_ahead += told is not None and now < told <= now + A_DAY
         return None
 
     def _take_children(self, given: list[Good]) -> None:
         """Remember the sitemaps to fetch, each once."""
-        before = len(self.children)
-        for entry in given[: MAX_CHILDREN - before]:
-            child = SitemapChild(loc=entry.url.url, lastmod=entry.changed_at)
-            self.children.setdefault(entry.url.key, child)
+        before, rejected = len(self.children), list[Rejection]()
+        for entry in given:
+            if len(self.children) < MAX_CHILDREN or entry.url.key in self.children:
+                child = SitemapChild(loc=entry.url.url, lastmod=entry.changed_at)
+                self.children.setdefault(entry.url.key, child)
+            else:
+                detail = f"an index may name {MAX_CHILDREN:,} sitemaps; split it"
+                rejected.append(
+                    Rejection(index=entry.position, code="too_many", detail=detail, field="loc")
+                )
         new = len(self.children) - before
-        self._count(_counted(accepted=new, duplicate=len(given) - new))
+        known = len(given) - new - len(rejected)
+        self._count(_counted(accepted=new, duplicate=known, rejected=rejected))
 
     def _take_pages(self, given: list[Good], now: datetime) -> None:
         """Register the pages that are new, and ping those with a lastmod; each page counts once."""

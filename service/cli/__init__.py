@@ -161,6 +161,8 @@ def migrate(
     with closing(opened) as store:
         if down is None:
             migrations.upgrade(store.engine)
+        elif not down:
+            raise typer.BadParameter("name a revision, or base", param_hint="--down")
         else:
             try:
                 migrations.downgrade(store.engine, down)

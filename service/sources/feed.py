@@ -4,29 +4,28 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
 from urllib.parse import urljoin
-from xml.etree.ElementTree import ParseError
 
-from defusedxml import DefusedXmlException
-from defusedxml.ElementTree import iterparse
-
-from service.sources.quiet import QuietFile
-from service.sources.sitemap import MAX_DEPTH, PIECE, Entry, parse_lastmod
+from service.sources.markup import PIECE, Element, elements
+from service.sources.sitemap import Entry, parse_lastmod
+from service.urls import MAX_URL_BYTES
 
 ENTRIES = ("entry", "item")
 TIMES = ("updated", "pubDate", "date", "published")
 """Atom's, RSS 2.0's and RSS 1.0's, the most telling first."""
-BASE = "{http://www.w3.org/XML/1998/namespace}base"
+FIELDS = ("link", "guid", *TIMES)
 PAGE = (None, "alternate")
 """Relations of an Atom link that names the entry's page."""
+FIRST_YEAR = 1990
+"""A page that says it has not changed since 1970 does not know."""
 
 
 def read_feed(content: bytes, topic: str, now: datetime) -> Iterator[Entry]:
-    r"""Give the page of each entry and when it changed: now, where it does not say or lies ahead.
+    r"""Give the page of each entry and when it changed: now, where it does not say or cannot be.
 
-    An entry without a link stands for the topic, and so does all that is no feed or an empty one.
-    Of a feed that breaks off, the entries before the break are given.
+    A permanent `guid` is a link where there is no other. An entry without a link stands for the
+    topic, and so does all that is no feed or an empty one. Of a feed that breaks off, the entries
+    before the break are given.
 
     Examples
     --------
@@ -38,7 +37,7 @@ def read_feed(content: bytes, topic: str, now: datetime) -> Iterator[Entry]:
     [('https://example.com/', '2026-05-01T00:00:00+00:00')]
     """
     n_entries = 0
-    with suppress(ParseError, DefusedXmlException, ValueError, LookupError):
+    with suppress(ValueError):
         for fields in _entries(content, topic):
             yield _entry(n_entries, fields, topic, now)
             n_entries += 1
@@ -49,37 +48,48 @@ def read_feed(content: bytes, topic: str, now: datetime) -> Iterator[Entry]:
 def _entry(position: int, fields: dict[str, str], topic: str, now: datetime) -> Entry:
     moments = (_moment(fields[name]) for name in TIMES if name in fields)
     changed_at = min(next(filter(None, moments), now), now)
-    return Entry(position, fields.get("link", topic), changed_at.isoformat(), is_child=False)
+    loc = fields.get("link") or fields.get("guid") or topic
+    return Entry(position, loc, changed_at.isoformat(), is_child=False)
 
 
 def _entries(content: bytes, topic: str) -> Iterator[dict[str, str]]:
     """Give the first of each field of each entry as it ends; what was read is dropped."""
-    path: list[Any] = []
-    bases, fields = [topic], dict[str, str]()
-    file = QuietFile(content[start : start + PIECE] for start in range(0, len(content), PIECE))
-    for event, element in iterparse(file, events=("start", "end")):
-        file.heard()
-        name = element.tag.rpartition("}")[2]
+    content = content.lstrip()
+    fields: dict[str, str] = {}
+    pieces = (content[start : start + PIECE] for start in range(0, len(content), PIECE))
+    for event, element in elements(pieces):
         if event == "start":
-            path.append(element)
-            bases.append(_resolved(bases[-1], element.get(BASE, "")))
-            if len(path) > MAX_DEPTH:
-                raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
             continue
-        path.pop()
-        base = bases.pop()
-        if name in ENTRIES:
+        if element.local in ENTRIES:
             yield fields
             fields = {}
-        elif path and path[-1].tag.rpartition("}")[2] in ENTRIES:
-            text = (element.text or "").strip()
-            if name == "link":
-                linked = element.get("href") if element.get("rel") in PAGE else None
-                text = _resolved(base, linked or text) if linked or text else ""
-            if text:
-                fields.setdefault(name, text)
-        if path:
-            path[-1].clear()
+        elif element.parent is not None and element.parent.local in ENTRIES:
+            if element.local in FIELDS and (text := _told(element, topic)):
+                fields.setdefault(element.local, text)
+
+
+def _told(element: Element, topic: str) -> str:
+    """Give what a field says; nothing where it names another thing than the entry's page."""
+    if element.local == "link":
+        href, rel = element.attributes.get("href"), element.attributes.get("rel")
+        link = (href if rel in PAGE else None) or element.text
+        return link and _resolved(_base(element, topic), link)
+    if element.local == "guid" and not _is_permanent(element):
+        return ""
+    return element.text
+
+
+def _is_permanent(guid: Element) -> bool:
+    """Tell whether an identity is an address; many that do not say so are none."""
+    said = guid.attributes.get("isPermaLink", "true") == "true"
+    return said and guid.text.startswith(("http://", "https://"))
+
+
+def _base(element: Element, topic: str) -> str:
+    """Give what links in an element are relative to; a base longer than any URL is none."""
+    outer = topic if element.parent is None else _base(element.parent, topic)
+    base = element.attributes.get("xml:base", "")
+    return _resolved(outer, base) if len(base) <= MAX_URL_BYTES else outer
 
 
 def _resolved(base: str, link: str) -> str:
@@ -90,11 +100,11 @@ def _resolved(base: str, link: str) -> str:
 
 
 def _moment(told: str) -> datetime | None:
-    """Read a date of the W3C's or of mail."""
-    if (found := parse_lastmod(told)) is not None:
-        return found
-    try:
-        found = parsedate_to_datetime(told)
-        return found.replace(tzinfo=found.tzinfo or UTC).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
+    """Read a date of the W3C's or of mail; None where it is none, or stands for none."""
+    if (found := parse_lastmod(told)) is None:
+        try:
+            found = parsedate_to_datetime(told)
+            found = found.replace(tzinfo=found.tzinfo or UTC).astimezone(UTC)
+        except (ValueError, OverflowError):
+            return None
+    return found if found.year >= FIRST_YEAR else None

@@ -182,7 +182,14 @@ def _items(batch: Any) -> Iterator[dict[str, Any]]:
 
 
 def _values(column: Any) -> list[Any]:
-    """Give a column as Python values; instants by way of UTC, which is a hundred times faster."""
+    """Give a column as Python values; instants by way of UTC, which is a hundred times faster.
+
+    Other tools write texts as bytes, and numbers as decimals.
+    """
+    if str(column.type) in ("binary", "large_binary"):
+        return [text and text.decode(errors="replace") for text in column.to_pylist()]
+    if str(column.type).startswith("decimal"):
+        column = column.cast("float64")
     if getattr(column.type, "tz", None) is None:
         return list(column.to_pylist())
     naive = column.cast(f"timestamp[{column.type.unit}]").to_pylist()

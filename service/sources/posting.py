@@ -9,7 +9,7 @@ import httpx
 
 from recrawl_client import Unavailable
 from recrawl_client.calls import Line
-from service.errors import SitemapRefused, UnexpectedAnswer
+from service.errors import NotReached, SitemapRefused, UnexpectedAnswer
 
 PATIENCE_S = 60.0
 """So long a service that is busy, restarting or out of reach is waited for."""
@@ -50,7 +50,7 @@ class Poster:
         """
         if not items:
             return {"created": 0, "rejected": []}
-        content = json.dumps(items).encode()
+        content = json.dumps(items, default=str).encode()  # such as dates, to be refused by name
         response = self._patiently("POST", "/pages", content=content, headers=JSON)
         answer = _json(response)
         if "rejected" not in answer:
@@ -115,7 +115,7 @@ class Poster:
         try:
             return self.line.call(method, path, **request)
         except Unavailable as error:
-            raise UnexpectedAnswer(f"{error}; is it running?") from error
+            raise NotReached(f"{error}; is it running?") from error
 
 
 def _json(response: httpx.Response) -> dict[str, Any]:

@@ -12,16 +12,11 @@ import zlib
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Any, Literal, NamedTuple
-from xml.etree.ElementTree import ParseError
-
-from defusedxml import DefusedXmlException
-from defusedxml.ElementTree import iterparse
+from typing import Literal, NamedTuple
 
 from service.errors import BodyTooLarge, MalformedBody
-from service.sources.quiet import QuietFile
+from service.sources.markup import PIECE, Declared, elements
 
-PIECE = 65_536
 EMPTY_PART = 1_000
 """What an empty part of a gzip counts for, so that there is an end to them."""
 GZIP = b"\x1f\x8b"
@@ -35,7 +30,8 @@ MAX_LINE = 8_192
 Kind = Literal["urlset", "index", "text"]
 ROOTS: dict[str, Kind] = {"urlset": "urlset", "sitemapindex": "index"}
 ENTRIES: dict[str, Kind] = {"url": "urlset", "sitemap": "index"}
-ENTRY_DEPTH, FIELD_DEPTH, MAX_DEPTH = 2, 3, 100
+FIELDS = ("loc", "lastmod")
+ENTRY_DEPTH, FIELD_DEPTH = 2, 3
 
 
 class Entry(NamedTuple):
@@ -51,7 +47,10 @@ class Entry(NamedTuple):
 
 
 class Sitemap:
-    r"""A document that is read once; `kind` and `warnings` are final when its entries have ended.
+    r"""A document that is read once.
+
+    When its entries have ended, `kind` and `warnings` are final, and so is `broke_off`: whether
+    what could be read was not all of it.
 
     Raises
     ------
@@ -70,9 +69,11 @@ class Sitemap:
     def __init__(self, content: bytes, max_bytes: int) -> None:
         self.kind: Kind = "text"
         self.warnings: list[str] = []
+        self.broke_off = False
         for _ in self._inflated(content, max_bytes):  # measured before anything is taken
             pass
         self.warnings.clear()
+        self.broke_off = False
         self._pieces = self._inflated(content, max_bytes)
 
     def __iter__(self) -> Iterator[Entry]:
@@ -112,10 +113,14 @@ class Sitemap:
                         yield inflated
                     rest = member.unused_data if member.eof else member.unconsumed_tail
         except zlib.error as error:
-            self._warn(f"the gzip is broken ({error}); what came before was taken")
+            self._break_off(f"the gzip is broken ({error}); what came before was taken")
         else:
             if not member.eof:
-                self._warn("the gzip was cut short; what came before was taken")
+                self._break_off("the gzip was cut short; what came before was taken")
+
+    def _break_off(self, warning: str) -> None:
+        self.broke_off = True
+        self._warn(warning)
 
     def _warn(self, warning: str) -> None:
         if warning not in self.warnings:
@@ -142,15 +147,15 @@ class Sitemap:
                 yield Entry(n_entries, *found)
                 n_entries += 1
                 self._judge(root, is_child=found[2], first=n_entries == 1)
-        except DefusedXmlException as error:
+        except Declared as error:
             raise MalformedBody(
-                "the document declares entities, which are never expanded (limit: none); write "
-                "the characters themselves, and & as &amp;"
+                "the document declares entities, which are never expanded (limit: none), or "
+                "attributes by default; write the characters themselves, and & as &amp;"
             ) from error
-        except (ParseError, ValueError, LookupError) as error:
+        except ValueError as error:
             if not root:
                 raise MalformedBody(f"the document is not well-formed XML: {error}") from error
-            self._warn(
+            self._break_off(
                 f"the document was cut short or is broken after {n_entries} entries: {error}"
             )
 
@@ -185,35 +190,23 @@ def _elements(pieces: Iterable[bytes]) -> Iterator[str | _Fields]:
 
     A field counts only in its entry's own namespace, so `image:loc` is no `loc`.
     """
-    path: list[Any] = []
     fields: dict[str, str] = {}
-    file = QuietFile(pieces)
-    for event, element in iterparse(file, events=("start", "end")):
-        file.heard()
+    for event, element in elements(pieces):
         if event == "start":
-            path.append(element)
-            if len(path) > MAX_DEPTH:
-                raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
-            if len(path) == 1:
-                yield _local(element.tag)
-            continue
-        path.pop()
-        depth = len(path) + 1
-        if depth == FIELD_DEPTH:
-            space, _, name = element.tag.rpartition("}")
-            if space == path[-1].tag.rpartition("}")[0]:
-                fields.setdefault(name, (element.text or "").strip())
-        elif depth == ENTRY_DEPTH:
-            name = _local(element.tag)
+            if element.parent is None:
+                yield element.local
+        elif element.depth == ENTRY_DEPTH:
+            name = element.local
             if name in ENTRIES:
                 yield _Fields(fields.get("loc", ""), fields.get("lastmod"), name == "sitemap")
             fields = {}
-        if path:
-            path[-1].clear()
-
-
-def _local(tag: str) -> str:
-    return tag.rpartition("}")[2]
+        elif (
+            element.depth == FIELD_DEPTH
+            and element.parent is not None
+            and element.local in FIELDS
+            and element.namespace == element.parent.namespace
+        ):
+            fields.setdefault(element.local, element.text)
 
 
 def _start(pieces: Iterator[bytes]) -> tuple[bytes, str]:

@@ -18,11 +18,13 @@ import httpx
 
 from recrawl_client import retry_after
 from service import __version__
-from service.errors import SitemapNotFetched, SitemapRefused, UnreadableFile
+from service.errors import NotReached, SitemapNotFetched, SitemapRefused, UnreadableFile
 from service.sources.posting import Poster
 
 NOT_MODIFIED, OK = 304, 200
 BUSY = (429, 503)
+CODINGS = ("gzip", "x-gzip", "deflate", "br", "zstd", "compress")
+"""What else a site says there, such as utf-8, is none."""
 MAX_DEPTH = 3
 """An index may name indexes, but not for ever."""
 DEFAULT_WAIT_S = 600.0
@@ -69,11 +71,9 @@ class State:
             raise UnreadableFile(f"{path} is no state of sitemaps; remove or rename it") from error
         self.sitemaps = known
 
-    def remember(self, url: str, headers: httpx.Headers, children: list[str]) -> None:
+    def remember(self, url: str, children: list[str], **kept: Any) -> None:
         """Replace what is known of a sitemap, in one step; in a read-only folder until the end."""
-        told = {name: headers.get(name, "") for name in ("etag", "last-modified")}
-        validators = {name: word for name, word in told.items() if word and word.isascii()}
-        self.sitemaps[url] = {**validators, "children": children}
+        self.sitemaps[url] = {"children": children, **kept}
         new = self.path.with_name(self.path.name + ".new")
         with suppress(OSError):
             new.write_text(json.dumps({"receiver": self.receiver, "sitemaps": self.sitemaps}))
@@ -113,11 +113,20 @@ class Watcher:
         self._next_fetch = clock()
 
     def rounds(self, urls: list[str], interval_s: float, n: int | None = None) -> Iterator[Step]:
-        """Look at everything every so often, from start to start; `n` times or for ever."""
+        """Look at everything every so often, from start to start; `n` times or for ever.
+
+        Who watches for ever outlives a service that is away: the round ends, and the next one
+        takes what this one left.
+        """
         done = 0
         while True:
             started = self.clock()
-            yield from self.look(urls)
+            try:
+                yield from self.look(urls)
+            except NotReached as error:
+                if n is not None or not done:
+                    raise
+                yield Step(str(self.poster.client.base_url), "failed", {}, str(error))
             done += 1
             if done == n:
                 return
@@ -152,14 +161,22 @@ class Watcher:
             fetched = self._fetch(client, url)
             if fetched.content is None:
                 return Step(url, "unchanged", {})
-            coding = {"Content-Encoding": fetched.headers.get("content-encoding", "identity")}
+            sent = fetched.headers.get("content-encoding", "").strip().lower()
+            coding = {"Content-Encoding": sent if sent in CODINGS else "identity"}
             answer = self.poster.post_sitemap(
                 fetched.url, fetched.content, coding, cross_host=self.manners.cross_host
             )
         except (SitemapNotFetched, SitemapRefused) as error:
             return Step(url, "failed", {}, str(error))
-        self.state.remember(url, fetched.headers, [child["loc"] for child in answer["children"]])
+        kept = self._validators(fetched.headers) if answer.get("complete", True) else {}
+        self.state.remember(url, [child["loc"] for child in answer["children"]], **kept)
         return Step(url, "taken", answer)
+
+    def _validators(self, headers: httpx.Headers) -> dict[str, Any]:
+        """Give what tells whether a document has changed since it was taken, and how it was."""
+        told = {name: headers.get(name, "") for name in ("etag", "last-modified")}
+        validators = {name: word for name, word in told.items() if word and word.isascii()}
+        return {**validators, "cross_host": True} if self.manners.cross_host else validators
 
     def _fetch(self, client: httpx.Client, url: str) -> Fetched:
         """Fetch a document as it is sent, unless it has not changed since the last time."""
@@ -172,7 +189,8 @@ class Watcher:
                 if response.status_code == NOT_MODIFIED:
                     return Fetched(url, response.headers, None)
                 if response.status_code in BUSY:
-                    wait = retry_after(response) or DEFAULT_WAIT_S
+                    at_once = response.headers.get("retry-after", "").strip() == "0"
+                    wait = retry_after(response) or (0.0 if at_once else DEFAULT_WAIT_S)
                     self._not_before[_host(response.request)] = self.clock() + wait
                 if response.status_code != OK:
                     raise SitemapNotFetched(f"the site answered {response.status_code}")
@@ -191,6 +209,8 @@ class Watcher:
 
     def _conditions(self, url: str) -> dict[str, str]:
         known = self.state.sitemaps.get(url, {})
+        if known.get("cross_host", False) != self.manners.cross_host:
+            return {}  # what was left out then is taken now
         named = (("etag", "If-None-Match"), ("last-modified", "If-Modified-Since"))
         return {condition: known[name] for name, condition in named if name in known}
 

@@ -91,10 +91,16 @@ ON CONFLICT (lane_id) DO UPDATE SET next_at = least(lanes.next_at,
 """
 
 UNQUEUE = f"""
-DELETE FROM crawls USING ({OF_BLOCK}) AS truth
-WHERE crawls.page_id = truth.page_id AND crawls.token IS NULL AND NOT truth.wanted
-    AND (due_at IS NULL OR due_at >= %(until)s)
+WITH stale AS (
+    SELECT crawls.page_id FROM crawls JOIN ({OF_BLOCK}) AS truth USING (page_id)
+    WHERE crawls.token IS NULL AND NOT truth.wanted
+        AND (due_at IS NULL OR due_at >= %(until)s)
+    ORDER BY crawls.page_id FOR UPDATE OF crawls SKIP LOCKED
+)
+DELETE FROM crawls USING stale WHERE crawls.page_id = stale.page_id
 """
+"""Comes after ENQUEUE and waits for nobody: rows that others are at keep bounds that are too
+early, and who holds one of them may wait for a row that has been queued."""
 
 LANES = """
 SELECT {note} array_agg(lane_id), array_agg(coalesce(min_delay_s, 'NaN')),
@@ -286,8 +292,9 @@ class PostgresQueue(QueueTransaction):
     def fill_queue(self, after: int, last: int, until: datetime) -> Lowered:
         """Walk along the keys."""
         said = {"after": after, "last": last, "until": until, "epoch": self.number_in_force()}
+        lowered = self._read(Lowered, ENQUEUE.format(truth=OF_BLOCK), **said)
         self.run(UNQUEUE, **said)
-        return self._read(Lowered, ENQUEUE.format(truth=OF_BLOCK), **said)
+        return lowered
 
     def lower_lanes(self, lowered: Lowered) -> None:
         """Insert or update them in their order."""
