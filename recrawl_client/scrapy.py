@@ -13,6 +13,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from typing import Any, Self
 
@@ -228,14 +229,26 @@ class Scheduler(BaseScheduler):
             self.stop.set()
             self.room.notify()
         self.thread.join()
-        try:
-            for batches in (self.pages, self.pings, self.reporter):
-                batches.close()
-            for crawl in self.in_hand.values():
-                self.client.release(crawl)
-        finally:
-            self.leasing.close()
-            self.client.close()
+        unsent = (self.reporter, self.pages, self.pings)
+        if n := sum(batches.n_waiting for batches in unsent):
+            log.info("sending %d items before the end", n)
+        with ThreadPoolExecutor() as pool, self.leasing, self.client:
+            if all(pool.map(_ended, [batches.close for batches in unsent])):
+                _ended(self._give_back)
+
+    def _give_back(self) -> None:
+        for crawl in self.in_hand.values():
+            self.client.release(crawl)
+
+
+def _ended(last: Callable[[], None]) -> bool:
+    """Do what there is left to do; tells whether the service was there for it."""
+    try:
+        last()
+    except ClientError as error:
+        log.error("%s", error)  # noqa: TRY400 - where it was raised says nothing more
+        return False
+    return True
 
 
 def digest(response: Response) -> str:

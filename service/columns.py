@@ -77,6 +77,10 @@ class PingColumns(Columns):
 
     page_id: Ints
     changed_at: Instants
+    """What the notice says, by which it is known again; where it names a day, the day's beginning.
+    """
+    changed_by: Instants
+    """The last instant at which the page can have changed: the same, but where it names a day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

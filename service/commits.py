@@ -242,9 +242,9 @@ def commit(
         named_columns = replace(columns, page_id=page_id)  # type: ignore[call-arg]
         if named.target is not None:
             named_columns = replace(named_columns, redirects_to=redirects_to)  # type: ignore[call-arg]
+        if isinstance(named_columns, CrawlColumns) and isinstance(tx, QueueTransaction):
+            named_columns = crawls.dated(tx, named_columns, now)
         made = first.record(tx, named_columns, rules)
-        if isinstance(made, Recorded) and isinstance(named_columns, CrawlColumns):
-            record_behind(tx, named_columns, made, rules)
         held = follow(tx, desk, named_columns, made, now)
     if isinstance(made, Recorded) and made.moved.any():
         new = np.union1d(new, page_id[made.moved & ~held])
@@ -258,14 +258,6 @@ def commit(
         Done(page_id[part], type(made)(*(of[part] for of in all_made)), held[part])
         for part in parts
     ]
-
-
-def record_behind(tx: Transaction, columns: CrawlColumns, made: Recorded, rules: InForce) -> None:
-    """Record crawls that are late by a slow clock alone; mends what was made of them."""
-    if isinstance(tx, QueueTransaction):
-        row, dated = crawls.behind(tx, columns, made.verdict)
-        if len(row):
-            made.verdict[row], made.moved[row] = ingest.record(tx, dated, rules)
 
 
 def follow(

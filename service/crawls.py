@@ -64,6 +64,8 @@ COMPARED = 64
 LANES = 8
 """So many lanes are looked at, beside one for each crawl asked for."""
 
+PROMPT = np.timedelta64(1, "s")
+
 FILL_BLOCK = 20_000
 """Pages that are queued in one transaction."""
 
@@ -101,18 +103,21 @@ class Reports(NamedTuple):
     only under a lease in force, which ends but once."""
 
 
-def behind(tx: QueueTransaction, crawls: CrawlColumns, verdict: Codes) -> tuple[Ints, CrawlColumns]:
-    """Give the crawls that a worker dates before the lease it made them under, from its start on.
+def dated(tx: QueueTransaction, crawls: CrawlColumns, now: datetime) -> CrawlColumns:
+    """Give the crawls, none of them dated before the lease in force that it was made under.
 
-    Its clock is slow. They would come late, and leave their pages due, again and again.
+    Who dates one so has a slow clock. It would come late, or leave its page due, again and again.
+    What is no older than `PROMPT` is believed: to look leases up takes time, and a page that is
+    due again too early by as much does no harm.
     """
-    late = np.flatnonzero((verdict == Verdict.late) & (crawls.token != 0))
-    if not len(late):
-        return late, crawls.take(late)
-    told = crawls.take(late)
+    row = np.flatnonzero((crawls.token != 0) & (crawls.observed_at < instant(now) - PROMPT))
+    if not len(row):
+        return crawls
+    told = crawls.take(row)
+    observed_at = crawls.observed_at.copy()
     leased_at = tx.leased_at(Tokens(page_id=told.leased_page_id, token=told.token))
-    slow = leased_at > told.observed_at
-    return late[slow], replace(told, observed_at=leased_at).take(slow)
+    observed_at[row] = np.fmax(told.observed_at, leased_at)
+    return replace(crawls, observed_at=observed_at)
 
 
 def release(tx: QueueTransaction, page_id: int, token: int, desk: "Desk", now: datetime) -> bool:

@@ -195,7 +195,7 @@ def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> Answere
     crawl = np.zeros(len(pings), np.bool_)
     reason = np.where(row < 0, PingReason.unknown_page, PingReason.not_newer).astype(object)
     if rules.ping_delay_s and len(newer):
-        last, at = states.last_crawl_at[row[newer]], pings.changed_at[newer]
+        last, at = states.last_crawl_at[row[newer]], pings.changed_by[newer]
         delay = np.timedelta64(round(1e6 * rules.ping_delay_s), "us")
         dropped = (at > last) & (at <= last + delay)
         reason[newer[dropped]] = PingReason.crawled_since
@@ -279,15 +279,16 @@ def notice(
     """Give the states of (P,) pages after (N,) pings, and whether and why to crawl them. Pure.
 
     Changes from before the counting of pings began are not counted: there is no telling how many
-    there were, and the oldest news of a new page would make it look fast.
+    there were, and the oldest news of a new page would make it look fast. A crawl within the day
+    that a ping names may have come too early to see the change: the ping is not stale.
     """
-    page, at = runs.page, pings.changed_at
+    page, at, by = runs.page, pings.changed_at, pings.changed_by
     complete = states.observability == Observability.complete
     auto = states.observability == Observability.auto
     trusted = (complete | (auto & (states.crawl_probability > 0)))[page]
     first = np.isnat(states.last_crawl_at)[page]
-    stale = at <= states.last_crawl_at[page]
-    back = ~stale & answers.may_be_back(states, runs, at)
+    stale = by <= states.last_crawl_at[page]
+    back = ~stale & answers.may_be_back(states, runs, by)
     unscheduled = np.isnan(states.crawl_probability)
     probability = np.where(unscheduled, 1.0, states.crawl_probability)
     spend, credit = _spend(states, page, probability, trusted & ~stale & ~first & ~back, rules)
@@ -302,8 +303,8 @@ def notice(
     which = np.select([mask for mask, _ in choices], range(len(choices)), len(choices))
     reason = np.array([*(name for _, name in choices), PingReason.saving], object)[which]
     crawl = first | back | (trusted & ~stale & spend)
-    earliest = np.fmin.reduceat(np.where(crawl, at, NEVER), runs.start)
-    recent = ~(at <= states.last_observed_at[page])
+    earliest = np.fmin.reduceat(np.where(crawl, by, NEVER), runs.start)
+    recent = ~(by <= states.last_observed_at[page])
     counted = at >= states.pings_since[page]
     after = replace(
         states,

@@ -188,9 +188,10 @@ def hear(lanes: Lanes, said: Said, polite: Politeness, at: np.datetime64, unifor
     """Give lanes after reports.
 
     A lane that said 429 or 503 pauses for as long as it asked, up to a day, and at least for a
-    time that doubles with every batch of reports of trouble in a row; of other trouble the third
-    report in a row makes it pause. The pause counts from the crawl. One good answer under a lease
-    and all is forgiven but the pause that runs; so it is where a day has passed since the last.
+    time that doubles with every batch of reports of trouble in a row, whatever else the batch
+    says; of other trouble the third report in a row makes it pause. The pause counts from the
+    crawl. One good answer under a lease and all is forgiven but the pause that runs; so it is
+    where a day has passed since the last.
     """
     failing = ~np.isnat(said.ill) & ~(said.good > said.ill)
     rested = said.ill > lanes.blocked_until + seconds(np.array(FORGIVEN_AFTER_S))
@@ -198,11 +199,11 @@ def hear(lanes: Lanes, said: Said, polite: Politeness, at: np.datetime64, unifor
     in_a_row = np.where(np.isnat(said.good), said.n_ill, 1)
     at_once = np.minimum(forgiven + in_a_row, TROUBLE_AFTER)
     n_failures = np.where(failing, np.maximum(forgiven + 1, at_once), forgiven)
-    turn = n_failures - np.where(said.slow, 0, TROUBLE_AFTER - 1)
+    turn = np.where(said.slow, np.maximum(n_failures, 1), n_failures - (TROUBLE_AFTER - 1))
     pause_s = timing.backoff(np.maximum(turn, 1), PAUSE_S, LONGEST_PAUSE_S, uniform)
     pause = seconds(np.maximum(pause_s, np.minimum(said.retry_after_s, LONGEST_PAUSE_S)))
     until = np.where(np.isnat(said.ill), at, said.ill) + pause
-    pauses = failing & (turn > 0)
+    pauses = said.slow | (failing & (turn > 0))
     blocked_until = np.where(pauses, np.fmax(lanes.blocked_until, until), lanes.blocked_until)
     delay, concurrency = limits(lanes, polite)
     waits = (delay > NO_DELAY) & said.ended

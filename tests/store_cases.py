@@ -105,7 +105,8 @@ def crawl_columns(page_id, observed_at, changed=UNSAID, digest=0, status=UNSAID,
 
 
 def ping_columns(page_id, changed_at):
-    return columns(PingColumns, len(page_id), page_id=page_id, changed_at=changed_at)
+    told = {"changed_at": changed_at, "changed_by": changed_at}
+    return columns(PingColumns, len(page_id), page_id=page_id, **told)
 
 
 def log_columns(page_id, observed_at, kind=0, changed=UNSAID, interval=np.nan, crawl_rate=np.nan,

@@ -116,7 +116,7 @@ def decode_pings(batch: Batch[PingItem], now: datetime) -> Decoded[PingColumns]:
     if len(items) > FEW:
         doubtful = _unnamed(items, page_id, urls) | _far(at, now)
     kept, rejected = _judged(batch, doubtful, lambda item: _check_ping(item, now))
-    columns = PingColumns(page_id=page_id, changed_at=at)
+    columns = PingColumns(page_id=page_id, changed_at=at, changed_by=at)
     return _kept(columns, urls, batch.index, kept, rejected)
 
 

@@ -17,13 +17,13 @@ from service.api.decode import EARLIEST, FUTURE_ALLOWED, NO_PAGES, instants, nam
 from service.api.encode import add_counts, batch_counts
 from service.api.schemas import Rejection, SitemapAnswer, SitemapChild
 from service.api.service import Service
-from service.arrays import INSTANT, NEVER, Bools, Instants, Ints
+from service.arrays import INSTANT, NEVER, Bools, Ints
 from service.columns import PageColumns, PingColumns
 from service.commits import Job
 from service.domain import Verdict
 from service.errors import InvalidUrl, Overloaded, RecrawlError, StoreFull, StoreUnavailable
 from service.ingest import Answered, Named
-from service.sources.sitemap import Entry, Sitemap, parse_lastmod
+from service.sources.sitemap import Entry, Sitemap, latest, parse_lastmod
 from service.urls import NormalUrl, normalise
 
 MAX_CHILDREN = 50_000
@@ -53,6 +53,8 @@ class Good(NamedTuple):
     url: NormalUrl
     changed_at: datetime | None
     """None where it does not say."""
+    changed_by: datetime | None
+    """The last instant that is meant."""
 
 
 class Reader:
@@ -141,7 +143,9 @@ class Reader:
                 "cross_host=true to take its word for other hosts"
             )
             return Rejection(index=entry.position, code="cross_host", detail=detail, field="loc")
-        return Good(entry.position, url, self._changed_at(entry, now))
+        changed_at = self._changed_at(entry, now)
+        changed_by = changed_at and latest(entry.lastmod or "", changed_at, now)
+        return Good(entry.position, url, changed_at, changed_by)
 
     def _changed_at(self, entry: Entry, now: datetime) -> datetime | None:
         """Read a lastmod; a page with one that cannot be is taken without."""
@@ -176,20 +180,25 @@ class Reader:
         """Register the pages that are new, and ping those with a lastmod; each page counts once."""
         named = name_pages(np.zeros(len(given), np.int64), [entry.url for entry in given])
         first = np.unique(named.row, return_index=True)[1]
-        changed_at = np.full(len(first), NEVER, INSTANT)
+        changed_at, changed_by = np.full((2, len(first)), NEVER, INSTANT)
         dated = [
-            (row, one.changed_at)
+            (row, one.changed_at, one.changed_by)
             for row, one in zip(named.row, given, strict=True)
-            if one.changed_at
+            if one.changed_at and one.changed_by
         ]
-        np.fmax.at(changed_at, [row for row, _ in dated], instants([at for _, at in dated]))
+        rows = [row for row, _, _ in dated]
+        np.fmax.at(changed_at, rows, instants([at for _, at, _ in dated]))
+        np.fmax.at(changed_by, rows, instants([by for _, _, by in dated]))
         page_id, created = self._enter(named.pages, now)
         verdict = np.where(created, Verdict.accepted, Verdict.duplicate).astype(np.int16)
         verdict[page_id == 0] = Verdict.unknown
         crawl = created.copy()
         told = np.flatnonzero(~np.isnat(changed_at) & (page_id > 0))
         if len(told):
-            answered = self._ping(page_id[told], changed_at[told], now)
+            pings = PingColumns(
+                page_id=page_id[told], changed_at=changed_at[told], changed_by=changed_by[told]
+            )
+            answered = self._ping(pings, now)
             verdict[told] = answered.verdict
             crawl[told] |= answered.crawl
         self.created += int(created.sum())
@@ -210,10 +219,9 @@ class Reader:
             page_id[new], created[new] = self.service.registering.register(pages.take(new), now)
         return page_id, created
 
-    def _ping(self, page_id: Ints, changed_at: Instants, now: datetime) -> Answered:
+    def _ping(self, pings: PingColumns, now: datetime) -> Answered:
         """Put change notices in the line of commits, and wait until they are written."""
-        pings = PingColumns(page_id=page_id, changed_at=changed_at)
-        named = Named(page_id, np.full(len(page_id), -1), NO_PAGES)
+        named = Named(pings.page_id, np.full(len(pings), -1), NO_PAGES)
         deadline = time.monotonic() + PATIENCE_S
         while True:
             job = Job(ingest.ping, pings, named, register=False, now=now)

@@ -173,7 +173,8 @@ class LocalFleet:
         """Record change notices."""
         if not len(changes.page):
             return changes
-        pings = PingColumns(page_id=self._page_id[changes.page], changed_at=_instants(changes.at))
+        at = _instants(changes.at)
+        pings = PingColumns(page_id=self._page_id[changes.page], changed_at=at, changed_by=at)
         with self.store.begin() as tx:
             wanted = ping(tx, pings, rules_in_force(tx, self.rules)).crawl
         return Crawls(changes.page[wanted], changes.at[wanted])

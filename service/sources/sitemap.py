@@ -10,7 +10,7 @@ limit, so that a small document stays a small document.
 import codecs
 import zlib
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Literal, NamedTuple
 
@@ -248,15 +248,18 @@ def _limited(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
         yield piece
 
 
-YEAR, MONTH, LONGEST = 4, 7, 40
-"""Characters of a year, of a month, and of anything that is still a date."""
+YEAR, MONTH, DAY, LONGEST = 4, 7, 10, 40
+"""Characters of a year, of a month, of a day, and of anything that is still a date."""
+SPANS = {YEAR: timedelta(366), MONTH: timedelta(31)}
+WEST = timedelta(hours=12)
+"""A day ends so much later than in UTC where it ends last."""
 
 
 def parse_lastmod(told: str) -> datetime | None:
     """Read any of the W3C's forms; None where it is none of them.
 
     A year, a month or a day stands for its beginning, so the same words are always the same
-    instant; a time without a zone is taken as UTC.
+    instant (see `latest`); a time without a zone is taken as UTC.
 
     >>> parse_lastmod("2004-12"), parse_lastmod("2004-12-23T18:00:15+02:00")
     (datetime.datetime(2004, 12, 1, 0, 0, tzinfo=datetime.timezone.utc),
@@ -272,3 +275,16 @@ def parse_lastmod(told: str) -> datetime | None:
         return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def latest(told: str, moment: datetime, now: datetime) -> datetime:
+    """Give the last instant until now that is meant by what was parsed as this moment.
+
+    >>> day, noon = datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 5, 1, 12, tzinfo=UTC)
+    >>> latest("2026-05-01", day, noon) == noon, latest("2026-05-01T00:00Z", day, noon) == day
+    (True, True)
+    """
+    length = len(told.strip())
+    if length > DAY:
+        return moment
+    return max(moment, min(moment + SPANS.get(length, timedelta(1)) + WEST, now))

@@ -226,4 +226,7 @@ def test_a_spider_without_a_valid_key_closes_and_says_why(tmp_path, sqlite_url, 
         scrapy(tmp_path, live, f"http://127.0.0.1:{site.port}/", RECRAWL_API_KEY="k2") as spider,
     ):
         assert spider.wait(60) == 0
-    assert "the service refused: 401 Unauthorized" in (tmp_path / "scrapy.log").read_text()
+    log = (tmp_path / "scrapy.log").read_text()
+    assert "the service refused: 401 Unauthorized" in log
+    assert "1 items were not delivered: 401" in log
+    assert "Traceback" not in log

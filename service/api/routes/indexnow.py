@@ -91,7 +91,8 @@ def _take(request: Request, service: Service, given: Submission) -> Response:
     urls = list({url.key: url for url in given.urls}.values())
     named = name_pages(np.zeros(len(urls), np.int64), urls)
     now = service.now()
-    columns = PingColumns(page_id=named.page_id, changed_at=instants([now] * len(urls)))
+    at = instants([now] * len(urls))
+    columns = PingColumns(page_id=named.page_id, changed_at=at, changed_by=at)
     job = Job(ingest.ping, columns, named, known, now)
     try:
         shown = known and service.key_hashes
