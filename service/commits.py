@@ -243,7 +243,7 @@ def commit(
         if named.target is not None:
             named_columns = replace(named_columns, redirects_to=redirects_to)  # type: ignore[call-arg]
         if isinstance(named_columns, CrawlColumns) and isinstance(tx, QueueTransaction):
-            named_columns = crawls.dated(tx, named_columns, now)
+            named_columns = crawls.dated(tx, named_columns, now)  # type: ignore[assignment]
         made = first.record(tx, named_columns, rules)
         held = follow(tx, desk, named_columns, made, now)
     if isinstance(made, Recorded) and made.moved.any():

@@ -31,7 +31,6 @@ from service.arrays import (
 )
 from service.columns import CrawlColumns
 from service.core import timing
-from service.domain import Verdict
 from service.lanes import (
     Gates,
     Politeness,

@@ -148,12 +148,14 @@ def test_a_late_report_of_a_page_that_nobody_leased_again_ends_its_lease(queue_s
     assert take(queue_store, T0 + HOUR) == []  # no epoch has given it a rate
 
 
-def commit_reports(store, given, observed_at, now, **seen):
+def commit_reports(store, given, observed_at, now, retry_after_s=np.nan, **seen):
     """Report as the service does: in one commit with the evidence. Gives the verdicts."""
     page_id = np.array(ids(given), np.int64)
-    crawled = crawl_columns(page_id, instants([observed_at] * len(given)), **seen)
+    at = observed_at if isinstance(observed_at, list) else [observed_at] * len(given)
+    crawled = crawl_columns(page_id, instants(at), **seen)
     token = np.array([crawl.token for crawl in given], np.int64)
-    crawled = replace(crawled, token=token, leased_page_id=page_id)
+    pause_s = np.full(len(given), retry_after_s)
+    crawled = replace(crawled, token=token, leased_page_id=page_id, retry_after_s=pause_s)
     nowhere = Named(page_id, np.full(len(given), -1), page_columns([]))
     desk = crawls.Desk(RUDE, UNTIL, rng())
     (done,) = commit(
@@ -178,6 +180,30 @@ def test_a_worker_whose_clock_is_slow_moves_its_page_on_all_the_same(queue_store
     assert seen.last_crawl_at == later  # when it was leased
     assert seen.n_changes == 1
     assert take(queue_store, later + HOUR / 2) == []
+
+
+def test_a_slow_clock_makes_no_page_due_again_at_once(queue_store):
+    """Each crawl is dated after the one before, and still before its lease."""
+    (page,) = add(queue_store, 1)
+    publish(queue_store, schedule_columns([page], crawl_rate=[24.0]))
+    now, n_crawls = T0, 0
+    while now < T0 + DAY:
+        for crawl in take(queue_store, now):
+            n_crawls += 1
+            done = commit_reports(
+                queue_store, [crawl], now - 2 * HOUR, now + SECOND, digest=n_crawls
+            )
+            assert done.made.verdict.tolist() == [Verdict.accepted]
+        now += HOUR / 12
+    assert 20 <= n_crawls <= 26
+
+
+def test_a_crawl_of_a_moment_ago_is_believed(queue_store):
+    (page,) = add(queue_store, 1)
+    given = take(queue_store, T0)
+    commit_reports(queue_store, given, T0 - SECOND / 2, T0 + SECOND / 4, digest=1)
+    with queue_store.begin(write=False) as tx:
+        assert tx.page(page).last_crawl_at == T0 - SECOND / 2
 
 
 def test_a_crawl_that_another_has_overtaken_keeps_its_own_time(queue_store):
@@ -374,6 +400,24 @@ def test_a_host_that_asks_for_it_is_left_alone_as_long_as_it_asks(queue_store, s
     report(queue_store, here, T0, status=status, retry_after_s=1000)
     assert take(queue_store, T0 + 999 * SECOND, hosts=("example.org",)) == []
     assert len(take(queue_store, T0 + 1000 * SECOND, hosts=("example.org",), ttl=DAY)) >= 1
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_host_that_asks_for_it_is_left_alone_though_it_answered_others(
+    queue_store, status, order
+):
+    """Crawls at the same time, reported in one batch or several."""
+    add(queue_store, 3)
+    given = take(queue_store, T0, 2)
+    asks, answers = given[order[0]], given[order[1]]
+    done = commit_reports(
+        queue_store, [asks, answers], [T0, T0 + SECOND], T0 + SECOND,
+        status=np.array([status, 200], np.int16), retry_after_s=np.array([1000.0, np.nan]),
+    )  # fmt: skip
+    assert done.held.tolist() == [True, True]
+    assert take(queue_store, T0 + 999 * SECOND) == []
+    assert len(take(queue_store, T0 + 1000 * SECOND, 1)) == 1
 
 
 def test_pauses_double_with_trouble_and_one_answer_forgives(queue_store):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import cache
@@ -105,7 +106,13 @@ async def read_document(request: Request) -> bytes:
             f"{kind[:40]} is no sitemap; send the document itself as {', '.join(DOCUMENTS[:4])}"
         )
     coding = request.headers.get("content-encoding", "").strip().lower()
-    return await _read(request, plain if coding in GZIP else inflated)
+    try:
+        return await _read(request, plain if coding in GZIP else inflated)
+    except BodyTooLarge as error:
+        said = error.detail.partition(";")[0].replace("the body", "the document")
+        raise BodyTooLarge(
+            f"{said}; split it under a sitemap index, or raise RECRAWL_MAX_BODY_BYTES"
+        ) from error
 
 
 async def read_content(request: Request) -> bytes:
@@ -224,7 +231,8 @@ class _Broken(NamedTuple):
 
 
 def _parse(content: bytes, max_items: int = 1) -> Any:
-    """Parse leniently (NaN, lone surrogates): the item's schema refuses these by name."""
+    """Parse leniently (a mark, NaN, lone surrogates): the item's schema refuses these by name."""
+    content = content.removeprefix(BOM_UTF8)
     if not content.strip():
         raise MalformedBody("the body is empty; send JSON")
     most = max(MOST_VALUES, VALUES_PER_ITEM * max_items)

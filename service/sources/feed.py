@@ -63,9 +63,13 @@ def _entries(content: bytes, topic: str) -> Iterator[dict[str, str]]:
         if element.local in ENTRIES:
             yield fields
             fields = {}
-        elif element.parent is not None and element.parent.local in ENTRIES:
-            if element.local in FIELDS and (text := _told(element, topic)):
-                fields.setdefault(element.local, text)
+        elif (
+            element.parent is not None
+            and element.parent.local in ENTRIES
+            and element.local in FIELDS
+            and (text := _told(element, topic))
+        ):
+            fields.setdefault(element.local, text)
 
 
 def _told(element: Element, topic: str) -> str:

@@ -22,7 +22,7 @@ QUIET = 1_000_000
 that comes: of one tag of 20 MB it would take minutes."""
 
 
-class Declared(ValueError):  # noqa: N818 - what the document has done
+class Declared(ValueError):
     """It declares what stands elsewhere: entities, or attributes by default."""
 
 
@@ -58,7 +58,7 @@ class Element:
         element: Element | None = self
         while element is not None and declared not in element.attributes:
             element = element.parent
-        return element and element.attributes[declared]
+        return None if element is None else element.attributes[declared]
 
 
 Event = tuple[Literal["start", "end"], Element]
@@ -108,8 +108,10 @@ class _Reading:
         try:
             self._parser.Parse(piece, not piece)
         except ValueError as error:
-            return error
-        except (expat.ExpatError, LookupError) as error:
+            return ValueError(f"{error}; send it in UTF-8") if "multi-byte" in str(error) else error
+        except LookupError as error:
+            return ValueError(f"{error}; send it in UTF-8")
+        except expat.ExpatError as error:
             return ValueError(str(error))
         return None
 

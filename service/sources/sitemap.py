@@ -74,7 +74,7 @@ class Sitemap:
             pass
         self.warnings.clear()
         self.broke_off = False
-        self._pieces = self._inflated(content, max_bytes)
+        self._pieces = filter(None, self._inflated(content, max_bytes))
 
     def __iter__(self) -> Iterator[Entry]:
         """Give the entries in their order."""

@@ -38,11 +38,11 @@ def is_signed(content: bytes, secret: str, signature: str) -> bool:
     >>> is_signed(b"other news", "s", "sha1=" + hmac.digest(b"s", b"news", "sha1").hex())
     False
     """
-    method, _, given = signature.strip().partition("=")
+    method, _, given = signature.strip().lower().partition("=")
     if method not in METHODS:
         return False
     made = hmac.digest(secret.encode(), content, method).hex()
-    return hmac.compare_digest(made.encode(), given.lower().encode())
+    return hmac.compare_digest(made.encode(), given.encode())
 
 
 def patient_client() -> httpx.Client:
@@ -65,7 +65,7 @@ def discover(client: httpx.Client, url: str) -> Topic:
         with client.stream("GET", url) as response:
             if not response.is_success:
                 raise NotSubscribed(f"{url} answered {response.status_code}")
-            links = {rel: link["url"] for rel, link in response.links.items() if rel}
+            links = {rel.lower(): link["url"] for rel, link in response.links.items() if rel}
             if "hub" not in links:
                 links = _links(response) | links
             at = str(response.url)

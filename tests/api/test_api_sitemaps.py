@@ -2,7 +2,7 @@
 
 import gzip
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import httpx
 import pytest
@@ -311,3 +311,72 @@ def test_a_key_is_asked_for_where_keys_are_set(sqlite_url):
         with httpx.Client(base_url=api.url) as stranger:
             refused = stranger.post("/sitemaps", content=urlset(*URLS), params={"url": AT})
         assert refused.status_code == 401
+
+
+def n_crawl_now(api: Live, crawled_at: datetime, lastmod: str) -> int:
+    """Count the crawls that a lastmod is worth of a page that announces all of its changes."""
+    api.register(URLS[0], observability="complete")
+    crawl = {"url": URLS[0], "observed_at": crawled_at.isoformat(), "digest": "a"}
+    assert api.post("/observations", [crawl]).json()["accepted"] == 1
+    answer = taken(api, urlset((URLS[0], lastmod)))
+    assert answer["accepted"] == 1
+    assert counts(taken(api, urlset((URLS[0], lastmod)))) == (0, 1, 0, 0)
+    return answer["n_crawl_now"]
+
+
+@pytest.mark.parametrize(
+    ("hours", "lastmod", "n"),
+    [
+        (-2, "2026-05-01", 1),  # START is noon: changed after the crawl, for all that is known
+        (-2, "2026-05", 1),
+        (-2, "2026-05-01T09:00:00Z", 0),
+        (-14, "2026-04-30", 1),  # that day was not over everywhere
+        (-1, "2026-04-30", 1),
+        (0, "2026-05-01", 0),
+        (-2, "2026-04-29", 0),
+    ],
+)
+def test_a_crawl_within_the_day_that_is_told_may_have_come_too_early(
+    sqlite_api: Live, hours, lastmod, n
+):
+    assert n_crawl_now(sqlite_api, START + timedelta(hours=hours), lastmod) == n
+
+
+def test_a_day_that_has_not_begun_here_counts_when_it_has(sqlite_api: Live):
+    tomorrow = urlset((URLS[0], "2026-05-02"))
+    answer = taken(sqlite_api, tomorrow)
+    assert (answer["complete"], len(answer["warnings"])) == (False, 1)
+    sqlite_api.clock.advance(hours=13)
+    answer = taken(sqlite_api, tomorrow)
+    assert (answer["complete"], answer["accepted"]) == (True, 1)
+    assert page(sqlite_api, URLS[0])["estimate"]["last_ping_at"] == "2026-05-02T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("content", "complete"),
+    [
+        (urlset(*URLS), True),
+        (urlset(*URLS)[:-30], False),
+        (gzip.compress(urlset(*URLS), mtime=0)[:-4], False),
+        (urlset((URLS[0], "2027-01-01")), True),  # a mistake, and no matter of waiting
+        (urlset((URLS[0], "soon")), True),
+    ],
+)
+def test_a_document_that_broke_off_is_not_complete(sqlite_api: Live, content, complete):
+    assert taken(sqlite_api, content)["complete"] is complete
+
+
+def test_sitemaps_beyond_what_an_index_may_have_are_rejected(sqlite_api: Live, monkeypatch):
+    monkeypatch.setattr("service.api.sitemaps.MAX_CHILDREN", 2)
+    children = [f"<sitemap><loc>https://a.example/{i}.xml</loc></sitemap>" for i in (1, 1, 2, 3, 2)]
+    answer = taken(sqlite_api, index(*children))
+    assert counts(answer) == (2, 2, 0, 1)
+    assert [(one["index"], one["code"]) for one in answer["rejected"]] == [(3, "too_many")]
+    assert len(answer["children"]) == 2
+
+
+def test_a_document_over_the_limit_is_told_what_to_do(sqlite_url):
+    with running(sqlite_url, max_body_bytes=1_000) as live:
+        response = send(live, b"https://a.example/\n" * 100)
+    assert response.status_code == 413
+    assert "split it under a sitemap index" in response.json()["detail"]

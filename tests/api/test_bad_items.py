@@ -224,3 +224,35 @@ def test_of_one_name_twice_in_an_item_the_last_counts(shared: Live, path):
         assert shared.get("/pages", url=two).status_code == 200
         assert shared.get("/pages", url=one).status_code == 404
         shared.client.delete(f"/pages/{shared.get('/pages', url=two).json()['page_id']}")
+
+
+def test_a_line_of_two_items_is_refused_whatever_the_others_are(shared: Live):
+    (one, _), (two, _), (three, _) = good("/pages"), good("/pages"), good("/pages")
+    for last in (three, "{}"):
+        content = f"{one}{two}\n\n{last}\r\n"
+        headers = {"Content-Type": "application/x-ndjson"}
+        response = shared.client.post("/pages", content=content, headers=headers)
+        rejected = response.json()["rejected"]
+        assert rejected[0]["index"] == 0
+        assert "Extra data" in rejected[0]["detail"]
+        assert len(rejected) == (1 if last == three else 2)
+
+
+@pytest.mark.parametrize("item", ['{"":0}', "{}", "[]", '{"url":[[[]]]}'])
+@pytest.mark.parametrize("media_type", ["application/json", "application/x-ndjson"])
+def test_many_values_are_refused_before_they_take_memory(shared: Live, item, media_type):
+    content = f'[{{"a":[{",".join([item] * 800_000)}]}}]'
+    content = content[1:-1] if media_type == "application/x-ndjson" else content
+    response = shared.client.post(
+        "/observations", content=content, headers={"Content-Type": media_type}
+    )
+    assert response.status_code == 413
+    assert "over 1,000,000 values; send fewer items" in response.json()["detail"]
+
+
+def test_a_mark_before_the_items_is_left_out(shared: Live):
+    one, url = good("/pages")
+    headers = {"Content-Type": "application/json"}
+    content = f"\ufeff[{one}]".encode()
+    assert shared.client.post("/pages", content=content, headers=headers).status_code == 200
+    assert shared.get("/pages", url=url).status_code == 200

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+from datetime import date
+from decimal import Decimal
 
 import pytest
 from live_server import Live, running
@@ -154,3 +156,18 @@ def test_a_service_that_does_not_answer_is_waited_for_and_then_told(recrawl, tmp
     ended = recrawl("import", path, "--to", "http://127.0.0.1:1")
     assert ended.status == 2
     assert "refused; is it running?" in ended.err
+
+
+def test_parquet_of_other_tools_is_read(api: Live, recrawl, tmp_path):
+    """Texts as bytes, numbers as decimals; a date is refused by name."""
+    parquet, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    urls = pa.array([b"https://b.example/1", b"https://b.example/2"])
+    importance = pa.array([Decimal("2.5"), None])
+    parquet.write_table(pa.table({"url": urls, "importance": importance}), tmp_path / "a.parquet")
+    assert recrawl("import", tmp_path / "a.parquet", "--to", api.url).status == 0
+    assert api.get("/pages", url="https://b.example/1").json()["importance"] == 2.5
+    dates = pa.array([date(2026, 5, 1)] * 2)
+    parquet.write_table(pa.table({"url": urls, "importance": dates}), tmp_path / "b.parquet")
+    ended = recrawl("import", tmp_path / "b.parquet", "--to", api.url)
+    assert "Traceback" not in ended.err
+    assert "b.parquet:1: Expected `float`, got `str`" in ended.err

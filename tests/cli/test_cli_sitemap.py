@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
+import httpx
 import pytest
 from live_server import Live, running
 
+from recrawl_client.calls import Line
+from service.errors import NotReached
 from service.sources.posting import Poster
 from service.sources.watching import Manners, State, Watcher
 
@@ -316,3 +319,60 @@ def test_a_document_that_never_comes_to_its_end_is_given_up(paced, site, monkeyp
     site.pages["/0.xml"] = Page(site.urlset("/a"))
     (step,) = paced[0].look([f"{site.url}/0.xml"])
     assert (step.outcome, "was not there after" in step.reason) == ("failed", True)
+
+
+def test_a_document_that_broke_off_is_fetched_again_though_it_has_not_changed(watch, site):
+    at, tag = f"{site.url}/sitemap.xml", {"ETag": '"1"'}
+    site.pages["/sitemap.xml"] = Page(site.urlset("/a", "/b")[:-30], headers=tag)
+    assert "1 new" in watch(at).out
+    site.pages["/sitemap.xml"] = Page(site.urlset("/a", "/b"), headers=tag)
+    assert "1 new" in watch(at).out
+    assert "unchanged" in watch(at).out
+
+
+def test_what_was_left_out_as_of_another_host_is_taken_once_asked_for(watch, site):
+    at = f"{site.url}/sitemap.xml"
+    elsewhere = site.urlset("/a").replace(b"127.0.0.1", b"localhost")
+    site.pages["/sitemap.xml"] = Page(elsewhere, headers={"ETag": '"1"'})
+    watch(at)
+    assert "1 new" in watch(at, "--cross-host").out
+    assert "unchanged" in watch(at, "--cross-host").out
+
+
+def test_what_is_no_coding_is_not_passed_on_as_one(watch, site):
+    headers = {"Content-Encoding": "utf-8"}
+    site.pages["/sitemap.xml"] = Page(site.urlset("/a"), headers=headers)
+    assert "1 new" in watch(f"{site.url}/sitemap.xml").out
+
+
+@pytest.mark.parametrize(("told", "wait_s"), [({"Retry-After": "0"}, 0), ({}, 600)])
+def test_a_busy_site_that_asks_for_no_rest_gets_none(paced, site, told, wait_s):
+    watcher, time = paced
+    at = f"{site.url}/sitemap.xml"
+    site.pages["/sitemap.xml"] = Page(status=503, headers=told)
+    list(watcher.look([at]))
+    site.pages["/sitemap.xml"] = Page(site.urlset("/a"))
+    if wait_s:
+        assert [step.outcome for step in watcher.look([at])] == ["failed"]
+        time.now += wait_s
+    assert [step.outcome for step in watcher.look([at])] == ["taken"]
+
+
+def test_who_watches_on_outlives_a_service_that_is_away(paced, site, monkeypatch):
+    watcher, _ = paced
+    site.pages["/sitemap.xml"] = Page(site.urlset("/a"))
+    rounds = watcher.rounds([f"{site.url}/sitemap.xml"], interval_s=60)
+    assert next(rounds).outcome == "taken"
+    with monkeypatch.context() as patch:
+        patch.setattr(watcher.poster, "line", Line(httpx.Client(base_url="http://127.0.0.1:1"), 0))
+        away = next(rounds)
+    assert (away.outcome, "is it running?" in away.reason) == ("failed", True)
+    assert next(rounds).outcome == "taken"
+
+
+def test_a_service_that_is_away_from_the_start_is_told_at_once(paced, site):
+    watcher, _ = paced
+    site.pages["/sitemap.xml"] = Page(site.urlset("/a"))
+    watcher.poster.line = Line(httpx.Client(base_url="http://127.0.0.1:1"), 0)
+    with pytest.raises(NotReached):
+        next(watcher.rounds([f"{site.url}/sitemap.xml"], interval_s=60))

@@ -325,10 +325,19 @@ def test_after_a_rebuild_cut_short_only_another_one_is_taken(recrawl, database_u
         assert live.get("/pages", url="https://a.example/").status_code == 200
 
 
-def test_a_revision_that_does_not_exist_is_refused_and_nothing_changes(recrawl, sqlite_url):
-    ended = recrawl("migrate", "--down", "nonsense", database_url=sqlite_url)
+@pytest.mark.parametrize(
+    ("revision", "says"),
+    [
+        ("nonsense", "Can't locate revision identified by 'nonsense'"),
+        ("", "name a revision, or base"),
+    ],
+)
+def test_a_revision_that_does_not_exist_is_refused_and_nothing_changes(
+    recrawl, sqlite_url, revision, says
+):
+    ended = recrawl("migrate", "--down", revision, database_url=sqlite_url)
     assert ended.status == 2
-    assert "Can't locate revision identified by 'nonsense'" in ended.err
+    assert says in ended.err
     assert "Traceback" not in ended.err
     assert recrawl("migrate", database_url=sqlite_url).status == 0
 

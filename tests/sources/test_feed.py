@@ -60,7 +60,9 @@ def test_links_are_relative_to_the_base_the_document_names():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("date", ["", "soon", "2027-01-01", "Fri, 99 May 2026 11:00:00 GMT"])
+@pytest.mark.parametrize(
+    "date", ["", "soon", "2027-01-01", "1970-01-01", "Fri, 99 May 2026 11:00:00 GMT"]
+)
 def test_what_changed_at_no_time_or_in_the_future_has_changed_now(date):
     atom = f"<feed><entry><link href='/a'/><updated>{date}</updated></entry></feed>"
     assert told(atom) == [("https://example.com/a", NOW.isoformat())]
@@ -93,3 +95,24 @@ def test_a_link_that_is_no_url_is_given_as_it_is():
     assert [url for url, _ in told("<feed><entry><link href='https://['/></entry></feed>")] == [
         "https://["
     ]
+
+
+@pytest.mark.parametrize(
+    ("guid", "page"),
+    [
+        ("<guid>https://example.com/1</guid>", "https://example.com/1"),
+        ("<guid isPermaLink='true'>https://example.com/1</guid>", "https://example.com/1"),
+        ("<guid isPermaLink='false'>https://example.com/1</guid>", TOPIC),
+        ("<guid>post-1</guid>", TOPIC),
+        ("<guid>https://example.com/1</guid><link>https://example.com/2</link>",
+         "https://example.com/2"),
+    ],
+)  # fmt: skip
+def test_a_permanent_identity_is_a_link_where_there_is_no_other(guid, page):
+    assert told(f"<rss><channel><item>{guid}</item></channel></rss>")[0][0] == page
+
+
+def test_blanks_before_and_long_texts_within_lose_no_entry():
+    text = f"<content>{'x' * 2_000_000}</content>"
+    atom = f"\n<?xml version='1.0'?><feed><entry>{text}<link href='/a'/></entry></feed>"
+    assert told(atom) == [("https://example.com/a", NOW.isoformat())]

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -9,9 +10,10 @@ from dataclasses import replace
 import numpy as np
 import psycopg
 import pytest
-from crawl_cases import queue, report, take
+from crawl_cases import HOUR, ids, queue, report, take
 from store_cases import (
     CERTIFICATE,
+    DAY,
     EVERYTHING,
     T0,
     log_columns,
@@ -90,6 +92,43 @@ def test_reports_do_not_wait_for_who_leases_from_the_same_hosts(postgres_store):
     with ThreadPoolExecutor(1) as pool, postgres_store.begin() as tx:
         assert len(tx.ready(T0, 1, 1)[0]) == 1
         assert pool.submit(report, postgres_store, given, T0).result(PATIENCE_S) == [True]
+
+
+def test_filling_the_queue_and_queueing_pages_wait_for_each_other_without_deadlock(postgres_store):
+    """One queues the lower of two pages and then the other, which is being taken out."""
+    low, high = np.sort(register(postgres_store, 2)).tolist()
+    publish(postgres_store, schedule_columns([low, high], crawl_rate=[1.0, 1.0]))
+    save(postgres_store, np.array([low, high]), last_crawl_at=[T0, T0], gap=1.0)
+    save(postgres_store, np.array([low]), last_crawl_at=[T0 - DAY])
+    queue(postgres_store, [high], T0)
+    started = threading.Event()
+
+    def fill():
+        with postgres_store.begin() as tx:
+            started.set()
+            tx.lower_lanes(tx.fill_queue(0, high, T0 + HOUR))
+
+    with ThreadPoolExecutor(1) as pool:
+        with postgres_store.begin() as tx:
+            lowered = tx.enqueue(np.array([low]), T0 + 2 * DAY)
+            filling = pool.submit(fill)
+            assert started.wait(PATIENCE_S)
+            wait_for_a_lock(postgres_store)
+            tx.enqueue(np.array([high]), T0 + 2 * DAY)
+            tx.lower_lanes(lowered)
+        filling.result(PATIENCE_S)
+    assert ids(take(postgres_store, T0 + HOUR)) == [low]
+
+
+def wait_for_a_lock(store):
+    """Return once somebody waits for a lock."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        with store.begin(write=False) as tx:
+            if tx.run(waiting).fetchone()[0]:
+                return
+    raise AssertionError("nobody waits")
 
 
 def test_states_are_saved_where_they_lie_though_others_write_and_vacuum(

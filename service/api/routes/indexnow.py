@@ -1,5 +1,6 @@
 """IndexNow: change notices from content management systems, as indexnow.org has it."""
 
+from codecs import BOM_UTF8
 from contextlib import suppress
 from functools import partial
 from typing import Annotated
@@ -72,7 +73,8 @@ def post_indexnow(request: Request, service: TheService, body: TheBody) -> Respo
     All or none are taken. Answers as for GET.
     """
     try:
-        given = msgspec.json.decode(body.content, type=IndexNowBody)
+        content = body.content.removeprefix(BOM_UTF8)
+        given = msgspec.json.decode(content, type=IndexNowBody)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise MalformedBody(f"the body is not IndexNow: {str(error)[:300]}{MISSING}") from error
     if not 0 < len(given.urlList) <= MAX_URLS:

@@ -30,7 +30,9 @@ callbacks = APIRouter(tags=["websub"])
 
 ID_BYTES = 16
 ID = re.compile(r"[A-Za-z0-9_-]{22}")
-LEASE = re.compile(r"[0-9]{1,9}")
+LEASE = re.compile(r"[0-9]{1,20}")
+LONGEST_LEASE = timedelta(days=3_650)
+"""Hubs that never let a subscription end say so in many ways."""
 """Seconds: up to thirty years."""
 
 SubscriptionPath = Annotated[str, Path(description="`id` as POST /websub gave it")]
@@ -198,7 +200,7 @@ def _expiry(lease: str | None, now: datetime) -> datetime | None:
         return None
     if not LEASE.fullmatch(lease):
         raise SubscriptionNotFound("hub.lease_seconds is no number of seconds")
-    return now + timedelta(seconds=int(lease))
+    return now + min(timedelta(seconds=min(int(lease), 10**12)), LONGEST_LEASE)
 
 
 def _callback(of: Subscription) -> str:
