@@ -132,7 +132,7 @@ class HostAnswer(HostItem, kw_only=True):
     crawl_rate: float | None = None
     """Crawls a day as scheduled now, to hold against the cap; null over a million pages."""
     feed: FeedAnswer | None = None
-    """Null where there never was a ping."""
+    """Null where no `auto` page has had a ping of a change since it was registered."""
 
 
 class HostsAnswer(Struct, kw_only=True):

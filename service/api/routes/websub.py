@@ -31,9 +31,8 @@ callbacks = APIRouter(tags=["websub"])
 ID_BYTES = 16
 ID = re.compile(r"[A-Za-z0-9_-]{22}")
 LEASE = re.compile(r"[0-9]{1,20}")
-LONGEST_LEASE = timedelta(days=3_650)
+LONGEST_LEASE_S = 30 * 365 * 86_400
 """Hubs that never let a subscription end say so in many ways."""
-"""Seconds: up to thirty years."""
 
 SubscriptionPath = Annotated[str, Path(description="`id` as POST /websub gave it")]
 
@@ -200,7 +199,7 @@ def _expiry(lease: str | None, now: datetime) -> datetime | None:
         return None
     if not LEASE.fullmatch(lease):
         raise SubscriptionNotFound("hub.lease_seconds is no number of seconds")
-    return now + min(timedelta(seconds=min(int(lease), 10**12)), LONGEST_LEASE)
+    return now + timedelta(seconds=min(int(lease), LONGEST_LEASE_S))
 
 
 def _callback(of: Subscription) -> str:
