@@ -39,7 +39,7 @@ def in_force(lane: Lane, polite: Politeness) -> Politeness:
 
 
 def feed_of(pages: HostPages, now: datetime) -> Feed | None:
-    """Judge a host's feed as an epoch does; None where no `auto` page has had a ping that counts."""
+    """Judge a host's feed as an epoch does; None where no `auto` page has a ping that counts."""
     if pages.last_ping_at is None or pages.trust is None:
         return None
     evidence = PingState(0.0, 0.0, pages.real_pings, pages.false_pings, pages.n_pings, 0.0)
