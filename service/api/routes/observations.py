@@ -61,7 +61,8 @@ async def post_observations(request: Request, register: Register = True) -> Resp
     read: they are of another page.
 
     With `lease` the lease under which the page was crawled ends, if it still runs, and the page
-    is due again by its crawl rate; under one that had ended before, a report is evidence like any
+    is due again by its crawl rate; a crawl that is dated before the lease counts at its start, as
+    your clock must be slow. Under a lease that had ended before, a report is evidence like any
     other. 429, 503, timeouts and errors of a server make its host pause; `retry_after_s` says how
     long it asked for.
 
