@@ -82,10 +82,15 @@ def test_bad_lines_of_a_csv_are_told_by_their_numbers_and_skipped(api: Live, rec
 def test_bad_lines_of_ndjson_are_told_by_their_numbers_and_skipped(api: Live, recrawl, tmp_path):
     path = tmp_path / "pages.ndjson"
     good = json.dumps({"url": URLS[0]})
-    path.write_text(f'{good}\n\n{{"url": \n[1]\n{{"url": "{URLS[1]}", "weight": 1}}\n')
+    deep, long = "[" * 100_000, f'{{"url": "{URLS[2]}", "importance": {"9" * 5_000}}}'
+    lines = [good, "", '{"url": ', "[1]", f'{{"url": "{URLS[1]}", "weight": 1}}', deep, long]
+    path.write_text("\n".join(lines))
     ended = recrawl("import", path, "--to", api.url)
-    assert (ended.status, ended.out) == (1, "1 new pages registered, 3 lines skipped\n")
-    for line, reason in ((3, "not JSON"), (4, "not a JSON object"), (5, "unknown field")):
+    assert (ended.status, ended.out) == (1, "1 new pages registered, 5 lines skipped\n")
+    for line, reason in (
+        (3, "not JSON"), (4, "not a JSON object"), (5, "unknown field"),
+        (6, "nested too deeply"), (7, "importance"),
+    ):  # fmt: skip
         (told,) = [said for said in ended.err.splitlines() if said.startswith(f"{path}:{line}:")]
         assert reason in told
 
