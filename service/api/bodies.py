@@ -1,6 +1,5 @@
 """Request bodies: read within a limit, decoded item by item, every fault named by its index."""
 
-import json
 import re
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Callable
@@ -12,6 +11,7 @@ import msgspec
 import numpy as np
 from fastapi import Request
 
+from service import lenient
 from service.api.codings import GZIP, inflate
 from service.api.schemas import Item, Rejection
 from service.arrays import Ints
@@ -46,9 +46,6 @@ MOST_VALUES = 1_000_000
 """So many values a body may have that is parsed leniently, or `VALUES_PER_ITEM` for each item that
 it may have: three bytes of it, `{},`, take two hundred in memory."""
 VALUES_PER_ITEM = 32
-
-MAX_DIGITS = 40
-"""No field takes an integer of more digits."""
 
 MAX_SAID = 300
 """So many characters of a name that the caller made up are told."""
@@ -239,22 +236,9 @@ def _parse(content: bytes, max_items: int = 1) -> Any:
     if sum(map(content.count, (b",", b"{", b"["))) > most:
         raise TooManyItems(f"the body has over {most:,} values; send fewer items at a time")
     try:
-        return json.loads(content, parse_int=_integer)
-    except (ValueError, RecursionError) as error:
-        raise MalformedBody(f"the body is not JSON: {_reason(error)}") from error
-
-
-def _integer(digits: str) -> float:
-    """Read an integer; one too long for any field overflows like a float, and fails alone."""
-    return int(digits) if len(digits) <= MAX_DIGITS else float(digits)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    if isinstance(error, UnicodeDecodeError):
-        return f"byte {error.start} is not UTF-8"
-    return str(error)
+        return lenient.parse(content)
+    except ValueError as error:
+        raise MalformedBody(f"the body is not JSON: {error}") from error
 
 
 def _array(content: bytes, max_items: int) -> list[Any]:

@@ -3,7 +3,6 @@
 import csv
 import gzip
 import io
-import json
 import zlib
 from collections.abc import Collection, Iterator
 from datetime import UTC
@@ -11,13 +10,12 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from service import lenient
 from service.errors import UnreadableFile
 
 BLOCK = 5_000
 NUMBERS = ("importance", "min_crawl_rate", "max_crawl_rate")
 KINDS = ("csv", "tsv", "ndjson", "jsonl", "parquet")
-MAX_DIGITS = 40
-"""No field takes an integer of more digits."""
 
 
 class Block(NamedTuple):
@@ -102,19 +100,11 @@ def _ndjson(text: IO[str], after_line: int) -> Iterator[tuple[int, Any]]:
         if number <= after_line or not line.strip():
             continue
         try:
-            item = json.loads(line, parse_int=_integer)
-        except RecursionError:
-            yield number, _Unusable("not JSON: it is nested too deeply")
-            continue
+            item = lenient.parse(line)
         except ValueError as error:
             yield number, _Unusable(f"not JSON: {error}")
             continue
         yield number, item if isinstance(item, dict) else _Unusable("not a JSON object")
-
-
-def _integer(digits: str) -> float:
-    """Read an integer; one that is too long for any field overflows as a float does."""
-    return int(digits) if len(digits) <= MAX_DIGITS else float(digits)
 
 
 def _csv(text: IO[str], path: Path, kind: str, known: Collection[str]) -> Iterator[tuple[int, Any]]:
