@@ -242,12 +242,12 @@ class Scheduler(BaseScheduler):
 
 
 def _ended(last: Callable[[], None]) -> bool:
-    """Do what there is left to do; tells whether the service was there for it."""
+    """Do what there is left to do; false where the service was not there for it."""
     try:
         last()
     except ClientError as error:
         log.error("%s", error)  # noqa: TRY400 - where it was raised says nothing more
-        return False
+        return not isinstance(error.__cause__, Unavailable)
     return True
 
 

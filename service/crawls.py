@@ -64,6 +64,7 @@ LANES = 8
 """So many lanes are looked at, beside one for each crawl asked for."""
 
 PROMPT = np.timedelta64(1, "s")
+"""A crawl that is no older is taken at its word; see `dated`."""
 
 FILL_BLOCK = 20_000
 """Pages that are queued in one transaction."""

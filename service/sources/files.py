@@ -187,7 +187,8 @@ def _values(column: Any) -> list[Any]:
     Other tools write texts as bytes, and numbers as decimals.
     """
     if str(column.type) in ("binary", "large_binary"):
-        return [text and text.decode(errors="replace") for text in column.to_pylist()]
+        texts = column.to_pylist()
+        return [None if text is None else text.decode(errors="replace") for text in texts]
     if str(column.type).startswith("decimal"):
         column = column.cast("float64")
     if getattr(column.type, "tz", None) is None:

@@ -57,7 +57,7 @@ class Sitemap:
     BodyTooLarge
         It inflates to more than `max_bytes`; raised before the first entry.
     MalformedBody
-        It is no sitemap, nothing of it can be read, or it declares entities.
+        It is no sitemap, nothing of it can be read, or it declares entities or attributes.
 
     Examples
     --------

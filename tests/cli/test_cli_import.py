@@ -171,6 +171,10 @@ def test_parquet_of_other_tools_is_read(api: Live, recrawl, tmp_path):
     parquet.write_table(pa.table({"url": urls, "importance": importance}), tmp_path / "a.parquet")
     assert recrawl("import", tmp_path / "a.parquet", "--to", api.url).status == 0
     assert api.get("/pages", url="https://b.example/1").json()["importance"] == 2.5
+    parquet.write_table(pa.table({"url": pa.array([b"", None])}), tmp_path / "c.parquet")
+    ended = recrawl("import", tmp_path / "c.parquet", "--to", api.url)
+    assert ended.out == "0 new pages registered, 2 lines skipped\n"
+    assert "c.parquet:1: Expected `str` of length >= 1" in ended.err
     dates = pa.array([date(2026, 5, 1)] * 2)
     parquet.write_table(pa.table({"url": urls, "importance": dates}), tmp_path / "b.parquet")
     ended = recrawl("import", tmp_path / "b.parquet", "--to", api.url)

@@ -15,6 +15,9 @@ import pytest
 from live_server import running, until
 from processes import environment, free_port
 
+from recrawl_client.errors import Problem, Refused, Unavailable, Undelivered
+from recrawl_client.scrapy import _ended
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "spider.py"
 GATE_WAITS_S = 30
 
@@ -218,6 +221,20 @@ def test_a_digest_that_fails_is_told_and_holds_no_lease(tmp_path, live, site):
     assert "no main in it" in (tmp_path / "scrapy.log").read_text()
     assert status(live, home) == 403
     assert live.get("/hosts/127.0.0.1").json()["n_leased"] == 0
+
+
+@pytest.mark.parametrize(
+    ("why", "was_there"),
+    [(Unavailable("no answer"), False), (Refused(422, Problem(title="Unprocessable")), True)],
+)
+def test_leases_are_given_back_unless_the_service_is_away(why, was_there, caplog):
+    def last():
+        raise Undelivered([1, 2], why) from why
+
+    assert _ended(last) == was_there
+    (record,) = caplog.records
+    assert record.getMessage() == f"2 items were not delivered: {why}"
+    assert record.exc_info is None
 
 
 def test_a_spider_without_a_valid_key_closes_and_says_why(tmp_path, sqlite_url, site):
