@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
 
+from service.clock import system_clock
 from service.config import Settings
 from service.core.estimators import ESTIMATORS
 from service.epoch import Plan, Runner
@@ -27,11 +28,6 @@ class Opened:
     now: Callable[[], datetime]
     embedded: bool
     """Whether one process is the whole service: on SQLite."""
-
-
-def system_clock() -> datetime:
-    """Give the time of day, UTC."""
-    return datetime.now(UTC)
 
 
 def opened(

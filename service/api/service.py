@@ -18,6 +18,7 @@ from service.api.bodies import Body, read_body
 from service.api.gathering import Gathering
 from service.api.keychecks import KeyChecks
 from service.api.watch import Watch
+from service.clock import system_clock
 from service.commits import Commits
 from service.config import Settings
 from service.crawls import Desk
@@ -25,7 +26,7 @@ from service.epoch import Plan, Runner
 from service.errors import Unauthorized
 from service.ingest import Rules
 from service.leasing import Leasing
-from service.opening import opened, system_clock
+from service.opening import opened
 from service.registering import Registering
 from service.storage import SubscriptionStore
 from service.telemetry import Telemetry

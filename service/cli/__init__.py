@@ -183,9 +183,9 @@ def rebuild(database_url: DatabaseUrl = None) -> None:
     import numpy as np
     from rich.progress import Progress
 
+    from service.clock import system_clock
     from service.estimates import width
     from service.ingest import Rules, rules_in_force
-    from service.opening import system_clock
     from service.rebuild import rebuild
     from service.storage import open_store
 
