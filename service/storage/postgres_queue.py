@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from service.arrays import INSTANT, Bools, Columns, Instants, Ints
+from service.storage.composing import all_of, in_reach
 from service.storage.postgres_sql import NEXT_CRAWL_AT
 from service.storage.queue import (
     EVERYWHERE,
@@ -113,20 +114,20 @@ LOCKED = """(
     SELECT * FROM lanes WHERE lane_id = ANY({ids}) ORDER BY lane_id FOR NO KEY UPDATE
 ) AS locked"""
 READY = """
-SELECT lane_id FROM lanes WHERE next_at <= %(now)s {only} ORDER BY next_at LIMIT %(limit)s
+SELECT lane_id FROM lanes WHERE {where} ORDER BY next_at LIMIT %(limit)s
 """
 NOTED = "set_config('recrawl.lanes', array_agg(lane_id)::text, true),"
 """The next statement goes by the lanes that are locked, before anybody here knows of them."""
 LANES_NOTED = "nullif(current_setting('recrawl.lanes'), '')::bigint[]"
 LANES_OF_HOSTS = f"SELECT {LANE} FROM hosts WHERE host = ANY(%(hosts)s::text[])"
-ONLY_HOSTS = f"AND lane_id IN ({LANES_OF_HOSTS})"
-READY_HOSTS = """AND (lane_id > 0 OR EXISTS (
+IN_HOSTS = f"lane_id IN ({LANES_OF_HOSTS})"
+READY_HOSTS = """lane_id > 0 OR EXISTS (
     SELECT FROM crawls JOIN pages USING (page_id) JOIN hosts USING (host_id)
     WHERE crawls.lane_id = lanes.lane_id AND crawls.next_at <= %(now)s
     AND host = ANY(%(hosts)s::text[])
-))"""
+)"""
 """Of a group's lane its other hosts may have the row that is ready."""
-ONLY_SHARD = "AND abs(lane_id) %% %(shards)s = %(shard)s"
+IN_SHARD = "abs(lane_id) %% %(shards)s = %(shard)s"
 
 SAVE_LANES = """
 UPDATE lanes SET n_failures = given.n_failures,
@@ -143,12 +144,12 @@ SELECT array_agg(page_id), array_agg(lane_id), array_agg(next_at),
     array_agg(coalesce(last_crawl_at, '-infinity')), array_agg(coalesce(crawl_rate, 'NaN')),
     array_agg(wanted)
 FROM unnest({LANES_NOTED}) AS lane (id), LATERAL (
-    SELECT * FROM crawls WHERE lane_id = lane.id {{only}} ORDER BY next_at
+    SELECT * FROM crawls WHERE lane_id = lane.id AND {{where}} ORDER BY next_at
     LIMIT (SELECT %(n_rows)s / cardinality({LANES_NOTED}) + 2)
 ) AS queued
 """
 """The share of a lane is a query of its own, hence read once and not for every lane."""
-PAGES_OF_HOSTS = """AND EXISTS (
+PAGES_OF_HOSTS = """EXISTS (
     SELECT FROM pages JOIN hosts USING (host_id)
     WHERE pages.page_id = crawls.page_id AND host = ANY(%(hosts)s::text[])
 )"""
@@ -312,11 +313,12 @@ class PostgresQueue(QueueTransaction):
         """
         self.ask_epoch()
         said = _said(of)
-        only = _only(of) + (READY_HOSTS if of.hosts else "")
-        ids = f"ARRAY({READY.format(only=only)})"
+        reach = in_reach(of, IN_HOSTS, IN_SHARD) + ([READY_HOSTS] if of.hosts else [])
+        ready = READY.format(where=all_of(["next_at <= %(now)s", *reach]))
+        ids = f"ARRAY({ready})"
         lock = LANES.format(note=NOTED, locked=LOCKED.format(ids=ids))
         locked = self.later(lock, now=now, limit=n_lanes, **said)
-        queued = QUEUED.format(only=PAGES_OF_HOSTS if of.hosts else "")
+        queued = QUEUED.format(where=all_of([PAGES_OF_HOSTS] if of.hosts else []))
         rows = self._read(QueuedCrawls, queued, n_rows=n_rows, **said)
         (_, *lanes), *_ = locked
         return _columns(Lanes, lanes), rows
@@ -370,18 +372,14 @@ class PostgresQueue(QueueTransaction):
 
     def next_ready_at(self, of: Reach = EVERYWHERE) -> datetime | None:
         """Read the first entry of the index."""
-        where = f"WHERE next_at IS NOT NULL {_only(of)}"
-        row = self.run(f"SELECT min(next_at) FROM lanes {where}", **_said(of)).fetchone()
+        where = all_of(["next_at IS NOT NULL", *in_reach(of, IN_HOSTS, IN_SHARD)])
+        row = self.run(f"SELECT min(next_at) FROM lanes WHERE {where}", **_said(of)).fetchone()
         return row[0] if row else None
 
     def _read(self, kind: type[C], statement: str, **parameters: Any) -> C:
         """Name the columns of a statement that gives one array each."""
         (row,) = self.run(statement, **parameters)
         return _columns(kind, row)
-
-
-def _only(of: Reach) -> str:
-    return (ONLY_HOSTS if of.hosts else "") + (ONLY_SHARD if of.shards > 1 else "")
 
 
 def _said(of: Reach) -> dict[str, Any]:

@@ -8,6 +8,7 @@ Each table is told where to begin and end; a planner does not conclude it from t
 from collections.abc import Collection
 
 from service.storage.base import EPOCHS_KEPT
+from service.storage.composing import all_of
 
 SCHEDULE = """
 SELECT schedule.page_id, coalesce(url, '') AS url, coalesce(importance, 0.0) AS importance,
@@ -15,16 +16,16 @@ SELECT schedule.page_id, coalesce(url, '') AS url, coalesce(importance, 0.0) AS 
     coalesce(schedule.crawl_probability, 0.0) AS crawl_probability,
     {next_crawl_at} AS next_crawl_at
 FROM {source}
-LEFT JOIN pages ON pages.page_id = schedule.page_id {pages_between}
-LEFT JOIN page_states ON page_states.page_id = schedule.page_id {states_between}
-WHERE {only}
+LEFT JOIN pages ON {pages}
+LEFT JOIN page_states ON {states}
+WHERE {where}
 ORDER BY schedule.page_id
 LIMIT %(limit)s
 """
 """A page deleted since has no URL. Were the joins inner ones, Postgres would take the keys for
 independent, expect a row or two, and look each up instead of merging."""
 
-BETWEEN = "AND {table}.page_id > %(after)s AND {table}.page_id <= %(last)s"
+BETWEEN = "{table}.page_id > %(after)s AND {table}.page_id <= %(last)s"
 """For walks along the key; a host or a page is found by its own index."""
 
 RATE = "{row}.crawl_rate{{double}}"
@@ -44,8 +45,8 @@ def _moved(measure: str) -> str:
 MOVED = f"""(
     SELECT schedule.* FROM schedule
     LEFT JOIN schedule AS before ON before.epoch = %(since)s
-        AND before.page_id = schedule.page_id {BETWEEN.format(table="before")}
-    WHERE schedule.epoch = %(epoch)s {BETWEEN.format(table="schedule")}
+        AND before.page_id = schedule.page_id AND {BETWEEN.format(table="before")}
+    WHERE schedule.epoch = %(epoch)s AND {BETWEEN.format(table="schedule")}
         AND (before.page_id IS NULL OR {" OR ".join(map(_moved, MEASURES))})
     ORDER BY schedule.page_id
     LIMIT %(limit)s
@@ -64,14 +65,14 @@ WHERE before.epoch = %(since)s AND before.page_id > %(after)s AND before.page_id
 ORDER BY before.page_id
 """
 
-FOUND = "AND schedule.page_id IN ({ids}) AND +schedule.page_id > %(after)s"
+FOUND = "schedule.page_id IN ({ids}) AND +schedule.page_id > %(after)s"
 """The plus keeps both planners from walking along the schedule instead."""
 
 ONLY = {
     "host": FOUND.format(ids="SELECT page_id FROM pages WHERE host_id = %(host_id)s"),
     "page_id": FOUND.format(ids="%(page_id)s"),
-    "observability": "AND observability = %(observability)s",
-    "due_before": "AND {next_crawl_at} < %(due_before)s",
+    "observability": "observability = %(observability)s",
+    "due_before": "{next_crawl_at} < %(due_before)s",
 }
 """What each field of a `ScheduleFilter` asks for."""
 
@@ -91,14 +92,22 @@ SELECT epoch FROM epochs WHERE status = 'published' ORDER BY epoch DESC LIMIT {E
 def rows(only: Collection[str], *, since: bool, **words: str) -> str:
     """Give the statement that reads rows under these filters, or what moved since an epoch."""
     found = "host" in only or "page_id" in only
-    between = "" if found else BETWEEN
     conditions = [ONLY[name] for name in only]
     if not since:
-        conditions += ["AND schedule.epoch = %(epoch)s", between.format(table="schedule")]
+        conditions += ["schedule.epoch = %(epoch)s", *_walk("schedule", found=found)]
     return SCHEDULE.format(
         source=MOVED.format(**words) if since else "schedule",
-        pages_between=between.format(table="pages"),
-        states_between=between.format(table="page_states"),
-        only=" ".join(["true", *conditions]).format(**words),
+        pages=_same_page("pages", found=found),
+        states=_same_page("page_states", found=found),
+        where=all_of(conditions).format(**words),
         next_crawl_at=words["next_crawl_at"],
     )
+
+
+def _walk(table: str, *, found: bool) -> list[str]:
+    """Return where a walk along the key begins and ends; none where rows are found otherwise."""
+    return [] if found else [BETWEEN.format(table=table)]
+
+
+def _same_page(table: str, *, found: bool) -> str:
+    return all_of([f"{table}.page_id = schedule.page_id", *_walk(table, found=found)])

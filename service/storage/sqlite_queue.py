@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from service.arrays import INSTANT, Bools, Columns, Instants, Ints, instant, moment
+from service.storage.composing import all_of, in_reach
 from service.storage.queue import (
     EVERYWHERE,
     DuePages,
@@ -74,16 +75,16 @@ SELECT lane_id, min_delay_s, robots_delay_s, coalesce(max_concurrency, 0), n_fai
     blocked_until, ready_at, next_at
 FROM lanes WHERE lane_id IN ({ids}) ORDER BY lane_id
 """
-READY = "SELECT lane_id FROM lanes WHERE next_at <= :now {only} ORDER BY next_at LIMIT :limit"
+READY = "SELECT lane_id FROM lanes WHERE {where} ORDER BY next_at LIMIT :limit"
 HOSTS = "SELECT value FROM json_each(:hosts)"
-ONLY_HOSTS = f"AND lane_id IN (SELECT {LANE} FROM hosts WHERE host IN ({HOSTS}))"
-READY_HOSTS = f"""AND (lane_id > 0 OR EXISTS (
+IN_HOSTS = f"lane_id IN (SELECT {LANE} FROM hosts WHERE host IN ({HOSTS}))"
+READY_HOSTS = f"""lane_id > 0 OR EXISTS (
     SELECT 1 FROM crawls JOIN pages ON pages.page_id = crawls.page_id
     JOIN hosts ON hosts.host_id = pages.host_id
     WHERE crawls.lane_id = lanes.lane_id AND crawls.next_at <= :now AND host IN ({HOSTS})
-))"""
+)"""
 """Of a group's lane its other hosts may have the row that is ready."""
-ONLY_SHARD = "AND abs(lane_id) % :shards = :shard"
+IN_SHARD = "abs(lane_id) % :shards = :shard"
 
 SAVE_LANE = """
 UPDATE lanes SET n_failures = ?, blocked_until = ?, ready_at = ?, next_at = ? WHERE lane_id = ?
@@ -91,9 +92,9 @@ UPDATE lanes SET n_failures = ?, blocked_until = ?, ready_at = ?, next_at = ? WH
 
 QUEUED = """
 SELECT page_id, lane_id, next_at, last_crawl_at, crawl_rate, wanted FROM crawls
-WHERE lane_id = :lane_id {only} ORDER BY next_at LIMIT :each
+WHERE lane_id = :lane_id AND {where} ORDER BY next_at LIMIT :each
 """
-PAGES_OF_HOSTS = f"""AND page_id IN (
+PAGES_OF_HOSTS = f"""page_id IN (
     SELECT page_id FROM pages JOIN hosts ON hosts.host_id = pages.host_id WHERE host IN ({HOSTS})
 )"""
 
@@ -172,11 +173,12 @@ class SqliteQueue(QueueTransaction):
         self, now: datetime, n_lanes: int, n_rows: int, of: Reach = EVERYWHERE
     ) -> tuple[Lanes, QueuedCrawls]:
         """Find them by their index, then walk along that of the rows, lane by lane."""
-        only = _only(of) + (READY_HOSTS if of.hosts else "")
-        ready = LANES.format(ids=READY.format(only=only))
+        reach = in_reach(of, IN_HOSTS, IN_SHARD) + ([READY_HOSTS] if of.hosts else [])
+        where = all_of(["next_at <= :now", *reach])
+        ready = LANES.format(ids=READY.format(where=where))
         said = {"now": microseconds(now), "limit": n_lanes, **_said(of)}
         lanes = _columns(Lanes, self.driver.execute(ready, said).fetchall())
-        queued = QUEUED.format(only=PAGES_OF_HOSTS if of.hosts else "")
+        queued = QUEUED.format(where=all_of([PAGES_OF_HOSTS] if of.hosts else []))
         said["each"] = share(n_rows, len(lanes)) if len(lanes) else 0
         rows: list[Any] = []
         for lane in lanes.lane_id.tolist():
@@ -254,13 +256,10 @@ class SqliteQueue(QueueTransaction):
 
     def next_ready_at(self, of: Reach = EVERYWHERE) -> datetime | None:
         """Read the first entry of the index."""
-        statement = f"SELECT min(next_at) FROM lanes WHERE next_at IS NOT NULL {_only(of)}"
+        where = all_of(["next_at IS NOT NULL", *in_reach(of, IN_HOSTS, IN_SHARD)])
+        statement = f"SELECT min(next_at) FROM lanes WHERE {where}"
         (first,) = self.driver.execute(statement, _said(of)).fetchone()
         return None if first is None else moment(np.int64(first).view(INSTANT))
-
-
-def _only(of: Reach) -> str:
-    return (ONLY_HOSTS if of.hosts else "") + (ONLY_SHARD if of.shards > 1 else "")
 
 
 def _said(of: Reach) -> dict[str, Any]:

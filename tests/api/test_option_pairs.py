@@ -1,0 +1,190 @@
+"""Every pair of options of every operation goes together, or is refused for a stated reason.
+
+The options are those of the OpenAPI document: a new one fails here until it has values.
+"""
+
+from itertools import combinations, product
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+from live_server import START, Live
+
+from service.api.app import create_app
+
+DOCUMENT = create_app().openapi()
+HOST, URL, SITE_KEY = "pairs.example", "https://pairs.example/a", "0123abcd-4567"
+EARLIER, LATER = "2026-04-30T00:00:00Z", "2026-05-03T00:00:00Z"
+
+VALUES: dict[str, tuple[Any, ...]] = {
+    "before": (5,),
+    "bandwidth": (2.5,),
+    "blocked_until": (LATER, None),
+    "changed": (True, False),
+    "changed_at": (EARLIER,),
+    "count": (1, 50),
+    "cross_host": (True, False),
+    "cursor": (),
+    "digest": ("c0ffee", None),
+    "due_before": (EARLIER, LATER),
+    "group": ("shared", None),
+    "host": (HOST, "absent.example"),
+    "hosts": ([HOST], [HOST, "absent.example"]),
+    "hub": ("https://hub.example/",),
+    "hub.challenge": ("word",),
+    "hub.lease_seconds": ("60",),
+    "hub.mode": ("subscribe", "unsubscribe"),
+    "hub.topic": (URL,),
+    "importance": (1e-9, 2.5),
+    "key": (SITE_KEY,),
+    "keyLocation": (f"https://{HOST}/{SITE_KEY}.txt",),
+    "last_modified": (EARLIER,),
+    "lease": ("1-abc",),
+    "limit": (1, 1_000),
+    "max_concurrency": (3, None),
+    "max_crawl_rate": (24.0, None),
+    "members": ([HOST], []),
+    "min_change": (0.0, 0.5),
+    "min_crawl_rate": (0.5, None),
+    "min_delay_s": (0.5, None),
+    "observability": ("auto", "incomplete", "complete"),
+    "observed_at": (EARLIER,),
+    "page_id": (1,),
+    "redirect_url": ("https://pairs.example/b",),
+    "register": (True, False),
+    "retry_after_s": (30.0,),
+    "robots_delay_s": (2.0, None),
+    "secret": ("secret", "another"),
+    "shard": (0, 1),
+    "shards": (2, 7),
+    "since_epoch": (1, 2),
+    "status": (0, 200, 301, 404, 503),
+    "topic": (URL,),
+    "ttl_s": (1, 3_600),
+    "url": (URL,),
+    "urlList": ([URL, "https://pairs.example/b"],),
+    "wait_s": (0,),
+    "worker": ("w1",),
+}
+"""Valid values of each option."""
+
+IN_PATH = {
+    "page_id": "1", "lease": "1-abc", "host": HOST, "group": "shared", "epoch": "1",
+    "subscription_id": "A" * 22,
+}  # fmt: skip
+
+OF_SINGLE_PAGE = frozenset({"url", "page_id"})
+WITH_SINCE = ("host", "url", "observability", "due_before")
+REFUSED = {("GET /schedule", frozenset({"since_epoch", name})) for name in WITH_SINCE}
+"""Pairs that never go together."""
+
+RULED = {"POST /pages", "PATCH /pages/{page_id}", "POST /observations", "POST /pings",
+         "POST /indexnow"}  # fmt: skip
+"""Operations whose options have rules of their own, which other tests check: 422 is an answer."""
+
+NOT_THERE = {"GET /websub/{subscription_id}"}
+"""Operations on what does not exist here."""
+
+
+class Operation(NamedTuple):
+    """One operation and its options."""
+
+    method: str
+    path: str
+    query: tuple[str, ...]
+    body: tuple[str, ...]
+    required: frozenset[str]
+    batch: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    name = schema.get("$ref", "").rpartition("/")[2]
+    return DOCUMENT["components"]["schemas"][name] if name else schema
+
+
+def operation(path: str, method: str, described: dict[str, Any]) -> Operation:
+    parameters = [p for p in described.get("parameters", []) if p["in"] == "query"]
+    content = described.get("requestBody", {}).get("content", {})
+    schema = (
+        resolved(content["application/json"]["schema"]) if "application/json" in content else {}
+    )
+    batch = schema.get("type") == "array"
+    item = resolved(schema["items"]) if batch else schema
+    required = {p["name"] for p in parameters if p.get("required")} | {*item.get("required", ())}
+    return Operation(
+        method.upper(), path, tuple(p["name"] for p in parameters),
+        tuple(item.get("properties", ())), frozenset(required), batch,
+    )  # fmt: skip
+
+
+OPERATIONS = [
+    found
+    for path, methods in DOCUMENT["paths"].items()
+    for method, described in methods.items()
+    if len((found := operation(path, method, described)).query + found.body) > 1
+    and found.name != "POST /sitemaps"
+]
+SITEMAP = b'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"/>'
+
+
+def send(live: Live, of: Operation, chosen: dict[str, Any]):
+    """Send the chosen options, with a first value for each that is required."""
+    options = {name: VALUES[name][0] for name in of.required} | chosen
+    if "url" in of.body and "page_id" in of.body and not OF_SINGLE_PAGE & {*options}:
+        options["url"] = URL
+    if of.name == "POST /leases" and "shard" in options:
+        options.setdefault("shards", 2)
+    if of.path == "/indexnow":
+        options = {"key": SITE_KEY, ("url" if of.query else "urlList"): [URL]} | options
+    query = {name: options[name] for name in of.query if name in options}
+    item = {name: options[name] for name in of.body if name in options}
+    body = ([item] if of.batch else item) if of.body else None
+    path = of.path.format(**IN_PATH)
+    return live.client.request(of.method, path, params=query, json=body)
+
+
+@pytest.fixture(scope="module")
+def stocked(shared: Live) -> Live:
+    """A service with two pages of a host and two epochs."""
+    shared.register(URL, "https://pairs.example/b", "https://other.example/")
+    for _ in range(2):
+        shared.epoch()
+        shared.clock.advance(hours=1)
+    assert shared.clock.now > START
+    return shared
+
+
+def answered(of: Operation, pair: frozenset[str], response: httpx.Response) -> bool:
+    """Whether the answer is one that this pair may have."""
+    if response.status_code < 400:
+        return (of.name, pair) not in REFUSED
+    ruled = (of.name, pair) in REFUSED or of.name in RULED
+    expected = 422 if ruled else 404 if of.name in NOT_THERE else None
+    return response.status_code == expected and response.json()["detail"] != ""
+
+
+@pytest.mark.parametrize("of", OPERATIONS, ids=lambda of: of.name)
+def test_every_pair_of_options_is_answered(stocked: Live, of: Operation):
+    wrong = []
+    for one, other in combinations(of.query + of.body, 2):
+        for values in product(VALUES[one], VALUES[other]):
+            chosen = dict(zip((one, other), values, strict=True))
+            response = send(stocked, of, chosen)
+            if not answered(of, frozenset(chosen), response):
+                wrong.append((chosen, response.status_code, response.text[:200]))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("cross_host", VALUES["cross_host"])
+@pytest.mark.parametrize("register", VALUES["register"])
+def test_every_pair_of_options_of_a_sitemap_is_answered(stocked: Live, cross_host, register):
+    response = stocked.client.post(
+        "/sitemaps", content=SITEMAP, headers={"Content-Type": "application/xml"},
+        params={"url": "https://pairs.example/map.xml", "cross_host": cross_host,
+                "register": register},
+    )  # fmt: skip
+    assert response.status_code == 200, response.text
