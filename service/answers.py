@@ -7,7 +7,7 @@ import numpy as np
 
 from service.arrays import UNSAID, Bools, Codes, Floats, Instants, Ints, days
 from service.columns import CrawlColumns, PageStates
-from service.domain import Observability
+from service.domain import MOST_FAILURES, Observability
 from service.runs import Runs
 from service.storage.base import GONE_CHECKS
 
@@ -15,8 +15,6 @@ NOT_MODIFIED = 304
 GONE = (404, 410)
 MOVED = (301, 308)
 SUCCESS = range(200, 400)
-MOST_COUNTED = 1_000
-"""No count of failures goes further: delays have reached their bounds long before."""
 MADE_FOR_IT = np.timedelta64(1, "m")
 """A page that was modified no longer before its crawl was made for it."""
 PATIENCE = np.timedelta64(1 << (GONE_CHECKS - 1), "D")
@@ -57,7 +55,7 @@ def failures(
     others: Ints = so_far - counts
     found = states.n_failures - others[runs.start]
     n_failures = so_far[runs.end] + runs.after(found, resets, -others)
-    return np.minimum(n_failures, MOST_COUNTED)
+    return np.minimum(n_failures, MOST_FAILURES)
 
 
 def redirects(states: PageStates, runs: Runs, crawls: CrawlColumns, failing: Bools) -> Ints:

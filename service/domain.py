@@ -7,6 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum, StrEnum
 
+MOST_FAILURES = 1_000
+"""Largest count of failures in a row; delays have reached their bounds long before."""
+
+MOST_COUNTED = 2**31 - 1
+"""Largest count of observations, changes or pings; more are not counted."""
+
 
 class Observability(IntEnum):
     """How changes of a page come to be known (K19's W- and W°)."""

@@ -28,7 +28,15 @@ from service.arrays import (
 from service.columns import CrawlColumns, LogColumns, PageColumns, PageStates, PingColumns
 from service.core import timing
 from service.core.estimators import Estimator, corpus_of, with_corpus
-from service.domain import Certificate, Kind, Observability, PingReason, Timing, Verdict
+from service.domain import (
+    MOST_COUNTED,
+    Certificate,
+    Kind,
+    Observability,
+    PingReason,
+    Timing,
+    Verdict,
+)
 from service.estimates import Crawled, learn_crawls
 from service.runs import Runs, turns
 from service.storage import Transaction
@@ -255,8 +263,8 @@ def observe(
         last_observed_at=np.where(np.isnat(newest), states.last_observed_at, newest),
         digest=runs.after(states.digest, known, crawls.digest),
         gone=runs.after(states.gone, answered, gone),
-        n_observations=states.n_observations + runs.count(evidence),
-        n_changes=states.n_changes + runs.count(evidence & (changed == 1)),
+        n_observations=counted(states.n_observations, runs.count(evidence)),
+        n_changes=counted(states.n_changes, runs.count(evidence & (changed == 1))),
         wanted_at=np.where(states.wanted_at <= heard, NEVER, states.wanted_at),
         gap=_gap(states, runs, newest, rules),
         last_interval=runs.after(states.last_interval, answered, closed),
@@ -271,6 +279,12 @@ def observe(
         crawl_rate=crawled.crawl_rate, status=crawls.status,
     )  # fmt: skip
     return after, entries
+
+
+def counted(so_far: Ints, more: Ints) -> Ints:
+    """Return (P,) counts after more was counted, at most `MOST_COUNTED`."""
+    counts: Ints = np.minimum(so_far + more, MOST_COUNTED)
+    return counts
 
 
 def notice(
@@ -305,11 +319,11 @@ def notice(
     crawl = first | back | (trusted & ~stale & spend)
     earliest = np.fmin.reduceat(np.where(crawl, by, NEVER), runs.start)
     recent = ~(by <= states.last_observed_at[page])
-    counted = at >= states.pings_since[page]
+    counts = at >= states.pings_since[page]
     after = replace(
         states,
-        n_pings=states.n_pings + runs.count(counted),
-        recent_pings=states.recent_pings + runs.count(recent),
+        n_pings=counted(states.n_pings, runs.count(counts)),
+        recent_pings=counted(states.recent_pings, runs.count(recent)),
         last_ping_at=at[runs.end],
         ping_credit=credit,
         wanted_at=np.where(np.isnat(states.wanted_at), earliest, states.wanted_at),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from service.arrays import EPOCH, NEVER, Bools, Codes, Floats, Instants, Ints, instant
 from service.core import timing
+from service.domain import MOST_FAILURES
 from service.storage.queue import Lanes, Settled
 
 SLOW_DOWN = (429, 503)
@@ -198,7 +199,8 @@ def hear(lanes: Lanes, said: Said, polite: Politeness, at: np.datetime64, unifor
     forgiven = np.where(np.isnat(said.good) & ~rested, lanes.n_failures, 0)
     in_a_row = np.where(np.isnat(said.good), said.n_ill, 1)
     at_once = np.minimum(forgiven + in_a_row, TROUBLE_AFTER)
-    n_failures = np.where(failing, np.maximum(forgiven + 1, at_once), forgiven)
+    failures = np.where(failing, np.maximum(forgiven + 1, at_once), forgiven)
+    n_failures = np.minimum(failures, MOST_FAILURES)
     turn = np.where(said.slow, np.maximum(n_failures, 1), n_failures - (TROUBLE_AFTER - 1))
     pause_s = timing.backoff(np.maximum(turn, 1), PAUSE_S, LONGEST_PAUSE_S, uniform)
     pause = seconds(np.maximum(pause_s, np.minimum(said.retry_after_s, LONGEST_PAUSE_S)))

@@ -39,10 +39,12 @@ from service.storage.postgres_queue import PostgresQueue
 from service.storage.postgres_values import (
     KEPT_SHORT,
     KINDS,
+    SHORT,
     broad,
     eventful,
     masked,
     narrow,
+    short,
     stored,
 )
 from service.storage.sql import SqlTransaction
@@ -240,6 +242,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
             self.lock_states(states.page_id)
         page_id, place = self.locked
         given = {n: getattr(states, n) for n in PageStates.__dataclass_fields__}
+        given |= {n: short(given[n]) for n in SHORT}
         self.later(statement, place=place[page_id.searchsorted(states.page_id)], **given)
         self.locked = NOTHING
 

@@ -25,6 +25,9 @@ NARROW = {
 }  # fmt: skip
 """Columns of a state that the tables keep in fewer bytes."""
 
+SHORT = ("gap", "last_interval")
+"""Numbers of a state that Postgres keeps in four bytes."""
+
 KINDS: dict[str, Any] = {f.name: f.type for f in fields(PageStates)}
 
 
@@ -35,10 +38,17 @@ def eventful(states: PageStates) -> bool:
     return any(n.any() for n in numbers) or not all(np.isnat(at).all() for at in instants)
 
 
+def short(numbers: Floats) -> Floats:
+    """Return numbers as a `real` holds them: Postgres refuses what is too large or rounds to 0."""
+    return np.clip(numbers, -MOST, MOST).astype(np.float32).astype(np.float64)
+
+
 def stored(states: PageStates) -> list[NDArray[Any]]:
     """Give states as COPY takes them, NULL where the tables have it."""
     names = (name for name in KINDS if name not in ("crawl_rate", "crawl_probability"))
     columns = {name: getattr(states, name) for name in names}
+    for name in SHORT:
+        columns[name] = short(columns[name])
     for name, dtype in NARROW.items():
         columns[name] = columns[name].astype(dtype)
     for name in ("digest", *EVENTFUL):

@@ -1,0 +1,138 @@
+"""Every column that holds fewer numbers than the code can count, at its bound."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+import sqlalchemy.dialects.postgresql
+from crawl_cases import RUDE, SECOND, queue, report, take
+from store_cases import (
+    DAY,
+    T0,
+    page_of,
+    ping_columns,
+    publish,
+    register,
+    save,
+    schedule_columns,
+    states_of,
+)
+
+from service import ingest
+from service.arrays import instant
+from service.core.estimators import Gamma
+from service.domain import Timing
+from service.ingest import Rules
+from service.sources.lines import StateLine, parse
+from service.sources.lines import states_of as parsed_states
+from service.storage import Brought
+from service.storage.tables import metadata
+
+SHORT, LONG = 2**15 - 1, 2**31 - 1
+HUGE, TINY = 3.4e38, 1.2e-38
+
+COUNTED = {
+    "lanes.n_failures": SHORT,
+    "page_states.n_failures": SHORT,
+    "page_states.n_observations": LONG,
+    "page_states.n_changes": LONG,
+    "page_states.n_pings": LONG,
+    "page_states.recent_pings": LONG,
+}
+"""Counters, which start these tests at the largest number that their column holds."""
+
+MEASURED = {"page_states.gap", "page_states.last_interval", "schedule.change_rate",
+            "schedule.crawl_rate", "schedule.pace"}  # fmt: skip
+"""Numbers kept in four bytes on Postgres."""
+
+BOUNDED = {
+    "lanes.max_concurrency": "requests may ask for 10,000 at most",
+    "page_states.observability": "one of three codes",
+    "page_states.section": "a hash of 31 bits",
+    "observations.stretch": "months since 1970",
+    "observations.kind": "one of two codes",
+    "observations.changed": "one of three codes",
+    "observations.status": "requests may say 599 at most",
+    "epochs.passes": "a solver makes hundreds at most",
+    "schedule.epoch": "68 years of one epoch a second",
+}
+"""Columns that no input can fill, and why."""
+
+
+def test_every_short_column_is_accounted_for():
+    dialect = sa.dialects.postgresql.dialect()
+    short = {
+        f"{table.name}.{column.name}"
+        for table in metadata.sorted_tables
+        for column in table.columns
+        if column.type.compile(dialect) in ("SMALLINT", "INTEGER", "REAL")
+    }
+    assert short == {*COUNTED, *MEASURED, *BOUNDED}
+
+
+def set_to_bounds(store, page_id):
+    """Count as far as the columns go."""
+    with store.begin() as tx:
+        for place, bound in COUNTED.items():
+            table, _, column = place.partition(".")
+            tx.connection.execute(sa.text(f"UPDATE {table} SET {column} = {bound}"))
+    return states_of(store, page_id)
+
+
+@pytest.mark.parametrize("status", [0, 200, 404, 429, 503])
+def test_a_crawl_of_a_host_in_endless_trouble_is_kept(queue_store, status):
+    pages = np.sort(register(queue_store, 2))
+    queue(queue_store, pages, T0)
+    set_to_bounds(queue_store, pages)
+    crawled = take(queue_store, T0 + SECOND, polite=RUDE)
+    for at in (T0 + SECOND, T0 + 2 * SECOND):
+        report(queue_store, crawled, at, status=status, changed=1)
+    after = states_of(queue_store, pages)
+    assert (after.last_crawl_at == instant(T0 + 2 * SECOND)).all()
+    assert (after.n_observations <= LONG).all()
+    assert (after.n_failures <= 1_000).all()
+
+
+def test_pings_beyond_counting_are_kept(queue_store):
+    pages = np.sort(register(queue_store, 2))
+    save(queue_store, pages, last_crawl_at=T0, last_observed_at=T0)
+    set_to_bounds(queue_store, pages)
+    at = np.full(2, instant(T0 + SECOND))
+    rules = Rules(Gamma(), Timing.periodic, np.random.default_rng(1))
+    with queue_store.begin() as tx:
+        answered = ingest.ping(tx, ping_columns(pages, at), rules)
+    assert answered.verdict.tolist() == [0, 0]
+    assert states_of(queue_store, pages).n_pings.tolist() == [LONG, LONG]
+
+
+@pytest.mark.parametrize("size", [HUGE, TINY, 1e300, 1e-300, 0.0])
+def test_measures_of_any_size_are_published_and_read(queue_store, size):
+    pages = np.sort(register(queue_store, 2))
+    scheduled = schedule_columns(
+        pages, change_rate=size, crawl_rate=size, pace=np.clip(size, 1e-6, 1e3)
+    )
+    publish(queue_store, scheduled)
+    assert page_of(queue_store, pages[0]).crawl_rate >= 0
+
+
+@pytest.mark.parametrize("gap", [HUGE, 1e300, 1e-300, 0.0])
+@pytest.mark.parametrize("interval", [1e7, -1e7, 1e-300, 0.0])
+def test_states_of_any_size_are_refused_or_kept(queue_store, gap, interval):
+    line = {
+        "url": "https://a.example/", "created_at": T0, "estimator": "gamma", "estimate": [1.0, 1.0],
+        "gap": gap, "last_interval": interval, "n_observations": LONG, "n_changes": LONG,
+        "n_pings": LONG, "recent_pings": LONG, "pings_since": T0, "last_crawl_at": T0,
+    }  # fmt: skip
+    parsed = parse([line], StateLine)
+    if parsed.rejected:
+        assert "gap" in parsed.rejected[0][1]
+        return
+    states = parsed_states(parsed.lines)
+    with queue_store.begin() as tx:
+        brought = Brought(states, np.array([instant(T0)]))
+        page_id = tx.register(parsed.pages, T0, brought).page_id
+        locked = tx.lock_states(page_id)
+        tx.restore_states(replace(states, page_id=page_id, observability=locked.observability))
+    assert page_of(queue_store, page_id[0]).n_observations == LONG
+    queue(queue_store, page_id, T0 + DAY)
