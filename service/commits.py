@@ -245,7 +245,7 @@ def commit(
         if isinstance(named_columns, CrawlColumns) and isinstance(tx, QueueTransaction):
             named_columns = crawls.dated(tx, named_columns, now)  # type: ignore[assignment]
         made = first.record(tx, named_columns, rules)
-        held = follow(tx, desk, named_columns, made, now)
+        held = follow(tx, desk, named_columns, made, tx.now())
     if isinstance(made, Recorded) and made.moved.any():
         new = np.union1d(new, page_id[made.moved & ~held])
     if desk is not None and len(new):

@@ -39,6 +39,7 @@ from service.lanes import (
     hear,
     limits,
     moved,
+    set_back,
     shut,
     sum_up,
     trouble,
@@ -210,20 +211,26 @@ class Looked(NamedTuple):
 
 
 def lease(
-    tx: QueueTransaction, asks: Sequence[Ask], of: Reach, polite: Politeness,
-    now: datetime, rng: np.random.Generator,
-) -> tuple[list[Leased], bool]:  # fmt: skip
+    tx: QueueTransaction,
+    asks: Sequence[Ask],
+    of: Reach,
+    polite: Politeness,
+    rng: np.random.Generator,
+) -> tuple[list[Leased], bool]:
     """Deal what is due to those who ask, in turns, and tell whether there may be more.
 
     One transaction locks lanes once, so that nobody can wait for each other; who wants more asks
-    again in another.
+    again in another. Leases and delays count from the store's time once the lanes are locked.
     """
-    wanted, at = sum(ask.count for ask in asks), instant(now)
+    wanted = sum(ask.count for ask in asks)
     n_rows = max(COMPARED, 2 * wanted)
-    lanes, rows = tx.ready(now, LANES + wanted, n_rows, of)
+    lanes, rows = tx.ready(tx.clock(), LANES + wanted, n_rows, of)
+    now = tx.now()
+    at = instant(now)
     if not len(lanes):
         nothing = Leased(DuePages.empty(), Leases.empty(), np.zeros(0))
         return [nothing] * len(asks), False
+    locked, lanes = lanes, set_back(lanes, polite, at)
     looked = look(tx, lanes, rows, share(n_rows, len(lanes)), polite, now)
     picked = choose(looked.rows, looked.lane, looked.gates.room, wanted, at)
     to = deal([ask.count for ask in asks], len(picked))
@@ -235,7 +242,7 @@ def lease(
     bound[picked[stale]] = truth.due_at[stale]
     bound[picked[taken]] = leases.expires_at[taken]
     after = leave(looked, picked[taken], bound, of, at)
-    tx.save_lanes(after.take(moved(lanes, after)))
+    tx.save_lanes(after.take(moved(locked, after)))
     overdue = how_overdue(truth, at)
     order = _most_urgent_first(truth, overdue)
     order = order[taken[order]]
@@ -333,6 +340,7 @@ def settle(
     if len(settled.lanes):
         at = instant(now)
         said = sum_up(settled, *reports[1:], at)
-        after = hear(settled.lanes, said, polite, at, rng.random(len(settled.lanes)))
+        lanes = set_back(settled.lanes, polite, at)
+        after = hear(lanes, said, polite, at, rng.random(len(lanes)))
         tx.save_lanes(after.take(moved(settled.lanes, after)))
     return settled.held

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from time import perf_counter
 from typing import Any
 
@@ -13,6 +13,7 @@ import structlog
 
 from service import crawls
 from service.arrays import Floats, instant
+from service.clock import SMALL_STEP, Clock
 from service.columns import CapColumns, EpochColumns, ScheduleColumns
 from service.constraints import constrain
 from service.core.allocation import ALLOCATORS, Allocation
@@ -31,7 +32,9 @@ from service.core.trust import audit_rate
 from service.domain import Certificate, Epoch, EpochStatus, Observability, Timing
 from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.estimates import Known, known, rates_from_log
+from service.lanes import Politeness
 from service.pace import pace, steady
+from service.redating import redate
 from service.sections import n_buckets
 from service.storage import Lead, QueueStore, Store, Transaction
 
@@ -52,9 +55,9 @@ TROUBLE = (StoreUnavailable, StoreFull, LeadershipLost)
 EXPECTED = (*TROUBLE, BandwidthInfeasible)
 """Why an epoch may fail without a fault of the service; the bandwidth the operator has set."""
 
-log = structlog.get_logger()
+POLITE = Politeness()
 
-Clock = Callable[[], datetime]
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,11 +316,20 @@ class Runner:
 
     POLL_S = 1.0
 
-    def __init__(self, store: Store, plan: Plan, interval: timedelta, now: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        plan: Plan,
+        interval: timedelta,
+        now: Clock,
+        polite: Politeness = POLITE,
+    ) -> None:
         self.store = store
         self.plan = plan
         self.interval = interval
         self.now = now
+        self.polite = polite
+        self._latest = now()
         self._wake = threading.Event()
         self._stopped = threading.Event()
 
@@ -344,6 +356,7 @@ class Runner:
     def run_once(self) -> Epoch | None:
         """Run an epoch if one is due and nobody else runs it; queue what falls due after it."""
         epoch = None
+        self.store.keep_time()
         with suppress(EpochRunning):
             epoch = run_epoch(self.store, self.plan, self.now) if self.due() else None
             self.fill_queue()
@@ -362,9 +375,14 @@ class Runner:
             filled, in_force = tx.filled(), tx.number_in_force()
         now = self.now()
         in_time = now + self.ahead / 2 < filled.until <= now + self.ahead
-        if filled.epoch != in_force or not in_time:
+        set_back = filled.until > now + self.ahead or now < self._latest - SMALL_STEP
+        if filled.epoch != in_force or not in_time or set_back:
             with self.store.lead():
+                if set_back:
+                    log.warning("the clock was set back; what is dated later is dated now")
+                    redate(self.store, self.polite, self.now)
                 crawls.fill(self.store, now + self.ahead, self._stopped.is_set)
+        self._latest = now
 
     def run_every(
         self, loops: int | None = None, after_each: Callable[[], None] = lambda: None

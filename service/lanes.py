@@ -84,6 +84,27 @@ def gates(
     return Gates(delay, concurrency, n_running, np.where(waits, 0, room))
 
 
+def set_back(lanes: Lanes, polite: Politeness, at: np.datetime64) -> Lanes:
+    """Return lanes as they are where nothing was written later than now.
+
+    A later time shows that the clock was set back. What is left of a delay or of a pause counts
+    from now, and the lane is looked at again. A lane that was blocked by hand stays blocked.
+    """
+    delay, _ = limits(lanes, polite)
+    ready_at = np.fmin(lanes.ready_at, at + delay)
+    ready_at = np.where(np.isnat(lanes.ready_at), NEVER, ready_at)
+    ahead = lanes.paused_at > at
+    left = lanes.blocked_until - lanes.paused_at
+    again = ahead | (lanes.ready_at > ready_at)
+    return replace(
+        lanes,
+        ready_at=ready_at,
+        blocked_until=np.where(ahead, at + left, lanes.blocked_until),
+        paused_at=np.where(ahead, at, lanes.paused_at),
+        next_at=np.where(again, np.fmin(lanes.next_at, at), lanes.next_at),
+    )
+
+
 def heads(n: int, lane: Ints, bound: Instants, before: Instants, each: int) -> Instants:
     """Give a lower bound of when each of n lanes has a page; NaT where it has none.
 
@@ -204,9 +225,12 @@ def hear(lanes: Lanes, said: Said, polite: Politeness, at: np.datetime64, unifor
     turn = np.where(said.slow, np.maximum(n_failures, 1), n_failures - (TROUBLE_AFTER - 1))
     pause_s = timing.backoff(np.maximum(turn, 1), PAUSE_S, LONGEST_PAUSE_S, uniform)
     pause = seconds(np.maximum(pause_s, np.minimum(said.retry_after_s, LONGEST_PAUSE_S)))
-    until = np.where(np.isnat(said.ill), at, said.ill) + pause
+    since: Instants = np.where(np.isnat(said.ill), at, said.ill)
+    until = since + pause
     pauses = said.slow | (failing & (turn > 0))
-    blocked_until = np.where(pauses, np.fmax(lanes.blocked_until, until), lanes.blocked_until)
+    longer = pauses & ~(until <= lanes.blocked_until)
+    blocked_until = np.where(longer, until, lanes.blocked_until)
+    paused_at = np.where(longer, at, lanes.paused_at)
     delay, concurrency = limits(lanes, polite)
     waits = (delay > NO_DELAY) & said.ended
     ready_at = np.where(waits, np.fmax(lanes.ready_at, said.last + delay), lanes.ready_at)
@@ -215,15 +239,15 @@ def hear(lanes: Lanes, said: Said, polite: Politeness, at: np.datetime64, unifor
     opens = np.fmax(ready_at, blocked_until)
     next_at = np.where(np.isnat(next_at), NEVER, np.fmax(next_at, opens))
     return replace(
-        lanes, n_failures=n_failures, blocked_until=blocked_until, ready_at=ready_at,
-        next_at=next_at,
+        lanes, n_failures=n_failures, blocked_until=blocked_until, paused_at=paused_at,
+        ready_at=ready_at, next_at=next_at,
     )  # fmt: skip
 
 
 def moved(before: Lanes, after: Lanes) -> Bools:
     """Tell which lanes have to be written."""
     changed: Bools = before.n_failures != after.n_failures
-    for name in ("blocked_until", "ready_at", "next_at"):
+    for name in ("blocked_until", "paused_at", "ready_at", "next_at"):
         then, now = getattr(before, name), getattr(after, name)
         changed |= (then != now) & ~(np.isnat(then) & np.isnat(now))
     return changed

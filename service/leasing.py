@@ -44,7 +44,6 @@ class Request:
 
     ask: Ask
     of: Reach
-    now: datetime
     done: "Future[Served]" = field(default_factory=Future)
 
 
@@ -144,14 +143,14 @@ def lease_all(
     """Lease round by round until all have what they asked for or nothing more is due."""
     given: list[list[Leased]] = [[] for _ in requests]
     left = [request.ask.count for request in requests]
-    of, now = requests[0].of, max(request.now for request in requests)
+    of = requests[0].of
     for _ in range(ROUNDS):
         open_ = [i for i, n in enumerate(left) if n]
         if not open_:
             break
         asks = [replace(requests[i].ask, count=left[i]) for i in open_]
         with store.begin() as tx:
-            parts, more = crawls.lease(tx, asks, of, polite, now, rng)
+            parts, more = crawls.lease(tx, asks, of, polite, rng)
         for i, part in zip(open_, parts, strict=True):
             left[i] -= len(part.overdue)
             if len(part.overdue):

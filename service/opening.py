@@ -1,12 +1,11 @@
 """What every process of the service opens before it works, as the settings say."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import numpy as np
 
-from service.clock import system_clock
+from service.clock import Clock
 from service.config import Settings
 from service.core.estimators import ESTIMATORS
 from service.epoch import Plan, Runner
@@ -25,7 +24,8 @@ class Opened:
     plan: Plan
     rules: Rules
     runner: Runner
-    now: Callable[[], datetime]
+    now: Clock
+    """The store's time."""
     embedded: bool
     """Whether one process is the whole service: on SQLite."""
 
@@ -33,11 +33,11 @@ class Opened:
 def opened(
     settings: Settings,
     *,
-    now: Callable[[], datetime] = system_clock,
+    now: Clock | None = None,
     rng: np.random.Generator | None = None,
     existing: bool = False,
 ) -> Opened:
-    """Open the store; whoever asks for it closes it.
+    """Open the store; whoever asks for it closes it. `now` replaces the store's clock.
 
     A SQLite file is brought to the revision this code needs, and made where it is not there unless
     it is to be `existing`; a Postgres database must be there.
@@ -52,7 +52,7 @@ def opened(
     """
     url = settings.database_url.get_secret_value()
     asked = plan = settings.plan()
-    store = open_store(url, width(plan.estimator))
+    store = open_store(url, width(plan.estimator), now)
     embedded = isinstance(store, SqliteStore)
     try:
         if isinstance(store, SqliteStore):
@@ -75,17 +75,19 @@ def opened(
         raise
     if plan != asked:
         store.close()
-        store = open_store(url, width(plan.estimator))
+        store = open_store(url, width(plan.estimator), now)
     rules = Rules(
         plan.estimator, plan.timing, rng or np.random.default_rng(), settings.ping_delay_s
     )
     interval = timedelta(seconds=settings.epoch_interval_s)
-    return Opened(store, plan, rules, Runner(store, plan, interval, now), now, embedded)
+    runner = Runner(store, plan, interval, store.clock, settings.politeness())
+    return Opened(store, plan, rules, runner, store.clock, embedded)
 
 
 def _claimed_by(store: Store, name: str) -> str:
     """Tell whose states are stored; a store that holds none yet is claimed for an estimator."""
     with store.begin() as tx:
+        tx.now()
         stored = tx.estimator()
         if stored is None:
             tx.set_estimator(name)

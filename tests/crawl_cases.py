@@ -47,7 +47,8 @@ def queue(store, page_id, now, ahead=UNTIL):
 
 def take(store, now, count=100, polite=RUDE, hosts=(), ttl=TTL, tokens=RULES.rng, **shard):
     """Lease as a worker does; gives the crawls in the order they came."""
-    request = Request(Ask("w", count, ttl), Reach(tuple(hosts), **shard), now)
+    request = Request(Ask("w", count, ttl), Reach(tuple(hosts), **shard))
+    store.clock = lambda: now
     (served,) = lease_all(store, [request], polite, tokens)
     return [crawl for part in served.leased for crawl in rows(part)]
 

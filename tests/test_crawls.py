@@ -158,6 +158,7 @@ def commit_reports(store, given, observed_at, now, retry_after_s=np.nan, **seen)
     crawled = replace(crawled, token=token, leased_page_id=page_id, retry_after_s=pause_s)
     nowhere = Named(page_id, np.full(len(given), -1), page_columns([]))
     desk = crawls.Desk(RUDE, UNTIL, rng())
+    store.clock = lambda: now
     (done,) = commit(
         store, InForce(RULES), desk, [Job(ingest.record, crawled, nowhere, False, now)]
     )
@@ -541,8 +542,9 @@ def test_the_answer_to_nobody_says_when_to_come_back(queue_store):
 def test_workers_that_ask_together_are_dealt_the_pages_in_turns(queue_store):
     add(queue_store, 6)
     asks = [crawls.Ask(name, 3, TTL) for name in ("a", "b")]
+    queue_store.clock = lambda: T0
     with queue_store.begin() as tx:
-        parts, _ = crawls.lease(tx, asks, EVERYWHERE, RUDE, T0, rng())
+        parts, _ = crawls.lease(tx, asks, EVERYWHERE, RUDE, rng())
     assert [len(part.overdue) for part in parts] == [3, 3]
     assert not {*parts[0].pages.page_id} & {*parts[1].pages.page_id}
     assert {*parts[0].leases.worker} == {"a"}
@@ -628,5 +630,6 @@ def test_reports_that_share_a_commit_hold_their_hosts_from_when_they_were_seen(q
         Job(ingest.record, crawled[0], named[0], False, T0),
         Job(ingest.record, replace(crawled[1], **token), named[1], False, seen),
     ]
+    queue_store.clock = lambda: seen
     commit(queue_store, InForce(RULES), crawls.Desk(POLITE, UNTIL, rng()), jobs)
     assert next_ready_at(queue_store, ("example.org",)) == seen + SECOND

@@ -180,7 +180,7 @@ class Leases(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.store = open_store(self.url, 2)
+        self.store = open_store(self.url, 2, lambda: self.model.now)
         self.model = Model()
         self.given = []
 
@@ -220,7 +220,7 @@ class Leases(RuleBasedStateMachine):
         """What is handed out is due, free and polite; who got less than asked got all there was."""
         now, ttl = self.model.now, timedelta(seconds=ttl_s)
         requests = [
-            Request(Ask(f"w{i}", n, ttl), Reach(tuple(hosts)), now) for i, n in enumerate(counts)
+            Request(Ask(f"w{i}", n, ttl), Reach(tuple(hosts))) for i, n in enumerate(counts)
         ]
         served = lease_all(self.store, requests, POLITE, RULES.rng)
         waves = [[rows(part) for part in one.leased] for one in served]
@@ -434,14 +434,14 @@ class Leases(RuleBasedStateMachine):
     @rule()
     def restart(self):
         self.store.close()
-        self.store = open_store(self.url, 2)
+        self.store = open_store(self.url, 2, lambda: self.model.now)
 
     @precondition(lambda self: self.given)
     @rule(data=st.data(), count=st.integers(1, 5))
     def die(self, data, count):
         """Nothing is left of a transaction that was not committed."""
         sent = data.draw(st.lists(st.sampled_from(self.given[-12:]), min_size=1, max_size=5))
-        dying, ask = Dying(self.store), Request(Ask("w", count, DAY), EVERYWHERE, self.model.now)
+        dying, ask = Dying(self.store), Request(Ask("w", count, DAY), EVERYWHERE)
         with pytest.raises(Died):
             report(dying, sent, self.model.now, polite=POLITE)
         with pytest.raises(Died):

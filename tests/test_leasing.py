@@ -34,6 +34,7 @@ def rounds(queue_store, monkeypatch):
 @pytest.fixture
 def leasing(queue_store):
     """A line in front of a hundred due pages."""
+    queue_store.clock = lambda: T0
     queue(queue_store, register(queue_store, 100), T0)
     line = Leasing(queue_store, RUDE, rng())
     line.start()
@@ -42,7 +43,7 @@ def leasing(queue_store):
 
 
 def asking(count=1, worker="w"):
-    return Request(Ask(worker, count, TTL), EVERYWHERE, T0)
+    return Request(Ask(worker, count, TTL), EVERYWHERE)
 
 
 def pages(future):

@@ -5,9 +5,8 @@ import gc
 import hashlib
 import hmac
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Annotated
 
@@ -18,7 +17,7 @@ from service.api.bodies import Body, read_body
 from service.api.gathering import Gathering
 from service.api.keychecks import KeyChecks
 from service.api.watch import Watch
-from service.clock import system_clock
+from service.clock import Clock
 from service.commits import Commits
 from service.config import Settings
 from service.crawls import Desk
@@ -56,7 +55,7 @@ class Service:
     interpreter at every row and waits for whoever is encoding meanwhile."""
     embedded: bool
     """Whether epochs run in a thread of this process."""
-    now: Callable[[], datetime]
+    now: Clock
     telemetry: Telemetry
     max_items: int
     max_body_bytes: int
@@ -68,12 +67,13 @@ class Service:
 def open_service(
     settings: Settings,
     *,
-    now: Callable[[], datetime] = system_clock,
+    now: Clock | None = None,
     rng: np.random.Generator | None = None,
 ) -> Service:
     """Open the store and put the service together; raises what `opened` does."""
     base = opened(settings, now=now, rng=rng)
     store, rules, runner, embedded = base.store, base.rules, base.runner, base.embedded
+    now = base.now
     watch, telemetry = Watch(store), Telemetry(store, now)
     polite, (one, other) = settings.politeness(), rules.rng.spawn(2)
     desk = Desk(polite, runner.ahead, one)

@@ -1,5 +1,6 @@
 """Where pages, evidence and schedules are kept."""
 
+from service.clock import Clock
 from service.storage.base import Brought, Lead, Registered, Store, Transaction
 from service.storage.hosts import HostStore, HostTransaction
 from service.storage.queue import QueueStore, QueueTransaction
@@ -22,8 +23,10 @@ __all__ = [
 ]
 
 
-def open_store(url: str, width: int) -> SubscriptionStore:
+def open_store(url: str, width: int, clock: Clock | None = None) -> SubscriptionStore:
     """Open the store a database URL names; `width` is the estimator's numbers per page.
+
+    A `clock` replaces the store's own.
 
     Raises
     ------
@@ -45,9 +48,9 @@ def open_store(url: str, width: int) -> SubscriptionStore:
         ) from error
     backend = parsed.get_backend_name()
     if backend in ("postgresql", "postgres") and parsed.database:
-        return PostgresStore(url, width)
+        return PostgresStore(url, width, clock=clock)
     if backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
-        return SqliteStore(url, width)
+        return SqliteStore(url, width, clock=clock)
     raise InvalidSettings(
         "RECRAWL_DATABASE_URL must be sqlite:///FILE or postgresql://USER@HOST/DATABASE"
     )

@@ -18,6 +18,9 @@ take no lock that a writer waits for.
 Only the holder of `store.lead()` may start, publish or fail an epoch; a holder that has
 silently lost the lead cannot publish (`LeadershipLost`).
 
+**Time.** All who share a database go by one clock: Postgres's own, or the one of the process that
+has the SQLite file. A replica whose machine has another time of day does as the others do.
+
 **Errors.** A database that does not answer raises `StoreUnavailable`, one without room
 `StoreFull`; both mean that nothing of the transaction was kept.
 """
@@ -32,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.arrays import Bools, Instants, Ints, Keys, SectionRates
+from service.clock import Clock
 from service.columns import (
     CapColumns,
     EpochColumns,
@@ -89,6 +93,13 @@ class Brought(NamedTuple):
 
 class Transaction(ABC):
     """The statements; see the module for what they promise together."""
+
+    clock: Clock
+    """The store's time, as well as this process knows it."""
+
+    def now(self) -> datetime:
+        """Return the store's time: on Postgres the database's, read in this transaction."""
+        return self.clock()
 
     # -- pages
 
@@ -300,6 +311,12 @@ class Transaction(ABC):
 
 class Store(ABC):
     """A database of pages, evidence and schedules."""
+
+    clock: Clock
+    """The one source of time of all who share the database."""
+
+    def keep_time(self) -> None:  # noqa: B027 - nothing to do where another keeps the time
+        """Follow the clock that is the source, where it was set; call it every second or so."""
 
     @abstractmethod
     def begin(self, *, write: bool = True) -> AbstractContextManager[Transaction]:

@@ -260,7 +260,7 @@ class HostsSql(HostTransaction):
     def _inherit(self, joined: Collection[int], left: Collection[int]) -> None:
         """Keep lanes that hosts join shut for as long as those were that they come from."""
         values: dict[str, Any] = {}
-        for name in ("n_failures", "blocked_until", "ready_at"):
+        for name in ("n_failures", "blocked_until", "paused_at", "ready_at"):
             longest = sa.select(sa.func.max(own.c[name])).where(_is_in(own.c.lane_id, left))
             known = sa.func.coalesce(longest.scalar_subquery(), lanes.c[name])
             values[name] = sa.case((lanes.c[name] > known, lanes.c[name]), else_=known)
@@ -324,7 +324,9 @@ class HostsSql(HostTransaction):
 
     def _open(self, lane_id: int, settings: Mapping[str, Any], now: datetime) -> None:
         """Block or unblock a lane, and have it looked at again: its gate may open sooner now."""
-        blocked = {name: settings[name] for name in ("blocked_until",) if name in settings}
+        blocked: dict[str, Any] = {}
+        if "blocked_until" in settings:
+            blocked = {"blocked_until": settings["blocked_until"], "paused_at": None}
         at = sa.literal(now, Instant)
         sooner = sa.case((lanes.c.next_at > now, at), else_=lanes.c.next_at)
         self._write(lanes, lanes.c.lane_id == lane_id, {**blocked, "next_at": sooner})

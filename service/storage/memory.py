@@ -11,6 +11,7 @@ from dataclasses import fields
 import numpy as np
 
 from service.arrays import COLUMN, INSTANT, SectionRates
+from service.clock import Clock, system_clock
 from service.columns import CapColumns, LogColumns, PageStates, ScheduleColumns
 from service.domain import Epoch
 from service.errors import EpochRunning, LeadershipLost
@@ -22,6 +23,8 @@ from service.storage.memory_transaction import PAGE, WRITTEN, MemoryTransaction
 
 class MemoryStore(Store):
     """Pages, evidence and schedules in this process."""
+
+    clock: Clock = staticmethod(system_clock)
 
     def __init__(self, width: int) -> None:
         state = {f.name: COLUMN[f.type] for f in fields(PageStates) if f.name in WRITTEN}
@@ -55,6 +58,7 @@ class MemoryStore(Store):
         """Open a transaction when it is its turn."""
         with self.turn:
             tx = MemoryTransaction(self)
+            tx.clock = self.clock
             try:
                 yield tx
             except BaseException:

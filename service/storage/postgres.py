@@ -7,12 +7,13 @@ epochs by a session-level advisory lock and publishes over the very connection t
 that connection is lost, so are the lead and the right to publish.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
 import sqlalchemy as sa
 
+from service.clock import Clock, FollowingClock
 from service.errors import EpochRunning, LeadershipLost, StoreUnavailable
 from service.storage import migrations
 from service.storage.base import Lead
@@ -28,15 +29,20 @@ from service.storage.postgres_connections import (
 )
 from service.storage.postgres_partitions import keep_house
 from service.storage.postgres_transaction import PostgresTransaction
+from service.storage.statements import Statements
 from service.storage.websub import SubscriptionStore
 
 
 class PostgresStore(SubscriptionStore):
     """Pages, evidence and schedules in a Postgres database, shared by any number of processes."""
 
-    def __init__(self, url: str, width: int, *, pool_size: int = 10) -> None:
+    def __init__(
+        self, url: str, width: int, *, pool_size: int = 10, clock: Clock | None = None
+    ) -> None:
         self.width = width
         self.url = url
+        self.database_clock = FollowingClock()
+        self.clock = clock or self.database_clock
         self.engine = sa.create_engine(
             sa.make_url(url).set(drivername="postgresql+psycopg"),
             pool_size=pool_size,
@@ -62,7 +68,15 @@ class PostgresStore(SubscriptionStore):
         Who only reads gets a snapshot per statement in either case: BEGIN and COMMIT are spared.
         """
         with translated(), writing(self.engine) if write else reading(self.reading) as opened:
-            yield PostgresTransaction(*opened, self.width)
+            yield self.transaction(*opened)
+
+    def transaction(
+        self, statements: Statements, connect: Callable[[], sa.Connection]
+    ) -> PostgresTransaction:
+        """Return the statements of one transaction."""
+        tx = PostgresTransaction(statements, connect, self.width)
+        tx.clock, tx.database_clock = self.clock, self.database_clock
+        return tx
 
     @contextmanager
     def lead(self) -> Iterator["PostgresLead"]:
@@ -74,7 +88,7 @@ class PostgresStore(SubscriptionStore):
                 raise EpochRunning
             try:
                 watch(connection)
-                yield PostgresLead(connection, self.width)
+                yield PostgresLead(connection, self)
             finally:
                 release(connection)
 
@@ -97,9 +111,9 @@ class PostgresStore(SubscriptionStore):
 class PostgresLead(Lead):
     """The advisory lock's own connection: losing it loses the lead and the transaction alike."""
 
-    def __init__(self, connection: sa.Connection, width: int) -> None:
+    def __init__(self, connection: sa.Connection, store: PostgresStore) -> None:
         self.connection = connection
-        self.width = width
+        self.store = store
 
     @contextmanager
     def begin(self, *, write: bool = True) -> Iterator[PostgresTransaction]:
@@ -109,9 +123,7 @@ class PostgresLead(Lead):
         with translated():
             self.connection.execution_options(postgresql_readonly=not write)
             with self.connection.begin():
-                yield PostgresTransaction(
-                    known(self.connection), lambda: self.connection, self.width
-                )
+                yield self.store.transaction(known(self.connection), lambda: self.connection)
 
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
         """Do each chore in a transaction of its own."""

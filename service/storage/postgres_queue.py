@@ -107,7 +107,8 @@ LANES = """
 SELECT {note} array_agg(lane_id), array_agg(coalesce(min_delay_s, 'NaN')),
     array_agg(coalesce(robots_delay_s, 'NaN')), array_agg(coalesce(max_concurrency, 0)::bigint),
     array_agg(n_failures::bigint), array_agg(coalesce(blocked_until, '-infinity')),
-    array_agg(coalesce(ready_at, '-infinity')), array_agg(coalesce(next_at, '-infinity'))
+    array_agg(coalesce(paused_at, '-infinity')), array_agg(coalesce(ready_at, '-infinity')),
+    array_agg(coalesce(next_at, '-infinity'))
 FROM {locked}
 """
 LOCKED = """(
@@ -116,6 +117,7 @@ LOCKED = """(
 READY = """
 SELECT lane_id FROM lanes WHERE {where} ORDER BY next_at LIMIT %(limit)s
 """
+NEXT_LANES = "SELECT lane_id FROM lanes WHERE lane_id > %(after)s ORDER BY lane_id LIMIT %(limit)s"
 NOTED = "set_config('recrawl.lanes', array_agg(lane_id)::text, true),"
 """The next statement goes by the lanes that are locked, before anybody here knows of them."""
 LANES_NOTED = "nullif(current_setting('recrawl.lanes'), '')::bigint[]"
@@ -132,10 +134,11 @@ IN_SHARD = "abs(lane_id) %% %(shards)s = %(shard)s"
 SAVE_LANES = """
 UPDATE lanes SET n_failures = given.n_failures,
     blocked_until = nullif(given.blocked_until, '-infinity'),
+    paused_at = nullif(given.paused_at, '-infinity'),
     ready_at = nullif(given.ready_at, '-infinity'), next_at = nullif(given.next_at, '-infinity')
 FROM unnest(%(lane_id)s::bigint[], %(n_failures)s::bigint[], %(blocked_until)s::timestamptz[],
-    %(ready_at)s::timestamptz[], %(next_at)s::timestamptz[])
-    AS given (lane_id, n_failures, blocked_until, ready_at, next_at)
+    %(paused_at)s::timestamptz[], %(ready_at)s::timestamptz[], %(next_at)s::timestamptz[])
+    AS given (lane_id, n_failures, blocked_until, paused_at, ready_at, next_at)
 WHERE lanes.lane_id = given.lane_id
 """
 
@@ -325,9 +328,14 @@ class PostgresQueue(QueueTransaction):
 
     def save_lanes(self, lanes: Lanes) -> None:
         """Update them in one statement."""
-        names = ("lane_id", "n_failures", "blocked_until", "ready_at", "next_at")
+        names = ("lane_id", "n_failures", "blocked_until", "paused_at", "ready_at", "next_at")
         if len(lanes):
             self.later(SAVE_LANES, **{name: getattr(lanes, name) for name in names})
+
+    def next_lanes(self, after: int, limit: int) -> Lanes:
+        """Walk along the key."""
+        statement = LANES.format(note="", locked=LOCKED.format(ids=f"ARRAY({NEXT_LANES})"))
+        return self._read(Lanes, statement, after=after, limit=limit)
 
     def running(self, lane_id: Ints, after: Instants) -> tuple[Ints, Instants]:
         """Count along the index of leases."""

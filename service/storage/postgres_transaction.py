@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sqlalchemy.dialects import postgresql
 
 from service.arrays import UNSAID, Ints, Keys, SectionRates, instant, nothing
+from service.clock import FollowingClock
 from service.columns import (
     RARE,
     EpochColumns,
@@ -66,10 +67,13 @@ class Locked(NamedTuple):
     """(N,) where each row lies, Postgres's ctid: sound as long as the lock is held."""
 
 
-ASK_EPOCH = NUMBER_IN_FORCE.replace(
-    "FROM", ", set_config('plan_cache_mode', 'force_generic_plan', true) FROM"
-)
-"""Who goes by a schedule looks rows up by their keys: one plan is as good as another, and planning
+ASK_EPOCH = f"""
+SELECT ({NUMBER_IN_FORCE}), clock_timestamp(),
+    set_config('plan_cache_mode', 'force_generic_plan', true)
+"""
+"""What most transactions ask first: the epoch in force and the database's time.
+
+Who goes by a schedule looks rows up by their keys: one plan is as good as another, and planning
 takes longer than looking up a few. The setting lasts as long as the transaction."""
 
 NOTHING = Locked(np.zeros(0, np.int64), np.zeros(0, "V6"))
@@ -88,6 +92,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         self.connect = connect
         self.width = width
 
+    database_clock: FollowingClock
     locked = NOTHING
     eventful = False
     """Whether any page that this transaction has locked has what most pages have not."""
@@ -172,8 +177,15 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         Postgres plans a statement before it takes the snapshot that it runs on, so one that finds
         the epoch by itself may have been planned when that epoch's partition was not there yet.
         """
-        row = self.ask_epoch().fetchone()
-        return row[0] or 0 if row else 0
+        rows = self.ask_epoch()
+        (epoch, reading, _), *_ = rows
+        self.database_clock.read(reading, sent=rows.sent_at, received=rows.received_at)
+        return epoch or 0
+
+    def now(self) -> datetime:
+        """Read the database's clock, which comes with the epoch; later calls add what passed."""
+        self.number_in_force()
+        return self.clock()
 
     def ask_epoch(self) -> Rows:
         """Ask with the next statement."""

@@ -45,6 +45,8 @@ class Lanes(Columns):
     n_failures: Ints
     """Reports of trouble in a row."""
     blocked_until: Instants
+    paused_at: Instants
+    """When a pause after trouble began; NaT: blocked by hand, or not at all."""
     ready_at: Instants
     """The delay after the last crawl is over."""
     next_at: Instants
@@ -190,7 +192,19 @@ class QueueTransaction(Transaction):
 
     @abstractmethod
     def save_lanes(self, lanes: Lanes) -> None:
-        """Write back `n_failures`, `blocked_until`, `ready_at` and `next_at` of locked lanes."""
+        """Write back what changes of locked lanes: failures, pauses and times."""
+
+    @abstractmethod
+    def next_lanes(self, after: int, limit: int) -> Lanes:
+        """Lock the next lanes with lane_id > after, ascending."""
+
+    @abstractmethod
+    def redate_leases(self, now: datetime) -> None:
+        """Let leases that were handed out later than now run from now on."""
+
+    @abstractmethod
+    def redate_pages(self, after: int, last: int, now: datetime) -> None:
+        """Date nothing of the pages of a range later than now: neither crawls nor pings."""
 
     @abstractmethod
     def running(self, lane_id: Ints, after: Instants) -> tuple[Ints, Instants]:

@@ -33,6 +33,7 @@ from service.storage.tables import (
     pages,
     schedule,
 )
+from service.storage.time_sql import TimeSql
 from service.storage.websub_sql import SubscriptionsSql
 
 MOST_PAGE_ID = 2**63 - 1
@@ -50,7 +51,7 @@ crawl_probability = sa.case(
 """NULL in the table where it is 0; here only of a page that the schedule does not have."""
 
 
-class SqlTransaction(EpochsSql, HostsSql, SubscriptionsSql):
+class SqlTransaction(EpochsSql, HostsSql, SubscriptionsSql, TimeSql):
     """The statements that Postgres and SQLite share."""
 
     next_crawl_at: sa.ColumnElement[datetime]

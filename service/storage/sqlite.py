@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from service.clock import SMALL_STEP, Clock, SteadyClock
 from service.columns import (
     ScheduleColumns,
 )
@@ -29,9 +30,11 @@ from service.storage.websub import SubscriptionStore
 class SqliteStore(SubscriptionStore):
     """Pages, evidence and schedules in one file."""
 
-    def __init__(self, url: str, width: int) -> None:
+    def __init__(self, url: str, width: int, *, clock: Clock | None = None) -> None:
         self.width = width
         self.url = url
+        self.steady_clock = SteadyClock()
+        self.clock = clock or self.steady_clock
         self.engine = opened(url, WRITING_CACHE)
         self.reading = opened(url, READING_CACHE)
         self.writing = Turns()
@@ -49,7 +52,22 @@ class SqliteStore(SubscriptionStore):
             with connection.begin():
                 if write:
                     self._stay()
-                yield SqliteTransaction(connection, self.width, self.fetching, self.stretches)
+                tx = SqliteTransaction(connection, self.width, self.fetching, self.stretches)
+                tx.clock = self.clock
+                yield tx
+
+    def keep_time(self) -> None:
+        """Follow the machine's time of day; where it was set, leases and delays go with it.
+
+        All who write wait meanwhile, so nobody sees a lease by one time and a delay by another.
+        """
+        step = self.steady_clock.step()
+        if abs(step) <= SMALL_STEP:
+            self.steady_clock.follow()
+            return
+        with self.begin() as tx:
+            tx.carry_along(step)
+            self.steady_clock.follow()
 
     @contextmanager
     def lead(self) -> Iterator["SqliteLead"]:

@@ -4,7 +4,7 @@ import json
 import sqlite3
 from abc import abstractmethod
 from dataclasses import fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import repeat
 from typing import Any, TypeVar
 
@@ -72,7 +72,7 @@ ON CONFLICT (lane_id) DO UPDATE SET next_at = min(coalesce(lanes.next_at, 9e18),
 
 LANES = """
 SELECT lane_id, min_delay_s, robots_delay_s, coalesce(max_concurrency, 0), n_failures,
-    blocked_until, ready_at, next_at
+    blocked_until, paused_at, ready_at, next_at
 FROM lanes WHERE lane_id IN ({ids}) ORDER BY lane_id
 """
 READY = "SELECT lane_id FROM lanes WHERE {where} ORDER BY next_at LIMIT :limit"
@@ -87,8 +87,23 @@ READY_HOSTS = f"""lane_id > 0 OR EXISTS (
 IN_SHARD = "abs(lane_id) % :shards = :shard"
 
 SAVE_LANE = """
-UPDATE lanes SET n_failures = ?, blocked_until = ?, ready_at = ?, next_at = ? WHERE lane_id = ?
+UPDATE lanes SET n_failures = ?, blocked_until = ?, paused_at = ?, ready_at = ?, next_at = ?
+WHERE lane_id = ?
 """
+
+NEXT_LANES = "SELECT lane_id FROM lanes WHERE lane_id > ? ORDER BY lane_id LIMIT ?"
+
+CARRY_LEASES = """
+UPDATE crawls SET leased_at = leased_at + :by, expires_at = expires_at + :by,
+    next_at = next_at + :by
+WHERE token IS NOT NULL
+"""
+CARRY_LANES = """
+UPDATE lanes SET ready_at = ready_at + :by, next_at = next_at + min(:by, 0),
+    blocked_until = CASE WHEN paused_at IS NULL THEN blocked_until ELSE blocked_until + :by END,
+    paused_at = paused_at + :by
+"""
+"""What is NULL stays so; a host that was blocked by hand is blocked until the same time."""
 
 QUEUED = """
 SELECT page_id, lane_id, next_at, last_crawl_at, crawl_rate, wanted FROM crawls
@@ -191,9 +206,23 @@ class SqliteQueue(QueueTransaction):
 
     def save_lanes(self, lanes: Lanes) -> None:
         """Update them by one prepared statement."""
-        names = ("n_failures", "blocked_until", "ready_at", "next_at", "lane_id")
+        names = ("n_failures", "blocked_until", "paused_at", "ready_at", "next_at", "lane_id")
         columns = (values(getattr(lanes, name)) for name in names)
         self.driver.executemany(SAVE_LANE, zip(*columns, strict=True))
+
+    def next_lanes(self, after: int, limit: int) -> Lanes:
+        """Walk along the key."""
+        rows = self.driver.execute(LANES.format(ids=NEXT_LANES), (after, limit)).fetchall()
+        return _columns(Lanes, rows)
+
+    def carry_along(self, step: timedelta) -> None:
+        """Move leases, delays and pauses by a step of the clock, so that as much is left of them.
+
+        Lanes that may open sooner are looked at again.
+        """
+        by = {"by": step // timedelta(microseconds=1)}
+        self.driver.execute(CARRY_LEASES, by)
+        self.driver.execute(CARRY_LANES, by)
 
     def running(self, lane_id: Ints, after: Instants) -> tuple[Ints, Instants]:
         """Count along the index of leases, lane by lane."""

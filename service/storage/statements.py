@@ -18,6 +18,7 @@ import psycopg
 from psycopg import generators, pq
 from psycopg.abc import PQGen
 
+from service.clock import elapsed
 from service.storage.pgbinary import dumped, loaded
 
 GOOD = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
@@ -33,6 +34,8 @@ class Rows:
     def __init__(self, statements: "Statements") -> None:
         self.statements = statements
         self.answer: pq.abc.PGresult | None = None
+        self.sent_at = self.received_at = 0.0
+        """Seconds elapsed, as `service.clock.elapsed` counts them."""
 
     @property
     def result(self) -> pq.abc.PGresult:
@@ -112,6 +115,7 @@ class Statements:
         if pgconn.transaction_status == pq.TransactionStatus.IDLE and not self.driver.autocommit:
             begin = "BEGIN READ ONLY" if self.driver.read_only else "BEGIN"
             sent = [self._message(begin, {}), *sent]
+        sent_at = elapsed()
         if len(sent) > 1:
             pgconn.enter_pipeline_mode()
         for send, _ in sent:
@@ -121,10 +125,12 @@ class Statements:
             results = self.driver.wait(answers(pgconn, len(sent)))
         else:
             results = self.driver.wait(generators.execute(pgconn))
+        received_at = elapsed()
         for result, (_, rows) in zip(results, sent, strict=False):
             if result.status not in GOOD:
                 raise psycopg.errors.error_from_result(result)
             rows.answer = result
+            rows.sent_at, rows.received_at = sent_at, received_at
 
     def commit(self) -> None:
         """Commit, with what was put off, unless the transaction has not begun or has failed."""

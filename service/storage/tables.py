@@ -148,6 +148,7 @@ lanes = sa.Table(
     sa.Column("max_concurrency", sa.Integer),
     sa.Column("n_failures", sa.SmallInteger, nullable=False, server_default="0"),
     sa.Column("blocked_until", Instant),
+    sa.Column("paused_at", Instant),
     sa.Column("ready_at", Instant),
     sa.Column("next_at", Instant, index=True),
     comment="What is crawled one after the other: a host (its id) or a group (minus its id).",

@@ -227,7 +227,8 @@ def test_what_is_told_is_what_leases_are_held_to(delay, robots, concurrency):
     lanes = Lanes(
         lane_id=np.array([1]), min_delay_s=np.array([delay], float),
         robots_delay_s=np.array([robots], float), max_concurrency=np.array([concurrency or 0]),
-        n_failures=np.zeros(1, np.int64), blocked_until=never, ready_at=never, next_at=never,
+        n_failures=np.zeros(1, np.int64), blocked_until=never, paused_at=never,
+        ready_at=never, next_at=never,
     )  # fmt: skip
     told = in_force(Lane(delay, robots, concurrency, 0, None, EPOCH, None), polite)
     held, at_a_time = limits(lanes, polite)

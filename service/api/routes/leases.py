@@ -56,7 +56,7 @@ async def post_leases(request: Request) -> Response:
     ttl = service.lease_ttl if isinstance(body.ttl_s, UnsetType) else timedelta(seconds=body.ttl_s)
     deadline = loop.time() + body.wait_s
     while True:
-        asked = LeaseRequest(Ask(body.worker, body.count, ttl), of, service.now())
+        asked = LeaseRequest(Ask(body.worker, body.count, ttl), of)
         served = await settled(service.leasing.submit(asked))
         if served.leased:
             items = [item for part in served.leased for item in encode_leased(part)]
@@ -99,9 +99,9 @@ def patch_lease(service: TheService, lease: LeasePath, body: TheBody) -> Respons
     """Let a lease that runs end so many seconds from now."""
     ttl_s = decode_object(body, LeasePatchBody).ttl_s
     page_id, token = read_lease(lease)
-    now = service.now()
-    expires_at = now + timedelta(seconds=ttl_s)
     with service.store.begin() as tx:
+        now = tx.now()
+        expires_at = now + timedelta(seconds=ttl_s)
         if not tx.extend_lease(page_id, token, now, expires_at):
             raise LeaseNotHeld
     return answer(LeaseAnswer(lease=lease, page_id=page_id, expires_at=expires_at))
@@ -117,7 +117,7 @@ def delete_lease(service: TheService, lease: LeasePath) -> Response:
     """Give a crawl back that was not done; the page is due as before, its host keeps its delay."""
     page_id, token = read_lease(lease)
     with service.store.begin() as tx:
-        if not crawls.release(tx, page_id, token, service.desk, service.now()):
+        if not crawls.release(tx, page_id, token, service.desk, tx.now()):
             raise LeaseNotHeld
     service.telemetry.count_leases("given_back", 1)
     return Response(status_code=204)
