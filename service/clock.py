@@ -91,8 +91,8 @@ class SteadyClock:
     So what is kept by this clock, such as leases that run, can be carried along first.
     """
 
-    def __init__(self, wall: Clock = system_clock, elapsed: Callable[[], float] = elapsed) -> None:
-        self.wall = wall
+    def __init__(self, wall: Clock | None = None, elapsed: Callable[[], float] = elapsed) -> None:
+        self.wall = wall or system_clock
         self.elapsed = elapsed
         self.follow()
 
