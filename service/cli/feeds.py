@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.parts import URL, ApiKey, To, console, finite, header
+from service.cli.parts import URL, ApiKey, Private, To, console, finite, header
 
 if TYPE_CHECKING:
     from service.sources.watching import Step
@@ -38,6 +38,7 @@ def watch(
     cross_host: Annotated[
         bool, typer.Option("--cross-host", help="Take entries and children of other hosts too")
     ] = False,
+    private: Private = False,
     user_agent: Annotated[
         str | None,
         typer.Option(callback=header, help="How to call at sites; name an address to complain to"),
@@ -54,7 +55,8 @@ def watch(
     from service.sources.posting import Poster
     from service.sources.watching import Manners, State, Watcher
 
-    manners = Manners(delay, max_bytes, cross_host, user_agent or Manners().user_agent)
+    agent = user_agent or Manners().user_agent
+    manners = Manners(delay, max_bytes, cross_host, private, agent)
     n_failed = 0
     with Poster(to, api_key) as poster:
         watcher = Watcher(poster, State(state, to), manners)

@@ -42,6 +42,12 @@ ApiKey = Annotated[
     str | None,
     typer.Option(help="One of the service's keys", envvar="RECRAWL_API_KEY", callback=header),
 ]
+Private = Annotated[
+    bool,
+    typer.Option(
+        "--private", help="Allow addresses that are not public, such as those of your own network"
+    ),
+]
 DatabaseUrl = Annotated[
     str | None,
     typer.Option(help="sqlite:///FILE or postgresql://…; instead of RECRAWL_DATABASE_URL"),

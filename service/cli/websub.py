@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli.parts import URL, ApiKey, To, address
+from service.cli.parts import URL, ApiKey, Private, To, address
 
 websub = typer.Typer(no_args_is_help=True, help="Subscribe to feeds at their hubs (WebSub).")
 
@@ -23,6 +23,7 @@ def subscribe(
     ],
     to: To = URL,
     api_key: ApiKey = None,
+    private: Private = False,
 ) -> None:
     """Find the hub of a feed, register the feed at the service, and ask the hub for its news.
 
@@ -36,7 +37,7 @@ def subscribe(
     from service.sources.websub import subscribe as ask
 
     secret = secrets.token_urlsafe(32)
-    with patient_client() as client, Poster(to, api_key) as service:
+    with patient_client(private=private) as client, Poster(to, api_key) as service:
         topic = discover(client, url)
         asked = {"topic": topic.url, "hub": topic.hub, "secret": secret}
         registered = service.call("POST", "/websub", asked, "callback")

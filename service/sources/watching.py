@@ -19,6 +19,7 @@ import httpx
 from recrawl_client import retry_after
 from service import __version__
 from service.errors import NotReached, SitemapNotFetched, SitemapRefused, UnreadableFile
+from service.sources.guarded import AnswerTooLarge, Bounds, guarded_client
 from service.sources.posting import Poster
 
 NOT_MODIFIED, OK = 304, 200
@@ -30,7 +31,8 @@ MAX_DEPTH = 3
 DEFAULT_WAIT_S = 600.0
 """How long a site is left alone that is busy and does not say for how long."""
 LONGEST_S = 120.0
-"""So long a document may take to come, that one site does not hold the others up."""
+"""Maximum time for a document, seconds, so that one site does not hold the others up."""
+MAX_REDIRECTS = 10
 
 
 class Step(NamedTuple):
@@ -89,6 +91,8 @@ class Manners:
     max_bytes: int = 52_428_800
     """As sent; the protocol's limit."""
     cross_host: bool = False
+    private: bool = False
+    """Whether addresses that are not public may be fetched from."""
     user_agent: str = f"recrawl/{__version__}"
 
 
@@ -142,10 +146,12 @@ class Watcher:
         """
         waiting = deque((url, 1) for url in dict.fromkeys(urls))
         seen = {url for url, _ in waiting}
-        headers = {"User-Agent": self.manners.user_agent, "Accept-Encoding": "gzip"}
-        hooks = {"request": [self._wait]}
-        with httpx.Client(
-            headers=headers, timeout=30, follow_redirects=True, event_hooks=hooks
+        bounds = Bounds(LONGEST_S, self.manners.max_bytes, MAX_REDIRECTS)
+        with guarded_client(
+            bounds,
+            private=self.manners.private,
+            headers={"User-Agent": self.manners.user_agent, "Accept-Encoding": "gzip"},
+            event_hooks={"request": [self._wait]},
         ) as client:
             while waiting:
                 url, depth = waiting.popleft()
@@ -194,7 +200,10 @@ class Watcher:
                     self._not_before[_host(response.request)] = self.clock() + wait
                 if response.status_code != OK:
                     raise SitemapNotFetched(f"the site answered {response.status_code}")
-                return Fetched(str(response.url), response.headers, self._read(response))
+                content = b"".join(response.iter_raw())
+                return Fetched(str(response.url), response.headers, content)
+        except AnswerTooLarge as error:
+            raise SitemapNotFetched(f"{error}; raise --max-bytes") from error
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             raise SitemapNotFetched(f"the site cannot be reached: {error}") from error
         finally:
@@ -213,18 +222,6 @@ class Watcher:
             return {}  # what was left out then is taken now
         named = (("etag", "If-None-Match"), ("last-modified", "If-Modified-Since"))
         return {condition: known[name] for name, condition in named if name in known}
-
-    def _read(self, response: httpx.Response) -> bytes:
-        content, deadline = bytearray(), self.clock() + LONGEST_S
-        for chunk in response.iter_raw():
-            content += chunk
-            if self.clock() > deadline:
-                raise SitemapNotFetched(f"it was not there after {LONGEST_S:.0f} s")
-            if len(content) > self.manners.max_bytes:
-                raise SitemapNotFetched(
-                    f"it has over {self.manners.max_bytes} bytes; raise --max-bytes"
-                )
-        return bytes(content)
 
 
 def _host(request: httpx.Request) -> str:

@@ -4,7 +4,8 @@ A document is read only up to where its links can stand, and no further than a l
 """
 
 import hmac
-import time
+from codecs import getincrementaldecoder
+from contextlib import suppress
 from html.parser import HTMLParser
 from typing import NamedTuple
 from urllib.parse import urljoin
@@ -13,6 +14,7 @@ import httpx
 
 from service import __version__
 from service.errors import NotSubscribed
+from service.sources.guarded import AnswerTooLarge, Bounds, guarded_client, gunzipped
 
 METHODS = ("sha1", "sha256", "sha384", "sha512")
 MAX_BYTES = 1_000_000
@@ -45,12 +47,12 @@ def is_signed(content: bytes, secret: str, signature: str) -> bool:
     return hmac.compare_digest(made.encode(), given.encode())
 
 
-def patient_client() -> httpx.Client:
-    """Give a client for publishers and hubs; it follows a few redirects."""
-    return httpx.Client(
-        headers={"User-Agent": f"recrawl/{__version__}"}, timeout=FETCH_S,
-        follow_redirects=True, max_redirects=MAX_REDIRECTS,
-    )  # fmt: skip
+def patient_client(*, private: bool = False) -> httpx.Client:
+    """Return a guarded client for publishers and hubs."""
+    headers = {"User-Agent": f"recrawl/{__version__}", "Accept-Encoding": "gzip"}
+    return guarded_client(
+        Bounds(FETCH_S, MAX_BYTES, MAX_REDIRECTS), private=private, headers=headers
+    )
 
 
 def discover(client: httpx.Client, url: str) -> Topic:
@@ -86,12 +88,13 @@ def subscribe(client: httpx.Client, topic: Topic, callback: str, secret: str) ->
         "hub.secret": secret,
     }
     try:
-        answer = client.post(topic.hub, data=asked)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        with client.stream("POST", topic.hub, data=asked) as response:
+            if response.is_success:
+                return
+            reason = next(gunzipped(response), b"").decode(errors="replace").strip()[:200]
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise NotSubscribed(f"the hub {topic.hub} cannot be reached: {error}") from error
-    if not answer.is_success:
-        said = answer.text.strip()[:200]
-        raise NotSubscribed(f"the hub {topic.hub} answered {answer.status_code} {said}".rstrip())
+    raise NotSubscribed(f"the hub {topic.hub} answered {response.status_code} {reason}".rstrip())
 
 
 class _Head(HTMLParser):
@@ -114,13 +117,25 @@ class _Head(HTMLParser):
 
 
 def _links(response: httpx.Response) -> dict[str, str]:
-    head, size, deadline = _Head(), 0, time.monotonic() + FETCH_S
-    for text in response.iter_text():
-        try:
-            head.feed(text)
-        except AssertionError:  # of html.parser, at markup that makes no sense to it
-            break
-        size += len(text)
-        if head.is_over or size > MAX_BYTES or time.monotonic() > deadline:
-            break
+    head, size = _Head(), 0
+    text = getincrementaldecoder(_charset(response))("replace")
+    with suppress(AnswerTooLarge):  # what came before counts
+        for piece in gunzipped(response):
+            try:
+                head.feed(text.decode(piece))
+            except AssertionError:  # of html.parser, at markup that makes no sense to it
+                break
+            size += len(piece)
+            if head.is_over or size > MAX_BYTES:
+                break
     return head.links
+
+
+def _charset(response: httpx.Response) -> str:
+    """Return the charset of text; UTF-8 for names of other codecs, such as zlib."""
+    name = response.encoding or "utf-8"
+    try:
+        b"x".decode(name)
+    except (LookupError, UnicodeError):
+        return "utf-8"
+    return name

@@ -4,15 +4,19 @@ import gzip
 import json
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import NamedTuple
 
 import httpx
 import pytest
 from live_server import Live, running
+from loopback import Loopback, Names
 
 from recrawl_client.calls import Line
 from service.errors import NotReached
+from service.sources import watching
 from service.sources.posting import Poster
 from service.sources.watching import Manners, State, Watcher
 
@@ -100,7 +104,8 @@ def watch(recrawl, api: Live):
 
     def run(*arguments: object, **settings: object):
         given = {"url": api.url, **settings}
-        return recrawl("sitemap", "watch", *arguments, "--once", "--delay", 0, **given)
+        options = ("--once", "--delay", 0, "--private")
+        return recrawl("sitemap", "watch", *arguments, *options, **given)
 
     return run
 
@@ -234,7 +239,8 @@ def test_the_state_is_of_one_receiver_and_must_be_readable(watch, site, api, tmp
 
 def test_a_key_is_shown_where_one_is_needed(recrawl, site, sqlite_url):
     site.pages["/sitemap.xml"] = Page(site.urlset("/a"))
-    arguments = ("sitemap", "watch", f"{site.url}/sitemap.xml", "--once", "--delay", 0)
+    once = ("--once", "--delay", 0, "--private")
+    arguments = ("sitemap", "watch", f"{site.url}/sitemap.xml", *once)
     with running(sqlite_url, api_keys=("secret",)) as api:
         assert "401" in recrawl(*arguments, url=api.url).refusal()
         assert recrawl(*arguments, url=api.url, api_key="secret").status == 0
@@ -265,7 +271,12 @@ def paced(api: Live, tmp_path):
     time = Time()
     with Poster(api.url) as poster:
         state = State(tmp_path / STATE, api.url)
-        yield Watcher(poster, state, Manners(2.5), sleep=time.sleep, clock=lambda: time.now), time
+        yield (
+            Watcher(
+                poster, state, Manners(2.5, private=True), sleep=time.sleep, clock=lambda: time.now
+            ),
+            time,
+        )
 
 
 def test_between_two_fetches_lies_the_delay_and_rounds_count_from_their_start(paced, site):
@@ -376,3 +387,29 @@ def test_a_service_that_is_away_from_the_start_is_told_at_once(paced, site):
     watcher.poster.line = Line(httpx.Client(base_url="http://127.0.0.1:1"), 0)
     with pytest.raises(NotReached):
         next(watcher.rounds([f"{site.url}/sitemap.xml"], interval_s=60))
+
+
+def test_a_site_leads_no_watcher_into_the_operators_network(recrawl, api: Live, site):
+    """The host of the command line, too, must be public unless the operator says otherwise."""
+    site.pages["/sitemap.xml"] = Page(site.urlset("/a"))
+    ended = recrawl(
+        "sitemap", "watch", f"{site.url}/sitemap.xml", "--once", "--delay", 0, url=api.url
+    )
+    assert ended.status == 1
+    assert "127.0.0.1 is not public; --private allows addresses" in ended.err
+    assert site.paths() == []
+    assert api.get("/pages", url=f"{site.url}/a").status_code == 404
+
+
+def test_a_redirect_into_the_operators_network_is_not_followed(api: Live, site, monkeypatch):
+    moved = Page(status=302, headers={"Location": f"{site.url}/secret.xml"})
+    site.pages |= {"/sitemap.xml": moved, "/secret.xml": Page(site.urlset("/a"))}
+    names = Names(**{"news.example": "8.8.8.8", "127.0.0.1": "127.0.0.1"})
+    options = {"look_up": names, "network": Loopback(site.server.server_port)}
+    guarded = partial(watching.guarded_client, **options)
+    monkeypatch.setattr(watching, "guarded_client", guarded)
+    with Poster(api.url) as poster:
+        watcher = Watcher(poster, State(Path("/nowhere/state.json"), api.url), Manners(0))
+        (step,) = watcher.look(["http://news.example/sitemap.xml"])
+    assert (step.outcome, "is not public" in step.reason) == ("failed", True)
+    assert site.paths() == ["/sitemap.xml"]

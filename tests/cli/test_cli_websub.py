@@ -1,11 +1,15 @@
 """`recrawl websub`: a hub is found, asked, and tells the service what is new."""
 
+import gzip
 import json
+from functools import partial
 
 import pytest
 from hubs import open_hub, signature
 from live_server import running
+from loopback import Loopback, Names
 
+from service.sources import websub
 from service.sources.websub import MAX_BYTES, discover, patient_client
 
 HTML = '<html><head><link rel="hub" href="/hub"><link rel=self href="/topic"></head><body>'
@@ -32,7 +36,7 @@ def subscribe(recrawl, api, hub):
 
     def run(path="/feed", **settings):
         return recrawl(
-            "websub", "subscribe", hub.url + path, "--callback", f"{api.url}/",
+            "websub", "subscribe", hub.url + path, "--callback", f"{api.url}/", "--private",
             **{"url": api.url, **settings},
         )  # fmt: skip
 
@@ -103,7 +107,7 @@ def test_a_page_without_a_hub_is_told_so(subscribe, hub):
 
 def found(hub, path="/feed"):
     """Tell the topic and the hub as paths."""
-    with patient_client() as client:
+    with patient_client(private=True) as client:
         topic = discover(client, hub.url + path)
     return topic.url.removeprefix(hub.url), topic.hub.removeprefix(hub.url)
 
@@ -145,6 +149,46 @@ def test_a_hub_whose_name_is_no_url_is_told_so(subscribe, hub):
 def test_redirects_come_to_an_end(subscribe, hub):
     hub.documents["/feed"] = ({"Location": "/feed"}, b"")
     assert "cannot be fetched" in subscribe().refusal()
+
+
+def test_a_feed_in_the_operators_network_is_asked_for_only_with_private(recrawl, hub, api):
+    hub.documents["/feed"] = ({}, ATOM.encode())
+    callback = ("--callback", f"{api.url}/")
+    ended = recrawl("websub", "subscribe", f"{hub.url}/feed", *callback, url=api.url)
+    assert "127.0.0.1 is not public; --private allows addresses" in ended.refusal()
+    assert listed(recrawl, api) == []
+
+
+def test_no_feed_leads_its_secret_to_a_hub_in_the_operators_network(recrawl, hub, api, monkeypatch):
+    links = f'<{hub.url}/hub>; rel="hub"'
+    hub.documents["/feed"] = ({"Link": links}, b"")
+    names = Names(**{"news.example": "8.8.8.8", "127.0.0.1": "127.0.0.1"})
+    network = Loopback(hub.server.server_port)
+    guarded = partial(websub.guarded_client, look_up=names, network=network)
+    monkeypatch.setattr(websub, "guarded_client", guarded)
+    ended = recrawl(
+        "websub", "subscribe", "http://news.example/feed", "--callback", api.url, url=api.url
+    )
+    assert "the hub" in ended.refusal()
+    assert "127.0.0.1 is not public" in ended.err
+    assert network.reached == [("8.8.8.8", 80)]
+    assert hub.subscribers == listed(recrawl, api) == []
+
+
+def test_a_compressed_feed_is_read_within_bounds_and_other_codings_are_not(hub, subscribe):
+    bomb = gzip.compress(bytes(20_000_000))
+    hub.documents["/bomb"] = ({"Content-Encoding": "gzip"}, bomb + HTML.encode())
+    assert "names no hub" in subscribe("/bomb").refusal()
+    hub.documents["/feed"] = ({"Content-Encoding": "gzip"}, gzip.compress(HTML.encode()))
+    assert found(hub) == ("/topic", "/hub")
+    hub.documents["/feed"] = ({"Content-Encoding": "zstd"}, b"")
+    assert "zstd was not asked for" in subscribe().refusal()
+
+
+@pytest.mark.parametrize("charset", ["latin-1", "zlib", "undefined", "none such"])
+def test_a_charset_that_is_none_is_read_as_utf_8(hub, charset):
+    hub.documents["/feed"] = ({"Content-Type": f"text/html; charset={charset}"}, HTML.encode())
+    assert found(hub) == ("/topic", "/hub")
 
 
 def test_the_signature_of_the_test_hub_is_that_of_the_specification():
