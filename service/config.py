@@ -3,6 +3,7 @@
 import difflib
 import os
 from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -66,6 +67,8 @@ class Settings(BaseSettings):
     """Look for the key files of sites that submit by IndexNow, which then stand for an API key."""
     api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = ()
     """Keys, separated by commas, one of which every call must show; empty: no key is asked for."""
+    trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
+    """Addresses or networks, separated by commas, whose X-Forwarded-For names the caller."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @model_validator(mode="before")
@@ -73,7 +76,9 @@ class Settings(BaseSettings):
     def _blank_is_unset(cls, given: Any) -> Any:
         blank_means_none = {"bandwidth", "estimator", "half_life_days", "retention_days"}
         return {
-            name: None if name in blank_means_none and value == "" else _keys(name, value)
+            name: None
+            if name in blank_means_none and value == ""
+            else _proxies(name, _keys(name, value))
             for name, value in given.items()
         }
 
@@ -138,6 +143,20 @@ def _keys(name: str, value: Any) -> Any:
     if not all(key.isascii() and key.isprintable() for key in keys):
         raise ValueError(f"{PREFIX}API_KEYS may have only printable ASCII characters")
     return keys
+
+
+def _proxies(name: str, value: Any) -> Any:
+    if name != "trusted_proxies" or not isinstance(value, str):
+        return value
+    proxies = tuple(proxy.strip() for proxy in value.split(",") if proxy.strip())
+    for proxy in proxies:
+        try:
+            ip_network(proxy)
+        except ValueError as error:
+            raise ValueError(
+                f"{PREFIX}TRUSTED_PROXIES: {error}; name addresses or networks such as 10.0.0.0/8"
+            ) from error
+    return proxies
 
 
 def read_settings(**given: Any) -> Settings:

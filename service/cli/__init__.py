@@ -117,7 +117,8 @@ def serve(
         console.print("recrawl: no RECRAWL_API_KEYS set: whoever reaches this port may write")
     config = uvicorn.Config(
         served(service), host=host, port=port, access_log=False, log_level="warning",
-        http=Connection, proxy_headers=False,
+        http=Connection, proxy_headers=bool(chosen.trusted_proxies),
+        forwarded_allow_ips=list(chosen.trusted_proxies),
         timeout_graceful_shutdown=10, server_header=False,
     )  # fmt: skip
     server = Announced(config, service, lambda url: console.print(f"Recrawl serves at {url}"))

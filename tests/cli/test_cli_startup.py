@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from live_server import command, running
 
 from service import __version__
+from service.api.live import Announced
 from service.cli import app
 from service.core import Gamma, Prior
 from service.errors import StoreUnavailable
@@ -370,3 +371,20 @@ def test_a_demo_whose_plot_has_no_folder_is_refused_before_it_plays(recrawl):
     assert ended.status == 2
     assert "does not exist" in ended.err
     assert "serves at" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("proxies", "trusted"), [("", []), ("10.0.0.1, fd00::/8", ["10.0.0.1", "fd00::/8"])]
+)
+def test_only_trusted_proxies_name_the_caller(recrawl, monkeypatch, sqlite_url, proxies, trusted):
+    configs = []
+
+    def run(server):
+        configs.append(server.config)
+        server.started = True
+
+    monkeypatch.setattr(Announced, "run", run)
+    assert recrawl("serve", database_url=sqlite_url, trusted_proxies=proxies).status == 0
+    (config,) = configs
+    assert config.proxy_headers is bool(trusted)
+    assert config.forwarded_allow_ips == trusted
