@@ -131,6 +131,10 @@ class Telemetry:
             if n_items:
                 self.items.labels(kind, outcome).inc(n_items)
 
+    def count_lost(self, kind: str, outcome: str, n_items: int) -> None:
+        """Count items that were answered before it was clear that they cannot be kept."""
+        self.items.labels(kind, outcome).inc(n_items)
+
     def count_unsigned(self) -> None:
         """Count what came from a hub and was not signed as agreed."""
         self.items.labels("websub", "unsigned").inc()

@@ -89,6 +89,11 @@ async def read_body(request: Request) -> Body:
     return Body(await _read(request, inflated), media_type(request))
 
 
+async def read_within(request: Request, limit: int, hold: Callable[[int], None]) -> Body:
+    """Read a body within a limit of its own; `hold` takes the size of each piece."""
+    return Body(await _read(request, inflated, limit, hold), media_type(request))
+
+
 async def read_document(request: Request) -> bytes:
     """Read a document as it was fetched; gzip is left to who reads it, which bounds it there.
 
@@ -123,14 +128,18 @@ def plain(_: Request, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 async def _read(
-    request: Request, undo: Callable[[Request, AsyncIterator[bytes]], AsyncIterator[bytes]]
+    request: Request,
+    undo: Callable[[Request, AsyncIterator[bytes]], AsyncIterator[bytes]],
+    limit: int | None = None,
+    hold: Callable[[int], None] = lambda _: None,
 ) -> bytes:
-    limit: int = request.app.state.service.max_body_bytes
+    limit = limit or request.app.state.service.max_body_bytes
     arriving, content, size = request.stream(), bytearray(), 0
     async for chunk in undo(request, arriving):
         size += len(chunk) or EMPTY_PART
         if size > limit:
             break
+        hold(len(chunk))
         content += chunk
     if size > limit:
         await drain(arriving, limit)

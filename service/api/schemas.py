@@ -285,6 +285,7 @@ class IndexNowAnswer(Struct, kw_only=True):
     status: Literal["taken", "pending"]
     """pending: the site's key is being looked at; the URLs are taken once it has been found."""
     n_urls: int
+    """Distinct URLs; while pending the number of URLs as sent."""
     n_taken: int
     """Distinct URLs taken as change notices of this moment."""
 

@@ -1,71 +1,89 @@
 """IndexNow: what a site submits, and whether it has shown its key (indexnow.org)."""
 
-import asyncio
 import re
-import socket
-from collections.abc import Awaitable, Callable
-from ipaddress import IPv6Address, IPv6Network, ip_address
+from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
 
 from service.errors import InvalidField, InvalidUrl
+from service.sources.guarded import Bounds, guarded_client
 from service.urls import NormalUrl, normalise
 
 MAX_URLS = 10_000
 KEY = re.compile(r"[A-Za-z0-9-]{8,128}")
 FETCH_S = 5.0
-"""A key file that takes longer is not there."""
+"""Maximum time for a key file, seconds, from the name look-up to the last byte."""
 MAX_KEY_FILE = 2_048
-OK = 200
-TRANSLATED = (IPv6Network("64:ff9b::/32"), IPv6Network("2001::/32"), IPv6Network("2002::/16"))
-"""IPv6 that stands for IPv4 addresses, public or not."""
+"""Maximum size of a key file, bytes."""
+
+
+class Claim(NamedTuple):
+    """A key, the address of the file that must show it, and its host."""
+
+    key: str
+    location: str
+    host: str
 
 
 class Submission(NamedTuple):
-    """URLs of one host, and where the key is said to lie."""
+    """URLs of one host, and the claim to speak for it."""
 
-    key: str
-    key_location: str
+    claim: Claim
     urls: list[NormalUrl]
+
+
+def claimed(
+    key: str, name: str, url: str, host: str | None = None, key_location: str | None = None
+) -> Claim:
+    """Check what the first URL and the key of a submission claim, without looking at the site.
+
+    Raises
+    ------
+    InvalidField
+        The key is no key, the URL is none or not the host's, or lies outside of the key file's
+        folder. The URL's field is `name`.
+    """
+    if not KEY.fullmatch(key):
+        raise InvalidField("key", "the key must have 8 to 128 letters, digits and dashes")
+    first = _normal(name, url)
+    site = first if host is None else _site(host)
+    scheme = first.url.partition(":")[0]
+    location = _normal("keyLocation", key_location or f"{scheme}://{_netloc(site)}/{key}.txt")
+    if location.host != site.host or urlsplit(location.url).port is not None:
+        raise InvalidField(
+            "keyLocation", f"the key file must lie on {site.host[:100]}, at its usual port"
+        )
+    claim = Claim(key, location.url, site.host)
+    _check(name, first, claim)
+    return claim
 
 
 def submission(
     key: str, urls: list[str], host: str | None = None, key_location: str | None = None
 ) -> Submission:
-    """Check what can be checked without looking at the site; the host is the first URL's if untold.
-
-    Raises
-    ------
-    InvalidField
-        The key is no key, a URL is none or not the host's, or it lies outside of the folder of the
-        key file, whose word reaches no further.
-    """
-    if not KEY.fullmatch(key):
-        raise InvalidField("key", "the key must have 8 to 128 letters, digits and dashes")
+    """Check a whole submission as `claimed` does; without a host it is that of the first URL."""
     alone = host is None and len(urls) == 1
     names = ["url"] if alone else [f"urlList[{i}]" for i in range(len(urls))]
-    found = [_normal(name, url) for name, url in zip(names, urls, strict=True)]
-    site = found[0] if host is None else _site(host)
-    for name, url in zip(names, found, strict=True):
-        if url.host != site.host:
-            raise InvalidField(
-                name, f"{url.url[:200]} is not of the host {site.host[:100]}; submit it apart"
-            )
-    scheme = found[0].url.partition(":")[0]
-    location = _normal("keyLocation", key_location or f"{scheme}://{_netloc(site)}/{key}.txt")
-    folder = urlsplit(location.url).path.rpartition("/")[0] + "/"
-    if location.host != site.host or urlsplit(location.url).port is not None:
+    claim = claimed(key, names[0], urls[0], host, key_location)
+    normal = [_normal(name, url) for name, url in zip(names, urls, strict=True)]
+    for name, url in zip(names, normal, strict=True):
+        _check(name, url, claim)
+    return Submission(claim, normal)
+
+
+def _check(name: str, url: NormalUrl, claim: Claim) -> None:
+    """Raise `InvalidField` for a URL that the key does not speak for."""
+    if url.host != claim.host:
         raise InvalidField(
-            "keyLocation", f"the key file must lie on {site.host[:100]}, at its usual port"
+            name, f"{url.url[:200]} is not of the host {claim.host[:100]}; submit it apart"
         )
-    for name, url in zip(names, found, strict=True):
-        if not urlsplit(url.url).path.startswith(folder):
-            raise InvalidField(
-                name, f"{url.url[:200]} lies outside of {folder[:100]}, where the key file is"
-            )
-    return Submission(key, location.url, found)
+    folder = urlsplit(claim.location).path.rpartition("/")[0] + "/"
+    if not urlsplit(url.url).path.startswith(folder):
+        raise InvalidField(
+            name, f"{url.url[:200]} lies outside of {folder[:100]}, where the key file is"
+        )
 
 
 def _site(host: str) -> NormalUrl:
@@ -87,66 +105,21 @@ def _netloc(site: NormalUrl) -> str:
     return f"[{site.host.strip('[]')}]" if ":" in site.host else site.host
 
 
-async def public_address(host: str) -> str | None:
-    """Give an address of a host that anybody could reach; None where any is not public."""
+def key_client() -> httpx.Client:
+    """Return a client for one key file; it follows no redirects."""
+    return guarded_client(Bounds(FETCH_S, MAX_KEY_FILE), headers={"Accept-Encoding": "identity"})
+
+
+def shows_key(claim: Claim, client: Callable[[], httpx.Client] = key_client) -> bool:
+    """Return whether the key file holds the key; blocks for at most `FETCH_S`.
+
+    Because the client is guarded, a stranger cannot send this service into its own network.
+    """
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return None
-    addresses = [str(entry[4][0]) for entry in found]
-    return addresses[0] if addresses and all(map(is_public, addresses)) else None
-
-
-def is_public(address: str) -> bool:
-    """Tell whether an address lies in the open internet, not in a network of ours.
-
-    >>> [is_public(a) for a in ("8.8.8.8", "10.0.0.1", "169.254.169.254", "::1", "::ffff:10.0.0.1")]
-    [True, False, False, False, False]
-    """
-    ip = ip_address(address.partition("%")[0])
-    if isinstance(ip, IPv6Address):
-        if any(ip in network for network in TRANSLATED):
-            return False
-        ip = ip.ipv4_mapped or ip
-    return ip.is_global and not ip.is_multicast
-
-
-def shows_key(
-    asked: Submission,
-    *,
-    resolve: Callable[[str], Awaitable[str | None]] = public_address,
-    transport: Callable[[], httpx.AsyncBaseTransport] = httpx.AsyncHTTPTransport,
-) -> bool:
-    """Fetch the key file and tell whether it holds the key; blocks for at most 5 s.
-
-    Only the host named is asked, at a public address that was looked up once, without following
-    redirects; so a stranger cannot send this service into its own network. A loop of its own runs
-    it because only that ends a fetch which trickles.
-    """
-
-    async def fetch() -> bool:
-        url = httpx.URL(asked.key_location)
-        async with asyncio.timeout(FETCH_S):
-            address = await resolve(url.host)
-            if address is None:
+        with client() as web, web.stream("GET", claim.location) as response:
+            if response.status_code != httpx.codes.OK:
                 return False
-            async with (
-                httpx.AsyncClient(transport=transport(), trust_env=False) as client,
-                client.stream(
-                    "GET", url.copy_with(host=address),
-                    headers={"Host": url.netloc.decode(), "Accept-Encoding": "identity"},
-                    extensions={"sni_hostname": url.host},
-                ) as response,
-            ):  # fmt: skip
-                content = b""
-                async for chunk in response.aiter_raw():
-                    content += chunk
-                    if len(content) > MAX_KEY_FILE:
-                        return False
-        words = content.decode("utf-8-sig", "replace").split()
-        return response.status_code == OK and asked.key in words
-
-    try:
-        return asyncio.run(fetch())
-    except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, ValueError):
+            content = b"".join(response.iter_raw())
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return False
+    return claim.key in content.decode("utf-8-sig", "replace").split()

@@ -7,6 +7,7 @@ import pytest
 from live_server import Live, running, until
 
 from service import commits
+from service.api import keyline
 
 KEY = "0123abcd-4567-ef89"
 URLS = [f"https://a.example/{i}" for i in range(3)]
@@ -145,7 +146,7 @@ def test_a_new_key_is_pending_and_its_urls_are_taken_once_it_is_found(checked: L
 def test_a_site_that_does_not_show_its_key_is_refused_for_a_while(checked: Live):
     checked.register(*URLS)
     looked = []
-    checked.service.key_checks.look = lambda given: bool(looked.append(given.key_location))
+    checked.service.key_checks.look = lambda claim: bool(looked.append(claim.location))
     assert stranger(checked).status_code == 202
     until(lambda: stranger(checked).status_code == 403, "the site was looked at")
     assert looked == [f"https://a.example/{KEY}.txt"]
@@ -165,11 +166,14 @@ def test_the_key_of_a_site_registers_no_pages_and_an_api_key_does(checked: Live)
 
 
 def test_keys_beyond_those_that_may_wait_are_told_by_429(checked: Live, monkeypatch):
-    monkeypatch.setattr("service.api.keychecks.MAX_PENDING", 1)
+    bounds = tuple(bound._replace(most=keyline.LEAST_WEIGHT) for bound in keyline.BOUNDS)
+    monkeypatch.setattr(keyline, "BOUNDS", bounds)
     going = threading.Event()
     checked.service.key_checks.look = lambda _: going.wait(30)
     assert stranger(checked).status_code == 202
-    assert stranger(checked, key="another-key").status_code == 429
+    response = stranger(checked, key="another-key")
+    assert response.status_code == 429
+    assert response.headers["Retry-After"] == "1"
     going.set()
 
 

@@ -1,25 +1,27 @@
 """IndexNow: whose word is taken for which URLs, and how a key file is looked at."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
+from loopback import Loopback, Names
 
 from service.errors import InvalidField
 from service.sources import indexnow
-from service.sources.indexnow import is_public, shows_key, submission
+from service.sources.guarded import Bounds, guarded_client
+from service.sources.indexnow import Claim, shows_key, submission
 
 KEY = "0123abcd-4567-ef89"
 URL = "http://a.example/news"
 
 
 def test_the_key_file_is_expected_at_the_root_of_the_host():
-    assert submission(KEY, [URL]).key_location == f"http://a.example/{KEY}.txt"
-    assert submission(KEY, ["https://a.example/"]).key_location == f"https://a.example/{KEY}.txt"
+    assert claim().location == f"http://a.example/{KEY}.txt"
+    assert claim("https://a.example/").location == f"https://a.example/{KEY}.txt"
 
 
 @pytest.mark.parametrize(
@@ -50,24 +52,24 @@ def test_what_does_not_fit_together_is_refused_by_field(given, field, says):
     assert refused.value.field == field
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
-     "0.0.0.0", "224.0.0.1", "::1", "::", "fe80::1%eth0", "fc00::1", "ff02::1",
-     "::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::1", "2001:0:7f00:1::1"],
-)  # fmt: skip
-def test_addresses_that_are_not_public_are_known(address):
-    assert not is_public(address)
-
-
-@pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700:4700::1111"])
-def test_public_addresses_are_known(address):
-    assert is_public(address)
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
 def test_no_host_of_our_own_network_is_asked(host):
-    assert not shows_key(submission(KEY, [f"http://{host}/"]))
+    assert not shows_key(claim(f"http://{host}/"))
+
+
+def claim(url: str = URL) -> Claim:
+    return submission(KEY, [url]).claim
+
+
+def looking(server: ThreadingHTTPServer) -> Callable[[Claim], bool]:
+    """Look at the key file of a.example, whose address leads to this server."""
+
+    def client() -> httpx.Client:
+        bounds = Bounds(indexnow.FETCH_S, indexnow.MAX_KEY_FILE)
+        network = Loopback(server.server_port)
+        return guarded_client(bounds, look_up=Names(a_example="8.8.8.8"), network=network)
+
+    return partial(shows_key, client=client)
 
 
 @contextmanager
@@ -88,20 +90,11 @@ def site(*, status: int = 200, content: bytes = b"", location: str = "") -> Iter
         def log_message(self, *_):
             pass
 
-    class ToSite(httpx.AsyncHTTPTransport):
-        async def handle_async_request(self, request):
-            request.url = request.url.copy_with(port=server.server_port)
-            return await super().handle_async_request(request)
-
-    async def resolve(host):
-        assert host == "a.example"
-        return "127.0.0.1"
-
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
-        yield asked, partial(shows_key, resolve=resolve, transport=ToSite)
+        yield asked, looking(server)
     finally:
         server.shutdown()
         thread.join()
@@ -125,22 +118,12 @@ def site(*, status: int = 200, content: bytes = b"", location: str = "") -> Iter
 )
 def test_a_key_is_shown_by_a_small_file_that_holds_it(answer, shown):
     with site(**answer) as (asked, look):
-        assert look(submission(KEY, [URL])) is shown
+        assert look(claim()) is shown
     assert asked == [f"a.example /{KEY}.txt"]
 
 
-def test_a_site_that_trickles_or_is_not_there_shows_nothing(monkeypatch):
+def test_a_site_that_is_silent_or_not_there_shows_nothing(monkeypatch):
     monkeypatch.setattr(indexnow, "FETCH_S", 0.3)
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as silent:
-
-        class ToSilence(httpx.AsyncHTTPTransport):
-            async def handle_async_request(self, request):
-                request.url = request.url.copy_with(port=silent.server_port)
-                return await super().handle_async_request(request)
-
-        async def resolve(_):
-            return "127.0.0.1"
-
-        asked = submission(KEY, [URL])
-        assert not shows_key(asked, resolve=resolve, transport=ToSilence)
-    assert not shows_key(asked, resolve=resolve, transport=ToSilence)
+        assert not looking(silent)(claim())
+    assert not looking(silent)(claim())
