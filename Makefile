@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint serve bench bench-leases bench-core bench-polite clean
+.PHONY: demo test lint serve bench bench-leases bench-core bench-polite bench-strangers clean
 
 demo: .venv/demo
 	$(BIN)/recrawl demo $(ARGS)
@@ -34,6 +34,9 @@ bench-core: .venv/dev
 
 bench-polite: .venv/dev
 	$(BIN)/python -m benchmarks.polite $(ARGS)
+
+bench-strangers: .venv/dev
+	$(BIN)/python -m benchmarks.strangers $(ARGS)
 
 .venv/demo: pyproject.toml | .venv/python
 	$(BIN)/pip install --quiet --editable '.[demo]'

@@ -92,3 +92,18 @@ def test_the_grid_goes_on_where_it_was_interrupted(tmp_path) -> None:
     assert len(lines) == 6
     assert all(line["harmonic"] > 0 for line in lines)
     assert second.endswith(run("--table"))
+
+
+def test_an_attack_of_strangers_is_measured(tmp_path) -> None:
+    written = tmp_path / "strangers.json"
+    run = subprocess.run(
+        [sys.executable, "-m", "benchmarks.strangers", "--submissions", "40", "--peers", "2",
+         "--json", written],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+    figures = json.loads(written.read_text())
+    assert figures["statuses"].keys() == {"202", "413", "429"}
+    assert sum(figures["statuses"].values()) == 40
+    assert figures["rss_peak_mb"] > figures["rss_before_mb"]
+    assert figures["honest_s"]

@@ -1,0 +1,52 @@
+"""The server under attack, whose key files all lie on one port of this machine.
+
+python -m benchmarks.strangers.server FILE PORT
+"""
+
+import sys
+from functools import partial
+from typing import Any
+
+import httpcore
+import httpx
+
+from service.api.live import running
+from service.api.service import open_service
+from service.config import read_settings
+from service.sources.guarded import Bounds, guarded_client
+from service.sources.indexnow import FETCH_S, MAX_KEY_FILE, shows_key
+
+API_KEY = "the key of the operator"
+
+
+class Sites(httpcore.SyncBackend):
+    """Connections to any address, which end at the port of the sites."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def connect_tcp(self, _host: str, _port: int, timeout: Any, *_: Any, **__: Any) -> Any:
+        return super().connect_tcp("127.0.0.1", self.port, timeout)
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    path, port = sys.argv[1], int(sys.argv[2])
+    settings = read_settings(
+        database_url=f"sqlite:///{path}", indexnow_check=True, api_keys=(API_KEY,),
+        epoch_interval_s=86_400,
+    )  # fmt: skip
+    service = open_service(settings)
+
+    def client() -> httpx.Client:
+        bounds = Bounds(FETCH_S, MAX_KEY_FILE)
+        return guarded_client(bounds, look_up=lambda *_: ["8.8.8.8"], network=Sites(port))
+
+    service.key_checks.look = partial(shows_key, client=client)
+    with running(service) as url:
+        print(url, flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
