@@ -45,7 +45,7 @@ from service import crawls, ingest
 from service.arrays import Bools, Columns, Ints
 from service.columns import CrawlColumns, PageColumns
 from service.domain import Verdict
-from service.errors import Overloaded, StoreFull, StoreUnavailable
+from service.errors import OUTAGES, Overloaded
 from service.ingest import Answered, InForce, Named, Recorded, Rules
 from service.storage import QueueTransaction, Store, Transaction
 
@@ -137,12 +137,16 @@ class Commits:
         for writer in self._writers:
             writer.start()
 
-    def stop(self) -> None:
-        """Write what has been accepted, refuse what comes now, and end the writers."""
+    def finish(self) -> list[threading.Thread]:
+        """Refuse what comes now; return the writers, which end when the line is written."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
-        for writer in self._writers:
+        return self._writers
+
+    def stop(self) -> None:
+        """Write what has been accepted, refuse what comes now, and end the writers."""
+        for writer in self.finish():
             writer.join()
 
     def submit(self, job: Job[ColumnsT, MadeT]) -> Future[Done[MadeT]]:
@@ -211,7 +215,7 @@ class Commits:
         try:
             done = commit(self.store, self.rules, self.desk, jobs)
         except Exception as error:  # noqa: BLE001 - whatever it is, the job's caller is told
-            if len(jobs) == 1 or isinstance(error, StoreUnavailable | StoreFull):
+            if len(jobs) == 1 or isinstance(error, OUTAGES):
                 for job in jobs:
                     job.done.set_exception(error)
             else:
@@ -249,7 +253,7 @@ def commit(
     if isinstance(made, Recorded) and made.moved.any():
         new = np.union1d(new, page_id[made.moved & ~held])
     if desk is not None and len(new):
-        with suppress(StoreUnavailable, StoreFull):  # the evidence is kept already
+        with suppress(*OUTAGES):  # the evidence is kept already
             queue_more(store, desk, new, now)
     ends = list(accumulate(len(job.columns) for job in jobs))
     all_made: list[NDArray[Any]] = list(made)

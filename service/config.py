@@ -17,6 +17,7 @@ from service.domain import Timing
 from service.epoch import Plan
 from service.errors import InvalidSettings
 from service.lanes import Politeness
+from service.storage.postgres_deadlines import REQUEST_TIMEOUT_S
 
 PREFIX = "RECRAWL_"
 FOR_TESTS = "RECRAWL_TEST_"
@@ -38,6 +39,8 @@ class Settings(BaseSettings):
 
     database_url: SecretStr = SecretStr("sqlite:///recrawl.db")
     """sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE."""
+    database_timeout_s: Annotated[float, Field(ge=1, le=300)] = REQUEST_TIMEOUT_S
+    """Limit on one statement of a request, seconds; a request that meets it is answered 503."""
     bandwidth: Annotated[float, Field(ge=1e-9, le=1e15, allow_inf_nan=False)] | None = None
     """Crawls a day over all pages; unset: 0.2 for each page."""
     epoch_interval_s: Annotated[float, Field(ge=1, le=31_536_000)] = 600

@@ -30,7 +30,7 @@ from service.core.estimators import (
 from service.core.pings import PingEstimate
 from service.core.trust import audit_rate
 from service.domain import Certificate, Epoch, EpochStatus, Observability, Timing
-from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
+from service.errors import OUTAGES, EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.estimates import Known, known, rates_from_log
 from service.lanes import Politeness
 from service.pace import pace, steady
@@ -50,7 +50,7 @@ COST_BLOCK = 1 << 16
 NAMED = 3
 """Pages that the reason of a failed epoch names."""
 
-TROUBLE = (StoreUnavailable, StoreFull, LeadershipLost)
+TROUBLE = (*OUTAGES, LeadershipLost)
 """What befalls databases; the round that meets it ends, and the log needs no trace of it."""
 EXPECTED = (*TROUBLE, BandwidthInfeasible)
 """Why an epoch may fail without a fault of the service; the bandwidth the operator has set."""

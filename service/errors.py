@@ -241,3 +241,7 @@ class NoDatabase(StartupRefused):
 
 class EstimatorMismatch(StartupRefused):
     """The database holds another estimator's states; run `recrawl rebuild`."""
+
+
+OUTAGES = (StoreUnavailable, StoreFull, SchemaBehind, SchemaAhead)
+"""Conditions of the database that are no fault of a request and may be over at the next one."""

@@ -73,12 +73,17 @@ class Leasing:
         """Start the thread."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Serve who waits, refuse who comes now, and end the thread."""
+    def finish(self) -> list[threading.Thread]:
+        """Refuse who comes now; return the thread, which ends when the line is served."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
-        self._thread.join()
+        return [self._thread]
+
+    def stop(self) -> None:
+        """Serve who waits, refuse who comes now, and end the thread."""
+        for thread in self.finish():
+            thread.join()
 
     def submit(self, request: Request) -> "Future[Served]":
         """Stand in the line; raises `Overloaded` when it is full."""

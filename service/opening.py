@@ -1,5 +1,8 @@
-"""What every process of the service opens before it works, as the settings say."""
+"""What every process of the service opens before it works, as the settings say, and its end."""
 
+import threading
+import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -36,11 +39,13 @@ def opened(
     now: Clock | None = None,
     rng: np.random.Generator | None = None,
     existing: bool = False,
+    batch: bool = True,
 ) -> Opened:
     """Open the store; whoever asks for it closes it. `now` replaces the store's clock.
 
     A SQLite file is brought to the revision this code needs, and made where it is not there unless
-    it is to be `existing`; a Postgres database must be there.
+    it is to be `existing`; a Postgres database must be there. A `batch` takes its time; for callers
+    who wait, each statement has the limit of the settings.
 
     Raises
     ------
@@ -52,7 +57,8 @@ def opened(
     """
     url = settings.database_url.get_secret_value()
     asked = plan = settings.plan()
-    store = open_store(url, width(plan.estimator), now)
+    timeout_s = None if batch else settings.database_timeout_s
+    store = open_store(url, width(plan.estimator), clock=now, timeout_s=timeout_s)
     embedded = isinstance(store, SqliteStore)
     try:
         if isinstance(store, SqliteStore):
@@ -75,13 +81,21 @@ def opened(
         raise
     if plan != asked:
         store.close()
-        store = open_store(url, width(plan.estimator), now)
+        store = open_store(url, width(plan.estimator), clock=now, timeout_s=timeout_s)
     rules = Rules(
         plan.estimator, plan.timing, rng or np.random.default_rng(), settings.ping_delay_s
     )
     interval = timedelta(seconds=settings.epoch_interval_s)
     runner = Runner(store, plan, interval, store.clock, settings.politeness())
     return Opened(store, plan, rules, runner, store.clock, embedded)
+
+
+def joined(threads: Collection[threading.Thread], within_s: float) -> bool:
+    """Wait for threads to end, for so many seconds at most; return whether all have."""
+    deadline = time.monotonic() + within_s
+    for thread in threads:
+        thread.join(max(deadline - time.monotonic(), 0.0))
+    return not any(thread.is_alive() for thread in threads)
 
 
 def _claimed_by(store: Store, name: str) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 
 from service.columns import PageColumns
 from service.crawls import Desk
-from service.errors import StoreFull, StoreUnavailable
+from service.errors import OUTAGES
 from service.storage import QueueStore, Registered
 
 MOST_TOGETHER = 50_000
@@ -77,7 +77,7 @@ class Registering:
             if alone or len(np.unique(pages.key)) == len(pages):
                 done = self._commit(requests, pages)
         except Exception as error:  # noqa: BLE001 - whatever it is, who asked is told
-            if alone or isinstance(error, StoreUnavailable | StoreFull):
+            if alone or isinstance(error, OUTAGES):
                 for request in requests:
                     request.done.set_exception(error)
                 return

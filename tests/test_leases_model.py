@@ -180,7 +180,7 @@ class Leases(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.store = open_store(self.url, 2, lambda: self.model.now)
+        self.store = open_store(self.url, 2, clock=lambda: self.model.now)
         self.model = Model()
         self.given = []
 
@@ -434,7 +434,7 @@ class Leases(RuleBasedStateMachine):
     @rule()
     def restart(self):
         self.store.close()
-        self.store = open_store(self.url, 2, lambda: self.model.now)
+        self.store = open_store(self.url, 2, clock=lambda: self.model.now)
 
     @precondition(lambda self: self.given)
     @rule(data=st.data(), count=st.integers(1, 5))

@@ -23,7 +23,7 @@ from service.arrays import Bools
 from service.columns import CrawlColumns
 from service.commits import Commits, Done, Job
 from service.domain import Verdict
-from service.errors import RecrawlError, StoreFull, StoreUnavailable
+from service.errors import OUTAGES, RecrawlError
 from service.ingest import Recorded
 from service.telemetry import Telemetry
 
@@ -94,7 +94,7 @@ class Gathering:
         error = job.done.exception()
         if error is None:
             self._count(parts, given, job.done.result())
-        elif len(parts) == 1 or isinstance(error, StoreUnavailable | StoreFull):
+        elif len(parts) == 1 or isinstance(error, OUTAGES):
             fail(parts, error)
         else:
             for part in parts:

@@ -21,7 +21,7 @@ from service.arrays import INSTANT, NEVER, Bools, Ints
 from service.columns import PageColumns, PingColumns
 from service.commits import Job
 from service.domain import Verdict
-from service.errors import InvalidUrl, Overloaded, RecrawlError, StoreFull, StoreUnavailable
+from service.errors import OUTAGES, InvalidUrl, Overloaded, RecrawlError
 from service.ingest import Answered, Named
 from service.sources.sitemap import Entry, Sitemap, latest, parse_lastmod
 from service.urls import NormalUrl, normalise
@@ -96,7 +96,7 @@ class Reader:
             while block := list(islice(entries, self.service.max_items)):
                 self._take(block)
                 self.n_taken += len(block)
-        except (Overloaded, StoreUnavailable, StoreFull) as error:
+        except (Overloaded, *OUTAGES) as error:
             raise self._cut_short(error) from error.__cause__
 
     def _take(self, block: list[Entry]) -> None:

@@ -23,10 +23,13 @@ __all__ = [
 ]
 
 
-def open_store(url: str, width: int, clock: Clock | None = None) -> SubscriptionStore:
+def open_store(
+    url: str, width: int, *, clock: Clock | None = None, timeout_s: float | None = None
+) -> SubscriptionStore:
     """Open the store a database URL names; `width` is the estimator's numbers per page.
 
-    A `clock` replaces the store's own.
+    A `clock` replaces the store's own. Callers who wait for answers set `timeout_s`, which one
+    statement may take; batches do not.
 
     Raises
     ------
@@ -37,7 +40,9 @@ def open_store(url: str, width: int, clock: Clock | None = None) -> Subscription
 
     from service.errors import InvalidSettings
     from service.storage.postgres import PostgresStore
+    from service.storage.postgres_deadlines import BATCH, request_deadlines
     from service.storage.sqlite import SqliteStore
+    from service.storage.sqlite_connections import BUSY_S
 
     try:
         parsed = sa.make_url(url)
@@ -48,9 +53,10 @@ def open_store(url: str, width: int, clock: Clock | None = None) -> Subscription
         ) from error
     backend = parsed.get_backend_name()
     if backend in ("postgresql", "postgres") and parsed.database:
-        return PostgresStore(url, width, clock=clock)
+        deadlines = BATCH if timeout_s is None else request_deadlines(timeout_s)
+        return PostgresStore(url, width, deadlines=deadlines, clock=clock)
     if backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
-        return SqliteStore(url, width, clock=clock)
+        return SqliteStore(url, width, BUSY_S if timeout_s is None else timeout_s, clock=clock)
     raise InvalidSettings(
         "RECRAWL_DATABASE_URL must be sqlite:///FILE or postgresql://USER@HOST/DATABASE"
     )

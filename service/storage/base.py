@@ -22,11 +22,13 @@ silently lost the lead cannot publish (`LeadershipLost`).
 has the SQLite file. A replica whose machine has another time of day does as the others do.
 
 **Errors.** A database that does not answer raises `StoreUnavailable`, one without room
-`StoreFull`; both mean that nothing of the transaction was kept.
+`StoreFull`; a schema of another version's raises `SchemaBehind` or `SchemaAhead`. Each means that
+nothing of the transaction was kept.
 """
 
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -49,6 +51,7 @@ from service.columns import (
     StoredPages,
 )
 from service.domain import Certificate, Epoch, LogEntry, Page, PagePatch, ScheduleFilter
+from service.errors import RecrawlError
 
 EPOCHS_KEPT = 2
 """Published epochs whose schedule is kept: a reader half-way through the last can finish it."""
@@ -309,6 +312,20 @@ class Transaction(ABC):
         """
 
 
+ENDED = "this process ends; send this again, to another one or when it is back"
+"""Detail of `StoreUnavailable` once a store has been aborted."""
+
+
+@contextmanager
+def failing(check: str) -> Iterator[None]:
+    """Name the check that raises a condition, unless an inner one has been named."""
+    try:
+        yield
+    except RecrawlError as error:
+        error.extra = {"check": check, **error.extra}
+        raise
+
+
 class Store(ABC):
     """A database of pages, evidence and schedules."""
 
@@ -329,6 +346,16 @@ class Store(ABC):
     @abstractmethod
     def check(self) -> None:
         """Raise `StoreUnavailable` or a `StartupRefused` unless the store can serve."""
+
+    def check_ready(self) -> None:
+        """Raise what keeps this store from taking a write, within about a second.
+
+        The condition's `check` names what failed: `connection`, `schema` or `writes`.
+        """
+        self.check()
+
+    def abort(self) -> None:  # noqa: B027 - a store in memory never waits
+        """End every wait for the database, and begin nothing more: the process ends."""
 
     @abstractmethod
     def close(self) -> None:

@@ -17,6 +17,9 @@ from service.errors import SchemaAhead, SchemaBehind, StoreUnavailable
 NOT_OURS = (psycopg.errors.InsufficientPrivilege, psycopg.errors.DuplicateTable)
 """Rights that are missing, or tables of somebody else."""
 
+LOCK_TIMEOUT = "10s"
+"""Limit on each wait of a migration for a lock."""
+
 _INSTALLED = Path(__file__).parents[1] / "migrations"
 _SOURCE = Path(__file__).parents[2] / "migrations"
 SCRIPTS = _INSTALLED if _INSTALLED.is_dir() else _SOURCE
@@ -39,6 +42,7 @@ def scripts() -> ScriptDirectory:
     return read
 
 
+@cache
 def head() -> str:
     """Give the revision this code needs."""
     return scripts().get_current_head() or ""
@@ -56,6 +60,16 @@ def current(connection: sa.Connection) -> str | None:
     return found
 
 
+@cache
+def fence() -> str:
+    """Return a statement that fails (by a division by zero) under another revision than ours.
+
+    Sent in front of a transaction's statements, it costs no round trip, and Postgres runs none of
+    them after it has failed. It locks `alembic_version` against a migration until the end.
+    """
+    return f"SELECT 1 / count(*) FROM alembic_version WHERE version_num = '{head()}'"
+
+
 def upgrade(engine: sa.Engine, revision: str = "head") -> None:
     """Run the missing revisions, all in one transaction."""
     _run(engine, command.upgrade, revision)
@@ -71,9 +85,8 @@ def _run(engine: sa.Engine, step: Any, revision: str) -> None:
         with engine.connect() as connection:
             current(connection)
         with engine.begin() as connection:
-            if engine.dialect.name == "postgresql":  # two `recrawl migrate` at once take turns
-                lock = "SELECT pg_advisory_xact_lock(hashtext('recrawl.migrate'))"
-                connection.execute(sa.text(lock))
+            if engine.dialect.name == "postgresql":
+                keep_out(connection)
             step(config(connection), revision)
     except sa.exc.DatabaseError as error:
         ours = isinstance(error, sa.exc.ProgrammingError | sa.exc.IntegrityError)
@@ -84,6 +97,18 @@ def _run(engine: sa.Engine, step: Any, revision: str) -> None:
         raise StoreUnavailable(
             f"the database {name} cannot be opened or changed: {reason}"
         ) from error
+
+
+def keep_out(connection: sa.Connection) -> None:
+    """Lock out other migrations, then everybody who writes under the fence.
+
+    Writers queue behind a migration that waits for a lock, so it does not wait for long.
+    """
+    connection.execute(sa.text("SET LOCAL lock_timeout = 0"))
+    connection.execute(sa.text("SELECT pg_advisory_xact_lock(hashtext('recrawl.migrate'))"))
+    connection.execute(sa.text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"))
+    if sa.inspect(connection).has_table("alembic_version"):
+        connection.execute(sa.text("LOCK TABLE alembic_version IN ACCESS EXCLUSIVE MODE"))
 
 
 def check(connection: sa.Connection) -> None:

@@ -9,13 +9,15 @@ turned into NULL (and back) by the statement. Into COPY, what a masked array mas
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import psycopg
 from numpy.typing import NDArray
 from psycopg import pq
+from psycopg.abc import PQGen
+from psycopg.waiting import Wait
 
 from service.arrays import INSTANT
 from service.storage.gathered import Gathered, placed
@@ -245,7 +247,7 @@ def copy_out(
     gathered = Gathered(empty | {name: np.empty(0, null.dtype) for name, null in nulls.items()})
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         layout = _row_dtype(wire(column).dtype for column in empty.values())
-        for rows, told, tails in _row_blocks(connection.pgconn, layout, len(nulls), block):
+        for rows, told, tails in _row_blocks(connection, layout, len(nulls), block):
             usual = (
                 unwire(rows[f"value{i}"], _oid(column)) for i, column in enumerate(empty.values())
             )
@@ -261,17 +263,20 @@ def _oid(column: NDArray[Any]) -> int:
 
 
 def _row_blocks(
-    pgconn: pq.abc.PGconn, dtype: np.dtype[Any], n_rare: int, block: int
+    connection: psycopg.Connection[Any], dtype: np.dtype[Any], n_rare: int, block: int
 ) -> Iterator[tuple[NDArray[np.void], list[int], list[bytes]]]:
     """Read rows until the trailer, as libpq hands out one message a row.
 
     Gives each block of them without their rare columns, and which rows have any of these, with
     what they have.
     """
-    receive, n_trailer = pgconn.get_copy_data, len(TRAILER)
+    pgconn, n_trailer = connection.pgconn, len(TRAILER)
+    receive = partial(pgconn.get_copy_data, 1)  # 0 bytes: the rest has not arrived
     usual = dtype.itemsize + n_rare * LENGTH
     stride = np.dtype([("row", dtype), ("nulls", f"V{n_rare * LENGTH}")]) if n_rare else dtype
-    length, message = receive(0)
+    while not (received := receive())[0]:
+        connection.wait(_arrived(pgconn))
+    length, message = received
     message, length = message[len(HEADER) :], length - len(HEADER)
     while length != n_trailer:
         rows: list[bytes] = []
@@ -280,15 +285,24 @@ def _row_blocks(
         while length != n_trailer and len(rows) < block:
             if length == usual:
                 rows.append(bytes(message))
+            elif length == 0:
+                connection.wait(_arrived(pgconn))
             elif length < 0:
                 raise _failure(pgconn)
             else:
                 told.append(len(rows))
                 rows.append(bytes(message[:usual]))
                 tails.append(bytes(message[dtype.itemsize :]))
-            length, message = receive(0)
+            length, message = receive()
         whole = np.frombuffer(b"".join(rows), stride)
         yield whole["row"] if n_rare else whole, told, tails
+
+
+def _arrived(pgconn: pq.abc.PGconn) -> PQGen[None]:
+    """Read what the server has sent, within the limits of the connection; libpq has none."""
+    while not (yield Wait.R):
+        pass
+    pgconn.consume_input()
 
 
 def _rare(tails: list[bytes], nulls: Mapping[str, np.generic]) -> Iterator[NDArray[Any]]:

@@ -8,26 +8,30 @@ that connection is lost, so are the lead and the right to publish.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 
+import psycopg
 import sqlalchemy as sa
 
 from service.clock import Clock, FollowingClock
 from service.errors import EpochRunning, LeadershipLost, StoreUnavailable
 from service.storage import migrations
-from service.storage.base import Lead
+from service.storage.base import Lead, failing
 from service.storage.postgres_connections import (
     LEAD_LOCK,
+    as_batch,
     known,
-    listen,
+    opened,
     reading,
     release,
     translated,
     watch,
     writing,
 )
+from service.storage.postgres_deadlines import BATCH, CHECK, Deadlines
 from service.storage.postgres_partitions import keep_house
+from service.storage.postgres_readiness import Trial
 from service.storage.postgres_transaction import PostgresTransaction
 from service.storage.statements import Statements
 from service.storage.websub import SubscriptionStore
@@ -37,28 +41,21 @@ class PostgresStore(SubscriptionStore):
     """Pages, evidence and schedules in a Postgres database, shared by any number of processes."""
 
     def __init__(
-        self, url: str, width: int, *, pool_size: int = 10, clock: Clock | None = None
+        self,
+        url: str,
+        width: int,
+        *,
+        pool_size: int = 10,
+        deadlines: Deadlines = BATCH,
+        clock: Clock | None = None,
     ) -> None:
         self.width = width
         self.url = url
         self.database_clock = FollowingClock()
         self.clock = clock or self.database_clock
-        self.engine = sa.create_engine(
-            sa.make_url(url).set(drivername="postgresql+psycopg"),
-            pool_size=pool_size,
-            max_overflow=pool_size,
-            pool_timeout=10,
-            pool_reset_on_return=None,  # whoever opens a transaction ends it
-            pool_use_lifo=True,  # few backends, whose caches are warm
-            connect_args={
-                "connect_timeout": 5,
-                "application_name": "recrawl",
-                "keepalives_idle": 10,
-                "keepalives_interval": 5,
-                "keepalives_count": 3,
-            },
-        )
-        listen(self.engine)
+        self.engine, self.silence = opened(url, pool_size, deadlines)
+        self.checking, _ = opened(url, 1, CHECK)
+        self.trial = Trial()
         self.reading = self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @contextmanager
@@ -67,13 +64,17 @@ class PostgresStore(SubscriptionStore):
 
         Who only reads gets a snapshot per statement in either case: BEGIN and COMMIT are spared.
         """
-        with translated(), writing(self.engine) if write else reading(self.reading) as opened:
-            yield self.transaction(*opened)
+        self.silence.refuse()
+        opening = writing(self.engine) if write else reading(self.reading)
+        with translated(self.check_schema), opening as (statements, connect):
+            yield self.transaction(statements, connect, write=write)
 
     def transaction(
-        self, statements: Statements, connect: Callable[[], sa.Connection]
+        self, statements: Statements, connect: Callable[[], sa.Connection], *, write: bool
     ) -> PostgresTransaction:
-        """Return the statements of one transaction."""
+        """Return the statements of one transaction, behind the fence if it writes."""
+        if write:
+            statements.later(migrations.fence(), {})
         tx = PostgresTransaction(statements, connect, self.width)
         tx.clock, tx.database_clock = self.clock, self.database_clock
         return tx
@@ -81,7 +82,12 @@ class PostgresStore(SubscriptionStore):
     @contextmanager
     def lead(self) -> Iterator["PostgresLead"]:
         """Hold the advisory lock on a connection of its own."""
-        with translated(), self.engine.connect() as connection:
+        self.silence.refuse()
+        with (
+            translated(self.check_schema),
+            self.engine.connect() as connection,
+            as_batch(connection),
+        ):
             taken = connection.scalar(sa.select(sa.func.pg_try_advisory_lock(LEAD_LOCK)))
             connection.commit()
             if not taken:
@@ -91,6 +97,26 @@ class PostgresStore(SubscriptionStore):
                 yield PostgresLead(connection, self)
             finally:
                 release(connection)
+
+    def check_schema(self) -> None:
+        """Raise `SchemaBehind` or `SchemaAhead`; a database that cannot be asked decides nothing.
+
+        The pool has no part in this: whoever asks may hold its last connection.
+        """
+        with suppress(psycopg.Error, sa.exc.SQLAlchemyError), self.checking.connect() as connection:
+            migrations.check(connection)
+
+    def check_ready(self) -> None:
+        """Try, under the limits of a check, what requests do."""
+        with failing("connection"), translated(), writing(self.checking) as (statements, connect):
+            with failing("schema"):
+                migrations.check(connect())
+            with failing("writes"), translated():
+                self.trial.run(statements)
+
+    def abort(self) -> None:
+        """Let every wait raise `Silent` within moments, and begin nothing more."""
+        self.silence.ended = True
 
     def check(self) -> None:
         """Ask the database for its revision."""
@@ -104,8 +130,9 @@ class PostgresStore(SubscriptionStore):
             ) from error
 
     def close(self) -> None:
-        """Close the pool."""
+        """Close the pools."""
         self.engine.dispose()
+        self.checking.dispose()
 
 
 class PostgresLead(Lead):
@@ -120,10 +147,11 @@ class PostgresLead(Lead):
         """Open a transaction on the connection that holds the lock."""
         if self.connection.invalidated:
             raise LeadershipLost
-        with translated():
+        with translated(self.store.check_schema):
             self.connection.execution_options(postgresql_readonly=not write)
             with self.connection.begin():
-                yield self.store.transaction(known(self.connection), lambda: self.connection)
+                statements = known(self.connection)
+                yield self.store.transaction(statements, lambda: self.connection, write=write)
 
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
         """Do each chore in a transaction of its own."""

@@ -9,7 +9,9 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
-from service.errors import StoreFull, StoreUnavailable
+from service.errors import RecrawlError, StoreFull, StoreUnavailable
+from service.storage.postgres_deadlines import BATCH, Deadlines
+from service.storage.postgres_silence import CONNECT_TIMEOUT_S, Connection, Silence, connect
 from service.storage.statements import Statements
 
 OUTAGES = (
@@ -22,7 +24,29 @@ OUTAGES = (
 )
 """What is no mistake of ours and may be over when asked again."""
 
+READ_ONLY = (
+    "the database is read-only: a standby, or default_transaction_read_only is on; nothing was "
+    "kept, send this again when it takes writes"
+)
+TOO_LONG = (
+    "the database took too long, maybe for a lock that somebody else holds; nothing was kept, "
+    "send this again"
+)
+
+POOL_TIMEOUT_S = 5
+"""Limit on the wait for a connection of the pool, seconds."""
+
 LEAD_LOCK = 0x7265_6372_6177_6C  # "recrawl"
+
+PARAMETERS = {
+    "application_name": "recrawl",
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+"""libpq's parameters of every connection: a host that is gone is noticed within 25 s, busy or
+idle."""
 
 LEAD_TIMEOUTS = {
     "tcp_keepalives_idle": 10,
@@ -34,12 +58,43 @@ LEAD_TIMEOUTS = {
 """How the server notices within 30 s, busy or idle, that a leader's host is gone."""
 
 
-def prepare(driver: psycopg.Connection[Any], record: Any) -> None:
+def opened(url: str, pool_size: int, deadlines: Deadlines) -> tuple[sa.Engine, Silence]:
+    """Return an engine whose connections have these limits, and what they know in common."""
+    engine = sa.create_engine(
+        sa.make_url(url).set(drivername="postgresql+psycopg"),
+        pool_size=pool_size,
+        max_overflow=pool_size,
+        pool_timeout=POOL_TIMEOUT_S,
+        pool_reset_on_return=None,  # whoever opens a transaction ends it
+        pool_use_lifo=True,  # few backends, whose caches are warm
+    )
+
+    def connected(deadlines: Deadlines) -> Connection:
+        _, named = engine.dialect.create_connect_args(engine.url)
+        seconds = max(1, int(min(CONNECT_TIMEOUT_S, deadlines.silence_s)))
+        return connect(silence, deadlines, **{**named, **PARAMETERS, "connect_timeout": seconds})
+
+    silence = Silence(connected)
+    sa.event.listen(engine, "do_connect", lambda *_: connected(deadlines))
+    listen(engine)
+    return engine, silence
+
+
+def prepare(driver: Connection, record: Any) -> None:
     """Set up a new connection, without compiling of statements that take a millisecond."""
     record.info["statements"] = Statements(driver)
     record.info["new"] = True
     driver.execute("SET jit = off")
     driver.execute("SET DateStyle = ISO")  # which a database or a role may have otherwise
+    limit(driver, driver.deadlines)
+
+
+def limit(driver: psycopg.Connection[Any], deadlines: Deadlines) -> None:
+    """Set the server's limits for this session, in a transaction of their own."""
+    driver.execute(
+        "SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false)",
+        [f"{seconds * 1000:.0f}ms" for seconds in (deadlines.statement_s, deadlines.lock_s)],
+    )
     driver.commit()
 
 
@@ -127,6 +182,21 @@ def refuse_lost(driver: Any, record: Any, _proxy: object) -> None:
         raise sa.exc.DisconnectionError
 
 
+@contextmanager
+def as_batch(connection: sa.Connection) -> Iterator[None]:
+    """Lift the limits of requests from a connection of the pool, for as long as the block runs."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, Connection)  # noqa: S101 - for mypy
+    before, driver.deadlines = driver.deadlines, BATCH
+    limit(driver, BATCH)
+    try:
+        yield
+    finally:
+        driver.deadlines = before
+        with suppress(psycopg.Error):  # the connection is lost, and its session with it
+            limit(driver, before)
+
+
 def watch(connection: sa.Connection) -> None:
     """Have the server end this session, and its lock with it, soon after its host has vanished."""
     known = sa.table("pg_settings", sa.column("name"))
@@ -159,8 +229,11 @@ def given_up(connection: sa.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Name the driver's conditions in the service's words."""
+def translated(check: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Name the driver's conditions in the service's words.
+
+    What is no outage may come of another version's schema: then `check` raises that.
+    """
     try:
         yield
     except sa.exc.TimeoutError as error:
@@ -168,6 +241,17 @@ def translated() -> Iterator[None]:
     except (sa.exc.DBAPIError, psycopg.Error) as error:
         cause = getattr(error, "orig", error)
         if not isinstance(cause, OUTAGES):
+            check()
             raise
-        full = isinstance(cause, psycopg.errors.DiskFull | psycopg.errors.OutOfMemory)
-        raise (StoreFull() if full else StoreUnavailable()) from error
+        raise outage(cause) from error
+
+
+def outage(cause: BaseException | None) -> RecrawlError:
+    """Return the service's condition for one of the driver's."""
+    if isinstance(cause, psycopg.errors.DiskFull | psycopg.errors.OutOfMemory):
+        return StoreFull()
+    if isinstance(cause, psycopg.errors.ReadOnlySqlTransaction):
+        return StoreUnavailable(READ_ONLY)
+    if isinstance(cause, psycopg.errors.LockNotAvailable | psycopg.errors.QueryCanceled):
+        return StoreUnavailable(TOO_LONG)
+    return StoreUnavailable()

@@ -7,11 +7,15 @@ dies.
 """
 
 import fcntl
+import sqlite3
+import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+import sqlalchemy as sa
 
 from service.clock import SMALL_STEP, Clock, SteadyClock
 from service.columns import (
@@ -19,19 +23,37 @@ from service.columns import (
 )
 from service.errors import EpochRunning, NoDatabase, StoreFull, StoreUnavailable
 from service.storage import migrations
-from service.storage.base import Lead
-from service.storage.sqlite_connections import READING_CACHE, WRITING_CACHE, opened, translated
+from service.storage.base import ENDED, Lead, failing
+from service.storage.sqlite_connections import (
+    BUSY_S,
+    READING_CACHE,
+    SENTENCES,
+    WRITING_CACHE,
+    opened,
+    translated,
+)
 from service.storage.sqlite_log import Stretches
 from service.storage.sqlite_transaction import BLOCK, SqliteTransaction, keep_house
 from service.storage.turns import Turns
 from service.storage.websub import SubscriptionStore
 
+TRY_S, TRY_EVERY_S = 1.0, 1.0
+"""Limit on the wait of a trial for the lock, and time for which its success stands, seconds."""
+TRIAL = """
+INSERT INTO meta (name, value) VALUES ('trial', hex(randomblob(32768)))
+ON CONFLICT (name) DO UPDATE SET value = excluded.value
+"""
+"""Writes 64 KiB, as much as a small batch: 17 pages."""
+
 
 class SqliteStore(SubscriptionStore):
     """Pages, evidence and schedules in one file."""
 
-    def __init__(self, url: str, width: int, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, url: str, width: int, timeout_s: float = BUSY_S, *, clock: Clock | None = None
+    ) -> None:
         self.width = width
+        self.timeout_s = timeout_s
         self.url = url
         self.steady_clock = SteadyClock()
         self.clock = clock or self.steady_clock
@@ -40,18 +62,22 @@ class SqliteStore(SubscriptionStore):
         self.writing = Turns()
         self.fetching = Turns()
         self.stretches = Stretches()
+        self.held, self.held_at = False, -1.0
+        """Whether a writer of this process has the file's lock, and when the last one got it."""
+        self.tried_at = -TRY_EVERY_S
+        self.ended = False
+        """Whether the process ends: no write begins."""
         self.file: tuple[int, int] | None = None
         """What the system knows the file by that was opened."""
 
     @contextmanager
     def begin(self, *, write: bool = True) -> Iterator[SqliteTransaction]:
         """Open a transaction; writers take their turn."""
-        engine, turn = (self.engine, self.writing) if write else (self.reading, nullcontext())
-        with translated(), turn, engine.connect() as connection:
-            connection.execution_options(sqlite_write=write)
-            with connection.begin():
-                if write:
-                    self._stay()
+        if self.ended:
+            raise StoreUnavailable(ENDED)
+        with translated(self._check_schema):
+            opening = self._writing(self.timeout_s) if write else self._reading()
+            with opening as connection:
                 tx = SqliteTransaction(connection, self.width, self.fetching, self.stretches)
                 tx.clock = self.clock
                 yield tx
@@ -68,6 +94,83 @@ class SqliteStore(SubscriptionStore):
         with self.begin() as tx:
             tx.carry_along(step)
             self.steady_clock.follow()
+
+    @contextmanager
+    def _reading(self) -> Iterator[sa.Connection]:
+        with self.reading.connect() as connection:
+            connection.execution_options(sqlite_write=False)
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def _writing(self, timeout_s: float) -> Iterator[sa.Connection]:
+        """Take the turn in this process, then the file's lock, both within the limit."""
+        deadline = time.monotonic() + timeout_s
+        if not self.writing.take(timeout_s):
+            raise StoreUnavailable(SENTENCES[sqlite3.SQLITE_BUSY])
+        try:
+            with self.engine.connect() as connection:
+                connection.execution_options(
+                    sqlite_goes_on=lambda: not self.ended and time.monotonic() < deadline
+                )
+                with connection.begin(), self._held():
+                    self._stay()
+                    self._fence(connection)
+                    yield connection
+        finally:
+            self.writing.hand_on()
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Note that a writer of this process has the file's lock."""
+        self.held, self.held_at = True, time.monotonic()
+        try:
+            yield
+        finally:
+            self.held = False
+
+    def _fence(self, connection: sa.Connection) -> None:
+        """Refuse to write under another revision; the write lock keeps migrations out."""
+        driver: Any = connection.connection.driver_connection
+        (revision,) = driver.execute("SELECT max(version_num) FROM alembic_version").fetchone()
+        if revision != migrations.head():
+            migrations.check(connection)
+
+    def _check_schema(self) -> None:
+        """Raise `SchemaBehind` or `SchemaAhead`; a file that cannot be read decides nothing."""
+        with suppress(sa.exc.SQLAlchemyError), self.reading.connect() as connection:
+            migrations.check(connection)
+
+    def check_ready(self) -> None:
+        """See that the file is there and ours, and try to write into it."""
+        with failing("connection"):
+            self.find()
+            self._stay()
+        with failing("schema"):
+            self.check()
+        with failing("writes"):
+            self._try()
+
+    def _try(self) -> None:
+        """Write as much as a small batch, at most once a second.
+
+        A change of one short row would succeed on a full disk, over pages that the write-ahead log
+        has already. Where a writer of this process has the file's lock, that is proof enough.
+        """
+        began = time.monotonic()
+        if self.held or began - self.tried_at < TRY_EVERY_S:
+            return
+        try:
+            with translated(self._check_schema), self._writing(TRY_S) as connection:
+                connection.exec_driver_sql(TRIAL)
+        except StoreUnavailable:
+            if self.held_at < began:
+                raise
+        self.tried_at = time.monotonic()
+
+    def abort(self) -> None:
+        """Begin nothing more; writes that wait for the file's lock end."""
+        self.ended = True
 
     @contextmanager
     def lead(self) -> Iterator["SqliteLead"]:

@@ -2,17 +2,40 @@
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
-from service.errors import StoreFull, StoreUnavailable
+from service.errors import RecrawlError, StoreFull, StoreUnavailable
 
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 """A full disk; a file that may not grow, by a quota or a limit; no room for the WAL's index."""
+
+OUTAGES = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_READONLY,
+)
+"""Primary codes of troubles of the file, the disk or other processes; all others are faults."""
+
+SENTENCES = {
+    sqlite3.SQLITE_BUSY: "another writer held the database file for too long; nothing was "
+    "kept, send this again",
+    sqlite3.SQLITE_READONLY: "the database file is read-only; nothing was kept, let the service "
+    "write the file and its directory, then send this again",
+}
+"""Details of some primary codes; the others have the sentence of `StoreUnavailable`."""
 
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 PRIMARY = 0xFF
@@ -30,6 +53,9 @@ WRITING_CACHE = -262144
 
 BUSY_S, BUSY_AGAIN_S = 10, 0.01
 """How long to wait for a lock; and how long until a look at what SQLite does not wait for."""
+
+LOOK_S = 0.05
+"""Time that SQLite itself waits for the write lock between two looks at the limit, seconds."""
 
 PRAGMAS = (
     f"busy_timeout = {BUSY_S * 1000}",
@@ -79,26 +105,55 @@ def _keep_wal(driver: sqlite3.Connection) -> None:
 
 def begin(connection: sa.Connection) -> None:
     """Take the write lock at once where it will be needed: no upgrade can fail half-way."""
-    write = connection.get_execution_options().get("sqlite_write", True)
+    options = connection.get_execution_options()
     driver: Any = connection.connection.driver_connection
-    driver.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+    if not options.get("sqlite_write", True):
+        driver.execute("BEGIN")
+    elif (goes_on := options.get("sqlite_goes_on")) is None:
+        driver.execute("BEGIN IMMEDIATE")
+    else:
+        _begin_patiently(driver, goes_on)
+
+
+def _begin_patiently(driver: sqlite3.Connection, goes_on: Callable[[], bool]) -> None:
+    """Wait for the write lock while `goes_on` is true; SQLite's own wait cannot be ended."""
+    driver.execute(f"PRAGMA busy_timeout = {LOOK_S * 1000:.0f}")
+    while True:
+        try:
+            driver.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & PRIMARY != sqlite3.SQLITE_BUSY or not goes_on():
+                raise
+        else:
+            return
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Name the driver's conditions in the service's words."""
+def translated(check: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Name the driver's conditions in the service's words.
+
+    What is no outage may come of another version's schema: then `check` raises that.
+    """
     try:
         yield
     except sa.exc.TimeoutError as error:
         raise StoreUnavailable from error
     except (sa.exc.DatabaseError, sqlite3.DatabaseError) as error:
         cause = getattr(error, "orig", error)
-        if type(cause) not in (sqlite3.OperationalError, sqlite3.DatabaseError):
-            raise  # a broken constraint or statement is a mistake of ours
-        code = getattr(cause, "sqlite_errorcode", 0)
-        if code & PRIMARY in DAMAGED:
-            raise StoreUnavailable(
-                f"the database file is damaged ({cause}); stop the service and restore a backup, "
-                "or save what `sqlite3 FILE .recover` finds"
-            ) from error
-        raise (StoreFull() if code in FULL else StoreUnavailable()) from error
+        code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        if code & PRIMARY not in OUTAGES:
+            check()
+            raise
+        raise outage(code, cause) from error
+
+
+def outage(code: int, cause: object) -> RecrawlError:
+    """Return the service's condition for an error code of SQLite."""
+    if code in FULL:
+        return StoreFull()
+    if code & PRIMARY in DAMAGED:
+        return StoreUnavailable(
+            f"the database file is damaged ({cause}); stop the service and restore a backup, "
+            "or save what `sqlite3 FILE .recover` finds"
+        )
+    return StoreUnavailable(SENTENCES.get(code & PRIMARY))

@@ -14,16 +14,30 @@ class Turns:
 
     def __enter__(self) -> None:
         """Wait for one's turn."""
+        self.take(None)
+
+    def take(self, within_s: float | None) -> bool:
+        """Wait for one's turn, at most for so many seconds; return whether it has come."""
         with self.changing:
             if not self.taken:
                 self.taken = True
-                return
+                return True
             mine = threading.Event()
             self.waiting.append(mine)
-        mine.wait()
+        if mine.wait(within_s):
+            return True
+        with self.changing:
+            if mine.is_set():  # handed on at the last moment
+                return True
+            self.waiting.remove(mine)
+            return False
 
     def __exit__(self, *_: object) -> None:
         """Hand on."""
+        self.hand_on()
+
+    def hand_on(self) -> None:
+        """End one's turn."""
         with self.changing:
             if self.waiting:
                 self.waiting.popleft().set()
