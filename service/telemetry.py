@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,28 +20,42 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 """Methods with a time series of their own; strangers may send any word."""
 
 
+class Epochs(NamedTuple):
+    """What a scrape reads from the database."""
+
+    published: Epoch | None
+    newest: Epoch | None
+    ready_at: datetime | None
+
+
 class EpochCollector(Collector):
-    """What the schedule in force says of itself, read when Prometheus asks."""
+    """What the schedule in force says of itself, as the last scrape has read it."""
 
     def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
         self.store = store
         self.now = now
+        self.epochs: Epochs | None = None
+
+    def read(self) -> None:
+        """Read two rows; a database that does not answer leaves these metrics out."""
+        self.epochs = None
+        with suppress(RecrawlError), self.store.begin(write=False) as tx:
+            ready_at = tx.next_ready_at() if isinstance(tx, QueueTransaction) else None
+            self.epochs = Epochs(tx.epoch_in_force(), tx.newest_epoch(), ready_at)
 
     def collect(self) -> Iterator[Metric]:
-        """Read two rows; an unreachable store leaves these metrics out."""
-        try:
-            with self.store.begin(write=False) as tx:
-                published, newest = tx.epoch_in_force(), tx.newest_epoch()
-                ready_at = tx.next_ready_at() if isinstance(tx, QueueTransaction) else None
-        except RecrawlError:
+        """Give what was read."""
+        epochs = self.epochs
+        yield gauge("recrawl_up", "1 when the database answered", float(epochs is not None))
+        if epochs is None:
             return
-        failed = newest is not None and newest.status is EpochStatus.failed
+        failed = epochs.newest is not None and epochs.newest.status is EpochStatus.failed
         yield gauge("recrawl_epoch_failed", "1 when the newest epoch failed", float(failed))
-        if ready_at is not None:
-            waits = max((self.now() - ready_at).total_seconds(), 0.0)
+        if epochs.ready_at is not None:
+            waits = max((self.now() - epochs.ready_at).total_seconds(), 0.0)
             yield gauge("recrawl_ready_seconds", "How long a crawl has been ready to lease", waits)
-        if published is not None:
-            yield from self._published(published)
+        if epochs.published is not None:
+            yield from self._published(epochs.published)
 
     def _published(self, epoch: Epoch) -> Iterator[Metric]:
         certificate, finished = epoch.certificate, epoch.finished_at
@@ -69,7 +84,8 @@ class Telemetry:
 
     def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(EpochCollector(store, now))
+        self.epochs = EpochCollector(store, now)
+        self.registry.register(self.epochs)
         self.requests = Counter(
             "recrawl_requests", "Requests answered", ("method", "route", "status"),
             registry=self.registry,
@@ -97,6 +113,16 @@ class Telemetry:
         )  # fmt: skip
 
         self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def scrape(self) -> bytes:
+        """Give all metrics; asks the database."""
+        self.epochs.read()
+        return generate_latest(self.registry)
+
+    def scrape_process(self) -> bytes:
+        """Give the metrics of this process alone; asks nobody."""
+        self.epochs.epochs = None
+        return generate_latest(self.registry)
 
     def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request; its series are looked up by their labels once."""

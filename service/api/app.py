@@ -1,8 +1,10 @@
 """The HTTP application."""
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import structlog
 from anyio import to_thread
 from fastapi import Depends, FastAPI
 from fastapi_offline import FastAPIOffline
@@ -25,6 +27,7 @@ from service.api.routes import (
     websub,
 )
 from service.api.service import MOST_THREADS, Service, authorised, keep_for_good, start_runner
+from service.opening import joined
 from service.telemetry import MetricsMiddleware
 
 DESCRIPTION = """\
@@ -34,6 +37,11 @@ RFC 3339 with a zone. Batches are JSON arrays or NDJSON, plain or compressed (gz
 item succeeds or fails alone.
 Errors are RFC 9457 problems.
 """
+
+GRACE_S, ABORTED_S = 2.5, 1.0
+"""Time for threads to end what they are at, and then to notice that it failed, seconds."""
+
+log = structlog.get_logger()
 
 PARTS = (
     pages.router, observations.router, leases.router, sitemaps.router, websub.router,
@@ -81,11 +89,17 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     finally:
         if service.key_checks is not None:
             service.key_checks.stop()
-        service.leasing.stop()
-        service.commits.stop()
-        service.runner.stop()
-        service.watch.stopped.set()
-        watching.join()
-        if runner is not None:
-            runner.join()
+        end(service, [watching] if runner is None else [watching, runner])
         service.store.close()
+
+
+def end(service: Service, threads: list[threading.Thread]) -> None:
+    """End the service's threads in order; those that take too long lose the database."""
+    service.runner.stop()
+    service.watch.stopped.set()
+    threads = [*service.leasing.finish(), *service.commits.finish(), *threads]
+    if joined(threads, GRACE_S):
+        return
+    service.store.abort()
+    if not joined(threads, ABORTED_S):
+        log.warning("threads did not end in time", names=[t.name for t in threads if t.is_alive()])

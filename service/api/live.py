@@ -15,6 +15,10 @@ from service.api.service import Service
 from service.api.wire import Connection
 
 START_TIMEOUT_S = 20.0
+ABORT_AFTER_S = 4.0
+"""Time for requests that wait for the database when the server ends, seconds; then it is 503."""
+GRACEFUL_S = 6
+"""Time for all requests when the server ends, seconds; threads follow, and 10 s end it all."""
 
 
 def no_fault(record: logging.LogRecord) -> bool:
@@ -36,7 +40,11 @@ class Announced(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer requests that wait for a new epoch, then end as ever."""
         self.service.watch.release()
+        impatience = threading.Timer(ABORT_AFTER_S, self.service.store.abort)
+        impatience.daemon = True
+        impatience.start()
         await super().shutdown(sockets)
+        impatience.cancel()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening and say so."""

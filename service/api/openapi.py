@@ -20,7 +20,8 @@ TITLES = {
     415: "A media type this call does not take, or a Content-Encoding other than gzip and zstd",
     422: "A field or parameter, or every item of the batch, was refused",
     429: "Too much is waiting; try again after Retry-After",
-    503: "The database does not answer, or too much is waiting; try again after Retry-After",
+    503: "The database does not answer, takes no writes or has another schema, or too much is "
+    "waiting; try again after Retry-After",
     507: "The database has no room left",
 }
 EVERYWHERE = (401, 503)

@@ -383,6 +383,8 @@ class Problem(Struct, kw_only=True, omit_defaults=True):
     rejected: list[Rejection] | UnsetType = UNSET
     lines_taken: int | UnsetType = UNSET
     """Of NDJSON to POST /observations: so many lines, from the first, were dealt with for good."""
+    check: Literal["connection", "schema", "writes"] | UnsetType = UNSET
+    """Check of GET /readyz that failed."""
 
 
 class Health(Struct, kw_only=True):

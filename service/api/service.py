@@ -16,6 +16,7 @@ from fastapi import Depends, Request
 from service.api.bodies import Body, read_body
 from service.api.gathering import Gathering
 from service.api.keychecks import KeyChecks
+from service.api.looks import Look
 from service.api.watch import Watch
 from service.clock import Clock
 from service.commits import Commits
@@ -53,6 +54,8 @@ class Service:
     readers: asyncio.Semaphore
     """Requests that read the schedule at a time: on SQLite one, as the driver lets go of the
     interpreter at every row and waits for whoever is encoding meanwhile."""
+    readiness: Look
+    scraping: Look
     embedded: bool
     """Whether epochs run in a thread of this process."""
     now: Clock
@@ -71,7 +74,7 @@ def open_service(
     rng: np.random.Generator | None = None,
 ) -> Service:
     """Open the store and put the service together; raises what `opened` does."""
-    base = opened(settings, now=now, rng=rng)
+    base = opened(settings, now=now, rng=rng, batch=False)
     store, rules, runner, embedded = base.store, base.rules, base.runner, base.embedded
     now = base.now
     watch, telemetry = Watch(store), Telemetry(store, now)
@@ -96,6 +99,8 @@ def open_service(
         runner=runner,
         watch=watch,
         readers=asyncio.Semaphore(1 if embedded else MOST_THREADS),
+        readiness=Look(),
+        scraping=Look(),
         embedded=embedded,
         now=now,
         telemetry=telemetry,

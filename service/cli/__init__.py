@@ -25,6 +25,11 @@ from service.cli.replays import replay
 from service.cli.websub import websub
 from service.errors import InvalidSettings, RecrawlError
 
+LOOK_S = 1.0
+"""Time between two looks of a worker at the thread of its rounds, seconds."""
+GRACE_S, ABORTED_S = 5.0, 3.0
+"""Time for a worker to end its round, and then to notice that it failed, seconds."""
+
 app = typer.Typer(
     name="recrawl",
     no_args_is_help=True,
@@ -100,7 +105,7 @@ def serve(
     import uvicorn
 
     from service.api.app import served
-    from service.api.live import Announced
+    from service.api.live import GRACEFUL_S, Announced
     from service.api.service import open_service
     from service.api.wire import Connection
     from service.logs import configure_logging
@@ -119,7 +124,7 @@ def serve(
         served(service), host=host, port=port, access_log=False, log_level="warning",
         http=Connection, proxy_headers=bool(chosen.trusted_proxies),
         forwarded_allow_ips=list(chosen.trusted_proxies),
-        timeout_graceful_shutdown=10, server_header=False,
+        timeout_graceful_shutdown=GRACEFUL_S, server_header=False,
     )  # fmt: skip
     server = Announced(config, service, lambda url: console.print(f"Recrawl serves at {url}"))
     server.run()
@@ -131,16 +136,25 @@ def serve(
 def worker(database_url: DatabaseUrl = None) -> None:
     """Run epochs: by the clock, and when POST /epochs asks for one.
 
-    Any number of workers may run; one leads at a time, another takes over when it dies.
+    Any number of workers may run; one leads at a time, another takes over when it dies. SIGTERM
+    ends an epoch that takes more than 5 s; the next worker starts it over.
     """
     from service.logs import configure_logging
-    from service.opening import opened
+    from service.opening import joined, opened
 
     chosen = settings(database_url)
     configure_logging(chosen.log_level)
     base = opened(chosen)
-    with closing(base.store), stopped_by_signals(base.runner.stop):
-        base.runner.run_every()
+    stopping = threading.Event()
+    rounds = threading.Thread(target=base.runner.run_every, name="epochs", daemon=True)
+    with closing(base.store), stopped_by_signals(stopping.set):
+        rounds.start()
+        while rounds.is_alive() and not stopping.wait(LOOK_S):
+            pass
+        base.runner.stop()
+        if not joined([rounds], GRACE_S):
+            base.store.abort()
+            joined([rounds], ABORTED_S)
 
 
 @app.command()

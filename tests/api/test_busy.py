@@ -6,25 +6,24 @@ from concurrent.futures import ThreadPoolExecutor
 from live_server import START, Live, until
 
 from service.api.service import MOST_THREADS
+from service.api.watch import Watch
 
 
 def test_slow_readers_hold_up_neither_health_nor_evidence(api: Live, monkeypatch):
     (page_id,) = api.register("https://a.example/")
     let_go, waiting = threading.Event(), threading.Semaphore(0)
-    store = api.service.store
-    check = store.check
 
-    def slow():
+    def slow(*_):
         waiting.release()
         assert let_go.wait(30)
-        check()
 
-    monkeypatch.setattr(type(store), "check", lambda _: slow())
+    monkeypatch.setattr(Watch, "tell", slow)
     with ThreadPoolExecutor(2 * MOST_THREADS) as pool:
-        asked = [pool.submit(api.get, "/readyz") for _ in range(2 * MOST_THREADS)]
+        asked = [pool.submit(api.get, "/epochs") for _ in range(2 * MOST_THREADS)]
         for _ in range(MOST_THREADS):
             assert waiting.acquire(timeout=30)
-        assert api.get("/healthz").status_code == 200
+        for path in ("/healthz", "/readyz", "/metrics"):
+            assert api.get(path).status_code == 200
         crawl = [{"page_id": page_id, "observed_at": START.isoformat(), "changed": True}]
         assert api.post("/observations", crawl).json()["accepted"] == 1
         assert not waiting.acquire(blocking=False)

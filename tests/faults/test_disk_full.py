@@ -45,7 +45,10 @@ def test_a_full_disk_is_told_and_when_there_is_room_again_all_goes_on(tmp_path):
         assert known.status_code == 200
         whole = server.client.get("/schedule", params={"limit": 10_000})
         assert whole.json()["epoch"] == in_force["epoch"]
-        assert server.client.get("/readyz").status_code == 200
+        until(lambda: not server.ready(), "the server is not ready")
+        refused = server.client.get("/readyz")
+        assert polite(refused, 503)
+        assert refused.json()["check"] == "writes"
         asked = server.client.post("/epochs")
         assert asked.status_code == 202 or polite(asked, 507)
         check_intact(database)
@@ -56,6 +59,7 @@ def test_a_full_disk_is_told_and_when_there_is_room_again_all_goes_on(tmp_path):
             lambda: all(c.n_accepted >= n for c, n in zip(crawlers, enough, strict=True)),
             "every crawler goes on",
         )
+        until(server.ready, "the server is ready again")
         for crawler in crawlers:
             crawler.stop()
             assert crawler.hung_up == []

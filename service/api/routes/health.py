@@ -1,15 +1,19 @@
-"""What orchestrators and Prometheus ask."""
+"""What orchestrators and Prometheus ask: answered on the event loop, whatever the database does."""
 
-from fastapi import APIRouter, Response
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+import structlog
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from service import __version__
-from service.api import examples, openapi
+from service.api import examples, openapi, problems
 from service.api.encode import answer
+from service.api.looks import WITHIN_S
 from service.api.schemas import Health
-from service.api.service import TheService
+from service.api.service import the_service
+from service.errors import RecrawlError, StoreUnavailable
 
 router = APIRouter(tags=["health"])
+log = structlog.get_logger()
 
 
 @router.head("/healthz", include_in_schema=False)
@@ -21,10 +25,27 @@ async def healthz() -> Response:
 
 @router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", operation_id="readyz", responses=openapi.tells(Health, examples.HEALTH, 503))
-def readyz(service: TheService) -> Response:
-    """Tell that the database answers and has the schema this version needs."""
-    service.store.check()
+async def readyz(request: Request) -> Response:
+    """Tell that the database answers, has the schema this version needs, and takes writes.
+
+    Answers within 2 s. Of a problem, `check` says which of these failed: `connection`, `schema` or
+    `writes`; a full disk, a read-only database and a table that is locked fail `writes`.
+    """
+    service = the_service(request)
+    try:
+        await service.readiness.ask(service.store.check_ready)
+    except TimeoutError:
+        sentence = f"the database did not answer within {WITHIN_S:g} s; try again"
+        return not_ready(StoreUnavailable(sentence, check="connection"))
+    except RecrawlError as error:
+        return not_ready(error)
     return answer(Health(status="ok", version=__version__))
+
+
+def not_ready(error: RecrawlError) -> Response:
+    """Answer 503 whatever the condition: a full database is not ready either."""
+    log.warning("not ready", error=type(error).__name__, detail=error.detail, **error.extra)
+    return problems.problem(503, type(error).__name__, error.detail, **error.extra)
 
 
 @router.get(
@@ -33,6 +54,15 @@ def readyz(service: TheService) -> Response:
     response_class=Response,
     responses={200: {"description": "Prometheus text", "content": {"text/plain": {}}}},
 )
-def metrics(service: TheService) -> Response:
-    """Give the metrics in Prometheus's format."""
-    return Response(generate_latest(service.telemetry.registry), media_type=CONTENT_TYPE_LATEST)
+async def metrics(request: Request) -> Response:
+    """Give the metrics in Prometheus's format.
+
+    Answers within 2 s. While the database does not answer, `recrawl_up` is 0 and the metrics that
+    are read from it are left out.
+    """
+    service = the_service(request)
+    try:
+        text = await service.scraping.ask(service.telemetry.scrape)
+    except TimeoutError:
+        text = service.telemetry.scrape_process()
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
