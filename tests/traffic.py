@@ -5,6 +5,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import httpx
+from live_server import until
 
 BASE = datetime.now(UTC).replace(microsecond=0) - timedelta(days=30)
 PAUSE_S = 0.02
@@ -63,10 +64,16 @@ class Reporter(threading.Thread):
         """What was accepted is there; at most the last batch, not answered well, is there too."""
         found = set()
         for url in self.pages:
-            page = client.get("/pages", params={"url": url}).json()
+            page = until(lambda url=url: read_page(client, url), "the page is read").json()
             found.add(page["estimate"]["n_observations"] + 1)
         assert len(found) == 1, "a batch was kept in part"
         assert found <= {self.n_accepted, self.n_accepted + 1}
+
+
+def read_page(client: httpx.Client, url: str) -> httpx.Response | None:
+    """Return the answer, None while the database is out."""
+    answer = client.get("/pages", params={"url": url})
+    return None if answer.status_code == 503 and polite(answer, 503) else answer
 
 
 def polite(refusal: httpx.Response, *statuses: int) -> bool:

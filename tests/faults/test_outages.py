@@ -12,7 +12,7 @@ from traffic import Reporter, polite
 from service.errors import StoreUnavailable
 from service.storage import migrations, open_store
 
-BACK_WITHIN_S = 15
+BACK_WITHIN_S = 60
 
 
 def reporters(*urls: str) -> list[Reporter]:
@@ -33,8 +33,15 @@ def go_on(crawlers: list[Reporter], n_more: int = 3) -> None:
 
 
 def published(client: httpx.Client) -> int:
-    items = client.get("/epochs").json()["items"]
+    """Return the newest published epoch; a session that was just ended may cost a 503."""
+    answer = until(lambda: answered(client, "/epochs"), "epochs are listed")
+    items = answer.json()["items"]
     return max((e["epoch"] for e in items if e["status"] == "published"), default=0)
+
+
+def answered(client: httpx.Client, path: str) -> httpx.Response | None:
+    answer = client.get(path)
+    return None if answer.status_code == 503 and polite(answer, 503) else answer
 
 
 TERMINATE = """
