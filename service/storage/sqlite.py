@@ -155,18 +155,20 @@ class SqliteStore(SubscriptionStore):
         """Write as much as a small batch, at most once a second.
 
         A change of one short row would succeed on a full disk, over pages that the write-ahead log
-        has already. Where a writer of this process has the file's lock, that is proof enough.
+        has already. Where a writer of this process has the file's lock for long, that is proof
+        enough.
         """
         began = time.monotonic()
-        if self.held or began - self.tried_at < TRY_EVERY_S:
+        if began - self.tried_at < TRY_EVERY_S:
             return
         try:
             with translated(self._check_schema), self._writing(TRY_S) as connection:
                 connection.exec_driver_sql(TRIAL)
         except StoreUnavailable:
-            if self.held_at < began:
+            if not self.held and self.held_at < began:
                 raise
-        self.tried_at = time.monotonic()
+        else:
+            self.tried_at = time.monotonic()
 
     def abort(self) -> None:
         """Begin nothing more; writes that wait for the file's lock end."""
