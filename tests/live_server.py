@@ -88,7 +88,12 @@ class Live:
 
 @contextmanager
 def running(
-    database_url: str, *, clock: Clock | None = None, embedded: bool = False, **given: Any
+    database_url: str,
+    *,
+    clock: Clock | None = None,
+    embedded: bool = False,
+    max_connections: int | None = None,
+    **given: Any,
 ) -> Iterator[Live]:
     """Serve this database on a free port; epochs run when the test says so, or `embedded`."""
     clock = clock or Clock()
@@ -97,7 +102,7 @@ def running(
     service = replace(service, embedded=embedded)
     config = uvicorn.Config(
         served(service), access_log=False, log_level="warning", server_header=False,
-        http=Connection,
+        http=Connection, limit_concurrency=max_connections,
     )  # fmt: skip
     server = uvicorn.Server(config)
     listening = socket.create_server(("127.0.0.1", 0))

@@ -77,13 +77,16 @@ class Serving(Running):
 
 
 @contextmanager
-def started(directory: Path, *arguments: str, **settings: Any) -> Iterator[Running]:
+def started(
+    directory: Path, *arguments: str, n_descriptors: int | None = None, **settings: Any
+) -> Iterator[Running]:
     """Start a command; whatever the test did, it is gone after the block."""
+    limit = ["sh", "-c", f'ulimit -n {n_descriptors}; exec "$0" "$@"'] if n_descriptors else []
     n_logs = len(list(directory.glob("*.log")))
     log = directory / f"{arguments[0]}-{n_logs}.log"
     with log.open("wb") as errors:
         popen = subprocess.Popen(
-            command(*arguments), env=environment(**settings), cwd=directory,
+            [*limit, *command(*arguments)], env=environment(**settings), cwd=directory,
             stdout=errors, stderr=errors,
         )  # fmt: skip
     try:

@@ -49,6 +49,10 @@ class Announced(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening and say so."""
         await super().startup(sockets)
+        open_connections = self.server_state.connections
+        self.service.telemetry.watch(
+            "recrawl_connections", "Open connections", lambda: len(open_connections)
+        )
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             self.say(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")

@@ -105,6 +105,7 @@ def serve(
     import uvicorn
 
     from service.api.app import served
+    from service.api.descriptors import max_connections
     from service.api.live import GRACEFUL_S, Announced
     from service.api.service import open_service
     from service.api.wire import Connection
@@ -125,6 +126,7 @@ def serve(
         http=Connection, proxy_headers=bool(chosen.trusted_proxies),
         forwarded_allow_ips=list(chosen.trusted_proxies),
         timeout_graceful_shutdown=GRACEFUL_S, server_header=False,
+        limit_concurrency=max_connections(),
     )  # fmt: skip
     server = Announced(config, service, lambda url: console.print(f"Recrawl serves at {url}"))
     server.run()

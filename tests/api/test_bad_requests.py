@@ -214,6 +214,43 @@ def test_what_is_hardly_http_gets_a_4xx_or_a_closed_door(shared: Live, request_b
     assert shared.alive()
 
 
+@pytest.mark.parametrize(
+    ("status", "version", "headers"),
+    [
+        ("501", "1.1", ["Transfer-Encoding: gzip, chunked"]),
+        ("501", "1.1", ["Transfer-Encoding: gzip", "Transfer-Encoding: chunked"]),
+        ("501", "1.1", ["Transfer-Encoding: identity, chunked"]),
+        ("501", "1.1", ["Transfer-Encoding: xchunked, chunked"]),
+        ("400", "1.1", ["Transfer-Encoding: chunked, chunked"]),
+        ("400", "1.1", ["Transfer-Encoding: gzip"]),
+        ("400", "1.1", ["Transfer-Encoding: chunked, gzip"]),
+        ("400", "1.1", ["Transfer-Encoding: chunked", "Content-Length: 4"]),
+        ("400", "1.1", ["Content-Length: 4", "Transfer-Encoding: chunked"]),
+        ("400", "1.0", ["Transfer-Encoding: chunked"]),
+    ],
+)
+def test_a_body_whose_end_is_not_certain_is_refused(shared: Live, status, version, headers):
+    """Otherwise a proxy may see another request where this body ends (RFC 9112, section 6)."""
+    head = "\r\n".join([f"POST /pages HTTP/{version}", "Host: x", *headers, "\r\n"])
+    second = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", shared.port), timeout=60) as connection:
+        connection.sendall(head.encode() + b"2\r\n[]\r\n0\r\n\r\n" + second)
+        received = b"".join(iter(partial(connection.recv, 65_536), b""))
+    answer, _, body = received.partition(b"\r\n\r\n")
+    assert answer.startswith(f"HTTP/1.1 {status}".encode())
+    assert b"connection: close" in answer
+    assert json.loads(body)["status"] == int(status)
+
+
+@pytest.mark.parametrize("coding", ["chunked", "Chunked", " chunked "])
+def test_chunks_are_taken(shared: Live, coding):
+    head = f"POST /pages HTTP/1.1\r\n{HOST.decode()}Transfer-Encoding: {coding}\r\n\r\n"
+    body = f"[{GOOD}]".encode()
+    with socket.create_connection(("127.0.0.1", shared.port), timeout=60) as connection:
+        connection.sendall(head.encode() + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body))
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
+
+
 CHUNKED = b"POST /pages HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n"
 
 

@@ -10,7 +10,7 @@ import pytest
 from live_server import Live
 
 from service.api import wire
-from service.api.wire import Joining
+from service.api.transport import Joining
 
 
 class Sent:
@@ -24,6 +24,8 @@ class Sent:
         self.calls.append([data])
 
     def writelines(self, parts: Any) -> None:
+        if self.closed:
+            raise RuntimeError("the handler is closed")  # as uvloop's
         self.calls.append(list(parts))
 
     def is_closing(self) -> bool:
@@ -78,6 +80,8 @@ def test_a_connection_that_is_gone_is_not_written_to(loop: asyncio.AbstractEvent
     sent, transport = joined(loop)
     transport.write(b"head")
     sent.closed = True
+    transport.write(b"body")
+    transport.write(b"head")
     turn(loop)
     assert sent.calls == []
 
