@@ -24,4 +24,5 @@ VOLUME /data
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
     CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/readyz', timeout=2)"]
+# It starts with RECRAWL_API_KEYS only, as it listens to other machines.
 CMD ["recrawl", "serve", "--host", "0.0.0.0", "--port", "8000"]

@@ -23,6 +23,8 @@ PREFIX = "RECRAWL_"
 FOR_TESTS = "RECRAWL_TEST_"
 FOR_CLIENTS = frozenset({"RECRAWL_URL", "RECRAWL_API_KEY"})
 """Where `recrawl import` and `recrawl hosts` find the service, and its key."""
+MIN_KEY_LENGTH = 20
+"""Minimum length of an API key, characters."""
 DEFAULT_ESTIMATOR = "bursty"
 FADING = tuple(
     name for name, kind in ESTIMATORS.items() if "half_life_days" in kind.__dataclass_fields__
@@ -72,6 +74,8 @@ class Settings(BaseSettings):
     """Keys, separated by commas, one of which every call must show; empty: no key is asked for."""
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
     """Addresses or networks, separated by commas, whose X-Forwarded-For names the caller."""
+    open: bool = False
+    """Whether `recrawl serve` may listen beyond this machine without keys."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @model_validator(mode="before")
@@ -145,6 +149,11 @@ def _keys(name: str, value: Any) -> Any:
         raise ValueError(f"{PREFIX}API_KEYS holds no key between its commas; unset it or name one")
     if not all(key.isascii() and key.isprintable() for key in keys):
         raise ValueError(f"{PREFIX}API_KEYS may have only printable ASCII characters")
+    if keys and (shortest := min(map(len, keys))) < MIN_KEY_LENGTH:
+        raise ValueError(
+            f"{PREFIX}API_KEYS holds a key of {shortest} characters; use at least {MIN_KEY_LENGTH}, "
+            'as python -c "import secrets; print(secrets.token_urlsafe(32))" prints'
+        )
     return keys
 
 

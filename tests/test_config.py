@@ -12,7 +12,7 @@ from service.domain import Timing
 from service.epoch import Plan
 from service.errors import InvalidSettings, StartupRefused
 
-SECRET = "s3cret-do-not-show"
+SECRET = "s3cret-do-not-show-it"
 
 
 @pytest.fixture
@@ -204,8 +204,19 @@ def test_with_poisson_timing_every_combination_makes_a_plan(estimator, objective
 
 
 def test_keys_are_separated_by_commas(monkeypatch):
-    monkeypatch.setenv("RECRAWL_API_KEYS", " one , two,, ")
-    assert [key.get_secret_value() for key in read_settings().api_keys] == ["one", "two"]
+    monkeypatch.setenv("RECRAWL_API_KEYS", f" {'1' * 20} , {'2' * 32},, ")
+    keys = [key.get_secret_value() for key in read_settings().api_keys]
+    assert keys == ["1" * 20, "2" * 32]
+
+
+@pytest.mark.parametrize("keys", ["hunter2", f"{'1' * 20},hunter2", "1" * 19])
+def test_a_short_key_is_refused_and_not_shown(monkeypatch, keys):
+    monkeypatch.setenv("RECRAWL_API_KEYS", keys)
+    message = refusal()
+    assert "use at least 20" in message
+    assert "secrets.token_urlsafe(32)" in message
+    assert "hunter2" not in message
+    assert "1" * 19 not in message
 
 
 @pytest.mark.parametrize("blank", ["", " "])

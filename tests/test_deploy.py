@@ -23,6 +23,7 @@ from service.storage import open_store
 ROOT = Path(__file__).parents[1]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
+KEY = "a-key-of-twenty-characters-or-more"
 OUR_SERVICES = ("migrate", "api", "worker")
 
 
@@ -92,7 +93,7 @@ def test_the_commands_of_compose_bring_up_the_whole_service(
     empty_postgres_url: str, tmp_path: Path
 ) -> None:
     file = {
-        "POSTGRES_PASSWORD": "secret", "RECRAWL_API_KEYS": "k1", "RECRAWL_ESTIMATOR": "lognormal",
+        "POSTGRES_PASSWORD": "secret", "RECRAWL_API_KEYS": KEY, "RECRAWL_ESTIMATOR": "lognormal",
     }  # fmt: skip
     env = environment(empty_postgres_url, file)
     port = free_port()
@@ -109,7 +110,7 @@ def test_the_commands_of_compose_bring_up_the_whole_service(
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=10) as client,
     ):
         eventually(lambda: client.get("/readyz").is_success, api)
-        client.headers["Authorization"] = "Bearer k1"
+        client.headers["Authorization"] = f"Bearer {KEY}"
         pages = [{"url": f"https://example.com/{i}"} for i in range(10)]
         assert client.post("/pages", json=pages).json()["created"] == 10
         epoch = client.post("/epochs").json()["epoch"]
@@ -129,6 +130,14 @@ def check_health_as_the_image_does(port: int, env: dict[str, str]) -> None:
     command = [word.replace(str(port), str(free_port())) for word in command]
     dead = subprocess.run(command, env=env, check=False, timeout=20, stderr=subprocess.DEVNULL)
     assert dead.returncode != 0
+
+
+def test_compose_asks_for_keys_and_opens_the_service_to_nobody() -> None:
+    for name in OUR_SERVICES:
+        variables = COMPOSE["services"][name]["environment"]
+        assert variables["RECRAWL_API_KEYS"].startswith("${RECRAWL_API_KEYS:?")
+        assert "RECRAWL_OPEN" not in variables
+    assert "RECRAWL_OPEN" not in DOCKERFILE
 
 
 def test_postgres_is_started_with_settings_that_it_knows(empty_postgres_url: str) -> None:
@@ -159,10 +168,17 @@ def test_the_image_alone_serves_on_sqlite(tmp_path: Path) -> None:
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "RECRAWL_DATABASE_URL": f"sqlite:///{tmp_path}/{database[1]}",
     }
+    open_to_all = subprocess.run(
+        command, env=env, cwd=tmp_path, capture_output=True, timeout=60, check=False
+    )
+    assert open_to_all.returncode == 2
+    assert b"set RECRAWL_API_KEYS, or RECRAWL_OPEN=true" in open_to_all.stderr
+    env["RECRAWL_API_KEYS"], headers = KEY, {"Authorization": f"Bearer {KEY}"}
     with running(command, env, tmp_path) as process:
         base = f"http://127.0.0.1:{port}"
         eventually(lambda: httpx.get(f"{base}/readyz").is_success, process)
-        answer = httpx.post(f"{base}/pages", json=[{"url": "https://example.com/"}])
+        page = {"url": "https://example.com/"}
+        answer = httpx.post(f"{base}/pages", json=[page], headers=headers)
         assert answer.json()["created"] == 1
     store = open_store(env["RECRAWL_DATABASE_URL"], 2)
     with store.begin(write=False) as tx:

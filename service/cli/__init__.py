@@ -1,5 +1,6 @@
 """The command line: put the parts together and run them."""
 
+import ipaddress
 import json
 import os
 import re
@@ -9,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.text import Text
@@ -24,6 +25,9 @@ from service.cli.parts import DatabaseUrl, console, settings
 from service.cli.replays import replay
 from service.cli.websub import websub
 from service.errors import InvalidSettings, RecrawlError
+
+if TYPE_CHECKING:
+    from service.config import Settings
 
 LOOK_S = 1.0
 """Time between two looks of a worker at the thread of its rounds, seconds."""
@@ -112,15 +116,9 @@ def serve(
     from service.logs import configure_logging
 
     chosen = settings(database_url)
-    if os.environ.get("RECRAWL_API_KEY") and not chosen.api_keys:  # rather than to let all in
-        raise InvalidSettings(
-            "RECRAWL_API_KEY is the key that clients show, and RECRAWL_API_KEYS, which the service "
-            "asks for, is not set; set it too, or unset the other"
-        )
+    refuse_strangers(host, chosen)
     configure_logging(chosen.log_level)
     service = open_service(chosen)
-    if not chosen.api_keys and host not in ("127.0.0.1", "localhost", "::1"):
-        console.print("recrawl: no RECRAWL_API_KEYS set: whoever reaches this port may write")
     config = uvicorn.Config(
         served(service), host=host, port=port, access_log=False, log_level="warning",
         http=Connection, proxy_headers=bool(chosen.trusted_proxies),
@@ -132,6 +130,37 @@ def serve(
     server.run()
     if not server.started:
         raise typer.Exit(3)
+
+
+def refuse_strangers(host: str, chosen: "Settings") -> None:
+    """Raise `InvalidSettings` where a server without keys would serve everybody.
+
+    That is a key under the name that clients use, or an address that other machines reach.
+    """
+    if chosen.api_keys:
+        return
+    if os.environ.get("RECRAWL_API_KEY"):
+        raise InvalidSettings(
+            "RECRAWL_API_KEY is the key that clients show, and RECRAWL_API_KEYS, which the service "
+            "asks for, is not set; set it too, or unset the other"
+        )
+    if not (chosen.open or is_loopback(host)):
+        raise InvalidSettings(
+            f"--host {host} admits other machines, and no key is set; set RECRAWL_API_KEYS, or "
+            "RECRAWL_OPEN=true where everybody who reaches the port may read and write"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address.
+
+    >>> [is_loopback(host) for host in ("127.0.0.2", "::1", "localhost", "0.0.0.0", "::", "")]
+    [True, True, True, False, False, False]
+    """
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @app.command()

@@ -146,6 +146,34 @@ def test_a_key_under_the_name_that_clients_use_is_not_taken_for_none(recrawl):
     assert "RECRAWL_API_KEYS" in recrawl("serve", api_key="hunter2").refusal()
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "recrawl.example", ""])
+def test_a_server_that_others_reach_is_not_started_without_keys(recrawl, tmp_path, host):
+    sentence = recrawl("serve", "--host", host).refusal()
+    assert f"--host {host} admits other machines" in sentence
+    assert "set RECRAWL_API_KEYS, or RECRAWL_OPEN=true" in sentence
+    assert not list(tmp_path.iterdir()), "no database is made"
+
+
+NOBODY = "postgresql://postgres@127.0.0.1:1/x"
+
+
+@pytest.mark.parametrize(
+    ("host", "settings"),
+    [
+        ("127.0.0.1", {}),
+        ("127.1.2.3", {}),
+        ("::1", {}),
+        ("localhost", {}),
+        ("0.0.0.0", {"open": "true"}),
+        ("0.0.0.0", {"api_keys": "1" * 20}),
+    ],
+)
+def test_a_server_is_started_for_this_machine_or_with_keys_or_open(recrawl, host, settings):
+    """It comes as far as the database."""
+    sentence = recrawl("serve", "--host", host, database_url=NOBODY, **settings).refusal()
+    assert "the database does not answer" in sentence
+
+
 def test_a_file_of_settings_that_is_no_text_is_refused(recrawl, tmp_path, monkeypatch):
     from service.config import Settings
 
@@ -169,6 +197,7 @@ def test_a_file_of_settings_that_is_no_text_is_refused(recrawl, tmp_path, monkey
         ({"api_keys": ","}, "RECRAWL_API_KEYS holds no key between its commas"),
         ({"api_keys": "right, schl\u00fcssel"}, "RECRAWL_API_KEYS may have only printable ASCII"),
         ({"api_keys": "hunter2\n2"}, "RECRAWL_API_KEYS may have only printable ASCII"),
+        ({"api_keys": "hunter2"}, "RECRAWL_API_KEYS holds a key of 7 characters"),
         ({"bandwidth": "x", "max_items": "y"}, "RECRAWL_MAX_ITEMS"),
         ({"database_url": "nonsense"}, "RECRAWL_DATABASE_URL is not a URL"),
         ({"database_url": "postgresql://u:p@h:abc/db"}, "RECRAWL_DATABASE_URL is not a URL"),
