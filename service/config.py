@@ -151,7 +151,7 @@ def _keys(name: str, value: Any) -> Any:
         raise ValueError(f"{PREFIX}API_KEYS may have only printable ASCII characters")
     if keys and (shortest := min(map(len, keys))) < MIN_KEY_LENGTH:
         raise ValueError(
-            f"{PREFIX}API_KEYS holds a key of {shortest} characters; use at least {MIN_KEY_LENGTH}, "
+            f"{PREFIX}API_KEYS holds a key of {shortest} characters; use {MIN_KEY_LENGTH} or more, "
             'as python -c "import secrets; print(secrets.token_urlsafe(32))" prints'
         )
     return keys

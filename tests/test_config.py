@@ -213,7 +213,7 @@ def test_keys_are_separated_by_commas(monkeypatch):
 def test_a_short_key_is_refused_and_not_shown(monkeypatch, keys):
     monkeypatch.setenv("RECRAWL_API_KEYS", keys)
     message = refusal()
-    assert "use at least 20" in message
+    assert "use 20 or more" in message
     assert "secrets.token_urlsafe(32)" in message
     assert "hunter2" not in message
     assert "1" * 19 not in message

@@ -13,6 +13,7 @@ from fastapi import Request
 
 from service import lenient
 from service.api.codings import GZIP, inflate
+from service.api.repeats import may_repeat_keys
 from service.api.schemas import Item, Rejection
 from service.arrays import Ints
 from service.errors import (
@@ -22,6 +23,7 @@ from service.errors import (
     TooManyItems,
     UnsupportedMediaType,
 )
+from service.lenient import Contradiction
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -197,7 +199,11 @@ def decode_batch(body: Body, kind: type[ItemT], max_items: int) -> Batch[ItemT]:
         items = whole(body.content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         items = None
-    if items is None or (parts is _lines and len(items) != _n_lines(body.content)):
+    if (
+        items is None
+        or (parts is _lines and len(items) != _n_lines(body.content))
+        or may_repeat_keys(body.content, items)
+    ):
         return _one_by_one(parts(body.content, max_items), kind, body.first)
     _limit(len(items), max_items)
     return Batch(items, body.first + np.arange(len(items)), [])
@@ -282,6 +288,11 @@ def _one_by_one(given: list[Any], kind: type[ItemT], first: int = 0) -> Batch[It
     for i, value in enumerate(given, first):
         if isinstance(value, _Broken):
             rejected.append(Rejection(index=i, code="malformed", detail=value.reason))
+            continue
+        if isinstance(value, Contradiction):
+            rejected.append(
+                Rejection(index=i, code="contradiction", detail=str(value), field=value.key)
+            )
             continue
         try:
             items.append(msgspec.convert(value, kind))

@@ -104,7 +104,10 @@ def _ndjson(text: IO[str], after_line: int) -> Iterator[tuple[int, Any]]:
         except ValueError as error:
             yield number, _Unusable(f"not JSON: {error}")
             continue
-        yield number, item if isinstance(item, dict) else _Unusable("not a JSON object")
+        if isinstance(item, lenient.Contradiction):
+            yield number, _Unusable(str(item))
+        else:
+            yield number, item if isinstance(item, dict) else _Unusable("not a JSON object")
 
 
 def _csv(text: IO[str], path: Path, kind: str, known: Collection[str]) -> Iterator[tuple[int, Any]]:

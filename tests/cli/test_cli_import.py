@@ -84,12 +84,13 @@ def test_bad_lines_of_ndjson_are_told_by_their_numbers_and_skipped(api: Live, re
     good = json.dumps({"url": URLS[0]})
     deep, long = "[" * 100_000, f'{{"url": "{URLS[2]}", "importance": {"9" * 5_000}}}'
     lines = [good, "", '{"url": ', "[1]", f'{{"url": "{URLS[1]}", "weight": 1}}', deep, long]
+    lines.append(f'{{"url": "{URLS[0]}", "url": "{URLS[1]}"}}')
     path.write_text("\n".join(lines))
     ended = recrawl("import", path, "--to", api.url)
-    assert (ended.status, ended.out) == (1, "1 new pages registered, 5 lines skipped\n")
+    assert (ended.status, ended.out) == (1, "1 new pages registered, 6 lines skipped\n")
     for line, reason in (
         (3, "not JSON"), (4, "not a JSON object"), (5, "unknown field"),
-        (6, "nested too deeply"), (7, "importance"),
+        (6, "nested too deeply"), (7, "importance"), (8, "url stands twice"),
     ):  # fmt: skip
         (told,) = [said for said in ended.err.splitlines() if said.startswith(f"{path}:{line}:")]
         assert reason in told
