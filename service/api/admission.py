@@ -12,11 +12,8 @@ HEALTH = ("/healthz", "/readyz")
 CHUNKED = b"chunked"
 
 
-def transfer_fault(headers: Sequence[tuple[bytes, bytes]], version: str) -> ASGIApp | None:
-    """Return the refusal of a Transfer-Encoding, None where the server can read the body."""
-    codings = [value for name, value in headers if name == b"transfer-encoding"]
-    if not codings:
-        return None
+def transfer_fault(codings: Sequence[bytes], version: str) -> ASGIApp | None:
+    """Return the refusal of Transfer-Encoding headers, None where the server reads such a body."""
     coding = b", ".join(codings)
     if version == "1.0":
         detail = "HTTP/1.0 has no Transfer-Encoding; send HTTP/1.1 or a Content-Length"

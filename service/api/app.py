@@ -34,8 +34,9 @@ DESCRIPTION = """\
 Recrawl decides when to crawl which page again. Register pages, report what your crawlers saw,
 pass on change notices; poll the schedule. Rates are per day, intervals are days, instants are
 RFC 3339 with a zone. Batches are JSON arrays or NDJSON, plain or compressed (gzip, zstd); each
-item succeeds or fails alone.
-Errors are RFC 9457 problems.
+item succeeds or fails alone; one that holds a key twice with different values is rejected.
+Errors are RFC 9457 problems. A head that takes over 10 s, or a body that comes at under 1 KB/s, is
+answered 408; a Transfer-Encoding other than chunked 501; one connection too many 503.
 """
 
 GRACE_S, ABORTED_S = 2.5, 1.0

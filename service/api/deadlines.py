@@ -40,6 +40,9 @@ class Arrival:
     """
 
     __slots__ = ("deadline", "now", "stage")
+    deadline: float
+    now: float
+    stage: Stage
 
     def __init__(self, now: float) -> None:
         self.now = now
@@ -49,7 +52,7 @@ class Arrival:
         """Set the instant of what is read next; a first byte begins a head."""
         self.now = now
         if self.stage is Stage.NOTHING:
-            self.begin(Stage.HEAD)
+            self.stage, self.deadline = Stage.HEAD, now + HEAD_S
 
     def begin(self, stage: Stage) -> None:
         """Start the deadline of a part."""

@@ -19,10 +19,10 @@ MAX_HEAD_BYTES = 262_144
 
 
 CONNECT = b"CONNECT"
+TRANSFER_ENCODING = b"transfer-encoding"
 
 STALLED_S = 300.0
 """Who does not take one byte of an answer for so long has gone."""
-
 
 SHED = 32
 """Part of the connections that are closed together to make room: one in this many."""
@@ -73,12 +73,7 @@ class Connection(HttpToolsProtocol):
         super().data_received(data)
         if self.n_unread > MAX_HEAD_BYTES and not self.transport.is_closing():
             self.send_400_response(f"The head of a request has over {MAX_HEAD_BYTES} bytes.")
-
-    def on_message_begin(self) -> None:
-        """Expect a head; a second request may follow the first at once."""
-        if self.arrival.stage is Stage.NOTHING:
-            self.arrival.begin(Stage.HEAD)
-        super().on_message_begin()
+            self.transport.close()
 
     def on_headers_complete(self) -> None:
         """Begin to count anew."""
@@ -86,7 +81,10 @@ class Connection(HttpToolsProtocol):
         self.ignoring = self.parser.should_upgrade() and self.parser.get_method() != CONNECT
         if not self.ignoring:
             self.arrival.begin(Stage.BODY)
-            self.app = transfer_fault(self.headers, self.parser.get_http_version()) or self.app
+            codings = [value for name, value in self.headers if name == TRANSFER_ENCODING]
+            if codings:
+                fault = transfer_fault(codings, self.parser.get_http_version())
+                self.app = fault or self.app
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -99,7 +97,7 @@ class Connection(HttpToolsProtocol):
         """Begin to count anew."""
         self.n_unread = 0
         if not self.ignoring:
-            self.arrival.begin(Stage.NOTHING)
+            self.arrival.stage = Stage.NOTHING
             super().on_message_complete()
 
     def waits(self) -> bool:
@@ -111,12 +109,14 @@ class Connection(HttpToolsProtocol):
         self.refuse(400, "BadRequest", msg)
 
     def refuse(self, status: int, name: str, detail: str) -> None:
-        """Close, after a problem where no other answer is under way."""
-        if self.arrival.stage is Stage.BODY:
-            free = not (self.waits() or self.pipeline or self.cycle.response_started)
-        else:
-            free = self.waits()
-        if free and not self.transport.is_closing():
+        """Close, after a problem or after the answer that is under way."""
+        in_body, at_work = self.arrival.stage is Stage.BODY, not self.waits()
+        if at_work and not in_body:
+            self.flow.pause_reading()
+            self.cycle.keep_alive = False
+            return
+        answered = in_body and (not at_work or self.pipeline or self.cycle.response_started)
+        if not (answered or self.transport.is_closing()):
             response = problem(status, name, detail)
             headers = [*self.server_state.default_headers, *response.raw_headers]
             lines = [b"%s: %s\r\n" % header for header in headers]
@@ -152,7 +152,7 @@ class Connection(HttpToolsProtocol):
         if self.arrival.stage is Stage.BODY:
             detail = (
                 f"the body comes at less than {deadlines.BODY_RATE} bytes a second; send smaller "
-                "bodies; sending again what was kept changes nothing"
+                "bodies; to send lines again that were kept changes nothing"
             )
         elif self.n_unread or self.cycle:
             detail = f"the head was not complete in {deadlines.HEAD_S:g} s; send it at once"

@@ -145,14 +145,25 @@ def test_time_in_which_the_server_does_not_read_does_not_count(
 def test_a_request_that_waits_outlasts_the_deadlines(sqlite_api: Live):
     """So does one with half of the next head behind it."""
     body = b'{"wait_s": 1}'
+    head = b"POST /leases HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
     with connected(sqlite_api) as connection:
-        connection.sendall(
-            b"POST /leases HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
-            + body + b"GET /heal"
-        )  # fmt: skip
+        connection.sendall(head + body)
+        time.sleep(0.1)
+        connection.sendall(b"GET /heal")
         first, _, second = rest(connection).partition(b"HTTP/1.1 408")
     assert first.startswith(b"HTTP/1.1 200")
     assert b"request-timeout" in second
+
+
+def test_nonsense_after_a_request_does_not_take_its_place(sqlite_api: Live):
+    """As where a Content-Length is too short: the answer is of the request, and the last."""
+    body = b'{"wait_s": 0.3}'
+    head = b"POST /leases HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with connected(sqlite_api) as connection:
+        connection.sendall(head + body + b"}]\r\n\r\n")
+        answer = rest(connection)
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert (answer.count(b"HTTP/1.1"), b"connection: close" in answer) == (1, True)
 
 
 def test_an_idle_connection_is_closed_after_a_while(

@@ -5,12 +5,13 @@ import socket
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from live_server import Live
 
 from service.api import wire
-from service.api.transport import Joining
+from service.api.transport import ExcusingFlow, Joining
 
 
 class Sent:
@@ -84,6 +85,17 @@ def test_a_connection_that_is_gone_is_not_written_to(loop: asyncio.AbstractEvent
     transport.write(b"head")
     turn(loop)
     assert sent.calls == []
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_client_is_excused_when_the_server_reads_again(paused: bool) -> None:
+    excuses: list[int] = []
+    flow = ExcusingFlow(Mock(), lambda: excuses.append(1))
+    if paused:
+        flow.pause_reading()
+    for _ in range(2):
+        flow.resume_reading()
+    assert len(excuses) == paused
 
 
 class Spied:
