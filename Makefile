@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint serve bench bench-leases bench-core bench-polite bench-strangers clean
+.PHONY: demo test lint serve bench bench-leases bench-core bench-polite bench-strangers faults fuzz clean
 
 demo: .venv/demo
 	$(BIN)/recrawl demo $(ARGS)
@@ -37,6 +37,12 @@ bench-polite: .venv/dev
 
 bench-strangers: .venv/dev
 	$(BIN)/python -m benchmarks.strangers $(ARGS)
+
+faults: .venv/dev
+	$(BIN)/python -m benchmarks.faults $(ARGS)
+
+fuzz: .venv/dev
+	$(BIN)/python -m benchmarks.fuzz $(ARGS)
 
 .venv/demo: pyproject.toml | .venv/python
 	$(BIN)/pip install --quiet --editable '.[demo]'

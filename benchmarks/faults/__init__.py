@@ -1,0 +1,1 @@
+"""Faults on purpose while clients work, and a check of their history afterwards."""

@@ -1,0 +1,299 @@
+"""One campaign: start all, let nemeses loose, heal, wait until all is crawled again, check."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import httpx
+
+from benchmarks.faults import checker, final
+from benchmarks.faults.clients import Task
+from benchmarks.faults.deployment import (
+    Clients,
+    Service,
+    Supervisor,
+    await_ready,
+    free_ports,
+    migrate,
+    settings_of,
+)
+from benchmarks.faults.history import Answer, Book, History, Incident, Silence, now
+from benchmarks.faults.lease_checks import crawled_again
+from benchmarks.faults.nemeses import Nemesis, World, available
+from benchmarks.faults.postgres import Cluster, cluster
+from benchmarks.faults.proxy import Network, Proxy
+from benchmarks.faults.verdicts import Verdict
+from benchmarks.http.processes import Failed
+
+N_HOSTS, PAGES_PER_HOST = 24, 4
+N_OTHERS = 48
+"""Pages without a crawl rate of their own, which reporters and pingers name."""
+PERIOD_S = 4.0
+"""Time from one crawl of a page to the next, seconds."""
+DELAY_S = 0.3
+"""Host delay, seconds."""
+SETTLES_WITHIN_S = 60.0
+"""Time within which every page must be handed out after the last nemesis, seconds."""
+HARM_S, REST_S = (0.3, 4.0), (0.2, 1.5)
+"""How long harm lasts, and how long it rests, seconds."""
+HANDS = 2
+"""Nemeses at work at a time."""
+TELL_EVERY_S = 10.0
+CLIENTS = {"crawler": 3, "reporter": 1, "pinger": 1, "registrar": 1, "reader": 2}
+DAY_S = 86_400.0
+SETTINGS = {
+    "host_delay_s": str(DELAY_S),
+    "host_concurrency": "1",
+    "epoch_interval_s": "2",
+    "bandwidth": str(N_HOSTS * PAGES_PER_HOST * DAY_S / PERIOD_S * 1.05),
+    "log_level": "warning",
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a campaign is run."""
+
+    store: str
+    seconds: float
+    seed: int
+    nemeses: Sequence[str]
+    folder: Path
+    tell: Callable[[str], None]
+
+
+@dataclass
+class Outcome:
+    """What came of a campaign."""
+
+    verdicts: list[Verdict] = field(default_factory=list)
+    harms: Counter[str] = field(default_factory=Counter)
+    answers: Counter[str] = field(default_factory=Counter)
+    n_starts: int = 0
+    settled_s: float = 0.0
+    failures: list[str] = field(default_factory=list)
+    """Nemeses that could not do or heal their harm."""
+    left_out: list[str] = field(default_factory=list)
+    """Nemeses that this machine or store does not allow."""
+
+    @property
+    def n_violations(self) -> int:
+        return sum(len(verdict.violations) for verdict in self.verdicts)
+
+
+def run(plan: Plan) -> Outcome:
+    """Run a campaign to its end."""
+    outcome = Outcome()
+    with deployed(plan) as (world, supervisor, pages):
+        chosen = available(plan.store, world)
+        outcome.left_out = [name for name in plan.nemeses if name not in chosen]
+        chosen = {name: chosen[name] for name in plan.nemeses if name in chosen}
+        for kind, n in CLIENTS.items():
+            for _ in range(n):
+                world.clients.start(kind)
+        hands = harass(plan, world, chosen)
+        healed_at = now()
+        outcome.settled_s = settle(plan, pages, healed_at)
+        world.clients.end()
+        supervisor.end()
+        url = the_url(world)
+        verdicts = evidence(plan.folder, url, pages, healed_at, outcome)
+        outcome.harms, outcome.failures = hands.harms, hands.failures
+        outcome.n_starts = sum(service.n_starts for service in world.services)
+        outcome.verdicts = [*verdicts, tracebacks(world.services), ends(world.services)]
+    return outcome
+
+
+def the_url(world: World) -> str:
+    """Return the database's own address."""
+    return world.postgres.url() if world.postgres else f"sqlite:///{world.file}"
+
+
+def evidence(
+    folder: Path, url: str, pages: Sequence[int], healed_at: float, outcome: Outcome
+) -> list[Verdict]:
+    """Check the history, and count its answers."""
+    history = History.read(folder)
+    outcome.answers.update(str(one.status) for one in history.of(Answer))
+    outcome.answers["none"] = len(history.of(Silence))
+    return checker.check(history, final.read(url), pages, DELAY_S, healed_at)
+
+
+@contextmanager
+def deployed(plan: Plan) -> Iterator[tuple[World, Supervisor, list[int]]]:
+    """Run the service and prepare its pages; give also those that have a crawl rate."""
+    with ExitStack() as stack:
+        network = stack.enter_context(Network())
+        if plan.store == "postgres":
+            world = on_postgres(plan, network, stack.enter_context(cluster()))
+        else:
+            world = on_sqlite(plan, network)
+        supervisor = Supervisor(world.services)
+        stack.callback(supervisor.end)
+        stack.callback(world.clients.end)
+        supervisor.start()
+        await_ready(world.replicas)
+        port = world.replicas[0].port
+        pages = registered(port, "crawled", N_HOSTS * PAGES_PER_HOST, DAY_S / PERIOD_S)
+        others = registered(port, "reported", N_OTHERS, None)
+        world.clients.task = partial(
+            task, plan, [proxy.port for proxy in world.fronts], pages, others
+        )
+        yield world, supervisor, pages
+
+
+def on_postgres(plan: Plan, network: Network, server: Cluster) -> World:
+    """Put two replicas and two workers on Postgres, each behind a proxy of its own."""
+    migrate(server.url())
+    backs = free_ports(4)
+    proxies = [network.proxy(port, server.port) for port in backs]
+    urls = [server.url(port) for port in backs]
+    replicas = [service(plan, f"replica-{i}", urls[i], serve=True) for i in range(2)]
+    workers = [service(plan, f"worker-{i}", urls[2 + i], serve=False) for i in range(2)]
+    return world_of(plan, network, replicas, workers, backs=proxies, postgres=server)
+
+
+def on_sqlite(plan: Plan, network: Network) -> World:
+    """Put one replica on a file."""
+    file = plan.folder / "campaign.db"
+    replicas = [service(plan, "replica-0", f"sqlite:///{file}", serve=True)]
+    return world_of(plan, network, replicas, [], file=file)
+
+
+def service(plan: Plan, name: str, url: str, *, serve: bool) -> Service:
+    """Describe one process of the service."""
+    (port,) = free_ports(1) if serve else (0,)
+    command = ["serve", "--port", str(port)] if serve else ["worker"]
+    return Service(name, command, settings_of(url, **SETTINGS), plan.folder, port)
+
+
+def world_of(
+    plan: Plan, network: Network, replicas: list[Service], workers: list[Service], **more: Any
+) -> World:
+    """Put proxies in front of replicas; there are no clients yet."""
+    ports = free_ports(len(replicas))
+    fronts = [network.proxy(p, one.port) for p, one in zip(ports, replicas, strict=True)]
+    stores: dict[str, Any] = {"backs": list[Proxy](), "postgres": None, "file": None}
+    draw = Random(plan.seed)
+    return World(replicas, workers, Clients(), fronts, draw=draw, **(stores | more))
+
+
+def task(
+    plan: Plan, ports: Sequence[int], pages: Sequence[int], others: Sequence[int], name: str
+) -> Task:
+    """Describe what a client needs; each begins at another replica."""
+    turn = int(name.rpartition("-")[2]) % len(ports)
+    return Task(name, [*ports[turn:], *ports[:turn]], plan.folder, pages, others, plan.seed)
+
+
+def registered(port: int, name: str, n: int, crawl_rate: float | None) -> list[int]:
+    """Register pages, of a fixed crawl rate where there is one."""
+    rate = (
+        {}
+        if crawl_rate is None
+        else dict.fromkeys(("min_crawl_rate", "max_crawl_rate"), crawl_rate)
+    )
+    items = [{"url": f"https://{name}{i // PAGES_PER_HOST}.example/{i}", **rate} for i in range(n)]
+    answer = httpx.post(f"http://127.0.0.1:{port}/pages", json=items, timeout=30)
+    if answer.status_code != 200:
+        raise Failed(answer.text)
+    page_ids: list[int] = answer.json()["page_ids"]
+    return page_ids
+
+
+class Hands:
+    """Threads that let nemeses loose, one of a part at a time."""
+
+    def __init__(self, plan: Plan, world: World, nemeses: dict[str, Nemesis]) -> None:
+        self.world = world
+        self.nemeses = nemeses
+        self.book = Book(plan.folder, "hands")
+        self.ends_at = now() + plan.seconds
+        self.turn = threading.Lock()
+        self.busy: set[str] = set()
+        self.harms: Counter[str] = Counter()
+        self.failures: list[str] = []
+
+    def work(self) -> None:
+        """Do harm and rest until the time is over."""
+        while self.left_s() > HARM_S[0]:
+            if name := self.choose():
+                self.harm(name)
+            time.sleep(min(self.world.draw.uniform(*REST_S), self.left_s()))
+
+    def left_s(self) -> float:
+        return max(self.ends_at - now(), 0.0)
+
+    def choose(self) -> str | None:
+        """Return a nemesis of a part that no other harms now."""
+        with self.turn:
+            free = [name for name, one in self.nemeses.items() if one.part not in self.busy]
+            if not free:
+                return None
+            name = self.world.draw.choice(free)
+            self.busy.add(self.nemeses[name].part)
+        return name
+
+    def harm(self, name: str) -> None:
+        """Do harm once and write it down."""
+        since = now()
+        try:
+            self.nemeses[name].harm(self.world, self.world.draw.uniform(*HARM_S))
+        except Exception as error:  # noqa: BLE001 - the others go on; the table shows the failure
+            self.failures.append(f"{name}: {error!r}")
+        self.book.write(Incident(client="hands", at=now(), nemesis=name, since=since))
+        with self.turn:
+            self.harms[name] += 1
+            self.busy.remove(self.nemeses[name].part)
+
+
+def harass(plan: Plan, world: World, nemeses: dict[str, Nemesis]) -> Hands:
+    """Let nemeses loose until the time is over."""
+    hands = Hands(plan, world, nemeses)
+    threads = [threading.Thread(target=hands.work, name=f"hand-{i}") for i in range(HANDS)]
+    for thread in threads:
+        thread.start()
+    try:
+        while hands.left_s() > 0:
+            time.sleep(min(TELL_EVERY_S, hands.left_s()))
+            plan.tell(f"{hands.left_s():.0f} s left, {hands.harms.total()} harms done")
+    finally:  # interrupted or not, what was harmed is healed
+        hands.ends_at = 0.0
+        for thread in threads:
+            thread.join()
+    return hands
+
+
+def settle(plan: Plan, pages: Sequence[int], healed_at: float) -> float:
+    """Wait until every page was handed out again, or the patience is over; return the seconds."""
+    while (waited_s := now() - healed_at) < SETTLES_WITHIN_S:
+        history = History.read(plan.folder)
+        if not crawled_again(history, pages, healed_at).violations:
+            break
+        time.sleep(1.0)
+    return waited_s
+
+
+def tracebacks(services: Sequence[Service]) -> Verdict:
+    """No log holds a traceback."""
+    wrong = []
+    for one in services:
+        lines = one.log.read_text(errors="replace").splitlines()
+        for i, line in enumerate(lines):
+            if "Traceback (most recent call last)" in line:
+                rest = (text for text in lines[i + 1 :] if text[:1].strip())
+                wrong.append(f"{one.name}: {next(rest, '')[:300]}")
+    return Verdict("tracebacks in the logs", wrong, len(services))
+
+
+def ends(services: Sequence[Service]) -> Verdict:
+    """Processes end when they are asked to, soon, and never by themselves."""
+    wrong = [fault for one in services for fault in one.faults]
+    return Verdict("processes that ended by themselves or too late", wrong, len(services))

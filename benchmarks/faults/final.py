@@ -1,0 +1,44 @@
+"""Read the database after a campaign, past the service."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any
+
+import psycopg
+
+from benchmarks.faults.verdicts import Final, Logged, State
+
+Query = Callable[[str], Sequence[Any]]
+LOG = "SELECT page_id, {observed_at}, interval IS NOT NULL, changed = 1 FROM observations"
+STATES = "SELECT page_id, n_observations, n_changes, {last_crawl_at} FROM page_states"
+EPOCHS = "SELECT epoch, n_pages FROM epochs WHERE status = 'published'"
+PAGES = "SELECT url, page_id FROM pages"
+
+
+def read(url: str) -> Final:
+    """Read what the checks compare with the history."""
+    if url.startswith("postgresql"):
+        with psycopg.connect(url) as connection:
+            return final(
+                lambda statement: connection.execute(statement).fetchall(),
+                "(extract(epoch FROM {0}) * 1000000)::bigint",
+            )
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
+        return final(lambda statement: file.execute(statement).fetchall(), "{0}")
+
+
+def final(query: Query, instant: str) -> Final:
+    """Read the tables; `instant` turns a column into µs since 1970."""
+    names = {name: instant.format(name) for name in ("observed_at", "last_crawl_at")}
+    log = LOG.format(**names)
+    return Final(
+        crawls=[
+            Logged(page, at, bool(evidence), bool(changed))
+            for page, at, evidence, changed in query(f"{log} WHERE kind = 0")
+        ],
+        pings=[(page, at) for page, at, *_ in query(f"{log} WHERE kind = 1")],
+        states={page: State(*state) for page, *state in query(STATES.format(**names))},
+        epochs=dict(query(EPOCHS)),
+        pages=dict(query(PAGES)),
+    )

@@ -1,0 +1,205 @@
+"""The history of a campaign: what each client sent and which answers came back.
+
+A client appends one JSON line before it sends and one after the answer. A line is one `write`,
+so it stays whole when its client is killed next. Instants `at` are seconds of the monotonic clock,
+which all processes of one machine share and which no nemesis moves.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+
+class Event(Struct, frozen=True, tag_field="event", tag=str.lower, kw_only=True):
+    """One line of one client."""
+
+    client: str
+    at: float
+
+
+class Numbered(Event, frozen=True, kw_only=True):
+    """A request or its answer; both carry one number."""
+
+    op: int
+
+
+E = TypeVar("E", bound=Event)
+Sent = TypeVar("Sent", bound=Numbered)
+Reply = TypeVar("Reply", bound=Numbered)
+
+
+class Report(Numbered, frozen=True, kw_only=True):
+    """A report or a ping that is about to be sent."""
+
+    kind: int
+    """0: crawls, 1: pings, as in the log of the service."""
+    items: list[tuple[int, int]]
+    """Page and instant (µs since 1970) of each item."""
+    lease: str = ""
+
+
+class Verdicts(Numbered, frozen=True, kw_only=True):
+    """The answer to a `Report`."""
+
+    accepted: int
+    duplicate: int
+    late: int
+    rejected: int
+
+    @property
+    def kept(self) -> int:
+        """Items that are in the log by this answer."""
+        return self.accepted + self.duplicate
+
+
+class LeaseRequest(Numbered, frozen=True, kw_only=True):
+    """A request for leases that is about to be sent."""
+
+    ttl_s: float
+
+
+class Lease(Struct, frozen=True, array_like=True):
+    """One crawl that the service handed out."""
+
+    lease: str
+    page_id: int
+    host: str
+
+
+class Grant(Numbered, frozen=True, kw_only=True):
+    """The answer to a `LeaseRequest`."""
+
+    leases: list[Lease]
+
+
+class Fetch(Event, frozen=True, kw_only=True):
+    """The instant at which a crawler fetched a page, under a lease that it knew to be in force."""
+
+    page_id: int
+    host: str
+    lease: str
+
+
+class Release(Event, frozen=True, kw_only=True):
+    """A release of a lease that is about to be sent."""
+
+    lease: str
+
+
+class Registration(Numbered, frozen=True, kw_only=True):
+    """New pages that are about to be sent."""
+
+    urls: list[str]
+
+
+class Receipt(Numbered, frozen=True, kw_only=True):
+    """The answer to a `Registration`."""
+
+    page_ids: list[int | None]
+
+
+class Walk(Event, frozen=True, kw_only=True):
+    """A reader's way through the schedule."""
+
+    epochs: list[int]
+    """The epoch of each answer on the way."""
+    pages: list[int]
+    whole: bool
+    """Whether the reader came to the end."""
+
+
+class EpochList(Event, frozen=True, kw_only=True):
+    """Published epochs as one answer listed them: number, pages and instant."""
+
+    epochs: list[tuple[int, int, str]]
+
+
+class Answer(Event, frozen=True, kw_only=True):
+    """Any answer of the service."""
+
+    request: str
+    status: int
+    complaint: str = ""
+    """What is wrong with the form of the answer."""
+
+
+class Silence(Event, frozen=True, kw_only=True):
+    """A request that was not answered: nobody knows whether it was carried out."""
+
+    request: str
+    error: str
+
+
+class Incident(Event, frozen=True, kw_only=True):
+    """A nemesis that has done its harm and healed it."""
+
+    nemesis: str
+    since: float
+
+
+Line = (
+    Report
+    | Verdicts
+    | LeaseRequest
+    | Grant
+    | Fetch
+    | Release
+    | Registration
+    | Receipt
+    | Walk
+    | EpochList
+    | Answer
+    | Silence
+    | Incident
+)
+"""Every kind of line."""
+
+
+class Book:
+    """The file of one client."""
+
+    def __init__(self, folder: Path, client: str) -> None:
+        self.client = client
+        self.file = os.open(
+            folder / f"{client}.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600
+        )
+
+    def write(self, event: Event) -> None:
+        """Append one line, which outlives its client."""
+        os.write(self.file, msgspec.json.encode(event) + b"\n")
+
+
+def now() -> float:
+    """Return seconds of the clock that all processes share and nobody steps."""
+    return time.monotonic()
+
+
+class History(list[Line]):
+    """The lines of all clients by time."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the files of all clients."""
+        lines = (line for path in sorted(folder.glob("*.jsonl")) for line in read(path))
+        return cls(sorted(lines, key=lambda event: event.at))
+
+    def of(self, kind: type[E]) -> list[E]:
+        """Return the lines of one kind."""
+        return [event for event in self if isinstance(event, kind)]
+
+    def operations(self, sent: type[Sent], reply: type[Reply]) -> list[tuple[Sent, Reply | None]]:
+        """Return every request with its answer, None where none came."""
+        replies = {(event.client, event.op): event for event in self.of(reply)}
+        return [(event, replies.get((event.client, event.op))) for event in self.of(sent)]
+
+
+def read(path: Path) -> Iterator[Line]:
+    """Read the lines of one client."""
+    decoder = msgspec.json.Decoder(Line)
+    for line in path.read_bytes().splitlines():
+        yield decoder.decode(line)

@@ -1,0 +1,228 @@
+"""What goes wrong: each nemesis does its harm for some seconds and heals it.
+
+A nemesis belongs to a part of the deployment; two of one part never work at the same time.
+"""
+
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import NamedTuple, TypeVar
+
+import psycopg
+
+from benchmarks.faults import replica
+from benchmarks.faults.deployment import Clients, Service
+from benchmarks.faults.postgres import Cluster
+from benchmarks.faults.proxy import Proxy
+
+T = TypeVar("T")
+STEPS_S = (-86_400.0, -300.0, -30.0, 30.0, 300.0, 86_400.0)
+"""How far a clock is stepped, seconds."""
+ROOM = 50_000
+"""Bytes by which a file of SQLite may still grow on a full disk."""
+END_SESSIONS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'recrawl'
+"""
+
+
+@dataclass
+class World:
+    """All that a nemesis may harm."""
+
+    replicas: list[Service]
+    workers: list[Service]
+    clients: Clients
+    fronts: list[Proxy]
+    """Between clients and replicas."""
+    backs: list[Proxy]
+    """Between the service and Postgres."""
+    postgres: Cluster | None
+    file: Path | None
+    """The database of SQLite."""
+    draw: Random
+
+    @property
+    def services(self) -> list[Service]:
+        return self.replicas + self.workers
+
+
+Harm = Callable[[World, float], None]
+"""Does harm for so many seconds."""
+
+
+class Nemesis(NamedTuple):
+    part: str
+    harm: Harm
+    stores: tuple[str, ...] = ("postgres", "sqlite")
+
+
+def kill(kind: str) -> Harm:
+    """Kill a process of the service; its supervisor starts it again."""
+
+    def harm(world: World, _: float) -> None:
+        world.draw.choice(getattr(world, kind)).signal(signal.SIGKILL)
+
+    return harm
+
+
+def stop(kind: str) -> Harm:
+    """Stop a process of the service and let it continue."""
+
+    def harm(world: World, seconds: float) -> None:
+        service: Service = world.draw.choice(getattr(world, kind))
+        service.signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        service.signal(signal.SIGCONT)
+
+    return harm
+
+
+def kill_crawler(world: World, _: float) -> None:
+    """Kill a crawler; another begins."""
+    world.clients.kill(world.draw.choice(world.clients.of("crawler")))
+    world.clients.start("crawler")
+
+
+def stop_crawler(world: World, seconds: float) -> None:
+    """Stop a crawler and let it continue, its leases over perhaps."""
+    name = world.draw.choice(world.clients.of("crawler"))
+    world.clients.signal(name, signal.SIGSTOP)
+    time.sleep(seconds)
+    world.clients.signal(name, signal.SIGCONT)
+
+
+def step_clock(world: World, seconds: float) -> None:
+    """Step the clock of one process and step it back."""
+    service = world.draw.choice(world.services)
+    replica.step(service.clock, world.draw.choice(STEPS_S))
+    time.sleep(seconds)
+    replica.step(service.clock, 0.0)
+
+
+def disturb(kind: str, mode: str) -> Harm:
+    """Cut, stall or slow the connections through some proxies."""
+
+    def harm(world: World, seconds: float) -> None:
+        proxies: list[Proxy] = getattr(world, kind)
+        chosen = world.draw.sample(proxies, world.draw.randint(1, len(proxies)))
+        for proxy in chosen:
+            proxy.set(mode)
+        time.sleep(seconds)
+        for proxy in chosen:
+            proxy.set("pass")
+
+    return harm
+
+
+def end_sessions(world: World, seconds: float) -> None:
+    """End every session of the service, again and again."""
+    ends_at = time.monotonic() + seconds
+    while time.monotonic() < ends_at:
+        the(world.postgres).execute(END_SESSIONS)
+        time.sleep(0.3)
+
+
+def restart_postgres(world: World, seconds: float) -> None:
+    """Crash Postgres and start it again."""
+    the(world.postgres).stop()
+    time.sleep(seconds / 2)
+    the(world.postgres).start()
+
+
+def stop_postgres(world: World, seconds: float) -> None:
+    """Stop all processes of Postgres: connections stay, nothing answers."""
+    the(world.postgres).signal(signal.SIGSTOP)
+    time.sleep(seconds)
+    the(world.postgres).signal(signal.SIGCONT)
+
+
+def lock_tables(world: World, seconds: float) -> None:
+    """Hold a lock on every page's state, as a careless operator does."""
+    url = the(world.postgres).url()
+    with psycopg.connect(url) as connection:
+        connection.execute("LOCK TABLE page_states")
+        time.sleep(seconds)
+
+
+def fill_disk(world: World, seconds: float) -> None:
+    """Leave the database no room."""
+    place = full_file if world.file is not None else full_tablespace
+    with place(world):
+        time.sleep(seconds)
+
+
+@contextmanager
+def full_file(world: World) -> Iterator[None]:
+    """Have the system refuse growth to the files of SQLite, by a limit on the server."""
+    pid, file = the(world.replicas[0].process).pid, the(world.file)
+    size = max(path.stat().st_size for path in file.parent.glob(f"{file.name}*"))
+    limit_files(pid, size + ROOM)
+    try:
+        yield
+    finally:
+        limit_files(pid, None)
+
+
+def limit_files(pid: int, n_bytes: int | None) -> None:
+    """Limit the size of the files of a process, if it still runs; None: as much as it may."""
+    with suppress(ProcessLookupError):
+        _, most = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (most if n_bytes is None else n_bytes, most))
+
+
+@contextmanager
+def full_tablespace(world: World) -> Iterator[None]:
+    """Fill the small disk that holds the tables of Postgres."""
+    ballast = the(the(world.postgres).disk).parent / "ballast"
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 16))
+    try:
+        yield
+    finally:
+        ballast.unlink(missing_ok=True)
+
+
+def the(value: T | None) -> T:
+    """Return what this store has."""
+    assert value is not None
+    return value
+
+
+POSTGRES = ("postgres",)
+
+NEMESES = {
+    "kill-replica": Nemesis("replicas", kill("replicas")),
+    "stop-replica": Nemesis("replicas", stop("replicas")),
+    "kill-worker": Nemesis("workers", kill("workers"), POSTGRES),
+    "stop-worker": Nemesis("workers", stop("workers"), POSTGRES),
+    "kill-crawler": Nemesis("crawlers", kill_crawler),
+    "stop-crawler": Nemesis("crawlers", stop_crawler),
+    "step-clock": Nemesis("clocks", step_clock),
+    "cut-clients": Nemesis("clients", disturb("fronts", "cut")),
+    "stall-clients": Nemesis("clients", disturb("fronts", "stall")),
+    "delay-clients": Nemesis("clients", disturb("fronts", "delay")),
+    "cut-database": Nemesis("network", disturb("backs", "cut"), POSTGRES),
+    "stall-database": Nemesis("network", disturb("backs", "stall"), POSTGRES),
+    "delay-database": Nemesis("network", disturb("backs", "delay"), POSTGRES),
+    "end-sessions": Nemesis("database", end_sessions, POSTGRES),
+    "restart-postgres": Nemesis("database", restart_postgres, POSTGRES),
+    "stop-postgres": Nemesis("database", stop_postgres, POSTGRES),
+    "lock-tables": Nemesis("database", lock_tables, POSTGRES),
+    "fill-disk": Nemesis("database", fill_disk),
+}
+
+
+def available(store: str, world: World) -> dict[str, Nemesis]:
+    """Return the nemeses that work on this store and this machine."""
+    disk = world.postgres is None or world.postgres.disk is not None
+    return {
+        name: nemesis
+        for name, nemesis in NEMESES.items()
+        if store in nemesis.stores and (disk or name != "fill-disk")
+    }
