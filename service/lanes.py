@@ -174,13 +174,15 @@ def sum_up(
 ) -> Said:  # fmt: skip
     """Sum reports up by lane; what was reported before says nothing again.
 
-    What a slow clock dates before the lease was seen when the lease began.
+    What a slow clock dates before the lease was seen when the lease began; the host's delay counts
+    from the report, as the fetch may have been at any time until then.
     """
     lane_id, n = settled.lanes.lane_id, len(settled.lanes)
     row = np.minimum(np.searchsorted(lane_id, settled.lane_id), n - 1)
     here = lane_id[row] == settled.lane_id
     seen = np.fmax(np.fmin(observed_at, at), settled.leased_at)
     seen = np.where(np.isnat(observed_at), NEVER, seen)
+    fetched = np.where(observed_at <= settled.leased_at, at, seen)
     ended, speaks = here & settled.held, here & (settled.held | new)
     bad = speaks & trouble(status)
     good, slow = speaks & ~bad & ~np.isnat(seen), bad & slow_down(status)
@@ -190,7 +192,7 @@ def sum_up(
     np.fmin.at(queued, row[here], settled.next_at[here])
     return Said(
         ended=np.bincount(row[ended], minlength=n) > 0,
-        last=_newest(n, row[ended], seen[ended]),
+        last=_newest(n, row[ended], fetched[ended]),
         good=_newest(n, row[good], seen[good]),
         ill=_newest(n, row[bad], seen[bad]),
         n_ill=np.bincount(row[bad], minlength=n),

@@ -199,6 +199,15 @@ def test_a_slow_clock_makes_no_page_due_again_at_once(queue_store):
     assert 20 <= n_crawls <= 26
 
 
+def test_the_delay_of_a_host_counts_from_a_report_that_a_slow_clock_dates(queue_store):
+    add(queue_store, 2)
+    (first,) = take(queue_store, T0, 1, polite=POLITE)
+    reported_at = T0 + 30 * SECOND
+    report(queue_store, [first], T0 - HOUR, now=reported_at, polite=POLITE)
+    assert take(queue_store, reported_at + SECOND / 2, 1, polite=POLITE) == []
+    assert len(take(queue_store, reported_at + SECOND, 1, polite=POLITE)) == 1
+
+
 def test_a_crawl_of_a_moment_ago_is_believed(queue_store):
     (page,) = add(queue_store, 1)
     given = take(queue_store, T0)

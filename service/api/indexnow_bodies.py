@@ -12,8 +12,10 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from service import lenient
 from service.api.schemas import IndexNowBody
 from service.errors import MalformedBody
+from service.lenient import Contradiction
 from service.sources.indexnow import MAX_URLS, Claim, Submission, claimed, submission
 
 REMEDY = "; send url and key, or POST host, key and urlList"
@@ -80,6 +82,8 @@ def _claim(content: bytes) -> Claim:
 
 def _submission(content: bytes) -> Submission:
     body = _decode(content, IndexNowBody)
+    if isinstance(contradiction := lenient.parse(content), Contradiction):
+        raise MalformedBody(f"the body is not IndexNow: {contradiction}")
     _check_number(len(body.urlList))
     return submission(body.key, body.urlList, body.host, body.keyLocation)
 

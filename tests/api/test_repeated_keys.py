@@ -120,3 +120,14 @@ def test_many_repetitions_cost_no_more_than_their_size():
     assert lenient.parse(content) == {"a": int("9" * 30)}
     assert lenient.parse(content[:-2] + "8}") == Contradiction("a")
     assert time.process_time() - began < 5
+
+
+def test_a_submission_by_indexnow_that_contradicts_itself_is_refused(sqlite_api: Live):
+    content = (
+        b'{"host": "a.example", "key": "0123abcd-4567", "host": "b.example",'
+        b' "urlList": ["https://b.example/"]}'
+    )
+    headers = {"Content-Type": "application/json"}
+    response = sqlite_api.client.post("/indexnow", content=content, headers=headers)
+    assert response.status_code == 400
+    assert "host stands twice" in response.json()["detail"]
