@@ -95,7 +95,9 @@ def whole_schedule(client: httpx.Client) -> int:
         assert response.status_code == 200
         rows = [json.loads(line) for line in response.iter_lines()]
     epoch = int(response.headers["ETag"].split("-")[1].rstrip('"'))
-    certificate = client.get(f"/epochs/{epoch}").json()
+    answer = client.get(f"/epochs/{epoch}")
+    assert answer.status_code == 200, answer.text
+    certificate = answer.json()
     assert len(rows) == certificate["n_pages"] == N_SCHEDULED
     assert [row["page_id"] for row in rows] == sorted({row["page_id"] for row in rows})
     spent = sum(row["crawl_rate"] for row in rows)
