@@ -15,6 +15,7 @@ import httpx
 from live_server import until
 
 ENDS_WITHIN_S = 15.0
+ROOT = Path(__file__).parents[1]
 
 
 def environment(**settings: Any) -> dict[str, str]:
@@ -23,9 +24,10 @@ def environment(**settings: Any) -> dict[str, str]:
     return kept | {f"RECRAWL_{name}".upper(): str(value) for name, value in settings.items()}
 
 
-def command(*arguments: str) -> list[str]:
-    """Give the command line of one command of the service."""
-    return [sys.executable, "-m", "service", *arguments]
+def command(*arguments: str, clock: Path | None = None) -> list[str]:
+    """Give the command line of one command of the service, under a clock that a file steps."""
+    stepped = ["benchmarks.faults.replica", str(clock)]
+    return [sys.executable, "-m", *(stepped if clock else ["service"]), *arguments]
 
 
 def run(directory: Path, *arguments: str, **settings: Any) -> subprocess.CompletedProcess[str]:
@@ -78,7 +80,11 @@ class Serving(Running):
 
 @contextmanager
 def started(
-    directory: Path, *arguments: str, n_descriptors: int | None = None, **settings: Any
+    directory: Path,
+    *arguments: str,
+    n_descriptors: int | None = None,
+    clock: Path | None = None,
+    **settings: Any,
 ) -> Iterator[Running]:
     """Start a command; whatever the test did, it is gone after the block."""
     limit = ["sh", "-c", f'ulimit -n {n_descriptors}; exec "$0" "$@"'] if n_descriptors else []
@@ -86,7 +92,8 @@ def started(
     log = directory / f"{arguments[0]}-{n_logs}.log"
     with log.open("wb") as errors:
         popen = subprocess.Popen(
-            [*limit, *command(*arguments)], env=environment(**settings), cwd=directory,
+            [*limit, *command(*arguments, clock=clock)],
+            env=environment(**settings) | {"PYTHONPATH": str(ROOT)}, cwd=directory,
             stdout=errors, stderr=errors,
         )  # fmt: skip
     try:

@@ -1,0 +1,92 @@
+"""Machines whose clocks are minutes apart, or are set by a day, lease and wait as others do."""
+
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from live_server import until
+from processes import serving
+
+from benchmarks.faults.replica import step
+
+DAY_S, MINUTES_S = 86_400.0, 302.0
+DELAY_S = 2.0
+URLS = [f"https://h{i % 5}.example/{i}" for i in range(30)]
+RUDE = {"host_delay_s": 0, "host_concurrency": 0}
+
+
+def lease(server, **body) -> list[dict]:
+    response = server.client.post("/leases", json={"worker": "w", "count": 100, **body})
+    assert response.status_code == 200, response.text
+    return response.json()["items"]
+
+
+def report(server, crawl, **result) -> dict:
+    item = {"lease": crawl["lease"], "observed_at": datetime.now(UTC).isoformat(), **result}
+    return server.post("/observations", [{"page_id": crawl["page_id"], **item}])
+
+
+@pytest.mark.parametrize("ahead_s", [MINUTES_S, -MINUTES_S, DAY_S])
+def test_replicas_whose_clocks_differ_never_lease_a_page_twice(postgres_url, tmp_path, ahead_s):
+    settings = {"database_url": postgres_url, **RUDE}
+    with ExitStack() as stack:
+        servers = []
+        for name, seconds in (("right", 0.0), ("wrong", ahead_s)):
+            clock = tmp_path / name
+            step(clock, seconds)
+            servers.append(stack.enter_context(serving(tmp_path, clock=clock, **settings)))
+        right, wrong = servers
+        wrong.post("/pages", [{"url": url} for url in URLS])
+        first = lease(right, count=15)
+        others = lease(wrong, ttl_s=300)
+        assert len(first) == len(others) == 15
+        assert {c["page_id"] for c in first}.isdisjoint(c["page_id"] for c in others)
+        assert lease(right) == lease(wrong) == []
+        ends = datetime.fromisoformat(others[0]["expires_at"]) - datetime.now(UTC)
+        assert timedelta(seconds=200) < ends <= timedelta(seconds=301)
+        assert report(wrong, first[0], changed=True)["leases_ended"] == 1
+
+
+def test_replicas_whose_clocks_differ_keep_a_host_s_delay(postgres_url, tmp_path):
+    settings = {"database_url": postgres_url, "host_delay_s": 30, "host_concurrency": 0}
+    with ExitStack() as stack:
+        servers = []
+        for name, seconds in (("right", 0.0), ("wrong", MINUTES_S)):
+            clock = tmp_path / name
+            step(clock, seconds)
+            servers.append(stack.enter_context(serving(tmp_path, clock=clock, **settings)))
+        right, wrong = servers
+        right.post("/pages", [{"url": url} for url in URLS])
+        assert len(lease(right)) == 5
+        assert lease(wrong) == []
+        host = wrong.client.get("/hosts/h0.example").json()
+        opens = datetime.fromisoformat(host["lane"]["ready_at"]) - datetime.now(UTC)
+        assert timedelta(0) < opens <= timedelta(seconds=31)
+
+
+@pytest.mark.parametrize("ahead_s", [DAY_S, -DAY_S])
+def test_a_clock_that_is_set_and_set_back_shuts_no_host(sqlite_url, tmp_path, ahead_s):
+    clock = tmp_path / "clock"
+    step(clock, 0.0)
+    settings = {"database_url": sqlite_url, "host_delay_s": DELAY_S}
+    with serving(tmp_path, clock=clock, **settings) as server:
+        server.post("/pages", [{"url": url} for url in URLS])
+        first = lease(server)
+        assert len(first) == 5
+        for seconds in (ahead_s, 0.0):
+            step(clock, seconds)
+            until(lambda: shifted(server, first[0], seconds), "the clock is followed")  # noqa: B023
+            assert {c["page_id"] for c in first}.isdisjoint(c["page_id"] for c in lease(server))
+        for crawl in first:
+            assert report(server, crawl, changed=False)["leases_ended"] == 1
+        reported = datetime.now(UTC)
+        given = until(lambda: lease(server), "a host is open again")
+        assert datetime.now(UTC) - reported < timedelta(seconds=20)
+        assert {c["page_id"] for c in given}.isdisjoint(c["page_id"] for c in first)
+
+
+def shifted(server, crawl, seconds) -> bool:
+    """Whether the server goes by a clock that is so many seconds ahead."""
+    answer = server.client.patch(f"/leases/{crawl['lease']}", json={"ttl_s": 300})
+    ends = datetime.fromisoformat(answer.json()["expires_at"]) - datetime.now(UTC)
+    return abs(ends.total_seconds() - 300 - seconds) < 30
