@@ -8,6 +8,7 @@ of day is set.
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import NamedTuple
 
 Clock = Callable[[], datetime]
@@ -16,8 +17,13 @@ Clock = Callable[[], datetime]
 DRIFT = 1e-3
 """Largest share by which two running clocks drift apart."""
 
-SMALL_STEP = timedelta(seconds=1)
+SMALL_STEP = timedelta(milliseconds=50)
 """Corrections up to this are followed at once: time servers make them all day."""
+
+SET_BACK = timedelta(seconds=1)
+"""A clock that is this much earlier than before was set back."""
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 _SOURCE = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """A clock that nobody sets; where there is a choice, one that runs while the machine sleeps."""
@@ -94,16 +100,21 @@ class SteadyClock:
     def __init__(self, wall: Clock | None = None, elapsed: Callable[[], float] = elapsed) -> None:
         self.wall = wall or system_clock
         self.elapsed = elapsed
-        self.follow()
+        self.start = self.wall_start()
+        """The instant at which no second had elapsed."""
 
     def __call__(self) -> datetime:
         """Return the time of day."""
-        return self._began + timedelta(seconds=self.elapsed())
+        return self.start + timedelta(seconds=self.elapsed())
 
-    def step(self) -> timedelta:
-        """Return by how much the machine's time of day is ahead of this clock."""
-        return self.wall() - self()
+    def wall_start(self) -> datetime:
+        """Return the start by which this clock would agree with the machine's time of day."""
+        return self.wall() - timedelta(seconds=self.elapsed())
 
-    def follow(self) -> None:
-        """Go by the machine's time of day from now on."""
-        self._began = self.wall() - timedelta(seconds=self.elapsed())
+
+def boot_id() -> str:
+    """Return what names this run of the machine, through which `elapsed` counts; "" if unknown."""
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return ""

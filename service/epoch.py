@@ -13,7 +13,7 @@ import structlog
 
 from service import crawls
 from service.arrays import Floats, instant
-from service.clock import SMALL_STEP, Clock
+from service.clock import SET_BACK, Clock
 from service.columns import CapColumns, EpochColumns, ScheduleColumns
 from service.constraints import constrain
 from service.core.allocation import ALLOCATORS, Allocation
@@ -375,7 +375,7 @@ class Runner:
             filled, in_force = tx.filled(), tx.number_in_force()
         now = self.now()
         in_time = now + self.ahead / 2 < filled.until <= now + self.ahead
-        set_back = filled.until > now + self.ahead or now < self._latest - SMALL_STEP
+        set_back = filled.until > now + self.ahead or now < self._latest - SET_BACK
         if filled.epoch != in_force or not in_time or set_back:
             with self.store.lead():
                 if set_back:

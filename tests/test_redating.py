@@ -12,8 +12,10 @@ from service.arrays import instant
 from service.clock import SteadyClock
 from service.core.estimators import Gamma
 from service.epoch import Plan, Runner
+from service.errors import StoreFull
 from service.lanes import Politeness
 from service.redating import redate
+from service.storage import open_store
 
 POLITE = Politeness(delay_s=2, concurrency=1)
 AHEAD = T0 + DAY
@@ -129,30 +131,75 @@ def test_a_runner_notices_that_the_clock_was_set_back(queue_store, restarted):
     assert len(take(queue_store, T0 + 2 * SECOND, 1, polite=POLITE)) == 1
 
 
+def stepped(store, monkeypatch):
+    """The machine's time of day, which the test sets; no second elapses."""
+    wall = [T0]
+    monkeypatch.setattr("service.storage.sqlite.boot_id", lambda: "this-run")
+    store.steady_clock = SteadyClock(lambda: wall[0], lambda: 0.0)
+    store.keep_time()
+    return wall
+
+
+HALF_MINUTE = Politeness(delay_s=30, concurrency=0)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("step", [DAY, -DAY, timedelta(minutes=-5), timedelta(minutes=5)])
-def test_leases_and_delays_go_along_with_a_clock_that_is_set(sqlite_store, step):
-    wall, seconds = [T0], [0.0]
-    clock = SteadyClock(lambda: wall[0], lambda: seconds[0])
-    sqlite_store.steady_clock = clock
+def test_leases_and_delays_go_along_with_a_clock_that_is_set(
+    sqlite_store, monkeypatch, step, restarted
+):
+    wall = stepped(sqlite_store, monkeypatch)
     stocked(sqlite_store, 2)
-    (first,) = take(sqlite_store, T0, 1, polite=Politeness(delay_s=30, concurrency=0))
+    (first,) = take(sqlite_store, T0, 1, polite=HALF_MINUTE)
     wall[0] += step
-    sqlite_store.keep_time()
     at = T0 + step
-    polite = Politeness(delay_s=30, concurrency=0)
-    redate(sqlite_store, polite, clock)
-    crawls.fill(sqlite_store, at + UNTIL)
-    assert take(sqlite_store, at + 29 * SECOND, 2, polite=polite) == []
-    (second,) = take(sqlite_store, at + 30 * SECOND, 2, polite=polite)
+    store = open_store(sqlite_store.url, 2) if restarted else sqlite_store
+    store.steady_clock = (
+        SteadyClock(lambda: wall[0], lambda: 0.0) if restarted else (sqlite_store.steady_clock)
+    )
+    store.keep_time()
+    redate(store, HALF_MINUTE, lambda: at)
+    crawls.fill(store, at + UNTIL)
+    assert take(store, at + 29 * SECOND, 2, polite=HALF_MINUTE) == []
+    (second,) = take(store, at + 30 * SECOND, 2, polite=HALF_MINUTE)
     assert second.page_id != first.page_id
-    assert take(sqlite_store, at + TTL - SECOND, polite=RUDE) == []
-    assert [c.page_id for c in take(sqlite_store, at + TTL, polite=RUDE)] == [first.page_id]
+    assert take(store, at + TTL - SECOND, polite=RUDE) == []
+    assert [c.page_id for c in take(store, at + TTL, polite=RUDE)] == [first.page_id]
+    if restarted:
+        store.close()
+
+
+def test_a_clock_of_another_run_of_the_machine_is_not_gone_by(sqlite_store, monkeypatch):
+    stepped(sqlite_store, monkeypatch)
+    monkeypatch.setattr("service.storage.sqlite.boot_id", lambda: "another")
+    store = open_store(sqlite_store.url, 2)
+    store.steady_clock = SteadyClock(lambda: T0 + DAY, lambda: 0.0)
+    store.keep_time()
+    assert store.steady_clock() == T0 + DAY
+    store.close()
+
+
+def test_leases_end_later_and_never_earlier_where_they_cannot_be_carried(sqlite_store, monkeypatch):
+    wall = stepped(sqlite_store, monkeypatch)
+    for step in (DAY, -DAY):
+        before = sqlite_store.steady_clock()
+        wall[0] += step
+        with monkeypatch.context() as broken:
+            broken.setattr(sqlite_store, "begin", full)
+            with pytest.raises(StoreFull):
+                sqlite_store.keep_time()
+        assert sqlite_store.steady_clock() <= before
+        sqlite_store.keep_time()
+        assert sqlite_store.steady_clock() == wall[0]
+
+
+def full(*, write=True):
+    raise StoreFull
 
 
 def test_a_clock_that_is_kept_right_carries_nothing_along(sqlite_store, monkeypatch):
-    wall = [T0]
-    sqlite_store.steady_clock = SteadyClock(lambda: wall[0], lambda: 0.0)
+    wall = stepped(sqlite_store, monkeypatch)
     monkeypatch.setattr(sqlite_store, "begin", None)
-    wall[0] += timedelta(seconds=0.5)
+    wall[0] += timedelta(milliseconds=40)
     sqlite_store.keep_time()
     assert sqlite_store.steady_clock() == wall[0]

@@ -5,6 +5,7 @@ import gc
 import hashlib
 import hmac
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -23,7 +24,7 @@ from service.commits import Commits
 from service.config import Settings
 from service.crawls import Desk
 from service.epoch import Plan, Runner
-from service.errors import Unauthorized
+from service.errors import OUTAGES, Unauthorized
 from service.ingest import Rules
 from service.leasing import Leasing
 from service.opening import opened
@@ -138,6 +139,8 @@ def start_runner(service: Service) -> threading.Thread | None:
     """Run epochs in a thread of this process, if that is this process's part."""
     if not service.embedded:
         return None
+    with suppress(*OUTAGES):  # the runner tries again
+        service.store.keep_time()
     run = partial(service.runner.run_every, after_each=keep_for_good)
     thread = threading.Thread(target=run, name="epochs", daemon=True)
     thread.start()

@@ -277,13 +277,17 @@ class SqlTransaction(EpochsSql, HostsSql, SubscriptionsSql, TimeSql):
 
     def filled(self) -> Filled:
         """Read it from `meta`: the epoch and the instant."""
-        told = self.connection.scalar(sa.select(meta.c.value).where(meta.c.name == FILLED))
-        epoch, _, until = (told or f"0 {EPOCH.isoformat()}").partition(" ")
+        epoch, _, until = (self.get_meta(FILLED) or f"0 {EPOCH.isoformat()}").partition(" ")
         return Filled(int(epoch), datetime.fromisoformat(until))
 
     def set_filled(self, filled: Filled) -> None:
         """Write it to `meta`."""
         self.put_meta(FILLED, f"{filled.epoch} {filled.until.isoformat()}")
+
+    def get_meta(self, name: str) -> str:
+        """Read one entry of `meta`; "" where there is none."""
+        value = self.connection.scalar(sa.select(meta.c.value).where(meta.c.name == name))
+        return value or ""
 
     def put_meta(self, name: str, value: str) -> None:
         """Write one entry of `meta`."""

@@ -17,7 +17,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from service.clock import SMALL_STEP, Clock, SteadyClock
+from service.arrays import EPOCH
+from service.clock import SMALL_STEP, Clock, SteadyClock, boot_id
 from service.columns import (
     ScheduleColumns,
 )
@@ -39,6 +40,8 @@ from service.storage.websub import SubscriptionStore
 
 TRY_S, TRY_EVERY_S = 1.0, 1.0
 """Limit on the wait of a trial for the lock, and time for which its success stands, seconds."""
+CLOCK = "clock"
+"""The entry of `meta` that holds the start of the clock, and in which run of the machine."""
 TRIAL = """
 INSERT INTO meta (name, value) VALUES ('trial', hex(randomblob(32768)))
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
@@ -57,6 +60,8 @@ class SqliteStore(SubscriptionStore):
         self.url = url
         self.steady_clock = SteadyClock()
         self.clock = clock or self.steady_clock
+        self.kept_start: datetime | None = None
+        """The start of the clock that the file keeps."""
         self.engine = opened(url, WRITING_CACHE)
         self.reading = opened(url, READING_CACHE)
         self.writing = Turns()
@@ -85,15 +90,30 @@ class SqliteStore(SubscriptionStore):
     def keep_time(self) -> None:
         """Follow the machine's time of day; where it was set, leases and delays go with it.
 
-        All who write wait meanwhile, so nobody sees a lease by one time and a delay by another.
+        The file keeps the start of the clock, so a step that came while no process ran is noticed
+        by the next one. Until leases are carried along they end later, never earlier.
         """
-        step = self.steady_clock.step()
-        if abs(step) <= SMALL_STEP:
-            self.steady_clock.follow()
+        clock = self.steady_clock
+        if self.kept_start is None:
+            self._resume()
+        start = clock.wall_start()
+        step = start - clock.start
+        if abs(step) <= SMALL_STEP and abs(start - (self.kept_start or EPOCH)) <= SMALL_STEP:
+            clock.start = start
             return
+        clock.start = min(start, clock.start)
         with self.begin() as tx:
-            tx.carry_along(step)
-            self.steady_clock.follow()
+            if abs(step) > SMALL_STEP:
+                tx.carry_along(step)
+            tx.put_meta(CLOCK, f"{boot_id()} {start.isoformat()}")
+        clock.start = self.kept_start = start
+
+    def _resume(self) -> None:
+        """Go on by the clock of the last process, if the machine has not been started since."""
+        with self.begin(write=False) as tx:
+            boot, _, start = tx.get_meta(CLOCK).partition(" ")
+        if boot and boot == boot_id():
+            self.steady_clock.start = self.kept_start = datetime.fromisoformat(start)
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
