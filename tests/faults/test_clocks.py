@@ -1,6 +1,6 @@
 """Machines whose clocks are minutes apart, or are set by a day, lease and wait as others do."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -26,16 +26,22 @@ def report(server, crawl, **result) -> dict:
     return server.post("/observations", [{"page_id": crawl["page_id"], **item}])
 
 
-@pytest.mark.parametrize("ahead_s", [MINUTES_S, -MINUTES_S, DAY_S])
-def test_replicas_whose_clocks_differ_never_lease_a_page_twice(postgres_url, tmp_path, ahead_s):
-    settings = {"database_url": postgres_url, **RUDE}
+@contextmanager
+def replicas(directory, ahead_s, **settings):
+    """Serve one database by a replica with the right time and one that is ahead."""
     with ExitStack() as stack:
         servers = []
         for name, seconds in (("right", 0.0), ("wrong", ahead_s)):
-            clock = tmp_path / name
+            clock = directory / name
             step(clock, seconds)
-            servers.append(stack.enter_context(serving(tmp_path, clock=clock, **settings)))
-        right, wrong = servers
+            servers.append(stack.enter_context(serving(directory, clock=clock, **settings)))
+        yield servers
+
+
+@pytest.mark.parametrize("ahead_s", [MINUTES_S, -MINUTES_S, DAY_S])
+def test_replicas_whose_clocks_differ_never_lease_a_page_twice(postgres_url, tmp_path, ahead_s):
+    settings = {"database_url": postgres_url, **RUDE}
+    with replicas(tmp_path, ahead_s, **settings) as (right, wrong):
         wrong.post("/pages", [{"url": url} for url in URLS])
         first = lease(right, count=15)
         others = lease(wrong, ttl_s=300)
@@ -49,13 +55,7 @@ def test_replicas_whose_clocks_differ_never_lease_a_page_twice(postgres_url, tmp
 
 def test_replicas_whose_clocks_differ_keep_a_host_s_delay(postgres_url, tmp_path):
     settings = {"database_url": postgres_url, "host_delay_s": 30, "host_concurrency": 0}
-    with ExitStack() as stack:
-        servers = []
-        for name, seconds in (("right", 0.0), ("wrong", MINUTES_S)):
-            clock = tmp_path / name
-            step(clock, seconds)
-            servers.append(stack.enter_context(serving(tmp_path, clock=clock, **settings)))
-        right, wrong = servers
+    with replicas(tmp_path, MINUTES_S, **settings) as (right, wrong):
         right.post("/pages", [{"url": url} for url in URLS])
         assert len(lease(right)) == 5
         assert lease(wrong) == []
