@@ -16,6 +16,7 @@ from service.errors import StoreFull
 from service.lanes import Politeness
 from service.redating import redate
 from service.storage import open_store
+from service.storage.sqlite_transaction import SqliteTransaction
 
 POLITE = Politeness(delay_s=2, concurrency=1)
 AHEAD = T0 + DAY
@@ -179,27 +180,50 @@ def test_a_clock_of_another_run_of_the_machine_is_not_gone_by(sqlite_store, monk
     store.close()
 
 
-def test_leases_end_later_and_never_earlier_where_they_cannot_be_carried(sqlite_store, monkeypatch):
+def test_a_clock_is_not_followed_where_leases_cannot_be_carried_along(sqlite_store, monkeypatch):
     wall = stepped(sqlite_store, monkeypatch)
     for step in (DAY, -DAY):
         before = sqlite_store.steady_clock()
         wall[0] += step
         with monkeypatch.context() as broken:
-            broken.setattr(sqlite_store, "begin", full)
+            broken.setattr(SqliteTransaction, "put_meta", full)
             with pytest.raises(StoreFull):
                 sqlite_store.keep_time()
-        assert sqlite_store.steady_clock() <= before
+        assert sqlite_store.steady_clock() == before
         sqlite_store.keep_time()
         assert sqlite_store.steady_clock() == wall[0]
 
 
-def full(*, write=True):
+@pytest.mark.parametrize("step", [DAY, -DAY])
+def test_the_new_time_comes_with_the_commit_and_before_the_next_writer(
+    sqlite_store, monkeypatch, step
+):
+    wall, carried, handed_on = stepped(sqlite_store, monkeypatch), [], []
+    hand_on, carry_along = sqlite_store.writing.hand_on, SqliteTransaction.carry_along
+
+    def carrying(tx, by):
+        carried.append(sqlite_store.steady_clock())
+        carry_along(tx, by)
+
+    def handing_on():
+        handed_on.append(sqlite_store.steady_clock())
+        hand_on()
+
+    monkeypatch.setattr(SqliteTransaction, "carry_along", carrying)
+    monkeypatch.setattr(sqlite_store.writing, "hand_on", handing_on)
+    wall[0] += step
+    sqlite_store.keep_time()
+    assert carried == [T0]
+    assert handed_on == [T0 + step]
+
+
+def full(*_):
     raise StoreFull
 
 
 def test_a_clock_that_is_kept_right_carries_nothing_along(sqlite_store, monkeypatch):
     wall = stepped(sqlite_store, monkeypatch)
-    monkeypatch.setattr(sqlite_store, "begin", None)
+    monkeypatch.setattr(sqlite_store, "_writing", None)
     wall[0] += timedelta(milliseconds=40)
     sqlite_store.keep_time()
     assert sqlite_store.steady_clock() == wall[0]

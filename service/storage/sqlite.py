@@ -9,7 +9,7 @@ dies.
 import fcntl
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -83,15 +83,19 @@ class SqliteStore(SubscriptionStore):
         with translated(self._check_schema):
             opening = self._writing(self.timeout_s) if write else self._reading()
             with opening as connection:
-                tx = SqliteTransaction(connection, self.width, self.fetching, self.stretches)
-                tx.clock = self.clock
-                yield tx
+                yield self._transaction(connection)
+
+    def _transaction(self, connection: sa.Connection) -> SqliteTransaction:
+        tx = SqliteTransaction(connection, self.width, self.fetching, self.stretches)
+        tx.clock = self.clock
+        return tx
 
     def keep_time(self) -> None:
         """Follow the machine's time of day; where it was set, leases and delays go with it.
 
         The file keeps the start of the clock, so a step that came while no process ran is noticed
-        by the next one. Until leases are carried along they end later, never earlier.
+        by the next one. Nobody writes between the commit and the new time, or goes by it without
+        the commit.
         """
         clock = self.steady_clock
         if self.kept_start is None:
@@ -101,12 +105,15 @@ class SqliteStore(SubscriptionStore):
         if abs(step) <= SMALL_STEP and abs(start - (self.kept_start or EPOCH)) <= SMALL_STEP:
             clock.start = start
             return
-        clock.start = min(start, clock.start)
-        with self.begin() as tx:
+
+        def follow() -> None:
+            clock.start = self.kept_start = start
+
+        with translated(self._check_schema), self._writing(self.timeout_s, follow) as connection:
+            tx = self._transaction(connection)
             if abs(step) > SMALL_STEP:
                 tx.carry_along(step)
             tx.put_meta(CLOCK, f"{boot_id()} {start.isoformat()}")
-        clock.start = self.kept_start = start
 
     def _resume(self) -> None:
         """Go on by the clock of the last process, if the machine has not been started since."""
@@ -123,8 +130,13 @@ class SqliteStore(SubscriptionStore):
                 yield connection
 
     @contextmanager
-    def _writing(self, timeout_s: float) -> Iterator[sa.Connection]:
-        """Take the turn in this process, then the file's lock, both within the limit."""
+    def _writing(
+        self, timeout_s: float, committed: Callable[[], None] = lambda: None
+    ) -> Iterator[sa.Connection]:
+        """Take the turn in this process, then the file's lock, both within the limit.
+
+        `committed` is called after the commit, before anybody else's turn.
+        """
         deadline = time.monotonic() + timeout_s
         if not self.writing.take(timeout_s):
             raise StoreUnavailable(SENTENCES[sqlite3.SQLITE_BUSY])
@@ -137,6 +149,7 @@ class SqliteStore(SubscriptionStore):
                     self._stay()
                     self._fence(connection)
                     yield connection
+                committed()
         finally:
             self.writing.hand_on()
 
