@@ -14,10 +14,10 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("store", ["postgres", "sqlite"])
 def test_a_campaign_of_faults_breaks_no_promise(store, tmp_path):
     written = tmp_path / "faults.json"
-    command = [sys.executable, "-m", "benchmarks.faults", "--minutes", "0.2", "--store", store]
+    command = [sys.executable, "-m", "benchmarks.faults", "--minutes", "0.5", "--store", store]
     command += ["--folder", tmp_path / "history", "--json", written]
     run = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=400
     )
     assert written.exists(), run.stdout + run.stderr
     outcome = json.loads(written.read_text())
