@@ -339,8 +339,8 @@ def settle(
     settled = tx.settle(reports.held, heard, now + horizon)
     if len(settled.lanes):
         at = instant(now)
-        said = sum_up(settled, *reports[1:], at)
+        summary = sum_up(settled, *reports[1:], at)
         lanes = set_back(settled.lanes, polite, at)
-        after = hear(lanes, said, polite, at, rng.random(len(lanes)))
+        after = hear(lanes, summary, polite, at, rng.random(len(lanes)))
         tx.save_lanes(after.take(moved(settled.lanes, after)))
     return settled.held

@@ -247,12 +247,12 @@ def copy_out(
     gathered = Gathered(empty | {name: np.empty(0, null.dtype) for name, null in nulls.items()})
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         layout = _row_dtype(wire(column).dtype for column in empty.values())
-        for rows, told, tails in _row_blocks(connection, layout, len(nulls), block):
+        for rows, has_rare, tails in _row_blocks(connection, layout, len(nulls), block):
             usual = (
                 unwire(rows[f"value{i}"], _oid(column)) for i, column in enumerate(empty.values())
             )
             seldom = zip(_rare(tails, nulls), nulls.values(), strict=True)
-            others = (placed(len(rows), told, values, null) for values, null in seldom)
+            others = (placed(len(rows), has_rare, values, null) for values, null in seldom)
             gathered.append([*usual, *others])
         copy.read()  # the end of the copy, for psycopg to see
     return gathered.columns()
@@ -280,7 +280,7 @@ def _row_blocks(
     message, length = message[len(HEADER) :], length - len(HEADER)
     while length != n_trailer:
         rows: list[bytes] = []
-        told: list[int] = []
+        has_rare: list[int] = []
         tails: list[bytes] = []
         while length != n_trailer and len(rows) < block:
             if length == usual:
@@ -290,12 +290,12 @@ def _row_blocks(
             elif length < 0:
                 raise _failure(pgconn)
             else:
-                told.append(len(rows))
+                has_rare.append(len(rows))
                 rows.append(bytes(message[:usual]))
                 tails.append(bytes(message[dtype.itemsize :]))
             length, message = receive()
         whole = np.frombuffer(b"".join(rows), stride)
-        yield whole["row"] if n_rare else whole, told, tails
+        yield whole["row"] if n_rare else whole, has_rare, tails
 
 
 def _arrived(pgconn: pq.abc.PGconn) -> PQGen[None]:
