@@ -6,9 +6,8 @@ RUN python -m venv /opt/recrawl
 COPY pyproject.toml README.md LICENSE ./
 COPY service ./service
 COPY recrawl_client ./recrawl_client
-COPY examples ./examples
 COPY migrations ./migrations
-RUN /opt/recrawl/bin/pip install '.[arrow,fast]'
+RUN /opt/recrawl/bin/pip install ./recrawl_client '.[arrow]'
 
 FROM python:3.11-slim-bookworm
 LABEL org.opencontainers.image.title="recrawl" \

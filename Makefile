@@ -4,6 +4,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
+TREE := --editable recrawl_client --editable recrawl_lab
+PROJECTS := pyproject.toml recrawl_client/pyproject.toml recrawl_lab/pyproject.toml
 
 .PHONY: demo test lint serve bench bench-leases bench-core bench-polite bench-strangers faults fuzz clean
 
@@ -19,6 +21,7 @@ lint: .venv/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/recrawl openapi --check openapi/openapi.json
+	$(BIN)/python tools/house.py
 
 serve: .venv/demo
 	$(BIN)/recrawl serve $(ARGS)
@@ -44,12 +47,12 @@ faults: .venv/dev
 fuzz: .venv/dev
 	$(BIN)/python -m benchmarks.fuzz $(ARGS)
 
-.venv/demo: pyproject.toml | .venv/python
-	$(BIN)/pip install --quiet --editable '.[demo]'
+.venv/demo: $(PROJECTS) | .venv/python
+	$(BIN)/pip install --quiet $(TREE) --editable '.[lab]'
 	@touch $@
 
-.venv/dev: pyproject.toml | .venv/python
-	$(BIN)/pip install --quiet --editable '.[dev]'
+.venv/dev: $(PROJECTS) | .venv/python
+	$(BIN)/pip install --quiet $(TREE) --editable '.[dev]'
 	@touch $@ .venv/demo
 
 .venv/python:

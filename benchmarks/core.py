@@ -25,20 +25,20 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import estimators
+from recrawl_lab.reference import lambdacrawl
 from service.core import allocate_harmonic
-from service.core.allocation import reference, sweeps
 from service.core.allocation.blocks import over_parts
 from service.core.allocation.inputs import check_hosts, check_pages
+from service.core.allocation.sweeps import HostSweeps, Sweeps
 
 SIZES = (10_000, 100_000, 1_000_000, 20_000_000)
 PUBLISHED_UP_TO = 1_000_000
 PAGES_PER_HOST = 20
 TARGETS = {
-    ("numpy", "none", 1_000_000): 0.040,
-    ("numpy", "none", 20_000_000): 0.6,
-    ("numba", "none", 20_000_000): 0.15,
-    ("numba", "sorted", 20_000_000): 0.45,
-    ("numba", "random", 20_000_000): 0.45,
+    ("none", 1_000_000): 0.040,
+    ("none", 20_000_000): 0.6,
+    ("sorted", 20_000_000): 2.0,
+    ("random", 20_000_000): 2.0,
 }
 
 
@@ -94,29 +94,29 @@ def extra_memory(work: Workload) -> float:
     return (peak - results) / work.n_bytes()
 
 
-def measure(n: int, hosts: str, engine: str, repeat: int) -> dict[str, Any]:
+def measure(n: int, hosts: str, repeat: int) -> dict[str, Any]:
     work = workload(n, hosts)
     solve = seconds(lambda: allocate_harmonic(*work.pages, **work.limits), repeat)
     solution = allocate_harmonic(*work.pages, **work.limits)
     pages = check_pages(*work.pages[:3])
     tree = check_hosts(n, work.limits.get("host"), work.limits.get("host_bandwidth"), None, None)
-    of_page = None if tree is None else tree.of_page
-    s = np.full(1 if tree is None else tree.bandwidth.size, 1 / solution.multiplier)
+    s = np.array([1 / solution.multiplier])
     importance, change_rate = work.pages[:2]
     read = seconds(
         lambda: over_parts(lambda part: (importance[part].sum(), change_rate[part].sum()), n),
         3 * repeat,
     )
-    scratch = np.empty(n), np.empty(n)
-    passes = sweeps.Sweeps(pages, of_page, s.size, scratch)
+    passes = Sweeps(pages)
+    if tree is not None:
+        scratch = np.empty(n), np.empty(n)
+        passes = HostSweeps(pages, tree.of_page, tree.bandwidth.size, scratch)
     a_pass = seconds(lambda: passes.take(s), 3 * repeat)
     return {
         "pages": n,
         "hosts": hosts,
-        "passes by": engine,
         "median_s": solve[len(solve) // 2],
         "least_s": solve[0],
-        "target_s": TARGETS.get((engine, hosts, n)),
+        "target_s": TARGETS.get((hosts, n)),
         "passes": solution.passes,
         "pass_ms": a_pass[0] * 1e3,
         "sum_ms": read[0] * 1e3,
@@ -130,27 +130,15 @@ def published(n: int) -> dict[str, Any]:
     """K19's Algorithm 3, to 1e-8 of the bandwidth."""
     work = workload(n, "none")
     start = time.perf_counter()
-    reference.mixed(*work.pages)
+    lambdacrawl.mixed(*work.pages)
     elapsed = time.perf_counter() - start
-    return {"pages": n, "hosts": "none", "passes by": "K19", "median_s": elapsed}
-
-
-def engines() -> list[str]:
-    return ["numpy", "numba"] if sweeps.numba_is_here() else ["numpy"]
+    return {"pages": n, "hosts": "none (K19)", "median_s": elapsed}
 
 
 def run(sizes: list[int], repeat: int) -> list[dict[str, Any]]:
     rows = [published(n) for n in sizes if n <= PUBLISHED_UP_TO]
-    for engine in engines():
-        with_numba = engine == "numba"
-        sweeps.numba_is_here = lambda with_numba=with_numba: with_numba
-        rows += [
-            measure(n, hosts, engine, repeat)
-            for hosts in ("none", "sorted", "random")
-            for n in sizes
-            if not with_numba or n >= sweeps.LARGE
-        ]
-    return rows
+    every = ((hosts, n) for hosts in ("none", "sorted", "random") for n in sizes)
+    return rows + [measure(n, hosts, repeat) for hosts, n in every]
 
 
 def show(rows: list[dict[str, Any]]) -> None:

@@ -43,7 +43,7 @@ from service.core import (
     Prior,
     allocate_harmonic,
     fit_gamma_prior,
-    fit_sections,
+    fit_url_groups,
     gather_history,
     harmonic_cost,
     phase,
@@ -51,7 +51,7 @@ from service.core import (
 
 SEED = 20220901
 CRAWLS = (100, 1000)
-PAGES_A_SECTION = 30
+PAGES_A_URL_GROUP = 30
 TARGETS = {"update gamma": 60.0, "update sa": 15.0, "prior fit": 0.3}
 LEARNING_DAYS = (3, 15, 60)
 LEARNERS = ((Gamma(), "periodic"), (LogNormal(), "periodic"), (LLN(), "poisson"), (SA(), "poisson"))
@@ -214,11 +214,11 @@ def learning(estimator: Estimator[Any], n: int, timing: str) -> list[float]:
 
     least = cost(allocate_harmonic(importance, truth, incomplete, bandwidth).crawl_rate)
     unfitted, state = estimator, estimator.init(n)
-    crawl_rate, last, gap = np.full(n, bandwidth / n), np.zeros(n), phase(np.arange(n))
+    crawl_rate, last, interval_factor = np.full(n, bandwidth / n), np.zeros(n), phase(np.arange(n))
     excess = []
     for hour in range(1, 24 * LEARNING_DAYS[-1] + 1):
         now = hour / 24
-        page = np.flatnonzero((now - last) * crawl_rate >= gap)
+        page = np.flatnonzero((now - last) * crawl_rate >= interval_factor)
         interval = now - last[page]
         changed = rng.random(page.size) < -np.expm1(-truth[page] * interval)
         known = estimator.State(*(column[page] for column in state))
@@ -227,7 +227,7 @@ def learning(estimator: Estimator[Any], n: int, timing: str) -> list[float]:
         ):
             column[page] = new
         last[page] = now
-        gap[page] = rng.exponential(size=page.size) if timing == "poisson" else 1.0
+        interval_factor[page] = rng.exponential(size=page.size) if timing == "poisson" else 1.0
         if hour % 24:
             continue
         if isinstance(unfitted, Gamma | LogNormal):
@@ -269,15 +269,15 @@ def update_times(batch: int, repeats: int) -> dict[str, float]:
     return times
 
 
-def sections_fit_time(pages: int, n_sections: int, repeats: int) -> float:
-    """Seconds of `fit_sections` where sections differ as much as pages within."""
+def url_groups_fit_time(pages: int, n_url_groups: int, repeats: int) -> float:
+    """Seconds of `fit_url_groups` where URL groups differ as much as pages within."""
     rng = np.random.default_rng(SEED)
-    section = rng.integers(0, n_sections, pages)
+    url_group = rng.integers(0, n_url_groups, pages)
     days = rng.exponential(200.0, pages)
-    mean = rng.gamma(1.0, 0.01, n_sections)[section]
+    mean = rng.gamma(1.0, 0.01, n_url_groups)[url_group]
     changes = rng.poisson(rng.gamma(1.0, mean) * days).astype(np.float64)
     corpus = fit_gamma_prior(changes, days)
-    return seconds(lambda: fit_sections(changes, days, section, corpus, n_sections), repeats)
+    return seconds(lambda: fit_url_groups(changes, days, url_group, corpus, n_url_groups), repeats)
 
 
 def prior_fit_time(pages: int, repeats: int) -> float:
@@ -294,9 +294,9 @@ def timings(batch: int = 10_000, pages: int = 1_000_000, repeats: int = 51) -> l
         for name, ns in update_times(batch, repeats).items()
     ]
     rows.append(("prior fit", prior_fit_time(pages, 5), f"s, {pages:,} pages"))
-    n_sections = pages // PAGES_A_SECTION
-    told = f"s, {pages:,} pages in {n_sections:,} sections"
-    rows.append(("sections fit", sections_fit_time(pages, n_sections, 5), told))
+    n_url_groups = pages // PAGES_A_URL_GROUP
+    told = f"s, {pages:,} pages in {n_url_groups:,} url_groups"
+    rows.append(("url_groups fit", url_groups_fit_time(pages, n_url_groups, 5), told))
     return [
         {"what": what, "figure": figure, "unit": unit, "target": TARGETS.get(what)}
         for what, figure, unit in rows

@@ -28,22 +28,22 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from service.logs import configure_logging
-from service.sim.comparison import play
-from service.sim.lineup import (
+from recrawl_lab.policies.lineup import (
     HINDSIGHT,
     LINEUP,
     RECRAWL,
     TOLD,
     UNIFORM,
     Game,
-    Kind,
+    PolicyKind,
     chosen,
 )
-from service.sim.measures import measured
-from service.sim.recording import recorded_world
-from service.sim.trace import read_trace
-from service.sim.world import World
+from recrawl_lab.replay.comparison import play
+from recrawl_lab.replay.measures import measured
+from recrawl_lab.worlds.recording import recorded_world
+from recrawl_lab.worlds.trace import read_trace
+from recrawl_lab.worlds.world import World
+from service.runtime.logs import configure_logging
 
 SITES = ("ota-contrib", "oi-wiki", "nodejs-org", "powershell-docs", "php-manual")
 BANDWIDTHS = (0.02, 0.1, 0.5)
@@ -84,13 +84,16 @@ def line(traces: Path, days: float, cell: Cell, policy: str) -> Line:
     seconds = time.process_time() - started
     learnt, overall = outcome.calibration_learnt, outcome.calibration
     return {
-        **cell._asdict(), "policy": policy, "n_crawls": outcome.n_crawls,
-        "bandwidth_used": outcome.bandwidth_used, **measured(outcome.terms)._asdict(),
+        **cell._asdict(),
+        "policy": policy,
+        "n_crawls": outcome.n_crawls,
+        "bandwidth_used": outcome.bandwidth_used,
+        **measured(outcome.terms)._asdict(),
         "ece": overall and overall.expected_error,
         "ece_learnt": learnt and learnt.expected_error,
         "skill_learnt": learnt and learnt.skill,
         "cpu_seconds": round(seconds, 2),
-    }  # fmt: skip
+    }
 
 
 def read(path: Path) -> list[Line]:
@@ -133,7 +136,7 @@ def by_cell(lines: list[Line]) -> dict[Cell, dict[str, Line]]:
 
 def rivals(lines: dict[str, Line]) -> list[str]:
     """Policies that do not know the future, but for Recrawl itself."""
-    return [n for n in lines if n != RECRAWL and LINEUP[n].kind is not Kind.bound]
+    return [n for n in lines if n != RECRAWL and LINEUP[n].kind is not PolicyKind.bound]
 
 
 def show(lines: list[Line], console: Console) -> None:
@@ -143,13 +146,14 @@ def show(lines: list[Line], console: Console) -> None:
     view = Table("cell", *names, "gap closed", title="Harmonic staleness over that of uniform")
     for cell, got in cells.items():
         base = got[UNIFORM]["harmonic"] if UNIFORM in got else np.nan
-        able = [name for name in got if LINEUP[name].kind is not Kind.bound]
+        able = [name for name in got if LINEUP[name].kind is not PolicyKind.bound]
         least = min((got[name]["harmonic"] for name in able), default=np.nan)
         ratios = [
             _bold(f"{got[n]['harmonic'] / base:.3f}", n in able and got[n]["harmonic"] == least)
-            if n in got else ""
+            if n in got
+            else ""
             for n in names
-        ]  # fmt: skip
+        ]
         closed = gap_closed(got)
         view.add_row(str(cell), *ratios, "" if closed is None else f"{closed:.2f}")
     console.print(view)
@@ -198,7 +202,7 @@ def summary(cells: dict[Cell, dict[str, Line]]) -> Iterator[str]:
     if not full:
         return
     names = dict.fromkeys(n for got in full.values() for n in rivals(got))
-    today = [name for name in names if LINEUP[name].kind is Kind.today]
+    today = [name for name in names if LINEUP[name].kind is PolicyKind.today]
     better = f"in {won(full, today)} of {len(full)} cells"
     if len(today) < len(names):
         better += f", than all policies without foresight in {won(full, list(names))}"
@@ -233,8 +237,8 @@ def gap_closed(got: dict[str, Line], name: str = RECRAWL) -> float | None:
     return (worst - got[name]["harmonic"]) / (worst - best) if worst > best else None
 
 
-def _bold(text: str, wanted: bool) -> str:
-    return f"[bold]{text}[/]" if wanted else text
+def _bold(text: str, requested: bool) -> str:
+    return f"[bold]{text}[/]" if requested else text
 
 
 def main() -> None:

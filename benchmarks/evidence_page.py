@@ -25,7 +25,7 @@ from benchmarks.evidence import (
     summary,
 )
 from benchmarks.evidence import read as read_lines
-from service.sim.lineup import HINDSIGHT, RECRAWL, UNIFORM
+from recrawl_lab.policies.lineup import HINDSIGHT, RECRAWL, UNIFORM
 
 DOCS = Path(__file__).parent.parent / "docs"
 BEGIN, END = "<!-- evidence -->", "<!-- end of evidence -->"
@@ -87,10 +87,12 @@ def figure(cells: dict[Cell, dict[str, Line]]) -> Figure:
                         at = np.minimum(ratio, MOST)
                         axes.plot(at, height, marker, color=ink, ms=7, mew=1.5, label=label)
             axes.set(
-                title=f"{site}, {importance}", xlim=(0, MOST * 1.03),
-                yticks=range(len(BANDWIDTHS)), yticklabels=[f"R = {r:g}" for r in BANDWIDTHS],
+                title=f"{site}, {importance}",
+                xlim=(0, MOST * 1.03),
+                yticks=range(len(BANDWIDTHS)),
+                yticklabels=[f"R = {r:g}" for r in BANDWIDTHS],
                 ylim=(-0.6, len(BANDWIDTHS) - 0.4),
-            )  # fmt: skip
+            )
             axes.title.set_fontsize("small")
     for axes in panels[-1]:
         axes.set_xlabel("harmonic staleness over that of uniform crawling")

@@ -27,14 +27,14 @@ def visit(crawl: Crawl, web: httpx.Client, reporter: Reporter) -> None:
         response = web.get(crawl.url, headers=validators.get(crawl.page_id))
     except (httpx.HTTPError, httpx.InvalidURL):
         return reporter.report(crawl, status=0)
-    seen: dict[str, object] = {"status": response.status_code}
+    result: dict[str, object] = {"status": response.status_code}
     if response.is_success:  # here you keep response.content
-        seen["digest"] = hashlib.blake2b(response.content, digest_size=16).hexdigest()
-        seen["last_modified"] = last_modified(response)
-        told = {ask: response.headers.get(name) for ask, name in ASKS.items()}
-        validators[crawl.page_id] = {ask: v for ask, v in told.items() if v and v.isascii()}
-    seen["retry_after_s"] = retry_after(response) or None
-    return reporter.report(crawl, **seen)
+        result["digest"] = hashlib.blake2b(response.content, digest_size=16).hexdigest()
+        result["last_modified"] = last_modified(response)
+        headers = {ask: response.headers.get(name) for ask, name in ASKS.items()}
+        validators[crawl.page_id] = {ask: v for ask, v in headers.items() if v and v.isascii()}
+    result["retry_after_s"] = retry_after(response) or None
+    return reporter.report(crawl, **result)
 
 
 def work(recrawl: Client, web: httpx.Client, reporter: Reporter) -> None:

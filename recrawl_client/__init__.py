@@ -27,22 +27,19 @@ from recrawl_client.errors import (
     Undelivered,
 )
 from recrawl_client.reporter import Reporter
-from recrawl_client.values import (
-    Crawl,
+from recrawl_client.wire.common import Problem, Rejection
+from recrawl_client.wire.evidence import (
     Decision,
-    Epoch,
-    Leased,
     Observation,
-    Page,
     Ping,
     Pinged,
-    Registered,
-    Rejection,
     Reported,
-    ScheduledPage,
     SitemapChild,
     SitemapRead,
 )
+from recrawl_client.wire.leases import Crawl, Leased
+from recrawl_client.wire.pages import Page, Registered
+from recrawl_client.wire.schedule import Epoch, ScheduledPage
 
 __all__ = [
     "Batches",
@@ -59,6 +56,7 @@ __all__ = [
     "Page",
     "Ping",
     "Pinged",
+    "Problem",
     "Refused",
     "Registered",
     "Rejected",

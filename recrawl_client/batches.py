@@ -10,7 +10,7 @@ from typing import Any, Generic, Self, TypeVar
 from msgspec import Struct, json, structs
 
 from recrawl_client.errors import Unavailable, Undelivered
-from recrawl_client.values import Counts, Rejection
+from recrawl_client.wire.common import LISTS, Counts, Rejection, added
 
 T = TypeVar("T", bound=Struct)
 C = TypeVar("C", bound=Counts)
@@ -18,7 +18,7 @@ C = TypeVar("C", bound=Counts)
 log = logging.getLogger(__name__)
 
 
-def tell(item: Struct, rejection: Rejection) -> None:
+def log_rejection(item: Struct, rejection: Rejection) -> None:
     """Log an item that the service will never take."""
     log.error("rejected: %s (%s): %s", item, rejection.field, rejection.detail)
 
@@ -26,11 +26,11 @@ def tell(item: Struct, rejection: Rejection) -> None:
 class Batches(Generic[T, C]):
     """Takes items at once and sends them soon, in the order in which they came.
 
-    Each is sent until the service has answered for it: what arrives twice counts once. A batch
-    goes out when it has `size` items or its first is `every_s` old. It grows while the service
-    is away, by no more than the crawls that are leased. `on_rejected` is told of each item that
-    can never be taken. Leaving the context sends the rest and raises `Undelivered`, which holds
-    it, when the service stays away for the client's patience.
+    Each item is sent until the service has answered for it: what arrives twice counts once. A
+    batch is sent when it has `size` items or its first item is `every_s` old. While the service
+    is away, items wait, as many as there are leased crawls. `on_rejected` receives each item that
+    the service will never take. Leaving the context sends the rest. It raises `Undelivered`, which
+    holds the rest, when the service stays away for the client's patience.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Batches(Generic[T, C]):
         *,
         size: int = 200,
         every_s: float = 1.0,
-        on_rejected: Callable[[T, Rejection], None] = tell,
+        on_rejected: Callable[[T, Rejection], None] = log_rejection,
     ) -> None:
         self.send = send
         self.size, self.every_s = size, every_s
@@ -50,7 +50,7 @@ class Batches(Generic[T, C]):
         self._since = 0.0
         self._problem: Exception | None = None
         self._closing = False
-        self._news = threading.Condition()
+        self._change = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="recrawl-batches", daemon=True)
 
     def __enter__(self) -> Self:
@@ -75,23 +75,23 @@ class Batches(Generic[T, C]):
     def add(self, item: T) -> None:
         """Take one item; raises what has ended the sending.
 
-        One that cannot be written as JSON raises here (TypeError, ValueError): it would take the
-        others of its batch with it.
+        Raises TypeError or ValueError for an item that cannot be written as JSON, because it
+        would take the others of its batch with it.
         """
         json.encode(item)
-        with self._news:
+        with self._change:
             if self._problem is not None:
                 raise self._problem
             if not self._waiting:
                 self._since = time.monotonic()
             self._waiting.append(item)
-            self._news.notify()
+            self._change.notify()
 
     def close(self) -> None:
         """Send what is left and end; raises `Undelivered`."""
-        with self._news:
+        with self._change:
             self._closing = True
-            self._news.notify()
+            self._change.notify()
         self._thread.join()
         if self._problem is not None:
             raise Undelivered(self._waiting, self._problem) from self._problem
@@ -100,17 +100,17 @@ class Batches(Generic[T, C]):
         try:
             while batch := self._next():
                 self._send(batch)
-        except Exception as error:  # noqa: BLE001 - told by the next item, and by close
+        except Exception as error:  # noqa: BLE001 - raised by the next `add`, and by `close`
             self._problem = error
 
     def _next(self) -> list[T]:
-        """Wait for a batch that is full or old enough; without items: it is over."""
-        with self._news:
+        """Return the next batch that is full or old enough; empty at the end."""
+        with self._change:
             while not self._closing and len(self._waiting) < self.size:
                 left_s = self._since + self.every_s - time.monotonic() if self._waiting else None
                 if left_s is not None and left_s <= 0:
                     break
-                self._news.wait(left_s)
+                self._change.wait(left_s)
             return self._waiting[: self.size]
 
     def _send(self, batch: list[T]) -> None:
@@ -125,10 +125,14 @@ class Batches(Generic[T, C]):
             self._settle(batch, answer)
 
     def _settle(self, batch: list[T], answer: C) -> None:
-        with self._news:
+        with self._change:
             del self._waiting[: len(batch)]
-        told: dict[str, Any] = structs.asdict(answer)
-        sums = {n: getattr(self.total, n) + v for n, v in told.items() if isinstance(v, int)}
-        self.total = structs.replace(self.total, **sums)
+        self.total = added(self.total, without_lists(answer))
         for rejection in answer.rejected:
             self.on_rejected(batch[rejection.index], rejection)
+
+
+def without_lists(answer: C) -> C:
+    """Return the counts of an answer alone, so that a total does not grow with the items."""
+    lists: dict[str, Any] = {name: [] for name in LISTS.intersection(answer.__struct_fields__)}
+    return structs.replace(answer, **lists)

@@ -1,5 +1,6 @@
 """The client: one method for each thing a crawler asks of Recrawl."""
 
+import json as standard_json
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,56 +11,56 @@ from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
-from msgspec import Struct, json, structs
+from msgspec import Struct, json, structs, to_builtins
 
 from recrawl_client.calls import Line, decoded
-from recrawl_client.errors import (
-    LeaseNotHeld,
-    Problem,
-    Rejected,
-    TooLarge,
-    Unavailable,
-    refusal,
-)
+from recrawl_client.errors import LeaseNotHeld, Rejected, TooLarge, Unavailable, refusal
 from recrawl_client.reporter import Reporter
-from recrawl_client.values import (
-    Counts,
-    Crawl,
+from recrawl_client.wire.common import Counts, Problem, Rejection, added, empty
+from recrawl_client.wire.evidence import (
     Decision,
-    Epoch,
-    Leased,
     Observation,
-    Page,
     Ping,
     Pinged,
-    Registered,
-    Rejection,
     Reported,
-    ScheduledPage,
     SitemapRead,
+)
+from recrawl_client.wire.hosts import HostItem, HostsAnswer
+from recrawl_client.wire.leases import Crawl, LeaseAnswer, Leased
+from recrawl_client.wire.pages import Page, Registered
+from recrawl_client.wire.schedule import Epoch, EpochsAnswer, ScheduleAnswer, ScheduledPage
+from recrawl_client.wire.websub import (
+    RegisteredSubscription,
+    SubscriptionItem,
+    SubscriptionsAnswer,
 )
 
 BATCH = 1_000
-"""Items that are sent in one request."""
+"""Default number of items of one request."""
 LAST_STATUS = 599
+UNPROCESSABLE = 422
 TIMEOUT_S = 60.0
-"""More than the half minute for which the service may let one wait."""
+"""Timeout of a request, seconds; the service may let one wait for half of it."""
+PART = 1_000
+"""Items of one part of a list."""
 
-Named = Crawl | str | int
+PageName = Crawl | str | int
 """A page: by the crawl that was leased, its URL or its page_id."""
 T = TypeVar("T", bound=Struct)
 C = TypeVar("C", bound=Counts)
 
 
 class Client:
-    """A line to one service, to be shared by as many threads as you like.
+    """A client of one service, to be shared by any number of threads.
 
     Parameters
     ----------
     base_url, api_key
         Where the service is, and one of its keys if it asks for one.
     patience_s
-        So long a call waits while the service is busy, restarting or out of reach.
+        Seconds that a call waits while the service is busy, restarting or out of reach.
+    batch
+        Most items of one request.
     now, wait
         The clock of observations; how to wait for seconds (one that gives true, as the `wait`
         of a `threading.Event`, ends the call's patience).
@@ -76,6 +77,7 @@ class Client:
         api_key: str | None = None,
         *,
         patience_s: float = 60.0,
+        batch: int = BATCH,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         wait: Callable[[float], object] = time.sleep,
         transport: httpx.BaseTransport | None = None,
@@ -85,6 +87,7 @@ class Client:
             base_url=base_url, headers=headers, timeout=TIMEOUT_S, transport=transport
         )
         self.line = Line(self.http, patience_s, wait)
+        self.batch = batch
         self.now = now
 
     def __enter__(self) -> Self:
@@ -119,20 +122,20 @@ class Client:
 
         Leases of an answer that got lost expire by themselves.
         """
-        asked: dict[str, Any] = {"worker": worker or platform.node()[:100] or "worker"}
-        asked |= {"count": count, "hosts": list(hosts), "wait_s": wait_s}
+        body: dict[str, Any] = {"worker": worker or platform.node()[:100] or "worker"}
+        body |= {"count": count, "hosts": list(hosts), "wait_s": wait_s}
         if ttl_s is not None:
-            asked["ttl_s"] = ttl_s
-        return self._ask("POST", "/leases", Leased, content=json.encode(asked))
+            body["ttl_s"] = ttl_s
+        return self._ask("POST", "/leases", Leased, content=json.encode(body))
 
     def extend(self, crawl: Crawl, ttl_s: float) -> Crawl:
-        """Let a lease end so many seconds from now; raises `LeaseNotHeld`."""
+        """Return the crawl with a lease that ends `ttl_s` from now; raises `LeaseNotHeld`."""
         content = json.encode({"ttl_s": ttl_s})
-        until = self._ask("PATCH", f"/leases/{crawl.lease}", _Extended, content=content)
-        return structs.replace(crawl, expires_at=until.expires_at)
+        lease = self._ask("PATCH", f"/leases/{crawl.lease}", LeaseAnswer, content=content)
+        return structs.replace(crawl, expires_at=lease.expires_at)
 
     def release(self, crawl: Crawl) -> bool:
-        """Give a crawl back that was not done; tells whether it was still yours."""
+        """Give a crawl back that was not done; return whether it was still yours."""
         try:
             self._call("DELETE", f"/leases/{crawl.lease}")
         except LeaseNotHeld:
@@ -142,68 +145,97 @@ class Client:
     # -- evidence
 
     def observation(
-        self, page: Named, *, observed_at: datetime | None = None, **seen: Any
+        self, page: PageName, *, observed_at: datetime | None = None, **evidence: Any
     ) -> Observation:
-        """Say what was seen: `changed`, `digest`, `status`, `last_modified` and others.
+        """Return an observation: `changed`, `digest`, `status`, `last_modified` and others.
 
-        A status beyond those of HTTP, as some servers make up, counts as the last of them.
+        Fields that are None are left out. A status beyond those of HTTP, as some servers make up,
+        counts as the last of them.
         """
-        if seen.get("status") is not None:
-            seen["status"] = min(seen["status"], LAST_STATUS)
+        fields = {name: value for name, value in evidence.items() if value is not None}
+        if "status" in fields:
+            fields["status"] = min(fields["status"], LAST_STATUS)
         name = "url" if isinstance(page, str) else "page_id"
-        named = {"lease": page.lease} if isinstance(page, Crawl) else {name: page}
-        return Observation(observed_at=observed_at or self.now(), **named, **seen)
+        fields |= {"lease": page.lease} if isinstance(page, Crawl) else {name: page}
+        return Observation(observed_at=observed_at or self.now(), **fields)
 
-    def report(self, page: Named, **seen: Any) -> Reported:
+    def report(self, page: PageName, **evidence: Any) -> Reported:
         """Report one crawl, see `observation`; raises `Rejected` if it cannot be."""
-        return _raised(self.report_many([self.observation(page, **seen)]))
+        return _raised(self.report_many([self.observation(page, **evidence)]))
 
     def report_many(self, observations: Iterable[Observation]) -> Reported:
         """Report crawls, those of a page in the order of time; again changes nothing."""
-        return self._batches("/observations", observations, Reported())
+        return self._batches("/observations", observations, Reported)
 
-    def reporter(self, **how: Any) -> Reporter:
-        """Give a context that reports from a thread of its own, see `Batches` for `how`."""
-        return Reporter(self, **how)
+    def reporter(self, **options: Any) -> Reporter:
+        """Return a context that reports from a thread of its own; `options` are of `Batches`."""
+        return Reporter(self, **options)
 
     def ping(self, page: str | int, *, changed_at: datetime | None = None) -> Decision:
-        """Announce that a page has changed; tells whether to crawl it now."""
+        """Announce that a page has changed; return whether to crawl it now."""
         name = "url" if isinstance(page, str) else "page_id"
-        notice = Ping(changed_at=changed_at or self.now(), **{name: page})  # type: ignore[arg-type]
-        return _raised(self.ping_many([notice])).decisions[0]
+        ping = Ping(changed_at=changed_at or self.now(), **{name: page})  # type: ignore[arg-type]
+        return _raised(self.ping_many([ping])).decisions[0]
 
     def ping_many(self, pings: Iterable[Ping]) -> Pinged:
         """Announce changes."""
-        return self._batches("/pings", pings, Pinged())
+        return self._batches("/pings", pings, Pinged)
 
-    def sitemap(self, url: str, content: bytes) -> SitemapRead:
-        """Pass on a sitemap as it was fetched from `url`."""
+    def sitemap(
+        self, url: str, content: bytes, *, encoding: str | None = None, cross_host: bool = False
+    ) -> SitemapRead:
+        """Pass on a sitemap as it was fetched from `url`, with the Content-Encoding it had."""
         headers = {"Content-Type": "application/octet-stream"}
+        if encoding is not None:
+            headers["Content-Encoding"] = encoding
+        params = {"url": url, "cross_host": cross_host}
         return self._ask(
-            "POST", "/sitemaps", SitemapRead, params={"url": url}, content=content, headers=headers
+            "POST", "/sitemaps", SitemapRead, params=params, content=content, headers=headers
         )
 
-    # -- pages, schedule, epochs
+    # -- pages and hosts
 
     def register(self, *pages: Page | str | dict[str, Any]) -> Registered:
-        """Register pages, as values, URLs or items as they are sent; change known ones."""
-        given = (Page(url=page) if isinstance(page, str) else page for page in pages)
-        return self._batches("/pages", given, Registered())
+        """Register pages, as structs, URLs or items as they are sent; change known ones."""
+        items = (Page(url=page) if isinstance(page, str) else page for page in pages)
+        return self._batches("/pages", items, Registered)
 
     def page(self, page: str | int) -> dict[str, Any]:
-        """Show all that is known of one page, as GET /pages tells it; raises `NotFound`."""
+        """Return all that is known of one page, as GET /pages answers; raises `NotFound`."""
         path, params = (
             ("/pages", {"url": page}) if isinstance(page, str) else (f"/pages/{page}", {})
         )
         return decoded(self._call("GET", path, params=params), dict[str, Any])
 
     def host(self, host: str) -> dict[str, Any]:
-        """Show how a host is crawled, as GET /hosts/{host} tells it; raises `NotFound`."""
-        return decoded(self._call("GET", f"/hosts/{quote(host, safe='')}"), dict[str, Any])
+        """Return how a host is crawled, as GET /hosts/{host} answers; raises `NotFound`."""
+        return decoded(self._call("GET", _host_path(host)), dict[str, Any])
 
-    def set_host(self, host: str, **settings: Any) -> None:
+    def hosts(self) -> Iterator[HostItem]:
+        """Go through all hosts."""
+        return self._items("/hosts", HostsAnswer)
+
+    def set_host(self, host: str, /, **settings: Any) -> dict[str, Any]:
         """Change how a host is crawled: `min_delay_s`, `max_concurrency`, …; None sets back."""
-        self._call("PATCH", f"/hosts/{quote(host, safe='')}", content=json.encode(settings))
+        content = _encoded(settings)
+        return decoded(self._call("PATCH", _host_path(host), content=content), dict[str, Any])
+
+    # -- subscriptions
+
+    def subscribe(self, topic: str, hub: str, secret: str | None = None) -> RegisteredSubscription:
+        """Register a subscription to a topic; the hub is yours to ask."""
+        body = {"topic": topic, "hub": hub} | ({} if secret is None else {"secret": secret})
+        return self._ask("POST", "/websub", RegisteredSubscription, content=json.encode(body))
+
+    def unsubscribe(self, subscription_id: str) -> None:
+        """Forget a subscription; raises `Refused` where there is none."""
+        self._call("DELETE", f"/websub/{subscription_id}")
+
+    def subscriptions(self) -> Iterator[SubscriptionItem]:
+        """Go through all subscriptions."""
+        return self._items("/websub", SubscriptionsAnswer)
+
+    # -- schedule and epochs
 
     def schedule(self, **filters: Any) -> Iterator[ScheduledPage]:
         """Go through the schedule in force, as of one epoch.
@@ -211,13 +243,7 @@ class Client:
         `filters` are those of GET /schedule, such as `host` or `due_before`. Raises
         `CursorExpired` where two epochs passed meanwhile.
         """
-        params = {**filters}
-        while True:
-            part = self._ask("GET", "/schedule", _SchedulePart, params=params)
-            yield from part.items
-            if part.next_cursor is None:
-                return
-            params["cursor"] = part.next_cursor
+        return self._items("/schedule", ScheduleAnswer, **filters)
 
     def request_epoch(self) -> Epoch:
         """Ask for an epoch now."""
@@ -231,7 +257,7 @@ class Client:
         """Go through all epochs, newest first."""
         params: dict[str, int] = {}
         while True:
-            part = self._ask("GET", "/epochs", _EpochsPart, params=params)
+            part = self._ask("GET", "/epochs", EpochsAnswer, params=params)
             yield from part.items
             if part.next_before is None:
                 return
@@ -239,85 +265,98 @@ class Client:
 
     # -- how it is sent
 
-    def _call(self, method: str, path: str, **given: Any) -> httpx.Response:
-        if "content" in given:
-            given.setdefault("headers", {"Content-Type": "application/json"})
-        response = self.line.call(method, path, **given)
+    def _call(self, method: str, path: str, **request: Any) -> httpx.Response:
+        if "content" in request:
+            request.setdefault("headers", {"Content-Type": "application/json"})
+        response = self.line.call(method, path, **request)
         if not response.is_success:
             raise refusal(response)
         return response
 
-    def _ask(self, method: str, path: str, answer: type[T], **given: Any) -> T:
-        return decoded(self._call(method, path, **given), answer)
+    def _ask(self, method: str, path: str, answer: type[T], **request: Any) -> T:
+        return decoded(self._call(method, path, **request), answer)
 
-    def _batches(self, path: str, items: Iterable[Any], nothing: C) -> C:
-        """Send items in batches and sum the answers up; a batch all rejected is an answer too.
+    def _items(self, path: str, kind: Any, **params: Any) -> Iterator[Any]:
+        """Return the items of a list, part by part."""
+        params.setdefault("limit", PART)
+        while True:
+            part = self._ask("GET", path, kind, params=params)
+            yield from part.items
+            if part.next_cursor is None:
+                return
+            params["cursor"] = part.next_cursor
 
-        Where the service, or a proxy before it, takes no such batch, they are halved.
+    def _batches(self, path: str, items: Iterable[Any], kind: type[C]) -> C:
+        """Send items in batches and return the sum of the answers.
+
+        A batch of which nothing is taken has an answer too. Where the service, or a proxy before
+        it, takes no such batch, the batches are halved.
         """
-        rest, total, n_sent, most = iter(items), nothing, 0, BATCH
+        rest, total, n_sent, most = iter(items), empty(kind), 0, self.batch
         while batch := list(islice(rest, most)):
             try:
-                answer = self._ask("POST", path, type(nothing), content=json.encode(batch))
+                answer = self._ask("POST", path, kind, content=_encoded(batch))
                 _check_whole(answer, len(batch))
-            except TooLarge as refused:
+            except TooLarge as error:
                 if len(batch) > 1:
                     rest, most = chain(batch, rest), len(batch) // 2
                     continue
-                code = refused.problem.type.rpartition(":")[2] or "too-large"
-                alone = Rejection(index=0, code=code, detail=refused.problem.detail)
-                answer = _without(nothing, [alone])
-            except Rejected as refused:
-                if not refused.problem.rejected:
+                code = error.code or "too-large"
+                alone = Rejection(index=0, code=code, detail=error.problem.detail)
+                answer = _without(kind, [alone])
+            except Rejected as error:
+                if not error.problem.rejected:
                     raise
-                answer = _without(nothing, refused.problem.rejected)
-            total = _sum(total, answer, n_sent)
+                answer = _without(kind, error.problem.rejected)
+            total = added(total, answer, n_sent)
             n_sent += len(batch)
         return total
 
 
-class _Extended(Struct):
-    expires_at: datetime
+def _host_path(host: str) -> str:
+    return f"/hosts/{quote(host, safe='')}"
 
 
-class _SchedulePart(Struct):
-    items: list[ScheduledPage]
-    next_cursor: str | None
+def _encoded(body: Any) -> bytes:
+    """Return JSON; of plain values NaN and lone surrogates too, for the service to refuse by name.
+
+    Other values of Python, such as dates, are written as text.
+    """
+    if isinstance(body, list) and all(isinstance(item, Struct) for item in body):
+        return json.encode(body)
+    return standard_json.dumps(body, default=_plain).encode()
 
 
-class _EpochsPart(Struct):
-    items: list[Epoch]
-    next_before: int | None
+def _plain(value: Any) -> Any:
+    return to_builtins(value) if isinstance(value, Struct) else str(value)
 
 
-def _without(nothing: C, rejected: list[Rejection]) -> C:
-    """Give the answer to a batch of which nothing is taken."""
-    if isinstance(nothing, Registered):
-        return structs.replace(nothing, rejected=rejected, page_ids=[None] * len(rejected))
-    return structs.replace(nothing, rejected=rejected)
+def _without(kind: type[C], rejected: list[Rejection]) -> C:
+    """Return the answer to a batch of which nothing is taken."""
+    answer = structs.replace(empty(kind), rejected=rejected, n_rejected=len(rejected))
+    if isinstance(answer, Registered):
+        return structs.replace(answer, page_ids=[None] * len(rejected))
+    return answer
 
 
 def _check_whole(answer: Counts, n_sent: int) -> None:
     """Raise `Unavailable` unless each item was answered for."""
-    n = answer.accepted + answer.duplicate + answer.late + len(answer.rejected)
+    n = answer.accepted + answer.duplicate + answer.late + answer.n_rejected
     if n != n_sent:
         raise Unavailable(f"the answer is for {n} of {n_sent} items; is that the service?")
 
 
-def _sum(total: C, answer: C, n_before: int) -> C:
-    """Add an answer; an `index` in it counts from the first item of all."""
-    summed: dict[str, Any] = {}
-    for name in total.__struct_fields__:
-        more = getattr(answer, name)
-        if name in ("rejected", "decisions"):
-            more = [structs.replace(item, index=item.index + n_before) for item in more]
-        summed[name] = getattr(total, name) + more
-    return type(total)(**summed)
-
-
 def _raised(answer: C) -> C:
-    """Raise what was rejected of one item."""
-    if answer.rejected:
-        why = answer.rejected[0]
-        raise Rejected(422, Problem("", "Rejected", why.detail, why.field, answer.rejected))
-    return answer
+    """Return the answer to one item; raises `Rejected` where the item was."""
+    if not answer.rejected:
+        return answer
+    reason = answer.rejected[0]
+    problem = Problem(
+        type="",
+        title="Rejected",
+        status=UNPROCESSABLE,
+        detail=reason.detail,
+        field=reason.field,
+        rejected=answer.rejected,
+    )
+    raise Rejected(UNPROCESSABLE, problem)

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import httpx
-from msgspec import DecodeError, Struct, json
+from msgspec import DecodeError, json
 
-from recrawl_client.values import Rejection
+from recrawl_client.wire.common import Problem
 
 
 class ClientError(Exception):
@@ -37,16 +37,6 @@ class Undelivered(ClientError):
         self.items = list(items)
 
 
-class Problem(Struct, frozen=True):
-    """What the service says went wrong (RFC 9457)."""
-
-    type: str = ""
-    title: str = ""
-    detail: str = ""
-    field: str | None = None
-    rejected: list[Rejection] = []
-
-
 class Refused(ClientError):
     """The service will not do this."""
 
@@ -54,6 +44,11 @@ class Refused(ClientError):
         super().__init__(f"{status} {problem.title}: {problem.detail}")
         self.status = status
         self.problem = problem
+
+    @property
+    def code(self) -> str:
+        """Last word of the problem's type, such as lease-not-held; empty where a proxy answered."""
+        return self.problem.type.rpartition(":")[2]
 
 
 class Rejected(Refused):
@@ -80,7 +75,7 @@ class CursorExpired(Refused):
     """The schedule of this cursor is no longer kept; start again."""
 
 
-NAMED: dict[str, type[Refused]] = {
+BY_CODE: dict[str, type[Refused]] = {
     "batch-rejected": Rejected,
     "invalid-field": Rejected,
     "invalid-url": Rejected,
@@ -97,14 +92,16 @@ TOO_LARGE = 413
 
 
 def refusal(response: httpx.Response) -> Refused:
-    """Read a refusal from an answer, whoever gave it: a proxy in between sends no problem."""
+    """Return the refusal that an answer means; a proxy in between sends no problem document."""
     try:
         problem = json.decode(response.content, type=Problem)
     except (DecodeError, UnicodeDecodeError):
-        detail = response.text[:200]
+        detail = " ".join(response.text[:200].split())
         if response.has_redirect_location:
             detail = f"call it at {response.headers['Location'][:200]}"
-        problem = Problem(title=response.reason_phrase, detail=detail)
+        problem = Problem(
+            type="", title=response.reason_phrase, status=response.status_code, detail=detail
+        )
     otherwise = TooLarge if response.status_code == TOO_LARGE else Refused
-    kind = NAMED.get(problem.type.rpartition(":")[2], otherwise)
+    kind = BY_CODE.get(problem.type.rpartition(":")[2], otherwise)
     return kind(response.status_code, problem)

@@ -3,7 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 from recrawl_client.batches import Batches
-from recrawl_client.values import Crawl, Observation, Reported
+from recrawl_client.wire.common import empty
+from recrawl_client.wire.evidence import Observation, Reported
+from recrawl_client.wire.leases import Crawl
 
 if TYPE_CHECKING:
     from recrawl_client.client import Client
@@ -12,10 +14,10 @@ if TYPE_CHECKING:
 class Reporter(Batches[Observation, Reported]):
     """Takes observations at once and sends them soon, see `Batches`."""
 
-    def __init__(self, client: "Client", **how: Any) -> None:
-        super().__init__(client.report_many, Reported(), **how)
+    def __init__(self, client: "Client", **options: Any) -> None:
+        super().__init__(client.report_many, empty(Reported), **options)
         self.client = client
 
-    def report(self, page: Crawl | str | int, **seen: Any) -> None:
+    def report(self, page: Crawl | str | int, **evidence: Any) -> None:
         """Report one crawl, see `Client.observation`; raises what has ended the reporter."""
-        self.add(self.client.observation(page, **seen))
+        self.add(self.client.observation(page, **evidence))

@@ -1,12 +1,12 @@
-"""A scheduler for Scrapy: spiders crawl what Recrawl says, when it says, and report what they see.
+"""A scheduler for Scrapy: spiders crawl the pages that are due and report the results.
 
     SCHEDULER = "recrawl_client.scrapy.Scheduler"
     RECRAWL_URL = "http://127.0.0.1:8000"
 
-Pages come to the spider's `parse`. Requests that it yields are registered with Recrawl, which
-decides when they are crawled; with `meta={"recrawl_changed_at": datetime}` they are change notices
-too. What is no GET, follows a redirect, or has `meta={"recrawl_now": True}`, is crawled at once.
-Nothing here waits in the reactor: leases are taken and reports sent in threads.
+Responses come to the spider's `parse`. Requests that `parse` yields are registered with Recrawl,
+which decides when they are crawled. A request with `meta={"recrawl_changed_at": datetime}` is a
+ping too. A request is made at once if it is no GET, follows a redirect, or has
+`meta={"recrawl_now": True}`. Threads take leases and send reports, so the reactor never waits.
 """
 
 import logging
@@ -33,16 +33,19 @@ from recrawl_client.calls import http_date, retry_seconds
 from recrawl_client.client import Client
 from recrawl_client.errors import ClientError, Unavailable
 from recrawl_client.reporter import Reporter
-from recrawl_client.values import Crawl, Page, Ping, Pinged, Registered
+from recrawl_client.wire.common import empty
+from recrawl_client.wire.evidence import Ping, Pinged
+from recrawl_client.wire.leases import Crawl
+from recrawl_client.wire.pages import Page, Registered
 
 WAIT_S = 2.0
-"""A request for leases is held back so long, and closing may take as long."""
+"""Time that the service may hold back a lease request, and so delay closing, seconds."""
 MOST_LEASES = 1_000
-"""The service gives no more in one answer."""
-KNOWN = 1_000_000
-"""So many registered pages are remembered, so as not to be registered again at each link."""
+"""Maximum number of leases in one answer of the service."""
+MOST_REMEMBERED = 1_000_000
+"""Number of registered pages remembered, so that a link does not register its page again."""
 FORBIDDEN = 403
-"""What is reported of a page that robots.txt or a middleware forbids: no evidence."""
+"""Status reported for a page that robots.txt or a middleware forbids: no evidence."""
 SUCCESS = range(200, 300)
 """Statuses of pages with content."""
 
@@ -50,44 +53,48 @@ log = logging.getLogger(__name__)
 
 
 class Scheduler(BaseScheduler):
-    """Takes leases and hands them to the engine; hears of responses by signals."""
+    """Takes leases and hands them to the engine; signals bring the responses."""
 
     def __init__(self, crawler: Crawler) -> None:
         self.crawler = crawler
-        given = crawler.settings
-        url, key = given.get("RECRAWL_URL", "http://127.0.0.1:8000"), given.get("RECRAWL_API_KEY")
-        self.most = given.getint("RECRAWL_LEASES", 2 * given.getint("CONCURRENT_REQUESTS"))
-        self.register = given.getbool("RECRAWL_REGISTER", True)
-        self.idle_s: float | None = given.getfloat("RECRAWL_CLOSE_IDLE_S") or None
-        self.asked: dict[str, Any] = {
-            "hosts": given.getlist("RECRAWL_HOSTS"),
-            "ttl_s": given.getfloat("RECRAWL_LEASE_TTL_S") or None,
+        options = crawler.settings
+        url = options.get("RECRAWL_URL", "http://127.0.0.1:8000")
+        key = options.get("RECRAWL_API_KEY")
+        self.most = options.getint("RECRAWL_LEASES", 2 * options.getint("CONCURRENT_REQUESTS"))
+        self.register = options.getbool("RECRAWL_REGISTER", True)
+        self.idle_s: float | None = options.getfloat("RECRAWL_CLOSE_IDLE_S") or None
+        self.lease_options: dict[str, Any] = {
+            "hosts": options.getlist("RECRAWL_HOSTS"),
+            "ttl_s": options.getfloat("RECRAWL_LEASE_TTL_S") or None,
             "wait_s": min(WAIT_S, self.idle_s or WAIT_S),
         }
         self.stop = threading.Event()
         self.leasing = Client(url, key, wait=self.stop.wait)
         self.client = Client(url, key)
         self.reporter = Reporter(self.client)
-        self.pages: Batches[Page, Registered] = Batches(self._send_pages, Registered())
-        self.pings: Batches[Ping, Pinged] = Batches(self.client.ping_many, Pinged())
+        self.pages: Batches[Page, Registered] = Batches(self._send_pages, empty(Registered))
+        self.pings: Batches[Ping, Pinged] = Batches(self.client.ping_many, empty(Pinged))
         self.ready: deque[Request] = deque()
         self.in_hand: dict[str, Crawl] = {}
-        """By lease: taken, and not reported yet."""
-        self.known: set[int] = set()
+        """Crawls by lease that are not reported yet."""
+        self.registered: set[int] = set()
+        """Hashes of the URLs that were registered."""
         self.dry = False
         self.room = threading.Condition()
         self.thread = threading.Thread(target=self._lease_on, name="recrawl-leases", daemon=True)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Read the settings RECRAWL_*."""
+        """Return a scheduler with the settings RECRAWL_*."""
         return cls(crawler)
 
     # -- what the engine calls, in its own thread
 
     def open(self, spider: Spider) -> None:
-        """Begin to take leases."""
-        self.asked["worker"] = self.crawler.settings.get("RECRAWL_WORKER") or spider.name[:100]
+        """Start to take leases."""
+        self.lease_options["worker"] = (
+            self.crawler.settings.get("RECRAWL_WORKER") or spider.name[:100]
+        )
         self.crawler.signals.connect(self._received, signal=signals.response_received)
         self.in_engine = engine_thread()
         for batches in (self.reporter, self.pages, self.pings):
@@ -95,19 +102,19 @@ class Scheduler(BaseScheduler):
         self.thread.start()
 
     def close(self, reason: str) -> Deferred[None]:  # noqa: ARG002 - any reason will do
-        """Send what is left and give back what was not crawled."""
+        """Send the remaining items and release the crawls that were not made."""
         return deferred_from_coro(run_in_thread(self._end))
 
     def has_pending_requests(self) -> bool:
-        """Tell that there is always more to crawl, unless the spider is to close when idle."""
+        """Return true while more may be due; false only if the spider closes when idle."""
         return bool(self.ready) or not self.dry
 
     def next_request(self) -> Request | None:
-        """Give a request that is to be made now."""
+        """Return a request to make now."""
         return self.ready.popleft() if self.ready else None
 
     def enqueue_request(self, request: Request) -> bool:
-        """Crawl it now, or let Recrawl say when; false if it may do neither."""
+        """Queue a request now or register its page; return false if neither is allowed."""
         if self._now(request):
             self.ready.append(request)
             return True
@@ -117,28 +124,28 @@ class Scheduler(BaseScheduler):
         with self.room:
             if changed_at:
                 self.pings.add(Ping(url=request.url, changed_at=changed_at))
-            elif hash(request.url) not in self.known:
+            elif hash(request.url) not in self.registered:
                 self._remember(request.url)
                 self.pages.add(Page(url=request.url))
             self.dry = False
         return True
 
     def _now(self, request: Request) -> bool:
-        """Tell whether a request is made at once, without asking Recrawl for its turn.
+        """Return whether a request is made at once, without a lease of its own.
 
-        Of a crawl under a lease that is the page itself and what it redirects to; the `meta` of
-        its response, copied to links, says nothing of those.
+        Under a lease, that is the page and its redirects while the lease is in hand. Spiders copy
+        the `meta` of a response to its links, whose own leases come later.
         """
-        given = request.meta
-        if "recrawl" in given:
-            return given["recrawl"].lease in self.in_hand
-        direct = given.get("recrawl_now") or "redirect_times" in given
+        meta = request.meta
+        if "recrawl" in meta:
+            return meta["recrawl"].lease in self.in_hand
+        direct = meta.get("recrawl_now") or "redirect_times" in meta
         return bool(direct) or request.method != "GET"
 
     def _remember(self, url: str) -> None:
-        if len(self.known) >= KNOWN:
-            self.known.clear()
-        self.known.add(hash(url))
+        if len(self.registered) >= MOST_REMEMBERED:
+            self.registered.clear()
+        self.registered.add(hash(url))
 
     def _received(self, response: Response, request: Request, spider: Spider) -> None:
         crawl = request.meta.get("recrawl")
@@ -157,23 +164,26 @@ class Scheduler(BaseScheduler):
             log.exception("recrawl_digest failed; nothing was learnt from %s", response.url)
             status = FORBIDDEN
         self._report(
-            crawl, status=status, digest=digested, retry_after_s=retry_seconds(pause) or None,
+            crawl,
+            status=status,
+            digest=digested,
+            retry_after_s=retry_seconds(pause) or None,
             last_modified=http_date(dated),
-        )  # fmt: skip
+        )
 
     def _failed(self, failure: Failure) -> Failure:
-        """Report a request that got no response; Scrapy logs it as ever."""
+        """Report a request without a response; Scrapy logs the failure."""
         crawl = failure.request.meta["recrawl"]  # type: ignore[attr-defined]
         forbidden = isinstance(failure.value, IgnoreRequest)
         self._report(crawl, status=FORBIDDEN if forbidden else 0)
         return failure
 
-    def _report(self, crawl: Crawl, **seen: Any) -> None:
+    def _report(self, crawl: Crawl, **result: Any) -> None:
         with self.room:
             mine = self.in_hand.pop(crawl.lease, None)
             self.room.notify()
         if mine is not None:
-            self.reporter.report(crawl, **seen)
+            self.reporter.report(crawl, **result)
 
     def _take(self, crawls: list[Crawl]) -> None:
         engine = self.crawler.engine
@@ -196,7 +206,7 @@ class Scheduler(BaseScheduler):
         while count := self._room():
             was_quiet = not (self.pages.n_waiting or self.pings.n_waiting)
             try:
-                leased = self.leasing.lease(count, **self.asked)
+                leased = self.leasing.lease(count, **self.lease_options)
             except Unavailable as error:
                 log.warning("no leases: %s", error)
                 continue
@@ -210,7 +220,7 @@ class Scheduler(BaseScheduler):
                 self.in_engine(self._take, leased.items)
 
     def _room(self) -> int:
-        """Wait until more may be leased, and tell how many; 0: the spider closes."""
+        """Wait until more may be leased and return how many; 0 when the spider closes."""
         with self.room:
             while not self.stop.is_set() and len(self.in_hand) >= self.most:
                 self.room.wait()
@@ -242,7 +252,7 @@ class Scheduler(BaseScheduler):
 
 
 def _ended(last: Callable[[], None]) -> bool:
-    """Do what there is left to do; false where the service was not there for it."""
+    """Run the last step; return false if the service was out of reach."""
     try:
         last()
     except ClientError as error:
@@ -252,12 +262,12 @@ def _ended(last: Callable[[], None]) -> bool:
 
 
 def digest(response: Response) -> str:
-    """Digest a body; spiders define `recrawl_digest` to leave out what means nothing."""
+    """Return the digest of a body; spiders define `recrawl_digest` to leave out noise."""
     return blake2b(response.body, digest_size=16).hexdigest()
 
 
 def engine_thread() -> Callable[..., object]:
-    """Give what calls a function in the engine's thread."""
+    """Return a function that calls another one in the thread of the engine."""
     if is_reactor_installed():
         from twisted.internet import reactor
 

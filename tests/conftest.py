@@ -11,33 +11,15 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 from hypothesis import settings
+from support.command import recrawl  # noqa: F401
+from support.own_postgres import EMPTY
 
-from service.config import Settings
-from service.storage import QueueStore, Store, migrations, open_store
-from service.storage.memory import MemoryStore
+from recrawl_lab.memory.store import MemoryStore
+from service.runtime.settings import Settings
+from service.storage import Store, migrations, open_store
 
 WIDTH = 2
 """Numbers in the state of Gamma, with which most tests learn."""
-
-EMPTY = """
-DO $$
-DECLARE name text;
-BEGIN
-    PERFORM pg_terminate_backend(pid, 5000) FROM pg_stat_activity
-    WHERE datname = current_database() AND pid <> pg_backend_pid();
-    FOR name IN
-        SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
-            AND relname ~ '^(schedule|observations)_[0-9_]+$'
-    LOOP EXECUTE 'DROP TABLE ' || name;
-    END LOOP;
-    DELETE FROM observations; DELETE FROM epochs; DELETE FROM section_rates; DELETE FROM meta;
-    DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts;
-    DELETE FROM crawls; DELETE FROM lanes; DELETE FROM host_groups; DELETE FROM websub;
-    ALTER TABLE pages ALTER page_id RESTART; ALTER TABLE hosts ALTER host_id RESTART;
-    ALTER TABLE epochs ALTER epoch RESTART; ALTER TABLE host_groups ALTER group_id RESTART;
-END $$
-"""
-"""Makes a database as it was when it was migrated, whoever is still connected to it."""
 
 settings.register_profile("recrawl", deadline=None)
 settings.load_profile("recrawl")
@@ -71,8 +53,10 @@ def postgres_server() -> Iterator[sa.URL]:
     local = [f"postgresql://{user}@127.0.0.1:5432/postgres" for user in _users()]
     for url in [told] if told else local:
         try:
-            can_create = _ask(sa.make_url(url), "SELECT rolcreatedb OR rolsuper FROM pg_roles "
-                                                "WHERE rolname = current_user")  # fmt: skip
+            can_create = _ask(
+                sa.make_url(url),
+                "SELECT rolcreatedb OR rolsuper FROM pg_roles WHERE rolname = current_user",
+            )
         except sa.exc.OperationalError:
             if told:
                 raise
@@ -157,7 +141,7 @@ def empty_database_url(request, tmp_path) -> str:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def queue_store(request) -> Iterator[QueueStore]:
+def queue_store(request) -> Iterator[Store]:
     """A store that hands out crawls."""
     opened = open_store(request.getfixturevalue(f"{request.param}_url"), WIDTH)
     yield opened

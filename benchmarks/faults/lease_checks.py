@@ -96,12 +96,12 @@ def spaced_fetches(history: History, delay_s: float) -> Verdict:
 
 def crawled_again(history: History, pages: Iterable[int], healed_at: float) -> Verdict:
     """Every page with a crawl rate is handed out again after the last nemesis."""
-    wanted = {*pages}
+    requested = {*pages}
     again = {
         lease.page_id
         for grant in history.of(Grant)
         if grant.at > healed_at
         for lease in grant.leases
     }
-    wrong = [f"page {page}" for page in sorted(wanted - again)]
-    return Verdict("pages that were not handed out again", wrong, len(wanted))
+    wrong = [f"page {page}" for page in sorted(requested - again)]
+    return Verdict("pages that were not handed out again", wrong, len(requested))

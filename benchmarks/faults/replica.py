@@ -11,7 +11,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from service import clock
+from service.storage import clock
 
 FORMAT = "<d"
 

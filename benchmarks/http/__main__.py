@@ -38,9 +38,13 @@ from benchmarks.http.command import FAILURES, options, run, tell
 from benchmarks.http.rows import OWN, ROWS, Bench, Figure, Row, prepared
 
 QUICK = {
-    "pages": 10_000, "small_pages": 2_000, "seconds": 0.5, "rounds": 1, "busy_seconds": 5.0,
+    "pages": 10_000,
+    "small_pages": 2_000,
+    "seconds": 0.5,
+    "rounds": 1,
+    "busy_seconds": 5.0,
     "singles": 8,
-}  # fmt: skip
+}
 """A sanity run: its figures mean nothing."""
 
 
@@ -51,8 +55,12 @@ def parser() -> argparse.ArgumentParser:
     given.add_argument("--huge-pages", type=int, default=10_000_000, help="of the row huge")
     given.add_argument("--singles", type=int, default=32, help="clients of single posts")
     given.add_argument("--readers", type=int, default=4, help="clients of schedule pages")
-    given.add_argument("--busy-seconds", type=float, default=20.0,
-                       help="that requests are prepared for, beside an epoch")  # fmt: skip
+    given.add_argument(
+        "--busy-seconds",
+        type=float,
+        default=20.0,
+        help="that requests are prepared for, beside an epoch",
+    )
     return given
 
 

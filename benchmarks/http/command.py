@@ -30,17 +30,27 @@ def options(
     )
     default = [row for row in rows if row not in left_out]
     told = f"all but {' '.join(left_out)}" if left_out else "all"
-    given.add_argument("--rows", nargs="+", choices=rows, default=default, metavar="ROW",
-                       help=f"of {' '.join(rows)} (default: {told})")  # fmt: skip
-    given.add_argument("--stores", nargs="+", choices=["postgres", "sqlite"],
-                       default=["postgres", "sqlite"])  # fmt: skip
+    given.add_argument(
+        "--rows",
+        nargs="+",
+        choices=rows,
+        default=default,
+        metavar="ROW",
+        help=f"of {' '.join(rows)} (default: {told})",
+    )
+    given.add_argument(
+        "--stores", nargs="+", choices=["postgres", "sqlite"], default=["postgres", "sqlite"]
+    )
     given.add_argument("--pages", type=int, default=1_000_000)
     given.add_argument("--clients", type=int, default=8, help="that send batches or lease crawls")
     given.add_argument("--seconds", type=float, default=5.0, help="of a round")
     given.add_argument("--rounds", type=int, default=3)
     given.add_argument("--quick", action="store_true", help="small sizes: does it run?")
-    given.add_argument("--postgres", default="postgresql://postgres@127.0.0.1:5432/postgres",
-                       help="a superuser's URL; databases are made and dropped")  # fmt: skip
+    given.add_argument(
+        "--postgres",
+        default="postgresql://postgres@127.0.0.1:5432/postgres",
+        help="a superuser's URL; databases are made and dropped",
+    )
     given.add_argument("--folder", type=Path, help="where SQLite's files are made")
     given.add_argument("--json", type=Path, default=Path(f"bench-out/{name}.json"))
     return given

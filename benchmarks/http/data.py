@@ -16,8 +16,8 @@ import httpx
 import numpy as np
 import psycopg
 
+from service.model.urls import normalise
 from service.storage import tables
-from service.urls import normalise
 
 TEMPLATES = 1_000
 """One for each host."""

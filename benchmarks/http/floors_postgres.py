@@ -27,13 +27,22 @@ GOOD = (
     pq.ExecStatus.COPY_OUT,
 )
 WRITTEN = (
-    "last_crawl_at", "last_observed_at", "digest", "gone", "n_observations", "n_changes", "gap",
+    "last_crawl_at",
+    "last_observed_at",
+    "digest",
+    "gone",
+    "n_observations",
+    "n_changes",
+    "interval_factor",
     "estimate",
-)  # fmt: skip
+)
 """What a crawl changes of a page's state."""
 LOGGED = "page_id, observed_at, kind, changed, interval"
 BIGINT, UUID = 20, 2950
-DUE = "last_crawl_at + least(gap / nullif(crawl_rate::float8, 0), 36500) * interval '1 day'"
+DUE = (
+    "last_crawl_at + "
+    "least(interval_factor / nullif(crawl_rate::float8, 0), 36500) * interval '1 day'"
+)
 SCHEDULED = (
     f"SELECT page_id, url, importance, change_rate, crawl_rate, crawl_probability, {DUE} "
     "FROM schedule JOIN pages USING (page_id) JOIN page_states USING (page_id)"
@@ -120,9 +129,12 @@ def instant() -> int:
 def log_rows(page_id: NDArray[np.int64]) -> bytes:
     n = len(page_id)
     return copied(
-        page_id.astype(">i8"), np.full(n, instant(), ">i8"), np.zeros(n, ">i2"), np.ones(n, ">i2"),
+        page_id.astype(">i8"),
+        np.full(n, instant(), ">i8"),
+        np.zeros(n, ">i2"),
+        np.ones(n, ">i2"),
         np.ones(n, ">f8"),
-    )  # fmt: skip
+    )
 
 
 def types(connection: Bare) -> dict[str, str]:
@@ -248,9 +260,14 @@ class NewPages:
 
 
 def writes(
-    url: str, step: Any, clients: list[int], n_clients: int, n_pages: int, seconds: float,
+    url: str,
+    step: Any,
+    clients: list[int],
+    n_clients: int,
+    n_pages: int,
+    seconds: float,
     ready: Callable[[], object],
-) -> float:  # fmt: skip
+) -> float:
     """Repeat a step on a connection for each client; gives rows a second."""
     connections = [Bare(url) for _ in clients]
     values = [step.prepare(connection) for connection in connections]
@@ -284,9 +301,14 @@ def writes(
 
 
 def reads(
-    url: str, epoch: int, limit: int, n_pages: int, clients: list[int], seconds: float,
+    url: str,
+    epoch: int,
+    limit: int,
+    n_pages: int,
+    clients: list[int],
+    seconds: float,
     ready: Callable[[], object],
-) -> float:  # fmt: skip
+) -> float:
     """Fetch pages of the schedule and encode them; gives rows a second."""
     between = " AND ".join(
         f"{table}.page_id BETWEEN %(first)s AND %(last)s"
@@ -363,12 +385,13 @@ class PostgresFloors:
         connection.copy_out(
             "COPY (SELECT page_id, importance, observability, min_crawl_rate, max_crawl_rate, "
             "host_id, n_pings, pings_since, last_ping_at, real_pings, false_pings, trust, "
-            "last_observed_at, last_interval, gap, estimate "
+            "last_observed_at, last_interval, interval_factor, estimate "
             "FROM pages JOIN page_states USING (page_id)) TO STDOUT (FORMAT BINARY)"
         )
         connection.command("CREATE TABLE fresh (LIKE schedule INCLUDING DEFAULTS)")
         connection.copy_in(
-            "COPY fresh (epoch, change_rate, page_id, crawl_rate, pace) FROM STDIN (FORMAT BINARY)",
+            "COPY fresh (epoch, change_rate, page_id, crawl_rate, urgency) "
+            "FROM STDIN (FORMAT BINARY)",
             *blocks,
         )
         connection.command("CREATE INDEX ON fresh (page_id)")

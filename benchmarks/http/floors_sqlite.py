@@ -11,8 +11,8 @@ import numpy as np
 
 from benchmarks.http.data import TEMPLATES, key_of, url_of
 from benchmarks.http.floors_postgres import WRITTEN
-from service.storage.sqlite_connections import prepare
-from service.storage.sqlite_log import STRETCH
+from service.storage.sqlite.connections import prepare
+from service.storage.sqlite.log import STRETCH
 
 LOG = (
     "INSERT INTO observations (stretch, page_id, observed_at, kind, changed, interval) "
@@ -20,7 +20,7 @@ LOG = (
 )
 SCHEDULED = (
     "SELECT schedule.page_id, url, importance, change_rate, crawl_rate, crawl_probability, "
-    "last_crawl_at + CAST(gap / crawl_rate * 86400e6 AS INTEGER) "
+    "last_crawl_at + CAST(interval_factor / crawl_rate * 86400e6 AS INTEGER) "
     "FROM schedule JOIN pages ON pages.page_id = schedule.page_id "
     "JOIN page_states ON page_states.page_id = schedule.page_id WHERE epoch = ?"
 )
@@ -53,9 +53,14 @@ class SqliteFloors:
         self.rng = np.random.default_rng(7)
 
     def batches(
-        self, n_items: int, n_clients: int, seconds: float, *, by_url: bool = False,  # noqa: ARG002
+        self,
+        n_items: int,
+        n_clients: int,  # noqa: ARG002
+        seconds: float,
+        *,
+        by_url: bool = False,
         locked: bool = False,
-    ) -> float:  # fmt: skip
+    ) -> float:
         """UPDATE and INSERT by executemany, one commit a batch."""
         connection = opened(self.copy_path)
         names = ", ".join(WRITTEN)
@@ -156,7 +161,7 @@ class SqliteFloors:
         rows = connection.execute(
             "SELECT pages.page_id, importance, observability, min_crawl_rate, max_crawl_rate, "
             "host_id, n_pings, pings_since, last_ping_at, real_pings, false_pings, trust, "
-            "last_observed_at, last_interval, gap, estimate "
+            "last_observed_at, last_interval, interval_factor, estimate "
             "FROM pages JOIN page_states ON page_states.page_id = pages.page_id"
         )
         while rows.fetchmany(BLOCK):
@@ -164,9 +169,9 @@ class SqliteFloors:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(
             "CREATE TABLE fresh (epoch INTEGER, page_id INTEGER, change_rate, crawl_rate, "
-            "crawl_probability, pace, PRIMARY KEY (epoch, page_id)) WITHOUT ROWID"
+            "crawl_probability, urgency, PRIMARY KEY (epoch, page_id)) WITHOUT ROWID"
         )
-        names = "epoch, page_id, change_rate, crawl_rate, pace"
+        names = "epoch, page_id, change_rate, crawl_rate, urgency"
         insert = f"INSERT INTO fresh ({names}) VALUES (?, ?, ?, ?, ?)"
         connection.executemany(insert, new)
         connection.execute("COMMIT")

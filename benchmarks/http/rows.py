@@ -241,10 +241,18 @@ def single(bench: Bench) -> list[Figure]:
         f"p50 {statistics.median(p50):.1f} ms",
     )
     return [
-        bench.figure("single", what, "obs/s", rates, floor=bare, details=_median(used),
-                     target=bench.target(4_000, 3_000), note=note),
+        bench.figure(
+            "single",
+            what,
+            "obs/s",
+            rates,
+            floor=bare,
+            details=_median(used),
+            target=bench.target(4_000, 3_000),
+            note=note,
+        ),
         bench.figure("single", "… p99", "ms", p99, at_most=True, target=bench.target(40, None)),
-    ]  # fmt: skip
+    ]
 
 
 def new_pages(bench: Bench) -> list[Figure]:
@@ -263,9 +271,16 @@ def new_pages(bench: Bench) -> list[Figure]:
         bare.append(floors.new_pages(batch, n_clients, given.seconds))
     what = f"POST /pages, new, {batch:,} each, {n_clients} clients"
     return [
-        bench.figure("pages", what, "pages/s", rates, floor=bare, details=_median(used),
-                     target=bench.target(25_000, 40_000))
-    ]  # fmt: skip
+        bench.figure(
+            "pages",
+            what,
+            "pages/s",
+            rates,
+            floor=bare,
+            details=_median(used),
+            target=bench.target(25_000, 40_000),
+        )
+    ]
 
 
 def epoch(bench: Bench) -> list[Figure]:
@@ -293,10 +308,19 @@ def _epochs(
     parts = ", ".join(f"{name} {value:.2f}" for name, value in _median(stages).items())
     details = _median(used) | {"stages": stages, "from_request_s": asked}
     return [
-        bench.figure(row, what, "s", took, floor=bare, target=seconds, at_most=True,
-                     details=details, note=f"{parts}; {statistics.median(asked):.2f} from POST"),
+        bench.figure(
+            row,
+            what,
+            "s",
+            took,
+            floor=bare,
+            target=seconds,
+            at_most=True,
+            details=details,
+            note=f"{parts}; {statistics.median(asked):.2f} from POST",
+        ),
         bench.figure(row, "… peak RSS", "MB", peaks, target=memory, at_most=True),
-    ]  # fmt: skip
+    ]
 
 
 def disk(bench: Bench) -> list[Figure]:
@@ -307,9 +331,16 @@ def disk(bench: Bench) -> list[Figure]:
     what = "disk per page: 60-byte url, 1 log entry, 2 epochs"
     note = ", ".join(f"{name} {size / bench.n_pages:.0f}" for name, size in sizes.items())
     return [
-        bench.figure("disk", what, "bytes", [sum(sizes.values()) / bench.n_pages], note=note,
-                     at_most=True, target=bench.target(600, 500))
-    ]  # fmt: skip
+        bench.figure(
+            "disk",
+            what,
+            "bytes",
+            [sum(sizes.values()) / bench.n_pages],
+            note=note,
+            at_most=True,
+            target=bench.target(600, 500),
+        )
+    ]
 
 
 def settled_sizes(bench: Bench) -> dict[str, int]:
@@ -360,10 +391,17 @@ def schedule(bench: Bench) -> list[Figure]:
         used.append(usage)
         bare.append(floors.schedule(number, 1_000, n, given.seconds))
     return [
-        bench.figure("schedule", f"GET /schedule, 1,000 each, {n} clients", "rows/s", rates,
-                     floor=bare, target=150_000, details=_median(used)),
+        bench.figure(
+            "schedule",
+            f"GET /schedule, 1,000 each, {n} clients",
+            "rows/s",
+            rates,
+            floor=bare,
+            target=150_000,
+            details=_median(used),
+        ),
         bench.figure("schedule", "… p99", "ms", p99, target=30, at_most=True),
-    ]  # fmt: skip
+    ]
 
 
 def _places(bench: Bench, n_clients: int) -> tuple[str, ...]:
@@ -386,10 +424,16 @@ def not_modified(bench: Bench) -> list[Figure]:
     rounds = [bench.load(work, given.clients, given.seconds) for _ in range(given.rounds)]
     p99 = statistics.median(load.quantile_ms(0.99) for load, _ in rounds)
     return [
-        bench.figure("not_modified", f"GET /schedule, 304, {given.clients} clients", "answers/s",
-                     [load.rate() for load, _ in rounds], target=5_000,
-                     details=_median([used for _, used in rounds]), note=f"p99 {p99:.1f} ms")
-    ]  # fmt: skip
+        bench.figure(
+            "not_modified",
+            f"GET /schedule, 304, {given.clients} clients",
+            "answers/s",
+            [load.rate() for load, _ in rounds],
+            target=5_000,
+            details=_median([used for _, used in rounds]),
+            note=f"p99 {p99:.1f} ms",
+        )
+    ]
 
 
 def export(bench: Bench) -> list[Figure]:
@@ -413,10 +457,11 @@ def export(bench: Bench) -> list[Figure]:
         bare.append(floors.export(number))
     what = f"NDJSON export of {bench.n_pages:,} pages"
     return [
-        bench.figure("export", what, "s", took, floor=bare, target=6, at_most=True,
-                     details=_median(used)),
+        bench.figure(
+            "export", what, "s", took, floor=bare, target=6, at_most=True, details=_median(used)
+        ),
         bench.figure("export", "… RSS growth", "MB", grown, target=60, at_most=True),
-    ]  # fmt: skip
+    ]
 
 
 def busy(bench: Bench) -> list[Figure]:
@@ -447,9 +492,16 @@ def busy(bench: Bench) -> list[Figure]:
     )
     what = f"ingest while an epoch of {bench.n_pages:,} runs"
     return [
-        bench.figure("busy", what, "% of alone", shares, target=bench.target(70, None), note=note,
-                     details=details)
-    ]  # fmt: skip
+        bench.figure(
+            "busy",
+            what,
+            "% of alone",
+            shares,
+            target=bench.target(70, None),
+            note=note,
+            details=details,
+        )
+    ]
 
 
 def sizes(bench: Bench) -> list[Figure]:
@@ -468,9 +520,17 @@ def sizes(bench: Bench) -> list[Figure]:
     what = f"growth from epoch 3 to 20, {bench.n_pages:,} pages"
     details = {"bytes": totals, "log_bytes": logs}
     return [
-        bench.figure("sizes", what, "%", [growth], target=10, at_most=True, details=details,
-                     note=f"without the log: {totals[3] / 1e6:.1f} to {totals[20] / 1e6:.1f} MB")
-    ]  # fmt: skip
+        bench.figure(
+            "sizes",
+            what,
+            "%",
+            [growth],
+            target=10,
+            at_most=True,
+            details=details,
+            note=f"without the log: {totals[3] / 1e6:.1f} to {totals[20] / 1e6:.1f} MB",
+        )
+    ]
 
 
 def _first(work: clients.Crawls, n_requests: int) -> clients.Crawls:

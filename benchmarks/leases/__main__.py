@@ -46,8 +46,12 @@ def parser() -> argparse.ArgumentParser:
     given.add_argument("--kill-seconds", type=float, default=60.0)
     given.add_argument("--workers", type=int, default=8, help="that are killed and replaced")
     given.add_argument("--kill-hosts", type=int, default=40, help="of six pages each")
-    given.add_argument("--period", type=float, default=5.0,
-                       help="seconds between crawls; of others twice and four times")  # fmt: skip
+    given.add_argument(
+        "--period",
+        type=float,
+        default=5.0,
+        help="seconds between crawls; of others twice and four times",
+    )
     given.add_argument("--seed", type=int, default=1, help="of who is killed when")
     return given
 

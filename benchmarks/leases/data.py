@@ -10,13 +10,13 @@ import psycopg
 from numpy.typing import NDArray
 
 from benchmarks.http.data import key_of
-from service import crawls
-from service.columns import PageColumns, ScheduleColumns
-from service.config import DEFAULT_ESTIMATOR
-from service.domain import Certificate
-from service.epoch import FILL_EVERY
-from service.storage import HostStore, migrations, open_store, tables
-from service.urls import normalise
+from service.epochs.runner import FILL_EVERY
+from service.leases import lease
+from service.model.columns import PageColumns, ScheduleColumns
+from service.model.domain import Certificate
+from service.model.urls import normalise
+from service.runtime.settings import DEFAULT_ESTIMATOR
+from service.storage import Store, migrations, open_store, tables
 
 WIDTH = 3
 """Numbers in the state of the default estimator."""
@@ -25,9 +25,19 @@ AHEAD = 2 * FILL_EVERY
 """The queue reaches as far as the service would have it, so that none fills it while measured."""
 
 CERTIFICATE = Certificate(
-    bandwidth=1.0, bandwidth_used=1.0, multiplier=0.0, harmonic_cost=0.0, binary_cost=0.0,
-    kkt_residual=0.0, passes=0, n_pages=0, prior={}, crawl_rate_quantiles=(), seconds={}, haste=1.0,
-)  # fmt: skip
+    bandwidth=1.0,
+    bandwidth_used=1.0,
+    multiplier=0.0,
+    harmonic_cost=0.0,
+    binary_cost=0.0,
+    kkt_residual=0.0,
+    passes=0,
+    n_pages=0,
+    prior={},
+    crawl_rate_quantiles=(),
+    seconds={},
+    budget_factor=1.0,
+)
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,7 @@ def fill(url: str, fleet: Fleet, now: datetime) -> None:
         copy = _copy_on_postgres if url.startswith("postgresql") else _copy_on_sqlite
         copy(url, fleet, now)
         _publish(store, fleet.crawl_rate, now)
-        crawls.fill(store, now + AHEAD)
+        lease.fill(store, now + AHEAD)
     finally:
         store.close()
 
@@ -96,18 +106,25 @@ def tidy(url: str) -> None:
 def _template(url: str) -> PageColumns:
     normal, unsaid = normalise(url), np.full(1, np.nan)
     return PageColumns(
-        key=np.array([np.void(normal.key)], "V16"), url=np.array([normal.url], object),
-        host=np.array([normal.host], object), importance=unsaid,
-        observability=np.array([-1], np.int16), min_crawl_rate=unsaid, max_crawl_rate=unsaid,
-    )  # fmt: skip
+        key=np.array([np.void(normal.key)], "V16"),
+        url=np.array([normal.url], object),
+        host=np.array([normal.host], object),
+        importance=unsaid,
+        observability=np.array([-1], np.int16),
+        min_crawl_rate=unsaid,
+        max_crawl_rate=unsaid,
+    )
 
 
-def _publish(store: HostStore, crawl_rate: NDArray[np.float64], now: datetime) -> None:
+def _publish(store: Store, crawl_rate: NDArray[np.float64], now: datetime) -> None:
     n = len(crawl_rate)
     schedule = ScheduleColumns(
-        page_id=np.arange(1, n + 1), change_rate=crawl_rate, crawl_rate=crawl_rate,
-        crawl_probability=np.zeros(n), pace=np.ones(n),
-    )  # fmt: skip
+        page_id=np.arange(1, n + 1),
+        change_rate=crawl_rate,
+        crawl_rate=crawl_rate,
+        crawl_probability=np.zeros(n),
+        urgency=np.ones(n),
+    )
     with store.lead() as lead:
         with lead.begin() as tx:
             epoch = tx.start_epoch(now).epoch
@@ -169,10 +186,15 @@ def _blocks(fleet: Fleet, now: datetime) -> Iterator[list[tuple[int, int, bytes,
     ago = fleet.days_ago.tolist()
     for first in range(1, len(ago), BLOCK):
         yield [
-            (k + 1, k % fleet.n_hosts + 1, key_of(url := fleet.url(k)), url,
-             now - timedelta(days=ago[k]))
+            (
+                k + 1,
+                k % fleet.n_hosts + 1,
+                key_of(url := fleet.url(k)),
+                url,
+                now - timedelta(days=ago[k]),
+            )
             for k in range(first, min(first + BLOCK, len(ago)))
-        ]  # fmt: skip
+        ]
 
 
 def _copies() -> Iterator[str]:

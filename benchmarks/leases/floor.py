@@ -11,13 +11,13 @@ import time
 from benchmarks.http.floors_postgres import Bare
 
 QUEUED = """
-SELECT page_id FROM crawls WHERE token IS NULL ORDER BY page_id DESC LIMIT 100000
+SELECT page_id FROM due_pages WHERE token IS NULL ORDER BY page_id DESC LIMIT 100000
 """
 LEASE = (
-    "UPDATE crawls SET token = 1, expires_at = now(), next_at = now() WHERE page_id = $1::bigint"
+    "UPDATE due_pages SET token = 1, expires_at = now(), next_at = now() WHERE page_id = $1::bigint"
 )
 REPORT = """
-WITH ended AS (DELETE FROM crawls WHERE page_id = $1::bigint AND token = 1 RETURNING page_id),
+WITH ended AS (DELETE FROM due_pages WHERE page_id = $1::bigint AND token = 1 RETURNING page_id),
 seen AS (
     UPDATE page_states SET last_crawl_at = now(), last_observed_at = now()
     FROM ended WHERE page_states.page_id = ended.page_id
@@ -28,7 +28,7 @@ SELECT page_id, now(), 0, 0, 1 FROM ended
 
 
 def singles(url: str, n_clients: int, seconds: float) -> float:
-    """Give crawls a second of so many connections, each with one crawl under way."""
+    """Return crawls a second of so many connections, each with one crawl under way."""
     found = Bare(url).run(QUEUED)
     pages = [found.get_value(i, 0) for i in range(found.ntuples)]
     connections = [Bare(url) for _ in range(n_clients)]

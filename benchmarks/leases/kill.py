@@ -175,9 +175,17 @@ def rates(
         off = 100 * (n_crawls[of].sum() / scheduled - 1)
         what = f"crawls every {period:g} s: off by"
         figures.append(
-            Figure(store, "kill", what, "%", [abs(off)], target=5, at_most=True,
-                   details={"crawls": int(n_crawls[of].sum()), "scheduled": float(scheduled)})
-        )  # fmt: skip
+            Figure(
+                store,
+                "kill",
+                what,
+                "%",
+                [abs(off)],
+                target=5,
+                at_most=True,
+                details={"crawls": int(n_crawls[of].sum()), "scheduled": float(scheduled)},
+            )
+        )
     return figures
 
 

@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import text
-
 from benchmarks.http import clients as http
 from benchmarks.http.processes import Serving, Usage, postgres_database, serving
 from benchmarks.http.rows import Figure
@@ -60,9 +58,14 @@ class Bench:
 
 @contextmanager
 def prepared(
-    store: str, fleet: Fleet, given: Namespace, folder: Path, say: Callable[[str], None],
-    prepare: Callable[[str], None] | None = None, **settings: Any,
-) -> Iterator[Bench]:  # fmt: skip
+    store: str,
+    fleet: Fleet,
+    given: Namespace,
+    folder: Path,
+    say: Callable[[str], None],
+    prepare: Callable[[str], None] | None = None,
+    **settings: Any,
+) -> Iterator[Bench]:
     """Make a database with the fleet and serve it."""
     begun = time.monotonic()
     with database(store, given, folder) as url:
@@ -94,10 +97,16 @@ def crawling(bench: Bench, wait_s: float = 0.0) -> list[Figure]:
     rounds, used = bench.measured(Crawling(100, wait_s), n)
     p99 = statistics.median(load.quantile_ms(0.99) for load in rounds)
     return [
-        bench.figure("batches", f"lease + report, 100 each, {n} workers", "crawls/s",
-                     [load.rate() for load in rounds], target=bench.target(10_000, 5_000),
-                     details=used, note=f"p99 of a request {p99:.0f} ms")
-    ]  # fmt: skip
+        bench.figure(
+            "batches",
+            f"lease + report, 100 each, {n} workers",
+            "crawls/s",
+            [load.rate() for load in rounds],
+            target=bench.target(10_000, 5_000),
+            details=used,
+            note=f"p99 of a request {p99:.0f} ms",
+        )
+    ]
 
 
 def singles(bench: Bench) -> list[Figure]:
@@ -111,11 +120,17 @@ def singles(bench: Bench) -> list[Figure]:
         floors = [bench.floor(n) for _ in range(bench.given.rounds)]
         p50 = statistics.median(load.quantile_ms(0.5) for load in rounds)
         figures.append(
-            bench.figure("single", f"lease + report, one each, {n} workers", "crawls/s",
-                         [load.rate() for load in rounds], floor=floors if all(floors) else [],
-                         target=bench.target(400, None) if n > 1 else None, details=used,
-                         note=f"p50 of a request {p50:.1f} ms")
-        )  # fmt: skip
+            bench.figure(
+                "single",
+                f"lease + report, one each, {n} workers",
+                "crawls/s",
+                [load.rate() for load in rounds],
+                floor=floors if all(floors) else [],
+                target=bench.target(400, None) if n > 1 else None,
+                details=used,
+                note=f"p50 of a request {p50:.1f} ms",
+            )
+        )
     return figures
 
 
@@ -127,9 +142,17 @@ def polling(bench: Bench) -> list[Figure]:
     rate = statistics.median(load.rate() for load in rounds)
     what = f"empty poll, {bench.given.waiting_hosts:,} hosts wait, {n} workers, p99"
     return [
-        bench.figure("empty", what, "ms", p99, at_most=True, target=20, details=used,
-                     note=f"{rate:,.0f} polls/s")
-    ]  # fmt: skip
+        bench.figure(
+            "empty",
+            what,
+            "ms",
+            p99,
+            at_most=True,
+            target=20,
+            details=used,
+            note=f"{rate:,.0f} polls/s",
+        )
+    ]
 
 
 def wait_an_hour(url: str) -> None:
@@ -139,8 +162,8 @@ def wait_an_hour(url: str) -> None:
         in_an_hour = "(unixepoch() + 3600) * 1000000"
     store = open_store(url, WIDTH)
     with store.begin() as tx:
-        tx.connection.execute(  # type: ignore[attr-defined]
-            text(f"UPDATE lanes SET ready_at = {in_an_hour}, next_at = {in_an_hour}")
+        tx.run(  # type: ignore[attr-defined]
+            f"UPDATE host_queues SET ready_at = {in_an_hour}, next_at = {in_an_hour}"
         )
     store.close()
 

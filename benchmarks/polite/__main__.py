@@ -28,7 +28,7 @@ from rich.table import Table
 from benchmarks.http.processes import cpu_seconds, megabytes, postgres_database
 from benchmarks.http.report import machine, number
 from benchmarks.polite.data import write_tables
-from service.sources.polite import HISTORIES, TABLES, find_table
+from recrawl_lab.datasets.polite import HISTORIES, TABLES, find_table
 
 DATABASE = f"recrawl_polite_{os.getpid()}"
 
@@ -56,8 +56,11 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument("--pages", type=int, default=100_000)
     options.add_argument("--folder", type=Path, help="where the data set is made, or lies")
-    options.add_argument("--postgres", default="postgresql://postgres@127.0.0.1:5432/postgres",
-                         help="a superuser's URL; a database is made and dropped")  # fmt: skip
+    options.add_argument(
+        "--postgres",
+        default="postgresql://postgres@127.0.0.1:5432/postgres",
+        help="a superuser's URL; a database is made and dropped",
+    )
     options.add_argument("--json", type=Path, default=Path("bench-out/polite.json"))
     return options
 
@@ -72,9 +75,13 @@ def main() -> None:
             with psycopg.connect(url) as connection:
                 sizes = connection.execute(SIZES).fetchall()
     show(runs, dict(sizes), n_bytes, given.pages)
-    figures = {"machine": machine(), "pages": given.pages, "bytes_read": n_bytes,
-               "database_bytes": dict(sizes),
-               "runs": [run._asdict() | {"rate": run.rate} for run in runs]}  # fmt: skip
+    figures = {
+        "machine": machine(),
+        "pages": given.pages,
+        "bytes_read": n_bytes,
+        "database_bytes": dict(sizes),
+        "runs": [run._asdict() | {"rate": run.rate} for run in runs],
+    }
     given.json.parent.mkdir(parents=True, exist_ok=True)
     given.json.write_text(json.dumps(figures, indent=1) + "\n")
 

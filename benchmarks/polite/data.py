@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from service.sources.polite import CHANGE_RATES, HISTORIES, IMPORTANCES, URLS
+from recrawl_lab.datasets.polite import CHANGE_RATES, HISTORIES, IMPORTANCES, URLS
 
 MOST_CRAWLS = 98
 """One a day for 14 weeks."""

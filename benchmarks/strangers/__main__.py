@@ -99,9 +99,11 @@ def attacked(port: int) -> Iterator[tuple[str, int]]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "benchmarks.strangers.server"]
         server = subprocess.Popen(
-            [*command, f"{folder}/recrawl.db", str(port)], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            [*command, f"{folder}/recrawl.db", str(port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         try:
             yield server.stdout.readline().strip(), server.pid
         finally:
@@ -121,9 +123,15 @@ def campaign(url: str, pid: int, n_submissions: int, n_peers: int) -> Figures:
             statuses = attackers.submit(attack, url, n_submissions, n_peers).result()
     seconds = time.perf_counter() - started
     return Figures(
-        dict(sorted(statuses.items())), seconds, before, max(peak), rss_mb(pid), honest,
-        float(np.quantile(healthz, 0.99)), max(healthz),
-    )  # fmt: skip
+        dict(sorted(statuses.items())),
+        seconds,
+        before,
+        max(peak),
+        rss_mb(pid),
+        honest,
+        float(np.quantile(healthz, 0.99)),
+        max(healthz),
+    )
 
 
 @contextmanager

@@ -10,11 +10,11 @@ from typing import Any
 import httpcore
 import httpx
 
-from service.api.live import running
+from service.api.server.graceful import running
 from service.api.service import open_service
-from service.config import read_settings
-from service.sources.guarded import Bounds, guarded_client
-from service.sources.indexnow import FETCH_S, MAX_KEY_FILE, shows_key
+from service.connectors.guarded import Bounds, guarded_client
+from service.connectors.indexnow import FETCH_S, MAX_KEY_FILE, shows_key
+from service.runtime.settings import read_settings
 
 API_KEY = "the key of the operator"
 
@@ -33,9 +33,11 @@ def main() -> None:
     """Serve until standard input ends."""
     path, port = sys.argv[1], int(sys.argv[2])
     settings = read_settings(
-        database_url=f"sqlite:///{path}", indexnow_check=True, api_keys=(API_KEY,),
+        database_url=f"sqlite:///{path}",
+        indexnow_check=True,
+        api_keys=(API_KEY,),
         epoch_interval_s=86_400,
-    )  # fmt: skip
+    )
     service = open_service(settings)
 
     def client() -> httpx.Client:

@@ -1,4 +1,4 @@
-"""The first release: pages, their states, the log, epochs and the schedule.
+"""The first release: every table as `service.storage.tables` had it then.
 
 Revision ID: 0001
 Revises:
@@ -6,19 +6,51 @@ Revises:
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import postgresql
 
-from service.storage.tables import Instant
+from service.storage.tables import Id, Instant, Json, Key, Short
 
 revision = "0001"
 down_revision = None
 
-Key = sa.LargeBinary(16).with_variant(postgresql.UUID(as_uuid=False), "postgresql")
-Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-Json = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
+TABLES = (
+    "websub",
+    "url_group_rates",
+    "schedule",
+    "epochs",
+    "observations",
+    "due_pages",
+    "host_queues",
+    "page_states",
+    "pages",
+    "host_groups",
+    "hosts",
+    "meta",
+)
+
+HOT = {
+    "fillfactor": "70",
+    "autovacuum_vacuum_scale_factor": "0.05",
+    "autovacuum_vacuum_cost_delay": "0",
+}
 
 
 def upgrade() -> None:
+    sqlite = op.get_bind().dialect.name == "sqlite"
+    create_pages(sqlite=sqlite)
+    create_states(sqlite=sqlite)
+    create_queue()
+    create_log(sqlite=sqlite)
+    create_epochs()
+    create_schedule(sqlite=sqlite)
+    create_websub()
+
+
+def downgrade() -> None:
+    for table in TABLES:
+        op.drop_table(table)
+
+
+def create_pages(*, sqlite: bool) -> None:
     op.create_table(
         "meta",
         sa.Column("name", sa.Text, nullable=False),
@@ -30,66 +62,136 @@ def upgrade() -> None:
         "hosts",
         sa.Column("host_id", Id, sa.Identity(), nullable=False),
         sa.Column("host", sa.Text, nullable=False),
+        sa.Column("group_id", Id),
+        sa.Column("max_crawl_rate", sa.Double),
         sa.PrimaryKeyConstraint("host_id", name="hosts_pkey"),
         sa.UniqueConstraint("host", name="hosts_host_key"),
     )
     op.create_table(
+        "host_groups",
+        sa.Column("group_id", Id, sa.Identity(), nullable=False),
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("max_crawl_rate", sa.Double),
+        sa.PrimaryKeyConstraint("group_id", name="host_groups_pkey"),
+        sa.UniqueConstraint("name", name="host_groups_name_key"),
+        comment="Hosts that share a server: one host_queue, one cap.",
+    )
+    host = sa.ForeignKeyConstraint(["host_id"], ["hosts.host_id"], name="pages_host_id_fkey")
+    op.create_table(
         "pages",
         sa.Column("page_id", Id, sa.Identity(), primary_key=True),
         sa.Column("key", Key, nullable=False),
-        sa.Column("url", sa.Text, nullable=False),
         sa.Column("host_id", Id, nullable=False),
         sa.Column("importance", sa.Double, nullable=False),
-        sa.Column("observability", sa.SmallInteger, nullable=False),
         sa.Column("min_crawl_rate", sa.Double),
         sa.Column("max_crawl_rate", sa.Double),
         sa.Column("created_at", Instant, nullable=False),
+        sa.Column("url", sa.Text, nullable=False),
         sa.UniqueConstraint("key", name="pages_key_key"),
-        sa.ForeignKeyConstraint(["host_id"], ["hosts.host_id"], name="pages_host_id_fkey"),
+        *([host] if sqlite else []),
         sqlite_autoincrement=True,
     )
     op.create_index("pages_host_id_idx", "pages", ["host_id"])
+
+
+def create_states(*, sqlite: bool) -> None:
+    page = sa.ForeignKeyConstraint(
+        ["page_id"], ["pages.page_id"], name="page_states_page_id_fkey", ondelete="CASCADE"
+    )
     op.create_table(
         "page_states",
         sa.Column("page_id", Id, nullable=False, autoincrement=False),
         sa.Column("last_crawl_at", Instant),
         sa.Column("last_observed_at", Instant),
         sa.Column("digest", sa.BigInteger),
-        sa.Column("gone", sa.Boolean, nullable=False),
-        sa.Column("n_observations", sa.BigInteger, nullable=False),
-        sa.Column("n_changes", sa.BigInteger, nullable=False),
-        sa.Column("n_pings", sa.BigInteger, nullable=False),
-        sa.Column("last_ping_at", Instant),
         sa.Column("pings_since", Instant, nullable=False),
-        sa.Column("ping_credit", sa.Double, nullable=False),
-        sa.Column("recent_pings", sa.BigInteger, nullable=False),
-        sa.Column("real_pings", sa.Double, nullable=False),
-        sa.Column("false_pings", sa.Double, nullable=False),
-        sa.Column("trust", sa.Double, nullable=False),
-        sa.Column("wanted_at", Instant),
-        sa.Column("gap", sa.Double, nullable=False),
+        sa.Column("requested_at", Instant),
+        sa.Column("last_ping_at", Instant),
+        sa.Column("ping_credit", sa.Double),
+        sa.Column("real_pings", sa.Double),
+        sa.Column("false_pings", sa.Double),
+        sa.Column("trust", sa.Double),
+        sa.Column("n_pings", sa.Integer),
+        sa.Column("pings_since_crawl", sa.Integer),
+        sa.Column("n_observations", sa.Integer, nullable=False),
+        sa.Column("n_changes", sa.Integer, nullable=False),
+        sa.Column("interval_factor", Short, nullable=False),
+        sa.Column("last_interval", Short, nullable=False, server_default="0"),
+        sa.Column("observability", sa.SmallInteger, nullable=False),
+        sa.Column("gone", sa.Boolean, nullable=False),
         sa.Column("estimate", sa.LargeBinary, nullable=False),
+        sa.Column("n_failures", sa.SmallInteger),
+        sa.Column("redirects_to", Id),
+        sa.Column("url_group", sa.Integer, nullable=False, server_default="0"),
         sa.PrimaryKeyConstraint("page_id", name="page_states_pkey"),
-        sa.ForeignKeyConstraint(
-            ["page_id"], ["pages.page_id"], name="page_states_page_id_fkey", ondelete="CASCADE"
-        ),
+        *([page] if sqlite else []),
         comment="One row a page, rewritten by every observation: no secondary index, room for HOT.",
-        postgresql_with={"fillfactor": "70", "autovacuum_vacuum_scale_factor": "0.05"},
+        postgresql_with={**HOT, "fillfactor": "90", "autovacuum_analyze_scale_factor": "0.2"},
+    )
+
+
+def create_queue() -> None:
+    op.create_table(
+        "host_queues",
+        sa.Column("queue_id", Id, nullable=False, autoincrement=False),
+        sa.Column("min_delay_s", sa.Double),
+        sa.Column("robots_delay_s", sa.Double),
+        sa.Column("max_concurrency", sa.Integer),
+        sa.Column("n_failures", sa.SmallInteger, nullable=False, server_default="0"),
+        sa.Column("blocked_until", Instant),
+        sa.Column("paused_at", Instant),
+        sa.Column("ready_at", Instant),
+        sa.Column("next_at", Instant),
+        sa.PrimaryKeyConstraint("queue_id", name="host_queues_pkey"),
+        comment="What is crawled one after the other: a host (its id) or a group (minus its id).",
+        postgresql_with=HOT,
+    )
+    op.create_index("host_queues_next_at_idx", "host_queues", ["next_at"])
+    op.create_table(
+        "due_pages",
+        sa.Column("page_id", Id, nullable=False, autoincrement=False),
+        sa.Column("queue_id", Id, nullable=False),
+        sa.Column("next_at", Instant, nullable=False),
+        sa.Column("last_crawl_at", Instant),
+        sa.Column("crawl_rate", sa.Double),
+        sa.Column("token", sa.BigInteger),
+        sa.Column("leased_at", Instant),
+        sa.Column("expires_at", Instant),
+        sa.Column("requested", sa.Boolean, nullable=False),
+        sa.Column("worker", sa.Text),
+        sa.PrimaryKeyConstraint("page_id", name="crawls_pkey"),
+        comment="Pages due soon, and the leases on them.",
+        postgresql_with=HOT,
+    )
+    op.create_index("due_pages_queue_id_next_at_idx", "due_pages", ["queue_id", "next_at"])
+
+
+def create_log(*, sqlite: bool) -> None:
+    stretch = sa.Column("stretch", sa.Integer, nullable=False, autoincrement=False)
+    key = sa.PrimaryKeyConstraint(
+        "stretch", "page_id", "observed_at", "kind", name="observations_pkey"
     )
     op.create_table(
         "observations",
+        *([stretch] if sqlite else []),
         sa.Column("page_id", Id, nullable=False, autoincrement=False),
         sa.Column("observed_at", Instant, nullable=False),
-        sa.Column("kind", sa.SmallInteger, nullable=False),
-        sa.Column("changed", sa.SmallInteger),
         sa.Column("interval", sa.Double),
         sa.Column("crawl_rate", sa.Double),
+        sa.Column("kind", sa.SmallInteger, nullable=False, autoincrement=False),
+        sa.Column("changed", sa.SmallInteger),
         sa.Column("status", sa.SmallInteger),
-        sa.PrimaryKeyConstraint("page_id", "observed_at", "kind", name="observations_pkey"),
+        *([key] if sqlite else []),
         comment="Append-only evidence; partitioned by month on Postgres, cut by retention.",
         postgresql_partition_by="RANGE (observed_at)",
         sqlite_with_rowid=False,
     )
+    if not sqlite:
+        op.create_index("observations_page_id_idx", "observations", ["page_id"])
+        op.execute("CREATE TABLE observations_default PARTITION OF observations DEFAULT")
+
+
+def create_epochs() -> None:
     op.create_table(
         "epochs",
         sa.Column("epoch", Id, sa.Identity(), primary_key=True),
@@ -109,6 +211,7 @@ def upgrade() -> None:
         sa.Column("prior", Json),
         sa.Column("crawl_rate_quantiles", Json),
         sa.Column("seconds", Json),
+        sa.Column("budget_factor", sa.Double),
         sqlite_autoincrement=True,
     )
     op.create_index(
@@ -119,22 +222,44 @@ def upgrade() -> None:
         postgresql_where=sa.text("status = 'requested'"),
         sqlite_where=sa.text("status = 'requested'"),
     )
+
+
+def create_schedule(*, sqlite: bool) -> None:
+    op.create_table(
+        "url_group_rates",
+        sa.Column("epoch", Id, nullable=False, autoincrement=False),
+        sa.Column("rate", sa.LargeBinary, nullable=False),
+        sa.PrimaryKeyConstraint("epoch", name="url_group_rates_pkey"),
+        comment="Mean change rate of each url_group; compressed, one row an epoch that is kept.",
+    )
+    key = sa.PrimaryKeyConstraint("epoch", "page_id", name="schedule_pkey")
     op.create_table(
         "schedule",
-        sa.Column("epoch", Id, nullable=False, autoincrement=False),
+        sa.Column("epoch", sa.Integer, nullable=False, autoincrement=False),
+        sa.Column("change_rate", Short, nullable=False),
         sa.Column("page_id", Id, nullable=False, autoincrement=False),
-        sa.Column("change_rate", sa.Double, nullable=False),
-        sa.Column("crawl_rate", sa.Double, nullable=False),
-        sa.Column("crawl_probability", sa.Double, nullable=False),
-        sa.PrimaryKeyConstraint("epoch", "page_id", name="schedule_pkey"),
+        sa.Column("crawl_rate", Short, nullable=False),
+        sa.Column("urgency", Short, nullable=False, server_default="1"),
+        sa.Column("crawl_probability", sa.Double),
+        *([key] if sqlite else []),
         comment="What epochs published; on Postgres one partition an epoch.",
         postgresql_partition_by="LIST (epoch)",
         sqlite_with_rowid=False,
     )
-    if op.get_bind().dialect.name == "postgresql":
-        op.execute("CREATE TABLE observations_default PARTITION OF observations DEFAULT")
+    if not sqlite:
+        op.create_index("schedule_page_id_idx", "schedule", ["page_id"])
 
 
-def downgrade() -> None:
-    for table in ("schedule", "epochs", "observations", "page_states", "pages", "hosts", "meta"):
-        op.drop_table(table)
+def create_websub() -> None:
+    op.create_table(
+        "websub",
+        sa.Column("id", sa.Text, nullable=False),
+        sa.Column("topic", sa.Text, nullable=False),
+        sa.Column("secret", sa.Text),
+        sa.Column("hub", sa.Text, nullable=False),
+        sa.Column("requested_at", Instant, nullable=False),
+        sa.Column("verified_at", Instant),
+        sa.Column("expires_at", Instant),
+        sa.PrimaryKeyConstraint("id", name="websub_pkey"),
+        comment="Topics that hubs tell of.",
+    )

@@ -6,14 +6,12 @@ from contextlib import asynccontextmanager
 
 import structlog
 from anyio import to_thread
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from service import __version__
-from service.api import openapi, problems
-from service.api.compress import CompressMiddleware
-from service.api.hot import HotPaths, HotRoute
-from service.api.queries import known_query
+from service.api.responses import problems
+from service.api.responses.compress import CompressMiddleware
 from service.api.routes import (
     epochs,
     health,
@@ -26,9 +24,10 @@ from service.api.routes import (
     sitemaps,
     websub,
 )
-from service.api.service import MOST_THREADS, Service, authorised, keep_for_good, start_runner
-from service.opening import joined
-from service.telemetry import MetricsMiddleware
+from service.api.schemas import openapi
+from service.api.service import MAX_THREADS, Service, keep_for_good, start_runner
+from service.runtime.bootstrap import joined
+from service.runtime.metrics import MetricsMiddleware
 
 DESCRIPTION = """\
 Recrawl decides when to crawl which page again. Register pages, report what your crawlers saw,
@@ -40,34 +39,34 @@ answered 408; a Transfer-Encoding other than chunked 501; one connection too man
 """
 
 GRACE_S, ABORTED_S = 2.5, 1.0
-"""Time for threads to end what they are at, and then to notice that it failed, seconds."""
+"""Time for threads to end their work, and then to notice that the store is closed, seconds."""
 
 log = structlog.get_logger()
 
-PARTS = (
-    pages.router, observations.router, leases.router, sitemaps.router, websub.router,
-    schedule.router, epochs.router, hosts.router,
-)  # fmt: skip
-"""What asks for a key."""
-
-
-def served(service: Service) -> HotPaths:
-    """Give what a server runs: the application, and its hot paths before it."""
-    hot = (route for part in PARTS for route in part.routes if isinstance(route, HotRoute))
-    return HotPaths(create_app(service), hot, service.telemetry)
+ROUTERS = (
+    pages.router,
+    observations.router,
+    leases.router,
+    sitemaps.router,
+    websub.router,
+    schedule.router,
+    epochs.router,
+    hosts.router,
+    indexnow.router,
+    websub.callbacks,
+    health.router,
+)
+"""Routers in the order of the OpenAPI document."""
 
 
 def create_app(service: Service | None = None) -> FastAPI:
-    """Build the application; without a service it can only describe itself."""
+    """Return the application; without a service it only describes itself."""
     app = FastAPIOffline(
         title="Recrawl", version=__version__, description=DESCRIPTION, lifespan=lifespan
     )
     app.state.service = service
-    for part in PARTS:
-        app.include_router(part, dependencies=[Depends(authorised), Depends(known_query)])
-    app.include_router(indexnow.router)  # a site's own key may stand for an API key
-    app.include_router(websub.callbacks)  # hubs have no key but the address they were told
-    app.include_router(health.router)
+    # `include_router` would wrap each route in FastAPI's layers again
+    app.router.routes[:0] = [route for router in ROUTERS for route in router.routes]
     problems.install(app)
     openapi.install(app)
     app.add_middleware(CompressMiddleware)
@@ -78,11 +77,11 @@ def create_app(service: Service | None = None) -> FastAPI:
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Run the writers, and epochs where they are this process's part; close the store."""
+    """Run the writers, and epochs if they run in this process; then close the store."""
     service: Service = app.state.service
-    to_thread.current_default_thread_limiter().total_tokens = MOST_THREADS
-    service.commits.start()
-    service.leasing.start()
+    to_thread.current_default_thread_limiter().total_tokens = MAX_THREADS
+    for batcher in service.batchers:
+        batcher.start()
     runner, watching = start_runner(service), service.watch.start()
     keep_for_good()
     try:
@@ -95,10 +94,11 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def end(service: Service, threads: list[threading.Thread]) -> None:
-    """End the service's threads in order; those that take too long lose the database."""
+    """End the threads in order; abort the store when they take too long."""
     service.runner.stop()
     service.watch.stopped.set()
-    threads = [*service.leasing.finish(), *service.commits.finish(), *threads]
+    for batcher in service.batchers:
+        threads = [*batcher.finish(), *threads]
     if joined(threads, GRACE_S):
         return
     service.store.abort()

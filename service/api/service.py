@@ -1,71 +1,90 @@
-"""What every route works with: one service, put together from the settings."""
+"""The parts that all routes share, assembled from the settings."""
 
 import asyncio
 import gc
 import hashlib
-import hmac
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from fastapi import Depends, Request
 
-from service.api.bodies import Body, read_body
-from service.api.gathering import Gathering
-from service.api.keychecks import KeyChecks
-from service.api.looks import Look
-from service.api.watch import Watch
-from service.clock import Clock
-from service.commits import Commits
-from service.config import Settings
-from service.crawls import Desk
-from service.epoch import Plan, Runner
-from service.errors import OUTAGES, Unauthorized
-from service.ingest import Rules
-from service.leasing import Leasing
-from service.opening import opened
-from service.registering import Registering
-from service.storage import SubscriptionStore
-from service.telemetry import Telemetry
+from service.api.bounded_checks import BoundedCheck
+from service.api.requests.bodies import Body, read_body
+from service.api.requests.small_posts import PostRecorder, SmallPosts
+from service.batching.batcher import Batcher
+from service.batching.lease_requests import LeaseRequests, batched_leases
+from service.batching.registrations import Registrations, batched_registrations
+from service.batching.reports import CrawlReports, PingReports, Recorder, batched
+from service.connectors.indexnow_keys import KeyChecks
+from service.epochs.plan import Plan
+from service.epochs.runner import Runner
+from service.epochs.watch import Watch
+from service.ingest.rules import InForce
+from service.leases.lease import LeaseSettler
+from service.model.errors import OUTAGES
+from service.runtime.bootstrap import opened
+from service.runtime.metrics import Telemetry
+from service.runtime.settings import Settings
+from service.storage import Store
+from service.storage.clock import Clock
 
-MOST_THREADS = 16
-"""Requests at work in threads at once: fewer than a store has connections, so that writers of
-evidence always find one."""
+MAX_THREADS = 14
+"""Maximum requests at work in threads. A store has ten connections more, so that each writer of a
+batcher always finds one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The parts that routes use; frozen, shared by all threads."""
+    """The parts that routes use, shared by all threads."""
 
-    store: SubscriptionStore
-    rules: Rules
-    commits: Commits
-    gathering: Gathering
-    desk: Desk
-    leasing: Leasing
-    registering: Registering
+    store: Store
+    rules: InForce
+    small_posts: SmallPosts
+    crawl_reports: CrawlReports
+    ping_reports: PingReports
+    registrations: Registrations
+    lease_requests: LeaseRequests
+    settler: LeaseSettler
     lease_ttl: timedelta
     plan: Plan
     runner: Runner
     watch: Watch
     readers: asyncio.Semaphore
-    """Requests that read the schedule at a time: on SQLite one, as the driver lets go of the
-    interpreter at every row and waits for whoever is encoding meanwhile."""
-    readiness: Look
-    scraping: Look
+    """Limit of requests that read the schedule at a time. It is one on SQLite, because the driver
+    releases the interpreter at every row and then waits for the requests that encode."""
+    readiness: BoundedCheck
+    scraping: BoundedCheck
     embedded: bool
-    """Whether epochs run in a thread of this process."""
+    """Epochs run in a thread of this process."""
     now: Clock
     telemetry: Telemetry
     max_items: int
     max_body_bytes: int
     key_hashes: tuple[bytes, ...]
     key_checks: KeyChecks | None
-    """Where IndexNow keys are checked."""
+    """Checks of the keys of sites; None: IndexNow needs an API key."""
+
+    @property
+    def batchers(self) -> tuple[Batcher[Any, Any], ...]:
+        """All batchers, in the order in which their threads start."""
+        return (
+            self.small_posts,
+            self.crawl_reports,
+            self.ping_reports,
+            self.registrations,
+            self.lease_requests,
+        )
+
+    @property
+    def n_waiting_items(self) -> int:
+        """Number of crawls and pings that wait to be committed."""
+        reports = self.small_posts, self.crawl_reports, self.ping_reports
+        return sum(batcher.n_waiting for batcher in reports)
 
 
 def open_service(
@@ -74,69 +93,61 @@ def open_service(
     now: Clock | None = None,
     rng: np.random.Generator | None = None,
 ) -> Service:
-    """Open the store and put the service together; raises what `opened` does."""
+    """Open the store and return the service; raise what `opened` raises."""
     base = opened(settings, now=now, rng=rng, batch=False)
     store, rules, runner, embedded = base.store, base.rules, base.runner, base.embedded
     now = base.now
     watch, telemetry = Watch(store), Telemetry(store, now)
-    polite, (one, other) = settings.politeness(), rules.rng.spawn(2)
-    desk = Desk(polite, runner.ahead, one)
+    polite, (desk_rng, leasing_rng) = settings.politeness(), rules.rng.spawn(2)
+    settler = LeaseSettler(polite, runner.ahead, desk_rng)
     n_writers = 1 if embedded else 2
-    commits = Commits(store, rules, desk, n_writers=n_writers, watch=telemetry.count_commit)
+    writers = n_writers, telemetry.count_commit
+    recorder = Recorder(store, InForce(rules), settler)
+    posts = PostRecorder(recorder, telemetry, now)
     telemetry.watch("recrawl_waiting", "Requests that wait for an epoch", lambda: watch.n_waiting)
-    telemetry.watch(
-        "recrawl_waiting_items", "Items that wait to be written", lambda: commits.n_waiting
-    )
-    return Service(
+    service = Service(
         store=store,
-        rules=rules,
-        commits=commits,
-        gathering=Gathering(commits, telemetry, now),
-        desk=desk,
-        leasing=Leasing(store, polite, other),
-        registering=Registering(store, desk, n_writers),
+        rules=recorder.rules,
+        small_posts=batched("small-posts", posts.flush, *writers),
+        crawl_reports=batched("crawls", recorder.flush_crawls, *writers),
+        ping_reports=batched("pings", recorder.flush_pings, *writers),
+        registrations=batched_registrations(store, settler, n_writers),
+        lease_requests=batched_leases(store, polite, leasing_rng),
+        settler=settler,
         lease_ttl=timedelta(seconds=settings.lease_ttl_s),
         plan=base.plan,
         runner=runner,
         watch=watch,
-        readers=asyncio.Semaphore(1 if embedded else MOST_THREADS),
-        readiness=Look(),
-        scraping=Look(),
+        readers=asyncio.Semaphore(1 if embedded else MAX_THREADS),
+        readiness=BoundedCheck(),
+        scraping=BoundedCheck(),
         embedded=embedded,
         now=now,
         telemetry=telemetry,
         max_items=settings.max_items,
         max_body_bytes=settings.max_body_bytes,
         key_checks=KeyChecks(now) if settings.indexnow_check else None,
-        key_hashes=tuple(hashed(key.get_secret_value()) for key in settings.api_keys),
+        key_hashes=tuple(key_hash(key.get_secret_value()) for key in settings.api_keys),
     )
+    telemetry.watch(
+        "recrawl_waiting_items", "Items that wait to be written", lambda: service.n_waiting_items
+    )
+    return service
 
 
-def hashed(key: str) -> bytes:
-    """Hash an API key; only hashes are kept and compared."""
+def key_hash(key: str) -> bytes:
+    """Return the hash of an API key; only hashes are stored and compared."""
     return hashlib.sha256(key.encode()).digest()
 
 
 def the_service(request: Request) -> Service:
-    """Give the service of this application."""
+    """Return the service of this application."""
     service: Service = request.app.state.service
     return service
 
 
-def authorised(request: Request) -> None:
-    """Let a call with one of the API keys pass; without keys set, every call passes."""
-    service = the_service(request)
-    if not service.key_hashes:
-        return
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    given = hashed(key.strip()) if scheme.lower() == "bearer" else b""
-    known = [hmac.compare_digest(given, key_hash) for key_hash in service.key_hashes]
-    if not any(known):
-        raise Unauthorized
-
-
 def start_runner(service: Service) -> threading.Thread | None:
-    """Run epochs in a thread of this process, if that is this process's part."""
+    """Return the thread that runs epochs, if they run in this process."""
     if not service.embedded:
         return None
     with suppress(*OUTAGES):  # the runner tries again
@@ -148,7 +159,7 @@ def start_runner(service: Service) -> threading.Thread | None:
 
 
 def keep_for_good() -> None:
-    """Spare the garbage collector what was loaded: looking at all of it holds every request up."""
+    """Exempt all loaded objects from garbage collection, whose full pass delays every request."""
     gc.collect()
     gc.freeze()
 

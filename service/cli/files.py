@@ -1,53 +1,76 @@
 """`recrawl import` and `recrawl export`: pages and states from and to files."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import DownloadColumn
 
-from service.cli.parts import URL, ApiKey, DatabaseUrl, address, console, settings
+from service.cli.options import URL, ApiKey, DatabaseUrl, address, connected, console, settings
+from service.cli.plugins import folder_importer
+from service.cli.progress import add_rows_task, expected_pages, rows_progress, show_rows
 
 if TYPE_CHECKING:
-    from service.opening import Opened
-    from service.sources.checkpoint import Checkpoint
-    from service.sources.importing import Step
+    from service.runtime.bootstrap import Opened
+    from service.transfer.checkpoint import Checkpoint
+    from service.transfer.importing import Skipped, Step
 
 MAX_SHOWN = 20
-"""Skipped lines told one by one; the rest are only counted."""
-RATE = TextColumn("{task.fields[n_rows]:,} rows {task.fields[rate]:,.0f}/s")
+"""Maximum number of skipped lines that are printed; the rest are only counted."""
+
+Source = Annotated[
+    Path,
+    typer.Argument(
+        exists=True,
+        help="CSV or TSV (with a header), NDJSON, any of them as .gz, or Parquet; or the "
+        "folder of the PoliteCrawling data set",
+    ),
+]
+Receiver = Annotated[
+    str | None,
+    typer.Option(help=f"Where the service listens ({URL})", envvar="RECRAWL_URL", callback=address),
+]
+IntoDatabase = Annotated[
+    str | None,
+    typer.Option(help="Write straight to this database instead, service running or not"),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on where an interrupted import stopped")]
+Began = Annotated[
+    datetime | None,
+    typer.Option(help="When the data set's 14 weeks are to have begun (15 weeks ago)"),
+]
+Target = Annotated[
+    Path,
+    typer.Argument(help="Ends in .csv, .tsv, .ndjson (each also .gz) or .parquet; - is stdout"),
+]
+States = Annotated[bool, typer.Option("--states", help="With all that is known of each page")]
+Format = Annotated[
+    Literal["csv", "tsv", "ndjson", "parquet"] | None,
+    typer.Option(help="Instead of the one the name tells; on stdout ndjson"),
+]
+
+
+class ImportCounts(NamedTuple):
+    """What an import has done."""
+
+    created: int = 0
+    """Pages that are new."""
+    restored: int = 0
+    """States taken over."""
+    skipped: int = 0
+    """Lines that were not imported."""
 
 
 def import_(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            exists=True,
-            help="CSV or TSV (with a header), NDJSON, any of them as .gz, or Parquet; or the "
-            "folder of the PoliteCrawling data set",
-        ),
-    ],
-    to: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Where the service listens ({URL})", envvar="RECRAWL_URL", callback=address
-        ),
-    ] = None,
+    source: Source,
+    to: Receiver = None,
     api_key: ApiKey = None,
-    database_url: Annotated[
-        str | None,
-        typer.Option(help="Write straight to this database instead, service running or not"),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where an interrupted import stopped")
-    ] = False,
-    began: Annotated[
-        datetime | None,
-        typer.Option(help="When the data set's 14 weeks are to have begun (15 weeks ago)"),
-    ] = None,
+    database_url: IntoDatabase = None,
+    resume: Resume = False,
+    began: Began = None,
 ) -> None:
     """Bring pages from a file to a running service, or pages with states into a database.
 
@@ -61,56 +84,79 @@ def import_(
     nothing, so an interrupted import may be repeated, or taken up with --resume: how far it came
     is kept in a small file beside the source.
     """
-    from service.arrays import instant
-    from service.sources.checkpoint import Checkpoint
-    from service.sources.importing import add_pages, add_states, holds_states, send_pages
-    from service.sources.polite import TABLES, find_table
-    from service.sources.polite_import import import_polite
-    from service.sources.polite_learning import Learning
-    from service.sources.posting import Poster
+    from service.transfer.importing import holds_states
 
-    polite = source.is_dir()
-    files = [find_table(source, name) for name in TABLES] if polite else [source]
-    states = not polite and holds_states(source)
-    with ExitStack() as stack:
-        if polite or states or database_url is not None:
-            base = stack.enter_context(_opened(database_url))
-            receiver = settings(database_url).database_url.get_secret_value()
-        else:
-            receiver = to or URL
-        checkpoint = Checkpoint(source, files, receiver)
-        standing = checkpoint.read() if resume else {}
-        line = standing.get("line", 0)
-        if polite:
-            learning = Learning(
-                base.rules.estimator, base.rules.timing, base.rules.rng,
-                instant(_began(began, standing)), base.now(),
-            )  # fmt: skip
-            steps = import_polite(source, base.store, learning, standing)
-        elif states:
-            steps = add_states(source, base.store, base.plan.estimator, base.now, line)
-        elif database_url is not None:
-            steps = add_pages(source, base.store, base.now, line)
-        else:
-            poster = stack.enter_context(Poster(receiver, api_key))
-            steps = send_pages(source, poster, line)
-        total = sum(file.stat().st_size for file in files)
-        created, restored, skipped = _follow(steps, f"importing {source.name}", total, checkpoint)
-    taken = f", {restored} states taken over" if polite or states else ""
-    typer.echo(f"{created} new pages registered{taken}, {skipped} lines skipped")
-    if skipped:
+    folder = folder_importer()(source) if source.is_dir() else None
+    states = folder is None and holds_states(source)
+    if folder:
+        counts = _import_folder(source, folder, database_url, began, resume)
+    elif states or database_url is not None:
+        counts = _import_to_database(source, database_url, states, resume)
+    else:
+        counts = _import_to_service(source, to or URL, api_key, resume)
+    restored = f", {counts.restored} states taken over" if folder or states else ""
+    typer.echo(f"{counts.created} new pages registered{restored}, {counts.skipped} lines skipped")
+    if counts.skipped:
         raise typer.Exit(1)
 
 
-def _began(told: datetime | None, standing: dict[str, Any]) -> datetime:
+def _import_folder(
+    source: Path, folder: Any, database_url: str | None, began: datetime | None, resume: bool
+) -> ImportCounts:
+    with _opened(database_url) as base:
+        checkpoint, standing = _checkpoint(source, folder.files, _address(database_url), resume)
+        steps = folder.steps(base, _beginning(began, standing), standing)
+        return _follow(steps, source, folder.files, checkpoint)
+
+
+def _import_to_database(
+    source: Path, database_url: str | None, states: bool, resume: bool
+) -> ImportCounts:
+    from service.transfer.importing import add_pages, add_states
+
+    with _opened(database_url) as base:
+        checkpoint, standing = _checkpoint(source, [source], _address(database_url), resume)
+        line = standing.get("line", 0)
+        if states:
+            steps = add_states(source, base.store, base.plan.estimator, base.now, line)
+        else:
+            steps = add_pages(source, base.store, base.now, line)
+        return _follow(steps, source, [source], checkpoint)
+
+
+def _import_to_service(source: Path, url: str, api_key: str | None, resume: bool) -> ImportCounts:
+    from service.transfer.importing import send_pages
+
+    checkpoint, standing = _checkpoint(source, [source], url, resume)
+    with connected(url, api_key) as client:
+        steps = send_pages(source, client, standing.get("line", 0))
+        return _follow(steps, source, [source], checkpoint)
+
+
+def _checkpoint(
+    source: Path, files: list[Path], receiver: str, resume: bool
+) -> "tuple[Checkpoint, dict[str, Any]]":
+    """Return the checkpoint of an import, and where the import goes on."""
+    from service.transfer.checkpoint import Checkpoint
+
+    checkpoint = Checkpoint(source, files, receiver)
+    return checkpoint, checkpoint.read() if resume else {}
+
+
+def _address(database_url: str | None) -> str:
+    address: str = settings(database_url).database_url.get_secret_value()
+    return address
+
+
+def _beginning(began: datetime | None, standing: dict[str, Any]) -> datetime:
     if standing:
         return datetime.fromisoformat(standing["began"]).replace(tzinfo=UTC)
-    return datetime.now(UTC) - timedelta(weeks=15) if told is None else told.replace(tzinfo=UTC)
+    return datetime.now(UTC) - timedelta(weeks=15) if began is None else began.replace(tzinfo=UTC)
 
 
 @contextmanager
 def _opened(database_url: str | None, *, existing: bool = False) -> Iterator["Opened"]:
-    from service.opening import opened
+    from service.runtime.bootstrap import opened
 
     base = opened(settings(database_url), existing=existing)
     with closing(base.store):
@@ -118,44 +164,37 @@ def _opened(database_url: str | None, *, existing: bool = False) -> Iterator["Op
 
 
 def _follow(
-    steps: Iterator["Step"], title: str, total: int, checkpoint: "Checkpoint"
-) -> tuple[int, int, int]:
-    """Show every step and remember it; gives new pages, states taken over, lines skipped."""
-    created = restored = skipped = n_rows = 0
-    with _progress(DownloadColumn()) as progress:
-        task = progress.add_task(title, total=total, n_rows=0, rate=0.0)
+    steps: Iterator["Step"], source: Path, files: list[Path], checkpoint: "Checkpoint"
+) -> ImportCounts:
+    """Show every step, remember it in the checkpoint, and return the sums."""
+    counts, n_rows = ImportCounts(), 0
+    total = sum(file.stat().st_size for file in files)
+    with rows_progress(DownloadColumn()) as progress:
+        task = add_rows_task(progress, f"importing {source.name}", total)
         for step in steps:
             checkpoint.write(**step.standing)
-            for bad in step.skipped:
-                skipped += 1
-                if skipped <= MAX_SHOWN:
-                    told = f"{bad.path}:{bad.line}: {bad.reason}"
-                    console.print(told, highlight=False, markup=False, soft_wrap=True)
-            created, restored = created + step.created, restored + step.restored
+            _print_skipped(step.skipped[: max(MAX_SHOWN - counts.skipped, 0)])
+            counts = ImportCounts(
+                counts.created + step.created,
+                counts.restored + step.restored,
+                counts.skipped + len(step.skipped),
+            )
             n_rows += step.n_rows
-            rate = n_rows / max(progress.tasks[task].elapsed or 0.0, 1e-3)
-            progress.update(task, completed=step.bytes_read, n_rows=n_rows, rate=rate)
+            show_rows(progress, task, n_rows, step.bytes_read)
     checkpoint.clear()
-    return created, restored, skipped
+    return counts
 
 
-def _progress(*more: Any) -> Progress:
-    text = "[progress.description]{task.description}"
-    return Progress(text, BarColumn(), *more, RATE, TimeRemainingColumn(), console=console)
+def _print_skipped(lines: list["Skipped"]) -> None:
+    for line in lines:
+        text = f"{line.path}:{line.line}: {line.reason}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def export(
-    file: Annotated[
-        Path,
-        typer.Argument(help="Ends in .csv, .tsv, .ndjson (each also .gz) or .parquet; - is stdout"),
-    ],
-    states: Annotated[
-        bool, typer.Option("--states", help="With all that is known of each page")
-    ] = False,
-    format: Annotated[  # noqa: A002 - the option's name
-        Literal["csv", "tsv", "ndjson", "parquet"] | None,
-        typer.Option(help="Instead of the one the name tells; on stdout ndjson"),
-    ] = None,
+    file: Target,
+    states: States = False,
+    format: Format = None,  # noqa: A002 - the option's name
     database_url: DatabaseUrl = None,
 ) -> None:
     """Write all pages to a file that `recrawl import` takes.
@@ -164,22 +203,19 @@ def export(
     last crawls, counts, digests and pings. The service may run meanwhile; each page is as of
     one instant. Schedules are not exported: the next epoch writes one.
     """
-    from service.sources.exporting import exported, writer
+    from service.transfer.exporting import exported, writer
 
     n_rows = 0
     with (
         _opened(database_url, existing=True) as base,
         writer(file, format, states=states) as write,
-        _progress() as progress,
+        rows_progress() as progress,
     ):
         with base.store.begin(write=False) as tx:
-            in_force = tx.epoch_in_force()
-        total = in_force.certificate.n_pages if in_force and in_force.certificate else None
-        task = progress.add_task(f"exporting {file.name}", total=total, n_rows=0, rate=0.0)
-        estimator = base.plan.estimator if states else None
-        for block in exported(base.store, estimator):
+            total = expected_pages(tx)
+        task = add_rows_task(progress, f"exporting {file.name}", total)
+        for block in exported(base.store, base.plan.estimator if states else None):
             write(block)
             n_rows += len(block["url"])
-            rate = n_rows / max(progress.tasks[task].elapsed or 0.0, 1e-3)
-            progress.update(task, completed=n_rows, n_rows=n_rows, rate=rate)
+            show_rows(progress, task, n_rows, n_rows)
     console.print(f"{n_rows} pages exported", highlight=False)

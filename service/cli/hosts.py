@@ -4,11 +4,10 @@ import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import typer
 
-from service.cli.parts import URL, ApiKey, To
+from service.cli.options import URL, ApiKey, To, connected
 
 hosts = typer.Typer(no_args_is_help=True, help="Show and set how hosts are crawled.")
 
@@ -31,10 +30,9 @@ def robots(
     The longer of the two becomes the host's robots_delay_s; a file that asks for neither clears
     it. Who must not be fetched at all is your crawler's business.
     """
-    from service.errors import InvalidUrl
-    from service.sources.posting import Poster
-    from service.sources.robots import delay_asked, host_of
-    from service.urls import normalise
+    from service.connectors.robots import host_of, requested_delay
+    from service.model.errors import InvalidUrl
+    from service.model.urls import normalise
 
     if host and url:
         raise typer.BadParameter("give one of --host and --url", param_hint="--host")
@@ -44,33 +42,30 @@ def robots(
         named = normalise(url).host if url else host
     except InvalidUrl as error:
         raise typer.BadParameter(error.detail, param_hint="--url") from error
-    asked = {
-        named or host_of(file): delay_asked(_read(file), user_agent) for file in files
+    delays = {
+        named or host_of(file): requested_delay(_read(file), user_agent) for file in files
     }  # every file is read before anything is sent
-    with Poster(to, api_key) as service:
-        for name, delay_s in asked.items():
-            service.call("PATCH", _path(name), {"robots_delay_s": delay_s})
-            said = "no delay" if delay_s is None else f"{delay_s:g} s"
-            typer.echo(f"{name}: {said}")
+    with connected(to, api_key) as service:
+        for name, delay_s in delays.items():
+            service.set_host(name, robots_delay_s=delay_s)
+            typer.echo(f"{name}: {'no delay' if delay_s is None else f'{delay_s:g} s'}")
 
 
 @hosts.command(name="list")
 def list_(to: To = URL, api_key: ApiKey = None) -> None:
     """List all hosts, a line of JSON each."""
-    from service.sources.posting import Poster
+    from msgspec import to_builtins
 
-    with Poster(to, api_key) as service:
-        for item in service.listed("/hosts"):
-            typer.echo(json.dumps(item))
+    with connected(to, api_key) as service:
+        for item in service.hosts():
+            typer.echo(json.dumps(to_builtins(item)))
 
 
 @hosts.command()
 def show(host: HostName, to: To = URL, api_key: ApiKey = None) -> None:
     """Show one host: settings, politeness in force, state, rates and feed."""
-    from service.sources.posting import Poster
-
-    with Poster(to, api_key) as service:
-        typer.echo(json.dumps(service.call("GET", _path(host)), indent=2))
+    with connected(to, api_key) as service:
+        typer.echo(json.dumps(service.host(host), indent=2))
 
 
 @hosts.command(name="set")
@@ -83,20 +78,14 @@ def set_(
     api_key: ApiKey = None,
 ) -> None:
     """Change settings of a host, seen or not, and show it; null sets one back."""
-    from service.sources.posting import Poster
-
-    given = dict(_setting(setting) for setting in settings)
-    with Poster(to, api_key) as service:
-        typer.echo(json.dumps(service.call("PATCH", _path(host), given), indent=2))
-
-
-def _path(host: str) -> str:
-    return f"/hosts/{quote(host, safe='')}"
+    fields = dict(_setting(setting) for setting in settings)
+    with connected(to, api_key) as service:
+        typer.echo(json.dumps(service.set_host(host, **fields), indent=2))
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    name, told, value = text.partition("=")
-    if not told:
+    name, equals, value = text.partition("=")
+    if not equals:
         raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="SETTINGS")
     try:
         return name, json.loads(value)
@@ -105,7 +94,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _read(file: Path) -> bytes:
-    from service.errors import UnreadableFile
+    from service.model.errors import UnreadableFile
 
     try:
         return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()

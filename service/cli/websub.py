@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli.parts import URL, ApiKey, Private, To, address
+from service.cli.options import URL, ApiKey, Private, To, address, connected
 
 websub = typer.Typer(no_args_is_help=True, help="Subscribe to feeds at their hubs (WebSub).")
 
@@ -31,20 +31,18 @@ def subscribe(
     """
     import secrets
 
-    from service.errors import NotSubscribed
-    from service.sources.posting import Poster
-    from service.sources.websub import discover, patient_client
-    from service.sources.websub import subscribe as ask
+    from service.connectors.websub import discover, patient_client
+    from service.connectors.websub import subscribe as ask
+    from service.model.errors import NotSubscribed
 
     secret = secrets.token_urlsafe(32)
-    with patient_client(private=private) as client, Poster(to, api_key) as service:
+    with patient_client(private=private) as client, connected(to, api_key) as service:
         topic = discover(client, url)
-        asked = {"topic": topic.url, "hub": topic.hub, "secret": secret}
-        registered = service.call("POST", "/websub", asked, "callback")
+        registered = service.subscribe(topic.url, topic.hub, secret)
         try:
-            ask(client, topic, callback.rstrip("/") + registered["callback"], secret)
+            ask(client, topic, callback.rstrip("/") + registered.callback, secret)
         except NotSubscribed:
-            service.call("DELETE", registered["callback"])
+            service.unsubscribe(registered.id)
             raise
     typer.echo(f"{topic.url}: asked {topic.hub}; `recrawl websub list` tells when it has verified")
 
@@ -52,8 +50,8 @@ def subscribe(
 @websub.command(name="list")
 def list_(to: To = URL, api_key: ApiKey = None) -> None:
     """List all subscriptions, a line of JSON each."""
-    from service.sources.posting import Poster
+    from msgspec import to_builtins
 
-    with Poster(to, api_key) as service:
-        for item in service.listed("/websub"):
-            typer.echo(json.dumps(item))
+    with connected(to, api_key) as service:
+        for item in service.subscriptions():
+            typer.echo(json.dumps(to_builtins(item)))

@@ -15,8 +15,8 @@ lambda              multiplier           scalar   Lagrange multiplier of the ban
 I_k, z_j            changed              (N,)     did the page change since the previous crawl?
 tau, a_j            interval             (N,)     time between two crawls, day
 a, b                Prior, GammaState    (N,)     Gamma belief of a change rate: changes, days
-s                   section              (N,)     which pages are siblings: a number in [0, S)
-m_s                 section_rate         (S,)     mean change rate of a section's pages, 1/day
+s                   URL group              (N,)     which pages are siblings: a number in [0, S)
+m_s                 url_group_rate         (S,)     mean change rate of a URL group's pages, 1/day
 alpha               unannounced_rate     (N,)     rate of changes without a ping, 1/day
 g                   ping_rate            (N,)     rate of pings, true and false, 1/day
 q                   precision            (N,)     P(a ping is a real change)
@@ -40,12 +40,10 @@ from service.core.allocation import (
     allocate_binary_floor,
     allocate_change_rate,
     allocate_harmonic,
-    allocate_periodic,
     allocate_uniform,
 )
 from service.core.conditions import BandwidthInfeasible, CoreError, InvalidInput
 from service.core.costs import binary_cost, harmonic_cost
-from service.core.credibility import PagePriors, SectionPrior, fit_sections, follow_sections
 from service.core.estimators import (
     ESTIMATORS,
     LLN,
@@ -76,6 +74,7 @@ from service.core.estimators import (
     to_columns,
 )
 from service.core.pings import PingEstimate, PingQuality, PingState
+from service.core.pooling import PagePriors, UrlGroupPrior, fit_url_groups, follow_url_groups
 from service.core.prior import (
     DEFAULT_PRIOR,
     ImaginaryIntervals,
@@ -84,7 +83,6 @@ from service.core.prior import (
     fit_imaginary_intervals,
     posterior_rates,
 )
-from service.core.simulate import Played, Staleness, play_page, simulated_cost, staleness
 from service.core.timing import (
     crawl_value,
     first_due_in,
@@ -95,7 +93,7 @@ from service.core.timing import (
     poisson_gap,
     poisson_ping,
 )
-from service.core.trust import TrustTest, audit_due, audit_rate, believed, dead_feeds, doubted
+from service.core.trust import TrustTest, accepted, audit_due, audit_rate, discounted, silent_feeds
 
 __all__ = [
     "ALLOCATORS",
@@ -131,32 +129,28 @@ __all__ = [
     "PingEstimate",
     "PingQuality",
     "PingState",
-    "Played",
     "Prior",
     "SAMState",
     "SAState",
-    "SectionPrior",
-    "Staleness",
     "TrustTest",
+    "UrlGroupPrior",
+    "accepted",
     "allocate_approximate",
     "allocate_binary",
     "allocate_binary_floor",
     "allocate_change_rate",
     "allocate_harmonic",
-    "allocate_periodic",
     "allocate_uniform",
     "audit_due",
     "audit_rate",
-    "believed",
     "binary_cost",
     "crawl_value",
-    "dead_feeds",
-    "doubted",
+    "discounted",
     "first_due_in",
     "fit_gamma_prior",
     "fit_imaginary_intervals",
-    "fit_sections",
-    "follow_sections",
+    "fit_url_groups",
+    "follow_url_groups",
     "from_columns",
     "gather_history",
     "harmonic_cost",
@@ -165,11 +159,9 @@ __all__ = [
     "overdue",
     "phase",
     "ping_credit",
-    "play_page",
     "poisson_gap",
     "poisson_ping",
     "posterior_rates",
-    "simulated_cost",
-    "staleness",
+    "silent_feeds",
     "to_columns",
 ]

@@ -91,7 +91,7 @@ class PingQuality:
 
     References
     ----------
-    Derived (THEORY §3, "Ping quality"); the model of pings is BF25's.
+    Derived (docs/theory.md, "Pings"); the model of pings is BF25's.
     """
 
     unannounced: Gamma = field(default_factory=Gamma)
@@ -151,12 +151,12 @@ class PingQuality:
         quiet = gamma.probability_unchanged(before, days)
         new_c, new_d = precision_after_change(c, d, np.maximum(n, 1.0), quiet)
         pinged = (n > 0).astype(np.float64)
-        found = pinged * was_changed
+        n_real = pinged * was_changed
         return PingState(
             np.where(n > 0, before.changes, after.changes),
             np.where(n > 0, before.days, after.days),
-            state.real + found * (new_c - c),
-            state.false + found * (new_d - d) + pinged * (1.0 - was_changed) * n,
+            state.real + n_real * (new_c - c),
+            state.false + n_real * (new_d - d) + pinged * (1.0 - was_changed) * n,
             state.pings + n,
             state.watched + days,
         )

@@ -13,7 +13,7 @@ from service.core.peak import TOLERANCE, peak
 MIN_SHAPE, MAX_SHAPE = 0.05, 20.0
 """A fitted prior is never so broad that one crawl overrules the corpus, nor worth > 20 changes."""
 
-START_STEADINESS, MAX_STEADINESS = 5.0, 100.0
+START_DISPERSION, MAX_DISPERSION = 5.0, 100.0
 """How steady rates are believed to be before any evidence; and where steadier makes no odds."""
 
 START_WEIGHT = 20.0
@@ -73,8 +73,8 @@ def fit_gamma_prior(
     """Fit the prior under which the evidence of the whole corpus is likeliest.
 
     Each page's posterior is Gamma(a + changes, b + days). The fixed point of the EM iteration
-    of THEORY §3 (E: means of rate and log-rate under the posteriors; M: the Gamma with those
-    means) maximises the negative binomial marginal likelihood
+    of docs/theory.md, "What is estimated" (E: means of rate and log-rate under the posteriors; M:
+    the Gamma with those means) maximises the negative binomial marginal likelihood
 
         sum_i ln Γ(a + k_i) - ln Γ(a) + a ln b - (a + k_i) ln(b + T_i)
 
@@ -133,10 +133,10 @@ def fit_gamma_prior(
         b = a * days_per_change
         for _ in range(MAX_STEPS):
             watched = b + exposure
-            quiet, seen = exposure / watched, b / watched
-            known = START_WEIGHT * b * start.mean
-            value = np.sum(a * quiet - counts * seen) + START_WEIGHT * a - known
-            step = b * value / (np.sum((a + counts) * quiet * seen) + known)
+            quiet, share = exposure / watched, b / watched
+            prior_days = START_WEIGHT * b * start.mean
+            value = np.sum(a * quiet - counts * share) + START_WEIGHT * a - prior_days
+            step = b * value / (np.sum((a + counts) * quiet * share) + prior_days)
             b = float(np.maximum(b + step, b / 16))
             if abs(step) <= NEAR * b:
                 break
@@ -155,10 +155,13 @@ def fit_gamma_prior(
     return Prior(a, best_b(a))
 
 
-def fit_steadiness(
-    recent: ArrayLike, expected: ArrayLike, start: float = START_STEADINESS,
-    near: float | None = None, tolerance: float = TOLERANCE,
-) -> float:  # fmt: skip
+def fit_dispersion(
+    recent: ArrayLike,
+    expected: ArrayLike,
+    start: float = START_DISPERSION,
+    near: float | None = None,
+    tolerance: float = TOLERANCE,
+) -> float:
     """Fit how steady the change rates of a corpus are about their long-run values.
 
     The shape s under which the `recent` changes of all pages are likeliest, if the rate of each is
@@ -184,7 +187,7 @@ def fit_steadiness(
     Returns
     -------
     float
-        Between MIN_SHAPE and MAX_STEADINESS.
+        Between MIN_SHAPE and MAX_DISPERSION.
 
     Raises
     ------
@@ -199,20 +202,25 @@ def fit_steadiness(
     --------
     Pages that changed three times as often as usual or not at all, and pages as usual:
 
-    >>> f"{fit_steadiness([6.0, 0.0, 0.0] * 300, [2.0] * 900):.2f}"
+    >>> f"{fit_dispersion([6.0, 0.0, 0.0] * 300, [2.0] * 900):.2f}"
     '0.21'
-    >>> f"{fit_steadiness([2.0] * 900, [2.0] * 900):.2f}"
+    >>> f"{fit_dispersion([2.0] * 900, [2.0] * 900):.2f}"
     '22.73'
     """
     counts, mean = _sample(recent, expected)
-    known = np.zeros(counts.size)
-    return fit_shape(counts, mean, known, start, near or start, MAX_STEADINESS, tolerance)
+    prior_days = np.zeros(counts.size)
+    return fit_shape(counts, mean, prior_days, start, near or start, MAX_DISPERSION, tolerance)
 
 
 def fit_shape(
-    changes: Floats, expected: Floats, doubt: Floats, start: float, near: float,
-    most: float, tolerance: float,
-) -> float:  # fmt: skip
+    changes: Floats,
+    expected: Floats,
+    doubt: Floats,
+    start: float,
+    near: float,
+    most: float,
+    tolerance: float,
+) -> float:
     """Fit the shape of the factors by which pages' rates differ from what one expects of them.
 
     Maximises the negative binomial likelihood of the changes, of mean `expected` and shape

@@ -1,21 +1,21 @@
-"""Numbers from 0 on for the sections that are there, of the many that could be."""
+"""Numbers from 0 on for the URL groups that are there, of the many that could be."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 SPARSE = 1 / 32
-"""Fewer pages than this for each section there may be are sorted, more are looked up."""
+"""Fewer pages than this for each URL group there may be are sorted, more are looked up."""
 
 
 def renumber(
-    section: NDArray[np.integer], n_sections: int
+    url_group: NDArray[np.integer], n_url_groups: int
 ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    """Give the sections that have pages, and which of them each page is in. O(N log N) or O(N + S).
+    """Return the URL groups that have pages, each page's index: O(N log N) or O(N + S).
 
     Parameters
     ----------
-    section : (N,) int
-        In [0, n_sections).
+    URL group : (N,) int
+        In [0, n_url_groups).
 
     Returns
     -------
@@ -28,12 +28,12 @@ def renumber(
     >>> used.tolist(), place.tolist()
     ([3, 70], [1, 0, 1])
     """
-    if section.size < SPARSE * n_sections:
-        used, place = np.unique(section, return_inverse=True)
+    if url_group.size < SPARSE * n_url_groups:
+        used, place = np.unique(url_group, return_inverse=True)
         return used, place
-    has = np.zeros(n_sections, np.bool_)
-    has[section] = True
+    has = np.zeros(n_url_groups, np.bool_)
+    has[url_group] = True
     used = np.flatnonzero(has)
-    places = np.empty(n_sections, np.int32)
+    places = np.empty(n_url_groups, np.int32)
     places[used] = np.arange(used.size)
-    return used, places[section]
+    return used, places[url_group]

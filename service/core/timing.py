@@ -1,9 +1,9 @@
 """When rates become crawls: due times, ping credit, Poisson draws and the order of the overdue.
 
-Crawling on time at a given rate is cheaper than on a Poisson clock of that rate (THEORY §2), so
-periodic due times and ping credits are the default; the Poisson draws are K19's policy and the
-only timing under which LLN, SA and SAM are consistent. All functions are elementwise; random
-numbers are handed in. What lies outside of its domain raises `InvalidInput`.
+Crawling on time at a given rate is cheaper than on a Poisson clock of that rate (docs/theory.md,
+"When rates become crawls"), so periodic due times and ping credits are the default; the Poisson
+draws are K19's policy and the only timing under which LLN, SA and SAM are consistent. All functions
+are elementwise; random numbers are parameters. Input outside of its domain raises `InvalidInput`.
 """
 
 import numpy as np
@@ -183,7 +183,7 @@ def crawl_value(
 
     References
     ----------
-    Derived (THEORY §2).
+    Derived (docs/theory.md, "When rates become crawls").
 
     Examples
     --------

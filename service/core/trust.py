@@ -1,6 +1,6 @@
 """Whether pings may be trusted: audits of what they miss, a test of recall, feeds that died.
 
-A page of trusted pings counts as complete, one of a dead feed as incomplete, the others as noisy
+A page of trusted pings counts as complete, one of a silent feed as incomplete, the others as noisy
 as `PingQuality` estimates them.
 """
 
@@ -70,7 +70,8 @@ class TrustTest:
 
     References
     ----------
-    Wald 1945; the likelihood is THEORY §3's, with unannounced rate (1 - recall) Delta.
+    Wald 1945; the likelihood is that of docs/theory.md, "What is estimated", with
+    unannounced rate (1 - recall) Delta.
     """
 
     good: float = 0.95
@@ -97,8 +98,8 @@ class TrustTest:
         rate = check_amount("change_rate", change_rate, np.shape(change_rate) and shape)
         expected = np.maximum(days * rate, np.finfo(float).tiny)
         if_good, if_bad = (1.0 - self.good) * expected, (1.0 - self.bad) * expected
-        found = np.log(np.expm1(-if_good) / np.expm1(-if_bad))
-        step = was_changed * found + (1.0 - was_changed) * (if_bad - if_good)
+        evidence_of_change = np.log(np.expm1(-if_good) / np.expm1(-if_bad))
+        step = was_changed * evidence_of_change + (1.0 - was_changed) * (if_bad - if_good)
         return np.asarray(np.clip(state + step, -self.threshold, self.threshold))
 
     def trusted(self, state: Any) -> Bools:
@@ -110,7 +111,7 @@ class TrustTest:
         return np.asarray(state <= -self.threshold)
 
 
-def dead_feeds(
+def silent_feeds(
     host: ArrayLike,
     ping_rate: ArrayLike,
     silent_days: ArrayLike,
@@ -132,9 +133,9 @@ def dead_feeds(
 
     Examples
     --------
-    >>> dead_feeds([0, 0, 1], ping_rate=[1.0, 2.0, 0.5], silent_days=[3.0, 4.0])
+    >>> silent_feeds([0, 0, 1], ping_rate=[1.0, 2.0, 0.5], silent_days=[3.0, 4.0])
     array([False, False])
-    >>> dead_feeds([0, 0, 1], ping_rate=[1.0, 2.0, 0.5], silent_days=[3.1, 4.0])
+    >>> silent_feeds([0, 0, 1], ping_rate=[1.0, 2.0, 0.5], silent_days=[3.1, 4.0])
     array([ True, False])
     """
     if not 0 < significance < 1:
@@ -145,7 +146,7 @@ def dead_feeds(
     return np.asarray((per_host * silence > -np.log(significance)) & (silence > least_days))
 
 
-def doubted(estimate: PingEstimate, state: PingState, doubt: float = 1.0) -> PingEstimate:
+def discounted(estimate: PingEstimate, state: PingState, doubt: float = 1.0) -> PingEstimate:
     """Take changes for unannounced until crawls without a ping have shown that there are fewer.
 
     A site that announces a change every day whatever happens is never crawled without a ping
@@ -160,7 +161,7 @@ def doubted(estimate: PingEstimate, state: PingState, doubt: float = 1.0) -> Pin
     >>> estimate = PingEstimate(0.0, ping_rate=1.0, precision=0.5)
     >>> for days in (0.0, 2.0, 20.0):
     ...     state = PingState(0.0, days, real=5.0, false=5.0, pings=10.0, watched=10.0)
-    ...     print(doubted(estimate, state).recall.round(2))
+    ...     print(discounted(estimate, state).recall.round(2))
     0.0
     0.5
     0.91
@@ -172,22 +173,22 @@ def doubted(estimate: PingEstimate, state: PingState, doubt: float = 1.0) -> Pin
     return PingEstimate(unannounced, estimate.ping_rate, np.minimum(announced, 1.0))
 
 
-def believed(
-    estimate: PingEstimate, state: PingState, trusted: ArrayLike, dead: ArrayLike
+def accepted(
+    estimate: PingEstimate, state: PingState, trusted: ArrayLike, silent: ArrayLike
 ) -> PingEstimate:
-    """Take trusted pings as complete and pages of dead feeds as incomplete; doubt the others.
+    """Take trusted pings as complete and pages of silent feeds as incomplete; doubt the others.
 
     Parameters
     ----------
     estimate : PingEstimate
-    trusted, dead : array_like of bool, shape (N,)
-        Verdicts of `TrustTest.trusted` and, per page, of `dead_feeds`, which prevails.
+    trusted, silent : array_like of bool, shape (N,)
+        Verdicts of `TrustTest.trusted` and, per page, of `silent_feeds`, which prevails.
     """
-    dead = np.asarray(dead, np.bool_)
-    doubtful = doubted(estimate, state)
+    silent = np.asarray(silent, np.bool_)
+    doubtful = discounted(estimate, state)
     unannounced = np.where(trusted, 0.0, doubtful.unannounced_rate)
     return PingEstimate(
-        np.where(dead, estimate.change_rate, unannounced),
-        np.where(dead, 0.0, estimate.ping_rate),
+        np.where(silent, estimate.change_rate, unannounced),
+        np.where(silent, 0.0, estimate.ping_rate),
         np.where(trusted, estimate.precision, doubtful.precision),
     )

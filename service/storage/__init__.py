@@ -1,23 +1,15 @@
 """Where pages, evidence and schedules are kept."""
 
-from service.clock import Clock
-from service.storage.base import Brought, Lead, Registered, Store, Transaction
-from service.storage.hosts import HostStore, HostTransaction
-from service.storage.queue import QueueStore, QueueTransaction
-from service.storage.websub import Subscription, SubscriptionStore, SubscriptionTransaction
+from service.storage.clock import Clock
+from service.storage.contract import Brought, Lead, Registered, Store, Transaction
+from service.storage.websub import Subscription
 
 __all__ = [
     "Brought",
-    "HostStore",
-    "HostTransaction",
     "Lead",
-    "QueueStore",
-    "QueueTransaction",
     "Registered",
     "Store",
     "Subscription",
-    "SubscriptionStore",
-    "SubscriptionTransaction",
     "Transaction",
     "open_store",
 ]
@@ -25,7 +17,7 @@ __all__ = [
 
 def open_store(
     url: str, width: int, *, clock: Clock | None = None, timeout_s: float | None = None
-) -> SubscriptionStore:
+) -> Store:
     """Open the store a database URL names; `width` is the estimator's numbers per page.
 
     A `clock` replaces the store's own. Callers who wait for answers set `timeout_s`, which one
@@ -38,11 +30,11 @@ def open_store(
     """
     import sqlalchemy as sa
 
-    from service.errors import InvalidSettings
-    from service.storage.postgres import PostgresStore
-    from service.storage.postgres_deadlines import BATCH, request_deadlines
-    from service.storage.sqlite import SqliteStore
-    from service.storage.sqlite_connections import BUSY_S
+    from service.model.errors import InvalidSettings
+    from service.storage.postgres.deadlines import BATCH, request_deadlines
+    from service.storage.postgres.store import PostgresStore
+    from service.storage.sqlite.connections import BUSY_S
+    from service.storage.sqlite.store import SqliteStore
 
     try:
         parsed = sa.make_url(url)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from service.storage.queue import Reach
+from service.storage.queue import LeaseFilter
 
 
 def all_of(conditions: Iterable[str]) -> str:
@@ -16,6 +16,6 @@ def all_of(conditions: Iterable[str]) -> str:
     return " AND ".join(f"({condition})" for condition in conditions) or "true"
 
 
-def in_reach(of: Reach, in_hosts: str, in_shard: str) -> list[str]:
+def in_reach(of: LeaseFilter, in_hosts: str, in_shard: str) -> list[str]:
     """Return those of two conditions that a reach needs: on its hosts, on its shard."""
     return ([in_hosts] if of.hosts else []) + ([in_shard] if of.shards > 1 else [])

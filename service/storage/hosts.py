@@ -1,79 +1,80 @@
 """What every database promises of hosts and of groups of hosts.
 
-**Lanes.** What is crawled politely, one after the other, is a lane: a host, or a group of hosts
-that share a server. A host in a group is crawled in the group's lane, by the group's delay and
-concurrency; its own settings hold again when it leaves. Of what robots.txt asks, the longest
-delay of all members holds for the group.
+**Host queues.** A host queue is crawled politely, one page after the other: a host, or a group of
+hosts that share a server. The host queue of a host has the host's id, that of a group minus the
+group's id. A host in a group is crawled in the group's host queue; its own settings hold again
+when it leaves. What settings and moves make of a host queue is `service.leases.hosts`.
 
-**Locks.** Hosts, then rows of the queue, then lanes, each by ascending id.
+**Locks.** Hosts, then rows of the queue, then host queues, each by ascending id.
 """
 
-from abc import abstractmethod
-from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
-from service.domain import Host, HostGroup, HostPages
-from service.storage.queue import QueueStore, QueueTransaction
+from service.model.arrays import Floats, Ints
+from service.model.domain import Host, HostGroup, HostPages
+from service.storage.queue import HostQueues
 
 MOST_SUMMED = 1_000_000
-"""The pages of a host that are summed up; of a larger one so many of them."""
+"""Maximum pages of a host that are summed up; of a larger host this many."""
 
 
-class HostTransaction(QueueTransaction):
-    """The statements; see the module for what they promise together."""
+class HostStatements(ABC):
+    """The part of a transaction that works on hosts."""
 
     @abstractmethod
     def hosts(self, after: int, limit: int) -> list[Host]:
-        """Give hosts with host_id > after, ascending, at most `limit`."""
+        """Return hosts with host_id > after, ascending, at most `limit`."""
 
     @abstractmethod
     def host(self, host: str) -> Host:
-        """Give one host; raises `HostNotFound`."""
+        """Return one host; raises `HostNotFound`."""
 
     @abstractmethod
     def host_pages(self, host: Host, now: datetime) -> HostPages:
-        """Sum up a host's pages; pings and rates of at most `MOST_SUMMED`."""
-
-    @abstractmethod
-    def change_host(
-        self, host: str, settings: Mapping[str, Any], now: datetime, delay_s: float = 0.0
-    ) -> None:
-        """Write settings of a host, known or new: fields of `Host` and `blocked_until`.
-
-        None sets one back. A group of a new name is created. Queued crawls move with their host,
-        and a lane that hosts join is shut for as long as the ones they come from. A delay that
-        changes counts from the same crawl as before; where none was told, it is `delay_s`.
-        """
+        """Return the sums of a host's pages; pings and rates of at most `MOST_SUMMED`."""
 
     @abstractmethod
     def group(self, group: str) -> HostGroup:
-        """Give one group; raises `GroupNotFound`."""
+        """Return one group; raises `GroupNotFound`."""
 
     @abstractmethod
     def members(self, group_id: int, limit: int) -> list[str]:
-        """Give the hosts of a group by name, at most `limit`."""
+        """Return the hosts of a group by name, at most `limit`."""
 
     @abstractmethod
-    def change_group(
-        self,
-        group: str,
-        settings: Mapping[str, Any],
-        members: Collection[str] | None,
-        now: datetime,
-        delay_s: float = 0.0,
-    ) -> None:
-        """Write settings of a group, known or new, and who its members are, unless None.
-
-        Settings are the fields of `HostGroup`, `min_delay_s`, `max_concurrency` and
-        `blocked_until`; the rest is as in `change_host`.
-        """
-
-
-class HostStore(QueueStore):
-    """A database; the simulator's store knows no hosts but those of its pages."""
+    def host_ids(self, names: Sequence[str]) -> Ints:
+        """Return the ids of hosts by name; new names are inserted in their order."""
 
     @abstractmethod
-    def begin(self, *, write: bool = True) -> AbstractContextManager[HostTransaction]:
-        """Open a transaction: committed when the block is left, rolled back by an exception."""
+    def group_id(self, group: str) -> int:
+        """Return the id of a group by name; a new name is inserted."""
+
+    @abstractmethod
+    def member_ids(self, group_id: int) -> Ints:
+        """Return the ids of a group's hosts."""
+
+    @abstractmethod
+    def lock_hosts(self, host_id: Ints) -> Ints:
+        """Lock hosts, ascending, and return the host queue that each is crawled in."""
+
+    @abstractmethod
+    def move_hosts(self, host_id: Ints, queue_id: Ints) -> Ints:
+        """Move locked hosts and their rows of the queue; return the host queues that got rows."""
+
+    @abstractmethod
+    def lock_host_queues(self, queue_id: Ints) -> HostQueues:
+        """Lock host queues, ascending; a missing one is inserted."""
+
+    @abstractmethod
+    def longest_robots_delays(self, queue_id: Ints) -> Floats:
+        """Return the longest `robots_delay_s` of each group's members; NaN: none has one."""
+
+    @abstractmethod
+    def save_settings(self, locked: HostQueues) -> None:
+        """Write the delays and the concurrency of locked host queues."""
+
+    @abstractmethod
+    def save_cap(self, queue_id: int, max_crawl_rate: float | None) -> None:
+        """Write the cap of the host or group of a host queue, crawls a day; None: no cap."""

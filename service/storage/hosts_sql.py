@@ -1,74 +1,93 @@
 """Hosts and groups of hosts, in the words that both databases share."""
 
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
+from math import isnan
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
+from typing_extensions import override
 
-from service.arrays import COLUMN
-from service.columns import CapColumns
-from service.domain import Host, HostGroup, HostPages, Lane, Observability
-from service.errors import GroupNotFound, HostNotFound
-from service.storage.hosts import MOST_SUMMED, HostTransaction
+from service.model.arrays import COLUMN, Floats, Ints, distinct
+from service.model.columns import CapColumns
+from service.model.domain import Host, HostGroup, HostPages, HostQueue, Observability
+from service.model.errors import GroupNotFound, HostNotFound
+from service.storage.contract import Transaction
+from service.storage.hosts import MOST_SUMMED
+from service.storage.queue import HostQueues
 from service.storage.tables import (
-    Instant,
-    crawls,
+    due_pages,
     host_groups,
+    host_queues,
     hosts,
-    lanes,
     page_states,
     pages,
     schedule,
 )
 
-OF_LANE = ("min_delay_s", "robots_delay_s", "max_concurrency")
+OF_HOST_QUEUE = ("min_delay_s", "robots_delay_s", "max_concurrency")
 PING_DAYS = 1.0
 """Days without a ping added to what was watched, as `core.pings.PingQuality` does."""
 
-LANE_ID = sa.func.coalesce(-hosts.c.group_id, hosts.c.host_id)
-own, used = lanes.alias("own"), lanes.alias("used")
-IN_LANE = [
-    sa.func.coalesce(used.c.n_failures, 0).label("lane_n_failures")
+HOST_QUEUE_ID = sa.func.coalesce(-hosts.c.group_id, hosts.c.host_id)
+own, used = host_queues.alias("own"), host_queues.alias("used")
+IN_HOST_QUEUE = [
+    sa.func.coalesce(used.c.n_failures, 0).label("host_queue_n_failures")
     if name == "n_failures"
-    else used.c[name].label(f"lane_{name}")
-    for name in Lane.__dataclass_fields__
+    else used.c[name].label(f"host_queue_{name}")
+    for name in HostQueue.__dataclass_fields__
 ]
 HOSTS = (
     sa.select(
-        hosts.c.host_id, hosts.c.host, host_groups.c.name.label("group"), hosts.c.max_crawl_rate,
-        *(own.c[name] for name in OF_LANE), *IN_LANE,
+        hosts.c.host_id,
+        hosts.c.host,
+        host_groups.c.name.label("group"),
+        hosts.c.max_crawl_rate,
+        *(own.c[name] for name in OF_HOST_QUEUE),
+        *IN_HOST_QUEUE,
     )
     .outerjoin_from(hosts, host_groups, host_groups.c.group_id == hosts.c.group_id)
-    .outerjoin(own, own.c.lane_id == hosts.c.host_id)
-    .outerjoin(used, used.c.lane_id == LANE_ID)
+    .outerjoin(own, own.c.queue_id == hosts.c.host_id)
+    .outerjoin(used, used.c.queue_id == HOST_QUEUE_ID)
     .order_by(hosts.c.host_id)
-)  # fmt: skip
+)
 GROUPS = sa.select(
-    host_groups.c.group_id, host_groups.c.name.label("group"), host_groups.c.max_crawl_rate,
-    sa.select(sa.func.count()).where(hosts.c.group_id == host_groups.c.group_id)
-    .scalar_subquery().label("n_members"), *IN_LANE,
-).outerjoin_from(host_groups, used, used.c.lane_id == -host_groups.c.group_id)  # fmt: skip
+    host_groups.c.group_id,
+    host_groups.c.name.label("group"),
+    host_groups.c.max_crawl_rate,
+    sa.select(sa.func.count())
+    .where(hosts.c.group_id == host_groups.c.group_id)
+    .scalar_subquery()
+    .label("n_members"),
+    *IN_HOST_QUEUE,
+).outerjoin_from(host_groups, used, used.c.queue_id == -host_groups.c.group_id)
 CAPS = (
     sa.select(
-        hosts.c.host_id, hosts.c.host, hosts.c.max_crawl_rate,
-        sa.func.coalesce(host_groups.c.group_id, 0), sa.func.coalesce(host_groups.c.name, ""),
+        hosts.c.host_id,
+        hosts.c.host,
+        hosts.c.max_crawl_rate,
+        sa.func.coalesce(host_groups.c.group_id, 0),
+        sa.func.coalesce(host_groups.c.name, ""),
         host_groups.c.max_crawl_rate,
     )
     .outerjoin_from(
-        hosts, host_groups,
+        hosts,
+        host_groups,
         (host_groups.c.group_id == hosts.c.group_id) & host_groups.c.max_crawl_rate.is_not(None),
     )
     .where(hosts.c.max_crawl_rate.is_not(None) | host_groups.c.max_crawl_rate.is_not(None))
     .order_by(hosts.c.host_id)
-)  # fmt: skip
+)
 
 
-class HostsSql(HostTransaction):
+class HostsSql(Transaction):
     """The statements on hosts that Postgres and SQLite share."""
 
-    connection: sa.Connection
+    @property
+    def connection(self) -> sa.Connection:
+        """SQLAlchemy's view of the connection."""
+        raise TypeError
 
     def insert(self, table: sa.Table) -> Any:
         """Give the dialect's INSERT, which knows ON CONFLICT."""
@@ -98,11 +117,11 @@ class HostsSql(HostTransaction):
         n_pages = self.connection.scalar(
             sa.select(sa.func.count()).select_from(pages).where(of_host)
         )
-        held = crawls.c.token.is_not(None) & (crawls.c.expires_at > now)
+        held = due_pages.c.token.is_not(None) & (due_pages.c.expires_at > now)
         n_leased, n_waiting = self.connection.execute(
             sa.select(sa.func.count().filter(held), sa.func.count().filter(~held))
-            .join_from(hosts, crawls, crawls.c.lane_id == LANE_ID)
-            .join(pages, (pages.c.page_id == crawls.c.page_id) & of_host)
+            .join_from(hosts, due_pages, due_pages.c.queue_id == HOST_QUEUE_ID)
+            .join(pages, (pages.c.page_id == due_pages.c.page_id) & of_host)
             .where(hosts.c.host_id == host.host_id)
         ).one()
         sums = self._sums(host.host_id, now)
@@ -142,69 +161,18 @@ class HostsSql(HostTransaction):
         sums = {name: getattr(row, name) or 0 for name in ("crawl_rate", *of_pinged)}
         return {**sums, "trust": row.trust, "last_ping_at": row.last_ping_at}
 
-    def change_host(
-        self, host: str, settings: Mapping[str, Any], now: datetime, delay_s: float = 0.0
-    ) -> None:
-        """Lock the host and what moves with it, then write."""
-        host_id = self._named(hosts.c.host_id, hosts.c.host, host)
-        before = self._lock_hosts([host_id])
-        after = dict(before)
-        if "group" in settings:
-            after[host_id] = self._group_id(settings["group"])
-        self._move(before, after, now)
-        used = {_lane_id(host_id, group_id) for group_id in (before[host_id], after[host_id])}
-        delays = self._delays(used, delay_s)
-        of_lane = {name: settings[name] for name in OF_LANE if name in settings}
-        self._write(lanes, lanes.c.lane_id == host_id, of_lane)
-        cap = {name: settings[name] for name in ("max_crawl_rate",) if name in settings}
-        self._write(hosts, hosts.c.host_id == host_id, cap)
-        self._ask_robots({*before.values(), *after.values()})
-        self._shift(delays, delay_s)
-        for lane_id in sorted(used):
-            joined = lane_id == _lane_id(host_id, after[host_id])
-            self._open(lane_id, settings if joined else {}, now)
-
-    def _group_id(self, name: str | None) -> int | None:
-        if name is None:
-            return None
-        return self._named(host_groups.c.group_id, host_groups.c.name, name)
-
     def group(self, group: str) -> HostGroup:
         """Find one by its name."""
         row = self.connection.execute(GROUPS.where(host_groups.c.name == group)).one_or_none()
         if row is None:
             raise GroupNotFound(f"no group has the name {group}; PUT /groups/{group} creates it")
         of_group = {name: getattr(row, name) for name in ("group_id", "group", "max_crawl_rate")}
-        return HostGroup(**of_group, n_members=row.n_members, lane=_lane(row))
+        return HostGroup(**of_group, n_members=row.n_members, host_queue=_host_queue(row))
 
     def members(self, group_id: int, limit: int) -> list[str]:
         """Read the hosts of this group."""
         of_group = sa.select(hosts.c.host).where(hosts.c.group_id == group_id)
         return list(self.connection.scalars(of_group.order_by(hosts.c.host).limit(limit)))
-
-    def change_group(
-        self, group: str, settings: Mapping[str, Any], members: Collection[str] | None,
-        now: datetime, delay_s: float = 0.0,
-    ) -> None:  # fmt: skip
-        """Lock all hosts that join or leave and what moves with them, then write."""
-        group_id = self._named(host_groups.c.group_id, host_groups.c.name, group)
-        join = [self._named(hosts.c.host_id, hosts.c.host, host) for host in sorted(members or ())]
-        of_group = sa.select(hosts.c.host_id).where(hosts.c.group_id == group_id)
-        leave = self.connection.scalars(of_group) if members is not None else ()
-        before = self._lock_hosts({*join, *leave})
-        after = {host_id: group_id if host_id in join else None for host_id in before}
-        self._move(before, after, now, also=[group_id])
-        left = {-other for other in before.values() if other not in (None, group_id)}
-        delays = self._delays({-group_id, *left}, delay_s)
-        of_lane = {name: settings[name] for name in OF_LANE if name in settings}
-        self._write(lanes, lanes.c.lane_id == -group_id, of_lane)
-        cap = {name: settings[name] for name in ("max_crawl_rate",) if name in settings}
-        self._write(host_groups, host_groups.c.group_id == group_id, cap)
-        self._ask_robots({group_id, *before.values()})
-        self._shift(delays, delay_s)
-        self._open(-group_id, settings, now)
-        for lane_id in sorted(left):
-            self._open(lane_id, {}, now)
 
     def load_caps(self) -> CapColumns:
         """Read the hosts that have one."""
@@ -214,146 +182,113 @@ class HostsSql(HostTransaction):
         read = zip(CapColumns.__dataclass_fields__.values(), zip(*rows, strict=True), strict=True)
         return CapColumns(**{f.name: np.array(cells, COLUMN[f.type]) for f, cells in read})
 
-    # -- steps
+    # -- settings and groups
 
-    def _named(self, key: sa.Column[Any], column: sa.Column[Any], name: str) -> int:
-        """Give the id of a name, which is inserted if nobody has yet."""
-        find = sa.select(key).where(column == name)
-        found = self.connection.scalar(find)
-        if found is None:
-            self.connection.execute(
-                self.insert(key.table).values({column: name}).on_conflict_do_nothing()
-            )
-            found = self.connection.scalar(find)
-        return int(found)  # type: ignore[arg-type]
+    @override
+    def host_ids(self, names: Sequence[str]) -> Ints:
+        ids = self._ids_by_name(hosts.c.host_id, hosts.c.host, names)
+        return np.array([ids[name] for name in names], np.int64)
 
-    def _lock_hosts(self, host_id: Collection[int]) -> dict[int, int | None]:
-        """Lock hosts and give the group of each."""
-        query = sa.select(hosts.c.host_id, hosts.c.group_id).where(_is_in(hosts.c.host_id, host_id))
-        rows = self.connection.execute(
-            query.order_by(hosts.c.host_id).with_for_update(key_share=True)
+    @override
+    def group_id(self, group: str) -> int:
+        return self._ids_by_name(host_groups.c.group_id, host_groups.c.name, [group])[group]
+
+    def _ids_by_name(
+        self, key: sa.Column[Any], column: sa.Column[Any], names: Sequence[str]
+    ) -> dict[str, int]:
+        select = sa.select(column, key).where(column.in_(names))
+        ids = dict(self.connection.execute(select).all())
+        if new := [{column.name: name} for name in names if name not in ids]:
+            self.connection.execute(self.insert(key.table).on_conflict_do_nothing(), new)
+            ids = dict(self.connection.execute(select).all())
+        return ids
+
+    @override
+    def member_ids(self, group_id: int) -> Ints:
+        of_group = sa.select(hosts.c.host_id).where(hosts.c.group_id == group_id)
+        return np.array(self.connection.scalars(of_group).all(), np.int64)
+
+    @override
+    def lock_hosts(self, host_id: Ints) -> Ints:
+        query = sa.select(HOST_QUEUE_ID).where(_is_in(hosts.c.host_id, host_id))
+        locked = query.order_by(hosts.c.host_id).with_for_update(key_share=True)
+        return np.array(self.connection.scalars(locked).all(), np.int64)
+
+    @override
+    def move_hosts(self, host_id: Ints, queue_id: Ints) -> Ints:
+        if not len(host_id):
+            return host_id
+        of_hosts = (
+            sa.select(due_pages.c.page_id)
+            .join(pages, pages.c.page_id == due_pages.c.page_id)
+            .where(_is_in(pages.c.host_id, host_id))
+            .order_by(due_pages.c.page_id)
+            .with_for_update(of=due_pages, key_share=True)
         )
-        return dict(rows.all())
-
-    def _move(
-        self, before: Mapping[int, int | None], after: Mapping[int, int | None], now: datetime,
-        also: Collection[int] = (),
-    ) -> None:  # fmt: skip
-        """Lock the rows and lanes of hosts, and bring the rows into their new lanes."""
-        moved = [host_id for host_id, group_id in before.items() if after[host_id] != group_id]
-        queued = self._lock_queued(moved) if moved else []
-        groups = {group for group in (*before.values(), *after.values(), *also) if group}
-        self._lock_lanes(before, groups)
-        for group_id in {after[host_id] for host_id in moved}:
-            joining = [host_id for host_id in moved if after[host_id] == group_id]
-            self._write(hosts, _is_in(hosts.c.host_id, joining), {"group_id": group_id})
-            if group_id is not None:
-                self._inherit([-group_id], [_lane_id(host, before[host]) for host in joining])
-            for left in {before[host] for host in joining if group_id is None}:
-                self._inherit([host for host in joining if before[host] == left], [-(left or 0)])
-        lane_id = sa.select(LANE_ID).join_from(pages, hosts, pages.c.host_id == hosts.c.host_id)
-        of_row = lane_id.where(pages.c.page_id == crawls.c.page_id).scalar_subquery()
-        rows = crawls.update().where(_is_in(crawls.c.page_id, queued)).values(lane_id=of_row)
-        filled = set(self.connection.scalars(rows.returning(crawls.c.lane_id)))
-        self._write(lanes, _is_in(lanes.c.lane_id, filled), {"next_at": now})
-
-    def _inherit(self, joined: Collection[int], left: Collection[int]) -> None:
-        """Keep lanes that hosts join shut for as long as those were that they come from."""
-        values: dict[str, Any] = {}
-        for name in ("n_failures", "blocked_until", "paused_at", "ready_at"):
-            longest = sa.select(sa.func.max(own.c[name])).where(_is_in(own.c.lane_id, left))
-            known = sa.func.coalesce(longest.scalar_subquery(), lanes.c[name])
-            values[name] = sa.case((lanes.c[name] > known, lanes.c[name]), else_=known)
-        self._write(lanes, _is_in(lanes.c.lane_id, joined), values)
-
-    def _delays(
-        self, lane_id: Collection[int], delay_s: float
-    ) -> dict[int, tuple[float, datetime | None]]:
-        """Give the delay of locked lanes, of which nothing was said `delay_s`, and its end."""
-        query = sa.select(
-            lanes.c.lane_id, lanes.c.min_delay_s, lanes.c.robots_delay_s, lanes.c.ready_at
+        page_id = np.array(self.connection.scalars(of_hosts).all(), np.int64)
+        group_id = np.maximum(-queue_id, 0)
+        for group in distinct(group_id).tolist():
+            joining = _is_in(hosts.c.host_id, host_id[group_id == group])
+            self.connection.execute(hosts.update().where(joining).values(group_id=group or None))
+        of_row = (
+            sa.select(HOST_QUEUE_ID)
+            .join_from(pages, hosts, pages.c.host_id == hosts.c.host_id)
+            .where(pages.c.page_id == due_pages.c.page_id)
+            .scalar_subquery()
         )
-        rows = self.connection.execute(query.where(_is_in(lanes.c.lane_id, lane_id)))
-        return {
-            row.lane_id: (
-                max(delay_s if row.min_delay_s is None else row.min_delay_s,
-                    row.robots_delay_s or 0.0),
-                row.ready_at,
-            )
-            for row in rows
-        }  # fmt: skip
-
-    def _shift(self, before: Mapping[int, tuple[float, datetime | None]], delay_s: float) -> None:
-        """Let the delay that is in force now count from the same crawl as the one before."""
-        after = self._delays(before, delay_s)
-        for lane_id, (old_s, ready_at) in sorted(before.items()):
-            new_s, _ = after[lane_id]
-            if ready_at is not None and new_s != old_s:
-                moved = ready_at + timedelta(seconds=new_s - old_s)
-                self._write(lanes, lanes.c.lane_id == lane_id, {"ready_at": moved})
-
-    def _lock_queued(self, host_id: Collection[int]) -> Sequence[int]:
-        """Lock the rows of the queue that hosts have, and give their pages."""
-        query = sa.select(crawls.c.page_id).join(pages, pages.c.page_id == crawls.c.page_id)
-        of_hosts = query.where(_is_in(pages.c.host_id, host_id)).order_by(crawls.c.page_id)
-        locked = of_hosts.with_for_update(of=crawls, key_share=True)
-        return self.connection.scalars(locked).all()
-
-    def _lock_lanes(self, host_id: Collection[int], group_id: Collection[int]) -> None:
-        """Lock the lanes of hosts and groups, which are made where they are not there yet."""
-        for key, ids, lane_id in (
-            (host_groups.c.group_id, group_id, -host_groups.c.group_id),
-            (hosts.c.host_id, host_id, hosts.c.host_id),
-        ):
-            named = sa.select(lane_id).where(_is_in(key, ids)).order_by(lane_id)
-            insert = self.insert(lanes).from_select(["lane_id"], named)
-            self.connection.execute(insert.on_conflict_do_nothing())
-        both = [*host_id, *(-group for group in group_id)]
-        query = sa.select(lanes.c.lane_id).where(_is_in(lanes.c.lane_id, both))
-        locked = query.order_by(lanes.c.lane_id).with_for_update(key_share=True)
-        self.connection.execute(locked).all()
-
-    def _ask_robots(self, groups: Collection[int | None]) -> None:
-        """Let the longest delay that robots.txt asks of a member hold for its group."""
-        asked = sa.select(sa.func.max(own.c.robots_delay_s)).join_from(
-            hosts, own, own.c.lane_id == hosts.c.host_id
+        rows = (
+            due_pages.update().where(_is_in(due_pages.c.page_id, page_id)).values(queue_id=of_row)
         )
-        for group_id in sorted(group for group in groups if group is not None):
-            longest = asked.where(hosts.c.group_id == group_id).scalar_subquery()
-            self._write(lanes, lanes.c.lane_id == -group_id, {"robots_delay_s": longest})
+        filled = self.connection.scalars(rows.returning(due_pages.c.queue_id)).all()
+        return distinct(np.array(filled, np.int64))
 
-    def _open(self, lane_id: int, settings: Mapping[str, Any], now: datetime) -> None:
-        """Block or unblock a lane, and have it looked at again: its gate may open sooner now."""
-        blocked: dict[str, Any] = {}
-        if "blocked_until" in settings:
-            blocked = {"blocked_until": settings["blocked_until"], "paused_at": None}
-        at = sa.literal(now, Instant)
-        sooner = sa.case((lanes.c.next_at > now, at), else_=lanes.c.next_at)
-        self._write(lanes, lanes.c.lane_id == lane_id, {**blocked, "next_at": sooner})
+    @override
+    def longest_robots_delays(self, queue_id: Ints) -> Floats:
+        longest = (
+            sa.select(hosts.c.group_id, sa.func.max(own.c.robots_delay_s))
+            .join(own, own.c.queue_id == hosts.c.host_id)
+            .where(_is_in(hosts.c.group_id, -queue_id))
+            .group_by(hosts.c.group_id)
+        )
+        delay_of = dict(self.connection.execute(longest).all())
+        return np.array([delay_of.get(-group) for group in queue_id.tolist()], np.float64)
 
-    def _write(
-        self, table: sa.Table, where: sa.ColumnElement[bool], values: Mapping[str, Any]
-    ) -> int:
-        """Update rows if there is anything to write; gives how many."""
-        if not values:
-            return 0
-        return self.connection.execute(table.update().where(where).values(values)).rowcount
+    @override
+    def save_settings(self, locked: HostQueues) -> None:
+        if not len(locked):
+            return
+        columns = (getattr(locked, name).tolist() for name in ("queue_id", *OF_HOST_QUEUE))
+        rows = [
+            {
+                "id": queue_id,
+                "min_delay_s": None if isnan(own) else own,
+                "robots_delay_s": None if isnan(robots) else robots,
+                "max_concurrency": concurrency or None,
+            }
+            for queue_id, own, robots, concurrency in zip(*columns, strict=True)
+        ]
+        values: dict[str, Any] = {name: sa.bindparam(name) for name in OF_HOST_QUEUE}
+        of_row = host_queues.c.queue_id == sa.bindparam("id")
+        self.connection.execute(host_queues.update().where(of_row).values(values), rows)
+
+    @override
+    def save_cap(self, queue_id: int, max_crawl_rate: float | None) -> None:
+        of_host = hosts.update().where(hosts.c.host_id == queue_id)
+        of_group = host_groups.update().where(host_groups.c.group_id == -queue_id)
+        cap = of_host if queue_id > 0 else of_group
+        self.connection.execute(cap.values(max_crawl_rate=max_crawl_rate))
 
 
-def _is_in(column: sa.Column[Any], ids: Collection[int]) -> sa.ColumnElement[bool]:
+def _is_in(column: sa.Column[Any], ids: Ints) -> sa.ColumnElement[bool]:
     """Compare with numbers written out: no database takes as many parameters."""
-    return column.in_(sa.bindparam(None, list(ids), expanding=True, literal_execute=True))
-
-
-def _lane_id(host_id: int, group_id: int | None) -> int:
-    return host_id if group_id is None else -group_id
+    return column.in_(sa.bindparam(None, ids.tolist(), expanding=True, literal_execute=True))
 
 
 def _host(row: sa.Row[Any]) -> Host:
-    names = [name for name in Host.__dataclass_fields__ if name != "lane"]
-    return Host(**{name: getattr(row, name) for name in names}, lane=_lane(row))
+    names = [name for name in Host.__dataclass_fields__ if name != "host_queue"]
+    return Host(**{name: getattr(row, name) for name in names}, host_queue=_host_queue(row))
 
 
-def _lane(row: sa.Row[Any]) -> Lane:
-    names = Lane.__dataclass_fields__
-    return Lane(**{name: getattr(row, f"lane_{name}") for name in names})
+def _host_queue(row: sa.Row[Any]) -> HostQueue:
+    names = HostQueue.__dataclass_fields__
+    return HostQueue(**{name: getattr(row, f"host_queue_{name}") for name in names})

@@ -12,7 +12,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from service import __version__
-from service.errors import SchemaAhead, SchemaBehind, StoreUnavailable
+from service.model.errors import SchemaAhead, SchemaBehind, StoreUnavailable
 
 NOT_OURS = (psycopg.errors.InsufficientPrivilege, psycopg.errors.DuplicateTable)
 """Rights that are missing, or tables of somebody else."""

@@ -1,23 +1,23 @@
-"""What every store promises of the crawls that are due soon: the queue, its lanes and its leases.
+"""What every store promises of pages due soon: the queue, its host queues and its leases.
 
-**Queue.** A page that is due before the horizon has a row, with a lower bound of the instant
-from which it can be taken; a leased one from when its lease ends. Bounds may be too early, never
-too late: whoever takes a row looks the truth up (`due_pages`) and mends the bound (`requeue`). A
-row that a ping asked for has `EPOCH` for a bound, which puts it and its lane before all others.
+**Queue.** A page that is due before the horizon has a row with a bound of the instant from which
+it can be leased; a leased page from when its lease ends. Bounds may be too early, never too late:
+whoever leases locks the rows, reads what decides (`lock_pages`) and mends the bounds (`requeue`).
+A row that a ping requested has the bound `EPOCH`, which puts it and its host queue before all
+others. When a page is due is no rule of the store, see `leases.due`.
 
-**Lanes.** What is crawled politely, one after the other, is a lane: a host, or a group of hosts
-that share a server. Only who holds a lane's lock leases its pages. A lane's `next_at` is a lower
-bound as well.
+**Host queues.** What is crawled politely, one after the other, is a host queue: a host, or a group
+of hosts that share a server. Only who holds a host queue's lock leases its pages. A host queue's
+`next_at` is a lower bound as well.
 
 **Leases.** A page has at most one lease that runs, whatever publishes, restarts and late reports
 come between; each has a token of its own, and only its token ends it before its time.
 
-**Locks.** Page states, then rows of the queue, then lanes, each by ascending id; who leases locks
-lanes first and passes over rows that others have locked.
+**Locks.** Page states, then rows of the queue, then host queues, each by ascending id; who leases
+locks host queues first and passes over rows that others have locked.
 """
 
-from abc import abstractmethod
-from contextlib import AbstractContextManager
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -25,18 +25,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.arrays import Bools, Columns, Floats, Instants, Ints, instant
-from service.storage.base import Store, Transaction
-
-UNSCHEDULED_RATE = 1.0
-"""Crawls a day of a page that no epoch has scheduled yet, where it waits among others."""
+from service.model.arrays import Bools, Columns, Floats, Instants, Ints, instant
+from service.model.columns import DueColumns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lanes(Columns):
-    """(N,) lanes by ascending lane_id; times to wait are NaN where nobody has told one."""
+class HostQueues(Columns):
+    """(N,) host queues by ascending queue_id; times to wait are NaN where nobody has told one."""
 
-    lane_id: Ints
+    queue_id: Ints
     """A host's id, or minus a group's."""
     min_delay_s: Floats
     robots_delay_s: Floats
@@ -54,198 +51,214 @@ class Lanes(Columns):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lowered(Columns):
-    """(N,) lanes by ascending lane_id, and the first of what was queued in each."""
+class HostQueueBounds(Columns):
+    """(N,) host queues by ascending queue_id, and the earliest bound that was queued in each."""
 
-    lane_id: Ints
+    queue_id: Ints
     next_at: Instants
 
     @classmethod
-    def of(cls, lane_id: int, next_at: datetime) -> "Lowered":
-        """Give one lane."""
-        return cls(lane_id=np.array([lane_id]), next_at=np.array([instant(next_at)]))
+    def of(cls, queue_id: int, next_at: datetime) -> "HostQueueBounds":
+        """Return the bound of one host queue."""
+        return cls(queue_id=np.array([queue_id]), next_at=np.array([instant(next_at)]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedCrawls(Columns):
-    """(N,) rows of the queue by lane and time."""
+class QueueRows(Columns):
+    """(N,) rows of the queue as they are written."""
 
     page_id: Ints
-    lane_id: Ints
     next_at: Instants
+    """The bound; NaT: no row."""
     last_crawl_at: Instants
     crawl_rate: Floats
-    """1/day, times the page's pace."""
-    wanted: Bools
-    """A ping has asked for it."""
+    """1/day, times the page's urgency; NaN where no epoch has scheduled the page."""
+    requested: Bools
+    """Whether a ping has requested a crawl."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DuePages(Columns):
-    """(N,) pages as they are, in the order asked for; one that was deleted is never due."""
+class QueuedPages(QueueRows):
+    """(N,) rows of the queue as they are read, by host queue and bound."""
 
-    page_id: Ints
+    queue_id: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuePages(DueColumns):
+    """(N,) pages as they are, in the order of the request."""
+
     url: NDArray[np.object_]
     host: NDArray[np.object_]
-    due_at: Instants
-    """NaT where only a ping makes the page due."""
-    created_at: Instants
-    last_crawl_at: Instants
-    crawl_rate: Floats
-    """1/day, times the page's pace; NaN where no epoch has scheduled the page."""
-    wanted: Bools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens(Columns):
-    """(N,) pages, and tokens of leases on them."""
+class LeaseTokens(Columns):
+    """(N,) pages, and tokens of leases on them; token 0: no lease."""
 
     page_id: Ints
     token: Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leases(Columns):
-    """(N,) leases to give, by ascending page_id."""
+class Leases(LeaseTokens):
+    """(N,) leases to write."""
 
-    page_id: Ints
-    token: Ints
     worker: NDArray[np.object_]
     expires_at: Instants
 
 
-class Filled(NamedTuple):
-    """How the queue was filled last."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedLeases(Columns):
+    """(N,) leases that are locked, in the order of their tokens."""
+
+    queue_id: Ints
+    """The host queue of each page; 0 where there is no such page."""
+    held: Bools
+    """Whether the token is in force."""
+    leased_at: Instants
+    """When the lease was given; NaT where none is in force."""
+
+
+class FillMark(NamedTuple):
+    """How far the queue was filled last."""
 
     epoch: int
-    """By the schedule of this one; 0: never."""
+    """The epoch whose schedule was in force; 0: never filled."""
     until: datetime
-    """With what is due before."""
+    """The instant before which the pages are due."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """Which pages somebody wants to crawl."""
+class LeaseFilter:
+    """Which pages a worker wants to crawl."""
 
     hosts: tuple[str, ...] = ()
     """Those of these hosts; empty: of all."""
     shard: int = 0
     shards: int = 1
-    """Those of lanes whose id leaves `shard` over when divided by `shards`."""
+    """Those of host queues whose id leaves `shard` over when divided by `shards`."""
 
 
-EVERYWHERE = Reach()
+ALL_PAGES = LeaseFilter()
 
 
-def share(n_rows: int, n_lanes: int) -> int:
-    """Give how many rows of each lane to look at, so that of all lanes there are `n_rows`."""
-    return n_rows // n_lanes + 2
+def share(n_rows: int, n_host_queues: int) -> int:
+    """Return how many rows of each host queue to read, for `n_rows` of all together."""
+    return n_rows // n_host_queues + 2
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What became of N tokens."""
+class QueueStatements(ABC):
+    """The part of a transaction that works on the queue."""
 
-    lane_id: Ints
-    """The lane of each page; 0 where there is no such page."""
-    held: Bools
-    """Whether the token was in force."""
-    next_at: Instants
-    """When the page can be leased again; NaT where that is not before the horizon."""
-    leased_at: Instants
-    """When the lease was given; NaT where none was in force."""
-    lanes: Lanes
-    """Those that were locked."""
-
-
-class QueueTransaction(Transaction):
-    """The statements; see the module for what they promise together."""
+    # -- what decides
 
     @abstractmethod
-    def enqueue(self, page_id: Ints, until: datetime) -> Lowered:
-        """Queue those of these pages that are due before `until`; tells their lanes."""
+    def due_columns(self, page_id: Ints) -> DueColumns:
+        """Return (N,) what decides when these pages are due, in this order."""
 
     @abstractmethod
-    def fill_queue(self, after: int, last: int, until: datetime) -> Lowered:
-        """Queue the pages of a range due before `until`, and those alone, but for leased ones."""
+    def due_block(self, after: int, last: int) -> DueColumns:
+        """Return what decides for the pages after < page_id <= last, ascending."""
+
+    # -- rows
 
     @abstractmethod
-    def filled(self) -> Filled:
-        """Tell by which epoch the queue was filled last, and how far ahead."""
+    def enqueue(self, rows: QueueRows) -> HostQueueBounds:
+        """Insert rows by ascending page_id or lower their bounds, but not those of leased pages.
+
+        Return the host queues of the rows that were written.
+        """
 
     @abstractmethod
-    def set_filled(self, filled: Filled) -> None:
-        """Note that the queue has been filled."""
+    def waiting(self, after: int, last: int) -> Ints:
+        """Return the pages after < page_id <= last that have a row without a lease, ascending."""
 
     @abstractmethod
-    def lower_lanes(self, lowered: Lowered) -> None:
-        """Have these lanes looked at no later than said, and no earlier than their gates allow."""
+    def lock_pages(self, page_id: Ints, now: datetime) -> tuple[DuePages, Bools]:
+        """Lock rows on which no lease runs and that nobody else has locked.
+
+        Return (N,) all these pages as they are after that, and whether each row was locked.
+        """
+
+    @abstractmethod
+    def requeue(self, rows: QueueRows) -> None:
+        """Write locked rows anew, without a lease; without a bound, delete them."""
+
+    @abstractmethod
+    def filled(self) -> FillMark:
+        """Return how far the queue was filled last."""
+
+    @abstractmethod
+    def set_filled(self, filled: FillMark) -> None:
+        """Write how far the queue has been filled."""
+
+    # -- host queues
+
+    @abstractmethod
+    def lower_host_queues(self, bounds: HostQueueBounds) -> None:
+        """Have host queues looked at no later than `bounds`, no earlier than their gates allow."""
 
     @abstractmethod
     def ready(
-        self, now: datetime, n_lanes: int, n_rows: int, of: Reach = EVERYWHERE
-    ) -> tuple[Lanes, QueuedCrawls]:
-        """Lock the lanes that may have something now, at most `n_lanes`, the longest ready first.
+        self, now: datetime, n_host_queues: int, n_rows: int, of: LeaseFilter = ALL_PAGES
+    ) -> tuple[HostQueues, QueuedPages]:
+        """Lock at most `n_host_queues` that may have something now, the longest ready first.
 
-        Gives with them the rows of each lane that can be taken first, `share(n_rows, …)` each.
+        Return with them the rows of each host queue that can be leased first, `share(n_rows, …)`
+        each.
         """
 
     @abstractmethod
-    def save_lanes(self, lanes: Lanes) -> None:
-        """Write back what changes of locked lanes: failures, pauses and times."""
+    def lock_reported(self, queue_id: Ints, changes: Bools) -> HostQueues:
+        """Lock those of (N,) host queues that a report `changes`, or that have limits or failures.
 
-    @abstractmethod
-    def next_lanes(self, after: int, limit: int) -> Lanes:
-        """Lock the next lanes with lane_id > after, ascending."""
-
-    @abstractmethod
-    def redate_leases(self, now: datetime) -> None:
-        """Let leases that were handed out later than now run from now on."""
-
-    @abstractmethod
-    def redate_pages(self, after: int, last: int, now: datetime) -> None:
-        """Date nothing of the pages of a range later than now: neither crawls nor pings."""
-
-    @abstractmethod
-    def running(self, lane_id: Ints, after: Instants) -> tuple[Ints, Instants]:
-        """Tell how many leases of each lane end after an instant, and when the first of them."""
-
-    @abstractmethod
-    def lease(self, given: Leases, now: datetime) -> tuple[DuePages, Bools]:
-        """Lease pages of locked lanes: those that are truly due and at whose row nobody else is.
-
-        Gives the truth of all of them, and which were leased.
+        Other host queues may be leased from meanwhile.
         """
 
     @abstractmethod
-    def requeue(self, page_id: Ints, next_at: Instants) -> None:
-        """Mend the bounds of rows that no lease runs on; NaT takes the row out."""
+    def save_host_queues(self, host_queues: HostQueues) -> None:
+        """Write back what changes of locked host queues: failures, pauses and times."""
 
     @abstractmethod
-    def settle(self, held: Tokens, heard: Bools, until: datetime) -> Settled:
-        """End the leases with these tokens, and queue their pages again if due before `until`.
+    def next_host_queues(self, after: int, limit: int) -> HostQueues:
+        """Lock the next host queues with queue_id > after, ascending."""
 
-        Locks lanes, those of pages without a lease (token 0) too: where a page is queued again,
-        where a report is to be `heard`, and those with limits or failures of their own. Of other
-        lanes nothing changes, so that they may be leased from meanwhile.
+    @abstractmethod
+    def next_ready_at(self, of: LeaseFilter = ALL_PAGES) -> datetime | None:
+        """Return a lower bound of when anything can be leased; None: nothing is queued."""
+
+    # -- leases
+
+    @abstractmethod
+    def running(self, queue_id: Ints, after: Instants) -> tuple[Ints, Instants]:
+        """Return how many leases of each host queue end after an instant, and the first end."""
+
+    @abstractmethod
+    def lease(self, leases: Leases, now: datetime) -> None:
+        """Write leases of pages whose rows and host queues are locked."""
+
+    @abstractmethod
+    def lock_leases(self, tokens: LeaseTokens) -> tuple[LockedLeases, DueColumns]:
+        """Lock the rows that have these tokens, waiting for others.
+
+        Return them, and what decides when the pages are due, both in this order.
         """
 
     @abstractmethod
-    def leased_at(self, held: Tokens) -> Instants:
-        """Tell when the leases with these tokens were given; NaT where one has ended."""
+    def leased_at(self, tokens: LeaseTokens) -> Instants:
+        """Return when the leases with these tokens were given; NaT where one has ended."""
 
     @abstractmethod
     def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
-        """Let a lease that still runs end at `until`, sooner or later; tell whether it does."""
+        """End a lease that still runs at `until`, sooner or later; return whether it runs."""
+
+    # -- a clock that was set
 
     @abstractmethod
-    def next_ready_at(self, of: Reach = EVERYWHERE) -> datetime | None:
-        """Give a lower bound of when anything can be leased; None: nothing is queued."""
-
-
-class QueueStore(Store):
-    """A store that hands out crawls: a database. The simulator's reads the schedule itself."""
+    def redate_leases(self, now: datetime) -> None:
+        """Shift leases that were given later than now, so that they run from now on."""
 
     @abstractmethod
-    def begin(self, *, write: bool = True) -> AbstractContextManager[QueueTransaction]:
-        """Open a transaction: committed when the block is left, rolled back by an exception."""
+    def redate_pages(self, after: int, last: int, now: datetime) -> None:
+        """Date the crawls and pings of a range of pages no later than now."""

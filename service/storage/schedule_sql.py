@@ -7,14 +7,15 @@ Each table is told where to begin and end; a planner does not conclude it from t
 
 from collections.abc import Collection
 
-from service.storage.base import EPOCHS_KEPT
 from service.storage.composing import all_of
+from service.storage.contract import EPOCHS_KEPT
 
 SCHEDULE = """
-SELECT schedule.page_id, coalesce(url, '') AS url, coalesce(importance, 0.0) AS importance,
+SELECT schedule.page_id, created_at, last_crawl_at, requested_at, coalesce(gone, false) AS gone,
+    coalesce(n_failures, 0) AS n_failures, coalesce(interval_factor, 1.0) AS interval_factor,
+    {due_rate} AS due_rate, coalesce(url, '') AS url, coalesce(importance, 0.0) AS importance,
     schedule.change_rate, schedule.crawl_rate,
-    coalesce(schedule.crawl_probability, 0.0) AS crawl_probability,
-    {next_crawl_at} AS next_crawl_at
+    coalesce(schedule.crawl_probability, 0.0) AS crawl_probability
 FROM {source}
 LEFT JOIN pages ON {pages}
 LEFT JOIN page_states ON {states}
@@ -30,7 +31,9 @@ BETWEEN = "{table}.page_id > %(after)s AND {table}.page_id <= %(last)s"
 
 RATE = "{row}.crawl_rate{{double}}"
 """Short on Postgres, where short products overflow: each dialect's own words."""
-MEASURES = (RATE, f"{RATE} * {{row}}.pace", "coalesce({row}.crawl_probability, 0.0)")
+DUE_RATE = "schedule.crawl_rate{double} * schedule.urgency"
+"""How often a page falls due, 1/day: `DueColumns.due_rate`."""
+MEASURES = (RATE, f"{RATE} * {{row}}.urgency", "coalesce({row}.crawl_probability, 0.0)")
 """What is news when it has moved."""
 
 
@@ -65,24 +68,19 @@ WHERE before.epoch = %(since)s AND before.page_id > %(after)s AND before.page_id
 ORDER BY before.page_id
 """
 
-FOUND = "schedule.page_id IN ({ids}) AND +schedule.page_id > %(after)s"
+INDEXED = "schedule.page_id IN ({ids}) AND +schedule.page_id > %(after)s"
 """The plus keeps both planners from walking along the schedule instead."""
 
 ONLY = {
-    "host": FOUND.format(ids="SELECT page_id FROM pages WHERE host_id = %(host_id)s"),
-    "page_id": FOUND.format(ids="%(page_id)s"),
+    "host": INDEXED.format(ids="SELECT page_id FROM pages WHERE host_id = %(host_id)s"),
+    "page_id": INDEXED.format(ids="%(page_id)s"),
     "observability": "observability = %(observability)s",
-    "due_before": "{next_crawl_at} < %(due_before)s",
 }
 """What each field of a `ScheduleFilter` asks for."""
 
 
-LANE = "coalesce(-hosts.group_id, hosts.host_id)"
+HOST_QUEUE = "coalesce(-hosts.group_id, hosts.host_id)"
 """What a page is crawled one after the other with: its host, or its host's group."""
-
-WANTED = """(page_states.wanted_at IS NOT NULL
-    AND (page_states.last_crawl_at IS NULL OR page_states.last_crawl_at < page_states.wanted_at))"""
-"""Whether a ping has asked for a crawl that was not tried yet."""
 
 KEPT = f"""
 SELECT epoch FROM epochs WHERE status = 'published' ORDER BY epoch DESC LIMIT {EPOCHS_KEPT}
@@ -90,24 +88,24 @@ SELECT epoch FROM epochs WHERE status = 'published' ORDER BY epoch DESC LIMIT {E
 
 
 def rows(only: Collection[str], *, since: bool, **words: str) -> str:
-    """Give the statement that reads rows under these filters, or what moved since an epoch."""
-    found = "host" in only or "page_id" in only
+    """Return the statement that reads rows under these filters, or what moved since an epoch."""
+    indexed = "host" in only or "page_id" in only
     conditions = [ONLY[name] for name in only]
     if not since:
-        conditions += ["schedule.epoch = %(epoch)s", *_walk("schedule", found=found)]
+        conditions += ["schedule.epoch = %(epoch)s", *_walk("schedule", indexed=indexed)]
     return SCHEDULE.format(
         source=MOVED.format(**words) if since else "schedule",
-        pages=_same_page("pages", found=found),
-        states=_same_page("page_states", found=found),
+        pages=_same_page("pages", indexed=indexed),
+        states=_same_page("page_states", indexed=indexed),
         where=all_of(conditions).format(**words),
-        next_crawl_at=words["next_crawl_at"],
+        due_rate=DUE_RATE.format(**words),
     )
 
 
-def _walk(table: str, *, found: bool) -> list[str]:
-    """Return where a walk along the key begins and ends; none where rows are found otherwise."""
-    return [] if found else [BETWEEN.format(table=table)]
+def _walk(table: str, *, indexed: bool) -> list[str]:
+    """Return where a walk along the key begins and ends; none where an index finds the rows."""
+    return [] if indexed else [BETWEEN.format(table=table)]
 
 
-def _same_page(table: str, *, found: bool) -> str:
-    return all_of([f"{table}.page_id = schedule.page_id", *_walk(table, found=found)])
+def _same_page(table: str, *, indexed: bool) -> str:
+    return all_of([f"{table}.page_id = schedule.page_id", *_walk(table, indexed=indexed)])

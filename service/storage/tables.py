@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-from service.arrays import EPOCH
+from service.model.arrays import EPOCH
 
 
 class Instant(TypeDecorator[datetime]):
@@ -45,6 +45,8 @@ class Instant(TypeDecorator[datetime]):
 
 Key = sa.LargeBinary(16).with_variant(postgresql.UUID(as_uuid=False), "postgresql")
 Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+Short: sa.types.TypeEngine[float] = sa.Double().with_variant(sa.REAL, "postgresql")
+"""Four bytes, seven digits, on Postgres: a schedule has a row a page and epoch."""
 Json = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 
 metadata = sa.MetaData(
@@ -79,7 +81,7 @@ host_groups = sa.Table(
     sa.Column("group_id", Id, sa.Identity(), primary_key=True),
     sa.Column("name", sa.Text, nullable=False, unique=True),
     sa.Column("max_crawl_rate", sa.Double),
-    comment="Hosts that share a server: one lane, one cap.",
+    comment="Hosts that share a server: one host_queue, one cap.",
 )
 
 pages = sa.Table(
@@ -105,24 +107,24 @@ page_states = sa.Table(
     sa.Column("last_observed_at", Instant),
     sa.Column("digest", sa.BigInteger),
     sa.Column("pings_since", Instant, nullable=False),
-    sa.Column("wanted_at", Instant),
+    sa.Column("requested_at", Instant),
     sa.Column("last_ping_at", Instant),
     sa.Column("ping_credit", sa.Double),
     sa.Column("real_pings", sa.Double),
     sa.Column("false_pings", sa.Double),
     sa.Column("trust", sa.Double),
     sa.Column("n_pings", sa.Integer),
-    sa.Column("recent_pings", sa.Integer),
+    sa.Column("pings_since_crawl", sa.Integer),
     sa.Column("n_observations", sa.Integer, nullable=False),
     sa.Column("n_changes", sa.Integer, nullable=False),
-    sa.Column("gap", sa.Double().with_variant(sa.REAL, "postgresql"), nullable=False),
-    sa.Column("last_interval", sa.REAL, nullable=False, server_default="0"),
+    sa.Column("interval_factor", Short, nullable=False),
+    sa.Column("last_interval", Short, nullable=False, server_default="0"),
     sa.Column("observability", sa.SmallInteger, nullable=False),
     sa.Column("gone", sa.Boolean, nullable=False),
     sa.Column("estimate", sa.LargeBinary, nullable=False),
     sa.Column("n_failures", sa.SmallInteger),
     sa.Column("redirects_to", Id),
-    sa.Column("section", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("url_group", sa.Integer, nullable=False, server_default="0"),
     sa.ForeignKeyConstraint(["page_id"], ["pages.page_id"], ondelete="CASCADE").ddl_if("sqlite"),
     comment="One row a page, rewritten by every observation: no secondary index, room for HOT.",
     postgresql_with={
@@ -139,10 +141,10 @@ HOT = {
     "autovacuum_vacuum_cost_delay": "0",
 }
 
-lanes = sa.Table(
-    "lanes",
+host_queues = sa.Table(
+    "host_queues",
     metadata,
-    sa.Column("lane_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("queue_id", Id, primary_key=True, autoincrement=False),
     sa.Column("min_delay_s", sa.Double),
     sa.Column("robots_delay_s", sa.Double),
     sa.Column("max_concurrency", sa.Integer),
@@ -155,20 +157,20 @@ lanes = sa.Table(
     postgresql_with=HOT,
 )
 
-crawls = sa.Table(
-    "crawls",
+due_pages = sa.Table(
+    "due_pages",
     metadata,
     sa.Column("page_id", Id, primary_key=True, autoincrement=False),
-    sa.Column("lane_id", Id, nullable=False),
+    sa.Column("queue_id", Id, nullable=False),
     sa.Column("next_at", Instant, nullable=False),
     sa.Column("last_crawl_at", Instant),
     sa.Column("crawl_rate", sa.Double),
     sa.Column("token", sa.BigInteger),
     sa.Column("leased_at", Instant),
     sa.Column("expires_at", Instant),
-    sa.Column("wanted", sa.Boolean, nullable=False),
+    sa.Column("requested", sa.Boolean, nullable=False),
     sa.Column("worker", sa.Text),
-    sa.Index("crawls_lane_id_next_at_idx", "lane_id", "next_at"),
+    sa.Index("due_pages_queue_id_next_at_idx", "queue_id", "next_at"),
     comment="Pages due soon, and the leases on them.",
     postgresql_with=HOT,
 )
@@ -211,7 +213,7 @@ epochs = sa.Table(
     sa.Column("prior", Json),
     sa.Column("crawl_rate_quantiles", Json),
     sa.Column("seconds", Json),
-    sa.Column("haste", sa.Double),
+    sa.Column("budget_factor", sa.Double),
     sa.Index(
         "epochs_one_request_idx",
         "status",
@@ -222,22 +224,22 @@ epochs = sa.Table(
     sqlite_autoincrement=True,
 )
 
-section_rates = sa.Table(
-    "section_rates",
+url_group_rates = sa.Table(
+    "url_group_rates",
     metadata,
     sa.Column("epoch", Id, primary_key=True, autoincrement=False),
     sa.Column("rate", sa.LargeBinary, nullable=False),
-    comment="Mean change rate of each section; compressed, one row an epoch that is kept.",
+    comment="Mean change rate of each url_group; compressed, one row an epoch that is kept.",
 )
 
 schedule = sa.Table(
     "schedule",
     metadata,
     sa.Column("epoch", sa.Integer, nullable=False),
-    sa.Column("change_rate", sa.Double().with_variant(sa.REAL, "postgresql"), nullable=False),
+    sa.Column("change_rate", Short, nullable=False),
     sa.Column("page_id", Id, nullable=False),
-    sa.Column("crawl_rate", sa.Double().with_variant(sa.REAL, "postgresql"), nullable=False),
-    sa.Column("pace", sa.REAL, nullable=False, server_default="1"),
+    sa.Column("crawl_rate", Short, nullable=False),
+    sa.Column("urgency", Short, nullable=False, server_default="1"),
     sa.Column("crawl_probability", sa.Double),
     sa.PrimaryKeyConstraint("epoch", "page_id").ddl_if("sqlite"),
     sa.Index(None, "page_id").ddl_if("postgresql"),

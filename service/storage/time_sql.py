@@ -1,39 +1,43 @@
-"""What was written by a clock that has been set back since, in words that both databases share."""
+"""Dates written by a clock that was set back since, in the words that both databases share."""
 
 from datetime import datetime
-from typing import Any
 
-import sqlalchemy as sa
+from typing_extensions import override
 
-from service.storage.queue import QueueTransaction
-from service.storage.tables import Instant, crawls, page_states, pages
+from service.storage.contract import Transaction
+from service.storage.dialect import Dialect
 
-OF_STATES = ("last_crawl_at", "last_observed_at", "last_ping_at", "pings_since", "wanted_at")
+REDATE_LEASES = """
+UPDATE due_pages SET leased_at = %(now)s, expires_at = %(now)s + (expires_at - leased_at),
+    next_at = %(now)s + (expires_at - leased_at)
+WHERE token IS NOT NULL AND leased_at > %(now)s
+"""
+"""Shifts each lease as a whole, so that its worker has as much time as was promised."""
+
+OF_STATES = ("last_crawl_at", "last_observed_at", "last_ping_at", "pings_since", "requested_at")
 
 
-class TimeSql(QueueTransaction):
+def redate(table: str, *columns: str) -> str:
+    """Return the statement that walks along a key; rows without a later date are not written."""
+    earlier = (f"{at} = CASE WHEN {at} > %(now)s THEN %(now)s ELSE {at} END" for at in columns)
+    later = " OR ".join(f"{at} > %(now)s" for at in columns)
+    return f"""
+UPDATE {table} SET {", ".join(earlier)}
+WHERE page_id > %(after)s AND page_id <= %(last)s AND ({later})
+"""
+
+
+REDATE_PAGES, REDATE_STATES = redate("pages", "created_at"), redate("page_states", *OF_STATES)
+
+
+class TimeSql(Dialect, Transaction):
     """The statements that bring dates back from the future."""
 
-    connection: sa.Connection
-
+    @override
     def redate_leases(self, now: datetime) -> None:
-        """Shift each lease as a whole, so that its worker has as much time as was promised."""
-        at = sa.literal(now, Instant)
-        ends = at + (crawls.c.expires_at - crawls.c.leased_at)
-        later = crawls.update().where(crawls.c.token.is_not(None), crawls.c.leased_at > at)
-        self.connection.execute(later.values(leased_at=at, expires_at=ends, next_at=ends))
+        self.run(REDATE_LEASES, now=now)
 
+    @override
     def redate_pages(self, after: int, last: int, now: datetime) -> None:
-        """Walk along the keys; rows without a later date are not written."""
-        self._redate(pages, ("created_at",), after, last, now)
-        self._redate(page_states, OF_STATES, after, last, now)
-
-    def _redate(
-        self, table: sa.Table, names: tuple[str, ...], after: int, last: int, now: datetime
-    ) -> None:
-        at = sa.literal(now, Instant)
-        columns = [table.c[name] for name in names]
-        dated: dict[Any, Any] = {c: sa.case((c > at, at), else_=c) for c in columns}
-        later = sa.or_(*(column > at for column in columns))
-        block = table.update().where(table.c.page_id > after, table.c.page_id <= last, later)
-        self.connection.execute(block.values(dated))
+        for statement in (REDATE_PAGES, REDATE_STATES):
+            self.run(statement, after=after, last=last, now=now)

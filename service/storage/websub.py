@@ -5,12 +5,9 @@ its hub's verification until its lease ends; one that is verified takes the plac
 were asked for before at the same hub, so renewing never interrupts a feed.
 """
 
-from abc import abstractmethod
-from contextlib import AbstractContextManager
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from datetime import datetime
-
-from service.storage.hosts import HostStore, HostTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +25,8 @@ class Subscription:
     expires_at: datetime | None = None
 
 
-class SubscriptionTransaction(HostTransaction):
-    """The statements; see the module for what they promise together."""
+class SubscriptionStatements(ABC):
+    """The part of a transaction that works on subscriptions."""
 
     @abstractmethod
     def add_subscription(self, asked: Subscription) -> None:
@@ -56,11 +53,3 @@ class SubscriptionTransaction(HostTransaction):
     @abstractmethod
     def delete_subscription(self, subscription_id: str) -> None:
         """Forget one; raises `SubscriptionNotFound`."""
-
-
-class SubscriptionStore(HostStore):
-    """A database with all that the service keeps."""
-
-    @abstractmethod
-    def begin(self, *, write: bool = True) -> AbstractContextManager[SubscriptionTransaction]:
-        """Open a transaction: committed when the block is left, rolled back by an exception."""

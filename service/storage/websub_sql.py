@@ -3,58 +3,60 @@
 from dataclasses import asdict
 from datetime import datetime
 
-import sqlalchemy as sa
+from typing_extensions import override
 
-from service.errors import SubscriptionNotFound
-from service.storage.tables import websub
-from service.storage.websub import Subscription, SubscriptionTransaction
+from service.model.errors import SubscriptionNotFound
+from service.storage.contract import Transaction
+from service.storage.dialect import Dialect
+from service.storage.websub import Subscription
+
+COLUMNS = ", ".join(Subscription.__dataclass_fields__)
+ADD = f"""
+INSERT INTO websub ({COLUMNS})
+VALUES (%(id)s, %(topic)s, %(secret)s, %(hub)s, %(requested_at)s, %(verified_at)s, %(expires_at)s)
+"""
+NEXT = f"SELECT {COLUMNS} FROM websub WHERE id > %(after)s ORDER BY id LIMIT %(limit)s"
+ONE = f"SELECT {COLUMNS} FROM websub WHERE id = %(id)s"
+VERIFY = "UPDATE websub SET verified_at = %(now)s, expires_at = %(expires_at)s WHERE id = %(id)s"
+REPLACED = """
+DELETE FROM websub WHERE topic = %(topic)s AND hub = %(hub)s
+    AND requested_at <= %(requested_at)s AND id <> %(id)s
+"""
+"""Deletes the subscriptions that a verified one takes the place of."""
+END = "UPDATE websub SET verified_at = NULL, expires_at = NULL WHERE id = %(id)s"
+DELETE = "DELETE FROM websub WHERE id = %(id)s"
 
 
-class SubscriptionsSql(SubscriptionTransaction):
+class SubscriptionsSql(Dialect, Transaction):
     """The statements on subscriptions that Postgres and SQLite share."""
 
-    connection: sa.Connection
-
+    @override
     def add_subscription(self, asked: Subscription) -> None:
-        """Insert a row."""
-        self.connection.execute(websub.insert().values(asdict(asked)))
+        self.run(ADD, **asdict(asked))
 
+    @override
     def subscriptions(self, after: str, limit: int) -> list[Subscription]:
-        """Read along their key."""
-        rows = sa.select(websub).where(websub.c.id > after).order_by(websub.c.id).limit(limit)
-        return [Subscription(**row) for row in self.connection.execute(rows).mappings()]
+        return [Subscription(**row) for row in self.read(NEXT, after=after, limit=limit)]
 
+    @override
     def subscription(self, subscription_id: str) -> Subscription:
-        """Find one by its key."""
-        found = sa.select(websub).where(websub.c.id == subscription_id)
-        row = self.connection.execute(found).mappings().one_or_none()
-        if row is None:
-            raise SubscriptionNotFound
-        return Subscription(**row)
+        for row in self.read(ONE, id=subscription_id):
+            return Subscription(**row)
+        raise SubscriptionNotFound
 
+    @override
     def verify_subscription(
         self, subscription_id: str, now: datetime, expires_at: datetime | None
     ) -> None:
-        """Write when, and delete what it takes the place of."""
         one = self.subscription(subscription_id)
-        verified = websub.update().where(websub.c.id == subscription_id)
-        self.connection.execute(verified.values(verified_at=now, expires_at=expires_at))
-        self.connection.execute(
-            websub.delete().where(
-                websub.c.topic == one.topic,
-                websub.c.hub == one.hub,
-                websub.c.requested_at <= one.requested_at,
-                websub.c.id != subscription_id,
-            )
-        )
+        self.run(VERIFY, id=one.id, now=now, expires_at=expires_at)
+        self.run(REPLACED, id=one.id, topic=one.topic, hub=one.hub, requested_at=one.requested_at)
 
+    @override
     def end_subscription(self, subscription_id: str) -> None:
-        """Write that it is neither verified nor runs."""
-        ended = websub.update().where(websub.c.id == subscription_id)
-        self.connection.execute(ended.values(verified_at=None, expires_at=None))
+        self.run(END, id=subscription_id)
 
+    @override
     def delete_subscription(self, subscription_id: str) -> None:
-        """Delete a row, and see whether there was one."""
-        deleted = websub.delete().where(websub.c.id == subscription_id)
-        if not self.connection.execute(deleted).rowcount:
+        if not self.run(DELETE, id=subscription_id).rowcount:
             raise SubscriptionNotFound

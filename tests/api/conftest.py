@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from live_server import Live, cloned, running
+from support.live_server import Live, cloned, running
 
 GOOD_URL = "https://good.example/"
 

@@ -3,9 +3,9 @@
 import gc
 
 import pytest
-from live_server import Live, running, until
+from support.live_server import Live, running, until
 
-from service import epoch as epochs
+from service.epochs import solve as epochs
 
 
 def test_an_epoch_asked_for_waits_until_the_scheduler_takes_it(api: Live):
@@ -35,7 +35,7 @@ def test_a_published_epoch_carries_its_certificate(api: Live):
     assert abs(epoch["kkt_residual"]) < 1e-9
     assert epoch["passes"] >= 1
     assert epoch["reason"] is None
-    told = {"a", "b", "within", "between", "steadiness"}
+    told = {"a", "b", "within_shape", "between_shape", "dispersion"}
     seen = {"seen_pages", "seen_changes", "seen_days", "seen_squares"}
     assert epoch["prior"].keys() == told | seen
     assert epoch["seconds"].keys() >= {"load", "estimate", "allocate", "publish"}

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from live_server import Live, running
+from support.live_server import Live, running
 
 NEWS = "https://a.example/news"
 NEW = "https://b.example/new"

@@ -2,15 +2,8 @@
 
 import json
 
-import numpy as np
 import pytest
-from live_server import Live, running
-
-from service.arrays import EPOCH
-from service.domain import Lane
-from service.hosts import in_force
-from service.lanes import Politeness, limits
-from service.storage.queue import Lanes
+from support.live_server import Live, running
 
 A, B = "/hosts/a.example", "/hosts/b.example"
 SETTINGS = {"min_delay_s": 2.5, "robots_delay_s": 7.0, "max_concurrency": 3, "max_crawl_rate": 9.0}
@@ -45,7 +38,7 @@ def test_politeness_can_be_set_before_the_first_page(api: Live):
     told = put(api, A, **SETTINGS)
     assert settings_of(told) == SETTINGS
     assert (told["n_pages"], told["crawl_rate"], told["feed"]) == (0, 0, None)
-    assert (told["lane"]["delay_s"], told["lane"]["concurrency"]) == (7.0, 3)
+    assert (told["host_queue"]["delay_s"], told["host_queue"]["concurrency"]) == (7.0, 3)
     api.register("https://a.example/")
     assert settings_of(found := api.get(A).json()) == SETTINGS
     assert found["n_pages"] == 1
@@ -56,7 +49,7 @@ def test_a_host_of_which_nothing_was_said_is_held_to_the_settings_of_the_service
         api.register("https://a.example/")
         host = api.get(A).json()
     assert settings_of(host) == UNSET
-    assert (host["lane"]["delay_s"], host["lane"]["concurrency"]) == (3.5, None)
+    assert (host["host_queue"]["delay_s"], host["host_queue"]["concurrency"]) == (3.5, None)
 
 
 def test_put_sets_back_what_it_leaves_out_and_patch_keeps_it(api: Live):
@@ -72,9 +65,12 @@ def test_put_sets_back_what_it_leaves_out_and_patch_keeps_it(api: Live):
 
 def test_a_block_stays_until_it_is_lifted(api: Live):
     until = "2026-05-31T22:00:00Z"
-    assert put(api, A, blocked_until="2026-06-01T00:00:00+02:00")["lane"]["blocked_until"] == until
-    assert put(api, A, min_delay_s=1)["lane"]["blocked_until"] == until
-    assert patch(api, A, blocked_until=None)["lane"]["blocked_until"] is None
+    assert (
+        put(api, A, blocked_until="2026-06-01T00:00:00+02:00")["host_queue"]["blocked_until"]
+        == until
+    )
+    assert put(api, A, min_delay_s=1)["host_queue"]["blocked_until"] == until
+    assert patch(api, A, blocked_until=None)["host_queue"]["blocked_until"] is None
 
 
 def test_hosts_are_listed_in_parts(api: Live):
@@ -141,22 +137,34 @@ def test_a_patch_of_nothing_is_refused(sqlite_api: Live):
     assert "robots_delay_s" in response.json()["detail"]
 
 
-def test_hosts_that_share_a_server_share_a_lane(api: Live):
+def test_hosts_that_share_a_server_share_a_host_queue(api: Live):
     api.register("https://a.example/", "https://b.example/")
     put(api, A, robots_delay_s=7.0, min_delay_s=0.5)
-    group = put(api, "/groups/shared", min_delay_s=3.0, max_concurrency=2, max_crawl_rate=5.0,
-                members=["B.example", "a.example"])  # fmt: skip
+    group = put(
+        api,
+        "/groups/shared",
+        min_delay_s=3.0,
+        max_concurrency=2,
+        max_crawl_rate=5.0,
+        members=["B.example", "a.example"],
+    )
     assert (group["members"], group["n_members"]) == (["a.example", "b.example"], 2)
-    assert (group["lane"]["delay_s"], group["robots_delay_s"], group["min_delay_s"]) == (7, 7, 3)
+    assert (group["host_queue"]["delay_s"], group["robots_delay_s"], group["min_delay_s"]) == (
+        7,
+        7,
+        3,
+    )
     assert api.get("/groups/shared").json() == group
     host = api.get(B).json()
-    assert (host["group"], host["lane"]) == ("shared", group["lane"])
+    assert (host["group"], host["host_queue"]) == ("shared", group["host_queue"])
     patch(api, A, group=None)
     group = put(api, "/groups/shared")
     assert (group["members"], group["min_delay_s"], group["max_crawl_rate"]) == (
-        ["b.example"], None, None
-    )  # fmt: skip
-    assert api.get(A).json()["lane"]["delay_s"] == 7
+        ["b.example"],
+        None,
+        None,
+    )
+    assert api.get(A).json()["host_queue"]["delay_s"] == 7
     refused = api.client.put("/groups/shared", json={"members": ["a b"]})
     assert (refused.status_code, refused.json()["field"]) == (422, "members")
 
@@ -184,14 +192,15 @@ def test_a_cap_that_no_epoch_would_keep_is_refused(sqlite_url):
 def test_a_feed_is_told_to_be_dead_when_its_silence_is_too_long(api: Live):
     urls = [f"https://a.example/{i}" for i in range(3)]
     api.register(*urls)
-    api.post("/observations", [
-        {"url": url, "observed_at": api.clock.now.isoformat(), "changed": True} for url in urls
-    ])  # fmt: skip
+    api.post(
+        "/observations",
+        [{"url": url, "observed_at": api.clock.now.isoformat(), "changed": True} for url in urls],
+    )
     for _ in range(10):
         at = api.clock.advance(hours=6).isoformat()
         api.post("/pings", [{"url": url, "changed_at": at} for url in urls])
     feed = api.get(A).json()["feed"]
-    assert (feed["n_pages"], feed["n_pings"], feed["silent_days"], feed["dead"]) == (
+    assert (feed["n_pages"], feed["n_pings"], feed["silent_days"], feed["silent"]) == (
         3,
         30,
         0,
@@ -202,7 +211,7 @@ def test_a_feed_is_told_to_be_dead_when_its_silence_is_too_long(api: Live):
     assert feed["last_ping_at"] == at.replace("+00:00", "Z")
     api.clock.advance(days=4)
     feed = api.get(A).json()["feed"]
-    assert (feed["silent_days"], feed["dead"]) == (4, True)
+    assert (feed["silent_days"], feed["silent"]) == (4, True)
 
 
 def test_leases_keep_the_politeness_that_was_set(api: Live):
@@ -216,24 +225,6 @@ def test_leases_keep_the_politeness_that_was_set(api: Live):
     assert api.client.post("/leases", json={"worker": "w", "count": 10}).json()["items"] == []
     patch(api, A, blocked_until=None)
     assert len(api.client.post("/leases", json={"worker": "w", "count": 9}).json()["items"]) == 1
-
-
-@pytest.mark.parametrize("delay", [None, 0.0, 0.5, 90_000.0])
-@pytest.mark.parametrize("robots", [None, 0.0, 2.0, 90_000.0])
-@pytest.mark.parametrize("concurrency", [None, 1, 7])
-def test_what_is_told_is_what_leases_are_held_to(delay, robots, concurrency):
-    polite = Politeness(1.5, 2)
-    never = np.array([np.datetime64("NaT", "us")])
-    lanes = Lanes(
-        lane_id=np.array([1]), min_delay_s=np.array([delay], float),
-        robots_delay_s=np.array([robots], float), max_concurrency=np.array([concurrency or 0]),
-        n_failures=np.zeros(1, np.int64), blocked_until=never, paused_at=never,
-        ready_at=never, next_at=never,
-    )  # fmt: skip
-    told = in_force(Lane(delay, robots, concurrency, 0, None, EPOCH, None), polite)
-    held, at_a_time = limits(lanes, polite)
-    assert told.delay_s == held[0] / np.timedelta64(1, "s")
-    assert told.concurrency == at_a_time[0]
 
 
 def test_bodies_are_one_json_object(sqlite_api: Live):

@@ -1,13 +1,13 @@
 """IndexNow over HTTP: the statuses of the protocol, and pings of this moment."""
 
 import threading
+from dataclasses import replace
 
 import httpx
 import pytest
-from live_server import Live, running, until
+from support.live_server import Live, running, until
 
-from service import commits
-from service.api import keyline
+from service.connectors import indexnow_queue
 
 KEY = "0123abcd-4567-ef89"
 URLS = [f"https://a.example/{i}" for i in range(3)]
@@ -58,18 +58,24 @@ def test_ten_thousand_urls_are_taken_and_one_more_is_too_many(sqlite_api: Live):
         (b'{"host": "a.example", "key": "0", "urlList": ["https://a.example/"]}', 422, "key", ""),
         (
             b'{"host": "a.example", "key": "0123abcd", "urlList": ["https://b.example/"]}',
-            422, "urlList[0]", "not of the host a.example",
+            422,
+            "urlList[0]",
+            "not of the host a.example",
         ),
         (
             b'{"host": "a.example", "key": "0123abcd", "urlList": ["http://a.example", "no"]}',
-            422, "urlList[1]", "cannot be parsed",
+            422,
+            "urlList[1]",
+            "cannot be parsed",
         ),
         (
             b'{"host": "https://a.example", "key": "0123abcd", "urlList": ["https://a.example/"]}',
-            422, "host", "send one like example.com",
+            422,
+            "host",
+            "send one like example.com",
         ),
     ],
-)  # fmt: skip
+)
 def test_bodies_that_cannot_be_taken_are_refused_whole(sqlite_api, body, status, field, says):
     response = sqlite_api.client.post("/indexnow", content=body)
     assert response.status_code == status, response.text
@@ -86,22 +92,23 @@ def test_a_call_without_url_or_key_is_no_indexnow(sqlite_api: Live, query):
 
 
 def test_too_much_at_once_is_told_by_429(sqlite_url, monkeypatch):
-    monkeypatch.setattr(commits, "MAX_WAITING", 0)
     with running(sqlite_url) as api:
+        line = api.service.ping_reports
+        line.limits = replace(line.limits, max_waiting=0)
         going, writing = threading.Event(), threading.Event()
-        commit = commits.commit
+        flush = line.flush
 
-        def held(*given):
+        def held(jobs):
             writing.set()
             going.wait(30)
-            return commit(*given)
+            return flush(jobs)
 
-        monkeypatch.setattr(commits, "commit", held)
+        monkeypatch.setattr(line, "flush", held)
         threads = [threading.Thread(target=stranger, args=(api,)) for _ in range(2)]
         threads[0].start()
         assert writing.wait(30)
         threads[1].start()
-        until(lambda: api.service.commits.n_waiting == 1, "a second one waits")
+        until(lambda: line.n_waiting == 1, "a second one waits")
         response = api.get("/indexnow", url=URLS[2], key=KEY)
         going.set()
         for thread in threads:
@@ -166,8 +173,10 @@ def test_the_key_of_a_site_registers_no_pages_and_an_api_key_does(checked: Live)
 
 
 def test_keys_beyond_those_that_may_wait_are_told_by_429(checked: Live, monkeypatch):
-    bounds = tuple(bound._replace(most=keyline.LEAST_WEIGHT) for bound in keyline.BOUNDS)
-    monkeypatch.setattr(keyline, "BOUNDS", bounds)
+    bounds = tuple(
+        bound._replace(most=indexnow_queue.LEAST_WEIGHT) for bound in indexnow_queue.BOUNDS
+    )
+    monkeypatch.setattr(indexnow_queue, "BOUNDS", bounds)
     going = threading.Event()
     checked.service.key_checks.look = lambda _: going.wait(30)
     assert stranger(checked).status_code == 202

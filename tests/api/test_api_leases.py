@@ -6,7 +6,7 @@ import time
 
 import httpx
 import pytest
-from live_server import START, Live, running, until
+from support.live_server import START, Live, running, until
 
 
 @pytest.fixture
@@ -69,12 +69,19 @@ def test_a_lease_is_reported_by_itself_by_page_or_by_url(rude):
     ids = rude.register("https://a.example/1", "https://a.example/2", "https://a.example/3")
     crawls = {crawl["page_id"]: crawl for crawl in lease(rude)}
     at = START.isoformat()
-    answer = rude.post("/observations", [
-        {"lease": crawls[ids[0]]["lease"], "observed_at": at, "digest": "1"},
-        {"lease": crawls[ids[1]]["lease"], "page_id": ids[1], "observed_at": at, "digest": "1"},
-        {"lease": crawls[ids[2]]["lease"], "url": crawls[ids[2]]["url"], "observed_at": at,
-         "digest": "1"},
-    ]).json()  # fmt: skip
+    answer = rude.post(
+        "/observations",
+        [
+            {"lease": crawls[ids[0]]["lease"], "observed_at": at, "digest": "1"},
+            {"lease": crawls[ids[1]]["lease"], "page_id": ids[1], "observed_at": at, "digest": "1"},
+            {
+                "lease": crawls[ids[2]]["lease"],
+                "url": crawls[ids[2]]["url"],
+                "observed_at": at,
+                "digest": "1",
+            },
+        ],
+    ).json()
     assert (answer["accepted"], answer["leases_ended"]) == (3, 3)
 
 
@@ -119,7 +126,7 @@ def test_a_lease_is_not_ended_by_a_report_of_another_page_s_url(rude, n_others):
     assert (alone.status_code, alone.json()["rejected"][0]["code"]) == (422, "lease_mismatch")
     for url in ("https://new.example/", "https://far.example/"):
         assert rude.client.get("/pages", params={"url": url}).status_code == 404
-    assert rude.get("/hosts/b.example").json()["lane"]["blocked_until"] is None
+    assert rude.get("/hosts/b.example").json()["host_queue"]["blocked_until"] is None
     assert rude.get(f"/pages/{page_id}").json()["last_crawl_at"] is None
     assert report(rude, crawl, digest="1")["leases_ended"] == 1
 

@@ -4,7 +4,7 @@ import json
 from datetime import timedelta
 
 import pytest
-from live_server import START, Live
+from support.live_server import START, Live
 
 from service.core.estimators import Bursty, BurstyState
 

@@ -8,7 +8,7 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 import sqlalchemy as sa
-from live_server import Live, cloned, command, running
+from support.live_server import Live, cloned, command, running
 
 from service.api.app import create_app
 from service.storage import migrations

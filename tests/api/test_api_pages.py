@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from live_server import Live
+from support.live_server import Live
 
 NEWS = "https://example.com/news"
 ABOUT = "https://example.com/about"
@@ -18,9 +18,14 @@ def test_pages_are_registered_and_known_again(api: Live):
     assert again.json()["created"] == 0
     assert again.json()["page_ids"] == first.json()["page_ids"][::-1]
     assert first.json() | {"page_ids": None} == {
-        "accepted": 2, "duplicate": 0, "late": 0, "n_rejected": 0, "rejected": [],
-        "created": 2, "page_ids": None,
-    }  # fmt: skip
+        "accepted": 2,
+        "duplicate": 0,
+        "late": 0,
+        "n_rejected": 0,
+        "rejected": [],
+        "created": 2,
+        "page_ids": None,
+    }
 
 
 def test_a_new_page_is_auto_unbounded_and_of_importance_one(api: Live):
@@ -32,7 +37,7 @@ def test_a_new_page_is_auto_unbounded_and_of_importance_one(api: Live):
     assert page["created_at"] == "2026-05-01T12:00:00Z"
     assert page["host"] == "example.com"
     assert page["schedule"] is page["why"] is page["last_crawl_at"] is None
-    assert page["estimate"]["section_change_rate"] is None
+    assert page["estimate"]["url_group_change_rate"] is None
     assert page["last_crawls"] == []
     assert page["gone"] is False
 
@@ -63,8 +68,10 @@ def test_of_one_url_twice_in_a_batch_each_field_counts_as_it_was_said_last(api: 
 
 
 def test_of_one_url_twice_in_a_batch_the_last_counts(api: Live):
-    batch = [{"url": NEWS, "importance": 2.0}, {"url": "HTTPS://EXAMPLE.com:443/news#top",
-                                                "importance": 3.0}]  # fmt: skip
+    batch = [
+        {"url": NEWS, "importance": 2.0},
+        {"url": "HTTPS://EXAMPLE.com:443/news#top", "importance": 3.0},
+    ]
     answer = api.post("/pages", batch).json()
     assert (answer["accepted"], answer["duplicate"], answer["created"]) == (1, 1, 1)
     assert answer["page_ids"][0] == answer["page_ids"][1]
@@ -109,9 +116,14 @@ def test_a_batch_of_which_nothing_can_be_taken_is_a_problem_that_lists_every_ite
 
 def test_an_empty_batch_changes_nothing(api: Live):
     assert api.post("/pages", []).json() == {
-        "accepted": 0, "duplicate": 0, "late": 0, "n_rejected": 0, "rejected": [],
-        "created": 0, "page_ids": [],
-    }  # fmt: skip
+        "accepted": 0,
+        "duplicate": 0,
+        "late": 0,
+        "n_rejected": 0,
+        "rejected": [],
+        "created": 0,
+        "page_ids": [],
+    }
 
 
 def test_lines_and_arrays_say_the_same(api: Live):
@@ -164,8 +176,8 @@ def test_a_page_says_why_it_is_crawled_as_often_as_it_is(api: Live):
     assert page["why"]["multiplier"] == epoch["multiplier"]
     assert page["why"]["crawled_more_often_than"] > other["why"]["crawled_more_often_than"]
     assert "its importance is 50" in page["why"]["sentence"]
-    assert page["estimate"]["section_change_rate"] == pytest.approx(1 / 30)  # nothing is known
-    assert ", pages of its section every 30.0 days, and" in page["why"]["sentence"]
+    assert page["estimate"]["url_group_change_rate"] == pytest.approx(1 / 30)  # nothing is known
+    assert ", pages of its URL group every 30.0 days, and" in page["why"]["sentence"]
     interval = page["estimate"]["credible_interval"]
     assert 0 < interval["low"] < page["estimate"]["change_rate"] < interval["high"]
 
@@ -184,18 +196,18 @@ def test_a_page_says_what_its_siblings_have_shown_since_its_last_crawl(api: Live
     api.clock.advance(hours=1)
     epoch = api.epoch()
     waiting, crawled = (api.get(f"/pages/{page_id}").json() for page_id in (pages[0], pages[-1]))
-    pace = waiting["schedule"]["pace"]
-    assert pace > 1.5 * epoch["haste"] >= 1.5
-    assert crawled["schedule"]["pace"] == pytest.approx(epoch["haste"], rel=0.05)
-    assert "its section has changed more than expected" in waiting["why"]["sentence"]
-    sooner = f"so it is crawled {pace / epoch['haste']:.1f} times as soon"
+    urgency = waiting["schedule"]["urgency"]
+    assert urgency > 1.5 * epoch["budget_factor"] >= 1.5
+    assert crawled["schedule"]["urgency"] == pytest.approx(epoch["budget_factor"], rel=0.05)
+    assert "its URL group has changed more than expected" in waiting["why"]["sentence"]
+    sooner = f"so it is crawled {urgency / epoch['budget_factor']:.1f} times as soon"
     assert waiting["why"]["sentence"].endswith(sooner)
-    assert "section has changed" not in crawled["why"]["sentence"]
+    assert "URL group has changed" not in crawled["why"]["sentence"]
     for _ in range(3):
         crawl(pages[1:], changed=False, days=4)
     api.epoch()
     calm = api.get(f"/pages/{pages[0]}").json()
-    assert calm["schedule"]["pace"] < pace
+    assert calm["schedule"]["urgency"] < urgency
     assert "changed less than expected, so it can wait 1." in calm["why"]["sentence"]
 
 

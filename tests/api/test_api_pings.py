@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from live_server import Live
+from support.live_server import Live
 
 NEWS = "https://example.com/news"
 ABOUT = "https://example.com/about"

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pyarrow.ipc
 import pytest
-from live_server import Live
+from support.live_server import Live
 
 NDJSON = {"Accept": "application/x-ndjson"}
 
@@ -13,8 +13,9 @@ NDJSON = {"Accept": "application/x-ndjson"}
 @pytest.fixture
 def corpus(api: Live) -> list[int]:
     """Twenty-five scheduled pages on two hosts, some of them complete."""
-    page_ids = api.register(*(f"https://a.example/{i}" for i in range(15)), importance=2.0,
-                            observability="incomplete")  # fmt: skip
+    page_ids = api.register(
+        *(f"https://a.example/{i}" for i in range(15)), importance=2.0, observability="incomplete"
+    )
     page_ids += api.register(
         *(f"https://b.example/{i}" for i in range(10)), observability="complete"
     )
@@ -32,8 +33,13 @@ def lines(api: Live, **query) -> list[dict]:
 
 def test_before_the_first_epoch_there_is_nothing_to_crawl_by(api: Live):
     api.register("https://a.example/")
-    nothing = {"epoch": None, "published_at": None, "bandwidth": None, "items": [],
-               "next_cursor": None}  # fmt: skip
+    nothing = {
+        "epoch": None,
+        "published_at": None,
+        "bandwidth": None,
+        "items": [],
+        "next_cursor": None,
+    }
     assert api.get("/schedule").json() == nothing
 
 
@@ -116,7 +122,7 @@ def test_a_cursor_that_was_not_handed_out_is_refused(api: Live, corpus, cursor):
 
 def test_a_cursor_of_an_epoch_that_was_never_published_is_refused(api: Live, corpus):
     waiting = api.client.post("/epochs").json()["epoch"]
-    from service.api.encode import encode_cursor
+    from service.api.responses.encode import encode_cursor
 
     response = api.get("/schedule", cursor=encode_cursor(waiting, 0))
     assert response.status_code == 422

@@ -2,8 +2,8 @@
 
 import httpx
 import pytest
-from hubs import CHALLENGE, signature
-from live_server import START, Live, running
+from support.hubs import CHALLENGE, signature
+from support.live_server import START, Live, running
 
 TOPIC = "https://example.com/feed"
 HUB = "https://hub.example/"
@@ -29,9 +29,12 @@ def subscribe(api: Live, **given: str) -> str:
 def verify(api: Live, callback: str, **changed: str | None) -> httpx.Response:
     """Verify as a hub does, that shows no key."""
     query = {
-        "mode": "subscribe", "topic": TOPIC, "challenge": CHALLENGE, "lease_seconds": "864000",
+        "mode": "subscribe",
+        "topic": TOPIC,
+        "challenge": CHALLENGE,
+        "lease_seconds": "864000",
         **changed,
-    }  # fmt: skip
+    }
     told = {f"hub.{name}": value for name, value in query.items() if value is not None}
     return httpx.get(api.url + callback, params=told)
 
@@ -61,10 +64,15 @@ def count(api: Live, outcome: str) -> float:
 def test_a_subscription_is_listed_without_its_secret(api: Live, capfd):
     callback = subscribe(api, secret=SECRET)
     assert only(api) == {
-        "id": callback.rpartition("/")[2], "callback": callback, "topic": TOPIC, "hub": HUB,
-        "signed": True, "requested_at": "2026-05-01T12:00:00Z", "verified_at": None,
+        "id": callback.rpartition("/")[2],
+        "callback": callback,
+        "topic": TOPIC,
+        "hub": HUB,
+        "signed": True,
+        "requested_at": "2026-05-01T12:00:00Z",
+        "verified_at": None,
         "expires_at": None,
-    }  # fmt: skip
+    }
     send(api, callback)
     assert SECRET not in "".join(capfd.readouterr())
 
@@ -96,11 +104,17 @@ def test_a_hub_that_ends_a_subscription_is_told_its_challenge(api: Live):
 @pytest.mark.parametrize(
     "changed",
     [
-        {"topic": "https://example.com/other"}, {"topic": TOPIC + "#"}, {"topic": None},
-        {"mode": "denied"}, {"mode": None}, {"challenge": None}, {"lease_seconds": "-1"},
-        {"lease_seconds": "9" * 40}, {"lease_seconds": "soon"},
+        {"topic": "https://example.com/other"},
+        {"topic": TOPIC + "#"},
+        {"topic": None},
+        {"mode": "denied"},
+        {"mode": None},
+        {"challenge": None},
+        {"lease_seconds": "-1"},
+        {"lease_seconds": "9" * 40},
+        {"lease_seconds": "soon"},
     ],
-)  # fmt: skip
+)
 def test_what_nobody_asked_for_is_not_confirmed(sqlite_api: Live, changed):
     response = verify(sqlite_api, subscribe(sqlite_api), **changed)
     assert response.status_code == 404
@@ -184,7 +198,9 @@ def test_content_with_the_right_signature_is_taken(sqlite_api: Live, method):
 @pytest.mark.parametrize(
     "headers",
     [
-        {}, {"X_Hub_Signature": ""}, {"X_Hub_Signature": "sha256"},
+        {},
+        {"X_Hub_Signature": ""},
+        {"X_Hub_Signature": "sha256"},
         {"X_Hub_Signature": signature(ATOM, "another")},
         {"X_Hub_Signature": signature(ATOM + b" ", SECRET)},
         {"X_Hub_Signature": signature(ATOM, SECRET, "md5")},
@@ -192,7 +208,7 @@ def test_content_with_the_right_signature_is_taken(sqlite_api: Live, method):
         {"X_Hub_Signature": signature(ATOM, SECRET).replace("sha256", "sha1")},
         {"X_Hub_Signature": "sha256=\u00e9".encode("latin-1")},
     ],
-)  # fmt: skip
+)
 def test_content_that_is_not_signed_as_agreed_is_ignored_without_a_word(sqlite_api: Live, headers):
     response = send(sqlite_api, subscribe(sqlite_api, secret=SECRET), **headers)
     assert (response.status_code, response.content) == (202, b"")
@@ -207,7 +223,7 @@ def test_content_over_the_limit_is_refused(sqlite_url):
 
 def test_a_hub_is_asked_to_try_again_when_too_much_is_waiting(sqlite_api: Live, monkeypatch):
     callback = subscribe(sqlite_api)
-    sqlite_api.service.commits.stop()  # as when the service is about to end
+    sqlite_api.service.ping_reports.stop()  # as when the service is about to end
     response = send(sqlite_api, callback)
     assert response.status_code == 503
     assert "Retry-After" in response.headers

@@ -5,7 +5,7 @@ import uuid
 from dataclasses import dataclass
 
 import pytest
-from live_server import Live
+from support.live_server import Live
 
 AT = "2026-05-01T12:00:00Z"
 DEEP = "[" * 900 + "]" * 900

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 import zstandard
-from live_server import Live
+from support.live_server import Live
 
 GOOD = '{"url": "https://good.example/"}'
 JSON = "application/json"
@@ -204,8 +204,8 @@ HOST = b"Host: x\r\nConnection: close\r\n"
         b"BREW /pages HTTP/1.1\r\n" + HOST + b"\r\n",
         b"GET /" + b"x" * 200_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n",
         b"GET /pages?url=https://" + b"x" * 200_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n",
-        b"GET /pages/1 HTTP/1.1\r\n" + HOST + b"X-Long: " + b"x" * 200_000 + b"\r\n\r\n",
-        b"GET /pages/1 HTTP/1.1\r\n" + HOST + b"X-One: 1\r\n" * 5_000 + b"\r\n",
+        b"GET /pages/999999999 HTTP/1.1\r\n" + HOST + b"X-Long: " + b"x" * 200_000 + b"\r\n\r\n",
+        b"GET /pages/999999999 HTTP/1.1\r\n" + HOST + b"X-One: 1\r\n" * 5_000 + b"\r\n",
     ],
 )
 def test_what_is_hardly_http_gets_a_4xx_or_a_closed_door(shared: Live, request_bytes):

@@ -3,10 +3,10 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from live_server import START, Live, until
+from support.live_server import START, Live, until
 
-from service.api.service import MOST_THREADS
-from service.api.watch import Watch
+from service.api.service import MAX_THREADS
+from service.epochs.watch import Watch
 
 
 def test_slow_readers_hold_up_neither_health_nor_evidence(api: Live, monkeypatch):
@@ -17,10 +17,10 @@ def test_slow_readers_hold_up_neither_health_nor_evidence(api: Live, monkeypatch
         waiting.release()
         assert let_go.wait(30)
 
-    monkeypatch.setattr(Watch, "tell", slow)
-    with ThreadPoolExecutor(2 * MOST_THREADS) as pool:
-        asked = [pool.submit(api.get, "/epochs") for _ in range(2 * MOST_THREADS)]
-        for _ in range(MOST_THREADS):
+    monkeypatch.setattr(Watch, "note", slow)
+    with ThreadPoolExecutor(2 * MAX_THREADS) as pool:
+        asked = [pool.submit(api.get, "/epochs") for _ in range(2 * MAX_THREADS)]
+        for _ in range(MAX_THREADS):
             assert waiting.acquire(timeout=30)
         for path in ("/healthz", "/readyz", "/metrics"):
             assert api.get(path).status_code == 200

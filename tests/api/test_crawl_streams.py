@@ -15,13 +15,11 @@ from pathlib import Path
 import httpx
 import pytest
 import zstandard
-from live_server import START, Live, running, until
-from processes import serving
+from support.live_server import START, Live, running, until
+from support.processes import serving
 
-from service import commits
-from service.api import stream
-from service.api.stream import cut
-from service.errors import BodyTooLarge, Overloaded, StoreFull, StoreUnavailable
+from service.api.requests.stream import cut
+from service.model.errors import BodyTooLarge, Overloaded, StoreFull, StoreUnavailable
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 AT = START.isoformat()
@@ -58,16 +56,16 @@ def counts(response: httpx.Response) -> tuple[int, int, int]:
     return answer["accepted"], answer["duplicate"], answer["n_rejected"]
 
 
-def failing(after: int, error: Exception):
+def failing(api: Live, after: int, error: Exception):
     """Commit so many blocks, then fail once."""
-    commit, n_commits = commits.commit, 0
+    flush, n_commits = api.service.crawl_reports.flush, 0
 
-    def tried(*given):
+    def tried(jobs):
         nonlocal n_commits
         n_commits += 1
         if n_commits == after + 1:
             raise error
-        return commit(*given)
+        return flush(jobs)
 
     return tried
 
@@ -210,8 +208,9 @@ def test_pages_and_pings_keep_their_limit(small: Live, path):
     content = b"\n".join([b"1"] * (BLOCK + 1))
     response = small.client.post(path, content=content, headers=NDJSON)
     assert (response.status_code, response.json()["type"]) == (
-        413, "urn:recrawl:problem:too-many-items",
-    )  # fmt: skip
+        413,
+        "urn:recrawl:problem:too-many-items",
+    )
 
 
 # -- what ends a stream half-way
@@ -259,7 +258,7 @@ def test_a_broken_gzip_leaves_the_blocks_before(small: Live, wound):
 def test_a_store_in_trouble_half_way_tells_how_far_it_came(
     small: Live, monkeypatch, error, status, retry_after, after
 ):
-    monkeypatch.setattr(commits, "commit", failing(after, error()))
+    monkeypatch.setattr(small.service.crawl_reports, "flush", failing(small, after, error()))
     content = b"\n".join(lines("away", range(45)))
     response = send(small, content)
     assert (response.status_code, response.headers["Retry-After"]) == (status, retry_after)
@@ -271,7 +270,8 @@ def test_a_store_in_trouble_half_way_tells_how_far_it_came(
 
 
 def test_a_fault_of_the_service_claims_nothing_of_a_stream(small: Live, monkeypatch):
-    monkeypatch.setattr(commits, "commit", failing(2, ValueError("no such thing")))
+    error = ValueError("no such thing")
+    monkeypatch.setattr(small.service.crawl_reports, "flush", failing(small, 2, error))
     response = send(small, b"\n".join(lines("fault", range(45))))
     assert response.status_code == 500
     assert "of a stream its first blocks" in response.json()["detail"]
@@ -294,17 +294,18 @@ def test_a_caller_who_leaves_half_way_leaves_whole_blocks(small: Live):
 
 
 @pytest.fixture
-def slow(monkeypatch):
+def slow(small: Live, monkeypatch):
     """Let a block be written only when the test says so, and see what waits."""
     let_go, seen = threading.Semaphore(0), []
-    commit = commits.commit
+    line = small.service.crawl_reports
+    flush = line.flush
 
-    def held(*given):
-        seen.append(sum(len(job.columns) for job in given[-1]))
+    def held(jobs):
+        seen.append(sum(len(job.columns) for job in jobs))
         assert let_go.acquire(timeout=60)
-        return commit(*given)
+        return flush(jobs)
 
-    monkeypatch.setattr(commits, "commit", held)
+    monkeypatch.setattr(line, "flush", held)
     return let_go, seen
 
 
@@ -324,7 +325,7 @@ def test_one_block_is_written_while_no_more_than_the_next_is_read(small: Live, s
     try:
         for n_blocks in (1, 2, 3, 4):
             until(lambda n=n_blocks: len(seen) == n, "the next block is at work")
-            assert small.service.commits.n_waiting == 0
+            assert small.service.crawl_reports.n_waiting == 0
             if n_blocks < 4:
                 let_go.release()
         n_before = -1
@@ -335,14 +336,16 @@ def test_one_block_is_written_while_no_more_than_the_next_is_read(small: Live, s
         assert seen == [BLOCK] * 4
     finally:
         done.set()
-        monkeypatch.setattr(commits, "commit", failing(0, StoreUnavailable()))
+        monkeypatch.setattr(
+            small.service.crawl_reports, "flush", failing(small, 0, StoreUnavailable())
+        )
         let_go.release()
         sender.join()
 
 
 def refusing(api: Live, monkeypatch, refused: range) -> list[int]:
     """Let the line be full for some of the attempts; gives them as they are made."""
-    submit, attempts = api.service.commits.submit, []
+    submit, attempts = api.service.crawl_reports.submit, []
 
     def tried(job):
         attempts.append(len(attempts))
@@ -350,7 +353,7 @@ def refusing(api: Live, monkeypatch, refused: range) -> list[int]:
             raise Overloaded
         return submit(job)
 
-    monkeypatch.setattr(api.service.commits, "submit", tried)
+    monkeypatch.setattr(api.service.crawl_reports, "submit", tried)
     return attempts
 
 
@@ -361,7 +364,7 @@ def test_a_stream_that_has_begun_waits_for_room(small: Live, monkeypatch):
 
 
 def test_patience_ends_and_tells_how_far_the_stream_came(small: Live, monkeypatch):
-    monkeypatch.setattr(stream, "PATIENCE_S", 0.2)
+    monkeypatch.setattr("service.api.requests.queueing.PATIENCE_S", 0.2)
     attempts = refusing(small, monkeypatch, range(2, 10**9))
     content = b"\n".join(lines("full", range(25)))
     response = send(small, content)

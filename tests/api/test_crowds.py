@@ -7,10 +7,10 @@ from contextlib import ExitStack, suppress
 
 import httpx
 import pytest
-from live_server import PATIENCE_S, Live, running, until
-from processes import Serving, serving
+from support.live_server import PATIENCE_S, Live, running, until
+from support.processes import Serving, serving
 
-from service.api.descriptors import MAX_CONNECTIONS, connections_within
+from service.api.server.descriptors import MAX_CONNECTIONS, connections_within
 
 HALF_HEAD = b"GET /healthz HTT"
 POLL = b'GET /schedule?wait_s=30 HTTP/1.1\r\nHost: x\r\nIf-None-Match: W/"epoch-0"\r\n\r\n'
@@ -67,7 +67,7 @@ def test_a_request_at_work_makes_no_room(small: Live):
         until(lambda: watch.n_waiting == 4, "all wait for an epoch")
         refused = httpx.get(f"{small.url}/pages/1")
         assert [answers(small.port, path) for path in ("/healthz", "/readyz")] == [200, 200]
-        watch.saw(1)
+        watch.note_in_force(1)
         assert [poll.recv(12) for poll in polls] == 4 * [b"HTTP/1.1 200"]
     assert refused.status_code == 503
     assert refused.json()["type"] == "urn:recrawl:problem:too-many-connections"

@@ -1,8 +1,8 @@
 """What URL Frontier's own tests ask of a frontier, asked of this one over HTTP."""
 
 import pytest
-from live_server import Live, until
-from processes import serving
+from support.live_server import Live, until
+from support.processes import serving
 
 DELAY_S = 1.0
 HOSTS = [f"h{i}.example" for i in range(5)]

@@ -8,7 +8,6 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from live_server import START, Live
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -18,10 +17,12 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from support.live_server import START, Live
 
+from recrawl_client.wire.common import Problem
+from recrawl_client.wire.evidence import Pinged, Reported
+from recrawl_client.wire.pages import PageAnswer, Registered
 from service.api.app import create_app
-from service.api.page_schemas import PageAnswer
-from service.api.schemas import ObservationsAnswer, PagesAnswer, PingsAnswer, Problem
 
 CHECKS = [
     not_a_server_error,
@@ -31,7 +32,7 @@ CHECKS = [
     response_headers_conformance,
     allow_header_conformance,
 ]
-ANSWERS = {"/pages": PagesAnswer, "/observations": ObservationsAnswer, "/pings": PingsAnswer}
+ANSWERS = {"/pages": Registered, "/observations": Reported, "/pings": Pinged}
 
 texts = st.text(st.characters(codec=None), max_size=20)
 scalars = (

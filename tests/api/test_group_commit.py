@@ -3,11 +3,10 @@
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
-from live_server import START, Live, until
-
-from service import commits
+from support.live_server import START, Live, until
 
 AT = START.isoformat()
 
@@ -17,27 +16,26 @@ def crawl(page_id: int) -> list[dict]:
 
 
 @pytest.fixture
-def held_up(monkeypatch):
+def held_up(sqlite_api: Live, monkeypatch):
     """Hold up the writer: gives what tells that it has a job, and what lets it go."""
     reached, let_go = threading.Event(), threading.Event()
-    commit = commits.commit
+    line = sqlite_api.service.small_posts
+    flush = line.flush
 
-    def held(*given):
+    def held(jobs):
         reached.set()
         assert let_go.wait(30)
-        return commit(*given)
+        return flush(jobs)
 
-    monkeypatch.setattr(commits, "commit", held)
+    monkeypatch.setattr(line, "flush", held)
     yield reached, let_go
     let_go.set()
 
 
-def test_too_much_waiting_is_refused_with_the_time_to_try_again(
-    sqlite_api: Live, held_up, monkeypatch
-):
-    monkeypatch.setattr(commits, "MAX_WAITING", 2)
+def test_too_much_waiting_is_refused_with_the_time_to_try_again(sqlite_api: Live, held_up):
     reached, let_go = held_up
-    line = sqlite_api.service.commits
+    line = sqlite_api.service.small_posts
+    line.limits = replace(line.limits, max_waiting=2)
     with ThreadPoolExecutor(3) as pool:
         sent = [pool.submit(sqlite_api.post, "/observations", crawl(99))]
         assert reached.wait(30)
@@ -62,7 +60,7 @@ def test_too_much_waiting_is_refused_with_the_time_to_try_again(
 @pytest.mark.parametrize("path", ["/observations", "/pings"])
 def test_a_large_body_is_decoded_beside_the_event_loop(sqlite_api: Live, path, monkeypatch):
     """The thread that decodes it is not the one that serves the others."""
-    from service.api import gathering
+    from service.api.requests import small_posts
     from service.api.routes import observations
 
     seen = []
@@ -74,7 +72,7 @@ def test_a_large_body_is_decoded_beside_the_event_loop(sqlite_api: Live, path, m
         return decode(batch, now)
 
     monkeypatch.setattr(observations, name, watched)
-    monkeypatch.setattr(gathering, "decode_crawls", watched)
+    monkeypatch.setattr(small_posts, "decode_crawls", watched)
     (page_id,) = sqlite_api.register("https://a.example/")
     said = {"observed_at": AT, "changed": True} if path == "/observations" else {"changed_at": AT}
     for padding in (0, 200_000):

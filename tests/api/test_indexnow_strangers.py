@@ -11,13 +11,13 @@ from types import SimpleNamespace
 import httpx
 import msgspec
 import pytest
-from live_server import Live, running, until
+from support.live_server import Live, running, until
 
-from service.api import keychecks
-from service.api.indexnow_bodies import many_urls
-from service.api.strangers import Room, peer
-from service.config import read_settings
-from service.errors import InvalidSettings, TooManyRequests
+from service.api.requests.indexnow_bodies import many_urls
+from service.connectors import indexnow_keys
+from service.connectors.strangers import Room, peer
+from service.model.errors import InvalidSettings, TooManyRequests
+from service.runtime.settings import read_settings
 
 KEY = "0123abcd-4567-ef89"
 HEAD = b'{"host": "a.example", "key": "0123abcd-4567", "urlList": '
@@ -185,7 +185,7 @@ def test_a_server_ends_though_key_files_hang(sqlite_url, going):
 
 
 def test_verdicts_of_strangers_push_out_no_believed_key(checked: Live, monkeypatch):
-    monkeypatch.setattr(keychecks, "MAX_REFUSED", 2)
+    monkeypatch.setattr(indexnow_keys, "MAX_REFUSED", 2)
     checked.service.key_checks.look = lambda claim: claim.key == KEY
     with stranger(checked) as client:
         assert client.post("/indexnow", content=body()).status_code == 202

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
-from live_server import START, Live
+from support.live_server import START, Live
 
 from service.api.app import create_app
 
@@ -69,17 +69,26 @@ VALUES: dict[str, tuple[Any, ...]] = {
 """Valid values of each option."""
 
 IN_PATH = {
-    "page_id": "1", "lease": "1-abc", "host": HOST, "group": "shared", "epoch": "1",
+    "page_id": "1",
+    "lease": "1-abc",
+    "host": HOST,
+    "group": "shared",
+    "epoch": "1",
     "subscription_id": "A" * 22,
-}  # fmt: skip
+}
 
 OF_SINGLE_PAGE = frozenset({"url", "page_id"})
 WITH_SINCE = ("host", "url", "observability", "due_before")
 REFUSED = {("GET /schedule", frozenset({"since_epoch", name})) for name in WITH_SINCE}
 """Pairs that never go together."""
 
-RULED = {"POST /pages", "PATCH /pages/{page_id}", "POST /observations", "POST /pings",
-         "POST /indexnow"}  # fmt: skip
+RULED = {
+    "POST /pages",
+    "PATCH /pages/{page_id}",
+    "POST /observations",
+    "POST /pings",
+    "POST /indexnow",
+}
 """Operations whose options have rules of their own, which other tests check: 422 is an answer."""
 
 NOT_THERE = {"GET /websub/{subscription_id}"}
@@ -116,9 +125,13 @@ def operation(path: str, method: str, described: dict[str, Any]) -> Operation:
     item = resolved(schema["items"]) if batch else schema
     required = {p["name"] for p in parameters if p.get("required")} | {*item.get("required", ())}
     return Operation(
-        method.upper(), path, tuple(p["name"] for p in parameters),
-        tuple(item.get("properties", ())), frozenset(required), batch,
-    )  # fmt: skip
+        method.upper(),
+        path,
+        tuple(p["name"] for p in parameters),
+        tuple(item.get("properties", ())),
+        frozenset(required),
+        batch,
+    )
 
 
 OPERATIONS = [
@@ -183,8 +196,13 @@ def test_every_pair_of_options_is_answered(stocked: Live, of: Operation):
 @pytest.mark.parametrize("register", VALUES["register"])
 def test_every_pair_of_options_of_a_sitemap_is_answered(stocked: Live, cross_host, register):
     response = stocked.client.post(
-        "/sitemaps", content=SITEMAP, headers={"Content-Type": "application/xml"},
-        params={"url": "https://pairs.example/map.xml", "cross_host": cross_host,
-                "register": register},
-    )  # fmt: skip
+        "/sitemaps",
+        content=SITEMAP,
+        headers={"Content-Type": "application/xml"},
+        params={
+            "url": "https://pairs.example/map.xml",
+            "cross_host": cross_host,
+            "register": register,
+        },
+    )
     assert response.status_code == 200, response.text

@@ -8,11 +8,11 @@ from contextlib import closing
 import psycopg
 import pytest
 import sqlalchemy as sa
-from live_server import Live, cloned, command, running, until
-from traffic import polite
+from support.live_server import Live, cloned, command, running, until
+from support.traffic import polite
 
 from service.storage import migrations
-from service.storage.sqlite_transaction import SqliteTransaction
+from service.storage.sqlite.transaction import SqliteTransaction
 
 PAGE = [{"url": "https://a.example/"}]
 TIMEOUT_S = 1

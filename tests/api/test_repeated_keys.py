@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from live_server import Live
+from support.live_server import Live
 
-from service import lenient
-from service.api.bodies import JSON, NDJSON, Body, decode_batch
-from service.api.schemas import ObservationItem
-from service.lenient import Contradiction
+from recrawl_client.wire.evidence import Observation
+from service.api.requests.bodies import JSON, NDJSON, Body, decode_batch
+from service.model import lenient_json
+from service.model.lenient_json import Contradiction
 
 AT = '"observed_at": "2026-05-01T12:00:00Z"'
 CONTRADICTIONS = {
@@ -107,7 +107,7 @@ def test_no_contradiction_passes_and_no_agreement_is_refused(items, space, escap
     """However the strings are spelt and the members are spaced."""
     texts = [written(members, space, escape=escape) for members in items]
     kind = NDJSON if lines else JSON
-    decoded = decode_batch(Body(batch(kind, *texts), kind), ObservationItem, 10)
+    decoded = decode_batch(Body(batch(kind, *texts), kind), Observation, 10)
     rejected = {rejection.index for rejection in decoded.rejected}
     for index, members in enumerate(items):
         values = [{repr(value) for name, value in members if name == key} for key, _ in members]
@@ -117,8 +117,8 @@ def test_no_contradiction_passes_and_no_agreement_is_refused(items, space, escap
 def test_many_repetitions_cost_no_more_than_their_size():
     content = "{" + ",".join(['"a": ' + "9" * 30] * 100_000) + "}"
     began = time.process_time()
-    assert lenient.parse(content) == {"a": int("9" * 30)}
-    assert lenient.parse(content[:-2] + "8}") == Contradiction("a")
+    assert lenient_json.parse(content) == {"a": int("9" * 30)}
+    assert lenient_json.parse(content[:-2] + "8}") == Contradiction("a")
     assert time.process_time() - began < 5
 
 

@@ -11,15 +11,16 @@ import httpx
 import pyarrow as pa
 import pytest
 import zstandard
-from live_server import Live, until
 from structlog.testing import capture_logs
+from support.live_server import Live, until
 
-from service.api import arrow, wire
-from service.api.negotiate import best
+from service.api.responses import arrow
+from service.api.responses.negotiate import best
 from service.api.routes import schedule
-from service.api.routes.schedule import Asked, Reading
-from service.domain import ScheduleFilter
-from service.errors import CursorExpired
+from service.api.routes.schedule import ScheduleQuery, ScheduleReader
+from service.api.server import protocol
+from service.model.domain import ScheduleFilter
+from service.model.errors import CursorExpired
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -180,7 +181,7 @@ def test_without_pyarrow_the_remedy_is_named(sqlite_api: Live, monkeypatch):
 def test_an_epoch_that_is_dropped_half_way_breaks_the_stream_off(
     api: Live, corpus, monkeypatch, caplog
 ):
-    following = Reading.next
+    following = ScheduleReader.next
 
     def drop_first(reading, tx, after):
         if after:
@@ -190,7 +191,7 @@ def test_an_epoch_that_is_dropped_half_way_breaks_the_stream_off(
                 api.service.runner.run_once()
         return following(reading, tx, after)
 
-    monkeypatch.setattr(Reading, "next", drop_first)
+    monkeypatch.setattr(ScheduleReader, "next", drop_first)
     with capture_logs() as logs:
         for accept in (NDJSON, ARROW):
             with pytest.raises(httpx.RemoteProtocolError):
@@ -202,9 +203,9 @@ def test_an_epoch_that_is_dropped_half_way_breaks_the_stream_off(
 
 def test_a_slow_reader_holds_no_connection_of_the_database(api: Live, corpus):
     store = api.service.store
-    asked = Asked(NDJSON, None, None, 4, None, 0.1, None, None, None, None)
+    query = ScheduleQuery(NDJSON, None, None, 4, None, 0.1, None, None, None, None)
     with store.begin(write=False) as tx:
-        reading = Reading(api.service, tx.epoch_in_force(), 4, asked, ScheduleFilter())
+        reading = ScheduleReader(api.service, tx.epoch_in_force(), 4, query, ScheduleFilter())
         part = reading.next(tx, 0)
     api.service.watch.stopped.set()
     lines = reading.lines(part)
@@ -231,14 +232,14 @@ def asked_and_not_read(api: Live) -> socket.socket:
 
 
 def test_who_reads_nothing_of_an_answer_is_given_up(sqlite_api: Live, monkeypatch):
-    ended, lost = [], wire.Connection.connection_lost
+    ended, lost = [], protocol.Connection.connection_lost
 
     def told(self, error):
         ended.append(self.client[1])
         lost(self, error)
 
-    monkeypatch.setattr(wire.Connection, "connection_lost", told)
-    monkeypatch.setattr(wire, "STALLED_S", 0.2)
+    monkeypatch.setattr(protocol.Connection, "connection_lost", told)
+    monkeypatch.setattr(protocol, "STALLED_S", 0.2)
     with asked_and_not_read(sqlite_api) as connection:
         port = connection.getsockname()[1]
         until(lambda: port in ended, "the connection is given up")
@@ -246,7 +247,7 @@ def test_who_reads_nothing_of_an_answer_is_given_up(sqlite_api: Live, monkeypatc
 
 def test_who_reads_slowly_is_not():
     """What is left to be read at each look, every five minutes: only standing still ends it."""
-    connection, left, looks, ended = object.__new__(wire.Connection), [9], [], []
+    connection, left, looks, ended = object.__new__(protocol.Connection), [9], [], []
     connection.loop = SimpleNamespace(call_later=lambda *given: looks.append(given))
     connection.transport = SimpleNamespace(
         get_write_buffer_size=lambda: left[0], abort=lambda: ended.append(left[0])
@@ -255,7 +256,7 @@ def test_who_reads_slowly_is_not():
     for left[0] in (8, 1, 1):
         assert not ended
         span, look, before = looks.pop()
-        assert span == wire.STALLED_S
+        assert span == protocol.STALLED_S
         look(before)
     assert (ended, looks) == ([1], [])
 

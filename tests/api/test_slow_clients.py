@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from functools import partial
 
 import pytest
-from live_server import PATIENCE_S, Live, until
+from support.live_server import PATIENCE_S, Live, until
 
-from service.api import deadlines, stream
-from service.api.wire import Connection
+from service.api.requests import stream
+from service.api.server import deadlines
+from service.api.server.protocol import Connection
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /observations HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"

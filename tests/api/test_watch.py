@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from live_server import Live, until
-from processes import serving
-from store_cases import publish, register, schedule_columns
+from support.live_server import Live, until
+from support.processes import serving
+from support.store_cases import publish, register, schedule_columns
 
-from service.api import watch as watch_module
-from service.api.watch import TRUSTED_S, Watch
-from service.errors import StoreUnavailable
-from service.storage.memory import MemoryStore
+from recrawl_lab.memory.store import MemoryStore
+from service.epochs import watch as watch_module
+from service.epochs.watch import MAX_AGE_S, Watch
+from service.model.errors import StoreUnavailable
 
 
 class Silent(MemoryStore):
@@ -36,29 +36,29 @@ def test_the_watch_knows_the_epoch_in_force_as_long_as_the_store_answers(store):
     now = [0.0]
     watch = Watch(store, lambda: now[0])
     assert watch.in_force is None
-    watch.look()
+    watch.poll()
     assert watch.in_force == 0
     epoch = publish(store, schedule_columns(register(store)))
     assert watch.in_force == 0
-    watch.look()
+    watch.poll()
     assert watch.in_force == epoch
     store.silent = True
-    now[0] += TRUSTED_S - 0.1
-    watch.look()
+    now[0] += MAX_AGE_S - 0.1
+    watch.poll()
     assert watch.in_force == epoch
     now[0] += 0.2
-    watch.look()
+    watch.poll()
     assert watch.in_force is None
     store.silent = False
-    watch.look()
+    watch.poll()
     assert watch.in_force == epoch
 
 
 def test_what_a_request_has_seen_is_never_taken_back(store):
     watch = Watch(store, lambda: 0.0)
-    watch.saw(5)
-    watch.saw(3)
-    watch.look()
+    watch.note_in_force(5)
+    watch.note_in_force(3)
+    watch.poll()
     assert watch.in_force == 5
 
 
@@ -75,7 +75,7 @@ def test_all_who_wait_are_woken_by_a_newer_epoch_that_another_thread_saw(store):
     async def main():
         tasks = await waiting(watch, 100)
         assert watch.n_waiting == 100
-        thread = threading.Thread(target=watch.saw, args=(1,))
+        thread = threading.Thread(target=watch.note_in_force, args=(1,))
         thread.start()
         await asyncio.gather(*tasks)
         thread.join()
@@ -89,13 +89,13 @@ def test_an_epoch_that_is_not_newer_wakes_nobody(store):
 
     async def main():
         (task,) = await waiting(watch, 1, than=7)
-        watch.saw(7)
+        watch.note_in_force(7)
         watch.moved.set()
         watch._wake()
         for _ in range(5):
             await asyncio.sleep(0)
         assert not task.done()
-        watch.saw(8)
+        watch.note_in_force(8)
         await task
 
     asyncio.run(main())
@@ -105,7 +105,7 @@ def test_waiting_ends_by_the_clock_by_the_end_of_the_server_and_where_too_many_w
     store, monkeypatch
 ):
     watch = Watch(store)
-    monkeypatch.setattr(watch_module, "MOST_WAITING", 3)
+    monkeypatch.setattr(watch_module, "MAX_WAITING", 3)
 
     async def main():
         await watch.newer(0, 0.001)
@@ -160,7 +160,7 @@ def test_a_client_that_was_shown_an_epoch_is_never_told_that_an_older_one_is_in_
     sqlite_api.epoch()
     etag = sqlite_api.get("/schedule").headers["ETag"]
     until(lambda: poll(sqlite_api, etag).status_code == 304, "the watch has looked")
-    monkeypatch.setattr(Watch, "look", lambda self: None)
+    monkeypatch.setattr(Watch, "poll", lambda self: None)
     newer = sqlite_api.client.post("/epochs").json()["epoch"]
     sqlite_api.service.runner.run_once()
     assert sqlite_api.get(shown.format(newer)).status_code == 200

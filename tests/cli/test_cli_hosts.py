@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
-from live_server import Live, running
+from support.live_server import Live, running
 
-from service.sources.robots import delay_asked
+from service.connectors.robots import requested_delay
 
 ROBOTS = b"""\xef\xbb\xbfUser-agent: *
 Crawl-delay: 5
@@ -62,8 +62,16 @@ def test_the_delay_is_that_for_the_crawlers_own_name(api: Live, recrawl, tmp_pat
     assert (told.status, told.out) == (0, "Example.org: 5 s\n")
     assert delay_of(api, "example.org") == 5
     url = ("--url", "https://example.org/robots.txt")
-    told = recrawl("hosts", "robots", path, *url, "--user-agent", "newsbot/2.0 (+https://news.example)",
-                   "--to", api.url)  # fmt: skip
+    told = recrawl(
+        "hosts",
+        "robots",
+        path,
+        *url,
+        "--user-agent",
+        "newsbot/2.0 (+https://news.example)",
+        "--to",
+        api.url,
+    )
     assert told.out == "example.org: 30 s\n"
     assert delay_of(api, "example.org") == 30
 
@@ -74,7 +82,7 @@ def test_settings_of_the_operator_stay_when_robots_txt_is_reported(api: Live, re
     recrawl("hosts", "robots", "example.org.txt", url=api.url)
     host = api.get("/hosts/example.org").json()
     assert (host["min_delay_s"], host["max_crawl_rate"], host["robots_delay_s"]) == (2, 9, 5)
-    assert host["lane"]["delay_s"] == 5
+    assert host["host_queue"]["delay_s"] == 5
 
 
 def test_many_files_name_their_hosts_and_one_without_a_delay_clears_it(
@@ -152,9 +160,9 @@ def test_another_service_that_answers_json_is_not_taken_for_this(recrawl, elsewh
     ],
 )
 def test_delays_are_read_as_they_are_meant(lines, delay_s):
-    assert delay_asked(f"User-agent: *\n{lines}\n".encode(), "bot") == delay_s
+    assert requested_delay(f"User-agent: *\n{lines}\n".encode(), "bot") == delay_s
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe", b"<html>" * 200_000, b"Crawl-delay: 5"])
 def test_what_is_no_robots_txt_asks_for_nothing(content):
-    assert delay_asked(content, "bot") is None
+    assert requested_delay(content, "bot") is None

@@ -6,7 +6,7 @@ from datetime import date
 from decimal import Decimal
 
 import pytest
-from live_server import Live, running
+from support.live_server import Live, running
 
 URLS = [f"https://a.example/{i}" for i in range(3)]
 CSV = "url,importance,observability\n" + "".join(f"{url},2.5,auto\n" for url in URLS)
@@ -89,9 +89,13 @@ def test_bad_lines_of_ndjson_are_told_by_their_numbers_and_skipped(api: Live, re
     ended = recrawl("import", path, "--to", api.url)
     assert (ended.status, ended.out) == (1, "1 new pages registered, 6 lines skipped\n")
     for line, reason in (
-        (3, "not JSON"), (4, "not a JSON object"), (5, "unknown field"),
-        (6, "nested too deeply"), (7, "importance"), (8, "url stands twice"),
-    ):  # fmt: skip
+        (3, "not JSON"),
+        (4, "not a JSON object"),
+        (5, "unknown field"),
+        (6, "nested too deeply"),
+        (7, "importance"),
+        (8, "url stands twice"),
+    ):
         (told,) = [said for said in ended.err.splitlines() if said.startswith(f"{path}:{line}:")]
         assert reason in told
 
@@ -156,7 +160,7 @@ def test_a_key_is_asked_for_and_taken_from_the_environment(sqlite_url, recrawl, 
 
 
 def test_a_service_that_does_not_answer_is_waited_for_and_then_told(recrawl, tmp_path, monkeypatch):
-    monkeypatch.setattr("service.sources.posting.PATIENCE_S", 0.2)
+    monkeypatch.setattr("service.cli.options.PATIENCE_S", 0.2)
     path = tmp_path / "pages.csv"
     path.write_text(CSV)
     ended = recrawl("import", path, "--to", "http://127.0.0.1:1")

@@ -7,10 +7,10 @@ import time
 
 import numpy as np
 import pytest
-from live_server import running
-from sources.polite_cases import Fleet
+from support.live_server import running
+from support.polite_cases import Fleet
 
-from service.errors import StoreUnavailable
+from service.model.errors import StoreUnavailable
 from service.storage import open_store
 
 PAGES = "url,importance,observability\n" + "".join(
@@ -24,10 +24,17 @@ def learnt_url(sqlite_url):
     with running(sqlite_url) as live:
         live.clock.advance(days=8)
         for day in range(1, 8):
-            live.post("/observations", [
-                {"url": f"https://a.example/{i}", "observed_at": f"2026-05-0{day}T00:00:00Z",
-                 "digest": f"{day // (i + 1)}"} for i in range(5)
-            ])  # fmt: skip
+            live.post(
+                "/observations",
+                [
+                    {
+                        "url": f"https://a.example/{i}",
+                        "observed_at": f"2026-05-0{day}T00:00:00Z",
+                        "digest": f"{day // (i + 1)}",
+                    }
+                    for i in range(5)
+                ],
+            )
         live.post("/pings", [{"url": "https://a.example/1", "changed_at": "2026-05-07T12:00:00Z"}])
     return sqlite_url
 
@@ -41,12 +48,15 @@ def contents(url):
     return {
         page: (importance, *row)
         for page, importance, *row in zip(
-            pages.url, pages.importance.tolist(), states.estimate.tolist(),
-            states.last_crawl_at.tolist(), np.float32(states.gap).tolist(),
+            pages.url,
+            pages.importance.tolist(),
+            states.estimate.tolist(),
+            states.last_crawl_at.tolist(),
+            np.float32(states.interval_factor).tolist(),
             states.n_pings.tolist(),
             strict=True,
         )
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("name", ["all.csv", "all.ndjson.gz", "all.parquet"])
@@ -58,9 +68,7 @@ def test_all_that_is_known_moves_to_another_database(
     assert (out.status, out.out) == (0, "")
     assert "5 pages exported" in out.err
     ended = recrawl("import", tmp_path / name, database_url=empty_postgres_url)
-    assert ended == (
-        0, "5 new pages registered, 5 states taken over, 0 lines skipped\n", ended.err
-    )  # fmt: skip
+    assert ended == (0, "5 new pages registered, 5 states taken over, 0 lines skipped\n", ended.err)
     assert contents(empty_postgres_url) == contents(learnt_url)
     assert not list(tmp_path.glob("*.import-progress*"))
 
@@ -122,16 +130,20 @@ def test_states_of_another_estimator_are_refused(learnt_url, recrawl, tmp_path):
     recrawl("export", tmp_path / "all.csv", "--states", database_url=learnt_url)
     new = f"sqlite:///{tmp_path / 'new.db'}"
     ended = recrawl(
-        "import", tmp_path / "all.csv", database_url=new, estimator="naive", timing="poisson",
+        "import",
+        tmp_path / "all.csv",
+        database_url=new,
+        estimator="naive",
+        timing="poisson",
         half_life_days="",
-    )  # fmt: skip
+    )
     assert ended.status == 2
     assert "holds states of estimator bursty, the settings ask for naive" in ended.err
 
 
 def cut_short(monkeypatch, after):
     """Let the database fail once `after` blocks have been registered."""
-    from service.storage.sqlite_transaction import SqliteTransaction
+    from service.storage.sqlite.transaction import SqliteTransaction
 
     registered, whole = [], SqliteTransaction.register
 
@@ -188,8 +200,9 @@ def test_the_polite_crawling_data_set_is_one_command(database_url, recrawl, tmp_
     Fleet(250).write(folder, ending=".tsv")
     ended = recrawl("import", folder, database_url=database_url)
     assert (ended.status, ended.out) == (
-        0, "250 new pages registered, 250 states taken over, 0 lines skipped\n"
-    )  # fmt: skip
+        0,
+        "250 new pages registered, 250 states taken over, 0 lines skipped\n",
+    )
     assert len(contents(database_url)) == 250
 
 
@@ -197,8 +210,8 @@ def test_thirty_thousand_pages_of_it_are_learnt_fast(tmp_path):
     """Bounds CPU time per page ten times above what was measured, so as to catch only loops."""
     import numpy as np
 
+    from recrawl_lab.datasets.polite_learning import learnt
     from service.core.estimators import Gamma
-    from service.sources.polite_learning import learnt
 
     rng = np.random.default_rng(1)
     n_intervals = rng.integers(1, 98, 30_000)

@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 import httpx
 import pytest
-from live_server import Live, running
-from loopback import Loopback, Names
+from support.live_server import Live, running
+from support.loopback import Loopback, Names
 
+from recrawl_client import Client, Unavailable
 from recrawl_client.calls import Line
-from service.errors import NotReached
-from service.sources import watching
-from service.sources.posting import Poster
-from service.sources.watching import Manners, State, Watcher
+from service.connectors import watching
+from service.connectors.watching import Manners, State, Watcher
 
 YESTERDAY = "2026-04-30T12:00:00Z"
 STATE = "recrawl-sitemaps.json"
@@ -227,9 +226,7 @@ def test_the_state_is_of_one_receiver_and_must_be_readable(watch, site, api, tmp
     site.pages["/sitemap.xml"] = Page(site.urlset("/a"), headers={"ETag": '"1"'})
     watch(at)
     state = json.loads((tmp_path / STATE).read_text())
-    assert state == {
-        "receiver": api.url, "sitemaps": {at: {"etag": '"1"', "children": []}}
-    }  # fmt: skip
+    assert state == {"receiver": api.url, "sitemaps": {at: {"etag": '"1"', "children": []}}}
     (tmp_path / STATE).write_text(json.dumps({**state, "receiver": "http://other.example"}))
     assert "unchanged" not in watch(at).out
     for broken in ("[]", "{", json.dumps({**state, "sitemaps": {at: 1}})):
@@ -249,7 +246,7 @@ def test_a_key_is_shown_where_one_is_needed(recrawl, site, sqlite_url):
 def test_what_answers_but_is_no_recrawl_is_told(watch, site):
     site.pages["/sitemap.xml"] = Page(site.urlset("/a"))
     refusal = watch(f"{site.url}/sitemap.xml", url=site.url).refusal()
-    assert "without a JSON object" in refusal
+    assert "is that the service" in refusal
 
 
 # -- pacing, by a clock that stands still until somebody sleeps
@@ -269,11 +266,11 @@ class Time:
 def paced(api: Live, tmp_path):
     """A watcher and its time."""
     time = Time()
-    with Poster(api.url) as poster:
+    with Client(api.url) as client:
         state = State(tmp_path / STATE, api.url)
         yield (
             Watcher(
-                poster, state, Manners(2.5, private=True), sleep=time.sleep, clock=lambda: time.now
+                client, state, Manners(2.5, private=True), sleep=time.sleep, clock=lambda: time.now
             ),
             time,
         )
@@ -326,7 +323,7 @@ def test_who_is_left_alone_is_who_asked_for_it_and_hops_keep_the_delay(paced, si
 
 
 def test_a_document_that_never_comes_to_its_end_is_given_up(paced, site, monkeypatch):
-    monkeypatch.setattr("service.sources.watching.LONGEST_S", -1.0)
+    monkeypatch.setattr("service.connectors.watching.LONGEST_S", -1.0)
     site.pages["/0.xml"] = Page(site.urlset("/a"))
     (step,) = paced[0].look([f"{site.url}/0.xml"])
     assert (step.outcome, "was not there after" in step.reason) == ("failed", True)
@@ -375,7 +372,7 @@ def test_who_watches_on_outlives_a_service_that_is_away(paced, site, monkeypatch
     rounds = watcher.rounds([f"{site.url}/sitemap.xml"], interval_s=60)
     assert next(rounds).outcome == "taken"
     with monkeypatch.context() as patch:
-        patch.setattr(watcher.poster, "line", Line(httpx.Client(base_url="http://127.0.0.1:1"), 0))
+        patch.setattr(watcher.client, "line", Line(httpx.Client(base_url="http://127.0.0.1:1"), 0))
         away = next(rounds)
     assert (away.outcome, "is it running?" in away.reason) == ("failed", True)
     assert next(rounds).outcome == "taken"
@@ -384,8 +381,8 @@ def test_who_watches_on_outlives_a_service_that_is_away(paced, site, monkeypatch
 def test_a_service_that_is_away_from_the_start_is_told_at_once(paced, site):
     watcher, _ = paced
     site.pages["/sitemap.xml"] = Page(site.urlset("/a"))
-    watcher.poster.line = Line(httpx.Client(base_url="http://127.0.0.1:1"), 0)
-    with pytest.raises(NotReached):
+    watcher.client.line = Line(httpx.Client(base_url="http://127.0.0.1:1"), 0)
+    with pytest.raises(Unavailable):
         next(watcher.rounds([f"{site.url}/sitemap.xml"], interval_s=60))
 
 
@@ -408,8 +405,8 @@ def test_a_redirect_into_the_operators_network_is_not_followed(api: Live, site, 
     options = {"look_up": names, "network": Loopback(site.server.server_port)}
     guarded = partial(watching.guarded_client, **options)
     monkeypatch.setattr(watching, "guarded_client", guarded)
-    with Poster(api.url) as poster:
-        watcher = Watcher(poster, State(Path("/nowhere/state.json"), api.url), Manners(0))
+    with Client(api.url) as client:
+        watcher = Watcher(client, State(Path("/nowhere/state.json"), api.url), Manners(0))
         (step,) = watcher.look(["http://news.example/sitemap.xml"])
     assert (step.outcome, "is not public" in step.reason) == ("failed", True)
     assert site.paths() == ["/sitemap.xml"]

@@ -8,13 +8,13 @@ from contextlib import closing
 
 import pytest
 import sqlalchemy as sa
-from live_server import command, running
+from support.live_server import command, running
 
 from service import __version__
-from service.api.live import Announced
+from service.api.server.graceful import GracefulServer
 from service.cli import app
 from service.core import Gamma, Prior
-from service.errors import StoreUnavailable
+from service.model.errors import StoreUnavailable
 from service.storage import open_store
 
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
@@ -47,7 +47,7 @@ import sys
 from contextlib import closing
 from service.cli import main
 if "worker" in sys.argv:
-    from service.epoch import Runner
+    from service.epochs.runner import Runner
     Runner.run_every = lambda self: print("epochs")
 try:
     main()
@@ -65,9 +65,12 @@ finally:
 )
 def test_a_command_loads_only_what_it_needs(sqlite_url, verb, lacks, loads):
     ended = subprocess.run(
-        [sys.executable, "-c", WITHOUT_ROUNDS, verb], capture_output=True, text=True, check=True,
+        [sys.executable, "-c", WITHOUT_ROUNDS, verb],
+        capture_output=True,
+        text=True,
+        check=True,
         env={**os.environ, "RECRAWL_DATABASE_URL": sqlite_url},
-    )  # fmt: skip
+    )
     said = ended.stdout.splitlines()
     loaded = set(said[-1].split())
     assert ("epochs" in said) == (verb == "worker")
@@ -124,7 +127,7 @@ def test_an_unknown_setting_is_refused_with_what_may_be_meant(recrawl, verb):
 
 
 def test_an_unknown_setting_in_the_file_is_refused_too(recrawl, tmp_path, monkeypatch):
-    from service.config import Settings
+    from service.runtime.settings import Settings
 
     (tmp_path / ".env").write_text("RECRAWL_OBJEKTIVE=harmonic\n")
     monkeypatch.setitem(Settings.model_config, "env_file", tmp_path / ".env")
@@ -133,7 +136,7 @@ def test_an_unknown_setting_in_the_file_is_refused_too(recrawl, tmp_path, monkey
 
 def test_a_setting_in_the_file_that_cannot_be_read_is_refused(recrawl, tmp_path, monkeypatch):
     """Above all a key: nobody is let in for a quote that was left open."""
-    from service.config import Settings
+    from service.runtime.settings import Settings
 
     (tmp_path / ".env").write_text('RECRAWL_API_KEYS="hunter2\nRECRAWL_EPOCH_INTERVAL_S=60\n')
     monkeypatch.setitem(Settings.model_config, "env_file", tmp_path / ".env")
@@ -175,7 +178,7 @@ def test_a_server_is_started_for_this_machine_or_with_keys_or_open(recrawl, host
 
 
 def test_a_file_of_settings_that_is_no_text_is_refused(recrawl, tmp_path, monkeypatch):
-    from service.config import Settings
+    from service.runtime.settings import Settings
 
     (tmp_path / ".env").write_bytes(b"RECRAWL_BANDWIDTH=\xff\n")
     monkeypatch.setitem(Settings.model_config, "env_file", tmp_path / ".env")
@@ -261,8 +264,11 @@ def test_tables_of_somebody_else_are_left_alone(recrawl, empty_postgres_url):
 
 def test_no_refusal_shows_a_secret(recrawl):
     url = "postgresql://me:hunter2@127.0.0.1:1/x"
-    for settings in ({"database_url": url}, {"database_url": url, "bandwidth": "x"},
-                     {"database_url": url.replace("postgresql", "mysql")}):  # fmt: skip
+    for settings in (
+        {"database_url": url},
+        {"database_url": url, "bandwidth": "x"},
+        {"database_url": url.replace("postgresql", "mysql")},
+    ):
         assert "hunter2" not in recrawl("serve", **settings).refusal()
     assert "hunter2" not in recrawl("serve", api_keys="hunter2", bandwidth="x").refusal()
 
@@ -284,8 +290,9 @@ def test_states_of_another_estimator_are_refused_until_rebuilt(recrawl, database
     with running(database_url, estimator="gamma") as live:
         live.clock.advance(days=8)
         days = range(1, 8)
-        crawls = [{"url": url, "observed_at": f"2026-05-0{d}T00:00:00Z", "changed": True}
-                  for d in days]  # fmt: skip
+        crawls = [
+            {"url": url, "observed_at": f"2026-05-0{d}T00:00:00Z", "changed": True} for d in days
+        ]
         live.post("/observations", crawls)
         before = live.get("/pages", url=url).json()["estimate"]
     sentence = recrawl("serve", database_url=database_url, estimator=estimator).refusal()
@@ -307,13 +314,13 @@ def test_states_of_another_estimator_are_refused_until_rebuilt(recrawl, database
     if not epoch["prior"]:
         assert after["change_rate"] == before["change_rate"]
         return
-    a, b, within = (epoch["prior"][name] for name in ("a", "b", "within"))
+    a, b, within_shape = (epoch["prior"][name] for name in ("a", "b", "within_shape"))
     gamma = Gamma(Prior(a, b), 180.0)  # the corpus is the same, whoever fitted it
     state = gamma.init()
     for _ in range(6):
         state = gamma.update(state, 1.0, changed=True)
-    section = Gamma(Prior(within, within / after["section_change_rate"]), 180.0)
-    assert after["change_rate"] == pytest.approx(float(section.change_rate(state)), rel=1e-6)
+    url_group = Gamma(Prior(within_shape, within_shape / after["url_group_change_rate"]), 180.0)
+    assert after["change_rate"] == pytest.approx(float(url_group.change_rate(state)), rel=1e-6)
 
 
 def test_a_database_goes_on_with_its_estimator_unless_another_is_chosen(recrawl, database_url):
@@ -345,7 +352,7 @@ def test_after_a_rebuild_cut_short_only_another_one_is_taken(recrawl, database_u
         raise StoreUnavailable
 
     with monkeypatch.context() as patch:
-        patch.setattr("service.rebuild._replayed", power_cut)
+        patch.setattr("service.ingest.rebuild._replay", power_cut)
         assert recrawl("rebuild", database_url=database_url, estimator="mle").status != 0
     for estimator in ("gamma", "mle"):
         sentence = recrawl("serve", database_url=database_url, estimator=estimator).refusal()
@@ -412,7 +419,7 @@ def test_only_trusted_proxies_name_the_caller(recrawl, monkeypatch, sqlite_url, 
         configs.append(server.config)
         server.started = True
 
-    monkeypatch.setattr(Announced, "run", run)
+    monkeypatch.setattr(GracefulServer, "run", run)
     assert recrawl("serve", database_url=sqlite_url, trusted_proxies=proxies).status == 0
     (config,) = configs
     assert config.proxy_headers is bool(trusted)

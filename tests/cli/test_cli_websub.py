@@ -5,12 +5,12 @@ import json
 from functools import partial
 
 import pytest
-from hubs import open_hub, signature
-from live_server import running
-from loopback import Loopback, Names
+from support.hubs import open_hub, signature
+from support.live_server import running
+from support.loopback import Loopback, Names
 
-from service.sources import websub
-from service.sources.websub import MAX_BYTES, discover, patient_client
+from service.connectors import websub
+from service.connectors.websub import MAX_BYTES, discover, patient_client
 
 HTML = '<html><head><link rel="hub" href="/hub"><link rel=self href="/topic"></head><body>'
 ATOM = '<feed xmlns="http://www.w3.org/2005/Atom"><link rel="hub" href="/hub"/>{}</feed>'
@@ -36,9 +36,14 @@ def subscribe(recrawl, api, hub):
 
     def run(path="/feed", **settings):
         return recrawl(
-            "websub", "subscribe", hub.url + path, "--callback", f"{api.url}/", "--private",
+            "websub",
+            "subscribe",
+            hub.url + path,
+            "--callback",
+            f"{api.url}/",
+            "--private",
             **{"url": api.url, **settings},
-        )  # fmt: skip
+        )
 
     return run
 

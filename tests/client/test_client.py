@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from live_server import START, Live, running
+from support.live_server import START, Live, running
 
 import recrawl_client as rc
 from recrawl_client import Client, Page, Ping

@@ -5,7 +5,7 @@ from email.utils import format_datetime
 
 import httpx
 import pytest
-from live_server import running
+from support.live_server import running
 
 from recrawl_client import Client, Refused, Unavailable, retry_after
 from recrawl_client.calls import backoff, http_date, retry_seconds
@@ -67,10 +67,14 @@ def test_a_page_from_something_in_between_is_not_taken_for_an_answer():
 @pytest.mark.parametrize(
     "given",
     [
-        {"content": b'{"items": [}'}, {"content": b'{"items": "\xff"}'}, {"content": b""},
-        {"json": {"status": "ok"}}, {"json": []}, {"json": None},
+        {"content": b'{"items": [}'},
+        {"content": b'{"items": "\xff"}'},
+        {"content": b""},
+        {"json": {"status": "ok"}},
+        {"json": []},
+        {"json": None},
     ],
-)  # fmt: skip
+)
 def test_json_from_something_in_between_is_not_taken_for_an_answer(given):
     told = httpx.Response(200, headers={"Content-Type": "application/json"}, **given)
     with (
@@ -159,11 +163,16 @@ def test_what_was_written_when_the_answer_was_lost_counts_once(sqlite_url):
         assert client.page(1)["estimate"]["n_changes"] == 4
 
 
-@pytest.mark.parametrize("told", [
-    "", "soon", "Fri, 01 May 99999999999999999999 09:30:00 GMT",
-    "Fri, 01 May 2026 09:30:00 +99999999999999999999",
-    "Fri, 01 May 2026 99999999999999999999:30:00 GMT",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "told",
+    [
+        "",
+        "soon",
+        "Fri, 01 May 99999999999999999999 09:30:00 GMT",
+        "Fri, 01 May 2026 09:30:00 +99999999999999999999",
+        "Fri, 01 May 2026 99999999999999999999:30:00 GMT",
+    ],
+)
 def test_a_date_that_is_none_is_none(told):
     assert http_date(told) is None
     assert retry_seconds(told) in (None, 0.0)

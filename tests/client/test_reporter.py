@@ -5,8 +5,8 @@ from itertools import count, islice
 
 import httpx
 import pytest
-from live_server import START, running, until
-from processes import free_port, serving
+from support.live_server import START, running, until
+from support.processes import free_port, serving
 
 from recrawl_client import Client, Observation, Rejected, Unauthorized, Undelivered
 

@@ -12,10 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from live_server import running, until
-from processes import environment, free_port
+from support.live_server import running, until
+from support.processes import environment, free_port
 
-from recrawl_client.errors import Problem, Refused, Unavailable, Undelivered
+from recrawl_client import Problem, Refused, Unavailable, Undelivered
 from recrawl_client.scrapy import _ended
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "spider.py"
@@ -131,7 +131,7 @@ def test_a_site_is_found_crawled_once_and_reported(tmp_path, live, site):
     assert status(live, f"http://localhost:{site.port}/busy") == 429
     assert status(live, f"http://localhost:{site.dead_port}/") == 0
     busy = live.get("/hosts/localhost").json()
-    left = datetime.fromisoformat(busy["lane"]["blocked_until"]) - datetime.now(UTC)
+    left = datetime.fromisoformat(busy["host_queue"]["blocked_until"]) - datetime.now(UTC)
     assert left.total_seconds() > 20
     assert busy["n_leased"] == live.get("/hosts/127.0.0.1").json()["n_leased"] == 0
 
@@ -225,7 +225,10 @@ def test_a_digest_that_fails_is_told_and_holds_no_lease(tmp_path, live, site):
 
 @pytest.mark.parametrize(
     ("why", "was_there"),
-    [(Unavailable("no answer"), False), (Refused(422, Problem(title="Unprocessable")), True)],
+    [
+        (Unavailable("no answer"), False),
+        (Refused(422, Problem(type="", title="Unprocessable", status=422, detail="")), True),
+    ],
 )
 def test_leases_are_given_back_unless_the_service_is_away(why, was_there, caplog):
     def last():

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from allocation_cases import golden_set, magnitudes, six_pages
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.optimize import minimize
+from support.allocation_cases import golden_set, magnitudes, six_pages
 
 from service.core.allocation import allocate_harmonic
 from service.core.allocation.blocks import LARGE
@@ -39,9 +39,16 @@ def test_a_host_at_its_cap_has_a_multiplier_of_its_own():
     case = six_pages(2.0)
     allocation = allocate_harmonic(*case, host=SIX_HOSTS, host_bandwidth=[0.6, np.inf])
     assert total_rate(case, allocation) == pytest.approx(
-        [0.16517042154147524, 0.1848295784585248, 0.4435065006768244, 0.6855657449491128, 0.25,
-         0.27092775437406275], rel=1e-12,
-    )  # fmt: skip
+        [
+            0.16517042154147524,
+            0.1848295784585248,
+            0.4435065006768244,
+            0.6855657449491128,
+            0.25,
+            0.27092775437406275,
+        ],
+        rel=1e-12,
+    )
     assert allocation.multiplier == pytest.approx(1.8455104430152376, rel=1e-12)
     assert allocation.host_multiplier == pytest.approx(
         [22.83193102669382, 1.8455104430152376], rel=1e-12
@@ -72,9 +79,16 @@ def test_noisy_pings():
     untrusted = case._replace(complete=np.zeros(6, bool))
     allocation = allocate_harmonic(*untrusted, ping_recall=recall, ping_precision=precision)
     assert total_rate(untrusted, allocation, recall, precision) == pytest.approx(
-        [0.15591638000388466, 0.8333333333333334, 0.23182045244877003, 0.4, 0.25,
-         0.1289298342140118], rel=1e-9,
-    )  # fmt: skip
+        [
+            0.15591638000388466,
+            0.8333333333333334,
+            0.23182045244877003,
+            0.4,
+            0.25,
+            0.1289298342140118,
+        ],
+        rel=1e-9,
+    )
     assert allocation.crawl_probability == pytest.approx(
         [1, 1, 0, 1, 1, 0.02930223504863905], rel=1e-9
     )
@@ -208,9 +222,13 @@ def test_units_of_importance_and_of_time_do_not_matter(problem, weight, time):
     scaled = dict(problem)
     scaled["importance"] = problem["importance"] * weight
     for name in (
-        "change_rate", "bandwidth", "host_bandwidth", "group_bandwidth", "min_crawl_rate",
+        "change_rate",
+        "bandwidth",
+        "host_bandwidth",
+        "group_bandwidth",
+        "min_crawl_rate",
         "max_crawl_rate",
-    ):  # fmt: skip
+    ):
         scaled[name] = problem[name] * time
     after = allocate_harmonic(**scaled)
     case, *noise = split(problem)
@@ -267,9 +285,14 @@ def test_blocks_and_threads_change_nothing_beyond_rounding(monkeypatch):
 
 def test_bandwidth_beyond_all_limits_is_left_over():
     allocation = allocate_harmonic(
-        [1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [False, False, True], 100.0,
-        host=[0, 1, 1], host_bandwidth=[3.0, np.inf], max_crawl_rate=[9.0, 2.0, 5.0],
-    )  # fmt: skip
+        [1.0, 1.0, 1.0],
+        [1.0, 1.0, 1.0],
+        [False, False, True],
+        100.0,
+        host=[0, 1, 1],
+        host_bandwidth=[3.0, np.inf],
+        max_crawl_rate=[9.0, 2.0, 5.0],
+    )
     assert allocation.crawl_rate == pytest.approx([3, 2, 0])
     assert allocation.crawl_probability.tolist() == [0, 0, 1]
     assert (allocation.multiplier, allocation.bandwidth_used) == (0, pytest.approx(6))

@@ -2,22 +2,21 @@ from math import factorial
 
 import numpy as np
 import pytest
-from allocation_cases import cases, golden_set, magnitudes, six_pages
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import lambertw
+from support.allocation_cases import cases, golden_set, magnitudes, six_pages
 
+from recrawl_lab.reference import lambdacrawl
+from recrawl_lab.reference.periodic import _changes_between_crawls, allocate_periodic
 from service.core.allocation import (
     ALLOCATORS,
     allocate_approximate,
     allocate_binary,
     allocate_binary_floor,
     allocate_harmonic,
-    allocate_periodic,
-    reference,
 )
-from service.core.allocation.periodic import _changes_between_crawls
 from service.core.conditions import InvalidInput
 from service.core.costs import binary_cost, harmonic_cost
 
@@ -75,18 +74,47 @@ def test_what_the_golden_sets_say_of_multipliers_and_starved_pages():
 @pytest.mark.parametrize(
     ("bandwidth", "rates", "multiplier", "floor_rates"),
     [
-        (0.5, [0.2520815280171308, 0, 0, 0, 0.2479184719828692, 0], 8.067027162278464,
-         [0.19685305303405146, 0.1 / 3, 0.1 / 3, 0.1 / 3, 0.16981361363261527, 0.1 / 3]),
-        (2.0, [0.5553162029396512, 0.4653315765301076, 0, 0.3025951586901475, 0.6767570618400943,
-               0], 2.3286176645677252,
-         [0.5099263360693723, 0.36383674871849836, 0.4 / 3, 0.24700415202762638,
-          0.6125660965178367, 0.4 / 3]),
-        (10.0, [1.8000609185717888, 3.2486653753172128, 0.6870919203793049, 1.8270898653523902,
-                2.437091920379305, 0], 0.27699054799763223,
-         [1.6900628746966226, 3.002702271820337, 2 / 3, 1.6923703252531732, 2.281531194896534,
-          2 / 3]),
+        (
+            0.5,
+            [0.2520815280171308, 0, 0, 0, 0.2479184719828692, 0],
+            8.067027162278464,
+            [0.19685305303405146, 0.1 / 3, 0.1 / 3, 0.1 / 3, 0.16981361363261527, 0.1 / 3],
+        ),
+        (
+            2.0,
+            [0.5553162029396512, 0.4653315765301076, 0, 0.3025951586901475, 0.6767570618400943, 0],
+            2.3286176645677252,
+            [
+                0.5099263360693723,
+                0.36383674871849836,
+                0.4 / 3,
+                0.24700415202762638,
+                0.6125660965178367,
+                0.4 / 3,
+            ],
+        ),
+        (
+            10.0,
+            [
+                1.8000609185717888,
+                3.2486653753172128,
+                0.6870919203793049,
+                1.8270898653523902,
+                2.437091920379305,
+                0,
+            ],
+            0.27699054799763223,
+            [
+                1.6900628746966226,
+                3.002702271820337,
+                2 / 3,
+                1.6923703252531732,
+                2.281531194896534,
+                2 / 3,
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_six_pages_of_binary_cost(bandwidth, rates, multiplier, floor_rates):
     case = six_pages(bandwidth)
     binary = allocate_binary(*case)
@@ -157,7 +185,7 @@ def test_units_of_importance_and_of_time_do_not_matter(case, weight, time):
 
 @given(cases(decades=2, zero=False))
 def test_the_approximation_splits_the_bandwidth_as_a_search_would(case):
-    """Golden-section search over the split, as K19's Algorithm 3 does."""
+    """Golden-URL group search over the split, as K19's Algorithm 3 does."""
     assume(case.complete.any() and not case.complete.all())
     allocation = allocate_approximate(*case)
     clock = ~case.complete
@@ -170,7 +198,7 @@ def test_the_approximation_splits_the_bandwidth_as_a_search_would(case):
         left = min(case.bandwidth - to_clock, case.change_rate[case.complete].sum())
         if left <= 0:
             return np.inf
-        p = reference.complete_only(
+        p = lambdacrawl.complete_only(
             case.importance[case.complete], case.change_rate[case.complete], left
         )
         return loss - case.importance[case.complete] @ np.log(p)
@@ -182,7 +210,7 @@ def test_the_approximation_splits_the_bandwidth_as_a_search_would(case):
 @given(cases(max_pages=12, decades=1, zero=False))
 def test_one_multiplier_solves_what_the_papers_three_algorithms_solve(case):
     assume(case.complete.any() and not case.complete.all())
-    rate, probability = reference.mixed(*case)
+    rate, probability = lambdacrawl.mixed(*case)
     theirs = harmonic_cost(
         case.importance, case.change_rate, rate, probability, case.complete
     ).sum()
@@ -193,16 +221,16 @@ def test_one_multiplier_solves_what_the_papers_three_algorithms_solve(case):
 
 def test_the_papers_algorithms_agree_on_the_golden_set():
     case = golden_set()
-    rate, probability = reference.mixed(*case)
+    rate, probability = lambdacrawl.mixed(*case)
     ours = allocate_harmonic(*case)
     assert rate == pytest.approx(ours.crawl_rate, rel=1e-5)
     assert probability == pytest.approx(ours.crawl_probability, rel=1e-5)
     clock, pinged = ~case.complete, case.complete
-    by_clock = reference.incomplete_only(
+    by_clock = lambdacrawl.incomplete_only(
         case.importance[clock], case.change_rate[clock], ours.crawl_rate.sum()
     )
     assert by_clock == pytest.approx(ours.crawl_rate[clock], rel=1e-11)
-    by_ping = reference.complete_only(
+    by_ping = lambdacrawl.complete_only(
         case.importance[pinged],
         case.change_rate[pinged],
         (ours.crawl_probability * case.change_rate).sum(),

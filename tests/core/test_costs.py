@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
-from allocation_cases import golden_set, magnitudes
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import exp1
+from support.allocation_cases import golden_set, magnitudes
 
+from recrawl_lab.reference.simulate import simulated_cost
 from service.core.allocation import allocate_harmonic
 from service.core.conditions import InvalidInput
 from service.core.costs import binary_cost, costs, harmonic_cost
-from service.core.simulate import simulated_cost
 
 
 def one(of, change_rate, crawl_rate, crawl_probability, complete, timing="poisson"):

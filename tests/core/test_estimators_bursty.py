@@ -1,4 +1,4 @@
-"""Bursty: the posterior by quadrature, Gamma as its limit, the corpus's steadiness, real bursts."""
+"""Bursty: the posterior by quadrature, Gamma as its limit, the corpus's dispersion, real bursts."""
 
 import numpy as np
 import pytest
@@ -16,11 +16,8 @@ from service.core.estimators import (
     GammaState,
     LogNormal,
     Naive,
-    corpus_of,
-    fit_corpus,
-    with_corpus,
 )
-from service.core.prior import MAX_STEADINESS, MIN_SHAPE, START_STEADINESS, fit_steadiness
+from service.core.prior import MAX_DISPERSION, MIN_SHAPE, START_DISPERSION, fit_dispersion
 
 PRIOR = Prior(0.5, 15.0)
 amounts = st.floats(0.0, 1e4)
@@ -46,13 +43,13 @@ def test_a_history_by_hand():
     memory = 20.0 / np.log(2) * (1 - 2 ** (-by_hand[1] / 20.0))
     long_run = shape / (rate + 10.0)
     expected = long_run * (0.5 + by_hand[2]) / (0.5 + long_run * memory)
-    found = Bursty(PRIOR, steadiness=0.5).change_rate(state)
+    found = Bursty(PRIOR, dispersion=0.5).change_rate(state)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("recent", [0.0, 0.7, 4.0])
 def test_the_posterior_is_that_of_the_product_of_two_beliefs(recent):
-    bursty = Bursty(PRIOR, steadiness=1.5)
+    bursty = Bursty(PRIOR, dispersion=1.5)
     state = BurstyState(3.0, 80.0, recent)
     quantiles = (np.arange(2000) + 0.5) / 2000
     long_run = gamma_law(3.5, scale=1 / 95.0).ppf(quantiles)
@@ -79,25 +76,30 @@ def test_a_memory_of_exactly_watched_days_expects_what_was_to_come():
 
 @given(st.lists(st.tuples(intervals, st.booleans()), max_size=12))
 def test_on_a_steady_corpus_it_is_gamma(history):
-    steady, bursty = Gamma(PRIOR), Bursty(PRIOR, steadiness=1e12)
+    steady, bursty = Gamma(PRIOR), Bursty(PRIOR, dispersion=1e12)
     times, seen = zip(*history, strict=True) if history else ((), ())
     plain, state = crawled(steady, times, seen), crawled(bursty, times, seen)
     assert state[:2] == tuple(plain)
     np.testing.assert_allclose(bursty.posterior(state), steady.posterior(plain), rtol=1e-6)
     np.testing.assert_allclose(
-        bursty.probability_unchanged(state, 9.0), steady.probability_unchanged(plain, 9.0),
-        rtol=1e-5, atol=1e-12,
-    )  # fmt: skip
+        bursty.probability_unchanged(state, 9.0),
+        steady.probability_unchanged(plain, 9.0),
+        rtol=1e-5,
+        atol=1e-12,
+    )
 
 
 @given(
-    state=st.tuples(amounts, amounts, amounts), interval=intervals, changed=st.booleans(),
-    steadiness=st.floats(0.05, 100.0), memory=st.floats(0.1, 1e3),
-)  # fmt: skip
+    state=st.tuples(amounts, amounts, amounts),
+    interval=intervals,
+    changed=st.booleans(),
+    dispersion=st.floats(0.05, 100.0),
+    memory=st.floats(0.1, 1e3),
+)
 def test_nothing_is_ever_negative_or_lost_from_the_numbers(
-    state, interval, changed, steadiness, memory
+    state, interval, changed, dispersion, memory
 ):
-    bursty = Bursty(PRIOR, 365.0, memory, steadiness)
+    bursty = Bursty(PRIOR, 365.0, memory, dispersion)
     after = bursty.update(BurstyState(*map(np.float64, state)), interval, changed)
     assert all(np.isfinite(number) and number >= 0 for number in after)
     assert 0 < bursty.change_rate(after) < np.inf
@@ -107,7 +109,7 @@ def test_nothing_is_ever_negative_or_lost_from_the_numbers(
 
 @given(interval=st.floats(0.01, 100.0))
 def test_a_change_raises_the_rate_and_quiet_lowers_it(interval):
-    bursty = Bursty(PRIOR, steadiness=0.5)
+    bursty = Bursty(PRIOR, dispersion=0.5)
     state = crawled(bursty, [10.0] * 3, [False, True, False])
     now = bursty.change_rate(state)
     quiet = bursty.change_rate(bursty.update(state, interval, changed=False))
@@ -147,7 +149,7 @@ def log_loss(estimator, changes):
         seen = changes[:, day : day + 5].sum(axis=1) > 0
         losses.append(-np.log(np.where(seen, 1 - unchanged, unchanged)).mean())
         state = estimator.update(state, 5.0, seen)
-        estimator = fit_corpus(estimator, state)
+        estimator = estimator.fit(state)
     return np.mean(losses[20:])
 
 
@@ -158,7 +160,7 @@ def test_it_foresees_bursts_better_than_gamma_and_steady_pages_as_well():
     assert log_loss(Bursty(), steady) < 1.01 * log_loss(Gamma(), steady)
 
 
-def test_the_fitted_steadiness_is_the_likeliest():
+def test_the_fitted_dispersion_is_the_likeliest():
     rng = np.random.default_rng(3)
     expected = rng.exponential(2.0, 4000)
     recent = rng.poisson(rng.gamma(0.7, 1 / 0.7, 4000) * expected).astype(float)
@@ -167,23 +169,23 @@ def test_the_fitted_steadiness_is_the_likeliest():
         s = np.exp(log_s)
         pages = gammaln(s + recent) - gammaln(s) + s * np.log(s)
         pages -= (s + recent) * np.log(s + expected)
-        start = digamma(START_STEADINESS) - np.log(START_STEADINESS)
+        start = digamma(START_DISPERSION) - np.log(START_DISPERSION)
         known = s * np.log(s) - gammaln(s) + (s - 1) * start - s
         return -(pages.sum() + 20.0 * known)
 
     best = np.exp(minimize_scalar(unlikely, bounds=(-3, 4), method="bounded").x)
-    assert fit_steadiness(recent, expected) == pytest.approx(best, rel=1e-4)
-    assert fit_steadiness(recent, expected) == pytest.approx(0.7, rel=0.15)
+    assert fit_dispersion(recent, expected) == pytest.approx(best, rel=1e-4)
+    assert fit_dispersion(recent, expected) == pytest.approx(0.7, rel=0.15)
 
 
 def test_the_fit_stays_within_its_bounds():
-    assert fit_steadiness([], []) == pytest.approx(START_STEADINESS)
-    assert fit_steadiness(np.full(100_000, 3.0), np.full(100_000, 3.0)) == MAX_STEADINESS
+    assert fit_dispersion([], []) == pytest.approx(START_DISPERSION)
+    assert fit_dispersion(np.full(100_000, 3.0), np.full(100_000, 3.0)) == MAX_DISPERSION
     silent = np.zeros(100_000)
     silent[0] = 1e9
-    assert fit_steadiness(silent, np.full(100_000, 3.0)) == MIN_SHAPE
+    assert fit_dispersion(silent, np.full(100_000, 3.0)) == MIN_SHAPE
     with pytest.raises(InvalidInput):
-        fit_steadiness([-1.0], [1.0])
+        fit_dispersion([-1.0], [1.0])
 
 
 @pytest.mark.parametrize(
@@ -194,18 +196,18 @@ def test_what_is_fitted_is_put_down_and_taken_up_again(estimator):
     state = estimator.init(300)
     for _ in range(5):
         state = estimator.update(state, 2.0, rng.random(300) < 0.3)
-    fitted = fit_corpus(estimator, state)
-    assert with_corpus(estimator, corpus_of(fitted)) == fitted
+    fitted = estimator.fit(state)
+    assert estimator.with_corpus(fitted.corpus()) == fitted
     assert (fitted == estimator) == (estimator == Naive())
-    assert with_corpus(estimator, {}) == estimator
+    assert estimator.with_corpus({}) == estimator
 
 
 def test_a_corpus_that_gamma_put_down_is_of_use():
-    told = corpus_of(Gamma(Prior(2.0, 9.0)))
-    assert with_corpus(Bursty(), told) == Bursty(Prior(2.0, 9.0))
+    told = Gamma(Prior(2.0, 9.0)).corpus()
+    assert Bursty().with_corpus(told) == Bursty(Prior(2.0, 9.0))
 
 
-@pytest.mark.parametrize("name", ["half_life_days", "memory_days", "steadiness"])
+@pytest.mark.parametrize("name", ["half_life_days", "memory_days", "dispersion"])
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
 def test_senseless_parameters_are_refused_by_name(name, value):
     with pytest.raises(InvalidInput, match=name):

@@ -120,9 +120,13 @@ def test_evidence_does_not_depend_on_the_unit_of_time():
 
 @pytest.mark.parametrize(
     ("median", "spread", "crawls", "mean_interval", "within"),
-    [(0.3, 1.2, 10, 5.0, 0.4), (0.3, 1.2, 60, 5.0, 0.2), (0.005, 1.5, 50, 20.0, 0.15),
-     (0.04, 0.5, 30, 10.0, 0.15)],
-)  # fmt: skip
+    [
+        (0.3, 1.2, 10, 5.0, 0.4),
+        (0.3, 1.2, 60, 5.0, 0.2),
+        (0.005, 1.5, 50, 20.0, 0.15),
+        (0.04, 0.5, 30, 10.0, 0.15),
+    ],
+)
 def test_the_prior_fitted_to_a_corpus_has_its_mean_and_forecasts_better(
     median, spread, crawls, mean_interval, within
 ):

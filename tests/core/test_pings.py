@@ -8,7 +8,7 @@ from scipy.special import betaln
 
 from service.core import Gamma, InvalidInput, Prior, allocate_harmonic
 from service.core.pings import PingEstimate, PingQuality, PingState, precision_after_change
-from service.core.trust import TrustTest, audit_due, audit_rate, believed, dead_feeds, doubted
+from service.core.trust import TrustTest, accepted, audit_due, audit_rate, discounted, silent_feeds
 
 
 def arrays(*values):
@@ -160,22 +160,22 @@ def test_a_trust_test_of_nothing_is_refused(parameters):
 
 def test_a_feed_is_dead_past_nine_point_two_expected_pings():
     silent = [9.2 / 1.5, 9.22 / 1.5, 1e9, 0.0]
-    dead = dead_feeds([0, 0, 1, 1, 2], [1.0, 0.5, 1.0, 0.5, 0.0], silent)
-    assert dead.tolist() == [False, True, False, False]
+    silent_hosts = silent_feeds([0, 0, 1, 1, 2], [1.0, 0.5, 1.0, 0.5, 0.0], silent)
+    assert silent_hosts.tolist() == [False, True, False, False]
 
 
 def test_living_feeds_are_declared_dead_at_their_significance():
     gaps = np.random.default_rng(4).exponential(1 / 3.0, 200_000)  # silences between pings
-    dead = dead_feeds(
+    silent_hosts = silent_feeds(
         np.arange(gaps.size), np.full(gaps.size, 3.0), gaps, significance=0.01, least_days=0.0
     )
-    assert abs(dead.mean() - 0.01) < 0.001
+    assert abs(silent_hosts.mean() - 0.01) < 0.001
 
 
 def test_pings_that_come_together_once_a_day_are_no_silence_between():
     host, ping_rate = np.zeros(1000, int), np.full(1000, 0.5)
-    assert not dead_feeds(host, ping_rate, silent_days=[1.9]).any()
-    assert dead_feeds(host, ping_rate, silent_days=[2.1]).all()
+    assert not silent_feeds(host, ping_rate, silent_days=[1.9]).any()
+    assert silent_feeds(host, ping_rate, silent_days=[2.1]).all()
 
 
 def seen(changes, quiet_days):
@@ -186,14 +186,14 @@ def seen(changes, quiet_days):
 def test_trust_makes_pages_complete_and_death_incomplete():
     estimate = PingEstimate(*arrays([0.2] * 3, [1.0] * 3, [0.8] * 3))
     state = seen([200.0] * 3, [1000.0] * 3)
-    taken = believed(estimate, state, trusted=[True, False, True], dead=[False, False, True])
+    taken = accepted(estimate, state, trusted=[True, False, True], silent=[False, False, True])
     np.testing.assert_allclose(taken.recall, [1.0, 0.8, 0.0], atol=1e-3)
     np.testing.assert_allclose(taken.change_rate, [0.8, 1.0, 1.0])
 
 
 def test_without_quiet_time_no_change_counts_as_announced():
     estimate = PingEstimate(*arrays([0.0, 0.1, 0.0], [1.0, 1.0, 24.0], [0.3, 0.5, 1.0]))
-    none = doubted(estimate, seen([0.0] * 3, [0.0] * 3))
+    none = discounted(estimate, seen([0.0] * 3, [0.0] * 3))
     np.testing.assert_allclose(none.recall, 0.0, atol=1e-12)
     np.testing.assert_allclose(none.precision, 0.0, atol=1e-12)
     np.testing.assert_allclose(none.change_rate, estimate.change_rate)
@@ -201,7 +201,7 @@ def test_without_quiet_time_no_change_counts_as_announced():
 
 def test_doubt_ends_with_evidence_either_way():
     estimate = PingEstimate(*arrays([0.3] * 3, [1.0] * 3, [0.7] * 3))
-    much = doubted(estimate, seen([3e5, 0.0, 1e6], [1e6] * 3))
+    much = discounted(estimate, seen([3e5, 0.0, 1e6], [1e6] * 3))
     np.testing.assert_allclose(much.recall, [0.7, 1.0, 0.0], atol=1e-4)
     np.testing.assert_allclose(much.change_rate, 1.0)
 

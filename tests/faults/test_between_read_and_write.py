@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import psycopg
 import pytest
-from live_server import until
-from processes import Serving, serving
+from support.live_server import until
+from support.processes import Serving, serving
 
 BASE = datetime.now(UTC).replace(microsecond=0) - timedelta(days=2)
 
@@ -33,8 +33,9 @@ def unanswered(server: Serving, items: list[dict], answers: list) -> threading.T
 
     def post() -> None:
         try:
-            answers.append(httpx.post(f"{server.client.base_url}/observations", json=items,
-                                      timeout=60))  # fmt: skip
+            answers.append(
+                httpx.post(f"{server.client.base_url}/observations", json=items, timeout=60)
+            )
         except httpx.TransportError:
             return
 

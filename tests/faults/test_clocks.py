@@ -4,8 +4,8 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from live_server import until
-from processes import serving
+from support.live_server import until
+from support.processes import serving
 
 from benchmarks.faults.replica import step
 
@@ -60,7 +60,7 @@ def test_replicas_whose_clocks_differ_keep_a_host_s_delay(postgres_url, tmp_path
         assert len(lease(right)) == 5
         assert lease(wrong) == []
         host = wrong.client.get("/hosts/h0.example").json()
-        opens = datetime.fromisoformat(host["lane"]["ready_at"]) - datetime.now(UTC)
+        opens = datetime.fromisoformat(host["host_queue"]["ready_at"]) - datetime.now(UTC)
         assert timedelta(0) < opens <= timedelta(seconds=31)
 
 

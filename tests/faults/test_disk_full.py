@@ -8,9 +8,9 @@ import resource
 import sqlite3
 from pathlib import Path
 
-from live_server import until
-from processes import serving
-from traffic import Reporter, polite
+from support.live_server import until
+from support.processes import serving
+from support.traffic import Reporter, polite
 
 ROOM = 1_000_000
 """Bytes that a file may still grow by: many small batches, but no large one."""

@@ -13,15 +13,15 @@ from pathlib import Path
 import psycopg
 import pytest
 import sqlalchemy as sa
-from live_server import PATIENCE_S, until
-from processes import Running, started
-from store_cases import page_columns, urls
+from support.live_server import PATIENCE_S, until
+from support.processes import Running, started
+from support.store_cases import page_columns, urls
 
-from service.config import Settings
-from service.domain import Epoch, EpochStatus
-from service.estimates import width
+from service.estimation.estimates import width
+from service.model.domain import Epoch, EpochStatus
+from service.runtime.settings import Settings
 from service.storage import open_store
-from service.storage.base import EPOCHS_KEPT
+from service.storage.contract import EPOCHS_KEPT
 
 
 class Trial:
@@ -61,10 +61,10 @@ class Trial:
     def in_force(self) -> int:
         """Read the schedule, which is all of one epoch; gives its number."""
         spent = "sum(CAST(crawl_rate AS double precision))"
-        rows = sa.text(f"SELECT count(*), {spent} FROM schedule WHERE epoch = :epoch")
+        rows = f"SELECT count(*), {spent} FROM schedule WHERE epoch = %(epoch)s"
         with self.store.begin(write=False) as tx:
             epoch, certificate = tx.number_in_force(), tx.epoch_in_force().certificate
-            n_rows, spent = tx.connection.execute(rows, {"epoch": epoch}).one()
+            n_rows, spent = tx.run(rows, epoch=epoch).fetchone()
         assert n_rows == certificate.n_pages == self.n_pages
         assert spent == pytest.approx(certificate.bandwidth_used, rel=5e-7)
         return epoch
@@ -86,8 +86,11 @@ class Trial:
 
 def said(worker: Running, word: str, epoch: int) -> bool:
     """Tell whether the worker's log has this event of an epoch."""
-    lines = [json.loads(line) for line in worker.log.read_text().splitlines(keepends=True)
-             if line.endswith("\n")]  # fmt: skip
+    lines = [
+        json.loads(line)
+        for line in worker.log.read_text().splitlines(keepends=True)
+        if line.endswith("\n")
+    ]
     return any((line["event"], line.get("epoch")) == (word, epoch) for line in lines)
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import httpx
 import pytest
-from live_server import until
-from own_postgres import OwnPostgres, own_postgres
-from processes import Running, Serving, serving, started
-from traffic import polite
+from support.live_server import until
+from support.own_postgres import OwnPostgres, own_postgres
+from support.processes import Running, Serving, serving, started
+from support.traffic import polite
 
 from service.storage import migrations, open_store
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
-from live_server import until
-from processes import Serving, serving, started
+from support.live_server import until
+from support.processes import Serving, serving, started
 
 N_CLIENTS = 3
 N_PAGES = 20

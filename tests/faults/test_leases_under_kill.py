@@ -17,11 +17,34 @@ def test_pages_are_crawled_on_time_and_politely_whoever_is_killed(store, postgre
     written = tmp_path / "killed.json"
     server = postgres_server.render_as_string(hide_password=False)
     run = subprocess.run(
-        [sys.executable, "-m", "benchmarks.leases", "--kill", "--stores", store,
-         "--workers", "4", "--kill-seconds", "8", "--period", "4", "--kill-hosts", "20",
-         "--postgres", server, "--folder", tmp_path, "--json", written],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.leases",
+            "--kill",
+            "--stores",
+            store,
+            "--workers",
+            "4",
+            "--kill-seconds",
+            "8",
+            "--period",
+            "4",
+            "--kill-hosts",
+            "20",
+            "--postgres",
+            server,
+            "--folder",
+            tmp_path,
+            "--json",
+            written,
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     rows = json.loads(written.read_text())["rows"]
     assert [row["failure"] for row in rows if row["failure"]] == [], run.stdout + run.stderr
     rates = [row["details"] for row in rows if row["unit"] == "%"]

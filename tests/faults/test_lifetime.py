@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from live_server import until
-from processes import command, environment, free_port, run, serving, started
+from support.live_server import until
+from support.processes import command, environment, free_port, run, serving, started
 
 CLEAN = (0, -signal.SIGTERM)
 
@@ -75,9 +75,13 @@ def test_a_worker_ends_cleanly_when_asked(postgres_url, tmp_path):
 def test_a_show_that_is_told_to_end_leaves_nothing_behind(tmp_path, arguments, begun):
     """Whatever it has begun holds its standard error, which would not end before."""
     with subprocess.Popen(
-        command(*arguments), env=environment() | {"TMPDIR": str(tmp_path)}, cwd=tmp_path,
-        text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    ) as show:  # fmt: skip
+        command(*arguments),
+        env=environment() | {"TMPDIR": str(tmp_path)},
+        cwd=tmp_path,
+        text=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    ) as show:
         if begun:
             said = iter(show.stderr.readline, "")
             assert any(begun in line for line in said)

@@ -5,9 +5,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
-from live_server import until
-from processes import serving
-from traffic import polite
+from support.live_server import until
+from support.processes import serving
+from support.traffic import polite
 
 ENDS_WITHIN_S = 10.0
 PAGE = [{"url": "https://a.example/"}]

@@ -3,13 +3,13 @@
 import httpx
 import psycopg
 import pytest
-from live_server import until
-from own_postgres import own_postgres
-from processes import serving, started
-from store_cases import T0
-from traffic import Reporter, polite
+from support.live_server import until
+from support.own_postgres import own_postgres
+from support.processes import serving, started
+from support.store_cases import T0
+from support.traffic import Reporter, polite
 
-from service.errors import StoreUnavailable
+from service.model.errors import StoreUnavailable
 from service.storage import migrations, open_store
 
 BACK_WITHIN_S = 60
@@ -101,8 +101,10 @@ def test_a_session_ended_for_being_idle_is_an_outage_and_no_fault(postgres_store
     gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = %s"
 
     def idle() -> None:
-        with psycopg.connect(postgres_store.url, autocommit=True) as other, \
-                postgres_store.begin() as tx:  # fmt: skip
+        with (
+            psycopg.connect(postgres_store.url, autocommit=True) as other,
+            postgres_store.begin() as tx,
+        ):
             tx.run("SET LOCAL idle_in_transaction_session_timeout = '20ms'")
             pid = tx.driver.info.backend_pid
             until(lambda: other.execute(gone, [pid]).fetchone()[0], "the session is ended")
@@ -110,7 +112,7 @@ def test_a_session_ended_for_being_idle_is_an_outage_and_no_fault(postgres_store
 
     with pytest.raises(StoreUnavailable) as raised:
         idle()
-    assert "IdleInTransaction" in str(raised.value.__cause__)
+    assert isinstance(raised.value.__cause__, psycopg.errors.IdleInTransactionSessionTimeout)
     postgres_store.check()
 
 

@@ -7,16 +7,17 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import numpy as np
-from live_server import until
-from processes import serving
-from store_cases import T0, crawl_columns, page_columns, states_of
+from support.live_server import until
+from support.processes import serving
+from support.store_cases import T0, crawl_columns, page_columns, states_of
 
-from service.arrays import UNSAID
-from service.config import read_settings
-from service.estimates import width
-from service.ingest import Rules, record
+from recrawl_lab.memory.store import MemoryStore
+from service.estimation.estimates import width
+from service.ingest.record import record
+from service.ingest.rules import Rules
+from service.model.arrays import UNSPECIFIED
+from service.runtime.settings import read_settings
 from service.storage import open_store
-from service.storage.memory import MemoryStore
 
 N_PAGES = 40
 N_TIMES = 30
@@ -75,7 +76,7 @@ def replayed(log, rules: Rules):
         tx.register(page_columns(URLS), T0)
     pages = np.unique(log.page_id)
     page_id = 1 + np.searchsorted(pages, log.page_id)
-    changed = np.where(log.changed == UNSAID, 0, log.changed)
+    changed = np.where(log.changed == UNSPECIFIED, 0, log.changed)
     for i in np.argsort(log.observed_at, kind="stable"):
         with store.begin() as tx:
             one = crawl_columns(page_id[[i]], log.observed_at[i], changed=changed[i])

@@ -4,8 +4,8 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import httpx
-from live_server import until
-from processes import serving, started
+from support.live_server import until
+from support.processes import serving, started
 
 N_PAGES = 120
 N_ROUNDS = 12
@@ -80,9 +80,10 @@ def test_concurrent_batches_over_the_same_pages_add_up(postgres_url, tmp_path):
             until(server.ready, "the server is ready")
         urls = [str(server.client.base_url) for server in (one, two)]
         observers = [Caller(urls[i % 2], "/observations", crawls(i)) for i in range(4)]
-        others = [Caller(urls[i], path, batches) for i, (path, batches) in enumerate(
-            (("/pings", pings()), ("/pages", changes()))
-        )]  # fmt: skip
+        others = [
+            Caller(urls[i], path, batches)
+            for i, (path, batches) in enumerate((("/pings", pings()), ("/pages", changes())))
+        ]
         callers = [*observers, *others]
         for caller in callers:
             caller.start()

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 import sqlalchemy.dialects.postgresql
-from crawl_cases import RUDE, SECOND, queue, report, take
-from store_cases import (
+from support.crawl_cases import RUDE, SECOND, queue, report, take
+from support.store_cases import (
     DAY,
     T0,
     page_of,
@@ -19,37 +19,42 @@ from store_cases import (
     states_of,
 )
 
-from service import ingest
-from service.arrays import instant
 from service.core.estimators import Gamma
-from service.domain import Timing
-from service.ingest import Rules
-from service.sources.lines import StateLine, parse
-from service.sources.lines import states_of as parsed_states
+from service.ingest import record
+from service.ingest.rules import Rules
+from service.model.arrays import instant
+from service.model.domain import Timing
 from service.storage import Brought
 from service.storage.tables import metadata
+from service.transfer.lines import StateLine, parse
+from service.transfer.lines import states_of as parsed_states
 
 SHORT, LONG = 2**15 - 1, 2**31 - 1
 HUGE, TINY = 3.4e38, 1.2e-38
 
 COUNTED = {
-    "lanes.n_failures": SHORT,
+    "host_queues.n_failures": SHORT,
     "page_states.n_failures": SHORT,
     "page_states.n_observations": LONG,
     "page_states.n_changes": LONG,
     "page_states.n_pings": LONG,
-    "page_states.recent_pings": LONG,
+    "page_states.pings_since_crawl": LONG,
 }
 """Counters, which start these tests at the largest number that their column holds."""
 
-MEASURED = {"page_states.gap", "page_states.last_interval", "schedule.change_rate",
-            "schedule.crawl_rate", "schedule.pace"}  # fmt: skip
+MEASURED = {
+    "page_states.interval_factor",
+    "page_states.last_interval",
+    "schedule.change_rate",
+    "schedule.crawl_rate",
+    "schedule.urgency",
+}
 """Numbers kept in four bytes on Postgres."""
 
 BOUNDED = {
-    "lanes.max_concurrency": "requests may ask for 10,000 at most",
+    "host_queues.max_concurrency": "requests may ask for 10,000 at most",
     "page_states.observability": "one of three codes",
-    "page_states.section": "a hash of 31 bits",
+    "page_states.url_group": "a hash of 31 bits",
     "observations.stretch": "months since 1970",
     "observations.kind": "one of two codes",
     "observations.changed": "one of three codes",
@@ -76,7 +81,7 @@ def set_to_bounds(store, page_id):
     with store.begin() as tx:
         for place, bound in COUNTED.items():
             table, _, column = place.partition(".")
-            tx.connection.execute(sa.text(f"UPDATE {table} SET {column} = {bound}"))
+            tx.run(f"UPDATE {table} SET {column} = {bound}")
     return states_of(store, page_id)
 
 
@@ -101,7 +106,7 @@ def test_pings_beyond_counting_are_kept(queue_store):
     at = np.full(2, instant(T0 + SECOND))
     rules = Rules(Gamma(), Timing.periodic, np.random.default_rng(1))
     with queue_store.begin() as tx:
-        answered = ingest.ping(tx, ping_columns(pages, at), rules)
+        answered = record.ping(tx, ping_columns(pages, at), rules)
     assert answered.verdict.tolist() == [0, 0]
     assert states_of(queue_store, pages).n_pings.tolist() == [LONG, LONG]
 
@@ -110,23 +115,32 @@ def test_pings_beyond_counting_are_kept(queue_store):
 def test_measures_of_any_size_are_published_and_read(queue_store, size):
     pages = np.sort(register(queue_store, 2))
     scheduled = schedule_columns(
-        pages, change_rate=size, crawl_rate=size, pace=np.clip(size, 1e-6, 1e3)
+        pages, change_rate=size, crawl_rate=size, urgency=np.clip(size, 1e-6, 1e3)
     )
     publish(queue_store, scheduled)
     assert page_of(queue_store, pages[0]).crawl_rate >= 0
 
 
-@pytest.mark.parametrize("gap", [HUGE, 1e300, 1e-300, 0.0])
+@pytest.mark.parametrize("interval_factor", [HUGE, 1e300, 1e-300, 0.0])
 @pytest.mark.parametrize("interval", [1e7, -1e7, 1e-300, 0.0])
-def test_states_of_any_size_are_refused_or_kept(queue_store, gap, interval):
+def test_states_of_any_size_are_refused_or_kept(queue_store, interval_factor, interval):
     line = {
-        "url": "https://a.example/", "created_at": T0, "estimator": "gamma", "estimate": [1.0, 1.0],
-        "gap": gap, "last_interval": interval, "n_observations": LONG, "n_changes": LONG,
-        "n_pings": LONG, "recent_pings": LONG, "pings_since": T0, "last_crawl_at": T0,
-    }  # fmt: skip
+        "url": "https://a.example/",
+        "created_at": T0,
+        "estimator": "gamma",
+        "estimate": [1.0, 1.0],
+        "interval_factor": interval_factor,
+        "last_interval": interval,
+        "n_observations": LONG,
+        "n_changes": LONG,
+        "n_pings": LONG,
+        "pings_since_crawl": LONG,
+        "pings_since": T0,
+        "last_crawl_at": T0,
+    }
     parsed = parse([line], StateLine)
     if parsed.rejected:
-        assert "gap" in parsed.rejected[0][1]
+        assert "interval_factor" in parsed.rejected[0][1]
         return
     states = parsed_states(parsed.lines)
     with queue_store.begin() as tx:

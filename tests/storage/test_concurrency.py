@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import psycopg
 import pytest
-from crawl_cases import HOUR, ids, queue, report, take
-from store_cases import (
+from support.crawl_cases import HOUR, ids, queue, report, take
+from support.store_cases import (
     CERTIFICATE,
     DAY,
     EVERYTHING,
@@ -28,10 +28,12 @@ from store_cases import (
     urls,
 )
 
-from service.domain import EpochStatus, Observability, PagePatch
-from service.errors import CursorExpired, EpochRunning, PageNotFound
+from service.leases import lease
+from service.leases.due import due_at
+from service.model.domain import EpochStatus, Observability, PagePatch
+from service.model.errors import CursorExpired, EpochRunning, PageNotFound
 from service.storage import open_store
-from service.storage.statements import Statements
+from service.storage.postgres.statements import Statements
 
 PATIENCE_S = 60
 
@@ -98,7 +100,7 @@ def test_filling_the_queue_and_queueing_pages_wait_for_each_other_without_deadlo
     """One queues the lower of two pages and then the other, which is being taken out."""
     low, high = np.sort(register(postgres_store, 2)).tolist()
     publish(postgres_store, schedule_columns([low, high], crawl_rate=[1.0, 1.0]))
-    save(postgres_store, np.array([low, high]), last_crawl_at=[T0, T0], gap=1.0)
+    save(postgres_store, np.array([low, high]), last_crawl_at=[T0, T0], interval_factor=1.0)
     save(postgres_store, np.array([low]), last_crawl_at=[T0 - DAY])
     queue(postgres_store, [high], T0)
     started = threading.Event()
@@ -106,18 +108,24 @@ def test_filling_the_queue_and_queueing_pages_wait_for_each_other_without_deadlo
     def fill():
         with postgres_store.begin() as tx:
             started.set()
-            tx.lower_lanes(tx.fill_queue(0, high, T0 + HOUR))
+            lease.fill_block(tx, 0, high, T0 + HOUR)
 
     with ThreadPoolExecutor(1) as pool:
         with postgres_store.begin() as tx:
-            lowered = tx.enqueue(np.array([low]), T0 + 2 * DAY)
+            bounds = put(tx, low)
             filling = pool.submit(fill)
             assert started.wait(PATIENCE_S)
             wait_for_a_lock(postgres_store)
-            tx.enqueue(np.array([high]), T0 + 2 * DAY)
-            tx.lower_lanes(lowered)
+            put(tx, high)
+            tx.lower_host_queues(bounds)
         filling.result(PATIENCE_S)
     assert ids(take(postgres_store, T0 + HOUR)) == [low]
+
+
+def put(tx, page_id):
+    """Queue a page whenever it is due."""
+    pages = tx.due_columns(np.array([page_id]))
+    return tx.enqueue(lease.queue_rows(pages, due_at(pages)))
 
 
 def wait_for_a_lock(store):
@@ -216,8 +224,11 @@ def test_registrations_that_change_pages_do_not_deadlock_with_each_other_or_with
     def tell(order, observability):
         for i in range(6):
             with sql_store.begin() as tx:
-                asked = page_columns(np.array(urls(n))[order].tolist(), importance=2.0 + i,
-                                     observability=observability)  # fmt: skip
+                asked = page_columns(
+                    np.array(urls(n))[order].tolist(),
+                    importance=2.0 + i,
+                    observability=observability,
+                )
                 tx.register(asked, T0)
 
     def patch():
@@ -448,7 +459,7 @@ def test_sqlite_steps_through_no_statement_for_each_page_but_the_prepared_writes
         calls.clear()
         with sqlite_store.begin() as tx:
             run, run_many = tx.run, tx.run_many
-            tx.run = lambda *a: calls.append(a[0]) or run(*a)
+            tx.run = lambda *a, **named: calls.append(a[0]) or run(*a, **named)
             tx.run_many = lambda *a: calls.append(a[0]) or run_many(*a)
             ids = np.sort(tx.register(page_columns(urls(n, f"{n}.example")), T0).page_id)
             tx.register(page_columns(urls(n, f"{n}.example"), observability=1), T0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from store_cases import (
+from support.store_cases import (
     EVERYTHING,
     EXTREME,
     T0,
@@ -13,10 +13,10 @@ from store_cases import (
     schedule_columns,
 )
 
-from service.domain import Observability, ScheduleFilter
-from service.errors import CursorExpired, EpochNotKept
-from service.storage import base, sql
-from service.storage.base import EPOCHS_KEPT
+from service.model.domain import Observability, ScheduleFilter
+from service.model.errors import CursorExpired, EpochNotKept
+from service.storage import contract, sql
+from service.storage.contract import EPOCHS_KEPT
 
 HUGE = 1.7976931348623157e308
 
@@ -58,8 +58,8 @@ MOVES = [
 
 def test_a_page_is_news_when_its_clock_runs_faster_or_slower_by_more_than_the_ratio(store):
     ids = np.sort(register(store, 4))
-    since = publish(store, schedule_columns(ids, crawl_rate=2.0, pace=[1.0, 1.0, 1.0, 4.0]))
-    epoch = publish(store, schedule_columns(ids, crawl_rate=2.0, pace=[1.0, 1.5, 0.5, 4.0]))
+    since = publish(store, schedule_columns(ids, crawl_rate=2.0, urgency=[1.0, 1.0, 1.0, 4.0]))
+    epoch = publish(store, schedule_columns(ids, crawl_rate=2.0, urgency=[1.0, 1.5, 0.5, 4.0]))
     assert ids_of(changes(store, epoch, since, 0.0)[0]) == ids[[1, 2]].tolist()
     assert ids_of(changes(store, epoch, since, 0.75)[0]) == ids[[2]].tolist()
 
@@ -84,14 +84,14 @@ def test_huge_rates_can_be_compared(store):
     assert ids_of(changes(store, epoch, since, 10.0)[0]) == ids.tolist()
 
 
-@pytest.mark.parametrize("pace", [0.6, 1000.0])
-def test_rates_of_any_size_can_be_compared_whatever_the_pace(store, pace):
+@pytest.mark.parametrize("urgency", [0.6, 1000.0])
+def test_rates_of_any_size_can_be_compared_whatever_the_urgency(store, urgency):
     ids = np.sort(register(store, len(EXTREME)))
-    since = publish(store, schedule_columns(ids, crawl_rate=EXTREME, pace=pace))
-    epoch = publish(store, schedule_columns(ids, crawl_rate=EXTREME, pace=pace))
+    since = publish(store, schedule_columns(ids, crawl_rate=EXTREME, urgency=urgency))
+    epoch = publish(store, schedule_columns(ids, crawl_rate=EXTREME, urgency=urgency))
     same = ids_of(changes(store, epoch, since, 0.0)[0])
     assert same in ([], [ids[-1]])  # from 1e300 on all is news
-    turned = publish(store, schedule_columns(ids, crawl_rate=EXTREME[::-1], pace=pace))
+    turned = publish(store, schedule_columns(ids, crawl_rate=EXTREME[::-1], urgency=urgency))
     assert ids_of(changes(store, turned, epoch, 10.0)[0]) == ids.tolist()
 
 
@@ -200,4 +200,4 @@ def test_a_filter_that_matches_little_walks_a_bounded_way_at_a_time(sql_store, m
     everything = np.concatenate([few, many, late]) if only == EVERYTHING else [*few, *late]
     assert found == sorted(everything)
     assert n_parts == 1 if only.host else 7 <= n_parts <= 10  # Postgres leaves ids out
-    assert base.MOST_SCANNED >= 10_000, "a page of the largest size is one walk"
+    assert contract.MOST_SCANNED >= 10_000, "a page of the largest size is one walk"

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
-from store_cases import (
+from support.store_cases import (
     CERTIFICATE,
     DAY,
     EXTREME,
@@ -25,12 +25,13 @@ from store_cases import (
     urls,
 )
 
-from service.arrays import instant
-from service.domain import Epoch, EpochStatus, Observability, PagePatch, ScheduleFilter
-from service.errors import CursorExpired, EpochNotFound, EpochRunning
-from service.sections import SECTIONS, sections
-from service.storage.base import EPOCHS_KEPT, Brought
-from service.storage.memory import MemoryStore
+from recrawl_lab.memory.store import MemoryStore
+from service.leases.due import due_before, next_crawl_at
+from service.model.arrays import instant
+from service.model.domain import Epoch, EpochStatus, Observability, PagePatch, ScheduleFilter
+from service.model.errors import CursorExpired, EpochNotFound, EpochRunning
+from service.model.url_groups import URL_GROUPS, url_groups
+from service.storage.contract import EPOCHS_KEPT, Brought
 
 HOUR = timedelta(hours=1)
 
@@ -95,9 +96,11 @@ def test_a_failed_epoch_keeps_its_reason_and_the_schedule_in_force(store):
     with store.begin(write=False) as tx:
         found = tx.epoch(failed.epoch)
         assert found == replace(
-            failed, status=EpochStatus.failed, reason="ValueError: 'ünlucky'",
+            failed,
+            status=EpochStatus.failed,
+            reason="ValueError: 'ünlucky'",
             finished_at=T0 + 2 * HOUR,
-        )  # fmt: skip
+        )
         assert tx.epoch_in_force().epoch == published
         assert tx.newest_epoch() == found
     assert read_schedule(store, published) == rows
@@ -107,12 +110,19 @@ def test_a_published_epoch_keeps_its_certificate_to_the_last_bit(store):
     epoch = publish(store, schedule_columns(np.sort(register(store))), now=T0 + MICROSECOND)
     with store.begin(write=False) as tx:
         found = tx.epoch(epoch)
-        assert found == Epoch(epoch, EpochStatus.published, T0 + MICROSECOND, T0 + MICROSECOND,
-                              T0 + MICROSECOND, None, CERTIFICATE)  # fmt: skip
+        assert found == Epoch(
+            epoch,
+            EpochStatus.published,
+            T0 + MICROSECOND,
+            T0 + MICROSECOND,
+            T0 + MICROSECOND,
+            None,
+            CERTIFICATE,
+        )
         assert tx.epoch_in_force() == found
 
 
-def test_a_page_s_section_follows_from_its_url_however_it_came_in(store):
+def test_a_page_s_url_group_follows_from_its_url_however_it_came_in(store):
     some = ["https://a.example/x/1", "https://a.example/x/2", "https://b.example/2024/05/y"]
     others = ["https://c.example/z/1/", "https://a.example/x/3"]
     with store.begin() as tx:
@@ -123,40 +133,45 @@ def test_a_page_s_section_follows_from_its_url_however_it_came_in(store):
     with store.begin(write=False) as tx:
         loaded = tx.load_columns()
         expected = dict(
-            zip([*ids.tolist(), *more.tolist()], sections(some + others).tolist(), strict=True)
+            zip([*ids.tolist(), *more.tolist()], url_groups(some + others).tolist(), strict=True)
         )
-        assert dict(zip(loaded.page_id.tolist(), loaded.section.tolist(), strict=True)) == expected
-        assert loaded.section.dtype == np.int32
-        assert {page_id: tx.page(page_id).section for page_id in expected} == expected
+        assert (
+            dict(zip(loaded.page_id.tolist(), loaded.url_group.tolist(), strict=True)) == expected
+        )
+        assert loaded.url_group.dtype == np.int32
+        assert {page_id: tx.page(page_id).url_group for page_id in expected} == expected
 
 
-def test_what_evidence_is_saved_leaves_the_section_alone(store):
+def test_what_evidence_is_saved_leaves_the_url_group_alone(store):
     ids = np.sort(register(store))
     with store.begin(write=False) as tx:
-        before = tx.load_columns().section.tolist()
+        before = tx.load_columns().url_group.tolist()
     save(store, ids, n_observations=3, n_failures=2)
     with store.begin(write=False) as tx:
-        assert tx.load_columns().section.tolist() == before != [0, 0, 0]
+        assert tx.load_columns().url_group.tolist() == before != [0, 0, 0]
 
 
-def test_the_rates_of_sections_come_and_go_with_their_epoch(store):
+def test_the_rates_of_url_groups_come_and_go_with_their_epoch(store):
     schedule = schedule_columns(np.sort(register(store)))
     rng = np.random.default_rng(1)
-    told = [np.full(SECTIONS, 0.03, np.float32), rng.gamma(0.5, 0.1, SECTIONS).astype(np.float32)]
-    numbers = [publish(store, schedule, section_rate=rate) for rate in told]
+    told = [
+        np.full(URL_GROUPS, 0.03, np.float32),
+        rng.gamma(0.5, 0.1, URL_GROUPS).astype(np.float32),
+    ]
+    numbers = [publish(store, schedule, url_group_rate=rate) for rate in told]
     with store.begin(write=False) as tx:
         for number, rate in zip(numbers, told, strict=True):
-            np.testing.assert_array_equal(tx.section_rate(number), rate)
-            assert tx.section_rate(number).dtype == np.float32
-        assert tx.section_rate(max(numbers) + 1) is None
+            np.testing.assert_array_equal(tx.url_group_rate(number), rate)
+            assert tx.url_group_rate(number).dtype == np.float32
+        assert tx.url_group_rate(max(numbers) + 1) is None
     for _ in range(EPOCHS_KEPT - 1):
         publish(store, schedule)
     with store.begin(write=False) as tx:
-        assert tx.section_rate(numbers[0]) is None
-        np.testing.assert_array_equal(tx.section_rate(numbers[1]), told[1])
+        assert tx.url_group_rate(numbers[0]) is None
+        np.testing.assert_array_equal(tx.url_group_rate(numbers[1]), told[1])
     publish(store, schedule)
     with store.begin(write=False) as tx:
-        assert tx.section_rate(numbers[1]) is None
+        assert tx.url_group_rate(numbers[1]) is None
 
 
 def test_only_so_many_epochs_are_told_of(sql_store, monkeypatch):
@@ -178,20 +193,23 @@ def test_only_so_many_epochs_are_told_of(sql_store, monkeypatch):
     assert read_schedule(sql_store, numbers[-1])
 
 
-def test_few_sections_take_few_bytes(sql_store):
-    rate = np.full(SECTIONS, 0.03, np.float32)
+def test_few_url_groups_take_few_bytes(sql_store):
+    rate = np.full(URL_GROUPS, 0.03, np.float32)
     rate[::4_000] = 0.5
-    publish(sql_store, schedule_columns(np.sort(register(sql_store))), section_rate=rate)
+    publish(sql_store, schedule_columns(np.sort(register(sql_store))), url_group_rate=rate)
     with sql_store.begin(write=False) as tx:
-        n_bytes = tx.connection.exec_driver_sql("SELECT length(rate) FROM section_rates").scalar()
+        n_bytes = tx.scalar("SELECT length(rate) FROM url_group_rates")
     assert n_bytes < 5_000
 
 
 def test_whole_numbers_of_a_certificate_stay_floats(store):
     certificate = replace(
-        CERTIFICATE, multiplier=np.inf, prior={"a": 1.0, "b": 1e22}, seconds={"load": 2.0},
+        CERTIFICATE,
+        multiplier=np.inf,
+        prior={"a": 1.0, "b": 1e22},
+        seconds={"load": 2.0},
         crawl_rate_quantiles=(0.0, 1.0, 1e30),
-    )  # fmt: skip
+    )
     epoch = publish(store, schedule_columns(np.sort(register(store))), certificate=certificate)
     with store.begin(write=False) as tx:
         found = tx.epoch(epoch).certificate
@@ -338,6 +356,13 @@ def filtered(store, epoch, **only):
     return [row.page_id for row in read_schedule(store, epoch, only=ScheduleFilter(**only))]
 
 
+def due_rows(store, epoch, before, after=0, limit=1000, **only):
+    """Rows of the schedule that are due before an instant."""
+    with store.begin(write=False) as tx:
+        part = due_before(tx, epoch, after, limit, ScheduleFilter(**only), before)
+    return part.pages.page_id.tolist()
+
+
 def test_the_schedule_is_filtered_by_host(store):
     here = np.sort(register(store, 2, host="a.example"))
     there = np.sort(register(store, 3, host="b.example"))
@@ -374,11 +399,11 @@ def test_the_schedule_is_filtered_by_due_time_and_never_due_is_not_due(store):
     save(store, ids[:3], last_crawl_at=T0)
     by = [T0 + DAY, T0 + DAY / 2, None, T0]
     assert [row.next_crawl_at for row in read_schedule(store, epoch)] == by
-    assert filtered(store, epoch, due_before=T0) == []
-    assert filtered(store, epoch, due_before=T0 + MICROSECOND) == [ids[3]]
-    assert filtered(store, epoch, due_before=T0 + DAY / 2) == [ids[3]]
-    assert filtered(store, epoch, due_before=T0 + DAY / 2 + MICROSECOND) == [ids[1], ids[3]]
-    assert filtered(store, epoch, due_before=T0 + 10_000 * DAY) == [ids[0], ids[1], ids[3]]
+    assert due_rows(store, epoch, T0) == []
+    assert due_rows(store, epoch, T0 + MICROSECOND) == [ids[3]]
+    assert due_rows(store, epoch, T0 + DAY / 2) == [ids[3]]
+    assert due_rows(store, epoch, T0 + DAY / 2 + MICROSECOND) == [ids[1], ids[3]]
+    assert due_rows(store, epoch, T0 + 10_000 * DAY) == [ids[0], ids[1], ids[3]]
 
 
 def test_filters_and_paging_go_together(store):
@@ -387,10 +412,10 @@ def test_filters_and_paging_go_together(store):
     with store.begin() as tx:
         everyone = tx.next_page_ids(0, 100)
     epoch = publish(store, schedule_columns(everyone))
-    only = ScheduleFilter(host="a.example", observability=Observability.auto, due_before=T0 + DAY)
-    first = read_schedule(store, epoch, 0, 4, only)
-    rest = read_schedule(store, epoch, first[-1].page_id, 4, only)
-    assert [row.page_id for row in first + rest] == here.tolist()
+    only = {"host": "a.example", "observability": Observability.auto}
+    first = due_rows(store, epoch, T0 + DAY, 0, 4, **only)
+    rest = due_rows(store, epoch, T0 + DAY, first[-1], 4, **only)
+    assert (len(first), first + rest) == (4, here.tolist())
 
 
 def due(store, page_id):
@@ -400,8 +425,8 @@ def due(store, page_id):
         epoch = tx.epoch_in_force()
     rows = read_schedule(store, epoch.epoch, int(page_id) - 1, 1) if epoch else []
     if rows and rows[0].page_id == page_id:
-        assert rows[0].next_crawl_at == page.next_crawl_at
-    return page.next_crawl_at
+        assert rows[0].next_crawl_at == next_crawl_at(page)
+    return next_crawl_at(page)
 
 
 def test_a_page_never_crawled_is_due_since_it_was_registered(store):
@@ -413,7 +438,7 @@ def test_a_page_never_crawled_is_due_since_it_was_registered(store):
 
 def test_a_crawled_page_is_due_after_its_gap_at_the_rate_in_force(store):
     (page_id,) = register(store, 1)
-    save(store, [page_id], last_crawl_at=T0, gap=1.5)
+    save(store, [page_id], last_crawl_at=T0, interval_factor=1.5)
     assert due(store, page_id) is None
     publish(store, schedule_columns([page_id], crawl_rate=2.0))
     assert due(store, page_id) == T0 + 0.75 * DAY
@@ -421,20 +446,22 @@ def test_a_crawled_page_is_due_after_its_gap_at_the_rate_in_force(store):
     assert due(store, page_id) == T0 + 3 * DAY
 
 
-def test_a_page_s_pace_brings_its_next_crawl_nearer_or_lets_it_wait(store):
+def test_a_page_s_urgency_brings_its_next_crawl_nearer_or_lets_it_wait(store):
     ids = np.sort(register(store, 3))
-    save(store, ids, last_crawl_at=T0, gap=1.5)
-    publish(store, schedule_columns(ids, crawl_rate=2.0, pace=[3.0, 1.0, 0.75]))
+    save(store, ids, last_crawl_at=T0, interval_factor=1.5)
+    publish(store, schedule_columns(ids, crawl_rate=2.0, urgency=[3.0, 1.0, 0.75]))
     assert [due(store, page_id) for page_id in ids] == [
-        T0 + 0.25 * DAY, T0 + 0.75 * DAY, T0 + DAY,
-    ]  # fmt: skip
-    assert [page_of(store, page_id).pace for page_id in ids] == [3.0, 1.0, 0.75]
+        T0 + 0.25 * DAY,
+        T0 + 0.75 * DAY,
+        T0 + DAY,
+    ]
+    assert [page_of(store, page_id).urgency for page_id in ids] == [3.0, 1.0, 0.75]
     assert [page_of(store, page_id).crawl_rate for page_id in ids] == [2.0] * 3
 
 
-def test_a_page_that_no_epoch_has_scheduled_has_no_pace(store):
+def test_a_page_that_no_epoch_has_scheduled_has_no_urgency(store):
     (page_id,) = register(store, 1)
-    assert page_of(store, page_id).pace is None
+    assert page_of(store, page_id).urgency is None
 
 
 def test_due_times_are_as_of_now(store):
@@ -442,11 +469,12 @@ def test_due_times_are_as_of_now(store):
     epoch = publish(store, schedule_columns([page_id], crawl_rate=2.0))
     save(store, [page_id], last_crawl_at=T0 + DAY)
     assert due(store, page_id) == T0 + 1.5 * DAY
-    save(store, [page_id], last_crawl_at=T0 + 2 * DAY, gap=1.0)
+    save(store, [page_id], last_crawl_at=T0 + 2 * DAY, interval_factor=1.0)
     assert due(store, page_id) == T0 + 2.5 * DAY
     (row,) = read_schedule(store, epoch)
-    assert row == ScheduledPage(int(page_id), "https://example.org/0", 1.0, 0.5, 2.0, 0.0,
-                                T0 + 2.5 * DAY)  # fmt: skip
+    assert row == ScheduledPage(
+        int(page_id), "https://example.org/0", 1.0, 0.5, 2.0, 0.0, T0 + 2.5 * DAY
+    )
 
 
 def test_a_page_without_crawl_rate_is_never_due_unless_wanted(store):
@@ -454,16 +482,16 @@ def test_a_page_without_crawl_rate_is_never_due_unless_wanted(store):
     publish(store, schedule_columns([page_id], crawl_rate=0.0))
     save(store, [page_id], last_crawl_at=T0)
     assert due(store, page_id) is None
-    save(store, [page_id], wanted_at=T0 + HOUR)
+    save(store, [page_id], requested_at=T0 + HOUR)
     assert due(store, page_id) == T0 + HOUR
 
 
 def test_a_wanted_page_is_due_at_the_earlier_of_wish_and_clock(store):
     (page_id,) = register(store, 1)
     publish(store, schedule_columns([page_id], crawl_rate=1.0))
-    save(store, [page_id], last_crawl_at=T0, wanted_at=T0 + HOUR)
+    save(store, [page_id], last_crawl_at=T0, requested_at=T0 + HOUR)
     assert due(store, page_id) == T0 + HOUR
-    save(store, [page_id], wanted_at=T0 + 2 * DAY)
+    save(store, [page_id], requested_at=T0 + 2 * DAY)
     assert due(store, page_id) == T0 + DAY
 
 
@@ -471,7 +499,7 @@ def test_a_wanted_page_is_due_at_the_earlier_of_wish_and_clock(store):
 def test_a_tiny_crawl_rate_is_due_in_a_century_at_the_latest(store, crawl_rate):
     (page_id,) = register(store, 1)
     publish(store, schedule_columns([page_id], crawl_rate=crawl_rate))
-    save(store, [page_id], last_crawl_at=T0, gap=1.05)
+    save(store, [page_id], last_crawl_at=T0, interval_factor=1.05)
     assert due(store, page_id) == T0 + 36_500 * DAY
 
 
@@ -479,18 +507,20 @@ def test_a_tiny_crawl_rate_is_due_in_a_century_at_the_latest(store, crawl_rate):
 def test_a_huge_crawl_rate_is_due_at_once(store, crawl_rate):
     (page_id,) = register(store, 1)
     publish(store, schedule_columns([page_id], crawl_rate=crawl_rate))
-    save(store, [page_id], last_crawl_at=T0, gap=2.0**-53)
+    save(store, [page_id], last_crawl_at=T0, interval_factor=2.0**-53)
     assert due(store, page_id) == T0
 
 
-def extremes(store, pace):
+def extremes(store, urgency):
     """Rows of the schedule of pages crawled at T0, as they are read in three ways."""
     ids = np.sort(register(store, len(EXTREME)))
-    save(store, ids, last_crawl_at=T0, gap=1.0)
-    rows = read_schedule(store, publish(store, schedule_columns(ids, EXTREME, EXTREME, pace=pace)))
+    save(store, ids, last_crawl_at=T0, interval_factor=1.0)
+    rows = read_schedule(
+        store, publish(store, schedule_columns(ids, EXTREME, EXTREME, urgency=urgency))
+    )
     pages = [page_of(store, page_id) for page_id in ids]
     assert [row.crawl_rate for row in rows] == [page.crawl_rate for page in pages]
-    assert [row.next_crawl_at for row in rows] == [page.next_crawl_at for page in pages]
+    assert [row.next_crawl_at for row in rows] == [next_crawl_at(page) for page in pages]
     states = states_of(store, ids).crawl_rate
     np.testing.assert_allclose(states, [row.crawl_rate for row in rows], rtol=5e-7, atol=0)
     return rows
@@ -506,9 +536,9 @@ def test_rates_read_as_they_were_said(store):
         assert [getattr(page_of(store, page_id), name) for page_id in ids] == rates
 
 
-@pytest.mark.parametrize("pace", [0.6, 1.0, 1000.0])
-def test_rates_of_any_size_are_due_when_the_memory_store_says(store, pace):
-    rows, expected = extremes(store, pace), extremes(MemoryStore(2), pace)
+@pytest.mark.parametrize("urgency", [0.6, 1.0, 1000.0])
+def test_rates_of_any_size_are_due_when_the_memory_store_says(store, urgency):
+    rows, expected = extremes(store, urgency), extremes(MemoryStore(2), urgency)
     for name in ("change_rate", "crawl_rate"):
         rates = [getattr(row, name) for row in rows]
         assert rates[:-1] == pytest.approx(EXTREME[:-1], rel=5e-7, abs=1.2e-38)
@@ -523,7 +553,7 @@ def test_rates_of_any_size_are_due_when_the_memory_store_says(store, pace):
 def test_a_gap_of_zero_is_due_at_once(store):
     (page_id,) = register(store, 1)
     publish(store, schedule_columns([page_id], crawl_rate=1e-300))
-    save(store, [page_id], last_crawl_at=T0, gap=0.0)
+    save(store, [page_id], last_crawl_at=T0, interval_factor=0.0)
     assert due(store, page_id) == T0
 
 
@@ -531,13 +561,16 @@ def test_due_times_are_the_sum_to_the_microsecond(store):
     rng = np.random.default_rng(5)
     n = 200
     ids = np.sort(register(store, n))
-    gap, rate = rng.integers(0, 2**21, n) / 2**20, np.float32(10.0 ** rng.uniform(-4, 3, n))
+    interval_factor, rate = (
+        rng.integers(0, 2**21, n) / 2**20,
+        np.float32(10.0 ** rng.uniform(-4, 3, n)),
+    )
     rate = rate.astype(float)
     last = [T0 + i * timedelta(hours=37, microseconds=1) for i in range(n)]
     epoch = publish(store, schedule_columns(ids, crawl_rate=rate))
-    save(store, ids, last_crawl_at=last, gap=gap)
+    save(store, ids, last_crawl_at=last, interval_factor=interval_factor)
     rows = read_schedule(store, epoch)
-    for row, at, ahead in zip(rows, last, np.minimum(gap / rate, 36_500), strict=True):
+    for row, at, ahead in zip(rows, last, np.minimum(interval_factor / rate, 36_500), strict=True):
         assert abs(row.next_crawl_at - (at + float(ahead) * DAY)) <= MICROSECOND
 
 

@@ -4,10 +4,11 @@ from datetime import timedelta
 from itertools import product
 
 import numpy as np
-from store_cases import (
+from support.store_cases import (
     DAY,
     MICROSECOND,
     T0,
+    due_of,
     page_of,
     publish,
     read_schedule,
@@ -20,25 +21,25 @@ HOUR = timedelta(hours=1)
 
 
 def due(store, page_id):
-    return page_of(store, page_id).next_crawl_at
+    return due_of(store, page_id)
 
 
-def due_by_hand(last, wanted, gone, n, rate, gap):
+def due_by_hand(last, requested, gone, n, rate, interval_factor):
     """The rules at the head of the schedule in `storage.base`, in seconds and plain Python."""
-    asked = wanted if wanted is not None and (last is None or wanted > last) else None
+    asked = requested if requested is not None and (last is None or requested > last) else None
     if last is None:
         clock = T0
     elif gone:
-        unanswered = wanted is not None and wanted <= last
+        unanswered = requested is not None and requested <= last
         clock = None if n > 5 and not unanswered else last + DAY * [1, 1, 2, 4, 8, 16][min(n, 5)]
-    elif n > 0 and (rate != 0 or wanted is not None):
-        interval = 86_400.0 * (gap / rate if rate else 1)
+    elif n > 0 and (rate != 0 or requested is not None):
+        interval = 86_400.0 * (interval_factor / rate if rate else 1)
         delay = min(3_600.0, interval)
         for _ in range(n - 1):
             delay *= 2
         clock = last + timedelta(seconds=min(delay, max(86_400.0, interval)))
     else:
-        clock = last + gap / rate * DAY if rate else None
+        clock = last + interval_factor / rate * DAY if rate else None
     return min((at for at in (asked, clock) if at is not None), default=None)
 
 
@@ -55,8 +56,16 @@ def test_when_a_page_is_due_follows_from_its_state_as_by_hand(store):
         )
     )
     ids = np.sort(register(store, len(grid)))
-    last, wanted, gone, n, rate, gap = map(list, zip(*grid, strict=True))
-    save(store, ids, last_crawl_at=last, wanted_at=wanted, gone=gone, n_failures=n, gap=gap)
+    last, requested, gone, n, rate, interval_factor = map(list, zip(*grid, strict=True))
+    save(
+        store,
+        ids,
+        last_crawl_at=last,
+        requested_at=requested,
+        gone=gone,
+        n_failures=n,
+        interval_factor=interval_factor,
+    )
     scheduled = np.array([r is not None for r in rate])
     rates = np.array([r for r in rate if r is not None])
     epoch = publish(store, schedule_columns(ids[scheduled], crawl_rate=rates))
@@ -76,7 +85,7 @@ def test_a_retired_page_is_woken_once_and_no_other(store):
     ids = np.sort(register(store, 6))
     gone = [True, True, True, False, False, True]
     save(store, ids, gone=gone, n_failures=[6, 5, 9, 9, 0, 7], last_crawl_at=T0)
-    save(store, ids[5:], wanted_at=T0 - DAY)
+    save(store, ids[5:], requested_at=T0 - DAY)
     with store.begin() as tx:
         assert sorted(tx.wake(ids[::-1], T0 + DAY).tolist()) == ids[[0, 2]].tolist()
     assert due(store, ids[0]) == due(store, ids[2]) == T0 + DAY
@@ -84,7 +93,7 @@ def test_a_retired_page_is_woken_once_and_no_other(store):
         assert tx.wake(ids, T0 + 2 * DAY).tolist() == []
         assert tx.wake(np.array([10**9]), T0).tolist() == []
     assert due(store, ids[0]) == T0 + DAY
-    assert page_of(store, ids[5]).next_crawl_at == T0 + 16 * DAY
+    assert due_of(store, ids[5]) == T0 + 16 * DAY
 
 
 def test_a_page_names_the_page_that_it_redirects_to_as_long_as_that_is_there(store):

@@ -1,11 +1,11 @@
-"""What every store promises of pages and transactions (see `service.storage.base`)."""
+"""What every store promises of pages and transactions (see `service.storage.contract`)."""
 
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-from store_cases import (
+from support.store_cases import (
     CERTIFICATE,
     DAY,
     EVERYTHING,
@@ -23,10 +23,11 @@ from store_cases import (
     urls,
 )
 
-from service.arrays import INSTANT, UNSAID, instant
-from service.columns import EpochColumns, EvidenceColumns, LogColumns, PageColumns, PageStates
-from service.domain import Observability, PagePatch
-from service.errors import PageNotFound
+from service.leases.due import next_crawl_at
+from service.model.arrays import INSTANT, UNSPECIFIED, instant
+from service.model.columns import EpochColumns, EvidenceColumns, LogColumns, PageColumns, PageStates
+from service.model.domain import Observability, PagePatch
+from service.model.errors import PageNotFound
 
 
 def test_a_new_page_has_the_defaults(store):
@@ -40,14 +41,20 @@ def test_a_new_page_has_the_defaults(store):
     assert (page.gone, page.n_observations, page.n_changes, page.n_pings) == (False, 0, 0, 0)
     assert page.estimate == (0.0, 0.0)
     assert page.change_rate is page.crawl_rate is page.crawl_probability is None
-    assert page.next_crawl_at == T0
+    assert next_crawl_at(page) == T0
     assert type(page.page_id) is int
     assert type(page.observability) is Observability
 
 
 def test_a_new_page_takes_what_the_caller_says(store):
-    (page_id,) = register(store, 1, importance=2.5, observability=Observability.auto,
-                          min_crawl_rate=0.125, max_crawl_rate=24.0)  # fmt: skip
+    (page_id,) = register(
+        store,
+        1,
+        importance=2.5,
+        observability=Observability.auto,
+        min_crawl_rate=0.125,
+        max_crawl_rate=24.0,
+    )
     page = page_of(store, page_id)
     assert (page.importance, page.observability) == (2.5, Observability.auto)
     assert (page.min_crawl_rate, page.max_crawl_rate) == (0.125, 24.0)
@@ -131,7 +138,7 @@ def test_new_and_known_pages_may_come_in_one_batch_each_with_its_own_words(store
         given = page_columns(
             ["https://example.org/1", "https://example.org/9", "https://example.org/0"],
             importance=[np.nan, 9.0, 1.5],
-            observability=[2, UNSAID, UNSAID],
+            observability=[2, UNSPECIFIED, UNSPECIFIED],
         )
         registered = tx.register(given, T0)
         found = [tx.page(int(i)) for i in registered.page_id]
@@ -427,14 +434,23 @@ def test_an_epoch_reads_what_few_pages_have_of_just_those_pages(store, n):
     few = rng.random((4, n)) < (0.5 if n < 1000 else 0.01)
     low, high = np.where(few[0], rng.random(n), np.nan), np.where(few[1], 1.5, np.nan)
     ids = register(
-        store, n, min_crawl_rate=low, max_crawl_rate=high,
+        store,
+        n,
+        min_crawl_rate=low,
+        max_crawl_rate=high,
         observability=np.where(few[2], Observability.complete, Observability.auto),
-    )  # fmt: skip
+    )
     pinged = np.flatnonzero(few[3])
     save(
-        store, np.sort(ids[pinged]), n_pings=7, last_ping_at=T0, real_pings=0.5, false_pings=0.25,
-        trust=-1.5, gone=True,
-    )  # fmt: skip
+        store,
+        np.sort(ids[pinged]),
+        n_pings=7,
+        last_ping_at=T0,
+        real_pings=0.5,
+        false_pings=0.25,
+        trust=-1.5,
+        gone=True,
+    )
     with store.begin(write=False) as tx:
         columns = tx.load_columns()
     order = np.argsort(ids)
@@ -484,11 +500,22 @@ INSTANTS = [
 def test_instants_are_exact_to_the_microsecond(store, at):
     (page_id,) = register(store, 1, now=at)
     save(
-        store, [page_id], last_crawl_at=at, last_observed_at=at, last_ping_at=at, wanted_at=at,
+        store,
+        [page_id],
+        last_crawl_at=at,
+        last_observed_at=at,
+        last_ping_at=at,
+        requested_at=at,
         n_pings=1,
-    )  # fmt: skip
+    )
     states = states_of(store, [page_id])
-    for name in ("last_crawl_at", "last_observed_at", "last_ping_at", "wanted_at", "pings_since"):
+    for name in (
+        "last_crawl_at",
+        "last_observed_at",
+        "last_ping_at",
+        "requested_at",
+        "pings_since",
+    ):
         column = getattr(states, name)
         assert column.dtype == INSTANT
         assert column.tolist() == [instant(at).item()], name
@@ -506,13 +533,24 @@ def test_instants_are_exact_to_the_microsecond(store, at):
 def test_none_values_come_back_as_none_and_zero_as_zero(store):
     ids = np.sort(register(store, 2))
     full = {
-        "last_crawl_at": T0, "last_observed_at": T0, "last_ping_at": T0, "wanted_at": T0,
-        "digest": -1, "gone": True, "n_observations": 1, "n_changes": 2, "n_pings": 3,
-        "ping_credit": 0.5, "gap": 1.25, "last_interval": -2.75, "estimate": [[1.0, 2.0]],
-    }  # fmt: skip
+        "last_crawl_at": T0,
+        "last_observed_at": T0,
+        "last_ping_at": T0,
+        "requested_at": T0,
+        "digest": -1,
+        "gone": True,
+        "n_observations": 1,
+        "n_changes": 2,
+        "n_pings": 3,
+        "ping_credit": 0.5,
+        "interval_factor": 1.25,
+        "last_interval": -2.75,
+        "estimate": [[1.0, 2.0]],
+    }
     save(store, ids, **full)
     none = {
-        name: [None] for name in ("last_crawl_at", "last_observed_at", "last_ping_at", "wanted_at")
+        name: [None]
+        for name in ("last_crawl_at", "last_observed_at", "last_ping_at", "requested_at")
     }
     save(store, ids[1:], digest=0, gone=False, ping_credit=0.0, **none)
     states = states_of(store, ids)
@@ -558,8 +596,15 @@ def test_minus_zero_equals_zero_whatever_the_store_makes_of_its_sign(store):
 def test_a_state_is_saved_without_what_is_not_its_own(store):
     (page_id,) = register(store, 1, observability=2)
     publish(store, schedule_columns([page_id], 0.5, 0.25, 0.75))
-    save(store, [page_id], observability=1, crawl_rate=9.0, crawl_probability=9.0,
-         pings_since=T0 + DAY, n_pings=1)  # fmt: skip
+    save(
+        store,
+        [page_id],
+        observability=1,
+        crawl_rate=9.0,
+        crawl_probability=9.0,
+        pings_since=T0 + DAY,
+        n_pings=1,
+    )
     states = states_of(store, [page_id])
     assert states.observability.tolist() == [2]
     assert (states.crawl_rate.tolist(), states.crawl_probability.tolist()) == ([0.25], [0.75])
@@ -623,12 +668,14 @@ def test_what_pings_left_is_cleared_of_one_page_beside_others_that_never_had_any
     pinged = np.array([False, True, False])
     with store.begin() as tx:
         plain = tx.lock_states(ids)
-        wanted_at = np.where(pinged, instant(T0), plain.wanted_at)
-        tx.save_states(replace(plain, n_pings=pinged * 4, trust=pinged * 1.5, wanted_at=wanted_at))
+        requested_at = np.where(pinged, instant(T0), plain.requested_at)
+        tx.save_states(
+            replace(plain, n_pings=pinged * 4, trust=pinged * 1.5, requested_at=requested_at)
+        )
     with store.begin() as tx:
         states = tx.lock_states(ids)
         assert (states.n_pings.tolist(), states.trust.tolist()) == ([0, 4, 0], [0, 1.5, 0])
-        assert np.isnat(states.wanted_at).tolist() == [True, False, True]
+        assert np.isnat(states.requested_at).tolist() == [True, False, True]
         tx.save_states(plain)
     same(states_of(store, ids), plain)
 
@@ -643,8 +690,11 @@ def test_the_log_of_a_page_is_newest_first(store):
     with store.begin(write=False) as tx:
         entries = tx.page_log(int(one), 10)
         assert [(e.observed_at, int(e.kind)) for e in entries] == [
-            (T0 + DAY, 1), (T0 + DAY, 0), (T0, 0), (T0 - DAY, 0),
-        ]  # fmt: skip
+            (T0 + DAY, 1),
+            (T0 + DAY, 0),
+            (T0, 0),
+            (T0 - DAY, 0),
+        ]
         assert [e.changed for e in entries] == [None, True, None, None]
         assert [e.interval for e in entries] == [None, 0.5, None, None]
         assert [e.status for e in entries] == [None, 200, 0, None]
@@ -722,8 +772,8 @@ def test_the_estimator_is_remembered(store):
 def test_a_gap_comes_back_in_at_least_seven_digits(store):
     gaps = [0.0, 1e-9, 1 / 3, np.pi, 40.0]
     ids = np.sort(register(store, len(gaps)))
-    save(store, ids, gap=gaps)
-    np.testing.assert_allclose(states_of(store, ids).gap, gaps, rtol=6e-8)
+    save(store, ids, interval_factor=gaps)
+    np.testing.assert_allclose(states_of(store, ids).interval_factor, gaps, rtol=6e-8)
 
 
 def test_states_may_be_saved_again_and_together_with_what_was_locked_before(store):
@@ -744,9 +794,18 @@ def test_states_may_be_saved_again_and_together_with_what_was_locked_before(stor
 
 def test_pages_with_and_without_pings_are_saved_alike(store):
     ids = np.sort(register(store, 3))
-    brought = {"n_pings": 2, "recent_pings": 1, "ping_credit": 0.5, "real_pings": 1.5,
-               "false_pings": -0.5, "trust": 3.0, "last_ping_at": T0, "wanted_at": T0,
-               "n_failures": 3, "redirects_to": ids[0]}  # fmt: skip
+    brought = {
+        "n_pings": 2,
+        "pings_since_crawl": 1,
+        "ping_credit": 0.5,
+        "real_pings": 1.5,
+        "false_pings": -0.5,
+        "trust": 3.0,
+        "last_ping_at": T0,
+        "requested_at": T0,
+        "n_failures": 3,
+        "redirects_to": ids[0],
+    }
     for name, value in brought.items():
         before = states_of(store, ids)
         with store.begin() as tx:

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from store_cases import DAY, T0
+from support.store_cases import DAY, T0
 
-from service.errors import SubscriptionNotFound
+from service.model.errors import SubscriptionNotFound
 from service.storage import Subscription
 
 ONE = Subscription("b", "https://a.example/feed", "secret", "https://hub.example/", T0)

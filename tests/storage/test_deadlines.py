@@ -7,13 +7,12 @@ from contextlib import closing
 
 import psycopg
 import pytest
-from live_server import until
-from store_cases import T0, page_columns, register, urls
+from support.live_server import until
+from support.store_cases import T0, page_columns, register, urls
 
-from service.errors import StoreUnavailable
-from service.storage.postgres import PostgresStore
-from service.storage.postgres_deadlines import Deadlines, request_deadlines
-from service.storage.postgres_silence import Silence
+from service.model.errors import StoreUnavailable
+from service.storage.postgres.deadlines import Deadlines, Silence, request_deadlines
+from service.storage.postgres.store import PostgresStore
 
 QUIET = Deadlines(statement_s=0, lock_s=0, silence_s=0.3)
 """The client's limit alone."""
@@ -43,7 +42,7 @@ def sleep(store, seconds: float, *, write: bool = True) -> None:
 WAITS = {
     "our own statements": lambda tx: tx.run(SLEEP, seconds=60.0),
     "those put off": lambda tx: tx.later(SLEEP, seconds=60.0),
-    "SQLAlchemy's": lambda tx: tx.connection.exec_driver_sql("SELECT pg_sleep(60)"),
+    "shared ones": lambda tx: tx.read(SLEEP, seconds=60.0),
     "the driver's": lambda tx: tx.driver.execute("SELECT pg_sleep(60)"),
     "a copy": lambda tx: tx.driver.cursor().copy(COPY).__enter__().read(),
 }

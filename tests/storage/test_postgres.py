@@ -8,12 +8,13 @@ import numpy as np
 import psycopg
 import pytest
 import sqlalchemy as sa
-from store_cases import (
+from support.store_cases import (
     CERTIFICATE,
     DAY,
     EVERYTHING,
     MICROSECOND,
     T0,
+    due_of,
     instants,
     log_columns,
     page_columns,
@@ -30,15 +31,17 @@ from store_cases import (
 
 from service.core.allocation import ALLOCATORS
 from service.core.estimators import Gamma
-from service.domain import EpochStatus
-from service.epoch import Plan, Runner
-from service.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
-from service.storage import open_store, postgres_partitions
-from service.storage.base import EPOCHS_KEPT
-from service.storage.postgres import PostgresStore
-from service.storage.postgres_connections import LEAD_LOCK, LEAD_TIMEOUTS, translated
-from service.storage.postgres_partitions import next_month
-from service.storage.postgres_transaction import PostgresTransaction
+from service.epochs.plan import Plan
+from service.epochs.runner import Runner
+from service.model.domain import EpochStatus
+from service.model.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
+from service.storage import open_store
+from service.storage.contract import EPOCHS_KEPT
+from service.storage.postgres import partitions as postgres_partitions
+from service.storage.postgres.connections import LEAD_LOCK, LEAD_TIMEOUTS, translated
+from service.storage.postgres.partitions import next_month
+from service.storage.postgres.store import PostgresStore
+from service.storage.postgres.transaction import PostgresTransaction
 
 
 def pid_of(tx):
@@ -145,8 +148,9 @@ def test_the_server_watches_whether_the_leaders_host_is_still_there(postgres_sto
         (over_tcp,) = tx.run("SELECT inet_client_addr() IS NOT NULL").fetchone()
     assert shown["client_connection_check_interval"] == "5s"
     if over_tcp:
-        idle, interval, count = (int(shown[f"tcp_keepalives_{n}"]) for n in
-                                 ("idle", "interval", "count"))  # fmt: skip
+        idle, interval, count = (
+            int(shown[f"tcp_keepalives_{n}"]) for n in ("idle", "interval", "count")
+        )
         assert 0 < idle + interval * count <= 30
         assert shown["tcp_user_timeout"] == "25000"
 
@@ -197,7 +201,7 @@ def test_the_time_zone_of_the_server_moves_no_instant(postgres_url, zone):
         (page_id,) = register(store, 1, now=last)
         publish(store, schedule_columns([page_id], crawl_rate=1 / 64))
         save(store, [page_id], last_crawl_at=last)
-        assert page_of(store, page_id).next_crawl_at == last + 64 * DAY  # past the summer time
+        assert due_of(store, page_id) == last + 64 * DAY  # past the summer time
         assert page_of(store, page_id).created_at == last
         midnight = datetime(2026, 4, 1, tzinfo=UTC)
         with store.begin() as tx:
@@ -236,7 +240,7 @@ def test_housekeeping_makes_months_ahead_and_drops_old_partitions(postgres_store
 
 
 def test_housekeeping_leaves_to_the_next_round_what_a_reader_holds(postgres_store, monkeypatch):
-    monkeypatch.setattr("service.storage.postgres_partitions.LOCK_TIMEOUT", "20ms")
+    monkeypatch.setattr("service.storage.postgres.partitions.LOCK_TIMEOUT", "20ms")
     ids = np.sort(register(postgres_store))
     epochs = [publish(postgres_store, schedule_columns(ids)) for _ in range(EPOCHS_KEPT)]
     with postgres_store.begin() as reader:
@@ -302,9 +306,11 @@ def test_states_are_rewritten_in_place(postgres_store, postgres_url):
             some = np.sort(rng.choice(ids, 100, replace=False))
             with postgres_store.begin() as tx:
                 states = replace(
-                    tx.lock_states(some), last_crawl_at=instants([T0 + i * DAY] * 100),
-                    last_observed_at=instants([T0 + i * DAY] * 100), digest=some,
-                )  # fmt: skip
+                    tx.lock_states(some),
+                    last_crawl_at=instants([T0 + i * DAY] * 100),
+                    last_observed_at=instants([T0 + i * DAY] * 100),
+                    digest=some,
+                )
                 tx.save_states(states)
                 tx.run("SELECT pg_stat_force_next_flush()")
             other.execute("VACUUM page_states")  # as autovacuum does when 5 % were updated
@@ -368,7 +374,7 @@ def test_a_month_is_made_though_the_default_partition_holds_some_of_it(postgres_
 def test_too_much_to_move_stays_in_the_default_partition_and_is_cut_there(
     postgres_store, monkeypatch
 ):
-    monkeypatch.setattr("service.storage.postgres_partitions.MOST_MOVED", 5)
+    monkeypatch.setattr("service.storage.postgres.partitions.MOST_MOVED", 5)
     ids = np.sort(register(postgres_store))
     with postgres_store.begin() as tx:
         tx.append_log(log_columns(ids, T0))

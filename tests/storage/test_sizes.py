@@ -3,13 +3,15 @@
 from datetime import timedelta
 
 import numpy as np
-from store_cases import DAY, T0, crawl_columns, register
+from support.store_cases import DAY, T0, crawl_columns, register
 
-from service.arrays import instant
 from service.core.estimators import Gamma
-from service.domain import EpochStatus, Timing
-from service.epoch import Plan, run_epoch
-from service.ingest import Rules, record
+from service.epochs.plan import Plan
+from service.epochs.run import run_epoch
+from service.ingest.record import record
+from service.ingest.rules import Rules
+from service.model.arrays import instant
+from service.model.domain import EpochStatus, Timing
 
 N_PAGES = 5_000
 RULES = Rules(Gamma(), Timing.periodic, np.random.default_rng(1))
@@ -41,5 +43,5 @@ def test_after_the_third_epoch_a_database_with_retention_grows_by_less_than_a_te
                 bare = connection.execution_options(isolation_level="AUTOCOMMIT")
                 bare.exec_driver_sql("VACUUM page_states, epochs")
         with sql_store.begin(write=False) as tx:
-            sizes.append(tx.connection.exec_driver_sql(weighed).scalar())
+            sizes.append(tx.scalar(weighed))
     assert abs(sizes[20] / sizes[3] - 1) < 0.1, sizes

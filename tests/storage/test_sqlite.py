@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from live_server import until
-from store_cases import (
+from support.live_server import until
+from support.store_cases import (
     DAY,
     MICROSECOND,
     T0,
@@ -27,25 +27,32 @@ from store_cases import (
     urls,
 )
 
-from service.arrays import instant
-from service.columns import EpochColumns
 from service.core.estimators import Gamma
-from service.domain import EpochStatus
-from service.epoch import Plan, run_epoch
-from service.errors import InvalidSettings, NoDatabase, SchemaBehind, StoreFull, StoreUnavailable
+from service.epochs.plan import Plan
+from service.epochs.run import run_epoch
+from service.model.arrays import instant
+from service.model.columns import EpochColumns
+from service.model.domain import EpochStatus
+from service.model.errors import (
+    InvalidSettings,
+    NoDatabase,
+    SchemaBehind,
+    StoreFull,
+    StoreUnavailable,
+)
 from service.storage import migrations, open_store
-from service.storage.base import EPOCHS_KEPT
-from service.storage.sqlite import SqliteStore
-from service.storage.sqlite_connections import WAL_BYTES, WAL_KEPT, prepare
-from service.storage.sqlite_log import OF_A_DAY
-from service.storage.sqlite_transaction import SqliteTransaction
-from service.storage.sqlite_values import TOGETHER, add_rows
-from service.storage.turns import Turns
+from service.storage.contract import EPOCHS_KEPT
+from service.storage.fifo_lock import Turns
+from service.storage.sqlite.connections import WAL_BYTES, WAL_KEPT, prepare
+from service.storage.sqlite.log import OF_A_DAY
+from service.storage.sqlite.store import SqliteStore
+from service.storage.sqlite.transaction import SqliteTransaction
+from service.storage.sqlite.values import TOGETHER, add_rows
 
 
 def pragma(store, name):
     with store.begin(write=False) as tx:
-        return tx.run(f"PRAGMA {name}")[0][0]
+        return tx.scalar(f"PRAGMA {name}")
 
 
 def test_every_connection_is_durable_and_keeps_foreign_keys(sqlite_store):
@@ -109,7 +116,7 @@ def test_new_pages_lie_in_the_order_of_their_keys(sqlite_store):
         page_id = tx.register(given, T0).page_id
         rows = tx.run(
             "SELECT key, url, host FROM pages JOIN hosts USING (host_id) ORDER BY page_id"
-        )
+        ).fetchall()
         assert tx.page_ids(given.key).tolist() == page_id.tolist()
     keys = [key for key, _, _ in rows]
     assert keys == sorted(keys)
@@ -159,7 +166,7 @@ def test_who_opens_a_new_file_waits_for_others_that_do(tmp_path, monkeypatch):
         waits.append(seconds)
         other.execute("COMMIT")
 
-    monkeypatch.setattr("service.storage.sqlite_connections.time.sleep", wait)
+    monkeypatch.setattr("service.storage.sqlite.connections.time.sleep", wait)
     at_once = sqlite3.connect(tmp_path / "new.db", timeout=0)
     with closing(other), closing(at_once) as driver:
         prepare(driver)
@@ -195,14 +202,14 @@ def test_a_page_deleted_takes_its_state_along(sqlite_store):
     (page_id,) = register(sqlite_store, 1)
     with sqlite_store.begin() as tx:
         tx.delete_page(int(page_id))
-        assert tx.run("SELECT count(*) FROM page_states") == [(0,)]
+        assert tx.scalar("SELECT count(*) FROM page_states") == 0
         assert isinstance(tx.load_columns(), EpochColumns)
 
 
 def test_the_tables_are_clustered_along_their_keys(sqlite_store):
     with sqlite_store.begin(write=False) as tx:
         plans = [
-            tx.run(f"EXPLAIN QUERY PLAN {query}")[0][3]
+            tx.run(f"EXPLAIN QUERY PLAN {query}").fetchall()[0][3]
             for query in (
                 "SELECT * FROM schedule WHERE epoch = 1 AND page_id > 5 ORDER BY page_id LIMIT 9",
                 "SELECT * FROM observations WHERE stretch = 1 AND page_id = 1 ORDER BY observed_at",
@@ -221,12 +228,12 @@ def test_the_log_of_a_page_is_looked_up_in_each_stretch(sqlite_store):
     with sqlite_store.begin() as tx:
         for day in range(3):
             tx.append_log(log_columns([page_id], T0 + day * DAY))
-        plan = []
-        execute = sa.event.listens_for(tx.connection, "before_cursor_execute")
-        execute(lambda _c, _cur, query, given, *_: plan.append((query, given)))
+        queries = []
+        tx.driver.set_trace_callback(queries.append)  # with the values in their places
         assert [entry.observed_at for entry in tx.page_log(page_id, 1)] == [T0 + 2 * DAY]
-        ((query, given),) = plan
-        steps = [row[3] for row in tx.run(f"EXPLAIN QUERY PLAN {query}", *given)]
+        tx.driver.set_trace_callback(None)
+        (query,) = queries
+        steps = [row[3] for row in tx.run(f"EXPLAIN QUERY PLAN {query}")]
     assert steps[0] == "SEARCH observations USING PRIMARY KEY (stretch=? AND page_id=?)"
     assert not [step for step in steps if step == "SCAN observations"]
 
@@ -234,13 +241,13 @@ def test_the_log_of_a_page_is_looked_up_in_each_stretch(sqlite_store):
 def stretches(store):
     """How many entries each stretch of the log has: day since the first, number, entries."""
     with store.begin(write=False) as tx:
-        rows = tx.run("SELECT stretch, count(*) FROM observations GROUP BY stretch")
+        rows = tx.run("SELECT stretch, count(*) FROM observations GROUP BY stretch").fetchall()
     first = rows[0][0] // OF_A_DAY
     return [(at // OF_A_DAY - first, at % OF_A_DAY, n) for at, n in rows]
 
 
 def test_a_day_of_the_log_is_kept_in_stretches_of_what_came_together(sqlite_store, monkeypatch):
-    monkeypatch.setattr("service.storage.sqlite_log.STRETCH", 10)
+    monkeypatch.setattr("service.storage.sqlite.log.STRETCH", 10)
     ids = np.sort(register(sqlite_store, 4))
     minutes = [T0 + timedelta(minutes=i) for i in range(6)]
     for at in minutes:
@@ -253,15 +260,17 @@ def test_a_day_of_the_log_is_kept_in_stretches_of_what_came_together(sqlite_stor
             instant(at).item() for at in sorted([T0, *minutes, T0 + DAY])
         ]
         assert [e.observed_at for e in tx.page_log(int(ids[0]), 3)] == [
-            T0 + DAY, minutes[-1], minutes[-2],
-        ]  # fmt: skip
+            T0 + DAY,
+            minutes[-1],
+            minutes[-2],
+        ]
     assert stretches(sqlite_store) == [(0, 0, 8), (0, 1, 8), (0, 2, 9), (1, 0, 1), (2, 0, 1)]
 
 
 def test_a_process_that_starts_goes_on_with_the_newest_stretch(
     sqlite_store, sqlite_url, monkeypatch
 ):
-    monkeypatch.setattr("service.storage.sqlite_log.STRETCH", 4)
+    monkeypatch.setattr("service.storage.sqlite.log.STRETCH", 4)
     ids = np.sort(register(sqlite_store, 3))
     with sqlite_store.begin() as tx:
         tx.append_log(log_columns(ids, T0))
@@ -274,14 +283,14 @@ def test_a_process_that_starts_goes_on_with_the_newest_stretch(
 
 
 def test_the_stretches_of_a_day_end_with_its_numbers(sqlite_store, monkeypatch):
-    monkeypatch.setattr("service.storage.sqlite_log.STRETCH", 1)
-    monkeypatch.setattr("service.storage.sqlite_log.OF_A_DAY", 2)
+    monkeypatch.setattr("service.storage.sqlite.log.STRETCH", 1)
+    monkeypatch.setattr("service.storage.sqlite.log.OF_A_DAY", 2)
     (page_id,) = register(sqlite_store, 1)
     for i in range(4):
         with sqlite_store.begin() as tx:
             tx.append_log(log_columns([page_id], T0 + i * MICROSECOND))
     with sqlite_store.begin() as tx:
-        counts = tx.run("SELECT stretch % 2, count(*) FROM observations GROUP BY 1")
+        counts = tx.run("SELECT stretch %% 2, count(*) FROM observations GROUP BY 1").fetchall()
         assert counts == [(0, 1), (1, 3)]
         tx.housekeep(T0 + DAY, T0 + DAY)
         assert len(tx.log_of(np.array([page_id]))) == 0
@@ -370,7 +379,7 @@ def test_an_epoch_loads_without_keeping_writers_out(sqlite_store, sqlite_url, mo
 
 
 def test_an_epoch_lets_other_writers_in_between_its_blocks(sqlite_store, monkeypatch):
-    for module in ("sqlite", "sqlite_transaction"):
+    for module in ("sqlite.store", "sqlite.transaction"):
         monkeypatch.setattr(f"service.storage.{module}.BLOCK", 7)
     ids = np.sort(register(sqlite_store, 40))
     for _ in range(EPOCHS_KEPT + 1):
@@ -397,7 +406,7 @@ def test_an_epoch_lets_other_writers_in_between_its_blocks(sqlite_store, monkeyp
     n_blocks = {"of the oldest schedule": 6, "of the dead run": 6, "of two days": 12, "the ends": 2}
     assert len(n_begun) == sum(n_blocks.values())
     with sqlite_store.begin(write=False) as tx:
-        counts = tx.run("SELECT epoch, count(*) FROM schedule GROUP BY epoch")
+        counts = tx.run("SELECT epoch, count(*) FROM schedule GROUP BY epoch").fetchall()
         assert tx.log_of(ids).observed_at.tolist() == [instant(T0).item()] * 40
     assert [n for _, n in counts] == [40] * EPOCHS_KEPT
 

@@ -4,8 +4,8 @@ import sqlite3
 
 import pytest
 
-from service.errors import StoreFull, StoreUnavailable
-from service.storage.sqlite_connections import translated
+from service.model.errors import StoreFull, StoreUnavailable
+from service.storage.sqlite.connections import translated
 
 FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE}
 UNAVAILABLE = {

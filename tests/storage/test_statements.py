@@ -4,8 +4,7 @@ from contextlib import contextmanager
 
 import psycopg
 import pytest
-import sqlalchemy as sa
-from store_cases import T0, log_columns, register, save
+from support.store_cases import T0, log_columns, register, save
 
 ADD = "INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s)"
 COUNT = "SELECT count(*) FROM meta WHERE name = %(name)s"
@@ -47,8 +46,7 @@ def test_what_is_put_off_is_run_before_what_comes_next(postgres_store):
         assert (count(tx, "a"), count(tx, "b")) == (1, 1)
         assert [rows.rowcount for rows in added] == [1, 1]
         add(tx, "c")
-        by_alchemy = tx.connection.execute(sa.text("SELECT count(*) FROM meta WHERE name = 'c'"))
-        assert by_alchemy.scalar() == 1
+        assert tx.read("SELECT name FROM meta WHERE name = 'c'") == [{"name": "c"}]
         add(tx, "d")
         copied = "COPY (SELECT name FROM meta WHERE name = 'd') TO STDOUT"
         with tx.driver.cursor().copy(copied) as copy:
@@ -117,7 +115,7 @@ def test_a_transaction_that_is_rolled_back_leaves_nothing_to_the_next(postgres_s
 
 def test_the_database_is_waited_for_as_seldom_as_can_be(postgres_store, monkeypatch):
     ids = register(postgres_store, 2)
-    save(postgres_store, ids[:1], gap=2.0)  # its statements are parsed
+    save(postgres_store, ids[:1], interval_factor=2.0)  # its statements are parsed
 
     def write():
         with postgres_store.begin() as tx:

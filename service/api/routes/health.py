@@ -1,39 +1,44 @@
-"""What orchestrators and Prometheus ask: answered on the event loop, whatever the database does."""
+"""Health and metrics, answered on the event loop whatever the database does."""
 
 import structlog
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from service import __version__
-from service.api import examples, openapi, problems
-from service.api.encode import answer
-from service.api.looks import WITHIN_S
-from service.api.schemas import Health
-from service.api.service import the_service
-from service.errors import RecrawlError, StoreUnavailable
+from service.api.bounded_checks import WITHIN_S
+from service.api.responses import problems
+from service.api.responses.encode import answer
+from service.api.route import DirectRoute
+from service.api.schemas import examples, openapi
+from service.api.schemas.protocols import Health
+from service.api.service import TheService
+from service.model.errors import RecrawlError, StoreUnavailable
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], route_class=DirectRoute)
 log = structlog.get_logger()
 
 
 @router.head("/healthz", include_in_schema=False)
-@router.get("/healthz", operation_id="healthz", responses=openapi.tells(Health, examples.HEALTH))
+@router.get(
+    "/healthz", operation_id="healthz", responses=openapi.open_answers(Health, examples.HEALTH)
+)
 async def healthz() -> Response:
     """Tell that the process is alive; asks nobody, so it answers when all threads are busy."""
     return answer(Health(status="ok", version=__version__))
 
 
 @router.head("/readyz", include_in_schema=False)
-@router.get("/readyz", operation_id="readyz", responses=openapi.tells(Health, examples.HEALTH, 503))
-async def readyz(request: Request) -> Response:
+@router.get(
+    "/readyz", operation_id="readyz", responses=openapi.open_answers(Health, examples.HEALTH, 503)
+)
+async def readyz(service: TheService) -> Response:
     """Tell that the database answers, has the schema this version needs, and takes writes.
 
     Answers within 2 s. Of a problem, `check` says which of these failed: `connection`, `schema` or
     `writes`; a full disk, a read-only database and a table that is locked fail `writes`.
     """
-    service = the_service(request)
     try:
-        await service.readiness.ask(service.store.check_ready)
+        await service.readiness.run(service.store.check_ready)
     except TimeoutError:
         sentence = f"the database did not answer within {WITHIN_S:g} s; try again"
         return not_ready(StoreUnavailable(sentence, check="connection"))
@@ -43,7 +48,7 @@ async def readyz(request: Request) -> Response:
 
 
 def not_ready(error: RecrawlError) -> Response:
-    """Answer 503 whatever the condition: a full database is not ready either."""
+    """Return a 503 for each condition: a full database is not ready either."""
     log.warning("not ready", error=type(error).__name__, detail=error.detail, **error.extra)
     return problems.problem(503, type(error).__name__, error.detail, **error.extra)
 
@@ -54,15 +59,14 @@ def not_ready(error: RecrawlError) -> Response:
     response_class=Response,
     responses={200: {"description": "Prometheus text", "content": {"text/plain": {}}}},
 )
-async def metrics(request: Request) -> Response:
+async def metrics(service: TheService) -> Response:
     """Give the metrics in Prometheus's format.
 
     Answers within 2 s. While the database does not answer, `recrawl_up` is 0 and the metrics that
     are read from it are left out.
     """
-    service = the_service(request)
     try:
-        text = await service.scraping.ask(service.telemetry.scrape)
+        text = await service.scraping.run(service.telemetry.scrape)
     except TimeoutError:
         text = service.telemetry.scrape_process()
     return Response(text, media_type=CONTENT_TYPE_LATEST)

@@ -1,6 +1,5 @@
 """IndexNow: change notices from content management systems, as indexnow.org has it."""
 
-from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from datetime import datetime
 from functools import partial
@@ -8,20 +7,24 @@ from typing import Annotated
 
 import numpy as np
 from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
-from service import ingest
-from service.api import examples, openapi
-from service.api.bodies import Body, read_body, read_within
-from service.api.decode import instants, name_pages
-from service.api.encode import answer, batch_counts
-from service.api.indexnow_bodies import REMEDY, Sent, many_urls, one_url
-from service.api.keyline import Outcome, Waiting
-from service.api.schemas import IndexNowAnswer, IndexNowBody
-from service.api.service import Service, TheService, authorised, the_service
-from service.api.strangers import MAX_BYTES, peer
-from service.columns import PingColumns
-from service.commits import Done, Job
-from service.errors import (
+from service.api.guards import check_key
+from service.api.requests.bodies import Body, read_body, read_within
+from service.api.requests.decode import instants, name_pages
+from service.api.requests.indexnow_bodies import REMEDY, Sent, many_urls, one_url
+from service.api.responses.counts import batch_counts
+from service.api.responses.encode import answer
+from service.api.route import DirectRoute
+from service.api.schemas import examples, openapi
+from service.api.schemas.protocols import IndexNowAnswer, IndexNowBody
+from service.api.service import Service, TheService, the_service
+from service.batching.reports import CommittedPings, PingReport
+from service.connectors.indexnow import Submission
+from service.connectors.indexnow_queue import Outcome, Waiting
+from service.connectors.strangers import MAX_BYTES, peer
+from service.model.columns import PingColumns
+from service.model.errors import (
     KeyNotShown,
     MalformedBody,
     Overloaded,
@@ -29,34 +32,20 @@ from service.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from service.ingest import Answered
-from service.sources.indexnow import Submission
-
-PingJob = Job[PingColumns, Answered]
 
 
-def allowed(request: Request) -> None:
-    """Ask for an API key where sites are not asked for theirs."""
+def check_caller(request: Request) -> None:
+    """Raise `Unauthorized` without an API key where the keys of sites are not checked."""
     if the_service(request).key_checks is None:
-        authorised(request)
+        check_key(request)
 
 
-router = APIRouter(tags=["evidence"], dependencies=[Depends(allowed)])
+router = APIRouter(tags=["evidence"], route_class=DirectRoute, dependencies=[Depends(check_caller)])
 
 RESPONSES = {
-    **openapi.gives(IndexNowAnswer, examples.INDEXNOW_ANSWER, *openapi.WRITES, 403, 429),
-    202: openapi.gives(IndexNowAnswer, examples.INDEXNOW_PENDING, status=202)[202],
+    **openapi.answers(IndexNowAnswer, examples.INDEXNOW_ANSWER, *openapi.WRITES, 403, 429),
+    202: openapi.answers(IndexNowAnswer, examples.INDEXNOW_PENDING, status=202)[202],
 }
-
-
-async def read_indexnow(request: Request) -> AsyncIterator[Body]:
-    """Read a body: a stranger's, whose key will be checked, within narrower bounds."""
-    service = the_service(request)
-    if service.key_checks is None or _shows_api_key(request):
-        yield await read_body(request)
-        return
-    with service.key_checks.bodies.held(peer(request)) as hold:
-        yield await read_within(request, min(MAX_BYTES, service.max_body_bytes), hold)
 
 
 @router.get("/indexnow", operation_id="get_indexnow", responses=RESPONSES)
@@ -87,15 +76,22 @@ def get_indexnow(
     "/indexnow",
     operation_id="post_indexnow",
     responses=RESPONSES,
-    openapi_extra=openapi.takes(IndexNowBody, examples.INDEXNOW, batch=False),
+    openapi_extra=openapi.request_body(IndexNowBody, examples.INDEXNOW, batch=False),
 )
-def post_indexnow(
-    request: Request, service: TheService, body: Annotated[Body, Depends(read_indexnow)]
-) -> Response:
+async def post_indexnow(request: Request, service: TheService) -> Response:
     """Announce that up to 10,000 pages of one host have changed now, by the IndexNow protocol.
 
     All or none are taken. Answers as for GET.
     """
+    if service.key_checks is None or _shows_api_key(request):
+        body = await read_body(request)
+        return await run_in_threadpool(_take_many, request, service, body)
+    with service.key_checks.bodies.held(peer(request)) as hold:  # a stranger's
+        body = await read_within(request, min(MAX_BYTES, service.max_body_bytes), hold)
+        return await run_in_threadpool(_take_many, request, service, body)
+
+
+def _take_many(request: Request, service: Service, body: Body) -> Response:
     return _take(request, service, many_urls(body.content))
 
 
@@ -115,29 +111,29 @@ def _take(request: Request, service: Service, sent: Sent) -> Response:
                 return answer(pending, 202)
             if not verdict:
                 raise KeyNotShown(f"{claim.location[:300]} does not show the key; put it there")
-        job = _job(sent.submission(), register, service.now())
-        done = service.commits.submit(job).result()
+        report = _report(sent.submission(), register, service.now())
+        committed = service.ping_reports.submit(report).result()
     except Overloaded as error:
         raise TooManyRequests(error.detail) from error
-    n_taken = _count(service, job, done.made)
-    return answer(IndexNowAnswer(status="taken", n_urls=len(job), n_taken=n_taken))
+    n_taken = _count(service, report, committed)
+    return answer(IndexNowAnswer(status="taken", n_urls=report.size, n_taken=n_taken))
 
 
 def _shows_api_key(request: Request) -> bool:
     """Return whether there are API keys and the caller shows one."""
     try:
-        authorised(request)
+        check_key(request)
     except Unauthorized:
         return False
     return bool(the_service(request).key_hashes)
 
 
-def _job(submission: Submission, register: bool, now: datetime) -> PingJob:
+def _report(submission: Submission, register: bool, now: datetime) -> PingReport:
     urls = list({url.key: url for url in submission.urls}.values())
     named = name_pages(np.zeros(len(urls), np.int64), urls)
     at = instants([now] * len(urls))
     columns = PingColumns(page_id=named.page_id, changed_at=at, changed_by=at)
-    return Job(ingest.ping, columns, named, register, now)
+    return PingReport(columns, named, register, now)
 
 
 def _later(service: Service, sent: Sent, register: bool, now: datetime, outcome: Outcome) -> None:
@@ -146,23 +142,24 @@ def _later(service: Service, sent: Sent, register: bool, now: datetime, outcome:
         service.telemetry.count_lost("indexnow", outcome, sent.n_urls)
         return
     try:
-        job = _job(sent.submission(), register, now)
-        service.commits.submit(job).add_done_callback(partial(_settle, service, job))
+        report = _report(sent.submission(), register, now)
+        done = service.ping_reports.submit(report)
+        done.add_done_callback(partial(_settle, service, report))
     except RequestError:
         service.telemetry.count_lost("indexnow", "rejected", sent.n_urls)
     except Overloaded:
         service.telemetry.count_lost("indexnow", "dropped", sent.n_urls)
 
 
-def _settle(service: Service, job: PingJob, done: Future[Done[Answered]]) -> None:
+def _settle(service: Service, report: PingReport, done: Future[CommittedPings]) -> None:
     if done.cancelled() or done.exception() is not None:
-        service.telemetry.count_lost("indexnow", "dropped", len(job))
+        service.telemetry.count_lost("indexnow", "dropped", report.size)
     else:
-        _count(service, job, done.result().made)
+        _count(service, report, done.result())
 
 
-def _count(service: Service, job: PingJob, made: Answered) -> int:
-    named = job.named
-    counts = batch_counts(made.verdict, np.arange(len(named.row)), named.page_id, [])
+def _count(service: Service, report: PingReport, committed: CommittedPings) -> int:
+    names = report.names
+    counts = batch_counts(committed.verdict, np.arange(len(names.row)), names.page_id, [])
     service.telemetry.count_items("indexnow", counts)
     return int(counts["accepted"])

@@ -1,4 +1,4 @@
-"""Evidence: what crawlers saw, and what sites announced."""
+"""Evidence: reports of crawlers, and pings."""
 
 from datetime import datetime
 from typing import Annotated
@@ -7,26 +7,21 @@ import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from service import ingest
-from service.api import examples, openapi
-from service.api.bodies import Body, decode_batch, heavy, read_body
-from service.api.decode import Decoded, decode_crawls, decode_pings
-from service.api.encode import answer, batch_counts, refuse_empty
-from service.api.hot import HotRoute
-from service.api.schemas import (
-    Decision,
-    ObservationItem,
-    ObservationsAnswer,
-    PingItem,
-    PingsAnswer,
-)
-from service.api.service import the_service
-from service.api.stream import CrawlStream, settled
-from service.columns import CrawlColumns, PingColumns
-from service.commits import Job
-from service.domain import Verdict
+from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported
+from service.api.guards import GUARDED
+from service.api.requests.bodies import Body, decode_batch, heavy
+from service.api.requests.decode import Decoded, decode_crawls, decode_pings
+from service.api.requests.stream import CrawlStream, settled
+from service.api.responses.counts import batch_counts, refuse_empty
+from service.api.responses.encode import answer
+from service.api.route import DirectRoute
+from service.api.schemas import examples, openapi
+from service.api.service import TheBody, TheService
+from service.batching.reports import PingReport
+from service.model.columns import CrawlColumns, PingColumns
+from service.model.domain import Verdict
 
-router = APIRouter(tags=["evidence"], route_class=HotRoute)
+router = APIRouter(tags=["evidence"], route_class=DirectRoute, dependencies=GUARDED)
 
 Register = Annotated[
     bool, Query(description="Register URLs not seen before; with false they are rejected")
@@ -36,10 +31,12 @@ Register = Annotated[
 @router.post(
     "/observations",
     operation_id="post_observations",
-    responses=openapi.gives(ObservationsAnswer, examples.OBSERVATIONS_ANSWER, *openapi.WRITES),
-    openapi_extra=openapi.takes(ObservationItem, examples.OBSERVATIONS),
+    responses=openapi.answers(Reported, examples.OBSERVATIONS_ANSWER, *openapi.WRITES),
+    openapi_extra=openapi.request_body(Observation, examples.OBSERVATIONS),
 )
-async def post_observations(request: Request, register: Register = True) -> Response:
+async def post_observations(
+    request: Request, service: TheService, register: Register = True
+) -> Response:
     """Report crawls. Each item succeeds or fails alone; sending a batch again changes nothing.
 
     `changed` is your judgement; a `digest` is compared with the last one; a `status` of 304 means
@@ -72,23 +69,22 @@ async def post_observations(request: Request, register: Register = True) -> Resp
     the first 1,000 `rejected` are listed and `n_rejected` counts all. If a stream ends half-way,
     the blocks committed stay; the problem says `lines_taken`, and sending everything again is safe.
     """
-    service = the_service(request)
 
     def decode(block: Body, now: datetime) -> Decoded[CrawlColumns]:
-        return decode_crawls(decode_batch(block, ObservationItem, service.max_items), now)
+        return decode_crawls(decode_batch(block, Observation, service.max_items), now)
 
     counts = await CrawlStream(service, decode, register=register).write(request)
     refuse_empty(counts)
-    return answer(ObservationsAnswer(**counts))
+    return answer(Reported(**counts))
 
 
 @router.post(
     "/pings",
     operation_id="post_pings",
-    responses=openapi.gives(PingsAnswer, examples.PINGS_ANSWER, *openapi.WRITES),
-    openapi_extra=openapi.takes(PingItem, examples.PINGS),
+    responses=openapi.answers(Pinged, examples.PINGS_ANSWER, *openapi.WRITES),
+    openapi_extra=openapi.request_body(Ping, examples.PINGS),
 )
-async def post_pings(request: Request, register: Register = True) -> Response:
+async def post_pings(service: TheService, body: TheBody, register: Register = True) -> Response:
     """Announce changes; the answer says of each page whether to crawl it now, and why.
 
     Reasons to crawl: `never_crawled`, `credit` (its crawl probabilities have added up to one
@@ -97,25 +93,24 @@ async def post_pings(request: Request, register: Register = True) -> Response:
     not), `crawled_since` (also within `RECRAWL_PING_DELAY_S` after a crawl), `not_trusted` (the
     page is `incomplete`, or its pings have not proved themselves), `not_newer`.
     """
-    service, body = the_service(request), await read_body(request)
     now = service.now()
 
     def decode() -> Decoded[PingColumns]:
-        return decode_pings(decode_batch(body, PingItem, service.max_items), now)
+        return decode_pings(decode_batch(body, Ping, service.max_items), now)
 
-    given = await run_in_threadpool(decode) if heavy(body.content) else decode()
-    job = Job(ingest.ping, given.columns, given.named, register, now)
-    done = await settled(service.commits.submit(job))
-    counts = batch_counts(done.made.verdict, given.index, given.named.page_id, given.rejected)
+    pings = await run_in_threadpool(decode) if heavy(body.content) else decode()
+    report = PingReport(pings.columns, pings.named, register, now)
+    done = await settled(service.ping_reports.submit(report))
+    counts = batch_counts(done.verdict, pings.index, pings.named.page_id, pings.rejected)
     service.telemetry.count_items("ping", counts)
     refuse_empty(counts)
     decisions = [
         Decision(
-            index=int(given.index[i]),
+            index=int(pings.index[i]),
             page_id=int(done.page_id[i]),
-            crawl=bool(done.made.crawl[i]),
-            reason=str(done.made.reason[i]),
+            crawl=bool(done.crawl[i]),
+            reason=str(done.reason[i]),
         )
-        for i in np.flatnonzero(done.made.verdict != Verdict.unknown)
+        for i in np.flatnonzero(done.verdict != Verdict.unknown)
     ]
-    return answer(PingsAnswer(**counts, decisions=decisions))
+    return answer(Pinged(**counts, decisions=decisions))

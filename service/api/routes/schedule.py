@@ -5,48 +5,51 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import StreamingResponse
 from msgspec import UNSET, json
 from starlette.concurrency import run_in_threadpool
 
-from service.api import arrow, examples, openapi
-from service.api.arrow import ARROW, arrow_stream
-from service.api.bodies import JSON, NDJSON
-from service.api.encode import (
+from recrawl_client.wire.schedule import ScheduleAnswer
+from service.api.guards import GUARDED
+from service.api.requests.bodies import JSON, NDJSON
+from service.api.responses import arrow
+from service.api.responses.arrow import ARROW, arrow_stream
+from service.api.responses.encode import (
     RemovedPage,
     answer,
     decode_cursor,
     encode_cursor,
     encode_schedule,
 )
-from service.api.hot import HotRoute
-from service.api.negotiate import best
+from service.api.responses.negotiate import best
+from service.api.route import DirectRoute
 from service.api.routes.pages import find
-from service.api.schemas import ScheduleAnswer
-from service.api.service import Service, the_service
-from service.api.watch import Watch
-from service.columns import ScheduleChanges, SchedulePart
-from service.domain import Epoch, Observability, ScheduleFilter
-from service.errors import (
+from service.api.schemas import examples, openapi
+from service.api.service import Service, TheService
+from service.epochs.watch import Watch
+from service.leases import due
+from service.model.columns import ScheduleChanges, SchedulePart
+from service.model.domain import Epoch, Observability, ScheduleFilter
+from service.model.errors import (
     BadCursor,
     EpochNotFound,
     InvalidField,
     NotAcceptable,
     PageNotFound,
 )
+from service.model.urls import normalise_host
 from service.storage import Transaction
-from service.urls import normalise_host
 
-router = APIRouter(tags=["schedule"], route_class=HotRoute)
+router = APIRouter(tags=["schedule"], route_class=DirectRoute, dependencies=GUARDED)
 
 BLOCK = 10_000
-"""Rows of a stream that are read, encoded and sent at once."""
+"""Number of rows of a stream that are read, encoded and sent at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What one request asks of the schedule."""
+class ScheduleQuery:
+    """The parameters of one request for the schedule."""
 
     media: str
     etag: str | None
@@ -60,7 +63,7 @@ class Asked:
     due_before: datetime | None
 
 
-RESPONSES = openapi.gives(ScheduleAnswer, examples.SCHEDULE_ANSWER, 406, 410, 422)
+RESPONSES = openapi.answers(ScheduleAnswer, examples.SCHEDULE_ANSWER, 406, 410, 422)
 RESPONSES[200]["content"] |= openapi.streams(examples.SCHEDULE_ITEM, NDJSON, ARROW)
 
 
@@ -73,7 +76,7 @@ RESPONSES[200]["content"] |= openapi.streams(examples.SCHEDULE_ITEM, NDJSON, ARR
     },
 )
 async def get_schedule(
-    request: Request,
+    service: TheService,
     cursor: Annotated[str | None, Query(description="`next_cursor` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=10_000, description="Most rows per page")] = 1_000,
     host: Annotated[str | None, Query(description="Only pages of this host")] = None,
@@ -113,9 +116,8 @@ async def get_schedule(
     longer scheduled, in NDJSON as lines `{"page_id": 5, "removed": true}`. 304 while your epoch
     is in force; 410 when it is no longer kept: fetch the whole schedule.
     """
-    service = the_service(request)
-    asked = Asked(
-        media=negotiated(accept, since_epoch),
+    query = ScheduleQuery(
+        media=media_type_of(accept, since_epoch),
         etag=if_none_match if due_before is None else None,
         place=None if cursor is None else decode_cursor(cursor),
         limit=limit,
@@ -126,15 +128,15 @@ async def get_schedule(
         observability=Observability[observability] if observability else None,
         due_before=due_before,
     )
-    check(asked)
-    if asked.place is None and await unchanged(service.watch, asked, wait_s):
+    check(query)
+    if query.place is None and await unchanged(service.watch, query, wait_s):
         return not_modified(service.watch.newest)
     async with service.readers:
-        return await run_in_threadpool(give, service, asked)
+        return await run_in_threadpool(first_rows, service, query)
 
 
-def negotiated(accept: str | None, since: int | None) -> str:
-    """Choose a media type; raises `NotAcceptable`."""
+def media_type_of(accept: str | None, since: int | None) -> str:
+    """Return the media type of the answer; raise `NotAcceptable`."""
     offers = (JSON, NDJSON) if since or not arrow.INSTALLED else (JSON, NDJSON, ARROW)
     media = best(accept or "*/*", offers)
     if media is None:
@@ -149,61 +151,60 @@ def negotiated(accept: str | None, since: int | None) -> str:
     return media
 
 
-def check(asked: Asked) -> None:
-    """Refuse what does not go together."""
-    if asked.due_before is not None and asked.due_before.tzinfo is None:
+def check(query: ScheduleQuery) -> None:
+    """Raise `InvalidField` for parameters that exclude each other."""
+    if query.due_before is not None and query.due_before.tzinfo is None:
         raise InvalidField("due_before", "due_before must carry a zone, as in 2026-05-01T12:00:00Z")
-    filters = (asked.host, asked.url, asked.observability, asked.due_before)
-    if asked.since is not None and any(one is not None for one in filters):
+    filters = (query.host, query.url, query.observability, query.due_before)
+    if query.since is not None and any(one is not None for one in filters):
         raise InvalidField("since_epoch", "since_epoch goes without host, url and other filters")
 
 
-async def unchanged(watch: Watch, asked: Asked, wait_s: float) -> bool:
-    """Whether what the client knows is in force, after waiting for what is newer."""
-    known = watch.in_force
-    if known is None or not (asked.since == known or matches(asked.etag, known)):
+async def unchanged(watch: Watch, query: ScheduleQuery, wait_s: float) -> bool:
+    """Return whether the client's epoch is in force, after a wait for a newer one."""
+    epoch = watch.in_force
+    if epoch is None or not (query.since == epoch or matches(query.etag, epoch)):
         return False
     if wait_s:
-        await watch.newer(known, wait_s)
-    return watch.in_force == known
+        await watch.newer(epoch, wait_s)
+    return watch.in_force == epoch
 
 
 def matches(if_none_match: str | None, epoch: int) -> bool:
-    """Compare weakly, as RFC 9110 asks of If-None-Match."""
-    given = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
-    return "*" in given or f'"epoch-{epoch}"' in given
+    """Return whether If-None-Match names an epoch, by the weak comparison of RFC 9110."""
+    tags = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
+    return "*" in tags or f'"epoch-{epoch}"' in tags
 
 
 def headers(epoch: int) -> dict[str, str]:
-    """Name the epoch, which is all that a stored answer depends on."""
+    """Return the headers of an answer; a stored answer depends on the epoch alone."""
     return {"ETag": f'W/"epoch-{epoch}"', "Cache-Control": "no-cache", "Vary": "Accept"}
 
 
 def not_modified(epoch: int) -> Response:
-    """Answer that the client's epoch is in force."""
-    told = headers(epoch) | {"Vary": "Accept, Accept-Encoding"}
-    return Response(status_code=304, headers=told)
+    """Return a 304: the client's epoch is in force."""
+    return Response(status_code=304, headers=headers(epoch) | {"Vary": "Accept, Accept-Encoding"})
 
 
-def give(service: Service, asked: Asked) -> Response:
-    """Read the first rows and answer with them, or go on from them in a stream."""
-    streamed = asked.media != JSON
+def first_rows(service: Service, query: ScheduleQuery) -> Response:
+    """Return the first rows, or a stream that begins with them."""
+    streamed = query.media != JSON
     with service.store.begin(write=False) as tx:
-        number = tx.number_in_force() if asked.place is None else asked.place[0]
-        if asked.place is None and not number:
-            only(tx, asked)
-            return nothing(asked.media)
+        number = tx.number_in_force() if query.place is None else query.place[0]
+        if query.place is None and not number:
+            filter_of(tx, query)
+            return empty_schedule(query.media)
         epoch = epoch_of(service.watch, tx, number)
-        service.watch.saw(number)
-        if matches(asked.etag, epoch.epoch) or asked.since == epoch.epoch:
+        service.watch.note_in_force(number)
+        if matches(query.etag, epoch.epoch) or query.since == epoch.epoch:
             return not_modified(epoch.epoch)
-        reading = Reading(
-            service, epoch, BLOCK if streamed else asked.limit, asked, only(tx, asked)
+        reader = ScheduleReader(
+            service, epoch, BLOCK if streamed else query.limit, query, filter_of(tx, query)
         )
-        part = reading.next(tx, 0 if asked.place is None else asked.place[1])
+        part = reader.next(tx, 0 if query.place is None else query.place[1])
     if streamed:
-        body = reading.lines(part) if asked.media == NDJSON else reading.batches(part)
-        return StreamingResponse(body, headers=headers(epoch.epoch), media_type=asked.media)
+        body = reader.lines(part) if query.media == NDJSON else reader.batches(part)
+        return StreamingResponse(body, headers=headers(epoch.epoch), media_type=query.media)
     page = ScheduleAnswer(
         epoch=epoch.epoch,
         published_at=epoch.finished_at,
@@ -216,27 +217,29 @@ def give(service: Service, asked: Asked) -> Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """One epoch's schedule, or what changed of it, read part by part."""
+class ScheduleReader:
+    """Reads one epoch's schedule, or the changes to it, part by part."""
 
     service: Service
     epoch: Epoch
     limit: int
-    asked: Asked
-    only: ScheduleFilter
+    query: ScheduleQuery
+    rows: ScheduleFilter
 
     def next(self, tx: Transaction, after: int) -> SchedulePart:
-        """Read what comes after a page_id; raises `CursorExpired`, `EpochNotKept`."""
-        epoch, asked = self.epoch.epoch, self.asked
-        if asked.since is None:
-            return tx.schedule(epoch, after, self.limit, self.only)
-        return tx.schedule_changes(epoch, asked.since, asked.min_change, after, self.limit)
+        """Return the rows after a page_id; raise `CursorExpired` or `EpochNotKept`."""
+        epoch, query = self.epoch.epoch, self.query
+        if query.since is not None:
+            return tx.schedule_changes(epoch, query.since, query.min_change, after, self.limit)
+        if query.due_before is not None:
+            return due.due_before(tx, epoch, after, self.limit, self.rows, query.due_before)
+        return tx.schedule(epoch, after, self.limit, self.rows)
 
     def parts(self, part: SchedulePart) -> Iterator[SchedulePart]:
-        """Give this part and the following ones, each read in a short transaction of its own.
+        """Yield this part and the following ones, each from a short transaction of its own.
 
-        An epoch that is dropped meanwhile raises, which breaks the connection off: a client
-        cannot take the half for the whole.
+        An epoch that is dropped meanwhile raises, and the connection breaks off. This keeps a
+        client from taking a part of the schedule for all of it.
         """
         while True:
             yield part
@@ -246,7 +249,7 @@ class Reading:
                 part = self.next(tx, part.after)
 
     def lines(self, part: SchedulePart) -> Iterator[bytes]:
-        """Give one page a line."""
+        """Yield one page a line."""
         encoder = json.Encoder()
         for each in self.parts(part):
             yield encoder.encode_lines(encode_schedule(each.pages))
@@ -254,12 +257,12 @@ class Reading:
                 yield encoder.encode_lines(list(map(RemovedPage, each.removed.tolist())))
 
     def batches(self, part: SchedulePart) -> Iterator[bytes]:
-        """Give Arrow record batches."""
+        """Yield Arrow record batches."""
         return arrow_stream(self.epoch.epoch, (each.pages for each in self.parts(part)))
 
 
-def nothing(media: str) -> Response:
-    """Answer before the first epoch."""
+def empty_schedule(media: str) -> Response:
+    """Return the empty schedule before the first epoch."""
     if media != JSON:
         content = b"" if media == NDJSON else b"".join(arrow_stream(0, ()))
         return Response(content, headers=headers(0), media_type=media)
@@ -270,24 +273,23 @@ def nothing(media: str) -> Response:
 
 
 def epoch_of(watch: Watch, tx: Transaction, epoch: int) -> Epoch:
-    """Give a published epoch; raises `BadCursor` where none of that number ever was."""
+    """Return a published epoch; raise `BadCursor` for a number that no epoch had."""
     try:
-        named = watch.epoch(tx, epoch)
+        published = watch.epoch(tx, epoch)
     except EpochNotFound as error:
         raise BadCursor from error
-    if named.certificate is None:
+    if published.certificate is None:
         raise BadCursor
-    return named
+    return published
 
 
-def only(tx: Transaction, asked: Asked) -> ScheduleFilter:
-    """Look up what the filters name; a page that is not known matches nothing."""
+def filter_of(tx: Transaction, query: ScheduleQuery) -> ScheduleFilter:
+    """Return the filter of a query; an unknown page matches nothing."""
     try:
         return ScheduleFilter(
-            host=None if asked.host is None else normalise_host(asked.host),
-            page_id=None if asked.url is None else find(tx, asked.url),
-            observability=asked.observability,
-            due_before=asked.due_before,
+            host=None if query.host is None else normalise_host(query.host),
+            page_id=None if query.url is None else find(tx, query.url),
+            observability=query.observability,
         )
     except PageNotFound:
         return ScheduleFilter(page_id=0)

@@ -4,24 +4,28 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from service.api import examples, openapi
-from service.api.bodies import read_document
-from service.api.encode import answer, refuse_empty
+from recrawl_client.wire.common import Counts
+from recrawl_client.wire.evidence import SitemapRead
+from service.api.guards import GUARDED
+from service.api.requests.bodies import read_document
+from service.api.requests.sitemaps import DocumentOptions, Reader
+from service.api.responses.counts import refuse_empty
+from service.api.responses.encode import answer
+from service.api.route import DirectRoute
 from service.api.routes.observations import Register
-from service.api.schemas import SitemapAnswer
+from service.api.schemas import examples, openapi
 from service.api.service import TheService
-from service.api.sitemaps import Asked, Reader
-from service.sources.sitemap import Sitemap
-from service.urls import normalise
+from service.connectors.sitemap import Sitemap
+from service.model.urls import normalise
 
-router = APIRouter(tags=["evidence"])
+router = APIRouter(tags=["evidence"], route_class=DirectRoute, dependencies=GUARDED)
 
 
 @router.post(
     "/sitemaps",
     operation_id="post_sitemap",
-    responses=openapi.gives(SitemapAnswer, examples.SITEMAP_ANSWER, *openapi.WRITES),
-    openapi_extra=openapi.takes_document(examples.SITEMAP),
+    responses=openapi.answers(SitemapRead, examples.SITEMAP_ANSWER, *openapi.WRITES),
+    openapi_extra=openapi.document_body(examples.SITEMAP),
 )
 def post_sitemap(
     service: TheService,
@@ -50,10 +54,7 @@ def post_sitemap(
     A `lastmod` may have any form of W3C dates; one that cannot be read, or lies in the future, is
     left out of account.
     """
-    asked = Asked(normalise(url).host, cross_host, register)
-    read = Reader(service, asked).read(Sitemap(content, service.max_body_bytes))
-    refuse_empty({name: getattr(read, name) for name in COUNTS})
-    return answer(read)
-
-
-COUNTS = ("accepted", "duplicate", "late", "n_rejected", "rejected")
+    origin = DocumentOptions(normalise(url).host, cross_host, register)
+    result = Reader(service, origin).read(Sitemap(content, service.max_body_bytes))
+    refuse_empty({name: getattr(result, name) for name in Counts.__struct_fields__})
+    return answer(result)

@@ -1,38 +1,41 @@
-"""WebSub: hubs tell what is new on a topic as soon as its publisher does (w3.org/TR/websub)."""
+"""WebSub: hubs that push what is new on a topic (w3.org/TR/websub)."""
 
 import re
 import secrets
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from msgspec import UNSET
 
-from service.api import examples, openapi
-from service.api.bodies import decode_object, read_content
-from service.api.encode import answer
-from service.api.service import TheBody, TheService
-from service.api.sitemaps import Asked, Reader
-from service.api.websub_schemas import (
+from recrawl_client.wire.websub import (
     RegisteredSubscription,
     SubscriptionBody,
     SubscriptionItem,
     SubscriptionsAnswer,
 )
-from service.errors import InvalidField, InvalidUrl, SubscriptionGone, SubscriptionNotFound
-from service.sources.feed import read_feed
-from service.sources.websub import is_signed
+from service.api.guards import GUARDED
+from service.api.requests.bodies import decode_object, read_content
+from service.api.requests.sitemaps import DocumentOptions, Reader
+from service.api.responses.encode import answer
+from service.api.route import DirectRoute
+from service.api.schemas import examples, openapi
+from service.api.service import Service, TheBody, TheService
+from service.connectors.feed import read_feed
+from service.connectors.websub import is_signed
+from service.model.errors import InvalidField, InvalidUrl, SubscriptionGone, SubscriptionNotFound
+from service.model.urls import normalise
 from service.storage import Subscription
-from service.urls import normalise
 
-router = APIRouter(tags=["websub"])
-callbacks = APIRouter(tags=["websub"])
+router = APIRouter(tags=["websub"], route_class=DirectRoute, dependencies=GUARDED)
+callbacks = APIRouter(tags=["websub"], route_class=DirectRoute)
 
 ID_BYTES = 16
 ID = re.compile(r"[A-Za-z0-9_-]{22}")
 LEASE = re.compile(r"[0-9]{1,20}")
-LONGEST_LEASE_S = 30 * 365 * 86_400
-"""Hubs that never let a subscription end say so in many ways."""
+MAX_LEASE_S = 30 * 365 * 86_400
+"""Maximum lease of a subscription, seconds; hubs without an end send very large numbers."""
 
 SubscriptionPath = Annotated[str, Path(description="`id` as POST /websub gave it")]
 
@@ -40,8 +43,10 @@ SubscriptionPath = Annotated[str, Path(description="`id` as POST /websub gave it
 @router.post(
     "/websub",
     operation_id="post_subscription",
-    responses=openapi.gives(RegisteredSubscription, examples.SUBSCRIPTION_ANSWER, *openapi.WRITES),
-    openapi_extra=openapi.takes(SubscriptionBody, examples.SUBSCRIPTION, batch=False),
+    responses=openapi.answers(
+        RegisteredSubscription, examples.SUBSCRIPTION_ANSWER, *openapi.WRITES
+    ),
+    openapi_extra=openapi.request_body(SubscriptionBody, examples.SUBSCRIPTION, batch=False),
 )
 def post_subscription(service: TheService, body: TheBody) -> Response:
     """Register a subscription, and get the callback to give to the hub.
@@ -49,22 +54,25 @@ def post_subscription(service: TheService, body: TheBody) -> Response:
     Recrawl asks the hub for nothing itself: `recrawl websub subscribe` does. To renew one,
     register it again: once the hub has verified the new one, the old one is forgotten.
     """
-    given = decode_object(body, SubscriptionBody)
+    wish = decode_object(body, SubscriptionBody)
     for field in ("topic", "hub"):
-        _check_url(field, getattr(given, field))
-    asked = Subscription(
-        id=secrets.token_urlsafe(ID_BYTES), topic=given.topic, hub=given.hub,
-        secret=None if given.secret is UNSET else given.secret, requested_at=service.now(),
-    )  # fmt: skip
+        _check_url(field, getattr(wish, field))
+    subscription = Subscription(
+        id=secrets.token_urlsafe(ID_BYTES),
+        topic=wish.topic,
+        hub=wish.hub,
+        secret=None if wish.secret is UNSET else wish.secret,
+        requested_at=service.now(),
+    )
     with service.store.begin() as tx:
-        tx.add_subscription(asked)
-    return answer(RegisteredSubscription(id=asked.id, callback=_callback(asked)))
+        tx.add_subscription(subscription)
+    return answer(RegisteredSubscription(id=subscription.id, callback=_callback(subscription)))
 
 
 @router.get(
     "/websub",
     operation_id="list_subscriptions",
-    responses=openapi.gives(SubscriptionsAnswer, examples.SUBSCRIPTIONS_ANSWER, 422),
+    responses=openapi.answers(SubscriptionsAnswer, examples.SUBSCRIPTIONS_ANSWER, 422),
 )
 def list_subscriptions(
     service: TheService,
@@ -84,7 +92,7 @@ def list_subscriptions(
     "/websub/{subscription_id}",
     operation_id="delete_subscription",
     status_code=204,
-    responses=openapi.refuses(*openapi.EVERYWHERE, 404, 422),
+    responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
 )
 def delete_subscription(service: TheService, subscription_id: SubscriptionPath) -> Response:
     """Forget a subscription: its hub is answered 410 from now on, and gives up."""
@@ -103,7 +111,7 @@ def delete_subscription(service: TheService, subscription_id: SubscriptionPath) 
             "description": "The challenge",
             "content": {"text/plain": {"schema": {"type": "string"}}},
         },
-        **openapi.refuses(404, 422, 503),
+        **openapi.problems_of(404, 422, 503),
     },
 )
 def verify_subscription(
@@ -125,8 +133,8 @@ def verify_subscription(
     now = service.now()
     _check_id(subscription_id)
     with service.store.begin() as tx:
-        asked = tx.subscription(subscription_id)
-        if topic != asked.topic or challenge is None:
+        subscription = tx.subscription(subscription_id)
+        if topic != subscription.topic or challenge is None:
             raise SubscriptionNotFound("no such topic is subscribed to here")
         if mode == "subscribe":
             tx.verify_subscription(subscription_id, now, _expiry(lease, now))
@@ -139,16 +147,6 @@ def verify_subscription(
     )
 
 
-def known(service: TheService, subscription_id: SubscriptionPath) -> Subscription:
-    """Find what a hub tells of, before its content is read; raises `SubscriptionGone`."""
-    try:
-        _check_id(subscription_id)
-        with service.store.begin(write=False) as tx:
-            return tx.subscription(subscription_id)
-    except SubscriptionNotFound:
-        raise SubscriptionGone from None
-
-
 @callbacks.post(
     "/websub/{subscription_id}",
     operation_id="post_content",
@@ -156,14 +154,14 @@ def known(service: TheService, subscription_id: SubscriptionPath) -> Subscriptio
     response_class=Response,
     responses={
         202: {"description": "The content has been seen"},
-        **openapi.refuses(*openapi.WRITES, 410, 503),
+        **openapi.problems_of(*openapi.WRITES, 410, 503),
     },
-    openapi_extra=openapi.takes_feed(examples.FEED),
+    openapi_extra=openapi.feed_body(examples.FEED),
 )
-def post_content(
+async def post_content(
+    request: Request,
     service: TheService,
-    subscribed: Annotated[Subscription, Depends(known)],
-    content: Annotated[bytes, Depends(read_content)],
+    subscription_id: SubscriptionPath,
     signature: Annotated[
         str, Header(alias="X-Hub-Signature", description="method=hex, where there is a secret")
     ] = "",
@@ -174,12 +172,28 @@ def post_content(
     the topic's are left out. Any other content means that the topic itself has changed. Content
     that is not signed as agreed is answered alike and ignored; metrics count it. Needs no API key.
     """
-    if subscribed.secret is not None and not is_signed(content, subscribed.secret, signature):
-        service.telemetry.count_unsigned()
-        return Response(status_code=202)
-    asked = Asked(normalise(subscribed.topic).host, kind="websub")
-    Reader(service, asked).take(read_feed(content, subscribed.topic, service.now()))
+    subscription = await run_in_threadpool(_load, service, subscription_id)
+    content = await read_content(request)
+    await run_in_threadpool(_take, service, subscription, content, signature)
     return Response(status_code=202)
+
+
+def _load(service: Service, subscription_id: str) -> Subscription:
+    """Return a subscription that runs; raise `SubscriptionGone` where there is none."""
+    try:
+        _check_id(subscription_id)
+        with service.store.begin(write=False) as tx:
+            return tx.subscription(subscription_id)
+    except SubscriptionNotFound:
+        raise SubscriptionGone from None
+
+
+def _take(service: Service, subscription: Subscription, content: bytes, signature: str) -> None:
+    if subscription.secret is not None and not is_signed(content, subscription.secret, signature):
+        service.telemetry.count_unsigned()
+        return
+    origin = DocumentOptions(normalise(subscription.topic).host, kind="websub")
+    Reader(service, origin).take(read_feed(content, subscription.topic, service.now()))
 
 
 def _check_url(field: str, url: str) -> None:
@@ -199,7 +213,7 @@ def _expiry(lease: str | None, now: datetime) -> datetime | None:
         return None
     if not LEASE.fullmatch(lease):
         raise SubscriptionNotFound("hub.lease_seconds is no number of seconds")
-    return now + timedelta(seconds=min(int(lease), LONGEST_LEASE_S))
+    return now + timedelta(seconds=min(int(lease), MAX_LEASE_S))
 
 
 def _callback(of: Subscription) -> str:
@@ -208,6 +222,12 @@ def _callback(of: Subscription) -> str:
 
 def _item(of: Subscription) -> SubscriptionItem:
     return SubscriptionItem(
-        id=of.id, callback=_callback(of), topic=of.topic, hub=of.hub, signed=of.secret is not None,
-        requested_at=of.requested_at, verified_at=of.verified_at, expires_at=of.expires_at,
-    )  # fmt: skip
+        id=of.id,
+        callback=_callback(of),
+        topic=of.topic,
+        hub=of.hub,
+        signed=of.secret is not None,
+        requested_at=of.requested_at,
+        verified_at=of.verified_at,
+        expires_at=of.expires_at,
+    )

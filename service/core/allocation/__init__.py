@@ -11,7 +11,6 @@ from service.core.allocation.approximate import allocate_approximate
 from service.core.allocation.baselines import allocate_change_rate, allocate_uniform
 from service.core.allocation.binary import allocate_binary, allocate_binary_floor
 from service.core.allocation.harmonic import allocate_harmonic
-from service.core.allocation.periodic import allocate_periodic
 from service.core.allocation.result import Allocation
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "allocate_binary_floor",
     "allocate_change_rate",
     "allocate_harmonic",
-    "allocate_periodic",
     "allocate_uniform",
 ]
 

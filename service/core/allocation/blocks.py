@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from service.core.conditions import Bools, Floats
 
-BLOCK = 1 << 14
+BLOCK = 1 << 15
 """Pages a block: few enough for the cache, enough to leave threads little to wait for."""
 
 LARGE = 1 << 18
-"""From so many pages on, threads and compiled passes are worth starting."""
+"""Number of pages from which threads are worth starting."""
 
 MOST_THREADS = 8
 """More than these wait for memory, and each holds sums for every host."""
@@ -83,7 +83,7 @@ def over_blocks(function: Callable[[slice], T], n: int, size: int = BLOCK) -> It
         yield from results
 
 
-def in_blocks(function: Callable[[slice], None], n: int) -> None:
+def in_blocks(function: Callable[[slice], None], n: int, size: int = BLOCK) -> None:
     """Apply `function` to every block of n numbers for what it writes there, parts in threads."""
-    for _ in over_blocks(function, n):
+    for _ in over_blocks(function, n, size):
         pass

@@ -7,8 +7,8 @@ from service.core.allocation.blocks import LARGE, Pages, blocks
 from service.core.allocation.inputs import check_bandwidth, check_hosts, check_pages
 from service.core.allocation.result import Allocation
 from service.core.allocation.roots import UNLIMITED
-from service.core.allocation.sweeps import Sweeps
-from service.core.allocation.tree import Level, Solution, fold_up, grow, solve
+from service.core.allocation.sweeps import HostSweeps, Sweeps
+from service.core.allocation.tree import Solution, TreeLevel, fold_up, grow, solve
 from service.core.conditions import Floats
 
 SAMPLE, MOST_SAMPLED = 64, 1 << 17
@@ -93,13 +93,16 @@ def allocate_harmonic(
     n = pages.importance.size
     hosts = check_hosts(n, host, host_bandwidth, host_group, group_bandwidth)
     levels = grow(check_bandwidth(bandwidth), hosts)
-    of_page = None if hosts is None else hosts.of_page
     crawl_rate, crawl_probability = np.zeros(n), np.zeros(n)
-    scratch = crawl_rate, crawl_probability
-    sweeps = Sweeps(pages, of_page, levels[-1].bandwidth.size, scratch)
+    if hosts is None:
+        sweeps, limit = Sweeps(pages), None
+    else:
+        scratch = crawl_rate, crawl_probability
+        sweeps = HostSweeps(pages, hosts.of_page, hosts.bandwidth.size, scratch)
+        limit = sweeps.limit
     if start is None and n >= LARGE:
         start = _start(pages, levels[0])
-    solution = solve(levels, sweeps.take, sweeps.limit, sweeps.survey(), start)
+    solution = solve(levels, sweeps.take, sweeps.survey(), start, limit)
     settled = sweeps.settle(solution.levels[-1], crawl_rate, crawl_probability)
     used = np.array([settled.used]) if solution.used is None else solution.used
     slack, gap = _unspent(levels, solution, used)
@@ -118,16 +121,15 @@ def allocate_harmonic(
     )
 
 
-def _start(pages: Pages, root: Level) -> float | None:
+def _start(pages: Pages, root: TreeLevel) -> float | None:
     """Find the multiplier of every `SAMPLE`th page or fewer, without hosts and bounds."""
     step = max(SAMPLE, pages.importance.size // MOST_SAMPLED)
     importance, change_rate, complete, *noise = pages.cut(slice(None, None, step))[:5]
     recall, precision = (None if column is None else column.copy() for column in noise)
     sample = Pages(importance.copy(), change_rate.copy(), complete.copy(), recall, precision)
     levels = grow(float(root.bandwidth[0]) / step, None)
-    n = sample.importance.size
-    sweeps = Sweeps(sample, None, 1, (np.empty(n), np.empty(n)))
-    solution = solve(levels, sweeps.take, sweeps.limit, sweeps.survey(), None)
+    sweeps = Sweeps(sample)
+    solution = solve(levels, sweeps.take, sweeps.survey(), None)
     return float(_multiplier(solution.levels[0])[0])
 
 
@@ -136,7 +138,7 @@ def _multiplier(s: Floats) -> Floats:
         return np.where(s >= UNLIMITED, 0.0, 1 / s)
 
 
-def _unspent(levels: list[Level], solution: Solution, leaf: Floats) -> tuple[float, float]:
+def _unspent(levels: list[TreeLevel], solution: Solution, leaf: Floats) -> tuple[float, float]:
     """Find the largest relative overspending, or underspending of a budget that has a price.
 
     `leaf` has what leaves take. Returns that and the cost that the bandwidth left over could save

@@ -8,9 +8,6 @@ import numpy as np
 from service.core.allocation.inputs import Indices
 from service.core.conditions import Floats
 
-FOUND = -1.0
-"""Asks nothing about an equation whose root is known."""
-
 UNLIMITED = 1e170
 """The s of bandwidth that costs nothing: every page takes all that it can use."""
 
@@ -45,7 +42,7 @@ class Values(NamedTuple):
 
 
 class Roots:
-    r"""Of many equations f_k(s_k) = target_k: what is known of each root, and where to look next.
+    r"""Brackets of the roots of many equations f_k(s_k) = target_k, and where to evaluate next.
 
     The inverse of f is taken for the parabola through the origin that touches it at the point
     last evaluated. It is exact for one page on the clock, :math:`s = (\rho + \rho^2/\Delta)/\mu`,
@@ -55,11 +52,11 @@ class Roots:
     Attributes
     ----------
     s : (K,)
-        Where to evaluate next; the root where `found`.
+        Where to evaluate next; the root where `final`.
     below, above : (K,)
-        f(below) <= target <= f(above); `above` is infinite until a point above is known.
+        f(below) <= target <= f(above); `above` is infinite until a point above was evaluated.
         The root is `UNLIMITED` where f remains below its target.
-    found : (K,) bool
+    final : (K,) bool
         Where `evaluated`, only at points that were.
     """
 
@@ -68,11 +65,11 @@ class Roots:
         self.s = np.maximum(start, lower)
         self.below = lower.copy()
         self.above = np.full(lower.size, np.inf)
-        self.found = np.zeros(lower.size, np.bool_)
+        self.final = np.zeros(lower.size, np.bool_)
         self._off = np.full(lower.size, np.inf)
 
     def learn(self, which: Indices, at: Floats, values: Values) -> None:
-        """Take note of the values of some at any points, and choose where to look next.
+        """Tighten the brackets of some by values at any points, and choose where to evaluate next.
 
         A point is judged as a step where it is the `s` that was chosen before.
         """
@@ -86,25 +83,25 @@ class Roots:
             step = np.minimum(at + (bend + curve * more) * more, UNLIMITED)
             middle = np.where(above < np.inf, np.sqrt(below) * np.sqrt(above), UNLIMITED)
         before = np.where(at == self.s[which], self._off[which], np.inf)
-        found = (off <= CLOSE * target) | ((missing > 0) & (at >= UNLIMITED))
-        found |= above <= below * (1 + ADJACENT)
+        final = (off <= CLOSE * target) | ((missing > 0) & (at >= UNLIMITED))
+        final |= above <= below * (1 + ADJACENT)
         near, moved = off <= NEAR * target, np.abs(step - at)
-        found |= near & (moved <= EXACT * at)
+        final |= near & (moved <= EXACT * at)
         stuck = off >= before / 2
-        last = near & (moved <= WELL_KNOWN * at) & ~found
-        found |= last & stuck
+        last = near & (moved <= WELL_KNOWN * at) & ~final
+        final |= last & stuck
         last &= ~stuck & (not self._evaluated)
         slow = (off > before / 2) & (above < np.inf)
         inside = last | ((step > below) & (step < above) & ~slow)
-        self.s[which] = np.where(found, at, np.where(inside, step, middle))
-        found |= last
+        self.s[which] = np.where(final, at, np.where(inside, step, middle))
+        final |= last
         self.below[which], self.above[which] = below, above
-        self.found[which], self._off[which] = found, off
+        self.final[which], self._off[which] = final, off
 
     def climb(self, function: Callable[[Indices, Floats], Values]) -> int:
-        """Evaluate `function` of those not found, at the s of each, until all are; count that."""
+        """Evaluate `function` at the s of all equations that are not final; return the passes."""
         passes = 0
-        while (open_ := np.flatnonzero(~self.found)).size and passes < MOST_PASSES:
+        while (open_ := np.flatnonzero(~self.final)).size and passes < MOST_PASSES:
             passes += 1
             at = self.s[open_]
             self.learn(open_, at, function(open_, at))
@@ -138,26 +135,3 @@ def climb(
     roots = Roots(target, lower, start, evaluated=False)
     passes = roots.climb(lambda which, _: function(roots.s).of(which))
     return roots.s, passes
-
-
-def limit(
-    function: Callable[[Floats], Values], s: Floats, values: Values, target: Floats, lower: Floats
-) -> int:
-    """Lower s where f_k(s_k), which is in `values`, is above target_k to where it is that.
-
-    `function` is asked about all entries, those that are of no interest being `FOUND`. Returns
-    the number of evaluations.
-    """
-    over = np.flatnonzero((values.value > target) & (s > 0))
-    roots = Roots(target[over], lower[over], lower[over], evaluated=False)
-    roots.learn(np.arange(over.size), s[over], values.of(over))
-    asked = np.empty_like(s)
-
-    def some(which: Indices, at: Floats) -> Values:
-        asked.fill(FOUND)
-        asked[over[which]] = at
-        return function(asked).of(over[which])
-
-    passes = roots.climb(some)
-    s[over] = roots.s
-    return passes

@@ -1,24 +1,31 @@
-"""The passes over the pages: parts in threads, their sums added up."""
+"""The passes over the pages: sums by host at a multiplier, and the rates at the optimum."""
 
 from collections.abc import Callable
-from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from service.core.allocation import roots
-from service.core.allocation.blocks import LARGE, Pages, over_parts
+from service.core.allocation.blocks import Pages, blocks, over_parts
+from service.core.allocation.buckets import by_host
+from service.core.allocation.demand import demand, violation
 from service.core.allocation.inputs import Indices
-from service.core.allocation.roots import Values
-from service.core.allocation.tree import Reach
+from service.core.allocation.noisy import pings
+from service.core.allocation.plain import NEVER_ZERO
+from service.core.allocation.roots import Roots, Values
+from service.core.allocation.tree import PageSums
 from service.core.conditions import Floats
 
+T = TypeVar("T")
 
-class Settled(NamedTuple):
-    """What the read-off found: crawls a day; the cost and size of violations."""
+Form = Callable[[Pages, Floats | float], tuple[Floats, ...]]
+"""Columns of pages at an s, one for all pages or one a page."""
+
+
+class FinalSums(NamedTuple):
+    """Sums over the pages at their final rates.
+
+    `used`: crawls a day. `missed`: cost of the violations. `residual`: the largest violation.
+    """
 
     used: float
     missed: float
@@ -26,102 +33,181 @@ class Settled(NamedTuple):
 
 
 class Sweeps:
-    """Passes over pages that belong to hosts, or to one if there is no `host`.
+    """Passes over the pages of one budget.
 
-    They are compiled where that exists (numba, many pages, no noise or bounds), else numpy's.
-    `scratch` are columns for a number a page, in use until `settle`.
+    A pass sums over blocks, and each part of the blocks has a thread.
+    """
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages, self._n = pages, pages.importance.size
+
+    def survey(self) -> PageSums:
+        """Return the sums that bound the demand of each host."""
+        bounded = self._pages.min_crawl_rate is not None
+        importance, *others = self._sum(_bounds, 4 if bounded else 3, np.zeros(1))
+        floor = others.pop() if bounded else np.broadcast_to(0.0, importance.shape)
+        return PageSums(floor, importance, *others)
+
+    def take(self, s: Floats) -> Values:
+        """Return the bandwidth that the pages of each host take, and its derivative in `s`.
+
+        `s` has an entry for each host, or one for all.
+        """
+        return Values(*self._sum(demand, len(Values._fields), s))
+
+    def settle(self, s: Floats, crawl_rate: Floats, crawl_probability: Floats) -> FinalSums:
+        """Write the rates of pages at the `s` of their hosts, and check the rates against it."""
+
+        def settle_part(part: slice) -> FinalSums:
+            used = missed = worst = 0.0
+            for block in blocks(part):
+                pages, at = self._pages.cut(block), self._of_pages(s, block)
+                rate = demand(pages, at).rate
+                _split(pages, rate, crawl_rate[block], crawl_probability[block])
+                over, under = violation(pages, at, rate)
+                off = np.maximum(over, under, out=over)
+                np.maximum(off, 0.0, out=off)
+                worst = max(worst, float(off.max()))
+                used += float(rate.sum())
+                off *= rate
+                off /= np.maximum(at, NEVER_ZERO)
+                missed += float(off.sum())
+            return FinalSums(used, missed, worst)
+
+        used, missed, worst = zip(*over_parts(settle_part, self._n), strict=True)
+        return FinalSums(sum(used), sum(missed), max(worst))
+
+    def _of_pages(self, s: Floats, block: slice) -> Floats | float:  # noqa: ARG002
+        return float(s[0])
+
+    def _sum(self, form: Form, n_columns: int, s: Floats) -> Floats:
+        def sum_part(part: slice) -> Floats:
+            sums = np.zeros((n_columns, 1))
+            for block in blocks(part):
+                columns = form(self._pages.cut(block), float(s[0]))
+                sums[:, 0] += [float(column.sum()) for column in columns]
+            return sums
+
+        return np.asarray(np.sum(over_parts(sum_part, self._n), axis=0))
+
+
+class HostSweeps(Sweeps):
+    """Passes over the pages of many hosts, in buckets whose hosts no other bucket has.
+
+    `scratch` has room for two numbers a page, and is in use until `settle`.
     """
 
     def __init__(
-        self,
-        pages: Pages,
-        host: Indices | None = None,
-        n_hosts: int = 1,
-        scratch: tuple[Floats, Floats] | None = None,
+        self, pages: Pages, host: Indices, n_hosts: int, scratch: tuple[Floats, Floats]
     ) -> None:
-        plain = pages.ping_recall is None and pages.min_crawl_rate is None
-        self._pages, self._host = pages, host
-        self._ordered: Any = pages
-        self._by, self._first = host, None
-        self._n_hosts = n_hosts
-        if plain and pages.importance.size >= LARGE and numba_is_here():
-            self._kernels = _load("compiled")
-            if host is not None and scratch is not None:
-                by_host = _load("ordered").by_host
-                self._ordered, self._first = by_host(pages, host, n_hosts, scratch)
-                self._by = self._first
-        elif plain and host is None and scratch is not None:
-            self._kernels = _load("packed")
-            self._ordered = self._kernels.pack(pages, scratch)
-        else:
-            self._kernels = _load("interpreted")
-
-    def survey(self) -> Reach:
-        """Sum what bounds the demand of each host."""
-        return Reach(*self._sum(4, self._kernels.survey))
-
-    def take(self, s: Floats) -> Values:
-        """Bandwidth that the pages of each host take at the host's `s`, and its derivative."""
-
-        def take(pages: Pages, by: Indices | None, part: slice, sums: Floats) -> None:
-            self._kernels.take(pages, by, part, s, sums)
-
-        return Values(*self._sum(2, take))
+        super().__init__(pages)
+        self._host, self._n_hosts = host, n_hosts
+        self._buckets = by_host(pages, host, n_hosts, scratch)
 
     def limit(self, s: Floats, values: Values, bandwidth: Floats, lower: Floats) -> int:
-        """Lower the s of hosts that take more than their bandwidth at it to where they take that.
+        """Lower the s of each host above its bandwidth to the root, and `values` with it.
 
-        What is in `values` is taken at s, before and after. Returns the number of passes.
+        An s of 0 remains. `values` were taken at `s`, and are so afterwards. Return the number of
+        passes.
         """
-        if self._first is None:
-            passes = roots.limit(self.take, s, values, bandwidth, lower)
-            values.value[:] = self.take(s).value
-            return passes + 1
+        columns = (s, *values, bandwidth, lower)
 
-        def limit(part: slice) -> None:
-            self._kernels.limit(self._ordered, self._first, part, s, values, bandwidth, lower)
+        def limit_part(part: slice) -> list[int]:
+            return [
+                self._limit(bucket, *(column[self._hosts(bucket)] for column in columns))
+                for bucket in range(part.start, part.stop)
+            ]
 
-        over_parts(limit, self._pages.importance.size, self._first)
-        return 1
+        return max(max(passes, default=0) for passes in self._over_buckets(limit_part))
 
-    def settle(self, s: Floats, crawl_rate: Floats, crawl_probability: Floats) -> Settled:
-        """Write the rates that pages have at their host's `s`, and check them against it."""
-        rates = crawl_rate, crawl_probability
+    def _limit(
+        self, bucket: int, s: Floats, value: Floats, slope: Floats, bandwidth: Floats, lower: Floats
+    ) -> int:
+        over = np.flatnonzero((value > bandwidth) | (s == 0))
+        if not over.size:
+            return 0
+        pages, host = self._pages_of(bucket, over, s.size)
+        roots = Roots(bandwidth[over], lower[over], s[over], evaluated=False)
+        roots.final[:] = s[over] == 0
+        roots.s[roots.final] = 0.0
+        first = np.flatnonzero(~roots.final)
+        roots.learn(first, s[over[first]], Values(value, slope).of(over[first]))
 
-        def part(part: slice) -> tuple[float, float, float]:
-            answer: tuple[float, float, float] = self._kernels.settle(
-                self._pages, self._host, part, s, *rates
-            )
-            return answer
+        def take(at: Floats) -> Values:
+            sums = np.zeros((len(Values._fields), over.size))
+            for block in blocks(slice(0, host.size)):
+                _add(demand, pages.cut(block), host[block], at, sums)
+            return Values(*sums)
 
-        used, missed, worst = zip(*over_parts(part, self._pages.importance.size), strict=True)
-        return Settled(sum(used), sum(missed), max(worst))
+        passes = roots.climb(lambda which, _: take(roots.s).of(which))
+        s[over], value[over] = roots.s, take(roots.s).value
+        return passes + 1
 
-    def _sum(
-        self, n_columns: int, kernel: Callable[[Pages, Indices | None, slice, Floats], None]
-    ) -> Floats:
-        """Add up columns by host: shared by the threads where each has hosts of its own."""
-        n = self._pages.importance.size
-        shape = n_columns, self._n_hosts
-        shared = None if self._first is None else np.zeros(shape)
+    def _pages_of(self, bucket: int, hosts: Indices, n_hosts: int) -> tuple[Pages, Indices]:
+        """Return the pages of some hosts of a bucket, and the position of each page's host."""
+        everything = self._buckets.pages_of(bucket)
+        if hosts.size == n_hosts:
+            return self._buckets.pages.cut(everything), self._buckets.hosts_in(bucket, everything)
+        position = np.full(n_hosts, -1)
+        position[hosts] = np.arange(hosts.size)
+        which, host = [], []
+        for block in blocks(everything):
+            of_page = position.take(self._buckets.hosts_in(bucket, block))
+            chosen = np.flatnonzero(of_page >= 0)
+            which.append(chosen + block.start)
+            host.append(of_page[chosen])
+        return self._buckets.pages.cut(np.concatenate(which)), np.concatenate(host)
 
-        def part(part: slice) -> Floats:
-            sums = np.zeros(shape) if shared is None else shared
-            kernel(self._ordered, self._by, part, sums)
-            return sums
+    def _of_pages(self, s: Floats, block: slice) -> Floats:
+        return s.take(self._host[block])
 
-        total, *others = over_parts(part, n, self._first)
-        if shared is None:
-            for sums in others:
-                total += sums
-        return total
+    def _sum(self, form: Form, n_columns: int, s: Floats) -> Floats:
+        sums = np.zeros((n_columns, self._n_hosts))
+
+        def sum_part(part: slice) -> None:
+            for bucket in range(part.start, part.stop):
+                hosts = self._hosts(bucket)
+                at = s if s.size == 1 else s[hosts]
+                for block in blocks(self._buckets.pages_of(bucket)):
+                    host = self._buckets.hosts_in(bucket, block)
+                    _add(form, self._buckets.pages.cut(block), host, at, sums[:, hosts])
+
+        self._over_buckets(sum_part)
+        return sums
+
+    def _over_buckets(self, function: Callable[[slice], T]) -> list[T]:
+        return over_parts(function, self._n, self._buckets.edges)
+
+    def _hosts(self, bucket: int) -> slice:
+        width = self._buckets.width
+        return slice(bucket * width, min((bucket + 1) * width, self._n_hosts))
 
 
-@cache
-def numba_is_here() -> bool:
-    """Tell whether the extra `fast` is installed."""
-    return find_spec("numba") is not None
+def _add(form: Form, pages: Pages, host: Indices, s: Floats, sums: Floats) -> None:
+    """Add columns of pages to the sums of their hosts."""
+    at = float(s[0]) if s.size == 1 else s.take(host)
+    for row, column in enumerate(form(pages, at)):
+        sums[row] += np.bincount(host, column, sums.shape[1])
 
 
-def _load(name: str) -> ModuleType:
-    return import_module(f"service.core.allocation.{name}")
+def _bounds(pages: Pages, s: Floats | float) -> tuple[Floats, ...]:  # noqa: ARG001
+    """Return importance, ping rate and spread, and the floor where there is one (`PageSums`)."""
+    unannounced, ping_rate = pings(pages)
+    bounds = pages.importance, ping_rate, np.sqrt(pages.importance * unannounced)
+    return bounds if pages.min_crawl_rate is None else (*bounds, pages.min_crawl_rate)
+
+
+def _split(pages: Pages, rate: Floats, clock: Floats, probability: Floats) -> None:
+    """Write what pages take from their pings as a probability, up to 1, and the rest as a rate."""
+    if pages.ping_recall is None:
+        clock[:] = rate
+        pinged = np.flatnonzero(pages.complete & (pages.change_rate > 0))
+        change, taken = pages.change_rate[pinged], rate[pinged]
+        probability[:] = 0.0
+        clock[pinged] = np.maximum(taken - change, 0.0)
+        probability[pinged] = np.minimum(taken / change, 1.0)
+        return
+    ping_rate = pings(pages)[1]
+    np.maximum(rate - ping_rate, 0.0, out=clock)
+    probability[:] = 0.0
+    np.divide(np.minimum(rate, ping_rate), ping_rate, out=probability, where=ping_rate > 0)

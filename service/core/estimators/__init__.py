@@ -8,13 +8,7 @@ from service.core.estimators.base import Estimator, from_columns, to_columns
 from service.core.estimators.binned import BinnedMLE, BinnedState
 from service.core.estimators.bursty import Bursty, BurstyState
 from service.core.estimators.complete import CompleteObservations, CompleteState
-from service.core.estimators.corpus import (
-    corpus_of,
-    fit_corpus,
-    of_sections,
-    section_rate_of,
-    with_corpus,
-)
+from service.core.estimators.corpus import PriorEstimator
 from service.core.estimators.gamma import Gamma, GammaState
 from service.core.estimators.history import History, gather_history
 from service.core.estimators.lln import LLN, LLNState
@@ -48,17 +42,13 @@ __all__ = [
     "LogNormalState",
     "Naive",
     "NaiveState",
+    "PriorEstimator",
     "SAMState",
     "SAState",
-    "corpus_of",
-    "fit_corpus",
     "from_columns",
     "gather_history",
     "make_estimator",
-    "of_sections",
-    "section_rate_of",
     "to_columns",
-    "with_corpus",
 ]
 
 ESTIMATORS: dict[str, type[Estimator[Any]]] = {
@@ -97,8 +87,8 @@ def make_estimator(
     """
     if name not in ESTIMATORS:
         raise InvalidInput("estimator", f"must be one of {', '.join(ESTIMATORS)}, not {name!r}")
-    known = {field.name for field in fields(ESTIMATORS[name])}
-    given = {"prior": prior, "half_life_days": half_life_days}
-    parameters = {key: value for key, value in given.items() if key in known}
+    names = {field.name for field in fields(ESTIMATORS[name])}
+    settings = {"prior": prior, "half_life_days": half_life_days}
+    parameters = {key: value for key, value in settings.items() if key in names}
     estimator: Estimator[Any] = ESTIMATORS[name](**parameters)
     return estimator

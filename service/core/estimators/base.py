@@ -2,12 +2,16 @@
 
 from dataclasses import Field
 from itertools import accumulate
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from service.core.conditions import Floats, InvalidInput, check_amount, check_array
+from service.core.pooling import UrlGroupRates
+
+if TYPE_CHECKING:
+    from service.core.estimators.gamma import Gamma
 
 S = TypeVar("S")
 
@@ -15,7 +19,7 @@ POISSON_ONLY = (
     "assumes exponentially distributed intervals: under periodic timing at crawl rate p it "
     "converges to p (exp(change_rate / p) - 1) instead of the change rate"
 )
-"""Why LLN, SA and SAM are refused together with periodic timing (THEORY §3)."""
+"""Reason to refuse LLN, SA and SAM with periodic timing; docs/theory.md, "Which estimator when"."""
 
 
 class Estimator(Protocol[S]):
@@ -26,10 +30,12 @@ class Estimator(Protocol[S]):
     `update` is pure and elementwise. Memory is constant but for the estimators that need the
     history: their state is a `History` of all crawls.
 
+    `update_dated`, `steady` and the methods of a prior have defaults for estimators without these
+    abilities. Estimators with a prior that an epoch fits derive from `PriorEstimator`.
+
     Those with a posterior also have ``credible_interval(state, mass)``, which holds the change
     rate with probability `mass`; those with a likelihood ``confidence_interval(state, mass)``,
-    which holds it in a share `mass` of repetitions; the others no interval. Those with a prior
-    that an epoch can fit have ``evidence(state)``: changes and days for `fit_gamma_prior`.
+    which holds it in a share `mass` of repetitions; the others no interval.
     """
 
     name: ClassVar[str]
@@ -78,6 +84,20 @@ class Estimator(Protocol[S]):
         """
         ...
 
+    def update_dated(
+        self,
+        state: S,
+        interval: ArrayLike,
+        changed: ArrayLike,
+        age: ArrayLike,  # noqa: ARG002 - for estimators that can use it
+        crawl_rate: ArrayLike = np.nan,
+    ) -> S:
+        """State after a crawl that also reports the days since the last modification, `age`.
+
+        An unknown age is NaN. Without the ability, this is `update`.
+        """
+        return self.update(state, interval, changed, crawl_rate)
+
     def change_rate(self, state: S) -> Floats:
         """Estimate of the change rate, 1/day, shape of the state."""
         ...
@@ -85,6 +105,42 @@ class Estimator(Protocol[S]):
     def probability_unchanged(self, state: S, t: ArrayLike) -> Floats:
         """P(no change in the next `t` days); of a posterior its average, else a plug-in."""
         ...
+
+    @property
+    def steady(self) -> "Gamma | None":
+        """The Gamma whose state is the first two columns of this state, for pages with pings."""
+        return None
+
+    def fit(
+        self,
+        state: S,  # noqa: ARG002 - for estimators with a prior, as below
+        url_group: NDArray[np.integer] | None = None,  # noqa: ARG002
+        n_url_groups: int = 0,  # noqa: ARG002
+        last: Self | None = None,  # noqa: ARG002
+    ) -> Self:
+        """Return the estimator with its prior fitted to all pages (`PriorEstimator.fit`)."""
+        return self
+
+    def of_url_groups(self, url_group: NDArray[np.integer]) -> Self:  # noqa: ARG002
+        """Return the estimator of (N,) pages, on the priors of their URL groups."""
+        return self
+
+    def corpus(self) -> dict[str, float]:
+        """Return the numbers that `fit` has found, by name; empty without a prior."""
+        return {}
+
+    @property
+    def url_group_rate(self) -> UrlGroupRates | None:
+        """Mean change rate of each URL group that `fit` has found, 1/day."""
+        return None
+
+    def with_corpus(
+        self,
+        numbers: dict[str, float],  # noqa: ARG002
+        url_group_rate: UrlGroupRates | None = None,  # noqa: ARG002
+    ) -> Self:
+        """Return the estimator as `corpus` and `url_group_rate` describe it."""
+        return self
 
 
 def check_crawl(

@@ -1,16 +1,17 @@
 """Bursty, the default: Gamma with a short memory on top, as changes come in bursts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from service.core.conditions import Floats, InvalidInput
-from service.core.credibility import PagePriors
 from service.core.estimators.base import zeros
+from service.core.estimators.corpus import PriorEstimator
 from service.core.estimators.gamma import Gamma, GammaState, gamma_interval, gamma_unchanged
-from service.core.prior import DEFAULT_PRIOR, START_STEADINESS, Prior
+from service.core.pooling import PagePriors
+from service.core.prior import DEFAULT_PRIOR, SAMPLE, START_DISPERSION, Prior, fit_dispersion
 
 LN_2 = float(np.log(2.0))
 
@@ -25,12 +26,12 @@ class BurstyState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Bursty:
+class Bursty(PriorEstimator[BurstyState]):
     r"""A change rate that wanders about its long-run value, in three numbers.
 
     The rate of now is :math:`\lambda \phi`. What is believed of the long-run :math:`\lambda` is
     what `Gamma` believes. The factor has mean 1: before any evidence it is Gamma(s, s), s being
-    the `steadiness` that the corpus is found to have. T days' worth of watching let one expect
+    the `dispersion` that the corpus is found to have. T days' worth of watching let one expect
     :math:`x = \hat\lambda (m / \ln 2) (1 - 2^{-T/m})` changes within a memory of half-life m;
     held against the `recent` ones,
 
@@ -47,12 +48,12 @@ class Bursty:
         As in `Gamma`.
     memory_days : float
         Half-life m of what counts as recent. Positive.
-    steadiness : float
-        Shape s of the factor; an epoch fits it to the corpus (`fit_steadiness`). Positive.
+    dispersion : float
+        Shape s of the factor; an epoch fits it to the corpus (`fit_dispersion`). Positive.
 
     Examples
     --------
-    >>> bursty = Bursty(Prior(a=0.5, b=15.0), steadiness=0.5)
+    >>> bursty = Bursty(Prior(a=0.5, b=15.0), dispersion=0.5)
     >>> state = bursty.init()
     >>> for changed in (False, False, True, False, False, False):
     ...     state = bursty.update(state, interval=10.0, changed=changed)
@@ -66,13 +67,13 @@ class Bursty:
 
     References
     ----------
-    Derived: the mixture behind THEORY §3's prior once more, within each page.
+    Derived: the mixture behind the prior of docs/theory.md, "What is estimated", within each page.
     """
 
     prior: Prior | PagePriors = DEFAULT_PRIOR
     half_life_days: float | None = None
     memory_days: float = 20.0
-    steadiness: float = START_STEADINESS
+    dispersion: float = START_DISPERSION
 
     name: ClassVar[str] = "bursty"
     State: ClassVar[type[BurstyState]] = BurstyState
@@ -80,9 +81,10 @@ class Bursty:
     needs_history: ClassVar[bool] = False
     periodic_timing_ok: ClassVar[bool] = True
     refusal: ClassVar[str] = ""
+    fitted_parameters: ClassVar[tuple[str, ...]] = ("dispersion",)
 
     def __post_init__(self) -> None:
-        for name in ("half_life_days", "memory_days", "steadiness"):
+        for name in ("half_life_days", "memory_days", "dispersion"):
             value = getattr(self, name)
             if value is not None and not 0 < value < np.inf:
                 raise InvalidInput(name, f"must be positive, not {value}")
@@ -99,14 +101,14 @@ class Bursty:
     def posterior(self, state: BurstyState) -> tuple[Floats, Floats]:
         """Shape a and rate b (days) of what is believed of the rate of now."""
         a, b = self.steady.posterior(_long_run(state))
-        doubt = 1.0 / (self.steadiness + state.recent)
+        doubt = 1.0 / (self.dispersion + state.recent)
         variance = (1.0 + 1.0 / a) * (1.0 + doubt) - 1.0  # over the square of the mean
         return 1.0 / variance, b / (a * self.factor(state) * variance)
 
     def factor(self, state: BurstyState) -> Floats:
         """Give how many times the long-run rate the rate of now is, by its posterior mean."""
-        found = self.steadiness + np.asarray(state.recent)
-        return np.asarray(found / (self.steadiness + self.expected(state)))
+        changes = self.dispersion + np.asarray(state.recent)
+        return np.asarray(changes / (self.dispersion + self.expected(state)))
 
     def expected(self, state: BurstyState) -> Floats:
         """Give the changes that the long-run rate lets one expect within the memory."""
@@ -129,29 +131,49 @@ class Bursty:
         return self._remember(state, after, np.asarray(interval, np.float64), 0.0)
 
     def update_dated(
-        self, state: BurstyState, interval: ArrayLike, changed: ArrayLike, age: ArrayLike
+        self,
+        state: BurstyState,
+        interval: ArrayLike,
+        changed: ArrayLike,
+        age: ArrayLike,
+        crawl_rate: ArrayLike = np.nan,  # noqa: ARG002 - every estimator has it
     ) -> BurstyState:
-        """Add a crawl that also tells how long ago the page was last modified, as `Gamma` does.
+        """Add a crawl that also reports how long ago the page was last modified, as `Gamma` does.
 
-        A change that is known to have been made some days ago is as much less recent.
+        A change of known age counts as recent by so much less.
         """
+        if np.isnan(age).all():
+            return self.update(state, interval, changed)
         after = self.steady.update_dated(_long_run(state), interval, changed, age)
         days, since = np.asarray(interval, np.float64), np.asarray(age, np.float64)
-        known = (since >= 0) & (since <= days)
-        return self._remember(state, after, days, np.where(known, since, 0.0))
+        dated = (since >= 0) & (since <= days)
+        return self._remember(state, after, days, np.where(dated, since, 0.0))
 
     def _remember(
         self, state: BurstyState, after: GammaState, days: Floats, age: ArrayLike
     ) -> BurstyState:
         """Let what was recent fade, and add what the long run has gained, made `age` days ago."""
-        kept = 1.0 if self.half_life_days is None else np.exp2(-days / self.half_life_days)
-        gained = np.maximum(after.changes - state.changes * kept, 0.0)
+        fraction = 1.0 if self.half_life_days is None else np.exp2(-days / self.half_life_days)
+        gained = np.maximum(after.changes - state.changes * fraction, 0.0)
         faded, fresh = (np.exp2(-np.asarray(t) / self.memory_days) for t in (days, age))
         return BurstyState(*after, state.recent * faded + gained * fresh)
 
     def evidence(self, state: BurstyState) -> tuple[Floats, Floats]:
         """Give changes and days to fit a prior to (`fit_gamma_prior`): those of the long run."""
         return self.steady.evidence(_long_run(state))
+
+    def fit_parameters(
+        self, state: BurstyState, url_group: NDArray[np.integer] | None, last: "Bursty"
+    ) -> "Bursty":
+        """Return the estimator with the dispersion of a sample of the pages."""
+        watched = np.flatnonzero(state.days)
+        some = watched[:: max(1, -(-watched.size // SAMPLE))]
+        sample = BurstyState(*(np.asarray(column)[some] for column in state))
+        own = self if url_group is None else self.of_url_groups(url_group[some])
+        expected = own.expected(sample)
+        return replace(
+            self, dispersion=fit_dispersion(sample.recent, expected, near=last.dispersion)
+        )
 
     def change_rate(self, state: BurstyState) -> Floats:
         """Posterior mean of the rate of now, 1/day."""

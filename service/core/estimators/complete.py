@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from service.core.conditions import Floats, check_amount
-from service.core.estimators.base import check_crawl, zeros
+from service.core.estimators.base import Estimator, check_crawl, zeros
 from service.core.estimators.gamma import Gamma, GammaState
 from service.core.prior import Prior
 
@@ -23,7 +23,7 @@ class CompleteState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CompleteObservations:
+class CompleteObservations(Estimator[CompleteState]):
     """Announced changes per day of watching, half a change in half a day added.
 
     For pages whose pings are trusted: every change is seen, so counts are exact. The estimate is

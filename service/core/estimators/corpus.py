@@ -1,122 +1,131 @@
-"""What an estimator believes of all pages together: fitted, put down, taken up again."""
+"""Estimators with a prior: fitted to all pages, written down and restored."""
 
+from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.core.conditions import InvalidInput
-from service.core.credibility import (
-    SectionPrior,
-    SectionRates,
-    Totals,
-    fit_sections,
-    follow_sections,
-)
+from service.core.conditions import Floats, InvalidInput
 from service.core.estimators.base import Estimator
-from service.core.estimators.bursty import Bursty
-from service.core.estimators.gamma import Gamma
-from service.core.estimators.lognormal import LogNormal
-from service.core.prior import SAMPLE, Prior, fit_gamma_prior, fit_steadiness
+from service.core.pooling import (
+    PagePriors,
+    Totals,
+    UrlGroupPrior,
+    UrlGroupRates,
+    fit_url_groups,
+    follow_url_groups,
+)
+from service.core.prior import Prior, fit_gamma_prior
 
-SEEN = "seen_"
-"""Before the names of the totals, where they are put down."""
+TOTALS = "seen_"
+"""Prefix of the names of totals in `PriorEstimator.corpus`."""
 
-E = TypeVar("E", bound=Estimator[Any])
+NUMBERS_OF_PRIOR = {"a", "b", "within_shape", "between_shape"}
+"""Names of the numbers of a prior in `PriorEstimator.corpus`."""
 
-
-def fit_corpus(
-    estimator: E,
-    state: Any,
-    section: NDArray[np.integer] | None = None,
-    n_sections: int = 0,
-    last: E | None = None,
-) -> E:
-    """Give the estimator as the evidence of the whole corpus has it; without a prior, itself.
-
-    With the (N,) sections of the pages its prior is a `SectionPrior`; see `of_sections`. Those
-    whose numbers are the same modulo `n_sections` are taken for one.
-    The search begins at the `last` fit. While the totals of the evidence are those of the last
-    fit of all (`Totals.like`), its shapes stay and only the means of the sections move.
-    """
-    if not isinstance(estimator, Gamma | Bursty | LogNormal):
-        return estimator
-    changes, days = estimator.evidence(state)
-    last = last or estimator
-    near = _prior_of_all(last)
-    if section is not None:
-        section = section % n_sections
-        if isinstance(near, SectionPrior) and near.still_fits(changes, days, n_sections):
-            return replace(last, prior=follow_sections(near, changes, days, section))
-    prior = fit_gamma_prior(changes, days, near=near)
-    if section is not None:
-        prior = fit_sections(changes, days, section, prior, n_sections, near)
-    fitted = replace(estimator, prior=prior)
-    if isinstance(fitted, Bursty):
-        watched = np.flatnonzero(days)
-        some = watched[:: max(1, -(-watched.size // SAMPLE))]
-        sample = Bursty.State(*(np.asarray(column)[some] for column in state))
-        own = fitted if section is None else of_sections(fitted, section[some])
-        near_by = getattr(last, "steadiness", None)
-        steadiness = fit_steadiness(sample.recent, own.expected(sample), near=near_by)
-        return replace(fitted, steadiness=steadiness)
-    return fitted
+S = TypeVar("S")
 
 
-def of_sections(estimator: E, section: NDArray[np.integer]) -> E:
-    """Give the estimator of (N,) pages, on the priors of their sections where it knows those."""
-    if not isinstance(estimator, Gamma | Bursty | LogNormal):
-        return estimator
-    if isinstance(estimator.prior, SectionPrior):
-        return replace(estimator, prior=estimator.prior.of(section))
-    return estimator
+class PriorEstimator(Estimator[S]):
+    """An estimator with a prior that an epoch fits to the evidence of all pages."""
 
+    prior: Prior | PagePriors
+    fitted_parameters: ClassVar[tuple[str, ...]] = ()
+    """Names of the parameters beside the prior that `fit_parameters` sets."""
 
-def corpus_of(estimator: Estimator[Any]) -> dict[str, float]:
-    """Put down the numbers that `fit_corpus` has found."""
-    if not isinstance(estimator, Gamma | Bursty | LogNormal):
-        return {}
-    prior = _prior_of_all(estimator)
-    told = {"a": prior.a, "b": prior.b}
-    if isinstance(prior, SectionPrior):
-        told |= {"within": prior.within, "between": prior.between}
-        seen = prior.seen._asdict() if prior.seen else {}
-        told |= {SEEN + name: total for name, total in seen.items()}
-    if isinstance(estimator, Bursty):
-        told["steadiness"] = estimator.steadiness
-    return told
+    @abstractmethod
+    def evidence(self, state: S) -> tuple[Floats, Floats]:
+        """Return changes and days of each page for `fit_gamma_prior`."""
 
+    def fit_parameters(
+        self,
+        state: S,  # noqa: ARG002 - for estimators with parameters beside the prior
+        url_group: NDArray[np.integer] | None,  # noqa: ARG002
+        last: Self,  # noqa: ARG002
+    ) -> Self:
+        """Return the estimator, whose prior is fitted, with its other parameters fitted."""
+        return self
 
-def _prior_of_all(estimator: Estimator[Any]) -> Prior:
-    prior = getattr(estimator, "prior", None)
-    if not isinstance(prior, Prior):
-        raise InvalidInput("prior", "is that of single pages; hand in the estimator of all")
-    return prior
+    def fit(
+        self,
+        state: S,
+        url_group: NDArray[np.integer] | None = None,
+        n_url_groups: int = 0,
+        last: Self | None = None,
+    ) -> Self:
+        """Return the estimator with its prior fitted to the evidence of all pages.
 
+        With the (N,) URL groups of the pages the prior is a `UrlGroupPrior`. URL groups whose
+        numbers are the same modulo `n_url_groups` count as one. The search begins at the `last`
+        fit. While the totals of the evidence are those of the last whole fit (`Totals.like`), its
+        shapes remain and only the means of the URL groups move.
+        """
+        changes, days = self.evidence(state)
+        last = last or self
+        near = last.corpus_prior()
+        if url_group is None:
+            fitted = replace(self, prior=fit_gamma_prior(changes, days, near=near))
+            return fitted.fit_parameters(state, None, last)
+        url_group = url_group % n_url_groups
+        if isinstance(near, UrlGroupPrior) and near.still_fits(changes, days, n_url_groups):
+            return replace(last, prior=follow_url_groups(near, changes, days, url_group))
+        prior = fit_gamma_prior(changes, days, near=near)
+        pooled = fit_url_groups(changes, days, url_group, prior, n_url_groups, near)
+        return replace(self, prior=pooled).fit_parameters(state, url_group, last)
 
-def section_rate_of(estimator: Estimator[Any]) -> SectionRates | None:
-    """Give the mean change rate of each section that `fit_corpus` has found, 1/day."""
-    prior = getattr(estimator, "prior", None)
-    return prior.section_rate if isinstance(prior, SectionPrior) else None
+    def of_url_groups(self, url_group: NDArray[np.integer]) -> Self:
+        """Return the estimator of (N,) pages, on the priors of their URL groups if fitted."""
+        if isinstance(self.prior, UrlGroupPrior):
+            return replace(self, prior=self.prior.of(url_group))
+        return self
 
+    def corpus(self) -> dict[str, float]:
+        """Return the numbers that `fit` has found, by name."""
+        prior = self.corpus_prior()
+        numbers = {"a": prior.a, "b": prior.b}
+        if isinstance(prior, UrlGroupPrior):
+            numbers |= {"within_shape": prior.within_shape, "between_shape": prior.between_shape}
+            totals = prior.totals._asdict() if prior.totals else {}
+            numbers |= {TOTALS + name: total for name, total in totals.items()}
+        return numbers | {name: getattr(self, name) for name in self.fitted_parameters}
 
-def with_corpus(
-    estimator: E, told: dict[str, float], section_rate: SectionRates | None = None
-) -> E:
-    """Take up what `corpus_of` and `section_rate_of` have put down."""
-    if not told or not isinstance(estimator, Gamma | Bursty | LogNormal):
-        return estimator
-    prior = Prior(told["a"], told["b"])
-    if section_rate is not None:
-        totals = {name: told[SEEN + name] for name in Totals._fields if SEEN + name in told}
-        seen = Totals(**totals) if totals and _told_by_one_like(estimator, told) else None
-        prior = SectionPrior(prior.a, prior.b, told["within"], told["between"], section_rate, seen)
-    known = replace(estimator, prior=prior)
-    if isinstance(known, Bursty) and "steadiness" in told:
-        return replace(known, steadiness=told["steadiness"])
-    return known
+    def corpus_prior(self) -> Prior:
+        """Return the prior of any page.
 
+        Raises
+        ------
+        InvalidInput
+            The estimator is that of single pages (`of_url_groups`).
+        """
+        if not isinstance(self.prior, Prior):
+            raise InvalidInput("prior", "is that of single pages; pass the estimator of all pages")
+        return self.prior
 
-def _told_by_one_like(estimator: Estimator[Any], told: dict[str, float]) -> bool:
-    return ("steadiness" in told) is isinstance(estimator, Bursty)
+    @property
+    def url_group_rate(self) -> UrlGroupRates | None:
+        """Mean change rate of each URL group that `fit` has found, 1/day."""
+        return self.prior.url_group_rate if isinstance(self.prior, UrlGroupPrior) else None
+
+    def with_corpus(
+        self, numbers: dict[str, float], url_group_rate: UrlGroupRates | None = None
+    ) -> Self:
+        """Return the estimator as `corpus` and `url_group_rate` describe it.
+
+        Because another estimator may have fitted other parameters, its totals are not taken.
+        """
+        if not numbers:
+            return self
+        prior = Prior(numbers["a"], numbers["b"])
+        names = {name for name in numbers if not name.startswith(TOTALS)} - NUMBERS_OF_PRIOR
+        if url_group_rate is not None:
+            of_evidence = {
+                name: numbers[TOTALS + name] for name in Totals._fields if TOTALS + name in numbers
+            }
+            same = names == set(self.fitted_parameters)
+            totals = Totals(**of_evidence) if of_evidence and same else None
+            shapes = numbers["within_shape"], numbers["between_shape"]
+            prior = UrlGroupPrior(prior.a, prior.b, *shapes, url_group_rate, totals)
+        own: dict[str, Any] = {name: numbers[name] for name in names & {*self.fitted_parameters}}
+        return replace(self, prior=prior, **own)

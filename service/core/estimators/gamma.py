@@ -8,8 +8,9 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaincinv
 
 from service.core.conditions import Floats, InvalidInput, check_amount
-from service.core.credibility import PagePriors
 from service.core.estimators.base import check_crawl, check_mass, zeros
+from service.core.estimators.corpus import PriorEstimator
+from service.core.pooling import PagePriors
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 
@@ -23,7 +24,7 @@ class GammaState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Gamma:
+class Gamma(PriorEstimator[GammaState]):
     """Posterior Gamma(prior.a + changes, prior.b + days) of the change rate, by moments.
 
     An unchanged interval is exact evidence. A changed one ("at least one change in `interval`")
@@ -58,7 +59,7 @@ class Gamma:
 
     References
     ----------
-    Derived (THEORY §3); the moments of the paper form are in `tests/core`.
+    Derived (docs/theory.md, "What is estimated"); `tests/core` has the moments of the paper form.
     """
 
     prior: Prior | PagePriors = DEFAULT_PRIOR
@@ -74,6 +75,11 @@ class Gamma:
     def __post_init__(self) -> None:
         if self.half_life_days is not None and not self.half_life_days > 0:
             raise InvalidInput("half_life_days", f"must be positive, not {self.half_life_days}")
+
+    @property
+    def steady(self) -> "Gamma":
+        """The estimator itself."""
+        return self
 
     def init(self, n: int | None = None) -> GammaState:
         """No evidence: the prior."""
@@ -128,15 +134,22 @@ class Gamma:
         return GammaState(state.changes + counts, state.days + days)
 
     def update_dated(
-        self, state: GammaState, interval: ArrayLike, changed: ArrayLike, age: ArrayLike
+        self,
+        state: GammaState,
+        interval: ArrayLike,
+        changed: ArrayLike,
+        age: ArrayLike,
+        crawl_rate: ArrayLike = np.nan,  # noqa: ARG002 - every estimator has it
     ) -> GammaState:
-        """Add a crawl that also tells how long ago the page was last modified.
+        """Add a crawl that also reports how long ago the page was last modified.
 
         A changed page last modified `age` days ago is one change and then `age` quiet days; of
         the time before, the date says nothing. Where the age is unknown (NaN) or contradicts
         `changed` (older than the interval), and where the page is unchanged, this is `update`.
         """
         plain = self.update(state, interval, changed)
+        if np.isnan(age).all():
+            return plain
         days, since = np.asarray(interval, np.float64), np.asarray(age, np.float64)
         dated = np.asarray(changed, np.bool_) & (since >= 0) & (since <= days)
         faded = self._fade(state, days)

@@ -43,26 +43,36 @@ class History(NamedTuple):
 
     def sum_by_page(self, values: Floats) -> Floats:
         """Sum of a (K,) array over the crawls of each page."""
-        sums, seen = np.zeros(len(self.starts) - 1), self.crawls > 0
-        if seen.any():
-            sums[seen] = np.add.reduceat(values, self.starts[:-1][seen])
+        sums, crawled = np.zeros(len(self.starts) - 1), self.crawls > 0
+        if crawled.any():
+            sums[crawled] = np.add.reduceat(values, self.starts[:-1][crawled])
         return sums
 
     def take(self, pages: Index) -> "History":
         """Keep some pages, given by ascending indices, and their crawls."""
         chosen = np.zeros(len(self.starts) - 1, np.bool_)
         chosen[pages] = True
-        kept = np.repeat(chosen, self.crawls)
+        chosen_crawls = np.repeat(chosen, self.crawls)
         starts = np.concatenate([[0], np.cumsum(self.crawls[pages])])
-        return History(starts, self.interval[kept], self.changed[kept], self.age[kept])
+        return History(
+            starts,
+            self.interval[chosen_crawls],
+            self.changed[chosen_crawls],
+            self.age[chosen_crawls],
+        )
 
     def suffix(self, length: int) -> "History":
         """Keep the last `length` crawls of each page."""
         page = self.page
-        kept = np.arange(page.size) >= self.starts[1:][page] - length
+        chosen_crawls = np.arange(page.size) >= self.starts[1:][page] - length
         crawls = np.minimum(self.crawls, length)
         starts = np.concatenate([[0], np.cumsum(crawls)])
-        return History(starts, self.interval[kept], self.changed[kept], self.age[kept])
+        return History(
+            starts,
+            self.interval[chosen_crawls],
+            self.changed[chosen_crawls],
+            self.age[chosen_crawls],
+        )
 
     def append(self, interval: ArrayLike, changed: ArrayLike) -> "History":
         """Add one crawl to every page."""

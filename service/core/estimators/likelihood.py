@@ -59,8 +59,8 @@ class Likelihood(NamedTuple):
 
     def log(self, rate: Floats) -> Floats:
         """l(rate), but for a constant."""
-        (seen,) = self.sum_undated(log_changed, rate)
-        return seen + self.dated * np.log(rate) - rate * self.days_quiet
+        (log_likelihood,) = self.sum_undated(log_changed, rate)
+        return log_likelihood + self.dated * np.log(rate) - rate * self.days_quiet
 
     def slope(self, rate: Floats) -> tuple[Floats, Floats]:
         """Slope of l in ln(rate), and minus its curvature."""
@@ -74,7 +74,7 @@ def with_imaginary(crawls: Likelihood, changed: Floats, quiet: Floats) -> Likeli
 
     def sum_undated(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
         pairs = zip(terms(rate * changed), crawls.sum_undated(terms, rate), strict=True)
-        return tuple(imaginary + seen for imaginary, seen in pairs)
+        return tuple(imaginary + log_likelihood for imaginary, log_likelihood in pairs)
 
     return Likelihood(
         crawls.dated,
@@ -131,9 +131,9 @@ def ratio_interval(crawls: Likelihood, estimate: Floats, mass: float) -> tuple[F
             if np.all(np.abs(step) <= END_TOLERANCE):
                 break
         ends.append(np.where(wanted, rate, open_end))
-    told = inside | (changes & (crawls.dated == 0)) | quiet
+    bounded = inside | (changes & (crawls.dated == 0)) | quiet
     low, high = np.minimum(ends[0], estimate), np.maximum(ends[1], estimate)
-    return np.where(told, low, np.nan), np.where(told, high, np.nan)
+    return np.where(bounded, low, np.nan), np.where(bounded, high, np.nan)
 
 
 def _divide(over: ArrayLike, under: Floats, where: Bools, other: float) -> Floats:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from service.core.conditions import Floats, InvalidInput
 from service.core.estimators.base import (
     POISSON_ONLY,
+    Estimator,
     check_crawl,
     rate_in_force,
     unchanged_at,
@@ -35,7 +36,7 @@ class LLNState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LLN:
+class LLN(Estimator[LLNState]):
     """Sum of the crawl rates in force at changes, over the number of unchanged crawls + alpha_k.
 
     On Poisson crawls at rate p, P(changed) = D/(D + p), so p changed/unchanged -> D. Summing the

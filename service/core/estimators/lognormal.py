@@ -8,9 +8,10 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from service.core.conditions import Floats, InvalidInput, check_amount
-from service.core.credibility import PagePriors
 from service.core.estimators.base import check_crawl, check_mass, zeros
+from service.core.estimators.corpus import PriorEstimator
 from service.core.estimators.likelihood import hazard
+from service.core.pooling import PagePriors
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 MAX_EXPECTED = 50.0
@@ -30,7 +31,7 @@ class LogNormalState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LogNormal:
+class LogNormal(PriorEstimator[LogNormalState]):
     """Normal posterior of ln(change rate), moved by two Newton steps per observation.
 
     Heavier-tailed than Gamma: better when crawls are far slower than changes, and under drift.
@@ -59,7 +60,7 @@ class LogNormal:
 
     References
     ----------
-    Derived (THEORY §3).
+    Derived (docs/theory.md, "What is estimated").
     """
 
     prior: Prior | PagePriors = DEFAULT_PRIOR

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from service.core.conditions import Floats, InvalidInput
-from service.core.estimators.base import unchanged_at
+from service.core.estimators.base import Estimator, unchanged_at
 from service.core.estimators.history import History, empty_history, sum_by_page
 from service.core.estimators.likelihood import (
     Likelihood,
@@ -20,7 +20,7 @@ from service.core.prior import DEFAULT_PRIOR, ImaginaryIntervals, Prior
 
 
 @dataclass(frozen=True, slots=True)
-class MLE:
+class MLE(Estimator[History]):
     """The change rate under which the kept crawls are likeliest, with two imaginary ones added.
 
     One imaginary interval changed and one unchanged keep the estimate finite and positive when
@@ -89,17 +89,17 @@ class MLE:
 
     def change_rate(self, state: History) -> Floats:
         """Estimate of each page, 1/day."""
-        crawls, seen = self._crawls(state), state.crawls > 0
+        crawls, crawled = self._crawls(state), state.crawls > 0
         if self.imaginary is None:
-            history = self._kept(state)
+            history = self._recent(state)
             half = 0.5 * history.sum_by_page(history.interval) / np.maximum(history.crawls, 1)
-            changed = quiet = np.where(seen, half, 1.0)
+            changed = quiet = np.where(crawled, half, 1.0)
         else:
-            seen = np.ones_like(seen)
-            changed = np.full(len(seen), self.imaginary.changed)
-            quiet = np.full(len(seen), self.imaginary.unchanged)
+            crawled = np.ones_like(crawled)
+            changed = np.full(len(crawled), self.imaginary.changed)
+            quiet = np.full(len(crawled), self.imaginary.unchanged)
         rate = likeliest_rate(with_imaginary(crawls, changed, quiet))
-        return np.where(seen, rate, self.prior.mean)
+        return np.where(crawled, rate, self.prior.mean)
 
     def confidence_interval(self, state: History, mass: float = 0.9) -> tuple[Floats, Floats]:
         """Likelihood-ratio interval of each page from its crawls alone, 1/day.
@@ -117,12 +117,12 @@ class MLE:
         """P(no change in the next `t` days), the estimate plugged in; see `unchanged_at`."""
         return unchanged_at(self.change_rate(state), t)
 
-    def _kept(self, state: History) -> History:
+    def _recent(self, state: History) -> History:
         return state if self.suffix is None else state.suffix(self.suffix)
 
     def _crawls(self, state: History) -> Likelihood:
         """Likelihood of what the kept crawls saw."""
-        history, n = self._kept(state), len(state.starts) - 1
+        history, n = self._recent(state), len(state.starts) - 1
         changed = history.changed > 0
         page, tau, age = history.page[changed], history.interval[changed], history.age[changed]
         quiet_days = history.sum_by_page(np.where(changed, 0.0, history.interval))

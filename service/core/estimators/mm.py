@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from service.core.conditions import Floats, InvalidInput
-from service.core.estimators.base import unchanged_at
+from service.core.estimators.base import Estimator, unchanged_at
 from service.core.estimators.history import History, empty_history
 from service.core.prior import DEFAULT_PRIOR, Prior
 
@@ -19,7 +19,7 @@ MAX_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class MM:
+class MM(Estimator[History]):
     """The change rate at which as many unchanged crawls are expected as there were.
 
     Solves sum (1 - I_j) = sum exp(-D tau_j). At no change the root is 0; where every crawl found
@@ -94,9 +94,9 @@ class MM:
         crawls, days = history.crawls, history.sum_by_page(history.interval)
         now = -np.log1p(-changes / crawls) * crawls / days
         for _ in range(MAX_STEPS):
-            found = -np.expm1(-np.repeat(now, history.crawls) * history.interval)
-            slope = history.sum_by_page(history.interval * (1.0 - found))
-            step = (changes - history.sum_by_page(found)) / slope
+            probability_changed = -np.expm1(-np.repeat(now, history.crawls) * history.interval)
+            slope = history.sum_by_page(history.interval * (1.0 - probability_changed))
+            step = (changes - history.sum_by_page(probability_changed)) / slope
             rate[left] = now = now + step
             climbs = np.flatnonzero(step > TOLERANCE * now)  # only rounding steps down
             if not climbs.size:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from service.core.conditions import Floats
-from service.core.estimators.base import check_crawl, rate_in_force, unchanged_at, zeros
+from service.core.estimators.base import Estimator, check_crawl, rate_in_force, unchanged_at, zeros
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 
@@ -20,7 +20,7 @@ class NaiveState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Naive:
+class Naive(Estimator[NaiveState]):
     """Changes found per day of crawling: a baseline, biased, since it counts at most one a crawl.
 
     It converges to p D/(D + p) on Poisson crawls at rate p, and never exceeds p.

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from service.core.conditions import Floats, InvalidInput
 from service.core.estimators.base import (
     POISSON_ONLY,
+    Estimator,
     check_crawl,
     rate_in_force,
     unchanged_at,
@@ -26,7 +27,7 @@ class SAState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SA:
+class SA(Estimator[SAState]):
     """Steps of (k+1)^-eta towards the root of E[changed] (y + p) = y, which is the change rate.
 
     Parameters

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from service.core.conditions import Floats, InvalidInput
 from service.core.estimators.base import (
     POISSON_ONLY,
+    Estimator,
     check_crawl,
     rate_in_force,
     unchanged_at,
@@ -28,7 +29,7 @@ class SAMState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SAM:
+class SAM(Estimator[SAMState]):
     """SA plus zeta_k = (beta_k - omega eta_k)/beta_(k-1) times the last move.
 
     With eta_k = (k+1)^-eta and beta_k = (k+1)^-beta; the first step has no momentum.

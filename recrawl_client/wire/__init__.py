@@ -1,0 +1,1 @@
+"""The wire format: one struct per item and answer, shared by the service and the client."""

@@ -1,0 +1,1 @@
+"""The laboratory of Recrawl: simulated webs, replays, rival policies, the papers' experiments."""

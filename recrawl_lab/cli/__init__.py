@@ -1,0 +1,1 @@
+"""Commands of the laboratory; `recrawl` finds them by entry points."""

@@ -1,0 +1,170 @@
+"""`recrawl demo`: watch it work."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+
+from service.cli.options import console, finite, heed_sigterm, settings
+
+if TYPE_CHECKING:
+    from recrawl_lab.worlds.scenario import Scenario
+
+Trace = Annotated[
+    Path | None,
+    typer.Option(help="DIR/SITE of a recorded history (DIR/SITE.csv.gz, DIR/pages/SITE.…)"),
+]
+Pages = Annotated[int, typer.Option(min=2, max=100_000, help="Pages of the made-up world")]
+Days = Annotated[
+    float | None,
+    typer.Option(
+        min=1, max=3_660, callback=finite, help="Days to play (60; of a trace the last 3 years)"
+    ),
+]
+BandwidthPerPage = Annotated[
+    float | None,
+    typer.Option(min=1e-6, callback=finite, help="Crawls a day per page (0.2; of a trace 0.02)"),
+]
+Step = Annotated[
+    float | None,
+    typer.Option(min=0.01, callback=finite, help="Days between epochs (1; of a trace 7)"),
+]
+Weights = Literal["equal", "lognormal"]
+Importance = Annotated[Weights | None, typer.Option(help="Made up: lognormal; of a trace: equal")]
+Bulk = Annotated[
+    bool, typer.Option(help="Count revisions of a trace that touched over 200 pages at once")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Of everything random")]
+Plot = Annotated[Path, typer.Option(help="Where to write the plot")]
+LiveSite = Annotated[
+    bool, typer.Option("--live", help="Crawl a real web site on this machine instead")
+]
+Seconds = Annotated[float, typer.Option(min=2, callback=finite, help="How long, with --live")]
+
+GAME_SETTINGS = {
+    "epoch_interval_s": 31_536_000,
+    "estimator": "bursty",
+    "timing": "periodic",
+    "objective": "harmonic",
+    "url_groups": True,
+    "max_items": 10_000,
+}
+
+
+def demo(
+    trace: Trace = None,
+    pages: Pages = 2_000,
+    days: Days = None,
+    bandwidth_per_page: BandwidthPerPage = None,
+    step: Step = None,
+    importance: Importance = None,
+    bulk: Bulk = False,
+    seed: Seed = 1,
+    plot: Plot = Path("demo.png"),
+    live: LiveSite = False,
+    seconds: Seconds = 60,
+) -> None:
+    """Watch it work: a real server, a real client, and a small web that changes.
+
+    Starts the server on a free port of this machine with a fresh SQLite file and a clock of its
+    own, lets a fleet of crawlers play some weeks against it over HTTP, and compares the
+    staleness of what it kept with uniform crawling and with the optimum of hindsight, all at
+    the same number of crawls.
+
+    With --live nothing is played: a web site on this machine changes in real time, its hosts
+    are fast, slow, lying and strict, and the reference crawler crawls it as the service says,
+    for a minute, while the terminal shows how fresh the copies are.
+    """
+    heed_sigterm()
+    if live:
+        _crawl_live(seconds, seed)
+    else:
+        _refuse_missing_folder(plot)
+        scenario = _scenario(
+            trace, pages, days, bandwidth_per_page, step, importance, seed, bulk=bulk
+        )
+        _play(scenario, seed, plot)
+
+
+def _refuse_missing_folder(plot: Path) -> None:
+    if not plot.parent.is_dir():
+        raise typer.BadParameter(f"the folder {plot.parent} does not exist", param_hint="--plot")
+
+
+def _scenario(
+    trace: Path | None,
+    pages: int,
+    days: float | None,
+    bandwidth_per_page: float | None,
+    step: float | None,
+    importance: Weights | None,
+    seed: int,
+    *,
+    bulk: bool,
+) -> "Scenario":
+    from recrawl_lab.worlds.scenario import scenario
+
+    return scenario(
+        trace,
+        seed=seed,
+        n_pages=pages,
+        days=days,
+        bandwidth_per_page=bandwidth_per_page,
+        step=step,
+        importance=importance,
+        bulk=bulk,
+    )
+
+
+def _play(scenario: "Scenario", seed: int, plot: Path) -> None:
+    """Play a scenario on a simulated clock, print the outcome and draw it."""
+    import httpx
+    import numpy as np
+
+    from recrawl_lab.demo import game
+    from recrawl_lab.worlds.simulated_time import Clock
+
+    clock, rng = Clock(), np.random.default_rng(seed)
+    can_plot = find_spec("matplotlib") is not None
+    options = {"bandwidth": scenario.bandwidth, **GAME_SETTINGS}
+    with (
+        _serving(options, now=clock, rng=rng) as base_url,
+        httpx.Client(base_url=base_url, timeout=60) as client,
+    ):
+        console.print(f"Recrawl serves at {base_url}; the fleet calls it over HTTP.")
+        game.run(client, scenario, clock, console=Console(), plot=plot if can_plot else None)
+    if not can_plot:
+        console.print("For a plot of staleness over time: pip install 'recrawl[lab]'")
+
+
+def _crawl_live(seconds: float, seed: int) -> None:
+    """Crawl a site that changes in real time, and print how fresh its copies were."""
+    import numpy as np
+
+    from recrawl_client import Client
+    from recrawl_lab.demo import live
+
+    with _serving(live.SETTINGS) as base_url, Client(base_url) as client:
+        console.print(f"Recrawl serves at {base_url}; examples/crawler.py asks it what to do.")
+        outcome = live.run(client, Console(), seconds, np.random.default_rng(seed))
+    live.show(outcome, Console())
+
+
+@contextmanager
+def _serving(options: dict[str, Any], **clocks: Any) -> Iterator[str]:
+    """Run a service on a new SQLite file; yield its address."""
+    import tempfile
+
+    from service.api.server.graceful import running
+    from service.api.service import open_service
+    from service.runtime.logs import configure_logging
+
+    configure_logging("warning")
+    with tempfile.TemporaryDirectory(prefix="recrawl-demo-") as folder:
+        chosen = settings(f"sqlite:///{folder}/demo.db", api_keys=(), **options)
+        with running(open_service(chosen, **clocks)) as base_url:
+            yield base_url

@@ -1,0 +1,97 @@
+"""`recrawl experiment`: run the papers' experiments again."""
+
+import json
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from service.cli.options import console, finite, heed_sigterm
+
+if TYPE_CHECKING:
+    from recrawl_lab.experiments.base import Experiment, Setup
+
+Names = Annotated[
+    list[str] | None, typer.Argument(help="Which, e.g. a22-2 gf08-4", metavar="[NAME…]")
+]
+ListOnly = Annotated[bool, typer.Option("--list", help="Say which there are, and stop")]
+Seed = Annotated[int, typer.Option(min=0, help="Of everything random")]
+Scale = Annotated[
+    float,
+    typer.Option(
+        min=1e-4, max=100, callback=finite, help="Share of a full experiment's runs or pages"
+    ),
+]
+Out = Annotated[Path, typer.Option(help="Folder for the figure, CSV and JSON")]
+Trace = Annotated[
+    Path | None,
+    typer.Option(help="DIR/SITE of a recorded history, for experiments on a real page"),
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the PoliteCrawling data set, for experiments on a corpus"),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print JSON, one line an experiment, and no tables")
+]
+
+
+def experiment(
+    names: Names = None,
+    list_: ListOnly = False,
+    seed: Seed = 1,
+    scale: Scale = 1.0,
+    out: Out = Path("experiments"),
+    trace: Trace = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run experiments of the papers that Recrawl builds on, and compare.
+
+    Each prints its tables and says in one line what agrees with the paper and in one what
+    differs, both found by the numbers just produced; it writes NAME.png, NAME-1.csv … and
+    NAME.json. Without a name it says which experiments there are.
+    """
+    from recrawl_lab.experiments import Setup, find
+
+    heed_sigterm()
+    if list_ or not names:
+        _print_names()
+        return
+    chosen = [find(name) for name in names]
+    out.mkdir(parents=True, exist_ok=True)
+    for each in chosen:
+        setup = Setup(seed=seed, scale=scale, trace=trace, data=data)
+        _run(each, setup, out, as_json=as_json)
+    if find_spec("matplotlib") is None:
+        console.print("For the figures: pip install 'recrawl[lab]'")
+
+
+def _print_names() -> None:
+    from recrawl_lab.experiments import EXPERIMENTS
+
+    view = Table("name", "what")
+    for each in EXPERIMENTS.values():
+        view.add_row(each.name, each.description)
+    Console().print(view)
+
+
+def _run(each: "Experiment", setup: "Setup", out: Path, *, as_json: bool) -> None:
+    """Run one experiment with a progress bar; write its files and print its tables."""
+    from recrawl_lab.experiments.report import document, show, write
+
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task(each.name, total=1.0)
+        setup = replace(setup, progress=lambda share: progress.update(task, completed=share))
+        result = each.run(setup)
+    files = [path.name for path in write(each.name, result, setup, out)]
+    if as_json:
+        typer.echo(json.dumps(document(each.name, result, setup)))
+    else:
+        show(result, Console())
+    console.print(f"{out}: {', '.join(files)}", highlight=False)

@@ -1,0 +1,125 @@
+"""`recrawl replay`: what Recrawl would have done for a site."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from service.cli.options import finite
+
+Weighting = Literal["equal", "lognormal", "column"]
+PingKind = Literal["none", "true", "delayed", "noisy", "sitemap", "lying-sitemap"]
+
+
+def _site(*names: str, help: str, **bounds: Any) -> Any:  # noqa: A002 - as typer names it
+    """Return an option of the panel about what is played."""
+    return typer.Option(*names, help=help, rich_help_panel="What is played", **bounds)
+
+
+def _bandwidth(help: str) -> Any:  # noqa: A002
+    return typer.Option(help=help, min=1e-6, callback=finite, rich_help_panel="Bandwidth")
+
+
+def _notices(help: str, **bounds: Any) -> Any:  # noqa: A002
+    return typer.Option(help=help, callback=finite, rich_help_panel="Change notices", **bounds)
+
+
+def _how(*names: str, help: str, **bounds: Any) -> Any:  # noqa: A002
+    return typer.Option(*names, help=help, rich_help_panel="How", **bounds)
+
+
+Trace = Annotated[
+    Path | None,
+    _site(help="DIR/SITE of recorded changes (DIR/SITE.csv.gz, DIR/pages/SITE.pages.csv.gz)"),
+]
+CrawlLog = Annotated[
+    Path | None,
+    _site(help="CSV of a crawler: url, t and changed or digest; status, importance"),
+]
+Git = Annotated[Path | None, _site(help="Clone of the git repository of the site's sources")]
+Rules = Annotated[
+    list[str] | None,
+    _site(
+        "--map",
+        metavar="REGEX=/PAGE",
+        help=r"Which file is which page, e.g. `docs/(.*)\.md=/\1/`; may be repeated",
+    ),
+]
+Pages = Annotated[int, _site(min=2, help="Pages of a made-up site")]
+Days = Annotated[
+    float | None,
+    _site(callback=finite, min=1, help="The last so many days; default all, 60 of a made-up site"),
+]
+Importance = Annotated[
+    Weighting | None, _site(help="Of pages; default equal, lognormal for a made-up site")
+]
+Bulk = Annotated[
+    bool, _site("--bulk/--no-bulk", help="Count revisions that touched over 200 pages at once")
+]
+Bandwidth = Annotated[float | None, _bandwidth("Crawls a day over all pages")]
+BandwidthPerPage = Annotated[
+    float | None, _bandwidth("Crawls a day for each page; default 0.02, 0.2 for a made-up site")
+]
+Pings = Annotated[
+    PingKind, typer.Option(help="Which notices Recrawl hears", rich_help_panel="Change notices")
+]
+PingShare = Annotated[float, _notices("Share of the pages that send them", min=0, max=1)]
+PingDelay = Annotated[float, _notices("delayed: mean days", min=0)]
+PingRecall = Annotated[float, _notices("noisy: share of the changes told", min=0, max=1)]
+PingPrecision = Annotated[float, _notices("noisy: share of true notices", min=0.001, max=1)]
+SitemapEvery = Annotated[float, _notices("sitemap: days between fetches", min=0.01)]
+Policies = Annotated[str, _how(help="default, all, or names with commas")]
+ListOnly = Annotated[bool, _how("--list", help="Say which policies there are, and stop")]
+Step = Annotated[
+    float | None,
+    _how(
+        callback=finite,
+        min=0.01,
+        help="Days between epochs; default half a page's mean interval, up to 1",
+    ),
+]
+Seed = Annotated[int, _how(min=0, help="Of everything random")]
+Processes = Annotated[int | None, _how(min=1, help="Policies played at a time; default one a core")]
+Out = Annotated[Path, _how(help="Folder for report.html, JSON and CSV")]
+
+
+def replay(
+    trace: Trace = None,
+    crawl_log: CrawlLog = None,
+    git: Git = None,
+    rules: Rules = None,
+    pages: Pages = 2_000,
+    days: Days = None,
+    importance: Importance = None,
+    bulk: Bulk = False,
+    bandwidth: Bandwidth = None,
+    bandwidth_per_page: BandwidthPerPage = None,
+    pings: Pings = "none",
+    ping_share: PingShare = 1.0,
+    ping_delay: PingDelay = 1.0,
+    ping_recall: PingRecall = 0.8,
+    ping_precision: PingPrecision = 0.8,
+    sitemap_every: SitemapEvery = 1.0,
+    policies: Policies = "default",
+    list_: ListOnly = False,
+    step: Step = None,
+    seed: Seed = 1,
+    processes: Processes = None,
+    out: Out = Path("replay"),
+) -> None:
+    """Play the past again: find out what Recrawl would have done for a site.
+
+    Reads when the pages of a site have changed, lets Recrawl and other policies crawl them with
+    the same bandwidth, and compares how stale their copies were. Recrawl plays through the same
+    code as the service; it knows only what its own crawls have seen by then.
+
+    Prints a table and what it means, and writes --out/report.html, with figures, and all numbers
+    as JSON and CSV. Without --trace, --crawl-log or --git a site is made up.
+    """
+    from recrawl_lab.cli.replay_run import PingSource, Source, print_policies, run
+
+    if list_:
+        return print_policies()
+    source = Source(trace, crawl_log, git, rules, pages, days, importance, bulk)
+    notices = PingSource(pings, ping_share, ping_delay, ping_recall, ping_precision, sitemap_every)
+    return run(source, notices, bandwidth, bandwidth_per_page, step, policies, seed, processes, out)

@@ -1,0 +1,195 @@
+"""What `recrawl replay` does: read or make up a site, let policies play, write a report.
+
+The command imports this module only when it runs, so that `--help` loads no numpy.
+"""
+
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from recrawl_lab.policies.lineup import LEFT_OUT, LINEUP, Game, chosen, suitable_step
+from recrawl_lab.replay.comparison import Comparison, Outcome
+from recrawl_lab.replay.contest import contest
+from recrawl_lab.reports.page import page
+from recrawl_lab.reports.results import Circumstances, document, write
+from recrawl_lab.reports.summary import show
+from recrawl_lab.worlds.crawl_log import read_crawl_log
+from recrawl_lab.worlds.git_history import read_git
+from recrawl_lab.worlds.pings import PingSource, announced
+from recrawl_lab.worlds.recording import Recording, Weighting, recorded_world
+from recrawl_lab.worlds.trace import read_trace
+from recrawl_lab.worlds.world import World, synthetic_world
+from service.cli.options import console, heed_sigterm
+from service.runtime.logs import configure_logging
+
+__all__ = ["PingSource", "Source", "print_policies", "run"]
+
+SYNTHETIC_DAYS = 60.0
+"""Default length of a made-up site, days."""
+MAX_PAGE_DAYS = 100_000_000
+"""Maximum days of all pages of a made-up site: 0.6 changes a page and day are held in memory."""
+MAX_CRAWLS = 50_000_000
+"""Maximum crawls of a policy: all are held in memory, with the prediction of each."""
+MAX_EPOCHS = 100_000
+"""Maximum epochs, nearly three centuries of days: a longer log has an instant that is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The site to play: one of `trace`, `crawl_log` and `git`, otherwise made up."""
+
+    trace: Path | None
+    crawl_log: Path | None
+    git: Path | None
+    rules: list[str] | None
+    pages: int
+    """Pages of a made-up site."""
+    days: float | None
+    importance: Weighting | None
+    bulk: bool
+
+    def world(self, rng: np.random.Generator) -> World:
+        """Return the site with its changes; raise `BadParameter` where options contradict."""
+        self._check()
+        recording = self._recording(rng)
+        if recording is None:
+            return self._made_up(rng)
+        return recorded_world(
+            recording,
+            rng=rng,
+            days=self.days or float("inf"),
+            importance=self.importance or "equal",
+            bulk=self.bulk,
+        )
+
+    def _check(self) -> None:
+        if sum(source is not None for source in (self.trace, self.crawl_log, self.git)) > 1:
+            raise typer.BadParameter("give one of --trace, --crawl-log and --git")
+        if (self.git is None) != (not self.rules):
+            raise typer.BadParameter(
+                r"--git and --map belong together: --git PATH --map 'docs/(.*)\.md=/\1/'"
+            )
+
+    def _recording(self, rng: np.random.Generator) -> Recording | None:
+        weighted = self.importance == "column"
+        if self.trace is not None:
+            return read_trace(self.trace, weighted=weighted)
+        if self.crawl_log is not None:
+            return read_crawl_log(self.crawl_log, rng=rng, weighted=weighted)
+        if self.git is not None and self.rules:
+            return read_git(self.git, self.rules)
+        return None
+
+    def _made_up(self, rng: np.random.Generator) -> World:
+        if self.importance == "column":
+            raise typer.BadParameter("a made-up site has no column of importance")
+        days, weighting = self.days or SYNTHETIC_DAYS, self.importance or "lognormal"
+        if self.pages * days > MAX_PAGE_DAYS:
+            raise typer.BadParameter(
+                f"{self.pages:,} pages over {days:,.0f} days are more than the {MAX_PAGE_DAYS:,} "
+                "days of pages that are held in memory; give fewer --pages or --days"
+            )
+        return synthetic_world(self.pages, days, rng=rng, importance=weighting, complete_share=0.0)
+
+
+def print_policies() -> None:
+    """Print the names of all policies, and why some are not played."""
+    for entrant in LINEUP.values():
+        typer.echo(f"{entrant.name:32} {entrant.description}")
+    for name, reason in LEFT_OUT.items():
+        typer.echo(f"{name:32} not played: {reason}")
+
+
+def run(
+    source: Source,
+    notices: PingSource,
+    bandwidth: float | None,
+    bandwidth_per_page: float | None,
+    step: float | None,
+    policies: str,
+    seed: int,
+    processes: int | None,
+    out: Path,
+) -> None:
+    """Play the policies on a site, print the table and write the report to a folder."""
+    heed_sigterm()
+    names = chosen(policies)
+    if bandwidth is not None and bandwidth_per_page is not None:
+        raise typer.BadParameter("give --bandwidth or --bandwidth-per-page, not both")
+    rng = np.random.default_rng(seed)
+    world, crawls, description = announced(source.world(rng), notices, rng)
+    budget = bandwidth or _suitable_bandwidth(world, bandwidth_per_page)
+    _refuse_many_crawls(world, budget)
+    step = step or suitable_step(world, budget)
+    _refuse_many_epochs(world, step)
+    game = Game(world, budget, step, crawls, seed)
+    out.mkdir(parents=True, exist_ok=True)
+    outcomes = _play(game, names, processes or min(len(names), os.cpu_count() or 1))
+    _report(Comparison(game, outcomes), description, out)
+
+
+def _suitable_bandwidth(world: World, per_page: float | None) -> float:
+    made_up = world.name == "synthetic"
+    return (per_page or (0.2 if made_up else 0.02)) * world.mean_pages
+
+
+def _refuse_many_crawls(world: World, bandwidth: float) -> None:
+    n_crawls = bandwidth * world.days
+    if n_crawls > MAX_CRAWLS:
+        raise typer.BadParameter(
+            f"{n_crawls:,.0f} crawls in {world.days:,.0f} days are more than the {MAX_CRAWLS:,} "
+            "that are held in memory; give less --bandwidth or fewer --days"
+        )
+
+
+def _refuse_many_epochs(world: World, step: float) -> None:
+    n_epochs = world.days / step
+    if n_epochs > MAX_EPOCHS:
+        raise typer.BadParameter(
+            f"{world.days:,.0f} days are {n_epochs:,.0f} epochs, more than the {MAX_EPOCHS:,} "
+            "that are played; see that every instant is meant, or give fewer --days or a longer "
+            "--step"
+        )
+
+
+def _play(game: Game, names: tuple[str, ...], processes: int) -> list[Outcome]:
+    """Play every policy, with a bar for each."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("day {task.completed:,.0f}/{task.total:,.0f}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        bars = {name: progress.add_task(name, total=game.world.days, start=False) for name in names}
+
+        def show_day(name: str, day: float) -> None:
+            progress.start_task(bars[name])
+            progress.update(bars[name], completed=day)
+
+        prepare = partial(configure_logging, "warning")
+        return contest(game, names, show_day, processes=processes, prepare=prepare)
+
+
+def _report(comparison: Comparison, notices: str, out: Path) -> None:
+    """Write the files of a comparison and print its table."""
+    results = document(comparison, Circumstances(_command(), notices))
+    files = write(results, out)
+    report = out / "report.html"
+    report.write_text(page(results), encoding="utf-8")
+    show(results, Console())
+    names = ", ".join(path.name for path in (report, *files))
+    console.print(f"{out}: {names}", highlight=False, soft_wrap=True)
+
+
+def _command() -> str:
+    words = [os.fsencode(word).decode("utf-8", "backslashreplace") for word in sys.argv[1:]]
+    return shlex.join(["recrawl", *words])

@@ -1,0 +1,1 @@
+"""Importers of published data sets."""

@@ -1,0 +1,1 @@
+"""The demo: a crawler fleet plays a world against a running service."""

@@ -1,0 +1,1 @@
+../../examples/crawler.py

@@ -1,0 +1,213 @@
+"""The demo: a crawler fleet plays a world against the running service, over HTTP."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from recrawl_lab.demo.fleet import Fleet
+from recrawl_lab.policies import plain
+from recrawl_lab.replay.playing import announcements, crawl
+from recrawl_lab.replay.staleness import Crawls, Staleness, merged, staleness
+from recrawl_lab.worlds.scenario import Scenario
+from recrawl_lab.worlds.simulated_time import Clock
+from recrawl_lab.worlds.world import World
+
+NO_GAP = 0.01
+"""Where hindsight gains less than this over uniform there is no gap to close."""
+
+
+@dataclass(frozen=True, slots=True)
+class GameOutcome:
+    """What one policy did in a world."""
+
+    policy: str
+    crawls: Crawls
+    """Without the first crawl of each page, which all policies have in common."""
+    staleness: Staleness
+
+
+@dataclass(frozen=True, slots=True)
+class GameResult:
+    """Recrawl and what it is measured against, at the same number of crawls."""
+
+    world: World
+    bandwidth: float
+    recrawl: GameOutcome
+    uniform: GameOutcome
+    hindsight: GameOutcome
+
+    @property
+    def outcomes(self) -> tuple[GameOutcome, GameOutcome, GameOutcome]:
+        """The rows of the table."""
+        return self.recrawl, self.uniform, self.hindsight
+
+    @property
+    def gain(self) -> float:
+        """How far harmonic staleness lies below that of uniform crawling, as a share of it."""
+        base = self.uniform.staleness.harmonic
+        return 1.0 - self.recrawl.staleness.harmonic / base if base else 0.0
+
+    @property
+    def gap_closed(self) -> float | None:
+        """Share of what hindsight gains over uniform that Recrawl gains; None without a gap."""
+        worst, best = self.uniform.staleness.harmonic, self.hindsight.staleness.harmonic
+        if worst - best <= NO_GAP * worst:
+            return None
+        return (worst - self.recrawl.staleness.harmonic) / (worst - best)
+
+
+def play(
+    client: httpx.Client,
+    world: World,
+    clock: Clock,
+    *,
+    bandwidth: float,
+    step: float = 1.0,
+    progress: Callable[[float], None] | None = None,
+) -> GameResult:
+    """Crawl the world as the service says, and compare with policies that crawl as often.
+
+    Parameters
+    ----------
+    client
+        Of a fresh server whose time is `clock` and whose bandwidth is `bandwidth`.
+    bandwidth
+        Crawls a day that the fleet can do.
+    step
+        Days from one epoch to the next; within them the fleet follows one schedule.
+    progress
+        Told each day reached.
+
+    Raises
+    ------
+    UnexpectedAnswer
+        The service refused something.
+    """
+    crawls = Crawls.none()
+    fleet = Fleet(client, world)
+    for day, more in crawl(fleet, clock, announcements(world), bandwidth, step):
+        crawls = merged(crawls, more)
+        if progress is not None:
+            progress(day)
+    uniform = plain.matched(plain.uniform, world, len(crawls.at))
+    hindsight = plain.matched(plain.hindsight, world, len(crawls.at))
+    return GameResult(
+        world,
+        bandwidth,
+        GameOutcome("Recrawl", crawls, staleness(world, crawls)),
+        GameOutcome("uniform", uniform, staleness(world, uniform)),
+        GameOutcome("hindsight", hindsight, staleness(world, hindsight)),
+    )
+
+
+# -- what the reader sees
+
+
+def run(
+    client: httpx.Client,
+    scenario: Scenario,
+    clock: Clock,
+    *,
+    console: Console | None = None,
+    plot: Path | None = None,
+) -> GameResult:
+    """Play a scenario with a progress bar, print the table and write the plot; see `play`."""
+    console = console or Console()
+    world = scenario.world
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("day {task.completed:.0f}/{task.total:.0f}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task(f"{len(world):,} pages over HTTP", total=world.days)
+        result = play(
+            client,
+            world,
+            clock,
+            bandwidth=scenario.bandwidth,
+            step=scenario.step,
+            progress=lambda day: bar.update(task, completed=day),
+        )
+    show(result, console)
+    if plot is not None:
+        draw(result, plot)
+        console.print(f"Plot of staleness over time: {plot}")
+    return result
+
+
+def show(result: GameResult, console: Console) -> None:
+    """Print the table and what must be known to read it."""
+    world = result.world
+    per_page = result.bandwidth / world.mean_pages
+    table = Table(
+        title=f"Staleness, {world.name}: {len(world):,} pages, {world.days:.0f} days\n"
+        f"budget {result.bandwidth:,.1f} crawls a day ({per_page:.3g} per existing page)"
+    )
+    table.add_column("policy")
+    for name in ("harmonic", "vs uniform", "binary", "vs uniform", "crawls"):
+        table.add_column(name, justify="right")
+    base = result.uniform.staleness
+    for row in result.outcomes:
+        table.add_row(
+            row.policy,
+            f"{row.staleness.harmonic:.4f}",
+            _change(row.staleness.harmonic, base.harmonic),
+            f"{row.staleness.binary:.4f}",
+            _change(row.staleness.binary, base.binary),
+            f"{len(row.crawls.at):,}",
+        )
+    console.print(table)
+    closed = result.gap_closed
+    console.print(
+        "Hindsight gains nothing over uniform crawling here: there is no gap to close."
+        if closed is None
+        else f"Share of the gap between uniform and hindsight that Recrawl closes: {closed:.0%}"
+    )
+    console.print(
+        "Averages over time and pages, weighted by importance; n uncrawled changes are charged "
+        "1 + 1/2 + … + 1/n (harmonic) or 1 (binary). Hindsight is LambdaCrawl that knows the "
+        "true change rates from the start. The first crawl of each page, which finds it, is the "
+        "same for all and not counted."
+    )
+    for note in world.notes:
+        console.print(f"Note: {note}")
+
+
+def draw(result: GameResult, path: Path) -> None:
+    """Write a PNG of harmonic staleness over time, one line a policy."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for outcome, style in zip(result.outcomes, ("-", "--", ":"), strict=True):
+        curve = outcome.staleness
+        axes.stairs(
+            curve.harmonic_curve,
+            curve.edges,
+            baseline=None,
+            ls=style,
+            lw=1.8,
+            label=f"{outcome.policy} (mean {curve.harmonic:.3f})",
+        )
+    axes.set(
+        xlabel="day",
+        ylabel="harmonic staleness",
+        title=f"{result.world.name}, {len(result.uniform.crawls.at):,} crawls each",
+        ylim=(0, None),
+    )
+    axes.legend()
+    axes.grid(visible=True, alpha=0.3)
+    figure.savefig(path, dpi=120, format="png")
+
+
+def _change(value: float, base: float) -> str:
+    return "" if value == base else f"{value / base - 1:+.1%}"

@@ -1,0 +1,41 @@
+"""The experiments of the papers, run again on the service's own estimators and allocations.
+
+Each module holds some of one paper's figures and ends in, or has, a tuple `EXPERIMENTS`; a new
+one is a new module and its line in `EXPERIMENTS` below.
+"""
+
+from recrawl_lab.experiments import (
+    a22_accuracy,
+    a22_history,
+    a22_loop,
+    a22_steps,
+    gf08,
+    k19_known,
+    k19_learned,
+)
+from recrawl_lab.experiments.base import Check, Experiment, Result, ResultTable, Setup
+from service.model.errors import UnknownExperiment
+
+__all__ = ["EXPERIMENTS", "Check", "Experiment", "Result", "ResultTable", "Setup", "find"]
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for module in (a22_history, a22_accuracy, a22_steps, a22_loop, gf08, k19_known, k19_learned)
+    for experiment in module.EXPERIMENTS
+}
+"""Name -> experiment, in the order of the papers."""
+
+
+def find(name: str) -> Experiment:
+    """Give an experiment by name.
+
+    Raises
+    ------
+    UnknownExperiment
+        None has this name; lists those there are.
+    """
+    if name not in EXPERIMENTS:
+        raise UnknownExperiment(
+            f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}"
+        )
+    return EXPERIMENTS[name]

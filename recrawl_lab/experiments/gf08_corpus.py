@@ -1,0 +1,88 @@
+"""GF08, figure 3: a corpus of pages watched for 25 changes each, the prior of new ones."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recrawl_lab.experiments.base import Check, Experiment, Result, ResultTable, Setup, within
+from recrawl_lab.experiments.gf08_pages import (
+    CHANGES_SEEN,
+    DAY,
+    STAND_IN,
+    WATCH_INTERVAL,
+    corpus,
+    watched,
+)
+from service.core import Prior, fit_gamma_prior
+from service.model.arrays import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CORPUS = 10_000
+"""Pages."""
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+
+
+def gamma_prior(sample: Floats) -> Prior:
+    """Fit the service's Gamma prior, 1/hour, to pages that were watched for 25 changes each."""
+    changes = np.full(len(sample), float(CHANGES_SEEN))
+    return fit_gamma_prior(changes, changes / sample, Prior(0.5, 0.5 / float(sample.mean())))
+
+
+def sampled_corpus(setup: Setup) -> Result:
+    """Run figure 3: how change rates estimated from 25 changes are distributed."""
+    rng = setup.rng()
+    truth = corpus(setup, rng, setup.runs(CORPUS))
+    sample = watched(rng, truth).change_rate
+    naive = -np.expm1(-truth * WATCH_INTERVAL) / WATCH_INTERVAL
+    setup.progress(1.0)
+    top = truth >= np.quantile(truth, 0.95)
+    of_naive, of_mle = (float(np.median((x / truth)[top])) for x in (naive, sample))
+    return Result(
+        title=f"Change rates of {len(truth):,} pages, crawled once a day until "
+        f"{CHANGES_SEEN} changes were seen",
+        tables=[
+            ResultTable(
+                "quantiles of the change rate, 1/day",
+                ("", *(f"{q:.0%}" for q in QUANTILES)),
+                [
+                    (name, *(float(x) for x in DAY * np.quantile(rates, QUANTILES)))
+                    for name, rates in (("true", truth), ("sampled", sample), ("naive", naive))
+                ],
+            )
+        ],
+        checks=[
+            Check(
+                "a naive estimate is persistently biased where changes are fast (by over 5 %)",
+                f"{of_naive:.2f} of the true rate for the fastest twentieth",
+                not within(0.05, of_naive, 1.0),
+            ),
+            Check(
+                "the likeliest rate has a significantly smaller bias (half)",
+                f"{of_mle:.2f} of the true rate",
+                abs(of_mle - 1.0) <= abs(of_naive - 1.0) / 2.0,
+            ),
+        ],
+        draw=lambda figure: _draw_corpus(figure, truth, sample),
+        notes=(
+            STAND_IN,
+            (
+                f"{CHANGES_SEEN} changes leave each rate {np.std(np.log(sample / truth)):.0%} off "
+                "(one standard deviation)"
+            ),
+        ),
+    )
+
+
+def _draw_corpus(figure: "Figure", truth: Floats, sample: Floats) -> None:
+    figure.set_size_inches(7, 4)
+    axes = figure.subplots()
+    bins = np.geomspace(np.quantile(truth, 0.002), np.quantile(truth, 0.998), 50) * DAY
+    axes.hist(sample * DAY, bins.tolist(), color="#1f4e9c", alpha=0.5, label="sampled")
+    axes.hist(truth * DAY, bins.tolist(), histtype="step", color="black", label="true")
+    axes.set(xscale="log", xlabel="changes a day", ylabel="pages")
+    axes.legend(frameon=False, fontsize=8)
+
+
+FIGURE_3 = Experiment("gf08-3", "the distribution of change rates in a corpus", sampled_corpus)

@@ -1,0 +1,153 @@
+"""GF08, figure 7: pages nobody has crawled yet, with the corpus as prior and without.
+
+With a prior the first crawl comes after the time between changes that the prior alone gives, and
+each next one after the estimate so far. Without, the first interval is drawn evenly from 0 up to
+a longest one. Beside the paper's two imaginary intervals stands the service's default, Gamma.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recrawl_lab.experiments.base import Check, Experiment, Result, ResultTable, Setup
+from recrawl_lab.experiments.gf08_corpus import CORPUS, gamma_prior
+from recrawl_lab.experiments.gf08_pages import (
+    DAY,
+    STAND_IN,
+    Estimated,
+    absolute_deviation,
+    corpus,
+    follow,
+    watched,
+)
+from recrawl_lab.experiments.plain import NEITHER, Estimate, plain_likelihood
+from service.core import (
+    MLE,
+    Gamma,
+    ImaginaryIntervals,
+    Prior,
+    fit_imaginary_intervals,
+    gather_history,
+)
+from service.model.arrays import Bools, Floats
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PAGES = 1_000
+CRAWLS = 10
+EARLY = 5
+"""Crawls in which a page is called new."""
+LONGEST = (1.0, 5.0, 11.0, 25.0)
+"""Days up to which first intervals without a prior are drawn."""
+LEAD = 100.0
+"""Hours by which the paper's prior leads at the first interval."""
+
+
+def with_intervals(imaginary: ImaginaryIntervals) -> Estimated:
+    """Likeliest rates with two imaginary crawls (the paper's prior)."""
+    mle = MLE(imaginary=imaginary)
+
+    def estimated(interval: Floats, changed: Bools) -> Estimate:
+        n_crawls, n_pages = interval.shape
+        page = np.tile(np.arange(n_pages), n_crawls)
+        history = gather_history(page, interval.ravel(), changed.ravel(), n_pages)
+        return Estimate(mle.change_rate(history), np.full(n_pages, float(NEITHER)))
+
+    return estimated
+
+
+def with_gamma(prior: Prior) -> Estimated:
+    """Posterior means of the service's default."""
+    gamma = Gamma(prior)
+
+    def estimated(interval: Floats, changed: Bools) -> Estimate:
+        state = gamma.init(interval.shape[1])
+        for hours, was_changed in zip(interval, changed, strict=True):
+            state = gamma.update(state, hours, was_changed)
+        return Estimate(gamma.change_rate(state), np.full(interval.shape[1], float(NEITHER)))
+
+    return estimated
+
+
+def new_pages(setup: Setup) -> Result:
+    """Run figure 7."""
+    rng = setup.rng()
+    n_corpus, n_pages = setup.runs(CORPUS), setup.runs(PAGES)
+    first_corpus = watched(rng, corpus(setup, rng, n_corpus)).change_rate
+    another = watched(rng, corpus(setup, rng, n_corpus)).change_rate
+    change_rate = rng.choice(another, n_pages)
+    imaginary, prior = fit_imaginary_intervals(first_corpus), gamma_prior(first_corpus)
+    ways: dict[str, tuple[Floats, Estimated]] = {
+        "imaginary intervals": (
+            np.full(n_pages, 1.0 / imaginary.change_rate),
+            with_intervals(imaginary),
+        ),
+        "gamma": (np.full(n_pages, 1.0 / prior.mean), with_gamma(prior)),
+        **{
+            f"no prior, up to {days:g} days": (
+                DAY * days * (1.0 - rng.random(n_pages)),
+                plain_likelihood,
+            )
+            for days in LONGEST
+        },
+    }
+    deviation: dict[str, Floats] = {}
+    for name, (first, estimated) in ways.items():
+        played = follow(rng, change_rate, first, CRAWLS, estimated=estimated)
+        steps = np.vstack((first, played.period))
+        deviation[name] = np.array([absolute_deviation(row, change_rate) for row in steps])
+        setup.progress(len(deviation) / len(ways))
+    return Result(
+        title=f"{n_pages:,} new pages, their change rates drawn as the corpus's",
+        tables=[
+            ResultTable(
+                "median absolute deviation, hours, after … crawls (0: the first interval itself)",
+                ("", *map(str, range(CRAWLS + 1))),
+                [(name, *map(float, row)) for name, row in deviation.items()],
+            )
+        ],
+        checks=_checks(deviation),
+        draw=lambda figure: _draw(figure, deviation),
+        notes=(
+            STAND_IN,
+            (
+                "the service's Gamma prior, whose first interval is 1 / its mean rate, deviates by "
+                f"{deviation['gamma'][0]:.0f} hours at first and "
+                f"{deviation['gamma'][1 : EARLY + 1].mean():.0f} over {EARLY} crawls"
+            ),
+        ),
+    )
+
+
+FIGURE_7 = Experiment(
+    "gf08-7", "deviation of new pages' estimates, with and without a prior", new_pages
+)
+
+
+def _checks(deviation: dict[str, Floats]) -> list[Check]:
+    paper, _, *without = deviation.values()
+    early = slice(1, EARLY + 1)
+    nearest = min(row[0] for row in without)
+    best_early = min(float(row[early].mean()) for row in without)
+    return [
+        Check(
+            f"at the first interval the prior's deviation is {LEAD:g} hours less than without",
+            f"{paper[0]:.0f} against {nearest:.0f} hours and more",
+            bool(paper[0] <= nearest - LEAD),
+        ),
+        Check(
+            f"the prior improves the estimates of new pages, over {EARLY} crawls",
+            f"{paper[early].mean():.0f} against {best_early:.0f} hours and more",
+            float(paper[early].mean()) < best_early,
+        ),
+    ]
+
+
+def _draw(figure: "Figure", deviation: dict[str, Floats]) -> None:
+    figure.set_size_inches(8, 4)
+    axes = figure.subplots()
+    for name, row in deviation.items():
+        axes.plot(np.arange(CRAWLS + 1), row, "--" if "no prior" in name else "-", label=name)
+    axes.set(xlabel="crawls", ylabel="median absolute deviation, hours", ylim=(0, None))
+    axes.legend(frameon=False, fontsize=8)

@@ -1,0 +1,119 @@
+"""What GF08's figures share: a corpus of change rates, and pages crawled as their estimates say.
+
+Rates are per hour and intervals in hours, as in the paper: estimators do not mind the unit. The
+paper's corpus, 10,000 pages of a PageRank-directed crawl, was never published. In its place stand
+log-normal rates with a median of one change in ten days, or the pages of a recording.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from recrawl_lab.experiments.base import Setup
+from recrawl_lab.experiments.plain import ALWAYS, NEITHER, Estimate, plain_likelihood
+from recrawl_lab.worlds.recording import recorded_world
+from recrawl_lab.worlds.trace import read_trace
+from service.core.estimators.likelihood import Likelihood, Terms, likeliest_rate
+from service.model.arrays import Bools, Floats
+from service.model.errors import InvalidTrace
+
+DAY = 24.0
+MEDIAN_PERIOD, LOG_DEVIATION = 10.0 * DAY, 0.8
+"""Of the stand-in corpus: hours between two changes, and the deviation of the logarithm, about the
+largest that two imaginary intervals fit: they fitted the paper's corpus (figure 6)."""
+CHANGES_SEEN = 25
+"""A page of the corpus is watched until so many crawls found a change."""
+WATCH_INTERVAL = DAY
+"""Hours between crawls of a page while it is watched; the paper does not say."""
+LEAST_CHANGES = 5
+"""Of a page of a recording whose rate is taken for known."""
+STAND_IN = (
+    "the paper's corpus is not published; log-normal change rates with a median of one in "
+    f"{MEDIAN_PERIOD / DAY:g} days stand in, or with --trace DIR/SITE those of a recording's "
+    f"pages with at least {LEAST_CHANGES} changes"
+)
+
+Estimated = Callable[[Floats, Bools], Estimate]
+"""From the (K, N) intervals and changes so far."""
+
+
+class Paths(NamedTuple):
+    """(K, N) what K crawls of N pages found."""
+
+    interval: Floats
+    changed: Bools
+    period: Floats
+    """Estimated hours between changes after each crawl."""
+    edge: Floats
+
+
+def corpus(setup: Setup, rng: np.random.Generator, n_pages: int) -> Floats:
+    """Draw (N,) true change rates.
+
+    Raises
+    ------
+    InvalidTrace
+        The recording has no page with enough changes.
+    """
+    if setup.trace is None:
+        return rng.lognormal(-np.log(MEDIAN_PERIOD), LOG_DEVIATION, n_pages)
+    world = recorded_world(read_trace(setup.trace), rng=rng)
+    frequent = np.diff(world.first) >= LEAST_CHANGES
+    if not frequent.any():
+        raise InvalidTrace(
+            f"{setup.trace}: no page has {LEAST_CHANGES} changes; name a recording of busier pages"
+        )
+    return rng.choice(world.change_rate[frequent], n_pages) / DAY
+
+
+def watched(rng: np.random.Generator, change_rate: Floats) -> Estimate:
+    """Estimate each page from crawls once a day until 25 of them found a change (section 4.2)."""
+    n_changes = np.full(len(change_rate), float(CHANGES_SEEN))
+    chance = -np.expm1(-change_rate * WATCH_INTERVAL)
+    quiet = np.asarray(rng.negative_binomial(CHANGES_SEEN, chance) * WATCH_INTERVAL, np.float64)
+
+    def sum_undated(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
+        return tuple(CHANGES_SEEN * term for term in terms(rate * WATCH_INTERVAL))
+
+    likelihood = Likelihood(
+        0.0 * n_changes, n_changes, n_changes * WATCH_INTERVAL, quiet, sum_undated
+    )
+    rate = likeliest_rate(likelihood, quiet > 0)
+    return Estimate(
+        np.where(quiet > 0, rate, 1.0 / WATCH_INTERVAL), np.where(quiet > 0, NEITHER, ALWAYS)
+    )
+
+
+def follow(
+    rng: np.random.Generator,
+    change_rate: Floats,
+    first: Floats,
+    n_crawls: int,
+    *,
+    share: float = 1.0,
+    estimated: Estimated = plain_likelihood,
+) -> Paths:
+    """Crawl N pages K times, each time after `share` of the estimated time between changes.
+
+    Parameters
+    ----------
+    change_rate, first : (N,)
+        True rates, and the hours to the first crawl.
+    """
+    shape = (n_crawls, len(change_rate))
+    interval, changed = np.empty(shape), np.empty(shape, np.bool_)
+    period, edge = np.empty(shape), np.empty(shape)
+    hours = first
+    for k in range(n_crawls):
+        interval[k] = hours
+        changed[k] = rng.random(len(hours)) < -np.expm1(-change_rate * hours)
+        likeliest = estimated(interval[: k + 1], changed[: k + 1])
+        period[k], edge[k] = 1.0 / likeliest.change_rate, likeliest.edge
+        hours = share * period[k]
+    return Paths(interval, changed, period, edge)
+
+
+def absolute_deviation(period: Floats, change_rate: Floats) -> float:
+    """Median difference, hours, of estimated and true times between changes (the paper's MAD)."""
+    return float(np.median(np.abs(period - 1.0 / change_rate)))

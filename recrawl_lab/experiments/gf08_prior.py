@@ -1,0 +1,275 @@
+"""GF08, figures 5 and 6: the corpus as a prior, exactly and in two numbers.
+
+The paper fits the two imaginary intervals by annealing the squared distance of distributions; the
+service takes the likeliest ones (`fit_imaginary_intervals`). Both are shown, and the Gamma prior
+that the service's default estimator uses.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.stats import gamma as gamma_distribution
+
+from recrawl_lab.experiments.base import Check, Experiment, Result, ResultTable, Setup
+from recrawl_lab.experiments.gf08_corpus import CORPUS, gamma_prior
+from recrawl_lab.experiments.gf08_pages import (
+    DAY,
+    STAND_IN,
+    corpus,
+    watched,
+)
+from service.core import (
+    MLE,
+    Gamma,
+    GammaState,
+    ImaginaryIntervals,
+    Prior,
+    fit_imaginary_intervals,
+    gather_history,
+)
+from service.model.arrays import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+# -- figure 5
+
+UNCHANGED = (1, 2, 5, 10)
+"""Crawls, a day apart, none of which found a change."""
+CLOSE = 0.1
+"""Share within which two expectations are called the same."""
+
+
+class QuietPage(NamedTuple):
+    """A page without a change in `hours`: time between changes by several expectations, hours."""
+
+    hours: float
+    likelihood: Floats
+    posterior: Floats
+    """Smoothed."""
+    most_probable: float
+    mean: float
+    exact: float
+    two_numbers: float
+    imaginary: float
+
+    @property
+    def row(self) -> tuple[float, ...]:
+        """The numbers of the table."""
+        return (
+            self.hours,
+            self.most_probable,
+            self.mean,
+            self.exact,
+            self.two_numbers,
+            self.imaginary,
+        )
+
+
+def no_change_yet(setup: Setup) -> Result:
+    """Run figure 5: what crawls without a change say, alone and with the corpus as prior."""
+    rng = setup.rng()
+    sample = watched(rng, corpus(setup, rng, setup.runs(CORPUS))).change_rate
+    setup.progress(0.5)
+    longest = float(np.quantile(1.0 / sample, 0.999))
+    period = np.arange(1.0, longest)
+    counts, _ = np.histogram(1.0 / sample, np.append(period, longest) - 0.5)
+    prior, intervals = gamma_prior(sample), fit_imaginary_intervals(sample)
+    pages = [quiet_page(n, sample, period, counts, prior, intervals) for n in UNCHANGED]
+    setup.progress(1.0)
+    return Result(
+        title="A page that has not changed yet, crawled once a day",
+        tables=[
+            ResultTable(
+                "hours between changes, by the exact posterior and by what stands in for it",
+                (
+                    "hours without a change",
+                    "most probable",
+                    "mean",
+                    "1 / mean rate",
+                    "1 / mean rate, Gamma prior",
+                    "likeliest, imaginary intervals",
+                ),
+                [page.row for page in pages],
+            )
+        ],
+        checks=_checks_of_quiet_pages(pages, longest),
+        draw=lambda figure: _draw_posterior(
+            figure, period, [(page.likelihood, page.posterior) for page in pages]
+        ),
+        notes=(STAND_IN,),
+    )
+
+
+def quiet_page(
+    n_crawls: int,
+    sample: Floats,
+    period: Floats,
+    counts: NDArray[np.int64],
+    prior: Prior,
+    intervals: ImaginaryIntervals,
+) -> QuietPage:
+    """Return the expectations of a page after `n_crawls`, a day apart, none with a change."""
+    hours = n_crawls * DAY
+    likelihood = np.exp(-hours / period)
+    weight = counts * likelihood
+    posterior = weight / weight.sum()
+    smooth = np.convolve(posterior, np.ones(25) / 25.0, "same")
+    exact = float(sample @ np.exp(-sample * hours) / np.exp(-sample * hours).sum())
+    two_numbers = float(Gamma(prior).change_rate(GammaState(0.0, hours)))
+    history = gather_history(
+        np.zeros(n_crawls, np.int64), np.full(n_crawls, DAY), np.zeros(n_crawls, np.bool_), 1
+    )
+    imaginary = float(MLE(imaginary=intervals).change_rate(history)[0])
+    most_probable, mean = float(period[smooth.argmax()]), float(np.sum(period * posterior))
+    rates = 1.0 / exact, 1.0 / two_numbers, 1.0 / imaginary
+    return QuietPage(hours, likelihood, smooth, most_probable, mean, *rates)
+
+
+def _checks_of_quiet_pages(pages: list[QuietPage], longest: float) -> list[Check]:
+    rising = all(bool((np.diff(page.likelihood) > 0).all()) for page in pages)
+    inside = all(0 < page.posterior.argmax() < len(page.posterior) - 1 for page in pages)
+    worst = max((page.exact / page.two_numbers - 1.0 for page in pages), key=abs)
+    return [
+        Check(
+            "without a prior the likelihood rises for ever with the time between changes",
+            f"rises all the way to {longest:.0f} hours" if rising else "it falls somewhere",
+            rising,
+        ),
+        Check(
+            "with the prior there is a maximum",
+            "at " + ", ".join(f"{page.most_probable:.0f}" for page in pages) + " hours",
+            inside,
+        ),
+        Check(
+            "the posterior expectation needs the whole posterior stored: two numbers are "
+            f"more than {CLOSE:.0%} off",
+            f"a Gamma's two are at most {abs(worst):.1%} off",
+            abs(worst) > CLOSE,
+        ),
+    ]
+
+
+def _draw_posterior(figure: "Figure", period: Floats, curves: list[tuple[Floats, Floats]]) -> None:
+    figure.set_size_inches(9, 3.8)
+    panels = figure.subplots(1, 2)
+    for n_crawls, pair in zip(UNCHANGED, curves, strict=True):
+        for axes, curve in zip(panels, pair, strict=True):
+            axes.semilogx(period, curve, label=f"{n_crawls} crawls")
+    for axes, title in zip(panels, ("likelihood of no change", "posterior"), strict=True):
+        axes.set(title=title, xlabel="hours between changes")
+    panels[0].legend(frameon=False, fontsize=8)
+
+
+# -- figure 6
+
+FITS = 0.05
+"""Root mean square distance of distribution functions up to which a fit is called a match."""
+
+
+def cumulative(intervals: ImaginaryIntervals, change_rate: Floats) -> Floats:
+    """Distribution function of the rates under two imaginary intervals and a flat prior."""
+    quiet, both = intervals.unchanged, intervals.unchanged + intervals.changed
+    total = 1.0 / quiet - 1.0 / both
+    rising = -np.expm1(-quiet * change_rate) / quiet + np.expm1(-both * change_rate) / both
+    return np.asarray(rising / total)
+
+
+def distance(model: Callable[[Floats], Floats], sample: Floats) -> float:
+    """Root mean square distance of a distribution function from that of a sample."""
+    rank = (np.arange(len(sample)) + 0.5) / len(sample)
+    return float(np.sqrt(np.mean((model(np.sort(sample)) - rank) ** 2)))
+
+
+def nearest_intervals(sample: Floats) -> ImaginaryIntervals:
+    """Fit the imaginary intervals as the paper does, by least squared distance."""
+
+    def squared(log_lengths: Floats) -> float:
+        intervals = ImaginaryIntervals(*np.exp(log_lengths).tolist())
+        return distance(lambda rates: cumulative(intervals, rates), sample) ** 2
+
+    start = fit_imaginary_intervals(sample)
+    minimum = minimize(
+        squared,
+        np.log([start.changed, start.unchanged]),
+        method="Nelder-Mead",
+    )
+    return ImaginaryIntervals(*np.exp(minimum.x).tolist())
+
+
+def two_intervals(setup: Setup) -> Result:
+    """Run figure 6: how well two imaginary intervals stand in for the corpus."""
+    rng = setup.rng()
+    sample = watched(rng, corpus(setup, rng, setup.runs(CORPUS))).change_rate
+    setup.progress(0.3)
+    likeliest, nearest = fit_imaginary_intervals(sample), nearest_intervals(sample)
+    prior = gamma_prior(sample)
+    setup.progress(1.0)
+    models: dict[str, Callable[[Floats], Floats]] = {
+        "imaginary intervals, likeliest": lambda rates: cumulative(likeliest, rates),
+        "imaginary intervals, least squares": lambda rates: cumulative(nearest, rates),
+        "Gamma": lambda rates: np.asarray(
+            gamma_distribution.cdf(rates, prior.a, scale=1.0 / prior.b)
+        ),
+    }
+    numbers = (
+        (likeliest.changed, likeliest.unchanged),
+        (nearest.changed, nearest.unchanged),
+        (prior.a, prior.b),
+    )
+    first = (1.0 / likeliest.change_rate, 1.0 / nearest.change_rate, 1.0 / prior.mean)
+    off = {name: distance(model, sample) for name, model in models.items()}
+    ours, paper, of_gamma = off.values()
+    return Result(
+        title=f"Two imaginary intervals for a corpus of {len(sample):,} pages",
+        tables=[
+            ResultTable(
+                "fits (imaginary: hours changed, hours unchanged; Gamma: changes, hours)",
+                ("prior", "first number", "second number", "distance", "first estimate, hours"),
+                [
+                    (name, *map(float, pair), off[name], float(hours))
+                    for name, pair, hours in zip(models, numbers, first, strict=True)
+                ],
+            )
+        ],
+        checks=[
+            Check(
+                f"two imaginary intervals match the corpus (to a distance of {FITS})",
+                f"{paper:.4f}",
+                paper <= FITS,
+            ),
+        ],
+        draw=lambda figure: _draw_fits(figure, sample, models),
+        notes=(
+            STAND_IN,
+            (
+                f"the likeliest intervals, fitted without annealing, are {ours:.3f} "
+                f"from the corpus, a Gamma {of_gamma:.3f}"
+            ),
+        ),
+    )
+
+
+def _draw_fits(
+    figure: "Figure", sample: Floats, models: dict[str, Callable[[Floats], Floats]]
+) -> None:
+    figure.set_size_inches(7, 4)
+    axes = figure.subplots()
+    edges = np.geomspace(np.quantile(sample, 0.002), np.quantile(sample, 0.998), 60)
+    middle = np.sqrt(edges[1:] * edges[:-1]) * DAY
+    counts, _ = np.histogram(sample, edges)
+    axes.semilogx(middle, counts / len(sample), color="black", label="corpus")
+    for (name, model), style in zip(models.items(), ("-", "--", ":"), strict=True):
+        axes.semilogx(middle, np.diff(model(edges)), style, label=name)
+    axes.set(xlabel="changes a day", ylabel="share of the pages in a bin")
+    axes.legend(frameon=False, fontsize=8)
+
+
+FIGURE_5 = Experiment(
+    "gf08-5", "likelihood and posterior where no crawl found a change", no_change_yet
+)
+FIGURE_6 = Experiment("gf08-6", "two imaginary intervals fitted to the corpus", two_intervals)

@@ -1,0 +1,171 @@
+"""K19, experiment 3: learning the change rates while dividing the bandwidth by them.
+
+20 episodes of 21 days, each on 100,000 pages. LLC, LLCA and BLLC(0.4) are K19's, with its
+estimator and crawls at random times; Recrawl is the service's default: the optimum as in LLC, but
+from Gamma posteriors, and crawls on time. An allocation's cost is K19's closed form, with crawls
+at random times, for all. Excess is over LC with known change rates.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from recrawl_lab.experiments.base import Check, Experiment, Result, ResultTable, Setup
+from recrawl_lab.experiments.k19_corpus import STAND_IN, Corpus, Cost, cost, made_up, read_pages
+from recrawl_lab.experiments.k19_learning import Policy, Posterior, learned
+from service.core import (
+    allocate_approximate,
+    allocate_binary_floor,
+    allocate_harmonic,
+)
+from service.model.arrays import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PAGES, EPISODES, DAYS = 100_000, 20, 21
+LEAST_EPISODES = 2
+SHOWN = (1, 2, 3, 5, 10, 15, 21)
+SETTLED = 0.02
+"""Share of its last cost within which a policy is said to have converged."""
+TARGETS = {3: 0.093, 15: 0.029, 60: 0.0089}
+"""Day -> excess harmonic cost of the Gamma estimator in an independent simulation with periodic
+crawls (4,000 pages without complete observations); Recrawl plays one longer episode for it."""
+NORMAL_95 = 1.96
+
+POLICIES = (
+    Policy("LLC", allocate_harmonic),
+    Policy("LLCA", allocate_approximate),
+    Policy("BLLC(0.4)", allocate_binary_floor, knows_complete=False),
+    Policy("Recrawl", allocate_harmonic, learner=Posterior, on_time=True),
+)
+
+
+class CostCurve(NamedTuple):
+    """(E, D) costs after each day of each episode, over those of LC with known rates."""
+
+    harmonic: Floats
+    binary: Floats
+    used: Floats
+    """(E, D) crawls a day on the clock, over the bandwidth."""
+
+    def settled(self) -> int:
+        """Give the day from which on the mean harmonic cost stays near its last value."""
+        mean = self.harmonic.mean(axis=0)
+        far = np.flatnonzero(np.abs(mean - mean[-1]) > SETTLED * mean[-1])
+        return int(far[-1]) + 2 if far.size else 1
+
+
+def learning(setup: Setup) -> Result:
+    """Run experiment 3."""
+    rng = setup.rng()
+    every = None if setup.data is None else read_pages(setup.data, setup.progress)
+    n_pages, n_episodes = setup.runs(PAGES), max(LEAST_EPISODES, round(EPISODES * setup.scale))
+    episodes: dict[str, list[CostCurve]] = {policy.name: [] for policy in POLICIES}
+    read = 0.0 if every is None else 0.5
+    for episode in range(n_episodes):
+        if every is None:
+            pages = made_up(rng, n_pages)
+        else:
+            pages = every.pick(rng.integers(len(every.importance), size=n_pages))
+        least = cost(pages, allocate_harmonic(*pages, pages.bandwidth))
+        for done, policy in enumerate(POLICIES, start=1):
+            episodes[policy.name].append(_episode(policy, pages, least, rng, DAYS))
+            share = (episode + done / len(POLICIES)) / (n_episodes + 1)
+            setup.progress(read + (1.0 - read) * share)
+    longer = _episode(POLICIES[-1], pages, least, rng, max(TARGETS))
+    setup.progress(1.0)
+    curves = {
+        name: CostCurve(*(np.stack(column) for column in zip(*each, strict=True)))
+        for name, each in episodes.items()
+    }
+    return Result(
+        title=f"Learning while scheduling, {n_episodes} episodes of {DAYS} days, {n_pages:,} pages",
+        tables=[_table(curves, which) for which in ("harmonic", "binary")],
+        checks=_checks(curves, longer),
+        draw=lambda figure: _draw(figure, curves),
+        notes=() if setup.data else (STAND_IN,),
+    )
+
+
+EXPERIMENTS = (Experiment("k19-3", "learning change rates while scheduling by them", learning),)
+
+
+def _episode(
+    policy: Policy, pages: Corpus, least: Cost, rng: np.random.Generator, n_days: int
+) -> CostCurve:
+    rows = []
+    for allocation, n_crawls in learned(policy, pages, n_days, rng):
+        now = cost(pages, allocation)
+        rows.append(
+            (now.harmonic / least.harmonic, now.binary / least.binary, n_crawls / pages.bandwidth)
+        )
+    return CostCurve(*np.array(rows).T)
+
+
+def _checks(curves: dict[str, CostCurve], longer: CostCurve) -> list[Check]:
+    settled = {name: curve.settled() for name, curve in curves.items()}
+    last = {name: float(curve.harmonic[:, -1].mean()) for name, curve in curves.items()}
+    binary = {name: float(curve.binary[:, -1].mean()) for name, curve in curves.items()}
+    excess = {day: float(longer.harmonic[day - 1]) - 1.0 for day in TARGETS}
+    return [
+        Check(
+            "LLCA converges faster than LLC in harmonic cost",
+            f"within {SETTLED:.0%} of its last from day {settled['LLCA']} and {settled['LLC']}",
+            settled["LLCA"] < settled["LLC"],
+        ),
+        Check(
+            "BLLC(0.4) converges slowest of the three",
+            f"from day {settled['BLLC(0.4)']}",
+            settled["BLLC(0.4)"] > max(settled["LLC"], settled["LLCA"]),
+        ),
+        Check(
+            "in the end LLC costs least, LLCA more, BLLC(0.4) most",
+            ", ".join(f"{name} {last[name] - 1:+.1%}" for name in ("LLC", "LLCA", "BLLC(0.4)")),
+            last["LLC"] < last["LLCA"] < last["BLLC(0.4)"],
+        ),
+        Check(
+            "LLCA is better than BLLC(0.4) in binary cost too",
+            f"{binary['LLCA'] - 1:+.1%} against {binary['BLLC(0.4)'] - 1:+.1%}",
+            binary["LLCA"] < binary["BLLC(0.4)"],
+        ),
+        Check(
+            "Recrawl's excess is no larger than an independent simulation's of the same estimator",
+            ", ".join(f"day {d}: {excess[d]:.1%} against {TARGETS[d]:.1%}" for d in TARGETS),
+            all(excess[day] <= TARGETS[day] for day in TARGETS),
+        ),
+    ]
+
+
+def _table(curves: dict[str, CostCurve], which: str) -> ResultTable:
+    rows: list[tuple[str | float, ...]] = []
+    for name, curve in curves.items():
+        excess = getattr(curve, which) - 1.0
+        half = NORMAL_95 * excess[:, -1].std(ddof=1) / np.sqrt(len(excess))
+        mean = excess.mean(axis=0)
+        rows.append(
+            (name, *(float(mean[d - 1]) for d in SHOWN), float(half), float(curve.used.mean()))
+        )
+    return ResultTable(
+        f"excess {which} cost over known change rates after … days",
+        ("policy", *map(str, SHOWN), "95 % ±", "clock crawls / bandwidth"),
+        rows,
+    )
+
+
+def _draw(figure: "Figure", curves: dict[str, CostCurve]) -> None:
+    figure.set_size_inches(10, 4)
+    days = np.arange(1, DAYS + 1)
+    for axes, which in zip(figure.subplots(1, 2), ("harmonic", "binary"), strict=True):
+        for name, curve in curves.items():
+            values = getattr(curve, which)
+            mean = values.mean(axis=0)
+            half = NORMAL_95 * values.std(axis=0, ddof=1) / np.sqrt(len(values))
+            (line,) = axes.plot(days, mean, label=name)
+            axes.fill_between(
+                days, mean - half, mean + half, color=line.get_color(), alpha=0.3, lw=0
+            )
+        axes.axhline(1.0, color="black", lw=1, ls="--")
+        axes.set(title=f"{which} cost / that of LC with known rates", xlabel="days")
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(curves), frameon=False)

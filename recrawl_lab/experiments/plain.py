@@ -1,0 +1,51 @@
+"""The likeliest change rate without a prior, as A22 and GF08 have it.
+
+The service always adds two imaginary crawls, so that no page is an edge case; the papers show what
+happens to those without.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from service.core.estimators.likelihood import Likelihood, Terms, likeliest_rate
+from service.model.arrays import Bools, Floats
+
+NEITHER, NO_TIME, ALWAYS = 0, 1, 2
+"""What a page's crawls found: some changes, none, or one each time."""
+
+
+class Estimate(NamedTuple):
+    """(N,) change rates, per unit of the intervals, and which of them are substitutes."""
+
+    change_rate: Floats
+    edge: Floats
+    """NEITHER, NO_TIME or ALWAYS."""
+
+
+def plain_likelihood(interval: Floats, changed: Bools) -> Estimate:
+    """Likeliest rates without a prior (GF08's equation 2), with its two substitutes.
+
+    A page that never changed counts as changing once in all the time it was watched, one that
+    always did as changing once in its shortest interval (CG03's advice).
+
+    Parameters
+    ----------
+    interval, changed : (K, N)
+    """
+    n_changed = changed.sum(axis=0)
+    edge = np.where(n_changed == 0, NO_TIME, np.where(n_changed == len(changed), ALWAYS, NEITHER))
+
+    def sum_undated(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
+        return tuple((term * changed).sum(axis=0) for term in terms(rate * interval))
+
+    likelihood = Likelihood(
+        np.zeros(edge.shape),
+        n_changed.astype(np.float64),
+        (interval * changed).sum(axis=0),
+        (interval * ~changed).sum(axis=0),
+        sum_undated,
+    )
+    rate = likeliest_rate(likelihood, edge == NEITHER)
+    substitute = 1.0 / np.where(edge == NO_TIME, interval.sum(axis=0), interval.min(axis=0))
+    return Estimate(np.where(edge == NEITHER, rate, substitute), edge)

@@ -1,0 +1,98 @@
+"""Many runs of one page at once: its crawls, and what an estimator makes of them.
+
+The settings of A22: the page changes at random at one rate and is crawled at random at another,
+and the estimator is told the crawl rate. Arrays are (K, R): K crawls of R independent runs.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from service.core import Estimator, Prior, gather_history
+from service.model.arrays import Bools, Floats, Ints
+
+INK = {
+    "naive": "#999999",
+    "lln": "#d95f02",
+    "sa": "#7570b3",
+    "sam": "#e7298a",
+    "mle": "#1b9e77",
+    "plain mle": "#66a61e",
+    "gamma": "#1f4e9c",
+}
+"""One colour an estimator, the same in all figures."""
+
+
+class CrawlRuns(NamedTuple):
+    """(K, R) crawls of R runs, oldest first."""
+
+    interval: Floats
+    """Since the previous crawl, in the unit of the rates."""
+    changed: Bools
+    crawl_rate: float
+    """In force over all intervals."""
+
+
+class Error(NamedTuple):
+    """(C,) root mean square errors relative to the true rate, with standard errors."""
+
+    rmse: Floats
+    standard_error: Floats
+
+
+def poisson_runs(
+    rng: np.random.Generator, change_rate: float, crawl_rate: float, shape: tuple[int, int]
+) -> CrawlRuns:
+    """Draw (K, R) crawls on a Poisson clock of a page that changes at Poisson instants."""
+    interval = rng.exponential(1.0 / crawl_rate, shape)
+    return CrawlRuns(interval, rng.random(shape) < -np.expm1(-change_rate * interval), crawl_rate)
+
+
+def checkpoints(n_crawls: int, n: int = 40, also: tuple[int, ...] = ()) -> Ints:
+    """Choose after how many crawls estimates are looked at: evenly spaced in the logarithm.
+
+    >>> checkpoints(100, 5, also=(50,))
+    array([  1,   3,  10,  31,  50, 100])
+    """
+    even = np.geomspace(1, n_crawls, n).astype(np.int64)
+    return np.unique([*even.tolist(), *(k for k in also if k <= n_crawls), n_crawls])
+
+
+def estimates(estimator: Estimator[Any], runs: CrawlRuns, after: Ints) -> Floats:
+    """Estimates (C, R) of all runs after each of the (C,) ascending numbers of crawls."""
+    n_runs = runs.interval.shape[1]
+    if estimator.needs_history:
+        return np.array([_from_history(estimator, runs, int(k)) for k in after])
+    state, rates = estimator.init(n_runs), np.empty((len(after), n_runs))
+    row = dict(zip(after.tolist(), range(len(after)), strict=True))
+    for k in range(int(after[-1])):
+        state = estimator.update(state, runs.interval[k], runs.changed[k], runs.crawl_rate)
+        if k + 1 in row:
+            rates[row[k + 1]] = estimator.change_rate(state)
+    return rates
+
+
+def _from_history(estimator: Estimator[Any], runs: CrawlRuns, k: int) -> Floats:
+    n_runs = runs.interval.shape[1]
+    page = np.repeat(np.arange(n_runs), k)
+    interval, changed = runs.interval[:k].T.ravel(), runs.changed[:k].T.ravel()
+    return estimator.change_rate(gather_history(page, interval, changed, n_runs))
+
+
+def start_at(crawl_rate: float) -> Prior:
+    """Prior of mean `crawl_rate`, where SA and SAM begin: A22 do not say where theirs do."""
+    return Prior(0.5, 0.5 / crawl_rate)
+
+
+def relative_error(estimate: Floats, change_rate: float) -> Error:
+    """Error over the runs of (C, R) estimates."""
+    square = (estimate / change_rate - 1.0) ** 2
+    rmse = np.sqrt(square.mean(axis=-1))
+    spread = square.std(axis=-1) / np.sqrt(square.shape[-1])
+    return Error(rmse, spread / np.maximum(2.0 * rmse, np.finfo(float).tiny))
+
+
+def band(estimate: Floats) -> tuple[Floats, Floats]:
+    """Bounds (C,), (C,) that hold 95 % of the runs."""
+    low, high = np.quantile(estimate, (0.025, 0.975), axis=-1)
+    return low, high

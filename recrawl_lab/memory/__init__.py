@@ -1,0 +1,1 @@
+"""The store in memory, for replays and tests."""

@@ -1,0 +1,80 @@
+"""What the log in memory is evidence of, in the order of pages from one reading to the next."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl_lab.memory.growing import Table
+from service.model.arrays import NO_TIME, Bools, Ints
+from service.model.columns import EvidenceColumns
+
+PART = 1 << 16
+"""Entries that are merged at a time: what is at work stays in the processor's cache."""
+
+
+class Evidence:
+    """Entries of a log that have an interval, by page and time; brought up to date when read.
+
+    An epoch reads a year of evidence, of which a day is new. Entries have ascending numbers, so
+    that the log itself tells what came since, and whether only the oldest went. Where others did,
+    or some came late, all is read anew, as after a rollback (`forget`). Entries of pages that were
+    deleted may stay: nobody asks for them.
+    """
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Read all of the log the next time."""
+        self.columns = EvidenceColumns.empty()
+        self.number = np.zeros(0, np.int64)
+        self.newest = NO_TIME
+        self.read = (0, -1)
+        """How many entries the log had, and the number of the last."""
+
+    def of(self, log: Table) -> EvidenceColumns:
+        """Give the evidence of a whole log, whose entries are in the order of their numbers."""
+        number = log["number"]
+        now = (number.size, int(number.max(initial=-1)))
+        if now == self.read:
+            return self.columns
+        told = ~np.isnan(log["interval"])
+        first = int(np.searchsorted(number, self.read[1], side="right"))
+        new = first + np.flatnonzero(told[first:])
+        at = log["observed_at"][new]
+        late = at.size > 0 and at.min() < self.newest
+        kept = self.number >= (number[told.argmax()] if number.size else 0)
+        if late or np.count_nonzero(kept) != np.count_nonzero(told[:first]):
+            self.forget()
+            return self.of(log)
+        self._merge(kept, log, new[np.lexsort((at, log["page_id"][new]))])
+        self.read, self.newest = now, np.fmax.reduce(at, initial=self.newest)
+        return self.columns
+
+    def _merge(self, kept: Bools, log: Table, new: Ints) -> None:
+        """Put entries of the log, in their order here, behind the kept ones of their pages."""
+        names = EvidenceColumns.__dataclass_fields__
+        old = {name: getattr(self.columns, name) for name in names} | {"number": self.number}
+        size = np.count_nonzero(kept) + new.size
+        merged = {name: np.empty(size, column.dtype) for name, column in old.items()}
+        borders = np.unique(old["page_id"][PART::PART])
+        ends_old = [0, *old["page_id"].searchsorted(borders).tolist(), kept.size]
+        ends_new = [0, *log["page_id"][new].searchsorted(borders).tolist(), new.size]
+        done = 0
+        for (a, b), (c, d) in zip(pairwise(ends_old), pairwise(ends_new), strict=True):
+            part = kept[a:b]
+            page = old["page_id"][a:b][part]
+            is_new = np.zeros(page.size + d - c, np.bool_)
+            is_new[page.searchsorted(log["page_id"][new[c:d]], "right") + np.arange(d - c)] = True
+            rows = slice(done, done + is_new.size)
+            for name, column in merged.items():
+                _place(column[rows], is_new, old[name][a:b][part], log[name][new[c:d]])
+            done += is_new.size
+        self.number = merged.pop("number")
+        self.columns = EvidenceColumns(**merged)
+
+
+def _place(into: NDArray[Any], is_new: Bools, old: NDArray[Any], new: NDArray[Any]) -> None:
+    into[~is_new], into[is_new] = old, new

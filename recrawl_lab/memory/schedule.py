@@ -1,0 +1,257 @@
+"""Epochs and schedules in arrays of this process."""
+
+from dataclasses import fields, replace
+from datetime import datetime
+from functools import partial
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from typing_extensions import override
+
+from recrawl_lab.memory.growing import Table, Undo
+from service.model.arrays import Bools, Ints, UrlGroupRates
+from service.model.columns import (
+    CapColumns,
+    EpochColumns,
+    ScheduleChanges,
+    ScheduleColumns,
+    ScheduledPages,
+    SchedulePart,
+)
+from service.model.domain import Certificate, Epoch, EpochStatus, ScheduleFilter
+from service.model.errors import CursorExpired, EpochNotFound, EpochNotKept
+from service.storage.contract import EPOCHS_KEPT, Transaction
+
+if TYPE_CHECKING:
+    from recrawl_lab.memory.store import MemoryStore
+
+UNFINISHED = (EpochStatus.requested, EpochStatus.running)
+
+
+class MemorySchedule(Transaction):
+    """The statements about epochs and their schedules."""
+
+    store: "MemoryStore"
+    pages: Table
+    states: Table
+    undo: Undo
+
+    # -- epochs
+
+    def request_epoch(self, now: datetime) -> Epoch:
+        """Append a request unless one waits."""
+        return self._requested() or self._new_epoch(EpochStatus.requested, now, None)
+
+    def start_epoch(self, now: datetime) -> Epoch:
+        """Fail the runs that died, then take the request or open a run of its own."""
+        for epoch in self._unfinished():
+            if epoch.status is EpochStatus.running:
+                self.fail_epoch(epoch.epoch, "its process ended before it published", now)
+        asked = self._requested()
+        if asked is None:
+            return self._new_epoch(EpochStatus.running, now, now)
+        return self._put_epoch(replace(asked, status=EpochStatus.running, started_at=now))
+
+    def fail_epoch(self, epoch: int, reason: str, now: datetime) -> None:
+        """Record why an epoch failed."""
+        failed = replace(
+            self.epoch(epoch), status=EpochStatus.failed, reason=reason, finished_at=now
+        )
+        self._put_epoch(failed)
+
+    def load_columns(self) -> EpochColumns:
+        """Copy the rows of all pages that are alive."""
+        row = np.flatnonzero(self.pages["alive"])
+        own = (f.name for f in fields(EpochColumns) if f.name in self.pages.columns)
+        state = (f.name for f in fields(EpochColumns) if f.name in self.states.columns)
+        columns = {name: self.pages[name][row] for name in own}
+        gone = self.states["gone"][row]
+        columns["importance"][gone], columns["min_crawl_rate"][gone] = 0.0, np.nan
+        return EpochColumns(
+            page_id=row + 1, **columns, **{name: self.states[name][row] for name in state}
+        )
+
+    def load_caps(self) -> CapColumns:
+        """Give them as they were set."""
+        return self.store.caps
+
+    def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
+        """Hold it where nobody looks."""
+        self.undo.append(partial(setattr, self.store, "written", self.store.written))
+        copied = schedule.take(np.arange(len(schedule)))
+        self.store.written = {**self.store.written, epoch: copied}
+
+    def publish(
+        self,
+        epoch: int,
+        certificate: Certificate,
+        now: datetime,
+        url_group_rate: UrlGroupRates | None = None,
+    ) -> None:
+        """Put it among the schedules and its epoch in force."""
+        schedules = self.store.schedules
+        self.undo.append(partial(setattr, self.store, "schedules", schedules))
+        newest = sorted([*schedules, epoch])[-EPOCHS_KEPT:]
+        given = {**schedules, epoch: self.store.written[epoch]}
+        self.undo.append(partial(setattr, self.store, "written", self.store.written))
+        self.store.written = {}
+        self.store.schedules = {e: given[e] for e in newest}
+        rates = self.store.url_group_rates
+        self.undo.append(partial(setattr, self.store, "url_group_rates", rates))
+        told = {**rates, epoch: url_group_rate}
+        self.store.url_group_rates = {e: told.get(e) for e in newest}
+        self._put_epoch(
+            replace(
+                self.epoch(epoch),
+                status=EpochStatus.published,
+                finished_at=now,
+                certificate=_copy(certificate),
+            )
+        )
+
+    def url_group_rate(self, epoch: int) -> UrlGroupRates | None:
+        """Give what was published."""
+        return self.store.url_group_rates.get(epoch)
+
+    def _requested(self) -> Epoch | None:
+        return next((e for e in self._unfinished() if e.status is EpochStatus.requested), None)
+
+    def _unfinished(self) -> list[Epoch]:
+        """Give those that wait or run: whatever came before the first of them is finished."""
+        newest = reversed(self.store.epochs)
+        return list(takewhile(lambda epoch: epoch.status in UNFINISHED, newest))
+
+    def _new_epoch(self, status: EpochStatus, now: datetime, started_at: datetime | None) -> Epoch:
+        number = self.store.epochs[-1].epoch + 1 if self.store.epochs else 1
+        epoch = Epoch(number, status, now, started_at)
+        self.undo.append(partial(self.store.epochs.__delitem__, len(self.store.epochs)))
+        self.store.epochs.append(epoch)
+        return epoch
+
+    def _put_epoch(self, epoch: Epoch) -> Epoch:
+        position = epoch.epoch - 1
+        old = self.store.epochs[position]
+        self.undo.append(partial(self.store.epochs.__setitem__, position, old))
+        self.store.epochs[position] = epoch
+        return epoch
+
+    def epoch(self, epoch: int) -> Epoch:
+        """Give one epoch."""
+        if not 0 < epoch <= len(self.store.epochs):
+            raise EpochNotFound(f"no epoch has the number {epoch}; GET /epochs lists them")
+        return _own(self.store.epochs[epoch - 1])
+
+    def number_in_force(self) -> int:
+        """Give the newest published epoch, 0 before the first."""
+        return max(self.store.schedules, default=0)
+
+    def epoch_in_force(self) -> Epoch | None:
+        """Give the newest published epoch."""
+        newest = self.number_in_force()
+        return self.epoch(newest) if newest else None
+
+    def newest_epoch(self) -> Epoch | None:
+        """Give the epoch asked for or started last."""
+        return _own(self.store.epochs[-1]) if self.store.epochs else None
+
+    def epochs(self, before: int | None, limit: int) -> list[Epoch]:
+        """Give epochs, newest first."""
+        end = len(self.store.epochs)
+        end = end if before is None else min(max(before - 1, 0), end)
+        return [_own(epoch) for epoch in self.store.epochs[max(end - limit, 0) : end][::-1]]
+
+    # -- schedule
+
+    @override
+    def schedule(self, epoch: int, after: int, limit: int, only: ScheduleFilter) -> SchedulePart:
+        rows = self._after(epoch, after)
+        return self._part(rows.where(self._matching(rows.page_id - 1, only)), limit)
+
+    def schedule_changes(
+        self, epoch: int, since: int, min_change: float, after: int, limit: int
+    ) -> ScheduleChanges:
+        """Look the rows up in the earlier epoch, and its rows in this one."""
+        rows = self._after(epoch, after)
+        if since not in self.store.schedules:
+            raise EpochNotKept
+        earlier = self._after(since, after)
+        there = rows.take(self.pages["alive"][rows.page_id - 1])
+        removed = earlier.page_id[~np.isin(earlier.page_id, there.page_id)]
+        before = self._rates(self.store.schedules[since], there.page_id)
+        part = self._part(there.take(moved(before, there, 1 + min_change)), limit)
+        reached = np.inf if part.after is None else part.after
+        return ScheduleChanges(part.pages, part.after, removed[removed <= reached])
+
+    def _after(self, epoch: int, after: int) -> ScheduleColumns:
+        if epoch not in self.store.schedules:
+            raise CursorExpired
+        rows = self.store.schedules[epoch]
+        return rows.where(rows.page_id > after)
+
+    def _part(self, rows: ScheduleColumns, limit: int) -> SchedulePart:
+        whole, rows = len(rows) <= limit, rows.take(slice(limit))
+        row = rows.page_id - 1
+        names = ("page_id", "change_rate", "crawl_rate", "crawl_probability")
+        pages = ScheduledPages(
+            **{name: getattr(rows, name) for name in names},
+            url=self.pages["url"][row],
+            importance=self.pages["importance"][row],
+            **self._due_columns(row, rows),
+        )
+        return SchedulePart(pages, None if whole or not limit else int(rows.page_id[-1]))
+
+    def _due_columns(self, row: Ints, rows: ScheduleColumns) -> dict[str, Any]:
+        """Return `DueColumns` but for the page_id."""
+        names = ("last_crawl_at", "requested_at", "gone", "n_failures", "interval_factor")
+        columns = {name: self.states[name][row] for name in names}
+        with np.errstate(over="ignore"):
+            due_rate = rows.crawl_rate * rows.urgency
+        return {**columns, "created_at": self.pages["created_at"][row], "due_rate": due_rate}
+
+    def _matching(self, row: Ints, only: ScheduleFilter) -> Bools:
+        mask: Bools = self.pages["alive"][row]
+        if only.host is not None:
+            mask &= self.pages["host_id"][row] == self.store.host_ids.get(only.host, -1)
+        if only.page_id is not None:
+            mask &= row == only.page_id - 1
+        if only.observability is not None:
+            mask &= self.pages["observability"][row] == only.observability
+        return mask
+
+    def _in_force(self, page_id: Ints) -> ScheduleColumns:
+        """Give the rows of the schedule in force, NaN where it has none."""
+        newest = max(self.store.schedules, default=None)
+        rows = ScheduleColumns.empty() if newest is None else self.store.schedules[newest]
+        return self._rates(rows, page_id)
+
+    def _rates(self, rows: ScheduleColumns, page_id: Ints) -> ScheduleColumns:
+        at = np.searchsorted(rows.page_id, page_id)
+        known = at < len(rows)
+        known[known] = rows.page_id[at[known]] == page_id[known]
+        given: dict[str, Any] = {}
+        for name in ("change_rate", "crawl_rate", "crawl_probability", "urgency"):
+            given[name] = np.full(len(page_id), np.nan)
+            given[name][known] = getattr(rows, name)[at[known]]
+        return ScheduleColumns(page_id=page_id, **given)
+
+
+def moved(before: ScheduleColumns, now: ScheduleColumns, ratio: float) -> Bools:
+    """Which rows are new or have a rate, urgency or probability that moved by more than a ratio."""
+    mask: Bools = np.isnan(before.crawl_rate)
+    for then, rate in (
+        (before.crawl_rate, now.crawl_rate),
+        (before.crawl_rate * before.urgency, now.crawl_rate * now.urgency),
+        (before.crawl_probability, now.crawl_probability),
+    ):
+        mask |= np.maximum(then, rate) > ratio * np.minimum(np.minimum(then, rate), 1e300)
+    return mask
+
+
+def _copy(certificate: Certificate) -> Certificate:
+    return replace(certificate, prior={**certificate.prior}, seconds={**certificate.seconds})
+
+
+def _own(epoch: Epoch) -> Epoch:
+    """Give a copy whose dictionaries are the caller's."""
+    return replace(epoch, certificate=epoch.certificate and _copy(epoch.certificate))

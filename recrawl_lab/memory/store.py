@@ -1,0 +1,101 @@
+"""The store in arrays of this process: for simulations and tests, nothing outlives it.
+
+One transaction runs at a time, which makes it a snapshot and the owner of every lock.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+
+import numpy as np
+
+from recrawl_lab.memory.evidence import Evidence
+from recrawl_lab.memory.growing import Table
+from recrawl_lab.memory.transaction import PAGE, WRITTEN, MemoryTransaction
+from service.model.arrays import COLUMN, INSTANT, UrlGroupRates
+from service.model.columns import CapColumns, LogColumns, PageStates, ScheduleColumns
+from service.model.domain import Epoch
+from service.model.errors import EpochRunning, LeadershipLost
+from service.storage.clock import Clock, system_clock
+from service.storage.contract import Lead, Store
+
+
+class MemoryStore(Store):
+    """Pages, evidence and schedules in this process."""
+
+    has_queue = False
+    clock: Clock = staticmethod(system_clock)
+
+    def __init__(self, width: int) -> None:
+        state = {f.name: COLUMN[f.type] for f in fields(PageStates) if f.name in WRITTEN}
+        self.width = width
+        self.pages = Table(PAGE)
+        self.states = Table({**state, "pings_since": INSTANT}, estimate=(width,))
+        logged = {f.name: COLUMN[f.type] for f in fields(LogColumns)}
+        self.log = Table({**logged, "number": np.int64})
+        self.n_logged = 0
+        self.evidence = Evidence()
+        self.key_of: list[bytes] = []
+        self.page_id_of: dict[bytes, int] = {}
+        self.host_ids: dict[str, int] = {}
+        self.hosts: list[str] = []
+        self.caps = CapColumns.empty()
+        self.epochs: list[Epoch] = []
+        self.written: dict[int, ScheduleColumns] = {}
+        self.schedules: dict[int, ScheduleColumns] = {}
+        self.url_group_rates: dict[int, UrlGroupRates | None] = {}
+        self.estimator: str | None = None
+        self.turn = threading.Lock()
+        self.leading = threading.Lock()
+
+    def host(self, host_id: int) -> str:
+        """Give the name of a host; hosts are numbered in the order they came."""
+        self.hosts += list(self.host_ids)[len(self.hosts) :]
+        return self.hosts[host_id]
+
+    @contextmanager
+    def begin(self, *, write: bool = True) -> Iterator[MemoryTransaction]:  # noqa: ARG002
+        """Open a transaction when it is its turn."""
+        with self.turn:
+            tx = MemoryTransaction(self)  # type: ignore[abstract]  # `refuses_the_rest` completes it
+            tx.clock = self.clock
+            try:
+                yield tx
+            except BaseException:
+                tx.roll_back()
+                raise
+
+    @contextmanager
+    def lead(self) -> Iterator["MemoryLead"]:
+        """Hold the lead until the block is left."""
+        if not self.leading.acquire(blocking=False):
+            raise EpochRunning
+        lead = MemoryLead(self)
+        try:
+            yield lead
+        finally:
+            lead.held = False
+            self.leading.release()
+
+    def check(self) -> None:
+        """Find everything in order."""
+
+    def close(self) -> None:
+        """Give nothing back: there are no connections."""
+
+
+class MemoryLead(Lead):
+    """The lead of this process."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.store = store
+        self.held = True
+
+    @contextmanager
+    def begin(self, *, write: bool = True) -> Iterator[MemoryTransaction]:
+        """Open a transaction."""
+        if not self.held:
+            raise LeadershipLost
+        with self.store.begin(write=write) as tx:
+            yield tx

@@ -1,0 +1,360 @@
+"""Transactions on arrays of this process: pages, their states and the log.
+
+A page's row is its page_id - 1, for ever, so every statement is indexing. What a transaction
+overwrites it notes first, and an exception puts the notes back, newest first: a rollback costs
+as much as the transaction wrote, not as much as the store holds.
+"""
+
+from abc import update_abstractmethods
+from collections.abc import Callable
+from dataclasses import fields, replace
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import numpy as np
+
+from recrawl_lab.memory.growing import Undo
+from recrawl_lab.memory.schedule import MemorySchedule
+from service.model.arrays import (
+    INSTANT,
+    NO_TIME,
+    UNSPECIFIED,
+    Ints,
+    Keys,
+    instant,
+    moment,
+)
+from service.model.columns import (
+    EvidenceColumns,
+    LogColumns,
+    PageColumns,
+    PageStates,
+    StoredPages,
+)
+from service.model.domain import (
+    Kind,
+    LogEntry,
+    Observability,
+    Page,
+    PagePatch,
+)
+from service.model.errors import (
+    PageNotFound,
+)
+from service.model.url_groups import url_groups
+from service.storage.contract import (
+    GONE_CHECKS,
+    Brought,
+    Registered,
+)
+
+if TYPE_CHECKING:
+    from recrawl_lab.memory.store import MemoryStore
+
+T = TypeVar("T")
+
+PAGE: dict[str, Any] = {
+    "alive": np.bool_,
+    "url": object,
+    "host_id": np.int64,
+    "url_group": np.int32,
+    "importance": np.float64,
+    "observability": np.int16,
+    "min_crawl_rate": np.float64,
+    "max_crawl_rate": np.float64,
+    "created_at": INSTANT,
+}
+"""What is kept of a page beside its state."""
+
+WRITTEN = tuple(
+    f
+    for f in PageStates.__dataclass_fields__
+    if f not in ("page_id", "pings_since", "observability", "crawl_rate", "crawl_probability")
+)
+"""What `save_states` writes."""
+
+
+def refuses_the_rest(transaction: type[T]) -> type[T]:
+    """Implement every statement that a transaction lacks by an error."""
+
+    def refusal(name: str) -> Callable[..., NoReturn]:
+        def refuse(*_: object, **__: object) -> NoReturn:
+            raise NotImplementedError(
+                f"the store in memory has no `{name}`, as it keeps neither a queue nor hosts nor "
+                "subscriptions; check `store.has_queue`, or open a SQLite file"
+            )
+
+        return refuse
+
+    for name in transaction.__abstractmethods__:  # type: ignore[attr-defined]
+        setattr(transaction, name, refusal(name))
+    return update_abstractmethods(transaction)
+
+
+@refuses_the_rest
+class MemoryTransaction(MemorySchedule):
+    """The statements on arrays."""
+
+    def __init__(self, store: "MemoryStore") -> None:
+        self.store = store
+        self.pages = store.pages
+        self.states = store.states
+        self.log = store.log
+        self.undo: Undo = []
+
+    # -- pages
+
+    def register(
+        self, pages: PageColumns, now: datetime, brought: Brought | None = None
+    ) -> Registered:
+        """Append the new, then change of the known what was said."""
+        known = self.page_ids(pages.key)
+        new, old = pages.take(known == 0), known > 0
+        if len(new):
+            self._add(new, instant(now))
+            if brought is not None:
+                self._bring(brought.take(~old))
+        if old.any():
+            self._change(known[old] - 1, pages.take(old), instant(now))
+        return Registered(self.page_ids(pages.key) if len(new) else known, ~old)
+
+    def _add(self, new: PageColumns, now: np.datetime64) -> None:
+        start = self.pages.n
+        host_ids = self.store.host_ids
+        said = new.observability != UNSPECIFIED
+        host_id = [host_ids.setdefault(host, len(host_ids)) for host in new.host]
+        self.pages.append(
+            self.undo,
+            len(new),
+            alive=True,
+            url=new.url,
+            host_id=host_id,
+            url_group=url_groups(new.url),
+            importance=np.where(np.isnan(new.importance), 1.0, new.importance),
+            observability=np.where(said, new.observability, Observability.auto),
+            created_at=now,
+            min_crawl_rate=new.min_crawl_rate,
+            max_crawl_rate=new.max_crawl_rate,
+        )
+        self.states.append(
+            self.undo,
+            len(new),
+            last_crawl_at=NO_TIME,
+            last_observed_at=NO_TIME,
+            last_ping_at=NO_TIME,
+            requested_at=NO_TIME,
+            pings_since=now,
+            interval_factor=1.0,
+        )
+        keys = new.key.tolist()
+        self.store.page_id_of.update(zip(keys, range(start + 1, start + 1 + len(new)), strict=True))
+        self.store.key_of.extend(keys)
+        self.undo.append(partial(self._forget_keys, start))
+
+    def _bring(self, brought: Brought) -> None:
+        row = np.arange(self.pages.n - len(brought.created_at), self.pages.n)
+        self.restore_states(replace(brought.states, page_id=row + 1))
+        told = ~np.isnat(brought.created_at)
+        self.pages.put(self.undo, row[told], created_at=brought.created_at[told])
+
+    def _forget_keys(self, start: int) -> None:
+        for key in self.store.key_of[start:]:
+            self.store.page_id_of.pop(key, None)
+        del self.store.key_of[start:]
+
+    def _change(self, row: Ints, said: PageColumns, now: np.datetime64) -> None:
+        complete = said.observability == Observability.complete
+        self._recount_pings(row[complete], now)
+        self.pages.put(
+            self.undo,
+            row,
+            observability=np.where(
+                said.observability == UNSPECIFIED,
+                self.pages["observability"][row],
+                said.observability,
+            ),
+            **{
+                name: np.where(np.isnan(value), self.pages[name][row], value)
+                for name in ("importance", "min_crawl_rate", "max_crawl_rate")
+                for value in (getattr(said, name),)
+            },
+        )
+
+    def _recount_pings(self, row: Ints, now: np.datetime64) -> None:
+        became = row[self.pages["observability"][row] != Observability.complete]
+        self.states.put(self.undo, became, n_pings=0, pings_since=now, ping_credit=0.0)
+
+    def page_ids(self, key: Keys) -> Ints:
+        """Look each key up in the dictionary."""
+        ids = self.store.page_id_of
+        return np.array([ids.get(k, 0) for k in key.tolist()], np.int64)
+
+    def _row(self, page_id: int) -> int:
+        if not (0 < page_id <= self.pages.n and self.pages["alive"][page_id - 1]):
+            raise PageNotFound(f"no page has the id {page_id}; register it with POST /pages")
+        return page_id - 1
+
+    def page(self, page_id: int) -> Page:
+        """Gather one page's row of every table."""
+        row = self._row(page_id)
+        rates = self._in_force(np.array([page_id]))
+        due = self._due_columns(np.array([row]), rates)
+        cells: dict[str, Any] = {f.name: getattr(rates, f.name)[0] for f in fields(rates)}
+        for table in (self.pages, self.states):
+            cells |= {name: table[name][row] for name in table.columns}
+        target = int(cells["redirects_to"])
+        there = target > 0 and self.pages["alive"][target - 1]
+        cells |= {
+            "host": self.store.host(int(cells["host_id"])),
+            "due_rate": due["due_rate"][0],
+            "redirects_to": target or None,
+            "redirects_to_url": self.pages["url"][target - 1] if there else None,
+        }
+        return Page(**{f.name: decode(cells[f.name], f.type) for f in fields(Page)})
+
+    def change_page(self, page_id: int, patch: PagePatch, now: datetime) -> None:
+        """Write what was said."""
+        row = self._row(page_id)
+        said = {f.name: getattr(patch, f.name) for f in fields(PagePatch)}
+        cleared = said.pop("cleared")
+        values = {name: value for name, value in said.items() if value is not None}
+        if patch.observability is Observability.complete:
+            self._recount_pings(np.array([row]), instant(now))
+        self.pages.put(self.undo, row, **values, **dict.fromkeys(cleared, np.nan))
+
+    def delete_page(self, page_id: int) -> None:
+        """Mark the row as dead, for ever, and its log as nobody's, which goes by retention."""
+        row = self._row(page_id)
+        key = self.store.key_of[row]
+        self.pages.put(self.undo, row, alive=False)
+        self.undo.append(partial(self.store.page_id_of.__setitem__, key, page_id))
+        del self.store.page_id_of[key]
+        self.log.put(self.undo, np.flatnonzero(self.log["page_id"] == page_id), page_id=0)
+
+    def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
+        """Pick the page's entries and sort them."""
+        log = self.log_of(np.array([page_id]))
+        newest = log.take(np.arange(len(log))[::-1][:limit])
+        columns = (getattr(newest, f.name) for f in fields(LogEntry))
+        return [
+            LogEntry(*(decode(cell, f.type) for cell, f in zip(row, fields(LogEntry), strict=True)))
+            for row in zip(*columns, strict=True)
+        ]
+
+    # -- observations
+
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
+        """Read them; the transaction is the lock."""
+        known = self._there(page_id)
+        row = known - 1
+        unread = np.full((2, len(known)), np.nan)
+        rates = self._in_force(known) if scheduled else None
+        return PageStates(
+            page_id=known,
+            observability=self.pages["observability"][row],
+            crawl_rate=rates.crawl_rate if rates else unread[0],
+            crawl_probability=rates.crawl_probability if rates else unread[1],
+            **{name: self.states[name][row] for name in self.states.columns},
+        )
+
+    def _there(self, page_id: Ints) -> Ints:
+        known = page_id[(page_id > 0) & (page_id <= self.pages.n)]
+        there: Ints = known[self.pages["alive"][known - 1]]
+        return there
+
+    def save_states(self, states: PageStates) -> None:
+        """Write the columns that are the state's own."""
+        row = states.page_id - 1
+        self.states.put(self.undo, row, **{name: getattr(states, name) for name in WRITTEN})
+
+    def wake(self, page_id: Ints, now: datetime) -> Ints:
+        """Mask them."""
+        states = self.lock_states(np.unique(page_id))
+        retired = states.gone & (states.n_failures > GONE_CHECKS) & np.isnat(states.requested_at)
+        woken: Ints = states.page_id[retired]
+        self.states.put(self.undo, woken - 1, requested_at=instant(now))
+        return woken
+
+    def append_log(self, entries: LogColumns) -> None:
+        """Append them by time, so that the oldest come first."""
+        entries = entries.take(np.argsort(entries.observed_at, kind="stable"))
+        columns = {f.name: getattr(entries, f.name) for f in fields(LogColumns)}
+        number = self.store.n_logged + np.arange(len(entries))
+        self.store.n_logged += len(entries)
+        self.log.append(self.undo, len(entries), number=number, **columns)
+
+    def log_of(self, page_id: Ints) -> LogColumns:
+        """Pick the entries of these pages and sort them."""
+        where = np.flatnonzero(np.isin(self.log["page_id"], page_id))
+        page, at, kind = (self.log[name][where] for name in ("page_id", "observed_at", "kind"))
+        where = where[np.lexsort((kind, at, page))]
+        return LogColumns(**{f.name: self.log[f.name][where] for f in fields(LogColumns)})
+
+    def evidence_of(self, page_id: Ints) -> EvidenceColumns:
+        """Pick theirs from what is kept in this order."""
+        evidence = self.store.evidence.of(self.log)
+        page_id = np.sort(self._there(page_id))
+        starts, ends = (evidence.page_id.searchsorted(page_id, side) for side in ("left", "right"))
+        between = evidence.take(slice(starts.min(initial=0), ends.max(initial=0)))
+        if (ends - starts).sum() == len(between):  # nobody else's is in between
+            return between
+        return between.take(np.isin(between.page_id, page_id))
+
+    # -- pages that move between stores
+
+    def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
+        """Slice them."""
+        states = self.lock_states(self.next_page_ids(after, limit))
+        row = states.page_id - 1
+        names = (f.name for f in fields(StoredPages) if f.name in PAGE)
+        pages = StoredPages(page_id=states.page_id, **{n: self.pages[n][row] for n in names})
+        return pages, states
+
+    def restore_states(self, states: PageStates) -> None:
+        """Write the columns that are the state's own, and one more."""
+        self.save_states(states)
+        self.states.put(self.undo, states.page_id - 1, pings_since=states.pings_since)
+
+    # -- the store itself
+
+    def estimator(self) -> str | None:
+        """Give the name of the estimator whose states are stored."""
+        return self.store.estimator
+
+    def set_estimator(self, name: str) -> None:
+        """Record whose states are stored."""
+        self.undo.append(partial(setattr, self.store, "estimator", self.store.estimator))
+        self.store.estimator = name
+
+    def next_page_ids(self, after: int, limit: int) -> Ints:
+        """Read along the rows."""
+        start = max(after, 0)
+        return np.flatnonzero(self.pages["alive"][start:])[:limit] + start + 1
+
+    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:  # noqa: ARG002
+        """Drop the log's old entries; old schedules are dropped by `publish`."""
+        if keep_log_since is not None:
+            self.log.keep(self.undo, self.log["observed_at"] >= instant(keep_log_since))
+
+    def roll_back(self) -> None:
+        """Put back what was noted, newest first."""
+        self.store.evidence.forget()
+        while self.undo:
+            self.undo.pop()()
+
+
+def decode(cell: Any, kind: Any) -> Any:
+    """Give a cell as the type a single value is annotated with; "none" is None."""
+    if isinstance(cell, np.datetime64):
+        return moment(cell)
+    if isinstance(cell, np.ndarray):
+        return tuple(cell.tolist())
+    if isinstance(cell, np.floating):
+        return None if np.isnan(cell) else float(cell)
+    if isinstance(cell, np.integer) and cell == UNSPECIFIED:
+        return None
+    if kind == bool | None:
+        return bool(cell)
+    plain = cell.item() if isinstance(cell, np.generic) else cell
+    return kind(plain) if kind in (Observability, Kind) else plain

@@ -1,0 +1,1 @@
+"""Crawl policies to compare with: fixed rules, tuned heuristics, hindsight."""

@@ -1,0 +1,1 @@
+"""Reference solvers and simulations that the numeric core is tested against."""

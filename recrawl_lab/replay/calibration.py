@@ -1,0 +1,78 @@
+"""Whether pages change as often as was predicted: P(changed) of each crawl against what it saw."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from recrawl_lab.replay.replay import Predicted
+from service.model.arrays import Floats, Ints
+
+BINS = 15
+CERTAIN = 1e-12
+"""No prediction is charged as if it had been surer than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """(B,) bins of equally many predictions, from the least to the largest, and their scores."""
+
+    expected: Floats
+    """Mean prediction of each bin."""
+    observed: Floats
+    """Share of changes in it."""
+    n_predictions: Ints
+    expected_error: float
+    """Mean of |observed - expected| over predictions: 0 is perfect, 1 the worst."""
+    log_loss: float
+    """Mean of -ln of the probability given to what happened."""
+    log_loss_constant: float
+    """The same, had every prediction been the overall share of changes: the best constant."""
+
+    @property
+    def skill(self) -> float:
+        """Share of the best constant's log loss that the predictions save; 0 if that has none."""
+        base = self.log_loss_constant
+        return 1.0 - self.log_loss / base if base > 0 else 0.0
+
+
+def calibration(predicted: Predicted, bins: int = BINS) -> Calibration | None:
+    """Compare predictions with what was seen; None without any.
+
+    Bins hold equally many predictions, so that they are fine where predictions are many: on slow
+    sites most lie below a tenth, where bins of equal width would average the errors away.
+    """
+    n = len(predicted.probability)
+    if n == 0:
+        return None
+    order = np.argsort(predicted.probability, kind="stable")
+    probability = predicted.probability[order]
+    changed = predicted.changed[order].astype(np.float64)
+    first = np.unique(np.linspace(0, n, min(bins, n) + 1).astype(np.int64))[:-1]
+    counts = np.diff(first, append=n)
+    expected = np.add.reduceat(probability, first) / counts
+    observed = np.add.reduceat(changed, first) / counts
+    return Calibration(
+        expected=expected,
+        observed=observed,
+        n_predictions=counts,
+        expected_error=float(np.abs(observed - expected) @ counts) / n,
+        log_loss=log_loss(probability, changed),
+        log_loss_constant=log_loss(np.full(n, changed.mean()), changed),
+    )
+
+
+def later(predicted: Predicted, than: float) -> Predicted:
+    """Give the predictions about crawls after a day."""
+    late = predicted.at > than
+    page, at, probability, changed = predicted
+    return Predicted(page[late], at[late], probability[late], changed[late])
+
+
+def log_loss(probability: Floats, changed: Floats) -> float:
+    """Give the mean of -ln of the probability given to what happened.
+
+    >>> round(log_loss(np.array([0.5, 0.9]), np.array([1.0, 0.0])), 4)
+    1.4979
+    """
+    likelihood = np.where(changed > 0, probability, 1.0 - probability)
+    return float(-np.log(np.maximum(likelihood, CERTAIN)).mean())

@@ -1,0 +1,140 @@
+"""Policies side by side in one world: what each achieved, and by how much they differ."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from recrawl_lab.policies.lineup import (
+    HINDSIGHT,
+    LINEUP,
+    UNIFORM,
+    Entrant,
+    Game,
+    PolicyKind,
+    Progress,
+)
+from recrawl_lab.replay.calibration import Calibration, calibration, later
+from recrawl_lab.replay.measures import (
+    ConfidenceInterval,
+    Measures,
+    Terms,
+    interval,
+    measured,
+    resampled,
+    terms,
+)
+from recrawl_lab.replay.staleness import averaged, uncrawled
+from service.model.arrays import Floats
+
+LEARNT_AFTER = 0.25
+"""Share of the window after which predictions should be calibrated."""
+NO_GAP = 0.01
+"""Where hindsight gains less than this over uniform there is no gap to close."""
+CURVE_BINS = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one policy did."""
+
+    name: str
+    n_crawls: int
+    """Without the first crawl of each page, which all policies have in common."""
+    bandwidth_used: float
+    """As a share."""
+    terms: Terms
+    curve: Floats
+    """(B,) harmonic staleness within each bin of time."""
+    calibration: Calibration | None
+    """Of all predictions; None where a policy makes none."""
+    calibration_learnt: Calibration | None
+    """Of those after the first quarter of the window."""
+
+    @property
+    def entrant(self) -> Entrant:
+        """The policy."""
+        return LINEUP[self.name]
+
+
+def play(name: str, game: Game, progress: Progress | None = None) -> Outcome:
+    """Let one policy of the lineup play, and measure it."""
+    world = game.world
+    played = LINEUP[name].play(game, progress)
+    crawls, predicted = played.crawls, played.predicted
+    n_crawls, steps = len(crawls.at), uncrawled(world, crawls)
+    return Outcome(
+        name=name,
+        n_crawls=n_crawls,
+        bandwidth_used=n_crawls / (game.bandwidth * world.days),
+        terms=terms(world, steps),
+        curve=averaged(world, steps, CURVE_BINS).harmonic_curve,
+        calibration=calibration(predicted),
+        calibration_learnt=calibration(later(predicted, LEARNT_AFTER * world.days)),
+    )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Outcomes of policies in one game, in the order in which they are shown."""
+
+    game: Game
+    outcomes: Sequence[Outcome]
+
+    def __contains__(self, name: str) -> bool:
+        """Tell whether a policy has played."""
+        return name in self.measures
+
+    @cached_property
+    def measures(self) -> dict[str, Measures]:
+        """What each policy achieved, by name."""
+        return {outcome.name: measured(outcome.terms) for outcome in self.outcomes}
+
+    def interval(self, name: str, measure: str) -> ConfidenceInterval:
+        """Give the bootstrap interval of one measure of a policy."""
+        return interval(getattr(self._resamples, measure)[:, self._column[name]])
+
+    def saving(self, name: str, than: str) -> tuple[float, ConfidenceInterval]:
+        """Give how far a policy's harmonic staleness lies below another's, as a share of that."""
+        own, other = self.measures[name].harmonic, self.measures[than].harmonic
+        saved = 1.0 - _ratio(self._harmonic(name), self._harmonic(than))
+        return 1.0 - float(_ratio(own, other)), interval(saved)
+
+    def gap_closed(self, name: str) -> tuple[float, ConfidenceInterval] | None:
+        """Give the share of what hindsight gains over uniform that a policy gains.
+
+        None where one of the two has not played, or there is next to nothing to gain.
+        """
+        if not {UNIFORM, HINDSIGHT} <= self.measures.keys():
+            return None
+        own, worst, best = (self.measures[n].harmonic for n in (name, UNIFORM, HINDSIGHT))
+        if worst - best <= NO_GAP * worst:
+            return None
+        drawn, high, low = (self._harmonic(n) for n in (name, UNIFORM, HINDSIGHT))
+        gap = np.where(high - low > NO_GAP * high, high - low, np.nan)
+        return (worst - own) / (worst - best), interval((high - drawn) / gap)
+
+    def best(self, kind: PolicyKind) -> str | None:
+        """Name the policy of a kind that leaves the least harmonic staleness, but for uniform."""
+        names = [o.name for o in self.outcomes if o.entrant.kind is kind and o.name != UNIFORM]
+        return min(names, key=lambda name: float(self.measures[name].harmonic), default=None)
+
+    @cached_property
+    def _resamples(self) -> Measures:
+        rng = np.random.default_rng(self.game.seed)
+        return resampled([outcome.terms for outcome in self.outcomes], rng=rng)
+
+    @cached_property
+    def _column(self) -> dict[str, int]:
+        return {outcome.name: column for column, outcome in enumerate(self.outcomes)}
+
+    def _harmonic(self, name: str) -> Floats:
+        return np.asarray(self._resamples.harmonic[:, self._column[name]])
+
+
+def _ratio(value: float | Floats, base: float | Floats) -> Floats:
+    """Divide; where there is nothing to divide by the two are the same."""
+    above, below = np.asarray(value, np.float64), np.asarray(base, np.float64)
+    ratio: Floats = np.divide(above, below, out=np.ones(below.shape), where=below > 0)
+    return ratio

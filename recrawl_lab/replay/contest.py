@@ -1,0 +1,111 @@
+"""Let policies play one game, each in a process of its own."""
+
+import signal
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import active_children, get_context
+from multiprocessing.queues import SimpleQueue
+
+from recrawl_lab.policies.lineup import Game
+from recrawl_lab.replay.comparison import Outcome, play
+from service.model.errors import PolicyKilled
+
+LOOK_EVERY_S = 0.1
+SHARE_TOLD = 0.01
+"""Progress is told whenever so much more of the window is played."""
+
+Told = Callable[[str, float], None]
+"""Called with the name of a policy and the day it has reached."""
+
+_progress: "SimpleQueue[tuple[str, float]]"
+"""Of a process that plays: where to tell how far it has come."""
+
+
+def contest(
+    game: Game,
+    names: tuple[str, ...],
+    report: Told,
+    *,
+    processes: int,
+    prepare: Callable[[], None],
+) -> list[Outcome]:
+    """Give the outcomes of policies, in the order of their names.
+
+    With several processes the policies play side by side; an interruption ends them all.
+
+    Parameters
+    ----------
+    told
+        Called in this process, now and then and at the end of each policy.
+    prepare
+        Called first in each process; must be importable there.
+
+    Raises
+    ------
+    PolicyKilled
+        Somebody killed one of several processes, as the kernel does when memory runs out.
+    """
+    if processes == 1:
+        prepare()
+        return [play(name, game, _now_and_then(game, name, report)) for name in names]
+    context = get_context("spawn")
+    queue: SimpleQueue[tuple[str, float]] = context.SimpleQueue()
+    with ProcessPoolExecutor(
+        processes, mp_context=context, initializer=_begin, initargs=(queue, prepare)
+    ) as pool:
+        try:
+            waiting = [pool.submit(_play, name, game) for name in names]
+            _follow(waiting, queue, report)
+            return [future.result() for future in waiting]
+        except BrokenProcessPool as broken:
+            raise PolicyKilled(
+                f"one of {processes} processes that played policies was killed, as happens when "
+                "the machine runs out of memory; play fewer at a time (--processes 1), a shorter "
+                "window (--days) or with less --bandwidth"
+            ) from broken
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in active_children():
+                child.terminate()
+            raise
+
+
+def _follow(
+    waiting: list[Future[Outcome]], queue: "SimpleQueue[tuple[str, float]]", report: Told
+) -> None:
+    """Pass on what is told until all are done or one has failed."""
+    left = set(waiting)
+    while left:
+        done, left = wait(left, LOOK_EVERY_S, FIRST_COMPLETED)
+        while not queue.empty():
+            report(*queue.get())
+        for future in done:
+            future.result()
+
+
+# -- in the process that plays
+
+
+def _begin(queue: "SimpleQueue[tuple[str, float]]", prepare: Callable[[], None]) -> None:
+    global _progress  # noqa: PLW0603  queues reach a process only when it starts
+    _progress = queue
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    prepare()
+
+
+def _play(name: str, game: Game) -> Outcome:
+    return play(name, game, _now_and_then(game, name, lambda *at: _progress.put(at)))
+
+
+def _now_and_then(game: Game, name: str, report: Told) -> Callable[[float], None]:
+    """Tell each hundredth of the window, and its end."""
+    days, last = game.world.days, 0.0
+
+    def tell(day: float) -> None:
+        nonlocal last
+        if day >= days or day - last >= SHARE_TOLD * days:
+            last = day
+            report(name, day)
+
+    return tell

@@ -1,0 +1,247 @@
+"""Replay: Recrawl's own use cases play a world in this process, on the store in memory.
+
+What runs is what the service runs (`run_epoch`, `record`, `ping`); only the web and the clock are
+made up. The crawls of a step are recorded in one batch, each at its own instant.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recrawl_lab.memory.store import MemoryStore
+from recrawl_lab.memory.transaction import MemoryTransaction
+from recrawl_lab.replay.playing import Due, announcements, crawl
+from recrawl_lab.replay.staleness import Crawls, merged
+from recrawl_lab.worlds.simulated_time import START, Clock, day_of, instant_of
+from recrawl_lab.worlds.versions import Versions
+from recrawl_lab.worlds.world import World
+from service.core.estimators import Estimator, from_columns
+from service.epochs.plan import Plan
+from service.epochs.run import run_epoch
+from service.estimation.estimates import width
+from service.ingest.record import ping, record
+from service.ingest.rules import Rules, rules_in_force
+from service.leases.due import due_at
+from service.model.arrays import (
+    KEY,
+    NO_TIME,
+    UNSPECIFIED,
+    Bools,
+    Floats,
+    Instants,
+    Ints,
+    days,
+    instant,
+)
+from service.model.columns import CrawlColumns, PageColumns, PingColumns
+from service.model.domain import Observability, ScheduleFilter
+from service.model.errors import UnexpectedAnswer
+from service.model.url_groups import url_groups
+from service.model.urls import key_of
+
+EVERYTHING = 1 << 62
+HOST = "replay.example"
+MICROSECONDS = 86_400e6
+_START = instant(START)
+
+
+class Predicted(NamedTuple):
+    """(K,) crawls that were evidence, and what was expected of them."""
+
+    page: Ints
+    at: Floats
+    """Days since the start."""
+    probability: Floats
+    """That the page has changed since its last crawl, as the epoch in force saw it."""
+    changed: Bools
+
+
+NOTHING = Predicted(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0, np.bool_))
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What Recrawl did in a world."""
+
+    crawls: Crawls
+    """Without the first crawl of each page, which discovers it."""
+    predicted: Predicted
+    """Empty for estimators that look at the whole history again."""
+
+
+def replay(
+    world: World,
+    bandwidth: float,
+    plan: Plan,
+    *,
+    step: float = 1.0,
+    notices: Crawls | None = None,
+    seed: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> Replayed:
+    """Crawl a world as Recrawl says.
+
+    Pages are found when they are created, and deleted by the crawl that finds them gone, which
+    counts.
+
+    Parameters
+    ----------
+    bandwidth
+        Crawls a day, also in the epochs' plan.
+    step
+        Days from one epoch to the next.
+    notices
+        Change notices, by the page and the instant at which Recrawl hears of it; None: of the
+        announced pages, at once.
+    seed
+        Of the jitter of due times.
+    progress
+        Told each day reached.
+    """
+    clock = Clock()
+    fleet = LocalFleet(world, clock, replace(plan, bandwidth=bandwidth), seed)
+    pings = announcements(world) if notices is None else notices
+    done = [Crawls.none()]
+    for day, crawls in crawl(fleet, clock, pings, bandwidth, step):
+        done.append(crawls)
+        if progress is not None:
+            progress(day)
+    return Replayed(merged(*done), fleet.predicted)
+
+
+class LocalFleet:
+    """A fleet that calls the use cases; see `fleet.Fleet`, which calls the API."""
+
+    def __init__(self, world: World, clock: Clock, plan: Plan, seed: int) -> None:
+        self.world = world
+        self.clock = clock
+        needs_log = plan.estimator.needs_history
+        self.plan = plan if needs_log else replace(plan, retention=timedelta(0))
+        self.rules = Rules(plan.estimator, plan.timing, np.random.default_rng(seed))
+        self.store = MemoryStore(width(plan.estimator))
+        self._versions = Versions(world)
+        self._url_group = url_groups(world.url)
+        self._page_id = np.zeros(len(world), np.int64)
+        self._page = np.zeros(len(world) + 1, np.int64)
+        self._observed_ratio, self._epoch_at = np.ones(len(world)), 0.0
+        self._predicted = [NOTHING]
+
+    @property
+    def predicted(self) -> Predicted:
+        """All that has been predicted, in the order of the steps."""
+        return Predicted(*map(np.concatenate, zip(*self._predicted, strict=True)))
+
+    def discover(self, pages: Ints) -> None:
+        """Register pages and record the crawl that found them, at their creation."""
+        if not len(pages):
+            return
+        world, unsaid = self.world, np.full(len(pages), np.nan)
+        urls = [world.url[page] for page in pages.tolist()]
+        announced = world.announced[pages]
+        columns = PageColumns(
+            key=np.frombuffer(b"".join(map(key_of, urls)), KEY),
+            url=np.array(urls, object),
+            host=np.full(len(urls), HOST, object),
+            importance=world.importance[pages],
+            observability=np.where(announced, Observability.complete, Observability.auto),
+            min_crawl_rate=unsaid,
+            max_crawl_rate=unsaid,
+        )
+        with self.store.begin() as tx:
+            page_id = tx.register(columns, self.clock()).page_id
+        self._page_id[pages], self._page[page_id] = page_id, pages
+        self._record(Crawls(pages, world.created[pages]))
+
+    def new_epoch(self) -> None:
+        """Run an epoch in this thread."""
+        epoch = run_epoch(self.store, self.plan, self.clock)
+        if epoch.reason:
+            raise UnexpectedAnswer(f"epoch {epoch.epoch} failed: {epoch.reason}")
+        if epoch.certificate is not None:
+            schedule = self.store.schedules[epoch.epoch]
+            self._observed_ratio[self._page[schedule.page_id]] = (
+                schedule.urgency / epoch.certificate.budget_factor
+            )
+        self._epoch_at = day_of(self.clock())
+
+    def due(self, before: float) -> Due:
+        """Read the schedule."""
+        with self.store.begin(write=False) as tx:
+            pages = tx.schedule(tx.number_in_force(), 0, EVERYTHING, ScheduleFilter()).pages
+        at = due_at(pages)
+        row = np.flatnonzero(at < instant(instant_of(before)))
+        return Due(self._page[pages.page_id[row]], _days(at[row]), pages.crawl_rate[row])
+
+    def announce(self, changes: Crawls) -> Crawls:
+        """Record change notices."""
+        if not len(changes.page):
+            return changes
+        at = _instants(changes.at)
+        pings = PingColumns(page_id=self._page_id[changes.page], changed_at=at, changed_by=at)
+        with self.store.begin() as tx:
+            wanted = ping(tx, pings, rules_in_force(tx, self.rules)).crawl
+        return Crawls(changes.page[wanted], changes.at[wanted])
+
+    def crawl(self, crawls: Crawls) -> Crawls:
+        """Record what crawls see; a page found gone is deleted, and not crawled again."""
+        order = np.lexsort((crawls.at, crawls.page))
+        page, at = crawls.page[order], crawls.at[order]
+        gone = self.world.gone(page, at)
+        again = np.append(False, gone[:-1] & (page[1:] == page[:-1]))[: len(page)]
+        self._record(Crawls(page[~gone], at[~gone]))
+        with self.store.begin() as tx:
+            for lost in self._page_id[page[gone & ~again]].tolist():
+                tx.delete_page(lost)
+        return Crawls(page[~again], at[~again])
+
+    def _record(self, crawls: Crawls) -> None:
+        n = len(crawls.page)
+        unsaid, version = np.full(n, UNSPECIFIED, np.int16), self._versions.at(*crawls)
+        columns = CrawlColumns(
+            page_id=self._page_id[crawls.page],
+            observed_at=_instants(crawls.at),
+            changed=unsaid,
+            digest=1 + version,
+            status=unsaid,
+            leased_page_id=np.zeros(n, np.int64),
+            token=np.zeros(n, np.int64),
+            retry_after_s=np.full(n, np.nan),
+            redirects_to=np.zeros(n, np.int64),
+            last_modified=np.full(n, NO_TIME),
+        )
+        with self.store.begin() as tx:
+            rules = rules_in_force(tx, self.rules)
+            if not rules.estimator.needs_history:
+                self._predict(tx, rules.estimator, crawls, version)
+            record(tx, columns, rules)
+
+    def _predict(
+        self, tx: MemoryTransaction, estimator: Estimator[Any], crawls: Crawls, version: Ints
+    ) -> None:
+        """Note what is expected of crawls, ordered by page and time, before they are recorded."""
+        row = self._page_id[crawls.page] - 1
+        before, version_before = (
+            _days(tx.states["last_observed_at"][row]),
+            tx.states["digest"][row] - 1,
+        )
+        again = np.flatnonzero(row[1:] == row[:-1]) + 1
+        before[again], version_before[again] = crawls.at[again - 1], version[again - 1]
+        again_later = np.flatnonzero(crawls.at > before)
+        page, at, before = crawls.page[again_later], crawls.at[again_later], before[again_later]
+        own = estimator.of_url_groups(self._url_group[page])
+        state = from_columns(own, tx.states["estimate"][row[again_later]])
+        more = (self._observed_ratio[page] - 1.0) * np.maximum(self._epoch_at - before, 0.0)
+        unchanged = own.probability_unchanged(state, at - before + more)
+        changed = version[again_later] > version_before[again_later]
+        self._predicted.append(Predicted(page, at, 1.0 - unchanged, changed))
+
+
+def _instants(at: Floats) -> Instants:
+    return _START + np.rint(at * MICROSECONDS).astype("m8[us]")
+
+
+def _days(at: Instants) -> Floats:
+    return days(at - _START)

@@ -1,0 +1,130 @@
+"""How stale a crawled copy of a world is: exact, by the instants of changes and crawls.
+
+A page with n changes not crawled yet is charged H(n) = 1 + 1/2 + … + 1/n (harmonic) or 1 (binary,
+0 if n = 0), as long as it exists and weighted by its importance (K19). Its copy is fresh when it
+is created: discovery is the same for every policy.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from recrawl_lab.worlds.versions import Versions
+from recrawl_lab.worlds.world import World
+from service.model.arrays import Floats, Ints
+
+
+class Crawls(NamedTuple):
+    """(K,) crawls in any order: which page and when, in days since the start."""
+
+    page: Ints
+    at: Floats
+
+    @classmethod
+    def none(cls) -> Self:
+        """No crawls."""
+        return cls(np.zeros(0, np.int64), np.zeros(0))
+
+
+def merged(*parts: Crawls) -> Crawls:
+    """Give the crawls of all parts."""
+    return Crawls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Staleness:
+    """Averages over time and pages, weighted by importance: 0 is always fresh."""
+
+    harmonic: float
+    binary: float
+    """Share of the time that a visitor, who comes to pages by their importance, is served old."""
+    edges: Floats
+    """(B + 1,) bounds of the bins of the curve, days."""
+    harmonic_curve: Floats
+    """(B,) the average within each bin."""
+
+
+class Steps(NamedTuple):
+    """(E,) what happens to the uncrawled changes of pages, by page and time."""
+
+    page: Ints
+    at: Floats
+    days: Floats
+    """Until the next step of the page, or its end."""
+    n_uncrawled: Ints
+    """Changes not crawled in that time."""
+    oldest_at: Floats
+    """When the oldest of them was made; `at` where there is none."""
+
+
+def staleness(world: World, crawls: Crawls, bins: int = 120) -> Staleness:
+    """Average the penalties over the whole time; crawls outside of a page's life do not count."""
+    return averaged(world, uncrawled(world, crawls), bins)
+
+
+def averaged(world: World, steps: Steps, bins: int) -> Staleness:
+    """Average the penalties over all steps."""
+    weight = world.importance[steps.page]
+    penalty = weight * harmonic_numbers(steps.n_uncrawled)
+    lived = float(world.importance @ world.life)
+    edges = np.linspace(0.0, world.days, bins + 1)
+    stale = _within(edges, steps.at, steps.days, penalty)
+    alive = _within(edges, world.created, world.life, world.importance)
+    return Staleness(
+        harmonic=float(penalty @ steps.days) / lived,
+        binary=float((weight * (steps.n_uncrawled > 0)) @ steps.days) / lived,
+        edges=edges,
+        harmonic_curve=np.divide(stale, alive, out=np.zeros(bins), where=alive > 0),
+    )
+
+
+def uncrawled(world: World, crawls: Crawls) -> Steps:
+    """Merge changes and crawls by page and time and count. O(M + K log (M + K)).
+
+    A crawl at the instant of a change sees the change. A page's steps are its creation and then
+    its changes and crawls, so the place of each is known by counting what comes before it.
+    """
+    inside = (crawls.at > world.created[crawls.page]) & (crawls.at < world.ended[crawls.page])
+    order = np.lexsort((crawls.at[inside], crawls.page[inside]))
+    crawled_page, crawled_at = crawls.page[inside][order], crawls.at[inside][order]
+    crawled_version = world.first[crawled_page] + Versions(world).at(crawled_page, crawled_at)
+    pages, n_crawls = np.arange(len(world)), np.bincount(crawled_page, minlength=len(world))
+    n_steps = 1 + np.diff(world.first) + n_crawls
+    birth = np.cumsum(n_steps) - n_steps
+    crawl = crawled_version + crawled_page + 1 + np.arange(len(crawled_page))
+    page, at = np.repeat(pages, n_steps), np.empty(n_steps.sum())
+    is_change = np.ones(len(page), np.bool_)
+    is_change[birth] = is_change[crawl] = False
+    at[birth], at[crawl], at[is_change] = world.created, crawled_at, world.changed_at
+    until = np.append(at[1:], 0.0)
+    until[birth + n_steps - 1] = world.ended
+    newest_crawled = np.zeros(len(page), np.int64)
+    newest_crawled[birth], newest_crawled[crawl] = world.first[:-1], crawled_version
+    newest_crawled = np.maximum.accumulate(newest_crawled)
+    n_uncrawled: Ints = np.cumsum(is_change) - newest_crawled
+    stale = n_uncrawled > 0
+    oldest_at = at.copy()
+    oldest_at[stale] = world.changed_at[newest_crawled[stale]]
+    return Steps(page, at, until - at, n_uncrawled, oldest_at)
+
+
+def harmonic_numbers(n: Ints) -> Floats:
+    """Give H(n) of each entry by one table.
+
+    >>> harmonic_numbers(np.array([0, 1, 2, 4])).round(4)
+    array([0.    , 1.    , 1.5   , 2.0833])
+    """
+    table = np.cumsum(1.0 / np.arange(1, max(n.max(initial=0), 1) + 1))
+    return np.concatenate(([0.0], table))[n]
+
+
+def _within(edges: Floats, at: Floats, days: Floats, height: Floats) -> Floats:
+    """Integrate rectangles of a height from `at` on over each bin of one width, exactly."""
+    n_bins, width = len(edges) - 1, edges[-1] / (len(edges) - 1)
+    area, rise = np.zeros(n_bins), np.zeros(n_bins)
+    for moment, jump in ((at, height), (at + days, -height)):
+        bin_ = np.minimum((moment / width).astype(np.int64), n_bins - 1)
+        area += np.bincount(bin_, jump * (edges[bin_ + 1] - moment), n_bins)
+        rise += np.bincount(bin_, jump, n_bins)
+    return np.asarray(area + width * np.concatenate(([0.0], np.cumsum(rise)[:-1])))

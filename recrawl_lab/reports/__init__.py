@@ -1,0 +1,1 @@
+"""Reports of a comparison: text, HTML, JSON, CSV."""

@@ -1,0 +1,123 @@
+"""What a comparison says, in sentences that follow from its numbers."""
+
+from collections.abc import Iterator
+from math import isnan
+
+from recrawl_lab.policies.lineup import HINDSIGHT, RECRAWL, UNIFORM, PolicyKind
+from recrawl_lab.replay.comparison import Comparison, Outcome
+from recrawl_lab.replay.measures import MASS, ConfidenceInterval
+
+USED_UP = 0.97
+"""A policy that spent less of the bandwidth is named."""
+
+
+def findings(comparison: Comparison) -> list[str]:
+    """Give the sentences, the most important first."""
+    return list(_sentences(comparison))
+
+
+def _sentences(comparison: Comparison) -> Iterator[str]:
+    subject = RECRAWL if RECRAWL in comparison else comparison.best(PolicyKind.learning)
+    if subject is not None:
+        yield from _against(comparison, subject)
+        yield from _gap(comparison, subject)
+        yield from _predictions(comparison, subject)
+        yield from _never_crawled(comparison, subject)
+    yield from _deaf(comparison)
+    yield from _unused(comparison)
+
+
+def _against(comparison: Comparison, subject: str) -> Iterator[str]:
+    if UNIFORM in comparison:
+        yield _saved(comparison, subject, UNIFORM, "uniform crawling")
+    if (rival := comparison.best(PolicyKind.today)) is not None:
+        yield _saved(
+            comparison, subject, rival, f"{rival}, the best here of what crawlers do today"
+        )
+    better = comparison.best(PolicyKind.learning)
+    if better is not None and comparison.saving(better, subject)[1].low > 0:
+        yield _saved(comparison, better, subject, named(subject))
+
+
+def _saved(comparison: Comparison, name: str, than: str, described: str) -> str:
+    saved, (low, high) = comparison.saving(name, than)
+    amount = f"{abs(saved):.0%} {'less' if saved >= 0 else 'more'} staleness than {described}"
+    bounds = _bounds(
+        ConfidenceInterval(low, high) if saved >= 0 else ConfidenceInterval(-high, -low)
+    )
+    if low <= 0 <= high:
+        return (
+            f"{named(name)} and {described} cannot be told apart here: {named(name)} leaves "
+            f"{amount}, but the {bounds}, so it may be chance which pages the site has."
+        )
+    return f"{named(name)} leaves {amount} ({bounds}), with the same bandwidth."
+
+
+def _gap(comparison: Comparison, subject: str) -> Iterator[str]:
+    gap = comparison.gap_closed(subject)
+    if gap is not None:
+        share, bounds = gap
+        yield (
+            f"Of what knowing all change rates from the start would gain over uniform crawling, "
+            f"{named(subject)} gains {share:.0%} ({_bounds(bounds)})."
+        )
+
+
+def _predictions(comparison: Comparison, subject: str) -> Iterator[str]:
+    learnt = _outcome(comparison, subject).calibration_learnt
+    if learnt is None:
+        return
+    skill = learnt.skill
+    compared = (
+        f"they save {skill:.0%} of the log loss of the best constant"
+        if skill >= 0
+        else f"their log loss is {-skill:.0%} above that of the best constant"
+    )
+    yield (
+        f"After the first quarter of the window its predictions of whether a page has changed are "
+        f"off by {100 * learnt.expected_error:.1f} percentage points on average; {compared}."
+    )
+
+
+def _never_crawled(comparison: Comparison, subject: str) -> Iterator[str]:
+    share = comparison.measures[subject].never_crawled
+    if share > 0:
+        yield f"{named(subject)} never came back to {share:.1%} of the pages after it found them."
+    else:
+        yield f"{named(subject)} came back to every page after it found it."
+
+
+def _deaf(comparison: Comparison) -> Iterator[str]:
+    if HINDSIGHT in comparison and comparison.game.notices is not None:
+        yield (
+            "Hindsight does not hear these notices, which may be late or wrong: it bounds what "
+            "knowing change rates is worth, and a policy that hears them may get ahead of it."
+        )
+
+
+def _unused(comparison: Comparison) -> Iterator[str]:
+    idle = [
+        o for o in comparison.outcomes if o.bandwidth_used < USED_UP and o.entrant.kind != "bound"
+    ]
+    if idle:
+        shares = ", ".join(f"{o.name} {o.bandwidth_used:.0%}" for o in idle)
+        yield f"Not all of the bandwidth was used by: {shares}."
+
+
+def named(policy: str) -> str:
+    """Write a policy's name as in a sentence.
+
+    >>> named("recrawl"), named("blc")
+    ('Recrawl', 'blc')
+    """
+    return "Recrawl" if policy == RECRAWL else policy
+
+
+def _bounds(bounds: ConfidenceInterval) -> str:
+    if isnan(bounds.low):
+        return "too few pages changed for an interval"
+    return f"{MASS:.0%} interval {bounds.low:.0%} to {bounds.high:.0%}"
+
+
+def _outcome(comparison: Comparison, name: str) -> Outcome:
+    return next(outcome for outcome in comparison.outcomes if outcome.name == name)

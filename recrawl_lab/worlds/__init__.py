@@ -1,0 +1,1 @@
+"""Webs to crawl: synthetic, recorded, and served over HTTP."""

@@ -1,0 +1,172 @@
+"""Change notices of a world: true ones, late ones, incomplete and false ones, and sitemaps.
+
+`pages` are the (P,) pages that send notices, in any order; the rest of the world sends none.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recrawl_lab.worlds.world import World
+from service.core.conditions import InvalidInput, check_amount, check_array
+from service.model.arrays import Bools, Floats, Ints
+
+
+class Notices(NamedTuple):
+    """(K,) notices in the order in which they are told; instants are days since the start."""
+
+    page: Ints
+    changed_at: Floats
+    """When the page changed, as the notice says."""
+    told_at: Floats
+    """When it is heard; never before `changed_at`."""
+
+
+def true_notices(world: World, pages: Ints) -> Notices:
+    """Tell every change at its instant, and nothing else."""
+    page, at = _changes(world, pages)
+    return _in_order(page, at, at)
+
+
+def delayed(
+    notices: Notices, world: World, mean_delay: float, *, rng: np.random.Generator | None = None
+) -> Notices:
+    """Tell each notice later: by exponential delays, or without `rng` all by the same.
+
+    Notices that would come after the world's end are not heard.
+
+    Parameters
+    ----------
+    mean_delay
+        Days.
+
+    Raises
+    ------
+    InvalidInput
+        The delay is negative or not finite.
+    """
+    mean = float(check_amount("mean_delay", mean_delay, ()))
+    n_notices = len(notices.page)
+    delay = np.full(n_notices, mean) if rng is None else rng.exponential(mean, n_notices)
+    told_at = notices.told_at + delay
+    in_time = told_at <= world.days
+    return _in_order(notices.page[in_time], notices.changed_at[in_time], told_at[in_time])
+
+
+def imperfect_notices(
+    world: World,
+    pages: Ints,
+    *,
+    recall: ArrayLike,
+    precision: ArrayLike,
+    rng: np.random.Generator,
+) -> Notices:
+    """Miss some changes and make others up.
+
+    Each change is reported with probability `recall`, at its instant. False notices are a Poisson
+    process over the page's life at change_rate recall (1/precision - 1) a day, as many as make the
+    share `precision` of the page's notices true in the mean; a page that never changes sends none.
+
+    Parameters
+    ----------
+    recall, precision : array_like, shape (P,) or scalar
+        In [0, 1]; precision positive.
+
+    Raises
+    ------
+    InvalidInput
+        Recall or precision is out of its domain.
+    """
+    recall_of, precision_of = np.zeros(len(world)), np.ones(len(world))
+    recall_of[pages] = check_array(
+        "recall",
+        np.broadcast_to(recall, pages.shape),
+        pages.shape,
+        test=lambda share: (share >= 0) & (share <= 1),
+        must="in [0, 1]",
+    )
+    precision_of[pages] = check_array(
+        "precision",
+        np.broadcast_to(precision, pages.shape),
+        pages.shape,
+        test=lambda share: (share > 0) & (share <= 1),
+        must="positive and at most 1",
+    )
+    page, at = _changes(world, pages)
+    announced = rng.random(len(page)) < recall_of[page]
+    n_false = rng.poisson(world.change_rate * recall_of * (1.0 / precision_of - 1.0) * world.life)
+    false_page = np.repeat(np.arange(len(world)), n_false)
+    share = 1.0 - rng.random(len(false_page))
+    false_at = world.created[false_page] + share * world.life[false_page]
+    notice_at = np.append(at[announced], false_at)
+    return _in_order(np.append(page[announced], false_page), notice_at, notice_at)
+
+
+def sitemap_notices(world: World, pages: Ints, every: float) -> Notices:
+    """Fetch an honest sitemap every so many days, the first time at the start.
+
+    A fetch tells of each page its last change, if that came after the fetch before: several changes
+    show as one. A page that has gone by then is not listed any more.
+
+    Raises
+    ------
+    InvalidInput
+        The interval is not positive.
+    """
+    fetched_at = _fetches(world, every)
+    page, at = _changes(world, pages)
+    fetch = np.searchsorted(fetched_at, at)
+    last = (np.diff(page, append=-1) != 0) | (np.diff(fetch, append=-1) != 0)
+    last &= fetch < len(fetched_at)
+    page, at, told_at = page[last], at[last], fetched_at[fetch[last]]
+    listed = ~world.gone(page, told_at)
+    return _in_order(page[listed], at[listed], told_at[listed])
+
+
+def lying_sitemap_notices(world: World, pages: Ints, every: float) -> Notices:
+    """Fetch a sitemap in which every page carries the instant of the site's last build.
+
+    The site is built whenever any of its pages changes, comes or goes; a fetch after a build tells
+    of all pages listed that they changed then. O(P days/every) notices.
+
+    Raises
+    ------
+    InvalidInput
+        The interval is not positive.
+    """
+    fetched_at = _fetches(world, every)
+    came, went = world.created > 0, world.ended < world.days
+    built_at = np.sort(np.concatenate((world.changed_at, world.created[came], world.ended[went])))
+    n_builds = np.searchsorted(built_at, fetched_at, side="right")
+    news = np.flatnonzero(np.diff(n_builds, prepend=0) > 0)
+    page = np.flatnonzero(_member(world, pages))
+    at = fetched_at[news, None]
+    fetch, row = np.nonzero((world.created[page] <= at) & ~world.gone(page, at))
+    return Notices(page[row], built_at[n_builds[news] - 1][fetch], fetched_at[news][fetch])
+
+
+def _changes(world: World, pages: Ints) -> tuple[Ints, Floats]:
+    """Give the changes of some pages, by page and time."""
+    chosen = _member(world, pages)[world.changed_page]
+    return world.changed_page[chosen], world.changed_at[chosen]
+
+
+def _member(world: World, pages: Ints) -> Bools:
+    """Tell of (N,) pages whether they are among some."""
+    member = np.zeros(len(world), np.bool_)
+    member[pages] = True
+    return member
+
+
+def _fetches(world: World, every: float) -> Floats:
+    """Give the instants of the fetches after the first, ascending, within the world's days."""
+    if not 0 < every < np.inf:
+        raise InvalidInput("every", f"must be positive and finite, not {every}")
+    nth = np.arange(1, int(world.days / every) + 1, dtype=np.float64)
+    return np.minimum(nth * every, world.days)
+
+
+def _in_order(page: Ints, changed_at: Floats, told_at: Floats) -> Notices:
+    order = np.lexsort((changed_at, page, told_at))
+    return Notices(page[order], changed_at[order], told_at[order])

@@ -1,0 +1,143 @@
+"""Recorded histories of real pages, whatever they were read from, and the worlds they make."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from recrawl_lab.worlds.world import Importance, World, draw_importance, in_order, offsets
+from service.core import InvalidInput
+from service.model.arrays import Bools, Floats, Ints
+from service.model.errors import InvalidTrace
+
+SECONDS_PER_DAY = 86_400.0
+BULK = 200
+"""A revision that touched more pages than this at once is a bulk revision."""
+
+Weighting = Importance | Literal["column"]
+"""How pages are weighted: as in a synthetic world, or as the recording says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """(N,) pages of a site and their (M,) changes in any order; instants are seconds since 1970.
+
+    Each change comes after its page's start and not after its end.
+    """
+
+    site: str
+    url: tuple[str, ...]
+    started: Floats
+    ended: Floats
+    """The end of the page, or of what is known of it."""
+    changed_page: Ints
+    changed_at: Floats
+    bulk: Bools
+    """(M,) whether the change is part of a bulk revision."""
+    importance: Floats | None = None
+    """(N,) where the recording says so."""
+    notes: tuple[str, ...] = ()
+
+
+def recorded_world(
+    recording: Recording,
+    *,
+    rng: np.random.Generator,
+    days: float = np.inf,
+    importance: Weighting = "equal",
+    bulk: bool = False,
+    complete_share: float = 0.0,
+) -> World:
+    """Make the world of the last days of a recording; pages seen for no time are left out.
+
+    Parameters
+    ----------
+    days
+        The window: the last `days` days, or all of the recording if that is shorter.
+    importance
+        The same for every page, drawn as in the synthetic world, or what the recording says.
+    bulk
+        Count revisions that touched more than 200 pages at once.
+    complete_share
+        Share of the pages, drawn at random, whose changes are announced.
+
+    Raises
+    ------
+    InvalidTrace
+        No page is seen for any time, or importance is asked for and not recorded.
+    """
+    if not days > 0:
+        raise InvalidInput("days", f"must be positive, not {days}")
+    lasting = recording.ended > recording.started
+    if not lasting.any():
+        raise InvalidTrace(f"{recording.site}: no page is seen for any time, so nothing can change")
+    end = float(recording.ended[lasting].max())
+    start = max(float(recording.started[lasting].min()), end - days * SECONDS_PER_DAY)
+    alive = lasting & (recording.ended > start)
+    within = (recording.changed_at > start) & alive[recording.changed_page]
+    counted = within & (bulk | ~recording.bulk)
+    changed_page = (np.cumsum(alive) - 1)[recording.changed_page[counted]]
+    changed_at = (recording.changed_at[counted] - start) / SECONDS_PER_DAY
+    n_pages = int(alive.sum())
+    counts = np.bincount(changed_page, minlength=n_pages)
+    created = np.maximum(recording.started[alive] - start, 0.0) / SECONDS_PER_DAY
+    ended = (recording.ended[alive] - start) / SECONDS_PER_DAY
+    return World(
+        name=recording.site,
+        days=(end - start) / SECONDS_PER_DAY,
+        url=tuple(recording.url[page] for page in np.flatnonzero(alive).tolist()),
+        importance=_weights(recording, importance, alive, rng),
+        announced=rng.permutation(n_pages) < round(complete_share * n_pages),
+        created=created,
+        ended=ended,
+        changed_at=in_order(changed_page, changed_at),
+        first=offsets(counts),
+        change_rate=counts / (ended - created),
+        notes=(
+            _window(start, end),
+            *_bulk_changes(int((within & recording.bulk).sum()), counted=bulk),
+            _foresight(len(changed_at) / n_pages),
+            *recording.notes,
+        ),
+    )
+
+
+def made_up_host(site: str) -> str:
+    """Give the address of a site of which only paths are known.
+
+    >>> made_up_host("My site_2")
+    'https://my-site-2.example'
+    """
+    return f"https://{re.sub('[^a-z0-9]+', '-', site.lower()).strip('-') or 'site'}.example"
+
+
+def _weights(
+    recording: Recording, kind: Weighting, alive: Bools, rng: np.random.Generator
+) -> Floats:
+    if kind != "column":
+        return draw_importance(kind, int(alive.sum()), rng)
+    if recording.importance is None:
+        raise InvalidTrace(
+            f"{recording.site} does not say how important its pages are; weigh them equally or "
+            "draw lognormal weights"
+        )
+    return recording.importance[alive]
+
+
+def _window(start: float, end: float) -> str:
+    first, last = (np.datetime64(int(t), "s").astype("M8[D]") for t in (start, end))
+    return f"window {first} to {last} ({(end - start) / SECONDS_PER_DAY:.0f} days)"
+
+
+def _bulk_changes(n_changes: int, *, counted: bool) -> tuple[str, ...]:
+    verb = "counted" if counted else "left out"
+    note = f"{n_changes:,} changes by bulk revisions (> {BULK} pages at once) {verb}"
+    return (note,) if n_changes else ()
+
+
+def _foresight(per_page: float) -> str:
+    return (
+        f"{per_page:.2g} changes per page: hindsight rates count changes still to come, so the "
+        "fewer there are the more of hindsight's lead is foresight that nobody can have"
+    )

@@ -1,0 +1,1 @@
+"""Request bodies and queries, decoded to columns."""

@@ -1,0 +1,344 @@
+"""Request bodies: read within a limit, decoded item by item, every fault named by its index."""
+
+import re
+from codecs import BOM_UTF8
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+from fastapi import Request
+
+from recrawl_client.wire.common import Item, Rejection
+from service.api.requests.content_encodings import GZIP, inflate
+from service.api.requests.repeated_keys import may_repeat_keys
+from service.model import lenient_json
+from service.model.arrays import Ints
+from service.model.errors import (
+    BodyTooLarge,
+    InvalidField,
+    MalformedBody,
+    TooManyItems,
+    UnsupportedMediaType,
+)
+from service.model.lenient_json import Contradiction
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+LINES = (NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines")
+
+DOCUMENTS = (
+    "application/xml",
+    "text/xml",
+    "text/plain",
+    "application/gzip",
+    "application/x-gzip",
+    "application/octet-stream",
+    "binary/octet-stream",
+)
+"""Media types of sitemaps; their bytes say which kind of sitemap."""
+
+DRAIN_FACTOR = 3
+"""After the limit, drain up to 3 times the limit so that the client can read our error."""
+
+EMPTY_PART = 20
+"""Size at which an empty part of a compressed body counts, bytes, so that empty parts end."""
+
+BIG, MANY = 100_000, 1_000
+"""A body of more bytes, or items, is decoded in a thread, beside the event loop."""
+
+MOST_VALUES = 1_000_000
+"""So many values a body may have that is parsed leniently, or `VALUES_PER_ITEM` for each item that
+it may have: three bytes of it, `{},`, take two hundred in memory."""
+VALUES_PER_ITEM = 32
+
+MAX_SAID = 300
+"""Maximum number of characters of a name from the request that an error repeats."""
+
+ItemT = TypeVar("ItemT", bound=Item)
+
+
+class Body(NamedTuple):
+    """The bytes of a request, or of a part of it, and their media type."""
+
+    content: bytes
+    media_type: str
+    first: int = 0
+    """Position of the first item in the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Generic[ItemT]):
+    """The items that could be decoded, their positions in the request, and the others."""
+
+    items: list[ItemT]
+    index: Ints
+    rejected: list[Rejection]
+
+
+def heavy(content: bytes) -> bool:
+    """Return whether to decode in a thread; a body with many wrong items costs most."""
+    return len(content) > BIG or max(content.count(b"\n"), content.count(b"{")) > MANY
+
+
+async def read_body(request: Request) -> Body:
+    """Read the body, no further than the service's limit.
+
+    Raises
+    ------
+    BodyTooLarge
+        It has more bytes than `max_body_bytes`, once inflated.
+    UnsupportedMediaType, MalformedBody
+        It is compressed by another method than gzip and zstd, or not of its stated type.
+    """
+    return Body(await _read(request, inflated), media_type(request))
+
+
+async def read_within(request: Request, limit: int, hold: Callable[[int], None]) -> Body:
+    """Read a body within a limit of its own; `hold` takes the size of each piece."""
+    return Body(await _read(request, inflated, limit, hold), media_type(request))
+
+
+async def read_document(request: Request) -> bytes:
+    """Read a document as it was fetched; gzip is left to who reads it, which bounds it there.
+
+    Raises
+    ------
+    BodyTooLarge, UnsupportedMediaType, MalformedBody
+        As `read_body`.
+    """
+    kind = media_type(request) if "content-type" in request.headers else DOCUMENTS[0]
+    if kind not in DOCUMENTS and not kind.endswith("+xml"):
+        raise UnsupportedMediaType(
+            f"{kind[:40]} is no sitemap; send the document itself as {', '.join(DOCUMENTS[:4])}"
+        )
+    coding = request.headers.get("content-encoding", "").strip().lower()
+    try:
+        return await _read(request, plain if coding in GZIP else inflated)
+    except BodyTooLarge as error:
+        size = error.detail.partition(";")[0].replace("the body", "the document")
+        raise BodyTooLarge(
+            f"{size}; split it under a sitemap index, or raise RECRAWL_MAX_BODY_BYTES"
+        ) from error
+
+
+async def read_content(request: Request) -> bytes:
+    """Read a body as it was sent, whatever it is; raises `BodyTooLarge`."""
+    return await _read(request, plain)
+
+
+def plain(_: Request, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Leave the Content-Encoding of a request as it is."""
+    return arriving
+
+
+async def _read(
+    request: Request,
+    undo: Callable[[Request, AsyncIterator[bytes]], AsyncIterator[bytes]],
+    limit: int | None = None,
+    hold: Callable[[int], None] = lambda _: None,
+) -> bytes:
+    limit = limit or request.app.state.service.max_body_bytes
+    arriving, content, size = request.stream(), bytearray(), 0
+    async for chunk in undo(request, arriving):
+        size += len(chunk) or EMPTY_PART
+        if size > limit:
+            break
+        hold(len(chunk))
+        content += chunk
+    if size > limit:
+        await drain(arriving, limit)
+        raise BodyTooLarge(f"the body has over {limit} bytes; send it in several requests")
+    return bytes(content)
+
+
+def media_type(request: Request) -> str:
+    """Return the media type of a body, without parameters."""
+    return header(request, b"content-type", JSON).partition(";")[0].strip().lower()
+
+
+def header(request: Request, name: bytes, default: str = "") -> str:
+    """Return the first header of a name in lower case."""
+    for each, value in request.scope["headers"]:
+        if each == name:
+            return str(value, "latin-1")
+    return default
+
+
+def inflated(request: Request, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Undo the Content-Encoding of a request; raises as `inflate`."""
+    return inflate(header(request, b"content-encoding").strip().lower(), arriving)
+
+
+async def drain(arriving: AsyncIterator[bytes], limit: int) -> None:
+    """Read on for a few limits more, so that the client can read our error."""
+    size = 0
+    async for chunk in arriving:
+        size += len(chunk)
+        if size > DRAIN_FACTOR * limit:
+            break
+
+
+def decode_batch(body: Body, kind: type[ItemT], max_items: int) -> Batch[ItemT]:
+    """Decode a JSON array, or one JSON object a line.
+
+    The whole body is decoded at once; only where that fails is it done item by item, to tell
+    the good from the bad.
+
+    Raises
+    ------
+    UnsupportedMediaType, MalformedBody, TooManyItems
+        The body as a whole cannot be taken.
+    """
+    if body.media_type == JSON:
+        whole: Callable[..., list[ItemT]] = _decoder(list[kind]).decode  # type: ignore[valid-type]
+        parts = _array
+    elif body.media_type in LINES:
+        whole = _decoder(kind).decode_lines
+        parts = _lines
+    else:
+        raise UnsupportedMediaType
+    try:
+        items = whole(body.content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        items = None
+    if (
+        items is None
+        or (parts is _lines and len(items) != _n_lines(body.content))
+        or may_repeat_keys(body.content, items)
+    ):
+        return _one_by_one(parts(body.content, max_items), kind, body.first)
+    _limit(len(items), max_items)
+    return Batch(items, body.first + np.arange(len(items)), [])
+
+
+def decode_object(body: Body, kind: type[ItemT]) -> ItemT:
+    """Decode one JSON object.
+
+    Raises
+    ------
+    UnsupportedMediaType, MalformedBody, InvalidField
+        It is not JSON, or a field is wrong.
+    """
+    if body.media_type != JSON:
+        raise UnsupportedMediaType("send application/json: one object")
+    batch = _one_by_one([_parse(body.content)], kind)
+    if batch.rejected:
+        raise InvalidField(batch.rejected[0].field, batch.rejected[0].detail)
+    return batch.items[0]
+
+
+@cache
+def _decoder(kind: Any) -> Any:
+    return msgspec.json.Decoder(kind)
+
+
+def _limit(n_items: int, max_items: int) -> None:
+    if n_items > max_items:
+        raise TooManyItems(f"the batch has {n_items} items; send at most {max_items} at a time")
+
+
+class _Broken(NamedTuple):
+    """A line that is not JSON."""
+
+    reason: str
+
+
+def _parse(content: bytes, max_items: int = 1) -> Any:
+    """Parse leniently (a mark, NaN, lone surrogates): the item's schema refuses these by name."""
+    content = content.removeprefix(BOM_UTF8)
+    if not content.strip():
+        raise MalformedBody("the body is empty; send JSON")
+    most = max(MOST_VALUES, VALUES_PER_ITEM * max_items)
+    if sum(map(content.count, (b",", b"{", b"["))) > most:
+        raise TooManyItems(f"the body has over {most:,} values; send fewer items at a time")
+    try:
+        return lenient_json.parse(content)
+    except ValueError as error:
+        raise MalformedBody(f"the body is not JSON: {error}") from error
+
+
+def _array(content: bytes, max_items: int) -> list[Any]:
+    items = _parse(content, max_items)
+    if not isinstance(items, list):
+        raise MalformedBody("the body must be a JSON array of items; wrap a single item in [ ]")
+    _limit(len(items), max_items)
+    return items
+
+
+def _n_lines(content: bytes) -> int:
+    """Count the lines that are not blank."""
+    return sum(not line.isspace() for line in content.split(b"\n") if line)
+
+
+def _lines(content: bytes, max_items: int) -> list[Any]:
+    """Parse each line."""
+    _limit(_n_lines(content), max_items)
+    lines: list[Any] = []
+    for line in content.split(b"\n"):
+        if not line.strip():
+            continue
+        try:
+            lines.append(_parse(line))
+        except MalformedBody as error:
+            lines.append(_Broken(error.detail.replace("the body", "the line")))
+    return lines
+
+
+def _one_by_one(values: list[Any], kind: type[ItemT], first: int = 0) -> Batch[ItemT]:
+    items, index, rejected = [], [], []
+    for i, value in enumerate(values, first):
+        if isinstance(value, _Broken):
+            rejected.append(Rejection(index=i, code="malformed", detail=value.reason))
+            continue
+        if isinstance(value, Contradiction):
+            rejected.append(
+                Rejection(index=i, code="contradiction", detail=str(value), field=value.key)
+            )
+            continue
+        try:
+            items.append(msgspec.convert(value, kind))
+            index.append(i)
+        except msgspec.ValidationError as error:
+            rejected.append(_rejection(i, str(error), kind))
+        except UnicodeEncodeError:
+            detail = "a name or word in it holds a lone surrogate; send valid Unicode"
+            rejected.append(Rejection(index=i, code="invalid", detail=detail))
+    return Batch(items, np.array(index, np.int64), rejected)
+
+
+def _rejection(index: int, message: str, kind: type[Item]) -> Rejection:
+    """Name the field, and say what it must be in the schema's own words."""
+    reason, _, path = message.partition(" - at `$")
+    named = re.match(r"\.(\w+)", path) or re.search(r"field `(.*)`$", reason)
+    field = named[1][:MAX_SAID] if named else None
+    reason = reason[:MAX_SAID]
+    if "unknown field" in reason:
+        names = ", ".join(kind.__struct_fields__)
+        return Rejection(
+            index=index,
+            code="unknown_field",
+            field=field,
+            detail=f"{reason}; remove it, known fields are {names}",
+        )
+    remedy = _descriptions(kind).get(field or "")
+    if field is None:
+        detail = f"{reason}; send an object with {', '.join(kind.__struct_fields__)}"
+    else:
+        detail = f"{reason}; {field} is {remedy}" if remedy else reason
+    return Rejection(index=index, code="invalid", field=field, detail=detail)
+
+
+@cache
+def _descriptions(kind: type[Item]) -> dict[str, str]:
+    """Return the description of each field, from the OpenAPI schema of the item."""
+    (_,), components = msgspec.json.schema_components([kind])
+    properties = components[kind.__name__]["properties"]
+    return {
+        name: str(described["description"])
+        for name, schema in properties.items()
+        for described in (schema, *schema.get("anyOf", ()))
+        if "description" in described
+    }

@@ -1,0 +1,269 @@
+"""From decoded items to the columns of use cases; `rules` checks what no schema can state."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any, Generic, TypeVar, cast
+
+import numpy as np
+from msgspec import UNSET, UnsetType
+from numpy.typing import NDArray
+
+from recrawl_client.wire.common import Item, Rejection
+from recrawl_client.wire.evidence import Observation, Ping
+from recrawl_client.wire.pages import Page
+from service.api.requests.bodies import Batch
+from service.api.requests.rules import (
+    FUTURE_ALLOWED,
+    ReadUrl,
+    check_observation,
+    check_page,
+    check_ping,
+    read_lease,
+)
+from service.ingest.names import PageNames
+from service.model.arrays import (
+    EPOCH,
+    INSTANT,
+    KEY,
+    NO_TIME,
+    UNSPECIFIED,
+    Codes,
+    Floats,
+    Instants,
+    Ints,
+)
+from service.model.columns import CrawlColumns, PageColumns, PingColumns
+from service.model.domain import Observability
+from service.model.errors import InvalidField, InvalidUrl
+from service.model.urls import NormalUrl, normalise
+
+OBSERVABILITY: dict[Any, int] = {
+    UNSET: UNSPECIFIED,
+    **{observability.name: observability.value for observability in Observability},
+}
+
+NO_PAGES = PageColumns.empty()
+
+T = TypeVar("T")
+EvidenceT = TypeVar("EvidenceT", CrawlColumns, PingColumns)
+ItemT = TypeVar("ItemT", bound=Item)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded(Generic[T]):
+    """Columns of the good items, their positions in the request, and the bad items."""
+
+    columns: T
+    named: PageNames
+    index: Ints
+    rejected: list[Rejection]
+
+    @property
+    def n_items(self) -> int:
+        """All items, good and bad."""
+        return len(self.index) + len(self.rejected)
+
+
+def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColumns]:
+    """Return the columns of observations."""
+    items = batch.items
+    urls, targets = _urls(item.url for item in items), _urls(item.redirect_url for item in items)
+    digest = [0 if item.digest is UNSET else _digest(item.digest) for item in items]
+    latest = now + FUTURE_ALLOWED
+    good, rejected = _judged(
+        batch, lambda i, item: check_observation(item, urls[i], targets[i], digest[i], latest)
+    )
+    leased_page_id, token, page_id = _leases(items, _page_ids(items))
+    columns = CrawlColumns(
+        page_id=page_id,
+        observed_at=instants([item.observed_at for item in items]),
+        changed=_codes([item.changed for item in items]),
+        digest=np.array(digest, np.int64),
+        status=_codes([item.status for item in items]),
+        leased_page_id=leased_page_id,
+        token=token,
+        retry_after_s=_numbers([item.retry_after_s for item in items]),
+        redirects_to=np.zeros(len(items), np.int64),
+        last_modified=_dates(items),
+    )
+    return _taken(columns, urls, batch.index, good, rejected, targets if any(targets) else ())
+
+
+def decode_pings(batch: Batch[Ping], now: datetime) -> Decoded[PingColumns]:
+    """Return the columns of pings."""
+    items = batch.items
+    urls, latest = _urls(item.url for item in items), now + FUTURE_ALLOWED
+    good, rejected = _judged(batch, lambda i, item: check_ping(item, urls[i], latest))
+    at = instants([item.changed_at for item in items])
+    columns = PingColumns(page_id=_page_ids(items), changed_at=at, changed_by=at)
+    return _taken(columns, urls, batch.index, good, rejected)
+
+
+def decode_pages(batch: Batch[Page]) -> Decoded[PageColumns]:
+    """Return the columns of pages; a URL has the last value of each field that its items state."""
+    urls = _urls(item.url for item in batch.items)
+    good, rejected = _judged(batch, lambda i, item: check_page(item, urls[i]))
+    items = [batch.items[i] for i in good.tolist()]
+    named = name_pages(np.zeros(len(good), np.int64), _normals(urls, good))
+    observability = [OBSERVABILITY[item.observability] for item in items]
+    columns: dict[str, NDArray[Any]] = {
+        "importance": _numbers([item.importance for item in items]),
+        "min_crawl_rate": _numbers([item.min_crawl_rate for item in items]),
+        "max_crawl_rate": _numbers([item.max_crawl_rate for item in items]),
+        "observability": np.array(observability, np.int16),
+    }
+    fields = {name: _last_stated(column, named) for name, column in columns.items()}
+    return Decoded(replace(named.pages, **fields), named, batch.index[good], rejected)
+
+
+def _judged(
+    batch: Batch[ItemT], check: Callable[[int, ItemT], None]
+) -> tuple[Ints, list[Rejection]]:
+    """Return the positions of the good items, and why each other one is rejected."""
+    keep, rejected = np.ones(len(batch.items), np.bool_), list(batch.rejected)
+    for i, item in enumerate(batch.items):
+        try:
+            check(i, item)
+        except InvalidField as error:
+            error.__traceback__ = None  # it would hold the whole batch in a cycle
+            keep[i], index = False, int(batch.index[i])
+            rejected.append(
+                Rejection(index=index, code=error.code, detail=error.detail, field=error.field)
+            )
+    return np.flatnonzero(keep), sorted(rejected, key=lambda r: r.index)
+
+
+def _taken(
+    columns: EvidenceT,
+    urls: Sequence[ReadUrl],
+    index: Ints,
+    good: Ints,
+    rejected: list[Rejection],
+    targets: Sequence[ReadUrl] = (),
+) -> Decoded[EvidenceT]:
+    """Return the good items alone."""
+    if len(good) < len(columns):
+        columns, index = columns.take(good), index[good]
+    named = name_pages(
+        columns.page_id, _normals(urls, good), _normals(targets, good) if targets else ()
+    )
+    return Decoded(columns, named, index, rejected)
+
+
+def _normals(urls: Sequence[ReadUrl], good: Ints) -> list[NormalUrl | None]:
+    """Return the URLs of good items, which are valid."""
+    if len(good) < len(urls):
+        urls = [urls[i] for i in good.tolist()]
+    return cast("list[NormalUrl | None]", urls)
+
+
+def _last_stated(column: NDArray[Any], named: PageNames) -> NDArray[Any]:
+    """Return the last value that the items of each URL state."""
+    unstated = np.isnan(column) if column.dtype.kind == "f" else column == UNSPECIFIED
+    last = np.full(
+        len(named.pages), UNSPECIFIED if column.dtype.kind == "i" else np.nan, column.dtype
+    )
+    last[named.row[~unstated]] = column[~unstated]
+    return last
+
+
+# -- columns
+
+
+def _page_ids(items: Sequence[Observation | Ping]) -> Ints:
+    """Return the ids, 0 where there is none."""
+    return np.array([0 if item.page_id is UNSET else item.page_id for item in items], np.int64)
+
+
+def _urls(texts: Iterable[str | UnsetType]) -> list[ReadUrl]:
+    """Return the normal form of each URL, why it has none, or None where there is no URL."""
+    return [None if isinstance(text, UnsetType) else _normal(text) for text in texts]
+
+
+def _normal(url: str) -> ReadUrl:
+    try:
+        return normalise(url)
+    except InvalidUrl as error:
+        return error
+
+
+def instants(moments: list[datetime]) -> Instants:
+    """Return instants to the microsecond."""
+    since = [moment - EPOCH for moment in moments]
+    seconds = np.array([86_400 * delta.days + delta.seconds for delta in since], np.int64)
+    us = np.array([delta.microseconds for delta in since], np.int64)
+    return (1_000_000 * seconds + us).view(INSTANT)
+
+
+def _dates(items: Sequence[Observation]) -> Instants:
+    """Return the date that each site states for its page, NaT where there is none."""
+    dates = [item.last_modified for item in items]
+    if all(date is UNSET for date in dates):
+        return np.full(len(dates), NO_TIME)
+    dated = instants([EPOCH if isinstance(date, UnsetType) else date for date in dates])
+    dated[[date is UNSET for date in dates]] = NO_TIME
+    return dated
+
+
+def _codes(codes: list[Any]) -> Codes:
+    return np.array([UNSPECIFIED if code is UNSET else code for code in codes], np.int16)
+
+
+def _numbers(numbers: list[Any]) -> Floats:
+    return np.array([np.nan if number is UNSET else number for number in numbers], np.float64)
+
+
+def _digest(digest: Any) -> int:
+    """Return 64 bits of the caller's digest; two versions of one page collide once in 2^64.
+
+    0 stands for none, and for what is no valid Unicode.
+    """
+    try:
+        hashed = blake2b(digest.encode(), digest_size=8).digest()
+    except UnicodeEncodeError:
+        return 0
+    return int.from_bytes(hashed, "big", signed=True) or 1
+
+
+def _leases(items: Sequence[Observation], page_id: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the leased page and token of each item, 0 where there is none, and its own page."""
+    if all(item.lease is UNSET for item in items):
+        none = np.zeros(len(items), np.int64)
+        return none, none, page_id
+    pairs = [(0, 0) if item.lease is UNSET else read_lease(item.lease) for item in items]
+    leased, token = np.array(pairs, np.int64).T
+    by_lease = (page_id == 0) & np.array([item.url is UNSET for item in items], np.bool_)
+    return leased, token, np.where(by_lease, leased, page_id)
+
+
+def name_pages(
+    page_id: Ints, urls: Sequence[NormalUrl | None], targets: Sequence[NormalUrl | None] = ()
+) -> PageNames:
+    """Return ids and URLs apart, each distinct URL once; `targets` are those of redirects."""
+    if targets:
+        named = name_pages(np.append(page_id, np.zeros_like(page_id)), [*urls, *targets])
+        row, target = named.row.reshape(2, -1)
+        return PageNames(page_id, row, named.pages, target)
+    if not any(urls):
+        return PageNames(page_id, np.full(len(page_id), -1, np.int64), _described([]))
+    distinct = {url.key: url for url in urls if url is not None}
+    rows = dict(zip(distinct, range(len(distinct)), strict=True))
+    row = np.array([-1 if url is None else rows[url.key] for url in urls], np.int64)
+    return PageNames(page_id, row, _described(list(distinct.values())))
+
+
+def _described(urls: list[NormalUrl]) -> PageColumns:
+    if not urls:
+        return NO_PAGES
+    n, unstated = len(urls), np.full(len(urls), np.nan)
+    return PageColumns(
+        key=np.frombuffer(b"".join(url.key for url in urls), KEY),
+        url=np.array([url.url for url in urls], object),
+        host=np.array([url.host for url in urls], object),
+        importance=unstated,
+        observability=np.full(n, UNSPECIFIED, np.int16),
+        min_crawl_rate=unstated,
+        max_crawl_rate=unstated,
+    )

@@ -1,0 +1,211 @@
+"""Evidence as it arrives: NDJSON of any length, in blocks of whole lines.
+
+A block is written while the next one is read and decoded, and never two at once, so that a
+page's crawls are recorded in the order of the lines. Memory holds two blocks, however long the
+stream is: the client is read no faster than the database writes.
+
+A stream that ends half-way (the client is gone, the database away, a line too long) leaves what
+was committed, whole blocks; the problem tells how many lines that were.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from concurrent.futures import Future
+from contextlib import aclosing, suppress
+from datetime import datetime
+from typing import Any, TypeVar
+
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+
+from recrawl_client.wire.evidence import Observation
+from service.api.requests.bodies import (
+    LINES,
+    Body,
+    decode_batch,
+    drain,
+    heavy,
+    inflated,
+    media_type,
+    read_body,
+)
+from service.api.requests.decode import Decoded
+from service.api.requests.queueing import POLL_S, attempt, cut_short, deadline
+from service.api.requests.small_posts import SMALL_BYTES, SmallPost
+from service.api.responses.counts import add_counts, batch_counts
+from service.api.service import Service
+from service.batching.reports import CommittedCrawls, CrawlReport
+from service.model.columns import CrawlColumns
+from service.model.errors import BodyTooLarge, RecrawlError
+
+BLANKS = re.compile(rb"\n[ \t\r\n]*\n")
+
+BLOCK_BYTES = 1_000_000
+"""Maximum size of a block of several lines, bytes."""
+
+PART = 65_536
+"""Size of a stream to cut before other requests get their turn, bytes."""
+
+DoneT = TypeVar("DoneT")
+
+
+class CrawlStream:
+    """The crawl results of one request, on their way into the store."""
+
+    def __init__(
+        self,
+        service: Service,
+        decode: Callable[[Body, datetime], Decoded[CrawlColumns]],
+        *,
+        register: bool,
+    ) -> None:
+        self.service = service
+        self.decode = decode
+        self.register = register
+        self.n_decoded = self.n_taken = 0
+        self.counts: dict[str, Any] | None = None
+        self._writing: tuple[Future[CommittedCrawls], Decoded[CrawlColumns]] | None = None
+
+    async def write(self, request: Request) -> dict[str, Any]:
+        """Write what arrives, to the end, and count what became of it.
+
+        Raises
+        ------
+        RecrawlError
+            The error that ended the stream; for NDJSON with `lines_taken`.
+        """
+        if media_type(request) in LINES:
+            await self._write_blocks(request)
+            return self.counts or {}
+        body = await read_body(request)
+        if len(body.content) <= SMALL_BYTES:
+            batch = decode_batch(body, Observation, self.service.max_items)
+            post = SmallPost(batch, self.register)
+            return await settled(self.service.small_posts.submit(post))
+        await self._take(body)
+        await self._settle()
+        return self.counts or {}
+
+    async def _write_blocks(self, request: Request) -> None:
+        limits = self.service.max_items, self.service.max_body_bytes
+        try:
+            async with aclosing(read_blocks(request, *limits)) as blocks:
+                async for block in blocks:
+                    await self._take(block)
+            await self._settle()
+        except (RecrawlError, ClientDisconnect) as error:
+            with suppress(RecrawlError):
+                await self._settle()
+            if isinstance(error, ClientDisconnect):
+                raise
+            raise self._cut_short(error) from error.__cause__
+
+    def _cut_short(self, error: RecrawlError) -> RecrawlError:
+        progress = f"the {self.n_taken} lines before were taken, sending them again is safe"
+        return cut_short(error, progress if self.n_taken else "", lines_taken=self.n_taken)
+
+    async def _take(self, block: Body) -> None:
+        """Decode a block, beside the event loop if it is big, and let it be written."""
+        now, block = self.service.now(), block._replace(first=self.n_decoded)
+        if not heavy(block.content):
+            decoded = self.decode(block, now)
+        else:
+            decoded = await run_in_threadpool(self.decode, block, now)
+        self.n_decoded += decoded.n_items
+        await self._settle()
+        job = CrawlReport(decoded.columns, decoded.named, self.register, now)
+        self._writing = await self._submit(job), decoded
+
+    async def _submit(self, job: CrawlReport) -> Future[CommittedCrawls]:
+        """Submit a block; only the first one is refused at once when the queue is full."""
+        give_up_at = deadline(begun=self.n_taken > 0)
+        while True:
+            writing = attempt(self.service.crawl_reports, job, give_up_at)
+            if writing is not None:
+                return writing
+            await asyncio.sleep(POLL_S)
+
+    async def _settle(self) -> None:
+        """Wait until the block at work is committed, and count it."""
+        if self._writing is None:
+            return
+        (writing, decoded), self._writing = self._writing, None
+        committed = await settled(writing)
+        counts = batch_counts(
+            committed.verdict, decoded.index, decoded.named.page_id, decoded.rejected
+        )
+        n_leases = int((decoded.columns.token != 0).sum())
+        counts["leases_ended"] = n_ended = int(committed.lease_ended.sum())
+        self.service.telemetry.count_reported_leases(n_leases, n_ended)
+        self.service.telemetry.count_items("observation", counts)
+        self.counts = add_counts(self.counts, counts)
+        self.n_taken += decoded.n_items
+
+
+async def settled(job: Future[DoneT]) -> DoneT:
+    """Wait on the event loop for a writer; a client that leaves before is not written."""
+    loop = asyncio.get_running_loop()
+    waiting: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not waiting.done():
+            waiting.set_result(None)
+
+    job.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(wake))
+    try:
+        await waiting
+    except asyncio.CancelledError:
+        job.cancel()
+        raise
+    return job.result()
+
+
+async def read_blocks(request: Request, max_items: int, max_bytes: int) -> AsyncGenerator[Body]:
+    """Return NDJSON in blocks as it arrives."""
+    kind, arriving = media_type(request), request.stream()
+    try:
+        async for block in cut(inflated(request, arriving), max_items, max_bytes):
+            yield Body(block, kind)
+    except BodyTooLarge:
+        await drain(arriving, max_bytes)
+        raise
+
+
+async def cut(chunks: AsyncIterator[bytes], max_items: int, max_bytes: int) -> AsyncIterator[bytes]:
+    """Cut a stream into blocks of whole lines, blank ones left out; gives at least one block.
+
+    Raises
+    ------
+    BodyTooLarge
+        A line has more than `max_bytes`.
+    """
+    line, lines = bytearray(), list[bytes]()
+    n_before, n_bytes, limit = 0, 0, min(BLOCK_BYTES, max_bytes)
+    async for part in _parts(chunks):
+        for i, piece in enumerate(part.split(b"\n")):
+            if i and line and not line.isspace():
+                n_bytes += len(line) + 1
+                if lines and (len(lines) == max_items or n_bytes > limit):
+                    yield b"\n".join(lines)
+                    n_before, n_bytes = n_before + len(lines), len(line) + 1
+                    lines.clear()
+                lines.append(bytes(line))
+            if i:
+                line = bytearray()
+            line += piece
+            if len(line) > max_bytes:
+                index = n_before + len(lines)
+                raise BodyTooLarge(f"the line of index {index} has over {max_bytes} bytes")
+    if lines or not n_before:
+        yield b"\n".join(lines)
+
+
+async def _parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Return a stream in small parts, other requests between them; end its last line."""
+    async for chunk in chunks:
+        for start in range(0, len(chunk), PART):
+            yield BLANKS.sub(b"\n", chunk[start : start + PART])
+            await asyncio.sleep(0)
+    yield b"\n"

@@ -1,0 +1,1 @@
+"""Columns and problems, encoded as response bodies."""

@@ -1,0 +1,152 @@
+"""Every condition as RFC 9457 problem+json, in one table.
+
+The handlers are async because Starlette runs others in a thread, which costs more than a refusal.
+"""
+
+import re
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from msgspec import json
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.routing import Match
+
+from recrawl_client.wire.common import Problem, Rejection
+from service.core.conditions import CoreError
+from service.model import errors
+
+log = structlog.get_logger()
+
+STATUS: dict[type[Exception], int] = {
+    errors.MalformedBody: 400,
+    errors.BodyTooLarge: 413,
+    errors.TooManyItems: 413,
+    errors.UnsupportedMediaType: 415,
+    errors.NotAcceptable: 406,
+    errors.BatchRejected: 422,
+    errors.InvalidField: 422,
+    errors.InvalidUrl: 422,
+    errors.BadCursor: 422,
+    errors.CursorExpired: 410,
+    errors.EpochNotKept: 410,
+    errors.Unauthorized: 401,
+    errors.KeyNotShown: 403,
+    errors.TooManyRequests: 429,
+    errors.PageNotFound: 404,
+    errors.HostNotFound: 404,
+    errors.GroupNotFound: 404,
+    errors.EpochNotFound: 404,
+    errors.LeaseNotHeld: 404,
+    errors.SubscriptionNotFound: 404,
+    errors.SubscriptionGone: 410,
+    errors.EpochRunning: 409,
+    errors.Overloaded: 503,
+    errors.StoreUnavailable: 503,
+    errors.NoDatabase: 503,
+    errors.SchemaBehind: 503,
+    errors.SchemaAhead: 503,
+    errors.StoreFull: 507,
+    CoreError: 422,
+}
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+RETRY_AFTER_S = 5
+HEADERS: dict[int, dict[str, str]] = {
+    503: {"Retry-After": str(RETRY_AFTER_S)},
+    507: {"Retry-After": "60"},
+    429: {"Retry-After": "1"},
+    401: {"WWW-Authenticate": "Bearer"},
+    413: {"Connection": "close"},  # the server does not read the rest
+}
+
+
+def problem(status: int, name: str, detail: str, **extra: Any) -> Response:
+    """Return a problem; its type is a URN of the condition's name."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    body = Problem(
+        type=f"urn:recrawl:problem:{words.lower().replace(' ', '-')}",
+        title=words.capitalize(),
+        status=status,
+        detail=detail,
+        **extra,
+    )
+    return Response(
+        json.encode(body), status, HEADERS.get(status), media_type="application/problem+json"
+    )
+
+
+async def answer(_: Request, error: Exception) -> Response:
+    """Return the problem of a named condition."""
+    status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    detail = getattr(error, "detail", str(error))
+    extra = dict(getattr(error, "extra", {}))
+    response = problem(status, type(error).__name__, detail, **extra)
+    if isinstance(error, errors.Overloaded):
+        response.headers["Retry-After"] = "1"
+    elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        log.warning("store trouble", error=type(error).__name__, cause=repr(error.__cause__))
+    return response
+
+
+async def answer_parameters(_: Request, error: Exception) -> Response:
+    """Return the problem of invalid parameters of the path, the query or the headers."""
+    faults = error.errors() if isinstance(error, RequestValidationError) else []
+    rejections = [
+        Rejection(index=i, code="invalid", detail=fault["msg"], field=str(fault["loc"][-1]))
+        for i, fault in enumerate(faults)
+    ]
+    detail = "; ".join(f"{r.field}: {r.detail}" for r in rejections)
+    field = rejections[0].field if rejections else None
+    return problem(422, "InvalidParameter", detail, field=field, errors=rejections)
+
+
+async def answer_http(request: Request, error: Exception) -> Response:
+    """Return the problem of an unknown path or method."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    phrase = HTTPStatus(status).phrase.title().replace(" ", "")
+    if status != HTTPStatus.METHOD_NOT_ALLOWED:
+        hint = {404: "no such path; /docs lists them"}
+        return problem(status, phrase, hint.get(status, HTTPStatus(status).description))
+    allowed = ", ".join(methods(request))
+    response = problem(status, phrase, f"this path does not take this method; it takes {allowed}")
+    response.headers["Allow"] = allowed
+    return response
+
+
+def methods(request: Request) -> list[str]:
+    """Return the methods of a path."""
+    scopes = ({**request.scope, "method": method} for method in METHODS)
+    return [
+        scope["method"]
+        for scope in scopes
+        if any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
+    ]
+
+
+async def answer_disconnected(_: Request, __: Exception) -> Response:
+    """Return a problem that nobody reads, because the client hung up before its answer."""
+    return problem(400, "ClientDisconnect", "the connection ended before the answer")
+
+
+async def answer_unexpected(_: Request, __: Exception) -> Response:
+    """Return the problem of a fault of the service; only the log has the traceback."""
+    return problem(
+        500,
+        "InternalError",
+        "the service failed, its log says why; of this request nothing was kept, or of a stream "
+        "its first blocks",
+    )
+
+
+def install(app: FastAPI) -> None:
+    """Register the problem of each condition."""
+    for kind in STATUS:
+        app.add_exception_handler(kind, answer)
+    app.add_exception_handler(RequestValidationError, answer_parameters)
+    app.add_exception_handler(HTTPException, answer_http)
+    app.add_exception_handler(ClientDisconnect, answer_disconnected)
+    app.add_exception_handler(Exception, answer_unexpected)

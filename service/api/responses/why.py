@@ -1,0 +1,105 @@
+"""Why a page is crawled as often as it is, in one sentence."""
+
+import numpy as np
+
+from recrawl_client.wire.pages import WhyAnswer
+from service.estimation.estimates import PageEstimate
+from service.leases.due import retired
+from service.model.domain import Certificate, Epoch, Observability, Page
+
+UNITS = (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1_440))
+"""Units of time, days; a span is written in the first unit of which it has two."""
+
+NOTABLE = 0.05
+"""Minimum deviation of the observed-to-expected ratio from 1 that a sentence mentions."""
+
+
+def explain(page: Page, epoch: Epoch, estimate: PageEstimate) -> WhyAnswer:
+    """Return what drives the crawl rate of a scheduled page."""
+    certificate, change_rate = epoch.certificate, page.change_rate or 0.0
+    share = None if certificate is None else _share_below(certificate, page.crawl_rate or 0.0)
+    return WhyAnswer(
+        sentence=_sentence(page, certificate, estimate, share),
+        multiplier=None if certificate is None else certificate.multiplier,
+        crawled_more_often_than=share,
+        next_change_expected_in_days=1 / change_rate if change_rate else float("inf"),
+    )
+
+
+def _sentence(
+    page: Page, certificate: Certificate | None, estimate: PageEstimate, share: float | None
+) -> str:
+    if page.gone:
+        return _gone(page)
+    clauses = [f"{_manner(page)}: {_drivers(page, estimate)}"]
+    if share is not None and page.crawl_rate:
+        clauses.append(f"{share:.0%} of all pages are crawled less often")
+    if page.n_failures:
+        clauses.append(f"{_last_crawls(page.n_failures)} got no answer, it is tried again")
+    elif group := _url_group(page, certificate):
+        clauses.append(group)
+    return "; ".join(clauses)
+
+
+def _gone(page: Page) -> str:
+    state = "has moved" if page.redirects_to else "is gone"
+    evidence = f"it {state}, as {_last_crawls(page.n_failures)} found"
+    if not retired(page):
+        return f"checked ever more rarely: {evidence}"
+    return (
+        f"not crawled: {evidence}; a change notice or POST /pages with its url has it crawled "
+        "once more"
+    )
+
+
+def _manner(page: Page) -> str:
+    """Return how a page is crawled: at intervals, on pings, both or not at all."""
+    on_pings = f"on {page.crawl_probability or 0.0:.0%} of its pings"
+    if page.observability is Observability.complete:
+        return f"crawled {on_pings}"
+    if not page.crawl_rate:
+        return "not crawled: the bandwidth is worth more elsewhere"
+    at_intervals = f"crawled every {_span(1 / page.crawl_rate)}"
+    return f"{at_intervals} and {on_pings}" if page.crawl_probability else at_intervals
+
+
+def _drivers(page: Page, estimate: PageEstimate) -> str:
+    drivers = "it never changes"
+    if page.change_rate:
+        drivers = f"it changes about every {_span(1 / page.change_rate)}"
+    if estimate.url_group_change_rate:
+        drivers += f", pages of its URL group every {_span(1 / estimate.url_group_change_rate)},"
+    return f"{drivers} and its importance is {page.importance:g}"
+
+
+def _url_group(page: Page, certificate: Certificate | None) -> str:
+    """Return what the URL group has shown since the page's last crawl, where it is notable."""
+    ratio = (page.urgency or 1.0) / (certificate.budget_factor if certificate else 1.0)
+    if abs(ratio - 1.0) < NOTABLE:
+        return ""
+    if ratio > 1.0:
+        amount, effect = "more", f"it is crawled {ratio:.1f} times as soon"
+    else:
+        amount, effect = "less", f"it can wait {1 / ratio:.1f} times as long"
+    return f"since its last crawl its URL group has changed {amount} than expected, so {effect}"
+
+
+def _share_below(certificate: Certificate, crawl_rate: float) -> float | None:
+    """Return the share of pages that are crawled less often; to 1 % where pages are many."""
+    quantiles, n_pages = certificate.crawl_rate_quantiles, certificate.n_pages
+    if not quantiles:
+        return None
+    last = len(quantiles) - 1
+    at = min(int(np.searchsorted(quantiles, crawl_rate)), last)
+    return at * (n_pages - 1) // last / n_pages
+
+
+def _last_crawls(n: int) -> str:
+    return "its last crawl" if n <= 1 else f"its last {n} crawls"
+
+
+def _span(days: float) -> str:
+    for unit, length in UNITS:
+        if days >= 2 * length:
+            return f"{days / length:,.1f} {unit}"
+    return f"{days * 86_400:.2g} seconds"

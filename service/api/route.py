@@ -1,0 +1,144 @@
+"""The one road of all requests: FastAPI describes a route, which calls its endpoint directly.
+
+FastAPI reads the signature of an endpoint for the OpenAPI document. For a request, pydantic
+validates all parameters at once, and no tree of dependencies is solved. The decision and its
+figures are in docs/decisions/0005-one-road-for-http.md.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NotRequired, get_type_hints
+
+import structlog
+from fastapi import Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter, ValidationError
+from starlette.requests import ClientDisconnect
+from starlette.routing import Match
+from starlette.types import Receive, Scope, Send
+from typing_extensions import TypedDict, override
+
+from service.core.conditions import CoreError
+from service.model.errors import RecrawlError
+
+CONDITIONS = (RecrawlError, CoreError, ClientDisconnect)
+"""Exceptions that have an answer of their own; all others are faults of the service."""
+
+log = structlog.get_logger()
+
+
+class DirectRoute(APIRoute):
+    """A route that calls its endpoint without FastAPI's layers.
+
+    An endpoint has parameters of the path, the query and the headers. A parameter `Depends(f)`
+    is `f(request)`, awaited where it is a coroutine; `f` must not block. The dependencies of a
+    router are its guards: each is called with the request first, and may raise. An endpoint
+    that is no coroutine function runs in a thread.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        needs = self.dependant.dependencies
+        for need in needs:
+            _check_need(need)
+        self.guards = [need.call for need in needs if need.name is None and need.call]
+        self.readers = {need.name: need.call for need in needs if need.name and need.call}
+        self.parameters = Parameters(endpoint, self.dependant)
+        self.blocks = not inspect.iscoroutinefunction(endpoint)
+        self.app = self.respond
+        self.literal = path.partition("{")[0]
+
+    @override
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        # FastAPI's own check costs 3 us, and a request is compared with forty routes
+        if not scope["path"].startswith(self.literal):
+            return Match.NONE, {}
+        return super().matches(scope)
+
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request.
+
+        A stream that cannot go on stays unfinished, and the server closes its connection.
+        """
+        response = await self.call(Request(scope, receive))
+        try:
+            await response(scope, receive, send)
+        except CONDITIONS as error:
+            reason = f"{type(error).__name__}: {error}"
+            log.warning("a stream was broken off", path=self.path, reason=reason)
+
+    async def call(self, request: Request) -> Response:
+        """Return what the endpoint returns."""
+        for guard in self.guards:
+            guard(request)
+        values = self.parameters.read(request)
+        for name, reader in self.readers.items():
+            value = reader(request)
+            values[name] = await value if inspect.isawaitable(value) else value
+        if self.dependant.request_param_name:
+            values[self.dependant.request_param_name] = request
+        if self.blocks:
+            return await run_in_threadpool(self.endpoint, **values)
+        response: Response = await self.endpoint(**values)
+        return response
+
+
+class Parameters:
+    """The parameters of an endpoint in the path, the query and the headers."""
+
+    def __init__(self, endpoint: Callable[..., Any], dependant: Dependant) -> None:
+        if dependant.body_params or dependant.cookie_params:
+            raise TypeError(f"{endpoint.__name__} has a parameter of the body or of a cookie")
+        hints = get_type_hints(endpoint, include_extras=True)
+        defaults = inspect.signature(endpoint).parameters
+        kinds = {
+            field.name: hints[field.name]
+            if defaults[field.name].default is inspect.Parameter.empty
+            else NotRequired[hints[field.name]]
+            for field in (*dependant.path_params, *dependant.query_params, *dependant.header_params)
+        }
+        self.adapter = TypeAdapter(TypedDict("Parameters", kinds))  # type: ignore[operator]
+        self.path_names = [field.alias for field in dependant.path_params]
+        self.query_names = [field.alias for field in dependant.query_params]
+        self.headers = {
+            _alias(hints[field.name]) or field.name: field.alias
+            for field in dependant.header_params
+        }
+
+    def read(self, request: Request) -> dict[str, Any]:
+        """Return the values by the names of the endpoint's parameters.
+
+        Raises
+        ------
+        RequestValidationError
+            A parameter is missing or invalid.
+        """
+        sent: dict[str, Any] = {name: request.path_params[name] for name in self.path_names}
+        if request.scope["query_string"]:
+            query = request.query_params
+            sent |= {name: query[name] for name in self.query_names if name in query}
+        for name, header in self.headers.items():
+            if lines := request.headers.getlist(header):
+                sent[name] = ", ".join(lines)  # RFC 9110, section 5.3
+        try:
+            values: dict[str, Any] = self.adapter.validate_python(sent)
+        except ValidationError as error:
+            raise RequestValidationError(error.errors()) from error
+        return values
+
+
+def _alias(hint: Any) -> str | None:
+    return next(
+        (mark.alias for mark in getattr(hint, "__metadata__", ()) if getattr(mark, "alias", None)),
+        None,
+    )
+
+
+def _check_need(need: Dependant) -> None:
+    parameters = (need.path_params, need.query_params, need.header_params, need.cookie_params)
+    if any((*parameters, need.body_params, need.dependencies)):
+        name = getattr(need.call, "__name__", need.call)
+        raise TypeError(f"{name} must have one parameter, the request")

@@ -1,0 +1,262 @@
+"""One example of every body and answer; tests send the one and compare the other's shape."""
+
+from typing import Any
+
+PAGES: list[dict[str, Any]] = [
+    {"url": "https://example.com/news", "importance": 10.0},
+    {"url": "https://example.com/about", "observability": "complete"},
+]
+PAGES_ANSWER = {
+    "accepted": 2,
+    "duplicate": 0,
+    "late": 0,
+    "n_rejected": 0,
+    "rejected": [],
+    "created": 2,
+    "page_ids": [1, 2],
+}
+PATCH = {"importance": 25.0, "max_crawl_rate": 24.0}
+OBSERVATIONS: list[dict[str, Any]] = [
+    {"url": "https://example.com/news", "observed_at": "2026-05-01T12:00:00Z", "digest": "5f3a9c"},
+    {"url": "https://example.com/about", "observed_at": "2026-05-01T12:00:02Z", "changed": False},
+    {"url": "https://example.com/old", "observed_at": "2026-05-01T12:00:04Z", "status": 404},
+]
+BATCH_ANSWER = {"accepted": 3, "duplicate": 0, "late": 0, "n_rejected": 0, "rejected": []}
+OBSERVATIONS_ANSWER = {**BATCH_ANSWER, "leases_ended": 0}
+LEASE = {"worker": "crawler-1", "count": 2, "ttl_s": 120, "wait_s": 5}
+LEASES_ANSWER = {
+    "items": [
+        {
+            "lease": "1-5f3a9c0b1d2e4f60",
+            "page_id": 1,
+            "url": "https://example.com/news",
+            "host": "example.com",
+            "reason": "due",
+            "due_at": "2026-05-01T11:58:00Z",
+            "last_crawl_at": "2026-05-01T05:58:00Z",
+            "overdue": 1.0056,
+            "expires_at": "2026-05-01T12:02:00Z",
+        },
+    ],
+}
+LEASE_PATCH = {"ttl_s": 600}
+LEASE_ANSWER = {
+    "lease": "1-5f3a9c0b1d2e4f60",
+    "page_id": 1,
+    "expires_at": "2026-05-01T12:10:00Z",
+}
+PINGS: list[dict[str, Any]] = [
+    {"url": "https://example.com/about", "changed_at": "2026-05-01T12:30:00Z"}
+]
+PINGS_ANSWER = {
+    "accepted": 1,
+    "duplicate": 0,
+    "late": 0,
+    "n_rejected": 0,
+    "rejected": [],
+    "decisions": [{"index": 0, "page_id": 2, "crawl": True, "reason": "credit"}],
+}
+INDEXNOW = {
+    "host": "example.com",
+    "key": "0123abcd-4567-ef89",
+    "urlList": ["https://example.com/news", "https://example.com/about"],
+}
+INDEXNOW_ANSWER = {"status": "taken", "n_urls": 2, "n_taken": 2}
+INDEXNOW_PENDING = {"status": "pending", "n_urls": 2, "n_taken": 0}
+SITEMAP = """<?xml version="1.0" encoding="UTF-8"?>
+<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
+  <url><loc>https://example.com/news</loc><lastmod>2026-05-01T12:30:00Z</lastmod></url>
+  <url><loc>https://example.com/imprint</loc></url>
+</urlset>
+"""
+SITEMAP_URL = "https://example.com/sitemap.xml"
+SITEMAP_ANSWER = {
+    "accepted": 2,
+    "duplicate": 0,
+    "late": 0,
+    "n_rejected": 0,
+    "rejected": [],
+    "kind": "urlset",
+    "created": 1,
+    "n_crawl_now": 1,
+    "children": [],
+    "warnings": [],
+    "complete": True,
+}
+SUBSCRIPTION = {
+    "topic": "https://example.com/feed",
+    "hub": "https://hub.example.net/",
+    "secret": "a-long-random-word",
+}
+SUBSCRIPTION_ID = "Xq3vTn0aQ5mZk8rYb1sLpA"
+SUBSCRIPTION_ANSWER = {"id": SUBSCRIPTION_ID, "callback": f"/websub/{SUBSCRIPTION_ID}"}
+SUBSCRIPTIONS_ANSWER = {
+    "items": [
+        {
+            **SUBSCRIPTION_ANSWER,
+            "topic": "https://example.com/feed",
+            "hub": "https://hub.example.net/",
+            "signed": True,
+            "requested_at": "2026-05-01T12:00:00Z",
+            "verified_at": "2026-05-01T12:00:02Z",
+            "expires_at": "2026-05-11T12:00:02Z",
+        },
+    ],
+    "next_cursor": "Xq3vTn0aQ5mZk8rYb1sLpA",
+}
+FEED = """<?xml version="1.0" encoding="UTF-8"?>
+<feed xmlns="http://www.w3.org/2005/Atom">
+  <entry><link href="https://example.com/news"/><updated>2026-05-01T12:30:00Z</updated></entry>
+</feed>
+"""
+SCHEDULE_ITEM = {
+    "page_id": 1,
+    "url": "https://example.com/news",
+    "importance": 10.0,
+    "change_rate": 0.31,
+    "crawl_rate": 0.42,
+    "crawl_probability": 0.0,
+    "next_crawl_at": "2026-05-03T21:14:07Z",
+}
+SCHEDULE_ANSWER = {
+    "epoch": 7,
+    "published_at": "2026-05-01T12:10:00Z",
+    "bandwidth": 0.6,
+    "items": [SCHEDULE_ITEM],
+    "next_cursor": "NzoxMDAw",
+}
+EPOCH_ANSWER = {
+    "epoch": 7,
+    "status": "published",
+    "requested_at": "2026-05-01T12:09:59Z",
+    "started_at": "2026-05-01T12:09:59Z",
+    "finished_at": "2026-05-01T12:10:00Z",
+    "reason": None,
+    "bandwidth": 0.6,
+    "bandwidth_used": 0.6,
+    "multiplier": 11.3,
+    "harmonic_cost": 5.7,
+    "binary_cost": 3.9,
+    "kkt_residual": 2.2e-16,
+    "passes": 4,
+    "n_pages": 3,
+    "budget_factor": 1.04,
+    "prior": {
+        "a": 0.5,
+        "b": 15.0,
+        "within_shape": 1.8,
+        "between_shape": 0.9,
+        "dispersion": 5.0,
+        "seen_pages": 3.0,
+        "seen_changes": 7.0,
+        "seen_days": 210.0,
+        "seen_squares": 21.0,
+    },
+    "seconds": {"load": 0.002, "estimate": 0.001, "allocate": 0.001, "publish": 0.004},
+}
+EPOCHS_ANSWER = {"items": [EPOCH_ANSWER], "next_before": 7}
+REQUESTED = {
+    "epoch": 8,
+    "status": "requested",
+    "requested_at": "2026-05-01T12:15:00Z",
+}
+PAGE_ANSWER = {
+    "page_id": 1,
+    "url": "https://example.com/news",
+    "host": "example.com",
+    "importance": 10.0,
+    "observability": "incomplete",
+    "min_crawl_rate": 0.1,
+    "max_crawl_rate": 24.0,
+    "created_at": "2026-04-01T08:00:00Z",
+    "gone": False,
+    "n_failures": 0,
+    "retired": False,
+    "last_crawl_at": "2026-05-01T12:00:00Z",
+    "estimate": {
+        "change_rate": 0.31,
+        "credible_interval": {"low": 0.12, "high": 0.58},
+        "url_group_change_rate": 0.2,
+        "estimator": "gamma",
+        "n_observations": 12,
+        "n_changes": 5,
+        "n_pings": 1,
+        "last_observed_at": "2026-05-01T12:00:00Z",
+        "last_ping_at": "2026-04-30T09:15:00Z",
+    },
+    "schedule": {
+        "epoch": 7,
+        "change_rate": 0.31,
+        "crawl_rate": 0.42,
+        "crawl_probability": 0.0,
+        "urgency": 1.0,
+        "next_crawl_at": "2026-05-03T21:14:07Z",
+    },
+    "why": {
+        "sentence": "crawled every 2.4 days: it changes about every 3.2 days, pages of "
+        "its URL group every 5.0 days, and its importance is 10; "
+        "67% of all pages are crawled less often",
+        "multiplier": 11.3,
+        "crawled_more_often_than": 0.67,
+        "next_change_expected_in_days": 3.2,
+    },
+    "last_crawls": [
+        {
+            "observed_at": "2026-05-01T12:00:00Z",
+            "kind": "crawl",
+            "changed": True,
+            "interval": 2.4,
+            "status": 200,
+        }
+    ],
+}
+HOST = {"min_delay_s": 2.0, "max_concurrency": 4, "max_crawl_rate": 500.0, "group": "shared-1"}
+HOST_PATCH = {"robots_delay_s": 5.0}
+HOST_QUEUE_ANSWER = {
+    "delay_s": 5.0,
+    "concurrency": 4,
+    "blocked_until": None,
+    "ready_at": "2026-05-01T12:00:05Z",
+    "next_at": "2026-05-01T12:00:05Z",
+    "n_failures": 0,
+}
+HOST_ITEM = {
+    "host": "example.com",
+    "group": None,
+    "min_delay_s": 2.0,
+    "robots_delay_s": 5.0,
+    "max_concurrency": 4,
+    "max_crawl_rate": 500.0,
+    "host_queue": HOST_QUEUE_ANSWER,
+}
+HOST_ANSWER = {
+    **HOST_ITEM,
+    "n_pages": 1_200,
+    "n_queued": 31,
+    "n_leased": 1,
+    "crawl_rate": 412.5,
+    "feed": {
+        "n_pages": 800,
+        "n_pings": 5_120,
+        "ping_rate": 96.4,
+        "real": 0.91,
+        "false": 0.09,
+        "trust": 3.2,
+        "last_ping_at": "2026-05-01T11:58:00Z",
+        "silent_days": 0.0014,
+        "silent": False,
+    },
+}
+HOSTS_ANSWER = {"items": [HOST_ITEM], "next_cursor": "17"}
+GROUP = {"min_delay_s": 1.0, "max_crawl_rate": 900.0, "members": ["example.com", "example.org"]}
+GROUP_ANSWER = {
+    "group": "shared-1",
+    "min_delay_s": 1.0,
+    "robots_delay_s": 5.0,
+    "max_concurrency": None,
+    "max_crawl_rate": 900.0,
+    "host_queue": {**HOST_QUEUE_ANSWER, "concurrency": 1},
+    "n_members": 2,
+    "members": ["example.com", "example.org"],
+}
+HEALTH = {"status": "ok", "version": "0.1.0"}

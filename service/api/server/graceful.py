@@ -1,0 +1,75 @@
+"""A server that announces its address and ends in order, also in a thread of this process."""
+
+import asyncio
+import logging
+import queue
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from service.api.app import create_app
+from service.api.server.protocol import Connection
+from service.api.service import Service
+
+START_TIMEOUT_S = 20.0
+ABORT_AFTER_S = 4.0
+"""Time for requests that wait for the database when the server ends, seconds; then 503."""
+GRACEFUL_S = 6
+"""Time for all requests when the server ends, seconds; threads follow, within 10 s in all."""
+
+
+def no_fault(record: logging.LogRecord) -> bool:
+    """Return False for requests that the end of the server cut off; uvicorn counts them."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+
+class GracefulServer(uvicorn.Server):
+    """A server that announces its address, and at its end releases requests that wait."""
+
+    def __init__(
+        self, config: uvicorn.Config, service: Service, announce: Callable[[str], None]
+    ) -> None:
+        super().__init__(config)
+        logging.getLogger("uvicorn.error").addFilter(no_fault)
+        self.service = service
+        self.announce = announce
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer requests that wait for a new epoch, then end."""
+        self.service.watch.release()
+        timer = threading.Timer(ABORT_AFTER_S, self.service.store.abort)
+        timer.daemon = True
+        timer.start()
+        await super().shutdown(sockets)
+        timer.cancel()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start listening, and announce the address."""
+        await super().startup(sockets)
+        open_connections = self.server_state.connections
+        self.service.telemetry.watch(
+            "recrawl_connections", "Open connections", lambda: len(open_connections)
+        )
+        if self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            self.announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+
+
+@contextmanager
+def running(service: Service) -> Iterator[str]:
+    """Serve on a free loopback port until the block ends; yield the base URL."""
+    addresses: queue.Queue[str] = queue.Queue()
+    config = uvicorn.Config(
+        create_app(service), port=0, log_level="warning", access_log=False, http=Connection
+    )
+    server = GracefulServer(config, service, addresses.put)
+    thread = threading.Thread(target=server.run, name="server", daemon=True)
+    thread.start()
+    try:
+        yield addresses.get(timeout=START_TIMEOUT_S)
+    finally:
+        server.should_exit = True
+        thread.join()

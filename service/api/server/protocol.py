@@ -1,0 +1,274 @@
+"""HTTP/1.1 as uvicorn speaks it, with limits on what a client may hold."""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+import httptools
+from typing_extensions import override
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from service.api.responses.problems import problem
+from service.api.server import deadlines
+from service.api.server.admission import only_health, transfer_fault
+from service.api.server.deadlines import Arrival, Stage
+from service.api.server.descriptors import SPARE
+
+MAX_HEAD_BYTES = 262_144
+"""Maximum size of a request line with its headers, or of the trailers of a body, bytes."""
+
+CONNECT = b"CONNECT"
+TRANSFER_ENCODING = b"transfer-encoding"
+
+STALLED_S = 300.0
+"""Abort a connection whose client has read nothing for this long, seconds."""
+
+SHED = 32
+"""One in this many connections is closed to make room, when all are taken."""
+
+
+class ExcusingFlow(FlowControl):
+    """Flow control that does not count time in which the server does not read."""
+
+    def __init__(self, transport: asyncio.Transport, excuse: Callable[[], None]) -> None:
+        super().__init__(transport)
+        self.excuse = excuse
+
+    @override
+    def resume_reading(self) -> None:
+        if self.read_paused:
+            self.excuse()
+            super().resume_reading()
+
+
+class QuietTransport:
+    """A transport that drops what is written after the client has gone, where uvloop raises."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, unless the connection is closed."""
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+
+class Connection(HttpToolsProtocol):
+    """A connection that no client can hold without a request.
+
+    The parser buffers a line until it ends. The limit on a head keeps any caller from filling
+    the memory before the key is checked. A head or body that is late is answered 408. A block of
+    an answer stays in memory until the client reads it, so a client that reads nothing is
+    aborted. When all connections are taken, the longest idle ones are closed.
+    """
+
+    ignoring = False
+    """Whether the last head asks for another protocol."""
+
+    n_unread = 0
+    """Bytes since the end of the last head, part of a body, or request."""
+
+    stalled: asyncio.TimerHandle | None = None
+    """Next check of whether the client reads a waiting answer."""
+
+    overdue = False
+    """Whether the deadline was missed at the last check."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.max_connections = self.limit_concurrency
+        self.limit_concurrency = None  # uvicorn would refuse in plain text, and health too
+
+    @override
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.parser = UpgradeIgnoringParser(self)  # type: ignore[assignment]
+        super().connection_made(transport)
+        self.arrival = Arrival(self.loop.time())
+        self.flow = ExcusingFlow(transport, self._excuse)
+        self.transport = QuietTransport(transport)  # type: ignore[assignment]
+        self.check = self.loop.call_later(deadlines.HEAD_S, self._check)
+        if self.max_connections is not None and len(self.connections) > self.max_connections:
+            self._make_room(self.max_connections)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self.n_unread += len(data)
+        self.arrival.receive(self.loop.time())
+        super().data_received(data)
+        if self.n_unread > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response(f"The head of a request has over {MAX_HEAD_BYTES} bytes.")
+            self.transport.close()
+
+    @override
+    def on_headers_complete(self) -> None:
+        self.n_unread = 0
+        self.ignoring = self.parser.should_upgrade() and self.parser.get_method() != CONNECT
+        if not self.ignoring:
+            self.arrival.begin(Stage.BODY)
+            codings = [value for name, value in self.headers if name == TRANSFER_ENCODING]
+            if codings:
+                fault = transfer_fault(codings, self.parser.get_http_version())
+                self.app = fault or self.app
+            super().on_headers_complete()
+
+    @override
+    def on_body(self, body: bytes) -> None:
+        self.n_unread = 0
+        self.arrival.progress(len(body))
+        super().on_body(body)
+
+    @override
+    def on_message_complete(self) -> None:
+        self.n_unread = 0
+        if not self.ignoring:
+            self.arrival.stage = Stage.NOTHING
+            super().on_message_complete()
+
+    def waits(self) -> bool:
+        """Return whether no request of this connection is at work."""
+        return self.cycle is None or self.cycle.response_complete
+
+    @override
+    def send_400_response(self, msg: str) -> None:
+        self.refuse(400, "BadRequest", msg)
+
+    def refuse(self, status: int, name: str, detail: str) -> None:
+        """Close the connection, after a problem or after the answer under way."""
+        in_body, at_work = self.arrival.stage is Stage.BODY, not self.waits()
+        if at_work and not in_body:
+            self.flow.pause_reading()
+            self.cycle.keep_alive = False
+            return
+        has_answer = in_body and (not at_work or self.pipeline or self.cycle.response_started)
+        if not (has_answer or self.transport.is_closing()):
+            response = problem(status, name, detail)
+            headers = [*self.server_state.default_headers, *response.raw_headers]
+            lines = [b"%s: %s\r\n" % header for header in headers]
+            head = b"".join([STATUS_LINE[status], *lines, b"connection: close\r\n\r\n"])
+            self.transport.write(head + bytes(response.body))
+        self.transport.close()
+
+    def _check(self) -> None:
+        """Close the connection if its deadline is missed, or check again later."""
+        if self.transport.is_closing():
+            return
+        now = self.loop.time()
+        if self._delayed():
+            self.arrival.excuse(now)
+        left = self.arrival.left(now)
+        if left <= 0 and self.overdue:
+            self._refuse_slow()
+            return
+        self.overdue = left <= 0
+        self.check = self.loop.call_later(left if left > 0 else deadlines.RECHECK_S, self._check)
+
+    def _delayed(self) -> bool:
+        """Return whether the client waits for the server to read or to answer."""
+        if self.arrival.stage is Stage.HEAD:
+            return not self.waits()
+        held_back = not self.waits() and self.cycle.waiting_for_100_continue
+        return self.flow.read_paused or held_back
+
+    def _excuse(self) -> None:
+        self.arrival.excuse(self.loop.time())
+
+    def _refuse_slow(self) -> None:
+        if self.arrival.stage is Stage.BODY:
+            detail = (
+                f"the body comes at less than {deadlines.BODY_RATE} bytes a second; send smaller "
+                "bodies; to send lines again that were kept changes nothing"
+            )
+        elif self.n_unread or self.cycle:
+            detail = f"the head was not complete in {deadlines.HEAD_S:g} s; send it at once"
+        else:
+            self.transport.close()
+            return
+        self.refuse(408, "RequestTimeout", detail)
+
+    def _make_room(self, n_allowed: int) -> None:
+        """Close the longest idle connections; if there are none, serve this one only health."""
+        others = [c for c in self.connections if c is not self and isinstance(c, Connection)]
+        waiting = [c for c in others if c.waits() and not c.transport.is_closing()]
+        n_to_close = max(len(self.connections) - n_allowed, n_allowed // SHED)
+        oldest = heapq.nsmallest(n_to_close, waiting, key=lambda c: c.arrival.deadline)
+        for connection in oldest:
+            connection.transport.close()
+        n_left = len(self.connections) - len(oldest)
+        if n_left > n_allowed + SPARE:
+            self.refuse(503, "TooManyConnections", f"the server has {n_left} connections")
+        elif n_left > n_allowed:
+            self.app = only_health(self.app, n_allowed)
+
+    def plain_head(self) -> bytes:
+        """Return the last head without its Upgrade header."""
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        lines = [b"%s %s HTTP/%s" % (method, self.url, version)]
+        lines += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
+        return b"\r\n".join(lines) + b"\r\n\r\n"
+
+    @override
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._look_later()
+
+    @override
+    def resume_writing(self) -> None:
+        self._look_no_more()
+        super().resume_writing()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.check.cancel()
+        self._look_no_more()
+        super().connection_lost(exc)
+
+    def _look_later(self) -> None:
+        left = self.transport.get_write_buffer_size()
+        self.stalled = self.loop.call_later(STALLED_S, self._look, left)
+
+    def _look(self, left: int) -> None:
+        if self.transport.get_write_buffer_size() < left:
+            self._look_later()
+        else:
+            self.transport.abort()
+
+    def _look_no_more(self) -> None:
+        if self.stalled is not None:
+            self.stalled.cancel()
+
+
+class UpgradeIgnoringParser:
+    """A parser that ignores `Upgrade`, as a server may (RFC 9110, section 7.8).
+
+    httptools ends such a request after its head and leaves the body unread. Clients that prefer
+    HTTP/2 send the header with every request.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.parser = self._new()
+
+    def _new(self) -> httptools.HttpRequestParser:
+        parser = httptools.HttpRequestParser(self.connection)
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
+        return parser
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.parser, name)
+
+    def feed_data(self, data: bytes) -> None:
+        """Parse the next bytes; raise what the parser raises."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            if not self.connection.ignoring:
+                raise
+            head = self.connection.plain_head()
+            self.parser = self._new()
+            self.parser.feed_data(head)
+            self.feed_data(data[upgrade.args[0] :])

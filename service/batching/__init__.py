@@ -1,0 +1,1 @@
+"""Requests that wait at the same moment share a transaction."""

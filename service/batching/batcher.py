@@ -1,0 +1,208 @@
+"""One class for all batching: jobs that wait at the same moment are flushed together.
+
+A request submits a job and waits for its future. A writer thread takes the waiting jobs as one
+batch and calls `flush`, which commits them. One commit serves all of them, so many small
+requests cost about as much as a large one.
+
+**Answered means committed.** A future has a result only after `flush` has committed. A batch that
+failed has left nothing behind.
+
+**A fault is the fault of one job.** When a batch fails for another reason than the database, its
+jobs are flushed one by one, in their order. When the database is away or full, every job of the
+batch fails with that error, and the writer continues with the next batch.
+
+**Order.** A batch has the oldest waiting job and the jobs of the same kind behind it. A client
+that waits for each answer has its requests recorded in the order of sending. Jobs that wait at the
+same moment have no order among them.
+
+**Linger.** Clients that were just answered are about to send again. A writer therefore waits for
+as many jobs as the last batch had, but no longer than a share of the time of the last flush.
+`min_batch` waiting items end the wait, and wake a further writer where there is one. With fewer
+items a further writer stays idle, because two small commits cost more than one.
+
+**Backpressure.** A job is refused with `Overloaded` when `max_waiting` items would wait. A batch
+has at most `max_batch` items or one job, so nobody waits long behind a large request.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from service.model.errors import OUTAGES, Overloaded
+
+
+class Job(Protocol):
+    """What one request wants to have committed."""
+
+    @property
+    def size(self) -> int:
+        """Number of items, at least one."""
+
+    @property
+    def kind(self) -> Hashable:
+        """Jobs of one kind may share a batch."""
+
+
+JobT = TypeVar("JobT", bound=Job)
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of a batcher, items."""
+
+    max_batch: int
+    """Maximum size of a batch of several jobs."""
+    max_waiting: int
+    """Maximum size of the queue of several jobs."""
+    min_batch: int
+    """Number of waiting items that are flushed without lingering."""
+    linger: float = 0.5
+    """Maximum wait for more jobs, as a share of the time of the last flush."""
+
+
+class Flush(NamedTuple):
+    """Figures of one flush, for metrics."""
+
+    n_jobs: int
+    n_items: int
+    seconds: float
+
+
+class Batcher(Generic[JobT, ResultT]):
+    """A queue of jobs and the threads that flush them in batches."""
+
+    def __init__(
+        self,
+        name: str,
+        flush: Callable[[list[JobT]], Sequence[ResultT]],
+        limits: Limits,
+        *,
+        n_writers: int = 1,
+        watch: Callable[[Flush], None] = lambda _: None,
+    ) -> None:
+        self.flush = flush
+        self.limits = limits
+        self.watch = watch
+        self.n_waiting = 0
+        """Number of waiting items."""
+        self._last = Flush(0, 0, 0.0)
+        self._n_writing = 0
+        self._waiting: deque[tuple[JobT, Future[ResultT]]] = deque()
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._writers = [
+            threading.Thread(target=self._write, name=f"{name}-{i}", daemon=True)
+            for i in range(n_writers)
+        ]
+
+    def start(self) -> None:
+        """Start the writers."""
+        for writer in self._writers:
+            writer.start()
+
+    def finish(self) -> list[threading.Thread]:
+        """Refuse further jobs; return the writers, which end when the queue is empty."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        return self._writers
+
+    def stop(self) -> None:
+        """Refuse further jobs, flush the waiting ones and end the writers."""
+        for writer in self.finish():
+            writer.join()
+
+    def submit(self, job: JobT) -> Future[ResultT]:
+        """Return the future result of a job; raise `Overloaded` when the queue is full."""
+        result: Future[ResultT] = Future()
+        with self._changed:
+            full = self._waiting and self.n_waiting + job.size > self.limits.max_waiting
+            if self._stopping or full:
+                raise Overloaded
+            self._waiting.append((job, result))
+            self.n_waiting += job.size
+            if len(self._waiting) == 1 or self._ready():
+                self._changed.notify()
+        return result
+
+    def _write(self) -> None:
+        while batch := self._next_batch():
+            started = time.perf_counter()
+            self._settle(batch)
+            n_items = sum(job.size for job, _ in batch)
+            flush = Flush(len(batch), n_items, time.perf_counter() - started)
+            with self._changed:
+                self._n_writing -= 1
+                self._last = flush
+            self.watch(flush)
+
+    def _next_batch(self) -> list[tuple[JobT, Future[ResultT]]]:
+        """Wait for a batch; return none once stopped with an empty queue."""
+        with self._changed:
+            while not (batch := self._linger_and_take()) and not self._stopping:
+                self._changed.wait()
+            self._n_writing += bool(batch)
+            if self._waiting and self._ready():
+                self._changed.notify()
+        return batch
+
+    def _linger_and_take(self) -> list[tuple[JobT, Future[ResultT]]]:
+        """Return what is ready, or what waits after lingering; none while another writes."""
+        if self._waiting and not self._n_writing:
+            self._changed.wait_for(self._ready, self.limits.linger * self._last.seconds)
+        return self._take() if not self._n_writing or self._ready() else []
+
+    def _ready(self) -> bool:
+        """Return whether to flush the waiting jobs without lingering."""
+        if self.n_waiting >= self.limits.min_batch or self._stopping:
+            return True
+        return not self._n_writing and len(self._waiting) >= self._last.n_jobs
+
+    def _take(self) -> list[tuple[JobT, Future[ResultT]]]:
+        """Remove the oldest job and those of its kind that fit; drop the cancelled ones."""
+        batch: list[tuple[JobT, Future[ResultT]]] = []
+        others: list[tuple[JobT, Future[ResultT]]] = []
+        room = self.limits.max_batch
+        while self._waiting and (not batch or self._waiting[0][0].size <= room):
+            job, result = self._waiting.popleft()
+            if batch and job.kind != batch[0][0].kind:
+                others.append((job, result))
+                continue
+            self.n_waiting -= job.size
+            if result.set_running_or_notify_cancel():
+                batch.append((job, result))
+                room -= job.size
+        self._waiting.extendleft(reversed(others))
+        return batch
+
+    def _settle(self, batch: list[tuple[JobT, Future[ResultT]]]) -> None:
+        """Flush a batch, or each of its jobs alone where the batch fails."""
+        try:
+            results = self.flush([job for job, _ in batch])
+        except Exception as error:  # noqa: BLE001 - each caller receives the error
+            if len(batch) > 1 and not isinstance(error, OUTAGES):
+                for entry in batch:
+                    self._settle([entry])
+                return
+            for _, future in batch:
+                future.set_exception(error)
+        else:
+            for (_, future), result in zip(batch, results, strict=True):
+                future.set_result(result)
+
+
+def slices(sizes: Iterable[int]) -> list[slice]:
+    """Return the rows of each part in the concatenation of parts of these sizes.
+
+    Examples
+    --------
+    >>> slices([2, 0, 1])
+    [slice(0, 2, None), slice(2, 2, None), slice(2, 3, None)]
+    """
+    return [slice(start, end) for start, end in pairwise(accumulate(sizes, initial=0))]

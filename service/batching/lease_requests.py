@@ -1,0 +1,85 @@
+"""Lease requests, batched: workers that ask at the same moment share transactions.
+
+One thread leases for all requests of this process. Its requests therefore never wait for each
+other's locks, share the cost of a commit, and receive the due pages round-robin.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from service.batching.batcher import Batcher, Limits
+from service.leases import lease
+from service.leases.lease import LeasedPages, WorkerRequest
+from service.leases.politeness import Politeness
+from service.storage import Store
+from service.storage.queue import LeaseFilter
+
+LIMITS = Limits(max_batch=10_000, max_waiting=1_000_000, min_batch=64)
+"""Limits, crawls requested."""
+
+MAX_TRANSACTIONS = 64
+"""Maximum number of transactions for one batch of lease requests."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeaseRequest:
+    """One worker's request."""
+
+    wish: WorkerRequest
+    kind: LeaseFilter
+    """Hosts that the worker crawls; requests for the same hosts share a batch."""
+
+    @property
+    def size(self) -> int:
+        """Number of crawls requested."""
+        return self.wish.count
+
+
+class LeaseReply(NamedTuple):
+    """The leases of one request."""
+
+    leased: list[LeasedPages]
+    next_ready_at: datetime | None
+    """Earliest time of the next due page where nothing was leased; None: nothing is queued."""
+
+
+LeaseRequests = Batcher[LeaseRequest, LeaseReply]
+
+
+def lease_all(
+    store: Store, polite: Politeness, rng: np.random.Generator, jobs: list[LeaseRequest]
+) -> list[LeaseReply]:
+    """Lease until each request has its count or nothing more is due.
+
+    One transaction leases from a bounded number of host queues, so a batch may take several.
+    """
+    reach = jobs[0].kind
+    leased: list[list[LeasedPages]] = [[] for _ in jobs]
+    missing = [job.wish.count for job in jobs]
+    for _ in range(MAX_TRANSACTIONS):
+        hungry = [i for i, n in enumerate(missing) if n]
+        if not hungry:
+            break
+        wishes = [replace(jobs[i].wish, count=missing[i]) for i in hungry]
+        with store.begin() as tx:
+            parts, more = lease.lease(tx, wishes, reach, polite, rng)
+        for i, part in zip(hungry, parts, strict=True):
+            missing[i] -= len(part.overdue)
+            if len(part.overdue):
+                leased[i].append(part)
+        if not more:
+            break
+    next_ready_at = None
+    if not all(leased):
+        with store.begin(write=False) as tx:
+            next_ready_at = tx.next_ready_at(reach)
+    return [LeaseReply(parts, next_ready_at) for parts in leased]
+
+
+def batched_leases(store: Store, polite: Politeness, rng: np.random.Generator) -> LeaseRequests:
+    """Return the batcher of lease requests."""
+    return Batcher("leases", partial(lease_all, store, polite, rng), LIMITS)

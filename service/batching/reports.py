@@ -1,0 +1,168 @@
+"""Reports of crawls and pings, batched: the requests that wait are recorded in one transaction.
+
+The requests of a batch are recorded as if one request had brought their items: per page in the
+order of time. Crawls and pings have a batcher each, so that one statement locks the pages of a
+batch in ascending order. Writers of several processes therefore wait for each other and never
+deadlock.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.batching.batcher import Batcher, Flush, JobT, Limits, ResultT, slices
+from service.ingest.names import PageNames, PageRows, merge_names, resolve
+from service.ingest.record import ping, record
+from service.ingest.rules import InForce
+from service.leases import lease
+from service.model.arrays import Bools, Codes, Columns, Ints
+from service.model.columns import CrawlColumns, PingColumns
+from service.model.domain import Verdict
+from service.model.errors import OUTAGES
+from service.storage import Store, Transaction
+
+LIMITS = Limits(max_batch=10_000, max_waiting=100_000, min_batch=1_000)
+"""Limits of crawls and of pings, items."""
+
+ColumnsT = TypeVar("ColumnsT", CrawlColumns, PingColumns)
+
+
+@dataclass(frozen=True, eq=False)  # slots and a call of `Report[…]` exclude each other in 3.11
+class Report(Generic[ColumnsT]):
+    """The crawls or the pings of one request."""
+
+    columns: ColumnsT
+    names: PageNames
+    register: bool
+    """Whether to register URLs that no page has."""
+    now: datetime
+
+    @property
+    def kind(self) -> bool:
+        """Reports that register unknown URLs are committed apart from the others."""
+        return self.register
+
+    @property
+    def size(self) -> int:
+        """Number of crawls or pings, at least one."""
+        return max(len(self.columns), 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedCrawls(Columns):
+    """(N,) outcomes of the crawls of one report."""
+
+    page_id: Ints
+    """0 where no page has the URL."""
+    verdict: Codes
+    lease_ended: Bools
+    """Whether the crawl's lease was in force and ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedPings(Columns):
+    """(N,) outcomes of the pings of one report."""
+
+    page_id: Ints
+    """0 where no page has the URL."""
+    verdict: Codes
+    crawl: Bools
+    """Whether to crawl the page now."""
+    reason: NDArray[np.object_]
+
+
+CrawlReport = Report[CrawlColumns]
+PingReport = Report[PingColumns]
+CrawlReports = Batcher[Report[CrawlColumns], CommittedCrawls]
+PingReports = Batcher[Report[PingColumns], CommittedPings]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """Records the reports of several requests in one transaction."""
+
+    store: Store
+    rules: InForce
+    settler: lease.LeaseSettler | None
+    """None: the store has no queue."""
+
+    def flush_crawls(self, jobs: list[Report[CrawlColumns]]) -> list[CommittedCrawls]:
+        """Record crawls, end their leases and queue the pages that are due anew."""
+        now, crawls = _latest(jobs), CrawlColumns.concatenate([job.columns for job in jobs])
+        with self.store.begin() as tx:
+            pages = _resolve(tx, jobs, now, leased=crawls.leased_page_id)
+            crawls = replace(crawls, page_id=pages.page_id, redirects_to=pages.redirects_to)
+            lease_ended = np.zeros(len(crawls), np.bool_)
+            if self.settler is not None:
+                crawls = lease.dated(tx, crawls, now)
+            outcome = record(tx, crawls, self.rules)
+            if self.settler is not None:
+                accepted = outcome.verdict == Verdict.accepted
+                lease_ended = self.settler.settle_crawls(tx, crawls, accepted, tx.now())
+        sooner = crawls.page_id[outcome.sooner & ~lease_ended]
+        self._queue_apart(np.union1d(pages.new, sooner), now)
+        committed = CommittedCrawls(
+            page_id=crawls.page_id, verdict=outcome.verdict, lease_ended=lease_ended
+        )
+        return [committed.take(rows) for rows in slices(len(job.columns) for job in jobs)]
+
+    def flush_pings(self, jobs: list[Report[PingColumns]]) -> list[CommittedPings]:
+        """Record pings and queue the pages that they want crawled."""
+        now, pings = _latest(jobs), PingColumns.concatenate([job.columns for job in jobs])
+        with self.store.begin() as tx:
+            pings = replace(pings, page_id=_resolve(tx, jobs, now).page_id)
+            outcome = ping(tx, pings, self.rules)
+            if self.settler is not None and outcome.crawl.any():
+                self.settler.queue_pinged(tx, pings.page_id[outcome.crawl], tx.now())
+        committed = CommittedPings(
+            page_id=pings.page_id,
+            verdict=outcome.verdict,
+            crawl=outcome.crawl,
+            reason=outcome.reason,
+        )
+        return [committed.take(rows) for rows in slices(len(job.columns) for job in jobs)]
+
+    def _queue_apart(self, page_id: Ints, now: datetime) -> None:
+        """Queue pages in a transaction of their own, as the first one has locked host queues.
+
+        The evidence is committed already. Where the database fails here, the next epoch queues
+        the pages.
+        """
+        if self.settler is None or not len(page_id):
+            return
+        with suppress(*OUTAGES), self.store.begin() as tx:
+            self.settler.queue_pinged(tx, page_id, now)
+
+
+def _latest(jobs: list[Report[ColumnsT]]) -> datetime:
+    return max(job.now for job in jobs)
+
+
+def _resolve(
+    tx: Transaction,
+    jobs: list[Report[ColumnsT]],
+    now: datetime,
+    leased: Ints | None = None,
+) -> PageRows:
+    names = merge_names([job.names for job in jobs])
+    return resolve(tx, names, now, register=jobs[0].register, leased=leased)
+
+
+def batched(
+    name: str,
+    flush: Callable[[list[JobT]], Sequence[ResultT]],
+    n_writers: int = 1,
+    watch: Callable[[Flush], None] = lambda _: None,
+) -> Batcher[JobT, ResultT]:
+    """Return a batcher of evidence.
+
+    A single writer lingers for a full batch. Where nobody else writes, one commit costs less than
+    two.
+    """
+    limits = LIMITS if n_writers > 1 else replace(LIMITS, min_batch=LIMITS.max_batch)
+    return Batcher(name, flush, limits, n_writers=n_writers, watch=watch)

@@ -1,0 +1,46 @@
+"""Commands and importers of other distributions, such as the laboratory (`recrawl[lab]`)."""
+
+from importlib.metadata import entry_points
+from typing import Any
+
+import typer
+
+COMMANDS = "recrawl.commands"
+"""Entry-point group of commands."""
+IMPORTERS = "recrawl.importers"
+"""Entry-point group of importers of folders; the first is taken."""
+LABORATORY = ("demo", "experiment", "replay")
+"""Commands of the laboratory."""
+MISSING = "is part of the laboratory; install it by: pip install 'recrawl[lab]'"
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the commands of installed distributions; name the extra for those of the laboratory."""
+    installed = {entry.name: entry for entry in entry_points(group=COMMANDS)}
+    for name, entry in sorted(installed.items()):
+        app.command(name=name)(entry.load())
+    for name in LABORATORY:
+        if name not in installed:
+            _add_missing(app, name)
+
+
+def _add_missing(app: typer.Typer, name: str) -> None:
+    """Add a command that names the extra, whatever its arguments; `--help` is one of them."""
+    lenient = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+    @app.command(name=name, hidden=True, add_help_option=False, context_settings=lenient)
+    def missing() -> None:
+        raise typer.BadParameter(f"`recrawl {name}` {MISSING}")
+
+
+def folder_importer() -> Any:
+    """Return the importer of folders.
+
+    Raises
+    ------
+    typer.BadParameter
+        None is installed.
+    """
+    for entry in entry_points(group=IMPORTERS):
+        return entry.load()
+    raise typer.BadParameter(f"the import of a folder {MISSING}", param_hint="SOURCE")

@@ -1,0 +1,1 @@
+"""Documents of strangers: sitemaps, feeds, WebSub, IndexNow, robots.txt."""

@@ -1,0 +1,114 @@
+"""Atom and RSS as hubs send them: bytes in, the pages they tell of out; nothing is fetched."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from urllib.parse import urljoin
+
+from service.connectors.markup import PIECE, Element, elements
+from service.connectors.sitemap import Entry, parse_lastmod
+from service.model.urls import MAX_URL_BYTES
+
+ENTRIES = ("entry", "item")
+TIMES = ("updated", "pubDate", "date", "published")
+"""Atom's, RSS 2.0's and RSS 1.0's, the most telling first."""
+FIELDS = ("link", "guid", *TIMES)
+PAGE = (None, "alternate")
+"""Relations of an Atom link that names the entry's page."""
+FIRST_YEAR = 1990
+"""A page that says it has not changed since 1970 does not know."""
+
+
+def read_feed(content: bytes, topic: str, now: datetime) -> Iterator[Entry]:
+    r"""Give the page of each entry and when it changed: now, where it does not say or cannot be.
+
+    A permanent `guid` is a link where there is no other. An entry without a link stands for the
+    topic, and so does all that is no feed or an empty one. Of a feed that breaks off, the entries
+    before the break are given.
+
+    Examples
+    --------
+    >>> now = datetime(2026, 5, 1, tzinfo=UTC)
+    >>> atom = b"<feed><entry><link href='/a'/><updated>2026-04-30</updated></entry></feed>"
+    >>> [(e.loc, e.lastmod) for e in read_feed(atom, "https://example.com/feed", now)]
+    [('https://example.com/a', '2026-04-30T00:00:00+00:00')]
+    >>> [(e.loc, e.lastmod) for e in read_feed(b"<p>Hello", "https://example.com/", now)]
+    [('https://example.com/', '2026-05-01T00:00:00+00:00')]
+    """
+    n_entries = 0
+    with suppress(ValueError):
+        for fields in _entries(content, topic):
+            yield _entry(n_entries, fields, topic, now)
+            n_entries += 1
+    if not n_entries:
+        yield _entry(0, {}, topic, now)
+
+
+def _entry(position: int, fields: dict[str, str], topic: str, now: datetime) -> Entry:
+    moments = (_moment(fields[name]) for name in TIMES if name in fields)
+    changed_at = min(next(filter(None, moments), now), now)
+    loc = fields.get("link") or fields.get("guid") or topic
+    return Entry(position, loc, changed_at.isoformat(), is_child=False)
+
+
+def _entries(content: bytes, topic: str) -> Iterator[dict[str, str]]:
+    """Give the first of each field of each entry as it ends; what was read is dropped."""
+    content = content.lstrip()
+    fields: dict[str, str] = {}
+    pieces = (content[start : start + PIECE] for start in range(0, len(content), PIECE))
+    for event, element in elements(pieces):
+        if event == "start":
+            continue
+        if element.local in ENTRIES:
+            yield fields
+            fields = {}
+        elif (
+            element.parent is not None
+            and element.parent.local in ENTRIES
+            and element.local in FIELDS
+            and (text := _value(element, topic))
+        ):
+            fields.setdefault(element.local, text)
+
+
+def _value(element: Element, topic: str) -> str:
+    """Give what a field says; nothing where it names another thing than the entry's page."""
+    if element.local == "link":
+        href, rel = element.attributes.get("href"), element.attributes.get("rel")
+        link = (href if rel in PAGE else None) or element.text
+        return link and _resolved(_base(element, topic), link)
+    if element.local == "guid" and not _is_permanent(element):
+        return ""
+    return element.text
+
+
+def _is_permanent(guid: Element) -> bool:
+    """Tell whether an identity is an address; many that do not say so are none."""
+    is_link = guid.attributes.get("isPermaLink", "true") == "true"
+    return is_link and guid.text.startswith(("http://", "https://"))
+
+
+def _base(element: Element, topic: str) -> str:
+    """Give what links in an element are relative to; a base longer than any URL is none."""
+    outer = topic if element.parent is None else _base(element.parent, topic)
+    base = element.attributes.get("xml:base", "")
+    return _resolved(outer, base) if len(base) <= MAX_URL_BYTES else outer
+
+
+def _resolved(base: str, link: str) -> str:
+    try:
+        return urljoin(base, link)
+    except ValueError:  # such as https://[
+        return link
+
+
+def _moment(date: str) -> datetime | None:
+    """Read a date of the W3C's or of mail; None where it is none, or stands for none."""
+    if (moment := parse_lastmod(date)) is None:
+        try:
+            moment = parsedate_to_datetime(date)
+            moment = moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+        except (ValueError, OverflowError):
+            return None
+    return moment if moment.year >= FIRST_YEAR else None

@@ -1,0 +1,273 @@
+"""An HTTP client for addresses that strangers chose: public hosts only, within bounds.
+
+The guard sits where connections are made, so it sees the host of every hop, redirects included.
+It looks the name up once and connects to exactly the address that it checked; Host, SNI and the
+certificate stay those of the name. Proxies of the environment are not used, because a proxy would
+look the name up again.
+"""
+
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from ssl import SSLContext
+from typing import Any, NamedTuple
+
+import httpcore
+import httpx
+from typing_extensions import override
+
+from service.connectors.addresses import is_public, look_up
+
+PIECE = 65_536
+"""Maximum size of an inflated piece, bytes."""
+GZIP = ("gzip", "x-gzip")
+
+LookUp = Callable[[str, float], list[str]]
+"""A name look-up: host and seconds to addresses."""
+
+
+class AnswerTooLarge(httpx.TransportError):
+    """The answer has more bytes than allowed."""
+
+
+class Bounds(NamedTuple):
+    """Limits of each request."""
+
+    seconds: float
+    """Time for each hop, from the name look-up to the last byte."""
+    max_bytes: int
+    """Maximum size of an answer as it is sent, bytes."""
+    max_redirects: int = 0
+
+
+def guarded_client(
+    bounds: Bounds,
+    *,
+    private: bool = False,
+    headers: Mapping[str, str] | None = None,
+    event_hooks: Mapping[str, list[Callable[..., Any]]] | None = None,
+    look_up: LookUp = look_up,
+    network: httpcore.NetworkBackend | None = None,
+) -> httpx.Client:
+    """Return a client for one request at a time; `private` allows addresses that are not public.
+
+    `look_up` and `network` stand for the system's in tests. Refusals, deadlines and answers that
+    are too large are raised as `httpx.TransportError`.
+    """
+    deadline = Deadline(bounds.seconds)
+    guard = Guard(deadline, look_up, network or httpcore.SyncBackend(), private=private)
+    return httpx.Client(
+        transport=GuardedTransport(guard, bounds.max_bytes),
+        headers=headers,
+        event_hooks=event_hooks,
+        follow_redirects=bounds.max_redirects > 0,
+        max_redirects=bounds.max_redirects,
+        trust_env=False,
+    )
+
+
+class Deadline:
+    """The end of the request that runs."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._at = 0.0
+
+    def restart(self) -> None:
+        """Begin a request."""
+        self._at = time.monotonic() + self.seconds
+
+    def left(self) -> float:
+        """Return the seconds left; raise `httpcore.ReadTimeout` at the end."""
+        left = self._at - time.monotonic()
+        if left <= 0:
+            raise httpcore.ReadTimeout
+        return left
+
+
+class Guard(httpcore.NetworkBackend):
+    """Connections to hosts of which every address was checked."""
+
+    def __init__(
+        self,
+        deadline: Deadline,
+        look_up: LookUp,
+        network: httpcore.NetworkBackend,
+        *,
+        private: bool,
+    ) -> None:
+        self.deadline = deadline
+        self.private = private
+        self.look_up = look_up
+        self.network = network
+
+    @override
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        failure: Exception = httpcore.ConnectError(f"{host} has no address")
+        for address in self._addresses(host):
+            try:
+                stream = self.network.connect_tcp(
+                    address, port, self.deadline.left(), local_address, socket_options
+                )
+            except httpcore.ConnectError as error:
+                failure = error
+            else:
+                return Timed(stream, self.deadline)
+        raise failure
+
+    def _addresses(self, host: str) -> list[str]:
+        try:
+            addresses = self.look_up(host, self.deadline.left())
+        except TimeoutError as error:
+            raise httpcore.ConnectTimeout from error
+        except OSError as error:
+            raise httpcore.ConnectError(f"{host} has no address: {error}") from error
+        for address in () if self.private else addresses:
+            if not is_public(address):
+                place = host if host == address else f"{address}, an address of {host},"
+                raise httpcore.ConnectError(
+                    f"{place} is not public; --private allows addresses of your own network"
+                )
+        return addresses
+
+
+class Timed(httpcore.NetworkStream):
+    """A connection whose every step ends at the deadline, however slowly bytes trickle."""
+
+    def __init__(self, stream: httpcore.NetworkStream, deadline: Deadline) -> None:
+        self.stream = stream
+        self.deadline = deadline
+
+    @override
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self.stream.read(max_bytes, self.deadline.left())
+
+    @override
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self.stream.write(buffer, self.deadline.left())
+
+    @override
+    def close(self) -> None:
+        self.stream.close()
+
+    @override
+    def start_tls(
+        self,
+        ssl_context: SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore.NetworkStream:
+        left = self.deadline.left()
+        return Timed(self.stream.start_tls(ssl_context, server_hostname, left), self.deadline)
+
+    @override
+    def get_extra_info(self, info: str) -> Any:
+        return self.stream.get_extra_info(info)
+
+
+class GuardedTransport(httpx.BaseTransport):
+    """Requests over guarded connections, with answers within a number of bytes."""
+
+    def __init__(self, guard: Guard, max_bytes: int) -> None:
+        self.deadline = guard.deadline
+        self.max_bytes = max_bytes
+        self._pool = httpcore.ConnectionPool(ssl_context=_tls(), network_backend=guard)
+
+    @override
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        self.deadline.restart()
+        url = request.url
+        target = httpcore.URL(
+            scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
+        )
+        hop = httpcore.Request(
+            request.method, target, headers=request.headers.raw, content=request.stream
+        )
+        with self._as_httpx():
+            response = self._pool.handle_request(hop)
+        answer = httpx.Response(
+            response.status,
+            headers=response.headers,
+            stream=_Body(self._read(response), response.close),
+            extensions=response.extensions,
+        )
+        return _without_body(answer) if answer.has_redirect_location else answer
+
+    @override
+    def close(self) -> None:
+        self._pool.close()
+
+    def _read(self, response: httpcore.Response) -> Iterator[bytes]:
+        size = 0
+        with self._as_httpx():
+            for part in response.iter_stream():
+                size += len(part)
+                if size > self.max_bytes:
+                    raise AnswerTooLarge(f"it has over {self.max_bytes} bytes")
+                yield part
+
+    @contextmanager
+    def _as_httpx(self) -> Iterator[None]:
+        """Raise the errors of httpcore as those of httpx, which have the same names."""
+        try:
+            yield
+        except httpcore.TimeoutException as error:
+            kind = getattr(httpx, type(error).__name__, httpx.ReadTimeout)
+            raise kind(f"it was not there after {self.deadline.seconds:g} s") from error
+        except (httpcore.NetworkError, httpcore.ProtocolError) as error:
+            raise getattr(httpx, type(error).__name__, httpx.NetworkError)(str(error)) from error
+        except httpcore.UnsupportedProtocol as error:
+            raise httpx.UnsupportedProtocol(str(error)) from error
+
+
+class _Body(httpx.SyncByteStream):
+    def __init__(self, parts: Iterator[bytes], close: Callable[[], None]) -> None:
+        self._parts = parts
+        self._close = close
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._parts
+
+    def close(self) -> None:
+        self._close()
+
+
+def _without_body(redirect: httpx.Response) -> httpx.Response:
+    """Return a redirect alone, because httpx would inflate its whole body before the next hop."""
+    redirect.close()
+    headers = [(k, v) for k, v in redirect.headers.raw if k.lower() != b"content-encoding"]
+    return httpx.Response(redirect.status_code, headers=headers, extensions=redirect.extensions)
+
+
+def gunzipped(response: httpx.Response) -> Iterator[bytes]:
+    """Return the body in pieces of bounded size, gzip undone; raise for any other coding."""
+    coding = response.headers.get("content-encoding", "").strip().lower()
+    if coding in ("", "identity"):
+        yield from response.iter_raw()
+        return
+    if coding not in GZIP:
+        raise httpx.DecodingError(f"its Content-Encoding {coding[:40]} was not asked for")
+    inflater = zlib.decompressobj(wbits=31)
+    try:
+        for part in response.iter_raw():
+            rest = part
+            while rest:
+                yield inflater.decompress(rest, PIECE)
+                rest = inflater.unconsumed_tail
+    except zlib.error as error:
+        raise httpx.DecodingError(f"it is not gzip: {error}") from error
+
+
+@cache
+def _tls() -> SSLContext:
+    """Return the one TLS context: to load its certificates takes 20 ms and a megabyte."""
+    return httpx.create_ssl_context()

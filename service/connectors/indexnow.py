@@ -1,0 +1,125 @@
+"""IndexNow: what a site submits, and whether it has shown its key (indexnow.org)."""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import httpx
+
+from service.connectors.guarded import Bounds, guarded_client
+from service.model.errors import InvalidField, InvalidUrl
+from service.model.urls import NormalUrl, normalise
+
+MAX_URLS = 10_000
+KEY = re.compile(r"[A-Za-z0-9-]{8,128}")
+FETCH_S = 5.0
+"""Maximum time for a key file, seconds, from the name look-up to the last byte."""
+MAX_KEY_FILE = 2_048
+"""Maximum size of a key file, bytes."""
+
+
+class Claim(NamedTuple):
+    """A key, the address of the file that must show it, and its host."""
+
+    key: str
+    location: str
+    host: str
+
+
+class Submission(NamedTuple):
+    """URLs of one host, and the claim to speak for it."""
+
+    claim: Claim
+    urls: list[NormalUrl]
+
+
+def claimed(
+    key: str, name: str, url: str, host: str | None = None, key_location: str | None = None
+) -> Claim:
+    """Check what the first URL and the key of a submission claim, without looking at the site.
+
+    Raises
+    ------
+    InvalidField
+        The key is no key, the URL is none or not the host's, or lies outside of the key file's
+        folder. The URL's field is `name`.
+    """
+    if not KEY.fullmatch(key):
+        raise InvalidField("key", "the key must have 8 to 128 letters, digits and dashes")
+    first = _normal(name, url)
+    site = first if host is None else _site(host)
+    scheme = first.url.partition(":")[0]
+    location = _normal("keyLocation", key_location or f"{scheme}://{_netloc(site)}/{key}.txt")
+    if location.host != site.host or urlsplit(location.url).port is not None:
+        raise InvalidField(
+            "keyLocation", f"the key file must lie on {site.host[:100]}, at its usual port"
+        )
+    claim = Claim(key, location.url, site.host)
+    _check(name, first, claim)
+    return claim
+
+
+def submission(
+    key: str, urls: list[str], host: str | None = None, key_location: str | None = None
+) -> Submission:
+    """Check a whole submission as `claimed` does; without a host it is that of the first URL."""
+    alone = host is None and len(urls) == 1
+    names = ["url"] if alone else [f"urlList[{i}]" for i in range(len(urls))]
+    claim = claimed(key, names[0], urls[0], host, key_location)
+    normal = [_normal(name, url) for name, url in zip(names, urls, strict=True)]
+    for name, url in zip(names, normal, strict=True):
+        _check(name, url, claim)
+    return Submission(claim, normal)
+
+
+def _check(name: str, url: NormalUrl, claim: Claim) -> None:
+    """Raise `InvalidField` for a URL that the key does not speak for."""
+    if url.host != claim.host:
+        raise InvalidField(
+            name, f"{url.url[:200]} is not of the host {claim.host[:100]}; submit it apart"
+        )
+    folder = urlsplit(claim.location).path.rpartition("/")[0] + "/"
+    if not urlsplit(url.url).path.startswith(folder):
+        raise InvalidField(
+            name, f"{url.url[:200]} lies outside of {folder[:100]}, where the key file is"
+        )
+
+
+def _site(host: str) -> NormalUrl:
+    """Read the host, with or without a port."""
+    site = _normal("host", f"https://{host}/")
+    if urlsplit(site.url).path != "/":
+        raise InvalidField("host", f"{host[:100]!r} is not a host name; send one like example.com")
+    return site
+
+
+def _normal(field: str, url: str) -> NormalUrl:
+    try:
+        return normalise(url)
+    except InvalidUrl as error:
+        raise InvalidField(field, error.detail, error.code) from error
+
+
+def _netloc(site: NormalUrl) -> str:
+    return f"[{site.host.strip('[]')}]" if ":" in site.host else site.host
+
+
+def key_client() -> httpx.Client:
+    """Return a client for one key file; it follows no redirects."""
+    return guarded_client(Bounds(FETCH_S, MAX_KEY_FILE), headers={"Accept-Encoding": "identity"})
+
+
+def shows_key(claim: Claim, client: Callable[[], httpx.Client] = key_client) -> bool:
+    """Return whether the key file holds the key; blocks for at most `FETCH_S`.
+
+    Because the client is guarded, a stranger cannot send this service into its own network.
+    """
+    try:
+        with client() as web, web.stream("GET", claim.location) as response:
+            if response.status_code != httpx.codes.OK:
+                return False
+            content = b"".join(response.iter_raw())
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError):
+        return False
+    return claim.key in content.decode("utf-8-sig", "replace").split()

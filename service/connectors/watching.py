@@ -1,0 +1,235 @@
+"""Watch sitemaps: fetch them politely, one at a time, and pass them on to a running service.
+
+What a site did not change is not sent again: its validators (ETag, Last-Modified) are kept in a
+small file, once the service has taken the document. Children of an index are fetched after it.
+"""
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+import httpx
+
+from recrawl_client import Client, Refused, SitemapRead, Unavailable, retry_after
+from service import __version__
+from service.connectors.guarded import AnswerTooLarge, Bounds, guarded_client
+from service.model.errors import SitemapNotFetched, UnreadableFile
+
+NOT_MODIFIED, OK = 304, 200
+BUSY = (429, 503)
+UNWELCOME = (401, 404, 405)
+"""Statuses of a service that does not admit this client, or is none."""
+CODINGS = ("gzip", "x-gzip", "deflate", "br", "zstd", "compress")
+"""What else a site says there, such as utf-8, is none."""
+MAX_DEPTH = 3
+"""An index may name indexes, but not for ever."""
+DEFAULT_WAIT_S = 600.0
+"""How long a site is left alone that is busy and does not say for how long."""
+LONGEST_S = 120.0
+"""Maximum time for a document, seconds, so that one site does not hold the others up."""
+MAX_REDIRECTS = 10
+
+
+class Step(NamedTuple):
+    """What became of one sitemap."""
+
+    url: str
+    outcome: Literal["taken", "unchanged", "failed"]
+    answer: SitemapRead | None = None
+    """Answer of the service that took the sitemap."""
+    reason: str = ""
+    """Reason of the failure."""
+
+
+class Fetched(NamedTuple):
+    """What a site gave."""
+
+    url: str
+    """Where redirects led."""
+    headers: httpx.Headers
+    content: bytes | None
+    """None where it has not changed."""
+
+
+class State:
+    """What is known of each sitemap from the last time; for one receiver."""
+
+    def __init__(self, path: Path, receiver: str) -> None:
+        self.path = path
+        self.receiver = receiver
+        self.sitemaps: dict[str, dict[str, Any]] = {}
+        if not path.is_file():
+            return
+        try:
+            state = json.loads(path.read_text())
+            sitemaps = state["sitemaps"] if state["receiver"] == receiver else {}
+            self.sitemaps = {url: dict(sitemap) for url, sitemap in sitemaps.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UnreadableFile(f"{path} is no state of sitemaps; remove or rename it") from error
+
+    def remember(self, url: str, children: list[str], **validators: Any) -> None:
+        """Replace a sitemap's entry, in one step; in a read-only folder in memory only."""
+        self.sitemaps[url] = {"children": children, **validators}
+        new = self.path.with_name(self.path.name + ".new")
+        with suppress(OSError):
+            new.write_text(json.dumps({"receiver": self.receiver, "sitemaps": self.sitemaps}))
+            new.replace(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """How sites are treated."""
+
+    delay_s: float = 1.0
+    """Between two fetches, whichever sites they go to."""
+    max_bytes: int = 52_428_800
+    """As sent; the protocol's limit."""
+    cross_host: bool = False
+    private: bool = False
+    """Whether addresses that are not public may be fetched from."""
+    user_agent: str = f"recrawl/{__version__}"
+
+
+class Watcher:
+    """Fetches sitemaps and passes them on."""
+
+    def __init__(
+        self,
+        client: Client,
+        state: State,
+        manners: Manners,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.client = client
+        self.state = state
+        self.manners = manners
+        self.sleep = sleep
+        self.clock = clock
+        self._not_before: dict[str, float] = {}
+        self._next_fetch = clock()
+
+    def rounds(self, urls: list[str], interval_s: float, n: int | None = None) -> Iterator[Step]:
+        """Look at everything every so often, from start to start; `n` times or for ever.
+
+        Who watches for ever outlives a service that is away: the round ends, and the next one
+        takes what this one left.
+        """
+        done = 0
+        while True:
+            started = self.clock()
+            try:
+                yield from self.look(urls)
+            except Unavailable as error:
+                if n is not None or not done:
+                    raise
+                reason = f"{error}; is it running?"
+                yield Step(str(self.client.http.base_url), "failed", reason=reason)
+            done += 1
+            if done == n:
+                return
+            self.sleep(max(started + interval_s - self.clock(), 0.0))
+
+    def look(self, urls: Iterable[str]) -> Iterator[Step]:
+        """Look at each sitemap once, and at the children of indexes.
+
+        Raises
+        ------
+        Unavailable, Refused
+            The service cannot be reached, or does not admit this client.
+        """
+        waiting = deque((url, 1) for url in dict.fromkeys(urls))
+        queued = {url for url, _ in waiting}
+        bounds = Bounds(LONGEST_S, self.manners.max_bytes, MAX_REDIRECTS)
+        with guarded_client(
+            bounds,
+            private=self.manners.private,
+            headers={"User-Agent": self.manners.user_agent, "Accept-Encoding": "gzip"},
+            event_hooks={"request": [self._wait]},
+        ) as client:
+            while waiting:
+                url, depth = waiting.popleft()
+                yield self._pass_on(client, url)
+                children = self.state.sitemaps.get(url, {}).get("children", ())
+                for child in children if depth < MAX_DEPTH else ():
+                    if child not in queued:
+                        queued.add(child)
+                        waiting.append((child, depth + 1))
+
+    def _pass_on(self, client: httpx.Client, url: str) -> Step:
+        try:
+            fetched = self._fetch(client, url)
+            if fetched.content is None:
+                return Step(url, "unchanged")
+            encoding = fetched.headers.get("content-encoding", "").strip().lower()
+            answer = self.client.sitemap(
+                fetched.url,
+                fetched.content,
+                encoding=encoding if encoding in CODINGS else "identity",
+                cross_host=self.manners.cross_host,
+            )
+        except SitemapNotFetched as error:
+            return Step(url, "failed", reason=str(error))
+        except Refused as error:
+            if error.status in UNWELCOME or not error.code:
+                raise
+            return Step(url, "failed", reason=f"{error.status} {error.problem.detail}")
+        validators = self._validators(fetched.headers) if answer.complete else {}
+        self.state.remember(url, [child.loc for child in answer.children], **validators)
+        return Step(url, "taken", answer)
+
+    def _validators(self, headers: httpx.Headers) -> dict[str, Any]:
+        """Return the headers that identify a version of a document, and how it was taken."""
+        words = {name: headers.get(name, "") for name in ("etag", "last-modified")}
+        validators = {name: word for name, word in words.items() if word and word.isascii()}
+        return {**validators, "cross_host": True} if self.manners.cross_host else validators
+
+    def _fetch(self, client: httpx.Client, url: str) -> Fetched:
+        """Fetch a document as it is sent, unless it has not changed since the last time."""
+        try:
+            urlsplit(url)
+        except ValueError as error:
+            raise SitemapNotFetched(f"it is no address: {error}") from error
+        try:
+            with client.stream("GET", url, headers=self._conditions(url)) as response:
+                if response.status_code == NOT_MODIFIED:
+                    return Fetched(url, response.headers, None)
+                if response.status_code in BUSY:
+                    at_once = response.headers.get("retry-after", "").strip() == "0"
+                    wait = retry_after(response) or (0.0 if at_once else DEFAULT_WAIT_S)
+                    self._not_before[_host(response.request)] = self.clock() + wait
+                if response.status_code != OK:
+                    raise SitemapNotFetched(f"the site answered {response.status_code}")
+                content = b"".join(response.iter_raw())
+                return Fetched(str(response.url), response.headers, content)
+        except AnswerTooLarge as error:
+            raise SitemapNotFetched(f"{error}; raise --max-bytes") from error
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            raise SitemapNotFetched(f"the site cannot be reached: {error}") from error
+        finally:
+            self._next_fetch = self.clock() + self.manners.delay_s
+
+    def _wait(self, request: httpx.Request) -> None:
+        """Keep the delay before each request, those that redirects lead to included."""
+        if (wait := self._not_before.get(_host(request), 0.0) - self.clock()) > 0:
+            raise SitemapNotFetched(f"the site asked to be left alone for another {wait:.0f} s")
+        self.sleep(max(self._next_fetch - self.clock(), 0.0))
+        self._next_fetch = self.clock() + self.manners.delay_s
+
+    def _conditions(self, url: str) -> dict[str, str]:
+        entry = self.state.sitemaps.get(url, {})
+        if entry.get("cross_host", False) != self.manners.cross_host:
+            return {}  # what was left out then is taken now
+        named = (("etag", "If-None-Match"), ("last-modified", "If-Modified-Since"))
+        return {condition: entry[name] for name, condition in named if name in entry}
+
+
+def _host(request: httpx.Request) -> str:
+    return request.url.netloc.decode()

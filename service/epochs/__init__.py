@@ -1,0 +1,1 @@
+"""Epochs: load every page, allocate the bandwidth, publish the schedule."""

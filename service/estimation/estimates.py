@@ -1,0 +1,341 @@
+"""Estimates of the pages' change rates: learnt from crawls, read off for an epoch.
+
+Pages differ by their observability. The estimator of the settings learns from every crawl of an
+`incomplete` page. The pings of a `complete` page are counted. For an `auto` page the estimator
+learns the changes without a ping, and the crawls after pings show how many pings are real
+(`core.pings`). An `auto` page without pings is estimated as an `incomplete` one.
+
+**Evidence without its prior.** A page stores sums over its own crawls. The prior and the shapes of
+its URL group are added when the estimate is read, so a new prior needs no pass over the pages.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from service.core.estimators import (
+    CompleteObservations,
+    CompleteState,
+    Estimator,
+    Gamma,
+    History,
+    from_columns,
+    to_columns,
+)
+from service.core.pings import PingEstimate, PingQuality, PingState
+from service.core.prior import DEFAULT_PRIOR
+from service.core.trust import TrustTest, accepted, silent_feeds
+from service.model.arrays import (
+    INSTANT,
+    Bools,
+    Columns,
+    Floats,
+    Instants,
+    Ints,
+    days,
+    instant,
+    nothing,
+)
+from service.model.columns import EpochColumns, PageStates
+from service.model.domain import Observability, Page
+from service.model.grouping import rounds
+from service.storage import Transaction
+
+HISTORY_BLOCK = 4_000
+"""Maximum pages whose log is in memory at a time, for estimators that read the log."""
+
+RATES_BLOCK = 1 << 16
+"""Maximum pages whose rates are computed at a time."""
+
+TRUST = TrustTest()
+LEAST_PRECISION = 0.1
+"""Minimum precision of pings in use; a clock of the same rate does better than less."""
+LEAST_RECALL = 0.2
+"""Minimum share of the changes that pings in use announce."""
+
+
+class RateEstimates(NamedTuple):
+    """(N,) estimates of pages, as the allocation takes them."""
+
+    change_rate: Floats
+    """1/day."""
+    recall: Floats
+    """Share of the changes that a ping announces."""
+    precision: Floats
+    """Share of the pings that announce a change."""
+    ping_rate: Floats
+    """1/day; 0 where pings are ignored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrawlEvidence(Columns):
+    """(N,) crawls that are evidence, ordered by page and time."""
+
+    page: Ints
+    """Row of the page's state."""
+    observed_at: Instants
+    interval: Floats
+    """Days since the crawl before."""
+    changed: Bools
+    n_pings: Ints
+    """Pings within the interval."""
+    total_pings: Ints
+    """Pings of the page until the crawl."""
+    crawl_rate: Floats
+    """Crawl rate in force over the interval, 1/day, where the estimator uses it."""
+    age: Floats
+    """Days since the page was last modified, as its site reports; NaN: no report."""
+
+
+class EvidenceState(NamedTuple):
+    """(P,) the stored evidence of each page."""
+
+    estimate: Floats
+    real_pings: Floats
+    false_pings: Floats
+    trust: Floats
+
+
+def width(estimator: Estimator[Any]) -> int:
+    """Return the number of columns of a stored state, at least one."""
+    if estimator.needs_history:
+        return 1
+    return int(to_columns(estimator.init(1)).shape[1])
+
+
+def learn(
+    estimator: Estimator[Any], columns: Floats, interval: Floats, changed: Bools, crawl_rate: Floats
+) -> Floats:
+    """Return (N, W) states after one more interval of each page."""
+    if estimator.needs_history or not len(columns):
+        return columns
+    state = from_columns(estimator, columns)
+    return to_columns(estimator.update(state, interval, changed, crawl_rate))
+
+
+def learn_crawls(
+    estimator: Estimator[Any], states: PageStates, evidence: CrawlEvidence
+) -> EvidenceState:
+    """Return the evidence after crawls, each page's in their order."""
+    learnt = EvidenceState(
+        states.estimate.copy(),
+        states.real_pings.copy(),
+        states.false_pings.copy(),
+        states.trust.copy(),
+    )
+    pinged = np.zeros(len(evidence.page), np.bool_)
+    if (steady := estimator.steady) is not None:
+        auto = states.observability[evidence.page] == Observability.auto
+        pinged = auto & (evidence.total_pings > 0)
+        if pinged.any():
+            _learn_pinged(steady, learnt, states.pings_since, evidence.take(pinged))
+    if not estimator.needs_history:
+        _learn(estimator, learnt.estimate, evidence.where(~pinged))
+    return learnt
+
+
+def _learn(estimator: Estimator[Any], columns: Floats, evidence: CrawlEvidence) -> None:
+    """Learn from crawls of pages without pings, one crawl of each page at a time."""
+    state = from_columns(estimator, columns)
+    for entries in rounds(evidence.page):
+        crawls = evidence if len(entries) == len(evidence) else evidence.take(entries)
+        before = estimator.State(*(number[crawls.page] for number in state))
+        for number, new in zip(state, _update(estimator, before, crawls), strict=True):
+            number[crawls.page] = new
+
+
+def _update(estimator: Estimator[Any], before: Any, crawls: CrawlEvidence) -> Any:
+    """Return the states after a crawl of each page, with the change's date where known."""
+    columns = crawls.interval, crawls.changed, crawls.age, crawls.crawl_rate
+    return estimator.update_dated(before, *columns)
+
+
+def _learn_pinged(
+    estimator: Gamma, learnt: EvidenceState, since: Instants, evidence: CrawlEvidence
+) -> None:
+    """Learn from crawls of pages with pings: changes without a ping, or how many pings are real."""
+    quality = PingQuality(estimator)
+    days_counted = np.maximum(days(evidence.observed_at - since[evidence.page]), 0.0)
+    for entries in rounds(evidence.page):
+        crawls = evidence.take(entries)
+        page = crawls.page
+        before = PingState(
+            learnt.estimate[page, 0],
+            learnt.estimate[page, 1],
+            learnt.real_pings[page],
+            learnt.false_pings[page],
+            crawls.total_pings.astype(np.float64),
+            days_counted[entries],
+        )
+        rate = quality.estimate(before).change_rate
+        after = quality.update(before, crawls.interval, crawls.n_pings, crawls.changed)
+        learnt.estimate[page, 0], learnt.estimate[page, 1] = after.changes, after.days
+        learnt.real_pings[page] = after.real
+        learnt.false_pings[page] = after.false
+        audit = TRUST.update(learnt.trust[page], crawls.interval, crawls.changed, rate)
+        learnt.trust[page] = np.where(crawls.n_pings == 0, audit, learnt.trust[page])
+
+
+def rates_from_log(tx: Transaction, page_id: Ints, estimator: Estimator[Any]) -> Floats:
+    """Return (N,) change rates estimated from the log, a block of pages at a time."""
+    rates = np.zeros(len(page_id))
+    for start in range(0, len(page_id), HISTORY_BLOCK):
+        block = slice(start, start + HISTORY_BLOCK)
+        rates[block] = estimator.change_rate(history_of(tx, page_id[block]))
+    return rates
+
+
+def history_of(tx: Transaction, page_id: Ints) -> History:
+    """Return the logged evidence of a block of pages."""
+    crawls = tx.evidence_of(page_id)
+    starts = np.append(np.searchsorted(crawls.page_id, page_id), len(crawls))
+    changed = (crawls.changed == 1).astype(np.float64)
+    return History(starts, crawls.interval, changed, np.broadcast_to(np.nan, len(crawls)))
+
+
+def estimate_rates(
+    pages: EpochColumns,
+    estimator: Estimator[Any],
+    now: np.datetime64,
+    from_log: Floats | None = None,
+) -> RateEstimates:
+    """Return the estimates of every page; `from_log` where the estimator needs history.
+
+    The estimators without a prior return zero before a page's first change, which would starve
+    the page. A rate of zero is replaced by the mean of the default prior.
+    """
+    n_pages = len(pages)
+    rate = _rates(estimator, pages) if from_log is None else from_log
+    recall, precision, ping_rate = (np.broadcast_to(share, n_pages) for share in (0.0, 1.0, 0.0))
+    complete = pages.observability == Observability.complete
+    if complete.any():
+        days_counted = np.maximum(days(now - pages.pings_since[complete]), 0.0)
+        state = CompleteState(pages.n_pings[complete], days_counted)
+        rate[complete] = CompleteObservations().change_rate(state)
+        recall = complete.astype(np.float64)
+    pinged = (pages.observability == Observability.auto) & (pages.n_pings > 0)
+    if (steady := estimator.steady) is not None and pinged.any():
+        recall, precision, ping_rate = recall.copy(), precision.copy(), ping_rate.copy()
+        rate[pinged], recall[pinged], precision[pinged], ping_rate[pinged] = _pinged_rates(
+            steady, pages, pinged, now
+        )
+    rate[~(rate > 0)] = DEFAULT_PRIOR.mean
+    return RateEstimates(rate, recall, precision, ping_rate)
+
+
+def _pinged_rates(
+    steady: Gamma, pages: EpochColumns, pinged: Bools, now: np.datetime64
+) -> RateEstimates:
+    """Return the estimates of the pinged pages; pings of low quality are ignored."""
+    state = _ping_state(pages, now, pinged)
+    quality = PingQuality(steady.of_url_groups(pages.url_group[pinged])).estimate(state)
+    trusted = TRUST.trusted(pages.trust[pinged])
+    pings = accepted(quality, state, trusted, silent(pages, pinged, quality, now))
+    useful = (pings.precision >= LEAST_PRECISION) & (pings.recall >= LEAST_RECALL)
+    return RateEstimates(
+        pings.change_rate,
+        np.where(useful, pings.recall, 0.0),
+        np.where(useful, pings.precision, 1.0),
+        np.where(useful, pings.ping_rate, 0.0),
+    )
+
+
+def _ping_state(pages: EpochColumns, now: np.datetime64, where: Bools) -> PingState:
+    days_counted = np.maximum(days(now - pages.pings_since[where]), 0.0)
+    return PingState(
+        pages.estimate[where, 0],
+        pages.estimate[where, 1],
+        pages.real_pings[where],
+        pages.false_pings[where],
+        pages.n_pings[where].astype(np.float64),
+        days_counted,
+    )
+
+
+def _rates(estimator: Estimator[Any], pages: EpochColumns) -> Floats:
+    """Return the rates of stored states, a block at a time: intermediate arrays are large."""
+    rates = np.empty(len(pages))
+    for start in range(0, len(pages), RATES_BLOCK):
+        block = slice(start, start + RATES_BLOCK)
+        own = estimator.of_url_groups(pages.url_group[block])
+        rates[block] = own.change_rate(from_columns(own, pages.estimate[block]))
+    return rates
+
+
+class PageEstimate(NamedTuple):
+    """The estimate of one page."""
+
+    change_rate: float
+    """1/day."""
+    interval: tuple[float, float] | None
+    """Interval of the change rate at 0.9: credible for a posterior, confidence for a likelihood;
+    None: the estimator has neither."""
+    estimator: str
+    url_group_change_rate: float | None
+    """Mean change rate of the page's URL group, 1/day; None: the estimator does not use it."""
+
+
+def of_page(
+    tx: Transaction, page: Page, estimator: Estimator[Any], now: np.datetime64
+) -> PageEstimate:
+    """Estimate one page as an epoch would now."""
+    row, history = _row(page), None
+    if estimator.needs_history:
+        history = history_of(tx, row.page_id)
+    from_log = None if history is None else estimator.change_rate(history)
+    rate = float(estimate_rates(row, estimator, now, from_log).change_rate[0])
+    if page.observability is Observability.complete:
+        days_counted = float(np.maximum(days(now - row.pings_since), 0.0)[0])
+        complete = CompleteState(float(page.n_pings), days_counted)
+        interval = _interval(CompleteObservations(), complete)
+        return PageEstimate(rate, interval, CompleteObservations.name, None)
+    means = estimator.url_group_rate
+    group_rate = None if means is None else float(means[page.url_group % means.size])
+    if page.observability is Observability.auto and page.n_pings:
+        return PageEstimate(rate, None, estimator.name, group_rate)
+    own = estimator.of_url_groups(row.url_group)
+    state = from_columns(own, row.estimate) if history is None else history
+    return PageEstimate(rate, _interval(own, state), estimator.name, group_rate)
+
+
+ESTIMATED_FROM = (
+    "page_id",
+    "observability",
+    "n_pings",
+    "real_pings",
+    "false_pings",
+    "trust",
+    "url_group",
+    "estimate",
+)
+"""Columns of a page that its estimate reads, beside the instants."""
+
+
+def _row(page: Page) -> EpochColumns:
+    """Return a page as an epoch reads it; the columns that no estimate reads are empty."""
+    row = {field.name: nothing(field.type, 1) for field in fields(EpochColumns)}
+    for name in ESTIMATED_FROM:
+        row[name] = np.array([getattr(page, name)], row[name].dtype)
+    row["pings_since"][0] = instant(page.pings_since)
+    if page.last_ping_at is not None:
+        row["last_ping_at"][0] = instant(page.last_ping_at)
+    return EpochColumns(**row)
+
+
+def _interval(estimator: Estimator[Any], state: Any) -> tuple[float, float] | None:
+    for kind in ("credible_interval", "confidence_interval"):
+        if interval := getattr(estimator, kind, None):
+            low, high = (float(np.ravel(end)[0]) for end in interval(state, 0.9))
+            return (low, high) if np.isfinite(high) else None
+    return None
+
+
+def silent(pages: EpochColumns, pinged: Bools, quality: PingEstimate, now: np.datetime64) -> Bools:
+    """Return whether the feed of each pinged page's host has fallen silent."""
+    _, host = np.unique(pages.host_id[pinged], return_inverse=True)
+    newest: Instants = np.full(host.max() + 1, np.datetime64(0, "us"), INSTANT)
+    np.fmax.at(newest, host, pages.last_ping_at[pinged])
+    silent_days = np.maximum(days(np.asarray(now, INSTANT) - newest), 0.0)
+    verdict: Bools = silent_feeds(host, quality.ping_rate, silent_days)[host]
+    return verdict

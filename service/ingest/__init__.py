@@ -1,0 +1,1 @@
+"""What a report or a ping makes of the state of a page."""

@@ -1,0 +1,93 @@
+"""Replay the kept log into fresh estimates, as after a change of estimator."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from service.estimation.estimates import CrawlEvidence, learn_crawls
+from service.ingest.rules import Rules
+from service.model.arrays import DAY, Floats, Instants, Ints
+from service.model.columns import LogColumns, PageStates
+from service.model.domain import Kind
+from service.storage import Store
+
+UNFINISHED = "unknown (a rebuild did not finish)"
+"""Name of the estimator in the store while a rebuild runs."""
+
+
+def rebuild(store: Store, rules: Rules, *, block: int = 5_000) -> Iterator[int]:
+    """Replay the log into fresh estimates, block by block; yield the number of pages of each.
+
+    Nothing else may write meanwhile: stop the service first. During a rebuild the store belongs to
+    no estimator, so that after a crash only another rebuild can put it to use. The log has a crawl
+    rate only where the estimator of that time used it. Elsewhere one crawl in the page's mean
+    interval replaces it. The log has no `last_modified`.
+    """
+    with store.begin() as tx:
+        tx.set_estimator(UNFINISHED)
+    last = 0
+    while True:
+        with store.begin() as tx:
+            page_id = tx.next_page_ids(last, block)
+            if not len(page_id):
+                tx.set_estimator(rules.estimator.name)
+                return
+            tx.clear_estimates(page_id)
+            states = tx.lock_states(page_id)
+            tx.save_states(_replay(states, tx.log_of(page_id), rules))
+        last = int(page_id[-1])
+        yield len(page_id)
+
+
+def _replay(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
+    zero = np.zeros(len(states))
+    states = replace(
+        states,
+        estimate=np.zeros_like(states.estimate),
+        real_pings=zero.copy(),
+        false_pings=zero.copy(),
+        trust=zero.copy(),
+    )
+    since = states.pings_since[np.searchsorted(states.page_id, log.page_id)]
+    total_pings, n_pings = _pings_before(log, since)
+    crawls = ~np.isnan(log.interval)
+    log, total_pings, n_pings = log.take(crawls), total_pings[crawls], n_pings[crawls]
+    page = np.searchsorted(states.page_id, log.page_id)
+    evidence = CrawlEvidence(
+        page=page,
+        observed_at=log.observed_at,
+        interval=log.interval,
+        changed=log.changed == 1,
+        n_pings=n_pings,
+        total_pings=total_pings,
+        crawl_rate=_crawl_rate(log, page),
+        age=np.full(len(page), np.nan),
+    )
+    return replace(states, **learn_crawls(rules.estimator, states, evidence)._asdict())
+
+
+def _crawl_rate(log: LogColumns, row: Ints) -> Floats:
+    """Return the logged crawl rates; where none was logged, that of the page's mean interval."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # of rows without a crawl
+        usual = np.bincount(row) / np.bincount(row, log.interval)
+    return np.where(np.isnan(log.crawl_rate), usual[row], log.crawl_rate)
+
+
+def _pings_before(log: LogColumns, since: Instants) -> tuple[Ints, Ints]:
+    """Return pings before each entry of a log ordered by page and time.
+
+    The first array counts the pings since counting began, the second those in the entry's interval.
+    """
+    if not len(log):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    us = log.observed_at.view(np.int64) - log.observed_at.view(np.int64).min()
+    page = np.unique(log.page_id, return_inverse=True)[1].astype(np.int64) * (us.max() + 1)
+    interval = np.rint(np.nan_to_num(log.interval) * DAY.astype(np.int64)).astype(np.int64)
+    start = np.searchsorted(page + us, page + np.maximum(us - interval, 0), side="right")
+    first = np.searchsorted(page + us, page)
+    is_ping = log.kind == Kind.ping
+    every = np.concatenate([[0], np.cumsum(is_ping)])
+    recent = np.concatenate([[0], np.cumsum(is_ping & (log.observed_at >= since))])
+    within = every[:-1] - np.minimum(every[start], every[:-1])
+    return recent[:-1] - recent[first], within

@@ -1,0 +1,127 @@
+"""When a page is due: on columns as the stores keep them. Pure but for `due_before`.
+
+The rule, in this order; `interval` is `interval_factor / due_rate` days, at most `MAX_DUE_DAYS`:
+
+1. A page never crawled is due since it was registered.
+2. A page that is gone is due 1 day x 2^(n-1) after the last crawl, n = `n_failures`, at least 1.
+   With n beyond `GONE_CHECKS` it is retired, thus never due. A request that a crawl has not
+   answered is the exception: then it waits as long as at `GONE_CHECKS`.
+3. A page that did not answer its last n crawls is due min(`RETRY_S`, interval) x 2^(n-1) after
+   the last crawl, at most max(interval, 1 day). The interval counts as 1 day where no epoch has
+   scheduled the page, and at the rate 0 if a crawl was requested.
+4. Any other page is due one interval after the last crawl, and never at the rate 0.
+
+A request that is newer than the last crawl makes the page due no later than the request.
+"""
+
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from service.model.arrays import DAY, INSTANT, NO_TIME, Bools, Floats, Instants, instant, moment
+from service.model.columns import DueColumns, ScheduledPages, SchedulePart
+from service.model.domain import Page, ScheduleFilter
+from service.storage.contract import GONE_CHECKS, MOST_SCANNED, Transaction
+
+MAX_DUE_DAYS = 36_500.0
+"""Maximum interval, days: a century, which every database can add to a date."""
+
+RETRY_S = 3_600.0
+"""Maximum wait after the first crawl without an answer, seconds."""
+
+MOST_DOUBLINGS = 30
+"""Failures after which the wait doubles no more: every wait has reached its bound by then."""
+
+DAY_S = 86_400.0
+"""Length of a day, seconds."""
+
+DAY_US = DAY / np.timedelta64(1, "us")
+"""Length of a day, microseconds."""
+
+WALK_BLOCK = 10_000
+"""Maximum rows that `due_before` reads at a time."""
+
+
+def due_at(pages: DueColumns) -> Instants:
+    """Return (N,) due times, NaT where only a ping makes the page due; rounded down to the μs.
+
+    Examples
+    --------
+    >>> one = {name: np.array([value]) for name, value in {
+    ...     "page_id": 1, "created_at": np.datetime64("2026-01-01", "us"),
+    ...     "last_crawl_at": np.datetime64("2026-05-01", "us"), "requested_at": NO_TIME,
+    ...     "gone": False, "n_failures": 0, "interval_factor": 1.5, "due_rate": 0.5}.items()}
+    >>> due_at(DueColumns(**one)).tolist()
+    [datetime.datetime(2026, 5, 4, 0, 0)]
+    """
+    n, gone, last = pages.n_failures, pages.gone, pages.last_crawl_at
+    scheduled = pages.due_rate > 0
+    failing = ~gone & (n > 0) & ((pages.due_rate != 0) | ~np.isnat(pages.requested_at))
+    interval = _interval_days(pages.interval_factor, pages.due_rate, scheduled)
+    retry = np.minimum(interval, RETRY_S / DAY_S) * np.exp2(np.clip(n, 1, MOST_DOUBLINGS) - 1)
+    wait = np.where(failing, np.minimum(retry, np.maximum(interval, 1.0)), interval)
+    wait = np.where(gone, np.exp2(np.clip(n, 1, GONE_CHECKS) - 1), wait)
+    retired = (n > GONE_CHECKS) & ~(pages.requested_at <= last)
+    never = np.where(gone, retired, ~failing & ~scheduled)
+    due = last + (wait * DAY_US).astype(np.int64).astype("m8[us]")
+    due = np.where(np.isnat(last), pages.created_at, np.where(never, NO_TIME, due))
+    request = np.where(requested(pages), pages.requested_at, NO_TIME)
+    earlier: Instants = np.fmin(due, request)
+    return earlier
+
+
+def _interval_days(factor: Floats, due_rate: Floats, scheduled: Bools) -> Floats:
+    """Return days between crawls of the scheduled pages, 1 of the others."""
+    interval = np.ones(len(factor))
+    with np.errstate(over="ignore"):
+        np.divide(factor, due_rate, out=interval, where=scheduled)
+    return np.minimum(interval, MAX_DUE_DAYS, out=interval, where=scheduled)
+
+
+def requested(pages: DueColumns) -> Bools:
+    """Return whether a request is newer than the last crawl."""
+    waiting: Bools = ~np.isnat(pages.requested_at) & ~(pages.last_crawl_at >= pages.requested_at)
+    return waiting
+
+
+def next_crawl_at(page: Page) -> datetime | None:
+    """Return when one page is due; None where only a ping makes it due."""
+    cells: dict[str, Any] = {
+        name: np.array([getattr(page, name)])
+        for name in ("page_id", "gone", "n_failures", "interval_factor")
+    }
+    for name in ("created_at", "last_crawl_at", "requested_at"):
+        at = getattr(page, name)
+        cells[name] = np.array([NO_TIME if at is None else instant(at)], INSTANT)
+    cells["due_rate"] = np.array([page.due_rate], np.float64)
+    return moment(due_at(DueColumns(**cells))[0])
+
+
+def retired(page: Page) -> bool:
+    """Return whether a page has been gone for so long that it is never due by itself."""
+    return page.gone and next_crawl_at(page) is None
+
+
+def due_before(
+    tx: Transaction, epoch: int, after: int, limit: int, only: ScheduleFilter, before: datetime
+) -> SchedulePart:
+    """Return the rows of `tx.schedule` that are due before an instant, at most `limit`.
+
+    A filter that matches little costs a bounded walk: after `MOST_SCANNED` rows, or a part that
+    the store has cut short, the next call goes on.
+    """
+    parts: list[ScheduledPages] = []
+    n_read, size, place = 0, limit, after
+    while True:
+        size = min(size, WALK_BLOCK)
+        part = tx.schedule(epoch, place, size, only)
+        parts.append(part.pages.where(due_at(part.pages) < instant(before)))
+        limit -= len(parts[-1])
+        n_read += len(part.pages)
+        if limit < 0:
+            parts[-1] = parts[-1].take(slice(limit))
+            return SchedulePart(ScheduledPages.concatenate(parts), int(parts[-1].page_id[-1]))
+        if part.after is None or not limit or len(part.pages) < size or n_read >= MOST_SCANNED:
+            return SchedulePart(ScheduledPages.concatenate(parts), part.after)
+        place, size = part.after, 2 * size

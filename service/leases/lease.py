@@ -1,0 +1,447 @@
+"""Hand out crawls that are due, each under a lease, and take the reports back.
+
+The most overdue page comes first, by (now - last crawl) x crawl rate; pages that a ping asked
+for come before all others. Politeness is a gate in front of each host queue (a host, or hosts that
+share a server): a delay from one crawl to the next, so many leases at a time, and a pause after
+trouble. A page whose host queue is shut waits, and comes first when it opens.
+
+**Fencing.** A lease that has ended, by a report, a release or time, ends once: whatever comes
+later under its token touches neither the page's next lease nor its host queue.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import numpy as np
+
+from service.core import timing
+from service.leases.due import due_at, requested
+from service.leases.politeness import (
+    Gates,
+    Politeness,
+    SettledLeases,
+    after_reports,
+    differs,
+    gates,
+    heads,
+    limits,
+    set_back,
+    shut,
+    sum_up,
+    trouble,
+)
+from service.model.arrays import (
+    EPOCH,
+    INSTANT,
+    NO_TIME,
+    UNSPECIFIED,
+    Bools,
+    Codes,
+    Floats,
+    Instants,
+    Ints,
+    days,
+    distinct,
+    instant,
+)
+from service.model.columns import CrawlColumns, DueColumns
+from service.storage import Store, Transaction
+from service.storage.queue import (
+    DuePages,
+    FillMark,
+    HostQueues,
+    LeaseFilter,
+    Leases,
+    LeaseTokens,
+    QueuedPages,
+    QueueRows,
+    share,
+)
+
+UNSCHEDULED_RATE = 1.0
+"""Crawl rate by which a page waits among others before an epoch has scheduled it, 1/day."""
+
+COMPARED = 64
+"""Minimum rows that are compared for the most overdue, in one transaction."""
+
+HOST_QUEUES = 8
+"""Host queues that are read beside one for each crawl requested."""
+
+PROMPT = np.timedelta64(1, "s")
+"""Age up to which `dated` accepts a crawl's own time."""
+
+FILL_BLOCK = 20_000
+"""Pages that `fill` queues in one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRequest:
+    """What a worker wants."""
+
+    worker: str
+    count: int
+    ttl: timedelta
+
+
+class LeasedPages(NamedTuple):
+    """(N,) crawls handed out, the most overdue first."""
+
+    pages: DuePages
+    due_at: Instants
+    leases: Leases
+    overdue: Floats
+    """(now - last crawl) x crawl rate; of a page never crawled 1 more than since it came."""
+
+    @property
+    def requested(self) -> Bools:
+        """Whether a ping has requested the crawl."""
+        return requested(self.pages)
+
+    def take(self, where: Ints) -> "LeasedPages":
+        """Return the crawls that an index array selects."""
+        pages, leases = self.pages.take(where), self.leases.take(where)
+        return LeasedPages(pages, self.due_at[where], leases, self.overdue[where])
+
+
+class LeaseReports(NamedTuple):
+    """(N,) what crawls report to their host queues; a release reports nothing."""
+
+    tokens: LeaseTokens
+    """Token 0: the crawl was not leased."""
+    observed_at: Instants
+    status: Codes
+    """HTTP status; 0: no answer; UNSPECIFIED: not reported."""
+    retry_after_s: Floats
+    """Pause that the host requested, seconds; NaN: none."""
+    new: Bools
+    """Whether the report was accepted. A duplicate or late report counts only under a lease in
+    force, which ends but once."""
+
+
+def dated(tx: Transaction, crawls: CrawlColumns, now: datetime) -> CrawlColumns:
+    """Return the crawls, none of them dated before the lease in force that it was made under.
+
+    A worker with a slow clock dates crawls so, and they would come late or leave the page due,
+    again and again. A crawl no older than `PROMPT` keeps its time, because looking leases up takes
+    time, and a page that is due again too early by as much does no harm.
+    """
+    row = np.flatnonzero((crawls.token != 0) & (crawls.observed_at < instant(now) - PROMPT))
+    if not len(row):
+        return crawls
+    old = crawls.take(row)
+    observed_at = crawls.observed_at.copy()
+    leased_at = tx.leased_at(LeaseTokens(page_id=old.leased_page_id, token=old.token))
+    observed_at[row] = np.fmax(old.observed_at, leased_at)
+    return replace(crawls, observed_at=observed_at)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSettler:
+    """Ends leases in the transaction that records evidence."""
+
+    polite: Politeness
+    horizon: timedelta
+    """How far ahead pages are queued: `Runner.ahead`."""
+    rng: np.random.Generator
+
+    def settle_crawls(
+        self, tx: Transaction, crawls: CrawlColumns, new: Bools, now: datetime
+    ) -> Bools:
+        """End the leases that were reported; return which were in force.
+
+        Host queues ignore what is not `new`, except under a lease in force.
+        """
+        held = np.zeros(len(crawls), np.bool_)
+        row = np.flatnonzero(
+            ((crawls.token != 0) | (new & trouble(crawls.status))) & (crawls.page_id != UNSPECIFIED)
+        )
+        if len(row):
+            some = crawls.take(row)
+            page_id = np.where(some.token != 0, some.leased_page_id, some.page_id)
+            tokens = LeaseTokens(page_id=page_id, token=some.token)
+            reports = LeaseReports(
+                tokens, some.observed_at, some.status, some.retry_after_s, new[row]
+            )
+            held[row] = settle(tx, reports, self.polite, self.horizon, now, self.rng)
+        return held
+
+    def queue_pinged(self, tx: Transaction, page_id: Ints, now: datetime) -> None:
+        """Queue the pages that pings want crawled."""
+        queue(tx, page_id, now + self.horizon)
+
+
+def release(
+    tx: Transaction, page_id: int, token: int, settler: LeaseSettler, now: datetime
+) -> bool:
+    """End a lease whose crawl was not made; return whether the lease still ran."""
+    if not tx.extend_lease(page_id, token, now, now):
+        return False
+    report = LeaseReports(
+        LeaseTokens(page_id=np.array([page_id]), token=np.array([token])),
+        np.array([NO_TIME]),
+        np.array([UNSPECIFIED], np.int16),
+        np.array([np.nan]),
+        np.array([False]),
+    )
+    return bool(settle(tx, report, settler.polite, settler.horizon, now, settler.rng)[0])
+
+
+def queue_rows(pages: DueColumns, due: Instants) -> QueueRows:
+    """Return the rows of pages; `EPOCH` puts those that a ping requested before all others."""
+    first = requested(pages)
+    return QueueRows(
+        page_id=pages.page_id,
+        next_at=np.where(first & ~np.isnat(due), instant(EPOCH), due),
+        last_crawl_at=pages.last_crawl_at,
+        crawl_rate=pages.due_rate,
+        requested=first,
+    )
+
+
+def queue(tx: Transaction, page_id: Ints, until: datetime) -> None:
+    """Queue those of these pages that are due before `until`."""
+    if len(page_id):
+        enqueue(tx, tx.due_columns(distinct(page_id)), until)
+
+
+def enqueue(tx: Transaction, pages: DueColumns, until: datetime) -> Ints:
+    """Queue those of ascending pages that are due before `until`; return them."""
+    due = due_at(pages)
+    soon = due < instant(until)
+    rows = queue_rows(pages, due).take(soon)
+    tx.lower_host_queues(tx.enqueue(rows))
+    return rows.page_id
+
+
+def fill(store: Store, until: datetime, stopped: Callable[[], bool] = lambda: False) -> None:
+    """Queue every page that is due before `until`, a block a transaction.
+
+    When this dies half-way, or is stopped, whoever runs epochs next finds that it was not done.
+    """
+    with store.begin(write=False) as tx:
+        epoch = tx.number_in_force()
+    after = 0
+    while not stopped():
+        with store.begin() as tx:
+            block = tx.next_page_ids(after, FILL_BLOCK)
+            if not len(block):
+                tx.set_filled(FillMark(epoch, until))
+                return
+            fill_block(tx, after, int(block[-1]), until)
+        after = int(block[-1])
+
+
+def fill_block(tx: Transaction, after: int, last: int, until: datetime) -> None:
+    """Queue the pages of a range that are due before `until`, and take out the others.
+
+    Rows are taken out last, and rows that others have locked stay with bounds that are too early:
+    whoever holds one of them may wait for a row that has been queued.
+    """
+    queued = enqueue(tx, tx.due_block(after, last), until)
+    extra = np.setdiff1d(tx.waiting(after, last), queued, assume_unique=True)
+    if not len(extra):
+        return
+    pages, locked = tx.lock_pages(extra, tx.clock())
+    out = locked & ~(due_at(pages) < instant(until))
+    tx.requeue(queue_rows(pages, np.full(len(pages), NO_TIME)).take(out))
+
+
+class Offer(NamedTuple):
+    """What may be leased now: locked host queues, and the first rows of each."""
+
+    host_queues: HostQueues
+    gates: Gates
+    first_end: Instants
+    """When the first lease of each host queue ends."""
+    rows: QueuedPages
+    host_queue: Ints
+    """(R,) the position of each row's host queue."""
+    each: int
+    """Maximum rows that were read of each host queue."""
+
+
+def lease(
+    tx: Transaction,
+    requests: Sequence[WorkerRequest],
+    of: LeaseFilter,
+    polite: Politeness,
+    rng: np.random.Generator,
+) -> tuple[list[LeasedPages], bool]:
+    """Deal what is due to the requests, in turns; return whether there may be more.
+
+    One transaction locks host queues once, so that no two can wait for each other; for more, lease
+    again in another. Leases and delays count from the store's time once the host queues are locked.
+    """
+    count = sum(request.count for request in requests)
+    n_rows = max(COMPARED, 2 * count)
+    host_queues, rows = tx.ready(tx.clock(), HOST_QUEUES + count, n_rows, of)
+    now = tx.now()
+    at = instant(now)
+    if not len(host_queues):
+        none = LeasedPages(DuePages.empty(), np.zeros(0, INSTANT), Leases.empty(), np.zeros(0))
+        return [none] * len(requests), False
+    at_most = share(n_rows, len(host_queues))
+    offer = offer_of(tx, set_back(host_queues, polite, at), rows, at_most, polite, now)
+    picked = most_overdue(offer.rows, offer.host_queue, offer.gates.room, count, at)
+    to = deal([request.count for request in requests], len(picked))
+    leases = _leases(offer.rows.page_id[picked], [requests[i] for i in to], now, rng)
+    bound = offer.rows.next_at.copy()
+    pages, due, taken, bound[picked] = lease_due(tx, leases, bound[picked], now)
+    after = after_leasing(offer, picked[taken], bound, of, at)
+    tx.save_host_queues(after.take(differs(host_queues, after)))
+    leased = LeasedPages(pages, due, leases, how_overdue(pages, at))
+    order = _most_urgent_first(leased)
+    order = order[taken[order]]
+    parts = [leased.take(order[to[order] == i]) for i in range(len(requests))]
+    return parts, len(picked) > 0 or len(host_queues) == HOST_QUEUES + count
+
+
+def lease_due(
+    tx: Transaction, leases: Leases, bound: Instants, now: datetime
+) -> tuple[DuePages, Instants, Bools, Instants]:
+    """Lease the pages that are due and whose rows nobody else has locked; mend other bounds.
+
+    Return the pages, when they are due, which of them were leased, and their bounds.
+    """
+    pages, locked = tx.lock_pages(leases.page_id, now)
+    due = due_at(pages)
+    ripe = due <= instant(now)
+    taken, stale = locked & ripe, locked & ~ripe
+    tx.lease(leases.take(taken), now)
+    tx.requeue(replace(queue_rows(pages, due), next_at=due).take(stale))
+    return pages, due, taken, np.where(taken, leases.expires_at, np.where(ripe, bound, due))
+
+
+def offer_of(
+    tx: Transaction,
+    host_queues: HostQueues,
+    rows: QueuedPages,
+    each: int,
+    polite: Politeness,
+    now: datetime,
+) -> Offer:
+    """Return the rows of locked host queues, and the gates before them."""
+    n_running: Ints = np.zeros(len(host_queues), np.int64)
+    first_end: Instants = np.full(len(host_queues), NO_TIME)
+    at, (delay, concurrency) = instant(now), limits(host_queues, polite)
+    if concurrency.any():
+        n_running, first_end = tx.running(host_queues.queue_id, at - delay)
+    host_queue = host_queues.queue_id.searchsorted(rows.queue_id)
+    open_ = gates(host_queues, delay, concurrency, n_running, at)
+    return Offer(host_queues, open_, first_end, rows, host_queue, each)
+
+
+def after_leasing(
+    offer: Offer, taken: Ints, bound: Instants, of: LeaseFilter, at: np.datetime64
+) -> HostQueues:
+    """Return the host queues after rows were taken; `bound` is when each row can be taken next."""
+    host_queues, host_queue, n = offer.host_queues, offer.host_queue, len(offer.host_queues)
+    head = heads(n, host_queue, bound, offer.rows.next_at, offer.each)
+    if of.hosts:  # of a group's other hosts nothing was read
+        head = np.where(host_queues.queue_id < 0, host_queues.next_at, head)
+    ends = offer.first_end.copy()
+    np.fmin.at(ends, host_queue[taken], bound[taken])
+    n_taken = np.bincount(host_queue[taken], minlength=n)
+    return shut(host_queues, offer.gates, n_taken, ends, head, at)
+
+
+def _most_urgent_first(leased: LeasedPages) -> Ints:
+    """Return the order of an answer: pages that a ping requested, then the most overdue."""
+    urgency = np.where(leased.requested, np.inf, leased.overdue)
+    return np.lexsort((leased.pages.page_id, leased.due_at, -urgency))
+
+
+def _leases(
+    page_id: Ints, requests: Sequence[WorkerRequest], now: datetime, rng: np.random.Generator
+) -> Leases:
+    workers, ends = np.empty(len(requests), object), np.empty(len(requests), INSTANT)
+    workers[:] = [request.worker for request in requests]
+    ends[:] = [instant(now + request.ttl) for request in requests]
+    token = rng.integers(1, 2**63 - 1, len(requests))
+    return Leases(page_id=page_id, token=token, worker=workers, expires_at=ends)
+
+
+def how_overdue(pages: DuePages, at: np.datetime64) -> Floats:
+    """Return (now - last crawl) x crawl rate; a page never crawled was due when it came."""
+    rate = np.where(pages.due_rate > 0, pages.due_rate, UNSCHEDULED_RATE)
+    first = np.isnat(pages.last_crawl_at)
+    since: Instants = np.where(first, pages.created_at, pages.last_crawl_at)
+    return timing.overdue(days(at - since), rate) + first
+
+
+def most_overdue(
+    rows: QueuedPages, host_queue: Ints, room: Ints, count: int, at: np.datetime64
+) -> Ints:
+    """Return the rows to take: as many as each host queue has room for, the most overdue first."""
+    rate = np.where(rows.crawl_rate > 0, rows.crawl_rate, UNSCHEDULED_RATE)
+    first = np.isnat(rows.last_crawl_at)
+    since: Instants = np.where(first, rows.next_at, rows.last_crawl_at)
+    overdue = timing.overdue(np.maximum(days(at - since), 0.0), rate) + first
+    overdue[rows.requested] = np.inf
+    can = np.flatnonzero((rows.next_at <= at) & (room[host_queue] > 0))
+    order = can[np.lexsort((rows.page_id[can], rows.next_at[can], -overdue[can]))]
+    by_host_queue = np.argsort(host_queue[order], kind="stable")
+    sorted_host_queue = host_queue[order][by_host_queue]
+    place = np.empty(len(order), np.int64)
+    place[by_host_queue] = np.arange(len(order)) - np.searchsorted(
+        sorted_host_queue, sorted_host_queue
+    )
+    return order[place < room[host_queue[order]]][:count]
+
+
+def deal(counts: Sequence[int], n: int) -> Ints:
+    """Return which request gets each of n pages, dealt in turns to requests for `counts` pages.
+
+    >>> deal([1, 3, 2], 6).tolist()
+    [0, 1, 2, 1, 2, 1]
+    """
+    who = np.repeat(np.arange(len(counts)), counts)
+    turn = np.concatenate([np.arange(count) for count in counts])
+    return who[np.lexsort((who, turn))][:n]
+
+
+def settle(
+    tx: Transaction,
+    reports: LeaseReports,
+    polite: Politeness,
+    horizon: timedelta,
+    now: datetime,
+    rng: np.random.Generator,
+) -> Bools:
+    """End the leases that were reported, queue their pages again and update their host queues.
+
+    Return which tokens were in force. When a page is due again follows from its state, which is
+    written already. Trouble counts of crawls without a lease too.
+    """
+    at, until = instant(now), instant(now + horizon)
+    locked, pages = tx.lock_leases(reports.tokens)
+    held = _once(locked.held, reports.tokens.page_id)
+    due = due_at(pages)
+    soon = held & (due < until)
+    tx.requeue(queue_rows(pages, np.where(soon, due, NO_TIME)).take(held))
+    changes = soon | trouble(reports.status) | polite.gated
+    host_queues = tx.lock_reported(locked.queue_id, changes)
+    if len(host_queues):
+        settled = SettledLeases(
+            queue_id=locked.queue_id,
+            held=held,
+            next_at=np.where(soon, due, NO_TIME),
+            leased_at=np.where(held, locked.leased_at, NO_TIME),
+            host_queues=host_queues,
+        )
+        summary = sum_up(settled, *reports[1:], at)
+        own = set_back(host_queues, polite, at)
+        after = after_reports(own, summary, polite, at, rng.random(len(own)))
+        tx.save_host_queues(after.take(differs(host_queues, after)))
+    return held
+
+
+def _once(held: Bools, page_id: Ints) -> Bools:
+    """Return the first token in force of each page: a lease ends but once."""
+    row = np.flatnonzero(held)
+    _, first = np.unique(page_id[row], return_index=True)
+    once = np.zeros(len(held), np.bool_)
+    once[row[first]] = True
+    return once

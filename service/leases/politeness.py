@@ -1,0 +1,414 @@
+"""Politeness: when a host queue may be crawled, and what reports and settings make of it. Pure.
+
+A gate stands in front of each host queue: a host, or the hosts that share a server. The gate is
+open when the delay since the last crawl is over, fewer leases run than the concurrency allows, and
+the pause after trouble has passed. The store keeps gates as instants, so a restart forgets none.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.core import timing
+from service.model.arrays import NO_TIME, Bools, Codes, Columns, Floats, Instants, Ints
+from service.model.domain import MOST_FAILURES
+from service.storage.queue import HostQueues
+
+Spans = NDArray[np.timedelta64]
+
+SLOW_DOWN = (429, 503)
+"""Statuses by which a host asks for a pause."""
+TROUBLE = 500
+"""Lowest status of a server's error."""
+TROUBLE_AFTER = 3
+"""Reports of other trouble in a row that make a host queue pause as well."""
+
+PAUSE_S = 60.0
+"""First pause after trouble, seconds."""
+LONGEST_PAUSE_S = 86_400.0
+"""Maximum pause after trouble, seconds."""
+FORGIVEN_AFTER_S = 86_400.0
+"""Time from the end of a pause until trouble is forgotten, seconds: without leases no answer
+reaches a host queue."""
+LONGEST_DELAY_S = 86_400.0
+"""Maximum delay between two crawls, seconds."""
+
+ANY_NUMBER = np.iinfo(np.int32).max
+"""Room of a gate without limits, crawls."""
+FIRST, LAST = np.datetime64(0, "us"), np.datetime64("9999-12-31", "us")
+NO_DELAY = np.timedelta64(0, "us")
+
+SETTINGS = ("min_delay_s", "robots_delay_s", "max_concurrency")
+"""Fields of a host queue that callers set."""
+STATE = ("n_failures", "blocked_until", "paused_at", "ready_at", "next_at")
+"""Fields of a host queue that crawls and reports change."""
+SHUT_BY = STATE[:-1]
+"""Fields that keep a gate shut; a host takes them along into another host queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Politeness:
+    """The politeness of host queues without settings of their own."""
+
+    delay_s: float = 1.0
+    """From one crawl to the next, seconds."""
+    concurrency: int = 1
+    """Leases that run at a time; 0: any number."""
+
+    @property
+    def gated(self) -> bool:
+        """Whether a crawl can have to wait for another."""
+        return self.delay_s > 0 or self.concurrency > 0
+
+
+class Gates(NamedTuple):
+    """(N,) gates of host queues at one instant."""
+
+    delay: Spans
+    concurrency: Ints
+    """0: any number."""
+    n_running: Ints
+    """Leases that run, or expired less than a delay ago."""
+    room: Ints
+    """Crawls that may be leased now."""
+
+
+class ReportSummary(NamedTuple):
+    """(N,) a batch of reports by host queue; NaT: no such report."""
+
+    ended: Bools
+    """Whether a lease ended."""
+    last: Instants
+    """The newest crawl whose lease ended."""
+    good: Instants
+    """The newest crawl that the host answered."""
+    ill: Instants
+    """The newest crawl in trouble."""
+    n_ill: Ints
+    """Crawls in trouble."""
+    slow: Bools
+    """Whether the host asked for a pause."""
+    retry_after_s: Floats
+    """The pause that the host asked for, seconds; 0: none."""
+    queued: Instants
+    """The first time of the pages that were queued again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moves(Columns):
+    """(N,) hosts by ascending host_id, and the host queues that they leave and join."""
+
+    host_id: Ints
+    left: Ints
+    joined: Ints
+
+
+# -- limits in force
+
+
+def delays(min_delay_s: Floats, robots_delay_s: Floats, polite: Politeness) -> Floats:
+    """Return delays in force, seconds: at least what robots.txt asks, at most a day."""
+    own = np.where(np.isnan(min_delay_s), polite.delay_s, min_delay_s)
+    return np.minimum(np.fmax(own, robots_delay_s), LONGEST_DELAY_S)
+
+
+def concurrencies(max_concurrency: Ints, polite: Politeness) -> Ints:
+    """Return how many leases may run at a time; 0: any number."""
+    return np.where(max_concurrency > 0, max_concurrency, polite.concurrency)
+
+
+def limits(host_queues: HostQueues, polite: Politeness) -> tuple[Spans, Ints]:
+    """Return each host queue's delay and concurrency in force."""
+    delay_s = delays(host_queues.min_delay_s, host_queues.robots_delay_s, polite)
+    return seconds(delay_s), concurrencies(host_queues.max_concurrency, polite)
+
+
+def seconds(spans: Floats) -> Spans:
+    """Return seconds as time spans, rounded up: no gate opens early."""
+    return np.ceil(spans * 1e6).astype("m8[us]")
+
+
+# -- leasing
+
+
+def gates(
+    host_queues: HostQueues, delay: Spans, concurrency: Ints, n_running: Ints, at: np.datetime64
+) -> Gates:
+    """Return the gates of host queues at an instant, by their `limits`."""
+    room = np.where(concurrency > 0, np.maximum(concurrency - n_running, 0), ANY_NUMBER)
+    room = np.where(delay > NO_DELAY, np.minimum(room, 1), room)
+    waits = (host_queues.ready_at > at) | (host_queues.blocked_until > at)
+    return Gates(delay, concurrency, n_running, np.where(waits, 0, room))
+
+
+def heads(n: int, host_queue: Ints, bound: Instants, before: Instants, each: int) -> Instants:
+    """Return a lower bound of when each of n host queues has a page; NaT where it has none.
+
+    Of each host queue the first `each` rows were read, in the order of `before`; `bound` is when
+    each row can be taken now (NaT: the row is out). If `each` rows came, more may follow the last.
+    """
+    first, last = np.full(n, LAST), np.full(n, FIRST)
+    present = ~np.isnat(bound)
+    np.minimum.at(first, host_queue[present], bound[present])
+    np.maximum.at(last, host_queue, before)
+    more = np.bincount(host_queue, minlength=n) >= each
+    first = np.where(more, np.minimum(first, last), first)
+    return np.where(first == LAST, NO_TIME, first)
+
+
+def shut(
+    host_queues: HostQueues,
+    gates: Gates,
+    n_taken: Ints,
+    ends: Instants,
+    head: Instants,
+    at: np.datetime64,
+) -> HostQueues:
+    """Return host queues after crawls were leased; `ends` is when the first lease of each ends.
+
+    A worker whose lease expires may have crawled at its last instant: the delay counts from there.
+    """
+    waits = (n_taken > 0) & (gates.delay > NO_DELAY)
+    ready_at = np.where(waits, at + gates.delay, host_queues.ready_at)
+    full = (gates.concurrency > 0) & (gates.n_running + n_taken >= gates.concurrency)
+    opens = np.fmax(
+        np.fmax(ready_at, host_queues.blocked_until), np.where(full, ends + gates.delay, NO_TIME)
+    )
+    next_at = np.where(np.isnat(head), NO_TIME, np.fmax(head, opens))
+    return replace(host_queues, ready_at=ready_at, next_at=next_at)
+
+
+class SettledLeases(NamedTuple):
+    """(N,) what became of the leases that were reported."""
+
+    queue_id: Ints
+    """The host queue of each page; 0 where there is no such page."""
+    held: Bools
+    """Whether the token was in force."""
+    next_at: Instants
+    """When the page can be leased again; NaT where that is not before the horizon."""
+    leased_at: Instants
+    """When the lease was given; NaT where none was in force."""
+    host_queues: HostQueues
+    """The host queues that were locked."""
+
+
+# -- reports
+
+
+def trouble(status: Codes) -> Bools:
+    """Return which statuses show a host in trouble, or one that asks for a pause."""
+    ill: Bools = (status == 0) | slow_down(status) | (status >= TROUBLE)
+    return ill
+
+
+def slow_down(status: Codes) -> Bools:
+    """Return which statuses ask for a pause."""
+    slow: Bools = (status == SLOW_DOWN[0]) | (status == SLOW_DOWN[1])
+    return slow
+
+
+def sum_up(
+    settled: SettledLeases,
+    observed_at: Instants,
+    status: Codes,
+    retry_after_s: Floats,
+    new: Bools,
+    at: np.datetime64,
+) -> ReportSummary:
+    """Return reports by host queue, but for those neither new nor under a lease.
+
+    A crawl that a slow clock dates before its lease is dated at the lease. Its host's delay counts
+    from the report, because the fetch may have been at any time until then.
+    """
+    queue_id, n = settled.host_queues.queue_id, len(settled.host_queues)
+    row = np.minimum(np.searchsorted(queue_id, settled.queue_id), n - 1)
+    here = queue_id[row] == settled.queue_id
+    dated = np.fmax(np.fmin(observed_at, at), settled.leased_at)
+    dated = np.where(np.isnat(observed_at), NO_TIME, dated)
+    fetched = np.where(observed_at <= settled.leased_at, at, dated)
+    ended, counts = here & settled.held, here & (settled.held | new)
+    bad = counts & trouble(status)
+    good, slow = counts & ~bad & ~np.isnat(dated), bad & slow_down(status)
+    pause_s = np.zeros(n)
+    np.maximum.at(pause_s, row[slow], np.nan_to_num(retry_after_s[slow]))
+    queued = np.full(n, NO_TIME)
+    np.fmin.at(queued, row[here], settled.next_at[here])
+    return ReportSummary(
+        ended=np.bincount(row[ended], minlength=n) > 0,
+        last=_newest(n, row[ended], fetched[ended]),
+        good=_newest(n, row[good], dated[good]),
+        ill=_newest(n, row[bad], dated[bad]),
+        n_ill=np.bincount(row[bad], minlength=n),
+        slow=np.bincount(row[slow], minlength=n) > 0,
+        retry_after_s=pause_s,
+        queued=queued,
+    )
+
+
+def _newest(n: int, row: Ints, at: Instants) -> Instants:
+    newest = np.full(n, NO_TIME)
+    np.fmax.at(newest, row, at)
+    return newest
+
+
+def after_reports(
+    host_queues: HostQueues,
+    summary: ReportSummary,
+    polite: Politeness,
+    at: np.datetime64,
+    uniform: Floats,
+) -> HostQueues:
+    """Return host queues after reports: failures, pauses, delays, and when they open again."""
+    host_queues = replace(host_queues, n_failures=failures_in_a_row(host_queues, summary))
+    host_queues = pause(host_queues, summary, at, uniform)
+    delay, concurrency = limits(host_queues, polite)
+    waits = (delay > NO_DELAY) & summary.ended
+    later = np.fmax(host_queues.ready_at, summary.last + delay)
+    ready_at = np.where(waits, later, host_queues.ready_at)
+    freed = np.where(summary.ended & (concurrency > 0), at, NO_TIME)
+    first = np.fmin(np.fmin(host_queues.next_at, freed), summary.queued)
+    opens = np.fmax(ready_at, host_queues.blocked_until)
+    next_at = np.where(np.isnat(first), NO_TIME, np.fmax(first, opens))
+    return replace(host_queues, ready_at=ready_at, next_at=next_at)
+
+
+def failing(summary: ReportSummary) -> Bools:
+    """Return which host queues were in trouble when they were crawled last."""
+    ill: Bools = ~np.isnat(summary.ill) & ~(summary.good > summary.ill)
+    return ill
+
+
+def failures_in_a_row(host_queues: HostQueues, summary: ReportSummary) -> Ints:
+    """Return the reports of trouble in a row.
+
+    A batch counts once, but its reports count one by one up to `TROUBLE_AFTER`. An answer forgives
+    all failures before it, and so does a day since the end of the last pause.
+    """
+    answered = ~np.isnat(summary.good)
+    day = seconds(np.array(FORGIVEN_AFTER_S))
+    forgiven = answered | (summary.ill > host_queues.blocked_until + day)
+    before = np.where(forgiven, 0, host_queues.n_failures)
+    one_by_one = before + np.where(answered, 1, summary.n_ill)
+    after = np.maximum(before + 1, np.minimum(one_by_one, TROUBLE_AFTER))
+    return np.minimum(np.where(failing(summary), after, before), MOST_FAILURES)
+
+
+def pause(
+    host_queues: HostQueues, summary: ReportSummary, at: np.datetime64, uniform: Floats
+) -> HostQueues:
+    """Return host queues with `n_failures` as of now, paused where trouble calls for it.
+
+    A host that asks for a pause gets one at once, other trouble causes one from `TROUBLE_AFTER`
+    failures on. A pause counts from the crawl and never shortens a longer one.
+    """
+    n_failures = host_queues.n_failures
+    n_pauses = np.where(summary.slow, np.maximum(n_failures, 1), n_failures - (TROUBLE_AFTER - 1))
+    since: Instants = np.where(np.isnat(summary.ill), at, summary.ill)
+    until = since + pause_length(np.maximum(n_pauses, 1), summary.retry_after_s, uniform)
+    pauses = summary.slow | (failing(summary) & (n_pauses > 0))
+    longer = pauses & ~(until <= host_queues.blocked_until)
+    return replace(
+        host_queues,
+        blocked_until=np.where(longer, until, host_queues.blocked_until),
+        paused_at=np.where(longer, at, host_queues.paused_at),
+    )
+
+
+def pause_length(n_pauses: Ints, retry_after_s: Floats, uniform: Floats) -> Spans:
+    """Return the n-th pause in a row: doubled each time, at least what the host asks, <= a day."""
+    pause_s = timing.backoff(n_pauses, PAUSE_S, LONGEST_PAUSE_S, uniform)
+    return seconds(np.maximum(pause_s, np.minimum(retry_after_s, LONGEST_PAUSE_S)))
+
+
+# -- settings, blocks and groups
+
+
+def configure(host_queues: HostQueues, row: Bools, settings: Mapping[str, Any]) -> HostQueues:
+    """Return host queues, some with the settings given; None clears a setting."""
+    values = {name: settings[name] for name in SETTINGS if name in settings}
+    if values.get("max_concurrency", 0) is None:
+        values["max_concurrency"] = 0
+    return _put(host_queues, row, {n: np.nan if v is None else v for n, v in values.items()})
+
+
+def follow_robots(host_queues: HostQueues, longest: Floats) -> HostQueues:
+    """Return host queues, those of groups with the longest delay that a member's robots.txt asks.
+
+    `longest` has one element a group, by ascending queue_id; NaN: no member asks for a delay.
+    """
+    return _put(host_queues, host_queues.queue_id < 0, {"robots_delay_s": longest})
+
+
+def inherit(host_queues: HostQueues, moves: Moves) -> HostQueues:
+    """Return host queues, those that hosts join shut at least as long as those that they leave."""
+    source = host_queues.queue_id.searchsorted(moves.left)
+    target = host_queues.queue_id.searchsorted(moves.joined)
+    columns = {name: getattr(host_queues, name).copy() for name in SHUT_BY}
+    for name, column in columns.items():
+        np.fmax.at(column, target, getattr(host_queues, name)[source])
+    return replace(host_queues, **columns)
+
+
+def keep_last_crawl(
+    before: HostQueues, after: HostQueues, row: Bools, polite: Politeness
+) -> HostQueues:
+    """Return `after`, some with their new delay counted from the same crawl as the old one."""
+    (old, _), (new, _) = limits(before, polite), limits(after, polite)
+    return _put(after, row, {"ready_at": (after.ready_at + (new - old))[row]})
+
+
+def block(host_queues: HostQueues, row: Bools, until: np.datetime64) -> HostQueues:
+    """Return host queues, some blocked by hand until an instant; NaT ends a block or a pause."""
+    return _put(host_queues, row, {"blocked_until": until, "paused_at": NO_TIME})
+
+
+def look_again(host_queues: HostQueues, row: Bools, at: np.datetime64) -> HostQueues:
+    """Return host queues, some looked at from now on: their gates may open sooner."""
+    sooner = np.where(np.isnat(host_queues.next_at), NO_TIME, np.fmin(host_queues.next_at, at))
+    return _put(host_queues, row, {"next_at": sooner[row]})
+
+
+def fill(host_queues: HostQueues, row: Bools, at: np.datetime64) -> HostQueues:
+    """Return host queues, some looked at from now on, as pages moved into them."""
+    return _put(host_queues, row, {"next_at": at})
+
+
+def _put(host_queues: HostQueues, row: Bools, values: Mapping[str, Any]) -> HostQueues:
+    columns = {name: getattr(host_queues, name).copy() for name in values}
+    for name, column in columns.items():
+        column[row] = values[name]
+    return replace(host_queues, **columns)
+
+
+def set_back(host_queues: HostQueues, polite: Politeness, at: np.datetime64) -> HostQueues:
+    """Return host queues with nothing dated later than now.
+
+    A later date shows that the clock was set back. The rest of a delay or a pause counts from now,
+    and the host queue is looked at again. A block by hand keeps its end.
+    """
+    delay, _ = limits(host_queues, polite)
+    ready_at = np.fmin(host_queues.ready_at, at + delay)
+    ready_at = np.where(np.isnat(host_queues.ready_at), NO_TIME, ready_at)
+    ahead = host_queues.paused_at > at
+    rest = host_queues.blocked_until - host_queues.paused_at
+    again = ahead | (host_queues.ready_at > ready_at)
+    return replace(
+        host_queues,
+        ready_at=ready_at,
+        blocked_until=np.where(ahead, at + rest, host_queues.blocked_until),
+        paused_at=np.where(ahead, at, host_queues.paused_at),
+        next_at=np.where(again, np.fmin(host_queues.next_at, at), host_queues.next_at),
+    )
+
+
+def differs(before: HostQueues, after: HostQueues, names: tuple[str, ...] = STATE) -> Bools:
+    """Return which host queues differ in the named fields, and have to be saved."""
+    different = np.zeros(len(before), np.bool_)
+    for name in names:
+        old, new = getattr(before, name), getattr(after, name)
+        different |= (old != new) & ~(np.isnan(old) & np.isnan(new))
+    return different

@@ -1,0 +1,1 @@
+"""Values that travel between the rooms: arrays, columns, single pages, URLs, errors."""

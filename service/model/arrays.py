@@ -1,0 +1,120 @@
+"""What columns are made of: element types, instants, and sets of anything as one array per field.
+
+In arrays, "none" is NaT for an instant, NaN for a number, 0 for an id or digest; in single values
+it is None. Instants are UTC in microseconds, intervals are days, rates are per day.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Instants = NDArray[np.datetime64]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Codes = NDArray[np.int16]
+Bools = NDArray[np.bool_]
+UrlGroups = NDArray[np.int32]
+UrlGroupRates = NDArray[np.float32]
+Keys = NDArray[np.void]
+INSTANT = np.dtype("M8[us]")
+KEY = np.dtype("V16")
+DAY = np.timedelta64(86_400_000_000, "us")
+NO_TIME = np.datetime64("NaT", "us")
+UNSPECIFIED = -1
+"""In a column of codes: the caller did not say."""
+
+COLUMN: dict[Any, np.dtype[Any]] = {
+    Instants: INSTANT,
+    Floats: np.dtype(np.float64),
+    Ints: np.dtype(np.int64),
+    Codes: np.dtype(np.int16),
+    Bools: np.dtype(np.bool_),
+    UrlGroups: np.dtype(np.int32),
+    Keys: KEY,
+    NDArray[np.object_]: np.dtype(object),
+}
+"""The element type behind each annotation."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def instant(moment: datetime) -> np.datetime64:
+    """One aware datetime as an array element.
+
+    >>> instant(datetime(2026, 5, 1, tzinfo=UTC))
+    np.datetime64('2026-05-01T00:00:00.000000')
+    """
+    delta = moment - EPOCH
+    return np.datetime64(
+        (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds, "us"
+    )
+
+
+def moment(value: np.datetime64) -> datetime | None:
+    """Give one array element back as an aware datetime; NaT is None."""
+    if np.isnat(value):
+        return None
+    plain = value.astype(INSTANT).item()
+    return plain.replace(tzinfo=UTC) if isinstance(plain, datetime) else None
+
+
+def days(span: NDArray[np.timedelta64]) -> Floats:
+    """Give (N,) time spans as float days; NaT is NaN."""
+    return np.asarray(span / DAY, np.float64)
+
+
+def distinct(ids: Ints) -> Ints:
+    """Give ids once each, ascending; `np.unique` hashes them first, which takes ten times as long.
+
+    Examples
+    --------
+    >>> distinct(np.array([7, 3, 7]))
+    array([3, 7])
+    """
+    ordered = np.sort(ids)
+    first = np.ones(len(ids), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
+
+
+def nothing(kind: Any, n: int) -> NDArray[Any]:
+    """Give a column in which nobody has anything: 0, or no instant."""
+    return np.full(n, NO_TIME if kind == Instants else 0, COLUMN[kind])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Arrays of one length, one per field; `None` fields are absent."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, next(iter(self.__dataclass_fields__))))
+
+    @classmethod
+    def empty(cls, **shapes: tuple[int, ...]) -> Self:
+        """Give no rows; `shapes` names the fields that have further dimensions."""
+        return cls(
+            **{f.name: np.zeros((0, *shapes.get(f.name, ())), COLUMN[f.type]) for f in fields(cls)}
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
+        """Give the rows of all parts, one after the other."""
+        if not parts:
+            return cls.empty()
+        if len(parts) == 1:
+            return parts[0]
+        names = cls.__dataclass_fields__
+        return cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
+
+    def take(self, where: NDArray[Any] | slice) -> Self:
+        """Give the rows that a mask, an index array or a slice selects."""
+        names = self.__dataclass_fields__
+        return type(self)(**{name: getattr(self, name)[where] for name in names})
+
+    def where(self, mask: Bools) -> Self:
+        """Give the rows that a mask selects: where those are all, these columns themselves."""
+        return self if mask.all() else self.take(mask)

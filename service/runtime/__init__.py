@@ -1,0 +1,1 @@
+"""Parts of every process: settings, bootstrap, metrics, logs."""

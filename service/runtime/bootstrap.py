@@ -1,0 +1,104 @@
+"""Open what every process of the service works with, and end its threads."""
+
+import threading
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+
+from service.core.estimators import ESTIMATORS
+from service.epochs.plan import Plan
+from service.epochs.runner import Runner
+from service.estimation.estimates import width
+from service.ingest.rules import Rules
+from service.model.errors import EstimatorMismatch, RecrawlError
+from service.runtime.settings import Settings
+from service.storage import Store, open_store
+from service.storage.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The store and the parts that work on it; frozen, shared by all threads."""
+
+    store: Store
+    plan: Plan
+    rules: Rules
+    runner: Runner
+    now: Clock
+    """The store's time."""
+    embedded: bool
+    """Whether one process is the whole service: on SQLite."""
+
+
+def opened(
+    settings: Settings,
+    *,
+    now: Clock | None = None,
+    rng: np.random.Generator | None = None,
+    existing: bool = False,
+    batch: bool = True,
+) -> Opened:
+    """Open the store and what works on it; the caller closes the store.
+
+    A SQLite file is migrated to the revision of this code, and created unless it must be
+    `existing`. A Postgres database must exist and be migrated. Statements have the time limit of
+    the settings, but for a `batch`. `now` replaces the store's clock.
+
+    Raises
+    ------
+    StartupRefused
+        The schema is not this version's, the database holds another estimator's states, or the
+        file is not there.
+    StoreUnavailable
+        The database does not answer.
+    """
+    url = settings.database_url.get_secret_value()
+    first = plan = settings.plan()
+    timeout_s = None if batch else settings.database_timeout_s
+    store = open_store(url, width(plan.estimator), clock=now, timeout_s=timeout_s)
+    try:
+        store.prepare(existing=existing)
+        store.check()
+        stored = _stored_estimator(store, plan.estimator.name)
+        if settings.estimator is None and stored in ESTIMATORS:
+            plan = settings.plan(stored)
+        elif stored != plan.estimator.name:
+            otherwise = ", or unset RECRAWL_ESTIMATOR" if stored in ESTIMATORS else ""
+            raise EstimatorMismatch(
+                f"the database holds states of estimator {stored}, the settings ask for "
+                f"{plan.estimator.name}; stop the service and run `recrawl rebuild` to replay the "
+                f"log{otherwise}"
+            )
+    except RecrawlError:
+        store.close()
+        raise
+    if plan != first:
+        store.close()
+        store = open_store(url, width(plan.estimator), clock=now, timeout_s=timeout_s)
+    rules = Rules(
+        plan.estimator, plan.timing, rng or np.random.default_rng(), settings.ping_delay_s
+    )
+    interval = timedelta(seconds=settings.epoch_interval_s)
+    runner = Runner(store, plan, interval, store.clock, settings.politeness())
+    return Opened(store, plan, rules, runner, store.clock, store.embedded)
+
+
+def joined(threads: Collection[threading.Thread], within_s: float) -> bool:
+    """Wait at most `within_s` seconds for threads to end; return whether all have ended."""
+    deadline = time.monotonic() + within_s
+    for thread in threads:
+        thread.join(max(deadline - time.monotonic(), 0.0))
+    return not any(thread.is_alive() for thread in threads)
+
+
+def _stored_estimator(store: Store, name: str) -> str:
+    """Return the estimator of the stored states; a new store is marked with `name`."""
+    with store.begin() as tx:
+        tx.now()
+        stored = tx.estimator()
+        if stored is None:
+            tx.set_estimator(name)
+        return stored or name

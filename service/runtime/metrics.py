@@ -1,0 +1,206 @@
+"""Metrics: what an operator watches."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.batching.batcher import Flush
+from service.model.domain import Epoch, EpochStatus
+from service.model.errors import RecrawlError
+from service.storage import Store
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+"""Methods with a time series of their own; strangers may send any word."""
+
+
+class Epochs(NamedTuple):
+    """What a scrape reads from the database."""
+
+    published: Epoch | None
+    newest: Epoch | None
+    ready_at: datetime | None
+
+
+class EpochCollector(Collector):
+    """What the schedule in force says of itself, as the last scrape has read it."""
+
+    def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
+        self.store = store
+        self.now = now
+        self.epochs: Epochs | None = None
+
+    def read(self) -> None:
+        """Read two rows; a database that does not answer leaves these metrics out."""
+        self.epochs = None
+        with suppress(RecrawlError), self.store.begin(write=False) as tx:
+            ready_at = tx.next_ready_at() if self.store.has_queue else None
+            self.epochs = Epochs(tx.epoch_in_force(), tx.newest_epoch(), ready_at)
+
+    def collect(self) -> Iterator[Metric]:
+        """Give what was read."""
+        epochs = self.epochs
+        yield gauge("recrawl_up", "1 when the database answered", float(epochs is not None))
+        if epochs is None:
+            return
+        failed = epochs.newest is not None and epochs.newest.status is EpochStatus.failed
+        yield gauge("recrawl_epoch_failed", "1 when the newest epoch failed", float(failed))
+        if epochs.ready_at is not None:
+            waits = max((self.now() - epochs.ready_at).total_seconds(), 0.0)
+            yield gauge("recrawl_ready_seconds", "How long a crawl has been ready to lease", waits)
+        if epochs.published is not None:
+            yield from self._published(epochs.published)
+
+    def _published(self, epoch: Epoch) -> Iterator[Metric]:
+        certificate, finished = epoch.certificate, epoch.finished_at
+        if certificate is None or finished is None:
+            return
+        age = (self.now() - finished).total_seconds()
+        yield gauge("recrawl_epoch", "Number of the epoch in force", epoch.epoch)
+        yield gauge("recrawl_epoch_age_seconds", "Time since it was published", age)
+        duration = sum(certificate.seconds.values())
+        yield gauge("recrawl_epoch_duration_seconds", "Time it took to run", duration)
+        yield gauge("recrawl_pages", "Pages it scheduled", certificate.n_pages)
+        yield gauge("recrawl_bandwidth", "Crawls a day asked for", certificate.bandwidth)
+        used = certificate.bandwidth_used
+        yield gauge("recrawl_bandwidth_used", "Crawls a day scheduled", used)
+        cost = certificate.harmonic_cost
+        yield gauge("recrawl_harmonic_cost", "Expected harmonic staleness, all pages", cost)
+
+
+def gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
+    """Give one gauge without labels."""
+    return GaugeMetricFamily(name, help_text, value=value)
+
+
+class Telemetry:
+    """The metrics of one process."""
+
+    def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
+        self.registry = CollectorRegistry()
+        self.epochs = EpochCollector(store, now)
+        self.registry.register(self.epochs)
+        self.requests = Counter(
+            "recrawl_requests",
+            "Requests answered",
+            ("method", "route", "status"),
+            registry=self.registry,
+        )
+        self.seconds = Histogram(
+            "recrawl_request_seconds",
+            "Time to answer",
+            ("method", "route"),
+            buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
+            registry=self.registry,
+        )
+        self.items = Counter(
+            "recrawl_items", "Items of batches", ("kind", "outcome"), registry=self.registry
+        )
+
+        self.leases = Counter(
+            "recrawl_leases", "Leases by what became of them", ("outcome",), registry=self.registry
+        )
+        self.commit_seconds = Histogram(
+            "recrawl_commit_seconds",
+            "Time to write one group commit of evidence",
+            buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
+            registry=self.registry,
+        )
+        self.commit_requests = Histogram(
+            "recrawl_commit_requests",
+            "Requests written by one group commit",
+            buckets=(1, 2, 5, 10, 20, 50, 100),
+            registry=self.registry,
+        )
+
+        self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def scrape(self) -> bytes:
+        """Give all metrics; asks the database."""
+        self.epochs.read()
+        return generate_latest(self.registry)
+
+    def scrape_process(self) -> bytes:
+        """Give the metrics of this process alone; asks nobody."""
+        self.epochs.epochs = None
+        return generate_latest(self.registry)
+
+    def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one request; its series are looked up by their labels once."""
+        series = self._series.get((method, route, status))
+        if series is None:
+            series = (
+                self.requests.labels(method, route, str(status)),
+                self.seconds.labels(method, route),
+            )
+            self._series[method, route, status] = series
+        series[0].inc()
+        series[1].observe(seconds)
+
+    def count_commit(self, flush: Flush) -> None:
+        """Count one group commit."""
+        self.commit_seconds.observe(flush.seconds)
+        self.commit_requests.observe(flush.n_jobs)
+
+    def count_leases(self, outcome: str, n_leases: int) -> None:
+        """Count leases given, ended by a report, given back, or reported after they had ended."""
+        if n_leases:
+            self.leases.labels(outcome).inc(n_leases)
+
+    def count_reported_leases(self, n_leases: int, n_ended: int) -> None:
+        """Count the leases of reports; those that did not end had ended before."""
+        self.count_leases("ended", n_ended)
+        self.count_leases("late", n_leases - n_ended)
+
+    def watch(self, name: str, help_text: str, read: Callable[[], float]) -> None:
+        """Ask for a number whenever Prometheus asks."""
+        Gauge(name, help_text, registry=self.registry).set_function(read)
+
+    def count_items(self, kind: str, counts: dict[str, Any]) -> None:
+        """Count what became of a batch's items."""
+        for outcome in ("accepted", "duplicate", "late", "rejected"):
+            n_items = counts["n_rejected" if outcome == "rejected" else outcome]
+            if n_items:
+                self.items.labels(kind, outcome).inc(n_items)
+
+    def count_lost(self, kind: str, outcome: str, n_items: int) -> None:
+        """Count items that were answered before it was clear that they cannot be kept."""
+        self.items.labels(kind, outcome).inc(n_items)
+
+    def count_unsigned(self) -> None:
+        """Count what came from a hub and was not signed as agreed."""
+        self.items.labels("websub", "unsigned").inc()
+
+
+class MetricsMiddleware:
+    """Time every request by its route; a plain ASGI wrapper, which costs next to nothing."""
+
+    def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
+        self.app = app
+        self.telemetry = telemetry
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request and write down how it went."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 500
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        finally:
+            route = getattr(scope.get("route"), "path", "unknown")
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            self.telemetry.count_request(method, route, status, time.perf_counter() - started)

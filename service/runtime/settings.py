@@ -1,0 +1,231 @@
+"""Settings: read once from RECRAWL_* and .env, frozen, then passed on."""
+
+import difflib
+import os
+from datetime import timedelta
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from dotenv import dotenv_values
+from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from service.core.allocation import ALLOCATORS
+from service.core.estimators import ESTIMATORS, make_estimator
+from service.epochs.plan import Plan
+from service.leases.politeness import Politeness
+from service.model.domain import Timing
+from service.model.errors import InvalidSettings
+from service.storage.postgres.deadlines import REQUEST_TIMEOUT_S
+
+PREFIX = "RECRAWL_"
+FOR_TESTS = "RECRAWL_TEST_"
+FOR_CLIENTS = frozenset({"RECRAWL_URL", "RECRAWL_API_KEY"})
+"""Variables of the commands that call a service: its address and a key."""
+MIN_KEY_LENGTH = 20
+"""Minimum length of an API key, characters."""
+DEFAULT_ESTIMATOR = "bursty"
+FADING = tuple(
+    name for name, kind in ESTIMATORS.items() if "half_life_days" in kind.__dataclass_fields__
+)
+"""Estimators whose evidence loses weight with time."""
+
+
+class Settings(BaseSettings):
+    """Everything that an operator can set."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_file=".env", extra="ignore", frozen=True, validate_default=True
+    )
+
+    database_url: SecretStr = SecretStr("sqlite:///recrawl.db")
+    """sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE."""
+    database_timeout_s: Annotated[float, Field(ge=1, le=300)] = REQUEST_TIMEOUT_S
+    """Maximum duration of one statement of a request, seconds; beyond it the answer is 503."""
+    bandwidth: Annotated[float, Field(ge=1e-9, le=1e15, allow_inf_nan=False)] | None = None
+    """Crawls a day over all pages; unset: 0.2 for each page."""
+    epoch_interval_s: Annotated[float, Field(ge=1, le=31_536_000)] = 600
+    """Seconds from the start of one epoch to the start of the next."""
+    estimator: str | None = None
+    """Name of the estimator; empty: the one of the stored states, `DEFAULT_ESTIMATOR` if there are
+    none."""
+    timing: Timing = Timing.periodic
+    objective: str = "harmonic"
+    url_groups: bool = True
+    """Whether the latest crawls of a page's URL group move its next crawl."""
+    half_life_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = 180
+    """Half-life of evidence, days; empty: evidence keeps its weight."""
+    retention_days: Annotated[float, Field(gt=0, le=36_500)] | None = 730
+    """Retention of the observation log, days; empty: for ever."""
+    host_delay_s: Annotated[float, Field(ge=0, le=86_400)] = 1
+    """Default delay between two crawls of a host, seconds."""
+    host_concurrency: Annotated[int, Field(ge=0, le=10_000)] = 1
+    """Default maximum of leases of a host at a time; 0: no maximum."""
+    ping_delay_s: Annotated[float, Field(ge=0, le=86_400)] = 0
+    """Drop pings dated within this many seconds after the page's last crawl."""
+    lease_ttl_s: Annotated[float, Field(ge=1, le=86_400)] = 300
+    """Default lease duration, seconds."""
+    max_items: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    """Maximum items of a batch."""
+    max_body_bytes: Annotated[int, Field(ge=1_000)] = 32_000_000
+    """Maximum size of a request body, bytes, compressed and inflated."""
+    indexnow_check: bool = False
+    """Whether a site's IndexNow key file replaces an API key."""
+    api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+    """API keys, separated by commas; every call must show one; empty: no key is required."""
+    trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
+    """Addresses or networks, separated by commas, whose X-Forwarded-For names the caller."""
+    open: bool = False
+    """Whether `recrawl serve` may listen beyond this machine without keys."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _blank_is_unset(cls, values: Any) -> Any:
+        blank_means_none = {"bandwidth", "estimator", "half_life_days", "retention_days"}
+        return {
+            name: None
+            if name in blank_means_none and value == ""
+            else _proxies(name, _keys(name, value))
+            for name, value in values.items()
+        }
+
+    @model_validator(mode="after")
+    def _known_and_compatible(self) -> "Settings":
+        estimator = self.estimator or DEFAULT_ESTIMATOR
+        for name, chosen, choices in (
+            ("estimator", estimator, ESTIMATORS),
+            ("objective", self.objective, ALLOCATORS),
+        ):
+            if chosen not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, not {chosen!r}")
+        self._check_together(estimator)
+        return self
+
+    def _check_together(self, name: str) -> None:
+        estimator = ESTIMATORS[name]
+        if self.timing is Timing.periodic and not estimator.periodic_timing_ok:
+            raise ValueError(
+                f"estimator {name} {estimator.refusal}; choose timing poisson or another estimator"
+            )
+        is_set = "half_life_days" in self.model_fields_set and self.half_life_days is not None
+        if is_set and name not in FADING:
+            raise ValueError(
+                f"{PREFIX}HALF_LIFE_DAYS has no meaning for estimator {name}, whose "
+                f"evidence never fades; unset it or choose {' or '.join(FADING)}"
+            )
+
+    def plan(self, stored: str | None = None) -> Plan:
+        """Return the aims of epochs; without a chosen estimator those of the `stored` one.
+
+        Raises
+        ------
+        InvalidSettings
+            That estimator does not go with other settings.
+        """
+        name = self.estimator or stored or DEFAULT_ESTIMATOR
+        try:
+            self._check_together(name)
+        except ValueError as error:
+            raise InvalidSettings(f"the database holds states of {name}: {error}") from None
+        return Plan(
+            estimator=make_estimator(name, half_life_days=self.half_life_days),
+            objective=self.objective,
+            timing=self.timing,
+            bandwidth=self.bandwidth,
+            retention=None if self.retention_days is None else timedelta(days=self.retention_days),
+            url_groups=self.url_groups,
+        )
+
+    def politeness(self) -> Politeness:
+        """Return the politeness of hosts without settings of their own."""
+        return Politeness(self.host_delay_s, self.host_concurrency)
+
+
+def _keys(name: str, value: Any) -> Any:
+    if name != "api_keys" or not isinstance(value, str):
+        return value
+    keys = tuple(key.strip() for key in value.split(",") if key.strip())
+    if value.strip() and not keys:  # rather than to let everybody in
+        raise ValueError(f"{PREFIX}API_KEYS holds no key between its commas; unset it or name one")
+    if not all(key.isascii() and key.isprintable() for key in keys):
+        raise ValueError(f"{PREFIX}API_KEYS may have only printable ASCII characters")
+    if keys and (shortest := min(map(len, keys))) < MIN_KEY_LENGTH:
+        raise ValueError(
+            f"{PREFIX}API_KEYS holds a key of {shortest} characters; use {MIN_KEY_LENGTH} or more, "
+            'as python -c "import secrets; print(secrets.token_urlsafe(32))" prints'
+        )
+    return keys
+
+
+def _proxies(name: str, value: Any) -> Any:
+    if name != "trusted_proxies" or not isinstance(value, str):
+        return value
+    proxies = tuple(proxy.strip() for proxy in value.split(",") if proxy.strip())
+    for proxy in proxies:
+        try:
+            ip_network(proxy)
+        except ValueError as error:
+            raise ValueError(
+                f"{PREFIX}TRUSTED_PROXIES: {error}; name addresses or networks such as 10.0.0.0/8"
+            ) from error
+    return proxies
+
+
+def read_settings(**overrides: Any) -> Settings:
+    """Read the settings; `overrides` take precedence over the environment.
+
+    Raises
+    ------
+    InvalidSettings
+        A variable RECRAWL_* that means nothing, or a value that cannot be; every fault is
+        named, no secret is shown.
+    """
+    if unknown := _unknown():
+        raise InvalidSettings("; ".join(unknown))
+    if lost := {*map(str.upper, _in_file())} - {*map(str.upper, dotenv_values(_file()))}:
+        names = ", ".join(sorted(lost))
+        raise InvalidSettings(
+            f"{_file()} cannot be read where it sets {names}; is a quote left open?"
+        )
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        raise InvalidSettings("; ".join(_faults(error))) from None
+
+
+def _unknown() -> list[str]:
+    settings = [f"{PREFIX}{name}".upper() for name in Settings.model_fields]
+    names = {name.upper() for name in (*os.environ, *_in_file())}
+    ours = {n for n in names if n.startswith(PREFIX) and not n.startswith(FOR_TESTS)}
+    sentences = []
+    for name in sorted(ours - {*settings} - FOR_CLIENTS):
+        words = [setting.removeprefix(PREFIX) for setting in settings]
+        close = difflib.get_close_matches(name.removeprefix(PREFIX), words, 1)
+        hint = f"did you mean {PREFIX}{close[0]}?" if close else f"known are {', '.join(settings)}"
+        sentences.append(f"{name} is not a setting; {hint}")
+    return sentences
+
+
+def _file() -> Path:
+    return Path(str(Settings.model_config.get("env_file")))
+
+
+def _in_file() -> list[str]:
+    path = _file()
+    try:
+        lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+    except UnicodeDecodeError as error:
+        raise InvalidSettings(f"{path} is not UTF-8; save it as such") from error
+    names = (line.removeprefix("export ").partition("=")[0].strip() for line in lines)
+    return [name for name in names if name.upper().startswith(PREFIX)]
+
+
+def _faults(error: ValidationError) -> list[str]:
+    return [
+        f"{PREFIX}{'_'.join(map(str, fault['loc'][:1])).upper()}: {fault['msg']}"
+        if fault["loc"]
+        else str(fault["msg"]).removeprefix("Value error, ")
+        for fault in error.errors(include_input=False, include_url=False)
+    ]

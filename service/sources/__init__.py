@@ -1,1 +1,0 @@
-"""Where pages come from, besides the calls of crawlers."""

@@ -1,0 +1,55 @@
+"""What a statement that both databases share needs of a database.
+
+Statements are text with parameters `%(name)s`. A value goes in as None, a bool, a number, text,
+bytes, an aware datetime, or a dict or tuple for a JSON column.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, Protocol
+
+
+class Rows(Protocol):
+    """The answer to a statement."""
+
+    @property
+    def rowcount(self) -> int:
+        """Rows read or written."""
+
+    def fetchone(self) -> Any:
+        """Return the next row, or None."""
+
+    def fetchall(self) -> list[Any]:
+        """Return the rows that are left."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the rows that are left."""
+
+
+class Dialect(ABC):
+    """A transaction that runs text, on either database."""
+
+    lock_rows: ClassVar[str]
+    """Clause at the end of a SELECT: its rows stay as they are until the transaction ends."""
+
+    @abstractmethod
+    def run(self, statement: str, **parameters: Any) -> Rows:
+        """Run one statement; values come back as the database has them."""
+
+    @abstractmethod
+    def read(self, statement: str, **parameters: Any) -> list[dict[str, Any]]:
+        """Return rows by the names of their columns; instants are aware, JSON is decoded."""
+
+    def scalar(self, statement: str, **parameters: Any) -> Any:
+        """Return the first value of the first row, None without a row."""
+        rows = self.run(statement, **parameters).fetchall()
+        return rows[0][0] if rows else None
+
+
+def assignments(names: Iterable[str]) -> str:
+    """Return the SET list that writes parameters into the columns of the same name.
+
+    >>> assignments(["importance", "max_crawl_rate"])
+    'importance = %(importance)s, max_crawl_rate = %(max_crawl_rate)s'
+    """
+    return ", ".join(f"{name} = %({name})s" for name in names)

@@ -1,0 +1,1 @@
+"""The store on Postgres, for any number of processes."""

@@ -1,0 +1,351 @@
+"""Arrays to and from Postgres in its binary formats, without a Python object per value.
+
+A statement takes `unnest($1::bigint[])` with a numpy array for the parameter, and gives one
+row of `array_agg`s back as numpy arrays; COPY moves whole tables. All elements of a column
+but texts have one width. In arrays none is null: "none" travels as -infinity, NaN or 0 and is
+turned into NULL (and back) by the statement. Into COPY, what a masked array masks goes as NULL.
+"""
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+from psycopg import pq
+from psycopg.abc import PQGen
+from psycopg.waiting import Wait
+
+from service.model.arrays import INSTANT
+from service.storage.column_builder import Gathered, placed
+
+POSTGRES_EPOCH = np.datetime64("2000-01-01", "us")
+"""Where timestamptz counts from; numpy's NaT has the bits of Postgres's -infinity."""
+
+OIDS = {
+    "b1": (16, 1000),
+    "i2": (21, 1005),
+    "i4": (23, 1007),
+    "i8": (20, 1016),
+    "f8": (701, 1022),
+    "M8": (1184, 1185),
+    "V16": (2950, 2951),
+    "V6": (27, 1010),
+    "V": (17, 1001),
+    "O": (25, 1009),
+}
+"""numpy kind -> (oid of the element, oid of its array): bool, the integers, float8,
+timestamptz, uuid, tid, bytea, text."""
+
+
+MATRIX = 2
+
+EMPTY = struct.Struct(">3i")
+"""Number of dimensions, whether there are nulls, the element's oid: all of an empty array."""
+HEAD = struct.Struct(">5i")
+"""The same, then the length and the first index: the head of a one-dimensional array."""
+
+
+@cache
+def _element(value: Any) -> np.dtype[Any]:
+    """Give an element behind its length, as both travel."""
+    return np.dtype([("length", ">i4"), ("value", value)])
+
+
+@cache
+def _oids(dtype: np.dtype[Any]) -> tuple[int, int]:
+    for name in (dtype.str[1:], dtype.kind, dtype.str[1:3]):
+        if name in OIDS:
+            return OIDS[name]
+    raise TypeError(f"no Postgres type is known for {dtype}")
+
+
+def wire(values: NDArray[Any]) -> NDArray[Any]:
+    """Give a column in the bytes Postgres sends: big-endian, instants counted from 2000."""
+    if values.dtype.kind == "M":
+        return (values.astype(INSTANT, copy=False) - POSTGRES_EPOCH).view(np.int64).astype(">i8")
+    if values.ndim == MATRIX:  # rows of float64: one bytea each, little-endian as in memory
+        rows = np.ascontiguousarray(values, "<f8")
+        return rows.view(f"V{rows.shape[1] * 8}").reshape(len(rows))
+    if values.dtype.kind in "if":
+        return values.astype(values.dtype.newbyteorder(">"))
+    return values
+
+
+def unwire(values: NDArray[Any], oid: int) -> NDArray[Any]:
+    """Undo `wire`; `oid` is the element's."""
+    if oid == OIDS["M8"][0]:
+        return values.astype(np.int64).view("m8[us]") + POSTGRES_EPOCH
+    if values.dtype.kind in "if":
+        return values.astype(values.dtype.newbyteorder("="))
+    return values.copy()
+
+
+def dumped(value: Any) -> tuple[int, bytes | None]:
+    """Return a parameter's type and its bytes; Postgres infers the type of None.
+
+    Raises
+    ------
+    TypeError
+        No Postgres type is known for it.
+    """
+    if isinstance(value, np.ndarray):
+        return _dumped_array(value)
+    if value is None:
+        return 0, None
+    for kind, (oid, dump) in SCALARS.items():
+        if isinstance(value, kind):
+            return oid, dump(value)
+    raise TypeError(f"no Postgres type is known for {type(value).__name__}")
+
+
+def _dumped_array(array: NDArray[Any]) -> tuple[int, bytes]:
+    """Write the header and every element behind its length."""
+    element, oid = OIDS["V"] if array.ndim == MATRIX else _oids(array.dtype)
+    if not len(array):
+        return oid, EMPTY.pack(0, 0, element)
+    head = HEAD.pack(1, 0, element, len(array), 1)
+    if array.dtype.kind == "O":
+        return oid, head + _text_elements(array)
+    values = wire(array)
+    rows = np.empty(len(array), _element(values.dtype))
+    rows["length"] = values.dtype.itemsize
+    rows["value"] = values
+    return oid, head + rows.tobytes()
+
+
+def _text_elements(texts: NDArray[np.object_]) -> bytes:
+    parts: list[bytes] = []
+    for text in texts:
+        encoded = text.encode()
+        parts += (len(encoded).to_bytes(4, "big"), encoded)
+    return b"".join(parts)
+
+
+def _loaded_array(data: bytes) -> NDArray[Any]:
+    """Read the header, then all elements at once."""
+    if len(data) == EMPTY.size:
+        oid = EMPTY.unpack(data)[2]
+        return np.empty(0, object if oid == TEXT else np.float64)
+    _, _, oid, n, _ = HEAD.unpack_from(data)
+    if oid == TEXT:
+        return _texts(data, n)
+    width = (len(data) - HEAD.size) // n
+    dtype = ELEMENT_DTYPES.get(oid) or f"V{width - 4}"
+    return unwire(np.ndarray(n, dtype, data, HEAD.size + 4, width), oid)
+
+
+def _texts(data: bytes, n: int) -> NDArray[np.object_]:
+    texts, at = np.empty(n, object), HEAD.size
+    for i in range(n):
+        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+        texts[i] = data[at + 4 : end].decode()
+        at = end
+    return texts
+
+
+ELEMENT_DTYPES = {
+    oid: np.dtype(kind)
+    for oid, kind in (
+        (16, "?"),
+        (21, ">i2"),
+        (23, ">i4"),
+        (20, ">i8"),
+        (701, ">f8"),
+        (1184, ">i8"),
+        (2950, "V16"),
+        (27, "V6"),
+    )
+}
+TEXT = OIDS["O"][0]
+JSONB, JSONB_VERSION = 3802, b"\1"
+FIRST, MICROSECOND = datetime(2000, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+
+SCALARS: dict[type, tuple[int, Callable[[Any], bytes]]] = {
+    datetime: (1184, lambda at: ((at - FIRST) // MICROSECOND).to_bytes(8, "big", signed=True)),
+    bool: (16, lambda truth: bytes([truth])),
+    int: (20, lambda number: number.to_bytes(8, "big", signed=True)),
+    float: (701, struct.Struct(">d").pack),
+    str: (TEXT, str.encode),
+    bytes: (17, bytes),
+    dict: (JSONB, lambda value: JSONB_VERSION + json.dumps(value).encode()),
+    tuple: (JSONB, lambda value: JSONB_VERSION + json.dumps(value).encode()),
+}
+"""Types of single values, `bool` before the `int` that it is."""
+
+
+def _whole(data: bytes) -> int:
+    return int.from_bytes(data, "big", signed=True)
+
+
+LOADERS: dict[int, Callable[[bytes], Any]] = {
+    16: lambda data: data == b"\1",
+    20: _whole,
+    21: _whole,
+    23: _whole,
+    17: bytes,
+    700: lambda data: float(str(np.frombuffer(data, ">f4")[0])),  # 0.3, not 0.30000001
+    701: lambda data: struct.unpack(">d", data)[0],
+    1184: lambda data: FIRST + _whole(data) * MICROSECOND,
+    JSONB: lambda data: json.loads(data[len(JSONB_VERSION) :]),
+    **dict.fromkeys((18, 19, TEXT, 1043), bytes.decode),
+    **dict.fromkeys((array for _, array in OIDS.values()), _loaded_array),
+}
+"""What Postgres answers with, by its type: "char", name, text and varchar are text."""
+
+
+def loaded(oid: int, data: bytes | None) -> Any:
+    """Give a value of an answer."""
+    return None if data is None else LOADERS[oid](data)
+
+
+LENGTH = 4
+"""Bytes in front of every field: its length, -1 of NULL."""
+
+HEADER = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
+TRAILER = b"\xff\xff"
+
+
+def _row_dtype(values: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
+    layout: list[tuple[str, Any]] = [("n_fields", ">i2")]
+    for i, value in enumerate(values):
+        layout += [(f"length{i}", ">i4"), (f"value{i}", value)]
+    return np.dtype(layout)
+
+
+def copy_in(columns: list[NDArray[Any]], block: int = 65_536) -> Iterator[bytes]:
+    """Give the bytes of COPY … FROM STDIN (FORMAT BINARY) for these columns, block by block."""
+    dtype = _row_dtype([wire(np.ma.getdata(c[:0])).dtype for c in columns])
+    yield HEADER
+    for start in range(0, len(columns[0]), block):
+        parts = [c[start : start + block] for c in columns]
+        rows = np.empty(len(parts[0]), dtype)
+        rows["n_fields"] = len(parts)
+        for i, part in enumerate(parts):
+            value = wire(np.ma.getdata(part))
+            rows[f"length{i}"] = value.dtype.itemsize
+            rows[f"value{i}"] = value
+        nulls = [np.ma.getmaskarray(part) for part in parts]
+        yield _without(rows, nulls) if any(null.any() for null in nulls) else rows.tobytes()
+    yield TRAILER
+
+
+def _without(rows: NDArray[np.void], nulls: list[NDArray[np.bool_]]) -> bytes:
+    """Give the rows with NULL, a length of -1 and no value, where the masks say so."""
+    octets = rows.view(np.uint8).reshape(len(rows), rows.dtype.itemsize)
+    kept = np.ones(octets.shape, np.bool_)
+    for i, null in enumerate(nulls):
+        rows[f"length{i}"][null] = -1
+        value, start = rows.dtype.fields[f"value{i}"][:2]  # type: ignore[index]
+        kept[null, start : start + value.itemsize] = False
+    return octets[kept].tobytes()
+
+
+def copy_out(
+    connection: psycopg.Connection[Any],
+    statement: str,
+    dtypes: Mapping[str, str],
+    block: int = 65_536,
+    rare: Mapping[str, np.generic] | None = None,
+) -> dict[str, NDArray[Any]]:
+    """Run COPY (…) TO STDOUT (FORMAT BINARY) and give its columns.
+
+    `dtypes` names each column with its numpy type (`M8[us]`, `f8`, `V16`, …); these are not null
+    and of fixed width. Behind them come `rare` columns, which are null in most rows: each named
+    with what stands for null, in its type. A column of one value takes no memory and is read-only.
+    """
+    empty = {name: np.empty(0, dtype) for name, dtype in dtypes.items()}
+    nulls = dict(rare or {})
+    gathered = Gathered(empty | {name: np.empty(0, null.dtype) for name, null in nulls.items()})
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        layout = _row_dtype(wire(column).dtype for column in empty.values())
+        for rows, has_rare, tails in _row_blocks(connection, layout, len(nulls), block):
+            usual = (
+                unwire(rows[f"value{i}"], _oid(column)) for i, column in enumerate(empty.values())
+            )
+            seldom = zip(_rare(tails, nulls), nulls.values(), strict=True)
+            others = (placed(len(rows), has_rare, values, null) for values, null in seldom)
+            gathered.append([*usual, *others])
+        copy.read()  # the end of the copy, for psycopg to see
+    return gathered.columns()
+
+
+def _oid(column: NDArray[Any]) -> int:
+    return OIDS["M8"][0] if column.dtype.kind == "M" else 0
+
+
+def _row_blocks(
+    connection: psycopg.Connection[Any], dtype: np.dtype[Any], n_rare: int, block: int
+) -> Iterator[tuple[NDArray[np.void], list[int], list[bytes]]]:
+    """Read rows until the trailer, as libpq hands out one message a row.
+
+    Gives each block of them without their rare columns, and which rows have any of these, with
+    what they have.
+    """
+    pgconn, n_trailer = connection.pgconn, len(TRAILER)
+    receive = partial(pgconn.get_copy_data, 1)  # 0 bytes: the rest has not arrived
+    usual = dtype.itemsize + n_rare * LENGTH
+    stride = np.dtype([("row", dtype), ("nulls", f"V{n_rare * LENGTH}")]) if n_rare else dtype
+    while not (received := receive())[0]:
+        connection.wait(_arrived(pgconn))
+    length, message = received
+    message, length = message[len(HEADER) :], length - len(HEADER)
+    while length != n_trailer:
+        rows: list[bytes] = []
+        has_rare: list[int] = []
+        tails: list[bytes] = []
+        while length != n_trailer and len(rows) < block:
+            if length == usual:
+                rows.append(bytes(message))
+            elif length == 0:
+                connection.wait(_arrived(pgconn))
+            elif length < 0:
+                raise _failure(pgconn)
+            else:
+                has_rare.append(len(rows))
+                rows.append(bytes(message[:usual]))
+                tails.append(bytes(message[dtype.itemsize :]))
+            length, message = receive()
+        whole = np.frombuffer(b"".join(rows), stride)
+        yield whole["row"] if n_rare else whole, has_rare, tails
+
+
+def _arrived(pgconn: pq.abc.PGconn) -> PQGen[None]:
+    """Read what the server has sent, within the limits of the connection; libpq has none."""
+    while not (yield Wait.R):
+        pass
+    pgconn.consume_input()
+
+
+def _rare(tails: list[bytes], nulls: Mapping[str, np.generic]) -> Iterator[NDArray[Any]]:
+    """Read fields, of which some are null, of all rows at once: one column after the other."""
+    octets = np.frombuffer(b"".join(tails), np.uint8)
+    at = np.cumsum([0, *map(len, tails[:-1])])[: len(tails)]
+    for null in nulls.values():
+        column = np.full(len(tails), null)
+        value = wire(column[:0]).dtype
+        length = _taken(octets, at, np.dtype(">i4"))
+        has = np.flatnonzero(length >= 0)
+        at = at + LENGTH
+        column[has] = unwire(_taken(octets, at[has], value), _oid(column))
+        at[has] += value.itemsize
+        yield column
+
+
+def _taken(octets: NDArray[np.uint8], at: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Read one value from each place."""
+    taken = octets[at[:, np.newaxis] + np.arange(dtype.itemsize)]
+    return np.ascontiguousarray(taken).view(dtype).reshape(len(at))
+
+
+def _failure(pgconn: pq.abc.PGconn) -> psycopg.Error:
+    """Read why the server gave up half-way, and with it all that keeps the connection busy."""
+    failure: psycopg.Error = psycopg.OperationalError("the server ended the copy")
+    while result := pgconn.get_result():
+        if result.status == pq.ExecStatus.FATAL_ERROR:
+            failure = psycopg.errors.error_from_result(result)
+    return failure

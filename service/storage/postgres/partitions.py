@@ -1,0 +1,103 @@
+"""Partitions of the tables on Postgres: months of the log made ahead, what is old dropped behind.
+
+Each step waits but a moment for who reads the table, and is left to the next round otherwise.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from service.storage.postgres import sql
+
+if TYPE_CHECKING:
+    from service.storage.postgres.transaction import PostgresTransaction
+
+LOCK_TIMEOUT = "20ms"
+"""How long housekeeping waits for readers, and whoever comes after waits for housekeeping."""
+LOCK_ATTEMPTS = 10
+"""After so many it leaves a drop to the next round."""
+MOST_MOVED = 20_000
+"""Entries that move from the log's default partition into that of their month: about 0.2 s."""
+
+
+def keep_house(
+    begin: Callable[[], AbstractContextManager["PostgresTransaction"]],
+    keep_log_since: datetime | None,
+    now: datetime,
+) -> None:
+    """Do the chores in transactions of their own, so that no lock outlasts its statement."""
+    with begin() as tx:
+        todo = chores(tx, keep_log_since, now)
+    for statements in todo:
+        for _ in range(LOCK_ATTEMPTS):
+            with begin() as tx:
+                if attempt(tx, *statements):
+                    break
+
+
+def chores(
+    tx: "PostgresTransaction", keep_log_since: datetime | None, now: datetime
+) -> list[tuple[str, ...]]:
+    """Tell what housekeeping has to do, step by step."""
+    months = partitions(tx, "observations")
+    steps = [
+        month(tx, name, f"{first:%Y-%m-01}Z", f"{next_month(first):%Y-%m-01}Z")
+        for first, name in months_ahead(now)
+        if name not in months
+    ]
+    if keep_log_since is not None:
+        steps += [(f"DELETE FROM observations_default WHERE observed_at < '{keep_log_since}'",)]
+        oldest = f"observations_{keep_log_since:%Y_%m}"
+        old = sorted(m for m in months if m < oldest and not m.endswith("default"))
+        steps += [(f"DROP TABLE {name}",) for name in old]
+    kept = {f"schedule_{e}" for e in tx.kept()}
+    return steps + [(f"DROP TABLE {name}",) for name in partitions(tx, "schedule") - kept]
+
+
+def month(tx: "PostgresTransaction", name: str, first: str, after: str) -> tuple[str, ...]:
+    """Attach a partition; what came before it is moved out of the default one, or stays."""
+    within = f"observed_at >= '{first}' AND observed_at < '{after}'"
+    held = f"SELECT FROM observations_default WHERE {within} LIMIT {MOST_MOVED + 1}"
+    n_held = tx.once(held).rowcount
+    if n_held > MOST_MOVED:
+        return ()
+    moved = f"WITH moved AS (DELETE FROM observations_default WHERE {within} RETURNING *)"
+    attach = f"ATTACH PARTITION {name} FOR VALUES FROM ('{first}') TO ('{after}')"
+    return (
+        "LOCK TABLE observations",  # else a row on its way to the default partition is refused
+        f"CREATE TABLE {name} (LIKE observations)",
+        *([f"{moved} INSERT INTO {name} SELECT * FROM moved"] if n_held else ()),
+        f"ALTER TABLE observations {attach}",
+    )
+
+
+def partitions(tx: "PostgresTransaction", parent: str) -> set[str]:
+    """Name the partitions of a table."""
+    return {name for (name,) in tx.run(sql.PARTITIONS, parent=parent).fetchall()}
+
+
+def attempt(tx: "PostgresTransaction", *statements: str) -> bool:
+    """Run them all or none; tell whether nobody was in the way for long."""
+    try:
+        with tx.driver.transaction():
+            tx.once(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+            for statement in statements:
+                tx.once(statement)
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.CheckViolation):
+        return False
+    return True
+
+
+def next_month(moment: datetime) -> datetime:
+    """Give the first day of the next month."""
+    return moment.replace(year=moment.year + moment.month // 12, month=moment.month % 12 + 1, day=1)
+
+
+def months_ahead(now: datetime) -> list[tuple[datetime, str]]:
+    """Give the running month and the two after it, with the names of their partitions."""
+    first = now.replace(day=1)
+    months = [first, next_month(first), next_month(next_month(first))]
+    return [(month, f"observations_{month:%Y_%m}") for month in months]

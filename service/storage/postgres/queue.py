@@ -1,0 +1,422 @@
+"""The queue on Postgres: arrays in, arrays out, one statement a step."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+import numpy as np
+from typing_extensions import override
+
+from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints
+from service.model.columns import DueColumns
+from service.storage.composing import all_of, in_reach
+from service.storage.contract import Transaction
+from service.storage.postgres.statements import Rows
+from service.storage.queue import (
+    ALL_PAGES,
+    DuePages,
+    HostQueueBounds,
+    HostQueues,
+    LeaseFilter,
+    Leases,
+    LeaseTokens,
+    LockedLeases,
+    QueuedPages,
+    QueueRows,
+)
+from service.storage.schedule_sql import BETWEEN, DUE_RATE, HOST_QUEUE
+
+C = TypeVar("C", bound=Columns)
+
+DUE = {
+    "page_id": "page_id",
+    "created_at": "coalesce(created_at, '-infinity')",
+    "last_crawl_at": "coalesce(last_crawl_at, '-infinity')",
+    "requested_at": "coalesce(requested_at, '-infinity')",
+    "gone": "coalesce(gone, false)",
+    "n_failures": "coalesce(n_failures, 0)::bigint",
+    "interval_factor": "coalesce(interval_factor, 1)::float8",
+    "due_rate": "coalesce(due_rate, 'NaN')",
+}
+"""What each of `DueColumns` is of a row that `_DUE_ROWS` joins."""
+DUE_ARRAYS = ", ".join(f"array_agg({column})" for column in DUE.values())
+_STATE = (
+    "last_crawl_at, requested_at, gone, n_failures, interval_factor, "
+    f"{DUE_RATE.format(double='::float8')} AS due_rate"
+)
+
+DUE_BLOCK = f"""
+SELECT {DUE_ARRAYS} FROM (
+    SELECT pages.page_id, created_at, {_STATE} FROM pages
+    JOIN page_states ON page_states.page_id = pages.page_id
+        AND {BETWEEN.format(table="page_states")}
+    LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = %(epoch)s
+        AND {BETWEEN.format(table="schedule")}
+    WHERE {BETWEEN.format(table="pages")} ORDER BY pages.page_id
+) AS due
+"""
+GIVEN_STATES = """unnest(%(page_id)s::bigint[]) WITH ORDINALITY AS given (page_id, position)
+    LEFT JOIN page_states ON page_states.page_id = given.page_id
+    LEFT JOIN schedule ON schedule.page_id = given.page_id AND schedule.epoch = %(epoch)s"""
+DUE_COLUMNS = f"""
+SELECT {DUE_ARRAYS} FROM (
+    SELECT given.page_id, CASE WHEN last_crawl_at IS NULL THEN
+        (SELECT created_at FROM pages WHERE pages.page_id = given.page_id) END AS created_at,
+        {_STATE}
+    FROM {GIVEN_STATES} ORDER BY position
+) AS due
+"""
+"""Of `pages` it reads those never crawled: of the others `created_at` decides nothing."""
+DUE_PAGES = f"""
+SELECT {DUE_ARRAYS}, array_agg(coalesce(url, '')), array_agg(coalesce(host, '')) FROM (
+    SELECT given.page_id, created_at, url, host, {_STATE}
+    FROM {GIVEN_STATES} LEFT JOIN pages ON pages.page_id = given.page_id
+    LEFT JOIN hosts ON hosts.host_id = pages.host_id ORDER BY position
+) AS due
+"""
+
+ROWS = """unnest(%(page_id)s::bigint[], %(next_at)s::timestamptz[],
+    %(last_crawl_at)s::timestamptz[], %(crawl_rate)s::float8[], %(requested)s::bool[])
+    AS given (page_id, next_at, last_crawl_at, crawl_rate, requested)"""
+
+ENQUEUE = f"""
+WITH queued AS (
+    INSERT INTO due_pages (page_id, queue_id, next_at, last_crawl_at, crawl_rate, requested)
+    SELECT page_id, {HOST_QUEUE}, next_at, nullif(last_crawl_at, '-infinity'),
+        nullif(crawl_rate, 'NaN'), requested
+    FROM {ROWS} JOIN pages USING (page_id) JOIN hosts USING (host_id)
+    ORDER BY page_id
+    ON CONFLICT (page_id) DO UPDATE SET queue_id = excluded.queue_id,
+        next_at = least(due_pages.next_at, excluded.next_at),
+        last_crawl_at = excluded.last_crawl_at, crawl_rate = excluded.crawl_rate,
+        requested = excluded.requested
+    WHERE due_pages.token IS NULL AND (excluded.next_at < due_pages.next_at
+        OR excluded.queue_id <> due_pages.queue_id OR excluded.requested <> due_pages.requested
+        OR (excluded.crawl_rate IS NULL) <> (due_pages.crawl_rate IS NULL)
+        OR abs(excluded.crawl_rate - due_pages.crawl_rate) > 0.1 * due_pages.crawl_rate)
+    RETURNING queue_id, next_at
+)
+SELECT array_agg(queue_id), array_agg(next_at) FROM (
+    SELECT queue_id, min(next_at) AS next_at FROM queued GROUP BY queue_id ORDER BY queue_id
+) AS bounds
+"""
+
+WAITING = """
+SELECT array_agg(page_id ORDER BY page_id) FROM due_pages
+WHERE page_id > %(after)s AND page_id <= %(last)s AND token IS NULL
+"""
+
+LOCK_PAGES = """
+SELECT array_agg(page_id) FROM (
+    SELECT page_id FROM due_pages WHERE page_id = ANY(%(page_id)s::bigint[])
+    AND (token IS NULL OR next_at <= %(now)s) ORDER BY page_id FOR UPDATE SKIP LOCKED
+) AS locked
+"""
+
+LOWER_HOST_QUEUES = """
+INSERT INTO host_queues (queue_id, next_at)
+SELECT * FROM unnest(%(queue_id)s::bigint[], %(next_at)s::timestamptz[]) AS given (queue_id,
+    next_at)
+ORDER BY queue_id
+ON CONFLICT (queue_id) DO UPDATE SET next_at = least(host_queues.next_at,
+    greatest(excluded.next_at, host_queues.ready_at, host_queues.blocked_until))
+"""
+
+HOST_QUEUES = """
+SELECT {note} array_agg(queue_id), array_agg(coalesce(min_delay_s, 'NaN')),
+    array_agg(coalesce(robots_delay_s, 'NaN')), array_agg(coalesce(max_concurrency, 0)::bigint),
+    array_agg(n_failures::bigint), array_agg(coalesce(blocked_until, '-infinity')),
+    array_agg(coalesce(paused_at, '-infinity')), array_agg(coalesce(ready_at, '-infinity')),
+    array_agg(coalesce(next_at, '-infinity'))
+FROM {locked}
+"""
+LOCKED = """(
+    SELECT * FROM host_queues WHERE queue_id = ANY({ids}) ORDER BY queue_id FOR NO KEY UPDATE
+) AS locked"""
+READY = """
+SELECT queue_id FROM host_queues WHERE {where} ORDER BY next_at LIMIT %(limit)s
+"""
+NEXT_HOST_QUEUES = (
+    "SELECT queue_id FROM host_queues WHERE queue_id > %(after)s ORDER BY queue_id LIMIT %(limit)s"
+)
+NOTED = "set_config('recrawl.host_queues', array_agg(queue_id)::text, true),"
+"""The next statement goes by the host queues that are locked, before anybody here knows of them."""
+HOST_QUEUES_NOTED = "nullif(current_setting('recrawl.host_queues'), '')::bigint[]"
+HOST_QUEUES_OF_HOSTS = f"SELECT {HOST_QUEUE} FROM hosts WHERE host = ANY(%(hosts)s::text[])"
+IN_HOSTS = f"queue_id IN ({HOST_QUEUES_OF_HOSTS})"
+READY_HOSTS = """queue_id > 0 OR EXISTS (
+    SELECT FROM due_pages JOIN pages USING (page_id) JOIN hosts USING (host_id)
+    WHERE due_pages.queue_id = host_queues.queue_id AND due_pages.next_at <= %(now)s
+    AND host = ANY(%(hosts)s::text[])
+)"""
+"""Of a group's host queue its other hosts may have the row that is ready."""
+IN_SHARD = "abs(queue_id) %% %(shards)s = %(shard)s"
+
+ADD_HOST_QUEUES = """
+INSERT INTO host_queues (queue_id) SELECT unnest(%(queue_id)s::bigint[]) ON CONFLICT DO NOTHING
+"""
+SAVE_HOST_QUEUES = """
+UPDATE host_queues SET n_failures = given.n_failures,
+    blocked_until = nullif(given.blocked_until, '-infinity'),
+    paused_at = nullif(given.paused_at, '-infinity'),
+    ready_at = nullif(given.ready_at, '-infinity'), next_at = nullif(given.next_at, '-infinity')
+FROM unnest(%(queue_id)s::bigint[], %(n_failures)s::bigint[], %(blocked_until)s::timestamptz[],
+    %(paused_at)s::timestamptz[], %(ready_at)s::timestamptz[], %(next_at)s::timestamptz[])
+    AS given (queue_id, n_failures, blocked_until, paused_at, ready_at, next_at)
+WHERE host_queues.queue_id = given.queue_id
+"""
+
+QUEUED = f"""
+SELECT array_agg(page_id), array_agg(next_at), array_agg(coalesce(last_crawl_at, '-infinity')),
+    array_agg(coalesce(crawl_rate, 'NaN')), array_agg(requested), array_agg(queue_id)
+FROM unnest({HOST_QUEUES_NOTED}) AS host_queue (id), LATERAL (
+    SELECT * FROM due_pages WHERE queue_id = host_queue.id AND {{where}} ORDER BY next_at
+    LIMIT (SELECT %(n_rows)s / cardinality({HOST_QUEUES_NOTED}) + 2)
+) AS queued
+"""
+"""The share of a host queue is a query of its own, hence read once and not for every host queue."""
+PAGES_OF_HOSTS = """EXISTS (
+    SELECT FROM pages JOIN hosts USING (host_id)
+    WHERE pages.page_id = due_pages.page_id AND host = ANY(%(hosts)s::text[])
+)"""
+
+RUNNING = """
+SELECT array_agg(n ORDER BY position), array_agg(coalesce(ends_at, '-infinity') ORDER BY position)
+FROM unnest(%(queue_id)s::bigint[], %(after)s::timestamptz[]) WITH ORDINALITY
+    AS host_queue (id, after, position), LATERAL (
+    SELECT count(*) AS n, min(expires_at) AS ends_at FROM due_pages
+    WHERE queue_id = host_queue.id AND next_at > host_queue.after AND token IS NOT NULL
+) AS running
+"""
+
+LEASE = """
+UPDATE due_pages SET token = given.token, worker = given.worker, leased_at = %(now)s,
+    expires_at = given.expires_at, next_at = given.expires_at
+FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[], %(worker)s::text[],
+    %(expires_at)s::timestamptz[]) AS given (page_id, token, worker, expires_at)
+WHERE due_pages.page_id = given.page_id
+"""
+
+REQUEUE = f"""
+WITH given AS (
+    SELECT * FROM {ROWS}
+), dropped AS (
+    DELETE FROM due_pages USING given
+    WHERE due_pages.page_id = given.page_id AND given.next_at = '-infinity'
+)
+UPDATE due_pages SET next_at = given.next_at, requested = given.requested,
+    last_crawl_at = nullif(given.last_crawl_at, '-infinity'),
+    crawl_rate = nullif(given.crawl_rate, 'NaN'),
+    token = NULL, worker = NULL, leased_at = NULL, expires_at = NULL
+FROM given WHERE due_pages.page_id = given.page_id AND given.next_at > '-infinity'
+"""
+
+LOCK_LEASES = f"""
+WITH given AS (
+    SELECT * FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[])
+        WITH ORDINALITY AS given (page_id, token, position)
+), locked AS (
+    SELECT page_id, token, queue_id, leased_at FROM due_pages
+    WHERE page_id = ANY(%(page_id)s::bigint[]) ORDER BY page_id FOR UPDATE
+)
+SELECT array_agg(coalesce(locked.queue_id, (
+        SELECT {HOST_QUEUE} FROM pages JOIN hosts USING (host_id)
+        WHERE pages.page_id = given.page_id
+    ), 0) ORDER BY position),
+    array_agg(locked.page_id IS NOT NULL ORDER BY position),
+    array_agg(coalesce(leased_at, '-infinity') ORDER BY position)
+FROM given LEFT JOIN locked USING (page_id, token)
+"""
+
+LOCK_REPORTED = HOST_QUEUES.format(
+    note="",
+    locked="""(
+    SELECT host_queues.* FROM host_queues JOIN (
+        SELECT queue_id, bool_or(changes) AS changes
+        FROM unnest(%(queue_id)s::bigint[], %(changes)s::bool[]) AS given (queue_id, changes)
+        GROUP BY queue_id
+    ) AS reported USING (queue_id)
+    WHERE changes OR n_failures > 0 OR min_delay_s > 0 OR robots_delay_s > 0 OR max_concurrency > 0
+    ORDER BY queue_id FOR NO KEY UPDATE OF host_queues
+) AS locked""",
+)
+
+LEASED_AT = """
+SELECT array_agg(coalesce(leased_at, '-infinity') ORDER BY position)
+FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[])
+    WITH ORDINALITY AS given (page_id, token, position)
+LEFT JOIN due_pages USING (page_id, token)
+"""
+
+EXTEND_LEASE = """
+UPDATE due_pages SET expires_at = %(until)s, next_at = %(until)s
+WHERE page_id = %(page_id)s AND token = %(token)s AND expires_at > %(now)s
+RETURNING queue_id
+"""
+
+
+class PostgresQueue(Transaction):
+    """The queue in Postgres's words."""
+
+    @abstractmethod
+    def run(self, statement: str, **parameters: Any) -> Rows:
+        """Run one statement, which the connection parses but once."""
+
+    @abstractmethod
+    def later(self, statement: str, **parameters: Any) -> Rows:
+        """Run one statement with the next one: its answer can wait."""
+
+    @abstractmethod
+    def ask_epoch(self) -> Rows:
+        """Ask which epoch is in force, with the next statement."""
+
+    @override
+    def due_columns(self, page_id: Ints) -> DueColumns:
+        return self._read(DueColumns, DUE_COLUMNS, page_id=page_id, epoch=self.number_in_force())
+
+    @override
+    def due_block(self, after: int, last: int) -> DueColumns:
+        epoch = self.number_in_force()
+        return self._read(DueColumns, DUE_BLOCK, after=after, last=last, epoch=epoch)
+
+    @override
+    def enqueue(self, rows: QueueRows) -> HostQueueBounds:
+        if not len(rows):
+            return HostQueueBounds.empty()
+        return self._read(HostQueueBounds, ENQUEUE, **_arrays(rows))
+
+    @override
+    def waiting(self, after: int, last: int) -> Ints:
+        return _page_ids(self.run(WAITING, after=after, last=last))
+
+    @override
+    def lock_pages(self, page_id: Ints, now: datetime) -> tuple[DuePages, Bools]:
+        """Two statements: the second sees what others have committed before the first locked."""
+        epoch = self.number_in_force()
+        locked = self.later(LOCK_PAGES, page_id=page_id, now=now)
+        pages = self._read(DuePages, DUE_PAGES, page_id=page_id, epoch=epoch)
+        return pages, np.isin(page_id, _page_ids(locked))
+
+    def lower_host_queues(self, bounds: HostQueueBounds) -> None:
+        """Insert or update them in their order."""
+        if len(bounds):
+            self.later(LOWER_HOST_QUEUES, queue_id=bounds.queue_id, next_at=bounds.next_at)
+
+    def ready(
+        self, now: datetime, n_host_queues: int, n_rows: int, of: LeaseFilter = ALL_PAGES
+    ) -> tuple[HostQueues, QueuedPages]:
+        """Find them by their index, lock them in their order, then walk along that of the rows.
+
+        What others have done to the rows before they let go of a host queue is seen only by a
+        statement that begins when the host queue is locked. Who leases asks for the epoch anyway:
+        asked first, its way of planning holds here too.
+        """
+        self.ask_epoch()
+        said = _filter(of)
+        reach = in_reach(of, IN_HOSTS, IN_SHARD) + ([READY_HOSTS] if of.hosts else [])
+        ready = READY.format(where=all_of(["next_at <= %(now)s", *reach]))
+        ids = f"ARRAY({ready})"
+        lock = HOST_QUEUES.format(note=NOTED, locked=LOCKED.format(ids=ids))
+        locked = self.later(lock, now=now, limit=n_host_queues, **said)
+        queued = QUEUED.format(where=all_of([PAGES_OF_HOSTS] if of.hosts else []))
+        rows = self._read(QueuedPages, queued, n_rows=n_rows, **said)
+        (_, *host_queues), *_ = locked
+        return _columns(HostQueues, host_queues), rows
+
+    @override
+    def lock_host_queues(self, queue_id: Ints) -> HostQueues:
+        self.later(ADD_HOST_QUEUES, queue_id=queue_id)
+        locked = LOCKED.format(ids="%(queue_id)s::bigint[]")
+        return self._read(HostQueues, HOST_QUEUES.format(note="", locked=locked), queue_id=queue_id)
+
+    def save_host_queues(self, host_queues: HostQueues) -> None:
+        """Update them in one statement."""
+        names = ("queue_id", "n_failures", "blocked_until", "paused_at", "ready_at", "next_at")
+        if len(host_queues):
+            self.later(SAVE_HOST_QUEUES, **{name: getattr(host_queues, name) for name in names})
+
+    def next_host_queues(self, after: int, limit: int) -> HostQueues:
+        """Walk along the key."""
+        statement = HOST_QUEUES.format(
+            note="", locked=LOCKED.format(ids=f"ARRAY({NEXT_HOST_QUEUES})")
+        )
+        return self._read(HostQueues, statement, after=after, limit=limit)
+
+    def running(self, queue_id: Ints, after: Instants) -> tuple[Ints, Instants]:
+        """Count along the index of leases."""
+        row = self.run(RUNNING, queue_id=queue_id, after=after).fetchone()
+        if row is None or row[0] is None:
+            return np.zeros(0, np.int64), np.zeros(0, "M8[us]")
+        return row[0], row[1]
+
+    @override
+    def lock_reported(self, queue_id: Ints, changes: Bools) -> HostQueues:
+        return self._read(HostQueues, LOCK_REPORTED, queue_id=queue_id, changes=changes)
+
+    @override
+    def lease(self, leases: Leases, now: datetime) -> None:
+        if len(leases):
+            self.later(LEASE, **_arrays(leases), now=now)
+
+    @override
+    def requeue(self, rows: QueueRows) -> None:
+        if len(rows):
+            self.later(REQUEUE, **_arrays(rows))
+
+    @override
+    def lock_leases(self, tokens: LeaseTokens) -> tuple[LockedLeases, DueColumns]:
+        """Two statements: the second sees what others have committed before the first locked."""
+        epoch = self.number_in_force()
+        locked = self.later(LOCK_LEASES, page_id=tokens.page_id, token=tokens.token)
+        columns = self._read(DueColumns, DUE_COLUMNS, page_id=tokens.page_id, epoch=epoch)
+        (row,) = locked
+        return _columns(LockedLeases, row), columns
+
+    @override
+    def leased_at(self, tokens: LeaseTokens) -> Instants:
+        (row,) = self.run(LEASED_AT, page_id=tokens.page_id, token=tokens.token)
+        return np.zeros(0, INSTANT) if row[0] is None else row[0]
+
+    def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
+        """Update the row if it has this token; a full host queue may open sooner now."""
+        said = {"page_id": page_id, "token": token, "now": now, "until": until}
+        row = self.run(EXTEND_LEASE, **said).fetchone()
+        if row:
+            self.lower_host_queues(HostQueueBounds.of(row[0], until))
+        return row is not None
+
+    def next_ready_at(self, of: LeaseFilter = ALL_PAGES) -> datetime | None:
+        """Read the first entry of the index."""
+        where = all_of(["next_at IS NOT NULL", *in_reach(of, IN_HOSTS, IN_SHARD)])
+        row = self.run(
+            f"SELECT min(next_at) FROM host_queues WHERE {where}", **_filter(of)
+        ).fetchone()
+        return row[0] if row else None
+
+    def _read(self, kind: type[C], statement: str, **parameters: Any) -> C:
+        """Name the columns of a statement that gives one array each."""
+        (row,) = self.run(statement, **parameters)
+        return _columns(kind, row)
+
+
+def _page_ids(rows: Rows) -> Ints:
+    """Return the one array of ids that a statement returns; NULL is none."""
+    ((page_id,),) = rows
+    return np.zeros(0, np.int64) if page_id is None else page_id
+
+
+def _filter(of: LeaseFilter) -> dict[str, Any]:
+    hosts: dict[str, Any] = {"hosts": np.array(of.hosts, object)} if of.hosts else {}
+    return hosts | ({"shard": of.shard, "shards": of.shards} if of.shards > 1 else {})
+
+
+def _arrays(columns: Columns) -> dict[str, Any]:
+    return {name: getattr(columns, name) for name in columns.__dataclass_fields__}
+
+
+def _columns(kind: type[C], row: Sequence[Any]) -> C:
+    """Name arrays; those of no row are NULL."""
+    if row[0] is None:
+        return kind.empty()
+    return kind(**dict(zip(kind.__dataclass_fields__, row, strict=True)))

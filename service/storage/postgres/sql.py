@@ -1,0 +1,288 @@
+"""The statements that Postgres is sent: arrays in, arrays out, one a step.
+
+"None" travels as -infinity, NaN, 0 or -1 and is NULL in the tables. A schedule's rates are float4
+there and travel as float8, in which statements also multiply: products of float4 overflow.
+"""
+
+from collections.abc import Collection
+
+from service.storage import schedule_sql
+from service.storage.contract import GONE_CHECKS
+
+ADD_HOSTS = """
+INSERT INTO hosts (host)
+SELECT DISTINCT host FROM unnest(%(host)s::text[]) AS given (host)
+WHERE NOT EXISTS (SELECT FROM hosts WHERE hosts.host = given.host)
+ORDER BY host
+ON CONFLICT DO NOTHING
+"""
+
+ADD_PAGES = """
+WITH given AS (
+    SELECT * FROM unnest(%(key)s::uuid[], %(url)s::text[], %(host)s::text[],
+        %(importance)s::float8[], %(observability)s::smallint[], %(min_crawl_rate)s::float8[],
+        %(max_crawl_rate)s::float8[], %(url_group)s::integer[]) WITH ORDINALITY AS given (key, url,
+        host, importance, observability, min_crawl_rate, max_crawl_rate, url_group, position)
+), added AS (
+    INSERT INTO pages (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
+    SELECT key, url, host_id, coalesce(nullif(importance, 'NaN'), 1),
+        nullif(min_crawl_rate, 'NaN'), nullif(given.max_crawl_rate, 'NaN'), %(now)s
+    FROM given JOIN hosts USING (host)
+    ORDER BY key
+    ON CONFLICT (key) DO NOTHING
+    RETURNING page_id, key
+), states AS (
+    INSERT INTO page_states
+        (page_id, pings_since, interval_factor, n_observations, n_changes, observability, gone,
+        url_group,
+        estimate)
+    SELECT page_id, %(now)s, 1, 0, 0, coalesce(nullif(observability, -1::smallint), 2), false,
+        url_group, %(estimate)s
+    FROM added JOIN given USING (key)
+    ORDER BY page_id
+)
+SELECT array_agg(coalesce(page_id, 0) ORDER BY position) FROM given LEFT JOIN added USING (key)
+"""
+"""It inserts their states too."""
+
+BRING_PAGES = """
+WITH given AS (
+    SELECT * FROM unnest(%(key)s::uuid[], %(url)s::text[], %(host)s::text[],
+        %(importance)s::float8[], %(min_crawl_rate)s::float8[], %(max_crawl_rate)s::float8[],
+        %(created_at)s::timestamptz[]) WITH ORDINALITY AS given (key, url, host, importance,
+        min_crawl_rate, max_crawl_rate, created_at, position)
+), added AS (
+    INSERT INTO pages (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
+    SELECT key, url, host_id, coalesce(nullif(importance, 'NaN'), 1),
+        nullif(min_crawl_rate, 'NaN'), nullif(given.max_crawl_rate, 'NaN'), created_at
+    FROM given JOIN hosts USING (host)
+    ORDER BY key
+    ON CONFLICT (key) DO NOTHING
+    RETURNING page_id, key
+)
+SELECT array_agg(coalesce(page_id, 0) ORDER BY position) FROM given LEFT JOIN added USING (key)
+"""
+
+BRING_STATES = """
+COPY page_states (page_id, last_crawl_at, last_observed_at, digest, gone, n_observations,
+    n_changes, n_pings, last_ping_at, pings_since, ping_credit, pings_since_crawl, real_pings,
+    false_pings, trust, requested_at, interval_factor, last_interval, n_failures, redirects_to,
+    estimate,
+    observability, url_group)
+FROM STDIN (FORMAT BINARY)
+"""
+
+CHANGE_PAGES = """
+WITH given AS (
+    SELECT * FROM unnest(%(page_id)s::bigint[], %(importance)s::float8[],
+        %(observability)s::smallint[], %(min_crawl_rate)s::float8[], %(max_crawl_rate)s::float8[])
+        AS given (page_id, importance, observability, min_crawl_rate, max_crawl_rate)
+), locked AS (
+    SELECT page_id, page_states.observability AS was, given.observability AS said
+    FROM pages JOIN given USING (page_id) JOIN page_states USING (page_id)
+    WHERE coalesce(nullif(given.importance, 'NaN'), pages.importance) <> pages.importance
+        OR given.observability NOT IN (-1, page_states.observability)
+        OR nullif(given.min_crawl_rate, 'NaN') <> coalesce(pages.min_crawl_rate, -1)
+        OR nullif(given.max_crawl_rate, 'NaN') <> coalesce(pages.max_crawl_rate, -1)
+    ORDER BY page_id FOR NO KEY UPDATE OF pages, page_states
+), changed AS (
+    UPDATE page_states SET observability = said,
+        n_pings = CASE said WHEN 1 THEN NULL ELSE n_pings END,
+        pings_since = CASE said WHEN 1 THEN %(now)s ELSE pings_since END,
+        ping_credit = CASE said WHEN 1 THEN NULL ELSE ping_credit END
+    FROM locked WHERE locked.page_id = page_states.page_id AND said NOT IN (-1, was)
+)
+UPDATE pages SET
+    importance = coalesce(nullif(given.importance, 'NaN'), pages.importance),
+    min_crawl_rate = coalesce(nullif(given.min_crawl_rate, 'NaN'), pages.min_crawl_rate),
+    max_crawl_rate = coalesce(nullif(given.max_crawl_rate, 'NaN'), pages.max_crawl_rate)
+FROM locked JOIN given USING (page_id)
+WHERE pages.page_id = locked.page_id
+"""
+
+PAGE_IDS = """
+SELECT array_agg(
+    coalesce((SELECT page_id FROM pages WHERE pages.key = given.key), 0) ORDER BY position
+)
+FROM unnest(%(key)s::uuid[]) WITH ORDINALITY AS given (key, position)
+"""
+
+OF_STATES = {
+    "page_id": "page_id",
+    "last_crawl_at": "coalesce(last_crawl_at, '-infinity')",
+    "last_observed_at": "coalesce(last_observed_at, '-infinity')",
+    "digest": "coalesce(digest, 0)",
+    "gone": "gone",
+    "n_observations": "n_observations::bigint",
+    "n_changes": "n_changes::bigint",
+    "n_pings": "coalesce(n_pings, 0)::bigint",
+    "last_ping_at": "coalesce(last_ping_at, '-infinity')",
+    "pings_since": "pings_since",
+    "ping_credit": "coalesce(ping_credit, 0)",
+    "pings_since_crawl": "coalesce(pings_since_crawl, 0)::bigint",
+    "real_pings": "coalesce(real_pings, 0)",
+    "false_pings": "coalesce(false_pings, 0)",
+    "trust": "coalesce(trust, 0)",
+    "requested_at": "coalesce(requested_at, '-infinity')",
+    "interval_factor": "interval_factor::float8",
+    "last_interval": "last_interval::float8",
+    "n_failures": "coalesce(n_failures, 0)::bigint",
+    "redirects_to": "coalesce(redirects_to, 0)",
+    "estimate": "estimate",
+    "observability": "observability",
+}
+"""The columns of `PageStates` but the rates in force, in their order."""
+STATES = ", ".join(f"array_agg({column})" for column in OF_STATES.values())
+
+LOCK_STATES = f"""
+SELECT {STATES}, array_agg(place)
+FROM (
+    SELECT ctid AS place, * FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
+    ORDER BY page_id FOR NO KEY UPDATE
+) AS locked
+"""
+
+LOCK_SCHEDULED_STATES = f"""
+SELECT {STATES}, array_agg(place),
+    array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(crawl_probability, 'NaN'))
+FROM (
+    SELECT page_states.ctid AS place, page_states.*, crawl_rate::float8,
+        CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0) END AS crawl_probability
+    FROM page_states
+    LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND epoch = %(epoch)s
+    WHERE page_states.page_id = ANY(%(page_id)s::bigint[])
+    ORDER BY page_states.page_id FOR NO KEY UPDATE OF page_states
+) AS locked
+"""
+
+_SAVE = """
+UPDATE page_states SET
+    last_crawl_at = nullif(written.last_crawl_at, '-infinity'),
+    last_observed_at = nullif(written.last_observed_at, '-infinity'),
+    digest = nullif(written.digest, 0), gone = written.gone,
+    n_observations = written.n_observations, n_changes = written.n_changes,
+    n_pings = nullif(written.n_pings, 0),
+    last_ping_at = nullif(written.last_ping_at, '-infinity'), pings_since = {pings_since},
+    ping_credit = nullif(written.ping_credit, 0),
+    pings_since_crawl = nullif(written.pings_since_crawl, 0),
+    real_pings = nullif(written.real_pings, 0), false_pings = nullif(written.false_pings, 0),
+    trust = nullif(written.trust, 0), requested_at = nullif(written.requested_at, '-infinity'),
+    interval_factor = written.interval_factor, last_interval = written.last_interval,
+    n_failures = nullif(written.n_failures, 0), redirects_to = nullif(written.redirects_to, 0),
+    estimate = written.estimate
+FROM unnest(%(place)s::tid[], %(page_id)s::bigint[], %(last_crawl_at)s::timestamptz[],
+    %(last_observed_at)s::timestamptz[], %(digest)s::bigint[], %(gone)s::bool[],
+    %(n_observations)s::bigint[], %(n_changes)s::bigint[], %(n_pings)s::bigint[],
+    %(last_ping_at)s::timestamptz[], %(pings_since)s::timestamptz[], %(ping_credit)s::float8[],
+    %(pings_since_crawl)s::bigint[], %(real_pings)s::float8[], %(false_pings)s::float8[],
+    %(trust)s::float8[], %(requested_at)s::timestamptz[],
+    %(interval_factor)s::float8[], %(last_interval)s::float8[], %(n_failures)s::bigint[],
+    %(redirects_to)s::bigint[], %(estimate)s::bytea[])
+    AS written (place, page_id, last_crawl_at, last_observed_at, digest, gone, n_observations,
+        n_changes, n_pings, last_ping_at, pings_since, ping_credit, pings_since_crawl, real_pings,
+        false_pings, trust, requested_at, interval_factor, last_interval, n_failures, redirects_to,
+        estimate)
+WHERE page_states.ctid = written.place AND page_states.page_id = written.page_id
+"""
+SAVE_STATES = _SAVE.format(pings_since="page_states.pings_since")
+RESTORE_STATES = _SAVE.format(pings_since="written.pings_since")
+
+WAKE = f"""
+WITH locked AS (
+    SELECT page_id FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
+        AND gone AND n_failures > {GONE_CHECKS} AND requested_at IS NULL
+    ORDER BY page_id FOR NO KEY UPDATE
+), woken AS (
+    UPDATE page_states SET requested_at = %(now)s FROM locked
+    WHERE page_states.page_id = locked.page_id
+    RETURNING page_states.page_id
+)
+SELECT array_agg(page_id) FROM woken
+"""
+
+READ_PAGES = f"""
+SELECT {STATES}, array_agg(url), array_agg(importance), array_agg(coalesce(min_crawl_rate, 'NaN')),
+    array_agg(coalesce(max_crawl_rate, 'NaN')), array_agg(created_at)
+FROM (
+    SELECT * FROM pages JOIN page_states USING (page_id) WHERE page_id > %(after)s
+    ORDER BY page_id LIMIT %(limit)s
+) AS read
+"""
+
+APPEND_LOG = """
+COPY observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
+FROM STDIN (FORMAT BINARY)
+"""
+
+INSERT_LOG = """
+INSERT INTO observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
+SELECT page_id, observed_at, kind, nullif(changed, -1::smallint), nullif("interval", 'NaN'),
+    nullif(crawl_rate, 'NaN'), nullif(status, -1::smallint)
+FROM unnest(%(page_id)s::bigint[], %(observed_at)s::timestamptz[], %(kind)s::smallint[],
+    %(changed)s::smallint[], %(interval)s::float8[], %(crawl_rate)s::float8[],
+    %(status)s::smallint[])
+    AS given (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
+"""
+
+LOG_OF = """
+SELECT array_agg(page_id), array_agg(observed_at), array_agg(kind),
+    array_agg(coalesce(changed, -1::smallint)), array_agg(coalesce("interval", 'NaN')),
+    array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(status, -1::smallint))
+FROM (
+    SELECT * FROM observations WHERE page_id = ANY(%(page_id)s::bigint[])
+    ORDER BY page_id, observed_at, kind
+) AS entries
+"""
+
+EVIDENCE_OF = """
+SELECT array_agg(page_id), array_agg("interval"), array_agg(coalesce(changed, -1::smallint))
+FROM (
+    SELECT * FROM observations
+    WHERE page_id = ANY(%(page_id)s::bigint[]) AND "interval" IS NOT NULL
+    ORDER BY page_id, observed_at, kind
+) AS entries
+"""
+
+LOAD_COLUMNS = """
+COPY (
+    SELECT page_id, CASE WHEN gone THEN 0.0 ELSE importance END, observability, host_id, url_group,
+        coalesce(last_observed_at, '-infinity'), last_interval::float8, interval_factor::float8,
+        estimate,
+        CASE WHEN NOT gone THEN min_crawl_rate END, max_crawl_rate, n_pings::bigint,
+        CASE WHEN observability = 1 OR n_pings > 0 THEN pings_since END,
+        last_ping_at, real_pings, false_pings, trust
+    FROM pages JOIN page_states USING (page_id)
+    ORDER BY page_id
+) TO STDOUT (FORMAT BINARY)
+"""
+
+NEXT_PAGE_IDS = """
+SELECT array_agg(page_id) FROM (
+    SELECT page_id FROM pages WHERE page_id > %(after)s ORDER BY page_id LIMIT %(limit)s
+) AS ids
+"""
+
+PARTITIONS = """
+SELECT child.relname FROM pg_inherits
+JOIN pg_class AS child ON child.oid = inhrelid
+WHERE inhparent = %(parent)s::regclass
+"""
+
+SCHEDULE = f"""
+SELECT array_agg(page_id), array_agg(coalesce(created_at, '-infinity')),
+    array_agg(coalesce(last_crawl_at, '-infinity')),
+    array_agg(coalesce(requested_at, '-infinity')), array_agg(gone),
+    array_agg(n_failures::bigint), array_agg(interval_factor::float8),
+    array_agg(coalesce(due_rate, 'NaN')), string_agg(url, E'\\n'), array_agg(importance),
+    array_agg(change_rate::float8), array_agg(crawl_rate::float8), array_agg(crawl_probability),
+    array(SELECT epoch FROM ({schedule_sql.KEPT}) AS kept)
+FROM ({{rows}}) AS rows
+"""
+
+REMOVED = f"SELECT array_agg(page_id) FROM ({schedule_sql.REMOVED}) AS ids"
+
+
+def schedule(only: Collection[str], *, since: bool) -> str:
+    """Return the statement that reads rows of the schedule; no URL has a line break."""
+    words = {"greatest": "greatest", "least": "least", "double": "::float8"}
+    return SCHEDULE.format(rows=schedule_sql.rows(only, since=since, **words))

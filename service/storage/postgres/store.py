@@ -1,0 +1,137 @@
+"""The store on Postgres, for any number of processes.
+
+An epoch's schedule is one partition, loaded by COPY into a table that nobody sees and attached in
+one transaction; a second one, of a single row, puts the epoch in force, so a crash leaves either
+the old epoch or the new one, and at most a partition that the next round drops. One process leads
+epochs by a session-level advisory lock and publishes over the very connection that holds it: when
+that connection is lost, so are the lead and the right to publish.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+
+import psycopg
+import sqlalchemy as sa
+from typing_extensions import override
+
+from service.model.errors import LeadershipLost, StoreUnavailable
+from service.storage import migrations
+from service.storage.clock import Clock, FollowingClock
+from service.storage.contract import Lead, Store, failing
+from service.storage.postgres.connections import leading, opened, taken, translated
+from service.storage.postgres.deadlines import BATCH, CHECK, Connection, Deadlines, Trial
+from service.storage.postgres.partitions import keep_house
+from service.storage.postgres.statements import AUTOCOMMIT, READ_ONLY, WRITE, Statements
+from service.storage.postgres.transaction import PostgresTransaction
+
+
+class PostgresStore(Store):
+    """Pages, evidence and schedules in a Postgres database, shared by any number of processes."""
+
+    def __init__(
+        self,
+        url: str,
+        width: int,
+        *,
+        pool_size: int = 12,
+        deadlines: Deadlines = BATCH,
+        clock: Clock | None = None,
+    ) -> None:
+        self.width = width
+        self.url = url
+        self.database_clock = FollowingClock()
+        self.clock = clock or self.database_clock
+        self.engine, self.silence = opened(url, pool_size, deadlines)
+        self.checking, _ = opened(url, 1, CHECK)
+        self.trial = Trial()
+
+    @override
+    @contextmanager
+    def begin(self, *, write: bool = True) -> Iterator[PostgresTransaction]:
+        # a snapshot per statement is enough for readers: they need no BEGIN and COMMIT
+        self.silence.refuse()
+        opening = WRITE if write else AUTOCOMMIT
+        with (
+            translated(self.check_schema),
+            taken(self.engine) as driver,
+            driver.statements.transaction(opening) as statements,
+        ):
+            yield self.transaction(statements, write=write)
+
+    def transaction(self, statements: Statements, *, write: bool) -> PostgresTransaction:
+        """Return the statements of one transaction, behind the fence if it writes."""
+        if write:
+            statements.later(migrations.fence(), {})
+        tx = PostgresTransaction(statements, self.engine, self.width)
+        tx.clock, tx.database_clock = self.clock, self.database_clock
+        return tx
+
+    @override
+    @contextmanager
+    def lead(self) -> Iterator["PostgresLead"]:
+        self.silence.refuse()
+        with translated(self.check_schema), leading(self.engine) as driver:
+            yield PostgresLead(driver, self)
+
+    def check_schema(self) -> None:
+        """Raise `SchemaBehind` or `SchemaAhead`; a database that does not answer decides nothing.
+
+        The store's pool has no part in this: the caller may hold its last connection.
+        """
+        with suppress(psycopg.Error, sa.exc.SQLAlchemyError), self.checking.connect() as connection:
+            migrations.check(connection)
+
+    @override
+    def check_ready(self) -> None:
+        with failing("connection"), translated():
+            with self.checking.connect() as connection, failing("schema"):
+                migrations.check(connection)
+            with taken(self.checking) as driver, failing("writes"), translated():
+                self._try(driver.statements)
+
+    def _try(self, statements: Statements) -> None:
+        with statements.transaction(WRITE):
+            self.trial.run(statements)
+
+    @override
+    def abort(self) -> None:
+        self.silence.ended = True
+
+    @override
+    def check(self) -> None:
+        try:
+            with translated(), self.engine.connect() as connection:
+                migrations.check(connection)
+        except StoreUnavailable as error:
+            raise StoreUnavailable(
+                "the database does not answer; see that it runs and that RECRAWL_DATABASE_URL is "
+                "right, then try again"
+            ) from error
+
+    @override
+    def close(self) -> None:
+        self.engine.dispose()
+        self.checking.dispose()
+
+
+class PostgresLead(Lead):
+    """The advisory lock's own connection: losing it loses the lead and the transaction alike."""
+
+    def __init__(self, driver: Connection, store: PostgresStore) -> None:
+        self.driver = driver
+        self.store = store
+
+    @override
+    @contextmanager
+    def begin(self, *, write: bool = True) -> Iterator[PostgresTransaction]:
+        if self.driver.closed:
+            raise LeadershipLost
+        opening = WRITE if write else READ_ONLY
+        statements = self.driver.statements
+        with translated(self.store.check_schema), statements.transaction(opening):
+            yield self.store.transaction(statements, write=write)
+
+    @override
+    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
+        keep_house(self.begin, keep_log_since, now)

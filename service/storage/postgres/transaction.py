@@ -1,0 +1,367 @@
+"""Transactions on Postgres: arrays in, arrays out, one statement a step.
+
+Pages are locked with `FOR NO KEY UPDATE` in page_id order, a page before its state.
+"""
+
+from collections.abc import Collection, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+import psycopg
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from sqlalchemy.dialects import postgresql
+from typing_extensions import override
+
+from service.model.arrays import UNSPECIFIED, Ints, Keys, UrlGroupRates, instant
+from service.model.columns import (
+    RARE,
+    EpochColumns,
+    EvidenceColumns,
+    LogColumns,
+    LoggedT,
+    PageColumns,
+    PageStates,
+    ScheduleColumns,
+    ScheduledPages,
+    StoredPages,
+)
+from service.model.domain import Certificate, Observability, Page
+from service.model.url_groups import url_groups
+from service.storage.clock import FollowingClock
+from service.storage.contract import Brought, Registered
+from service.storage.epochs_sql import NUMBER_IN_FORCE
+from service.storage.postgres import binary, sql
+from service.storage.postgres.partitions import keep_house
+from service.storage.postgres.queue import PostgresQueue
+from service.storage.postgres.statements import Rows, Statements
+from service.storage.postgres.values import SHORT, SHORT_RATES, broad, masked, narrow, short, stored
+from service.storage.sql import SqlTransaction
+from service.storage.tables import Instant
+
+FEW = 100
+"""Entries of the log up to which they are inserted rather than copied in."""
+
+OWN = len(sql.OF_STATES)
+"""Columns of a state without the rates in force, which are read with it or not."""
+
+
+class Locked(NamedTuple):
+    """The states that `lock_states` has locked last, until this transaction writes them."""
+
+    page_id: Ints
+    place: NDArray[np.void]
+    """(N,) where each row lies, Postgres's ctid: sound as long as the lock is held."""
+
+
+ASK_EPOCH = f"""
+SELECT ({NUMBER_IN_FORCE}), clock_timestamp(),
+    set_config('plan_cache_mode', 'force_generic_plan', true)
+"""
+"""The epoch in force and the database's time, which most transactions read first.
+
+Statements that go by a schedule look rows up by their keys: one plan is as good as another, and
+planning takes longer than looking up a few. The setting lasts as long as the transaction."""
+
+NOTHING = Locked(np.zeros(0, np.int64), np.zeros(0, "V6"))
+
+
+class PostgresTransaction(SqlTransaction, PostgresQueue):
+    """The statements in Postgres's words."""
+
+    lock_rows = "FOR NO KEY UPDATE"
+
+    def __init__(self, statements: Statements, engine: sa.Engine, width: int) -> None:
+        self.statements = statements
+        self.engine = engine
+        self.width = width
+
+    database_clock: FollowingClock
+    locked = NOTHING
+    asked: Rows | None = None
+    """The epoch that this transaction goes by, once it has asked."""
+
+    @override
+    def run(self, statement: str, **parameters: Any) -> Rows:
+        return self.statements.run(statement, parameters)
+
+    @override
+    def later(self, statement: str, **parameters: Any) -> Rows:
+        return self.statements.later(statement, parameters)
+
+    def once(self, statement: str, **parameters: Any) -> Rows:
+        """Run one statement that is planned for these parameters alone."""
+        return self.statements.run(statement, parameters, kept=False)
+
+    @override
+    def read(self, statement: str, **parameters: Any) -> list[dict[str, Any]]:
+        rows = self.run(statement, **parameters)
+        names = rows.names
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    @property
+    def connection(self) -> sa.Connection:
+        """SQLAlchemy's view of the connection, for the statements of `hosts_sql`."""
+        self.locked = NOTHING
+        self.driver  # noqa: B018 - begins, and sends what was put off
+        return sa.Connection(self.engine, self.statements.driver.pooled)  # type: ignore[attr-defined]
+
+    def insert(self, table: sa.Table) -> Any:
+        """Return the INSERT that knows ON CONFLICT."""
+        return postgresql.insert(table)
+
+    def days_before(self, now: datetime, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+        """Turn an interval into days."""
+        return sa.extract("epoch", sa.literal(now, Instant) - column) / 86_400.0
+
+    @property
+    def driver(self) -> psycopg.Connection[Any]:
+        """The psycopg connection under this transaction, with nothing put off."""
+        self.statements.send()
+        return self.statements.driver
+
+    def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
+        """Insert in key order, so that two callers with the same new pages cannot deadlock."""
+        columns = {name: getattr(new, name) for name in PageColumns.__dataclass_fields__}
+        url_group = url_groups(new.url)
+        self.run(sql.ADD_HOSTS, host=new.host)
+        if brought is None:
+            zeros = bytes(8 * self.width)
+            row = self.run(
+                sql.ADD_PAGES, **columns, url_group=url_group, now=now, estimate=zeros
+            ).fetchone()
+        else:
+            undated = np.isnat(brought.created_at)
+            created_at = np.where(undated, instant(now), brought.created_at)
+            row = self.run(sql.BRING_PAGES, **columns, created_at=created_at).fetchone()
+        page_id: Ints = np.zeros(0, np.int64) if row is None or row[0] is None else row[0].copy()
+        created = page_id > 0
+        if brought is not None and created.any():
+            states = replace(
+                brought.states,
+                page_id=page_id,
+                observability=np.where(
+                    new.observability == UNSPECIFIED, Observability.auto, new.observability
+                ).astype(np.int16),
+            )
+            self._copy(sql.BRING_STATES, [*stored(states.take(created)), url_group[created]])
+        if not created.all():  # somebody else has added them meanwhile
+            page_id[~created] = self.page_ids(new.key[~created])
+        return Registered(page_id, created)
+
+    @override
+    def change_pages(self, page_id: Ints, settings: PageColumns, now: datetime) -> None:
+        names = ("importance", "observability", "min_crawl_rate", "max_crawl_rate")
+        columns = {name: getattr(settings, name) for name in names}
+        self.locked = NOTHING
+        self.run(sql.CHANGE_PAGES, page_id=page_id, now=now, **columns)
+
+    def page_ids(self, key: Keys) -> Ints:
+        """Look all keys up in one statement."""
+        return self._ids(sql.PAGE_IDS, key=key)
+
+    def _ids(self, statement: str, **parameters: Any) -> Ints:
+        """Return the one array of a statement; that of no row is NULL."""
+        ids = self.scalar(statement, **parameters)
+        return np.zeros(0, np.int64) if ids is None else ids
+
+    def number_in_force(self) -> int:
+        """Ask once, in a statement of its own.
+
+        Postgres plans a statement before it takes the snapshot that it runs on, so one that finds
+        the epoch by itself may have been planned when that epoch's partition was not there yet.
+        """
+        rows = self.ask_epoch()
+        (epoch, reading, _), *_ = rows
+        self.database_clock.read(reading, sent=rows.sent_at, received=rows.received_at)
+        return epoch or 0
+
+    def now(self) -> datetime:
+        """Read the database's clock, which comes with the epoch; later calls add what passed."""
+        self.number_in_force()
+        return self.clock()
+
+    def ask_epoch(self) -> Rows:
+        """Ask with the next statement."""
+        if self.asked is None:
+            self.asked = self.later(ASK_EPOCH)
+        return self.asked
+
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
+        """Lock in page_id order and read one array a column, and where the rows lie.
+
+        Who learns asks for the epoch anyway: it goes along.
+        """
+        self.ask_epoch()
+        if scheduled:
+            epoch = self.number_in_force()
+            row = self.run(sql.LOCK_SCHEDULED_STATES, page_id=page_id, epoch=epoch).fetchone()
+        else:
+            row = self.run(sql.LOCK_STATES, page_id=page_id).fetchone()
+        if row is None or row[0] is None:
+            return PageStates.empty(estimate=(self.width,))
+        *own, place = row[: OWN + 1]
+        states = self._states(own, row[OWN + 1 :])
+        self.locked = Locked(states.page_id.copy(), place)
+        return states
+
+    def _states(self, own: Sequence[Any], rates: Sequence[Any] = ()) -> PageStates:
+        """Name the columns; rates in force that were not read are NaN."""
+        states = dict(zip(sql.OF_STATES, own, strict=True))
+        states["estimate"] = states["estimate"].view("<f8").reshape(-1, self.width)
+        crawl_rate, crawl_probability = rates or np.full((2, len(own[0])), np.nan)
+        return PageStates(**states, crawl_rate=crawl_rate, crawl_probability=crawl_probability)
+
+    def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
+        """Read both in one statement, hence one snapshot."""
+        row = self.run(sql.READ_PAGES, after=after, limit=limit).fetchone()
+        if row is None or row[0] is None:
+            return StoredPages.empty(), PageStates.empty(estimate=(self.width,))
+        columns = row[0], *row[OWN:]
+        read = dict(zip(StoredPages.__dataclass_fields__, columns, strict=True))
+        return StoredPages(**read), self._states(row[:OWN])
+
+    @override
+    def save_states(self, states: PageStates) -> None:
+        self._save(sql.SAVE_STATES, states)
+
+    @override
+    def restore_states(self, states: PageStates) -> None:
+        self._save(sql.RESTORE_STATES, states)
+
+    def _save(self, statement: str, states: PageStates) -> None:
+        # rows are updated where they lie; a row that was written since it was locked lies
+        # elsewhere, and one may have been locked before the last ones: then all are looked up
+        if not len(states):
+            return
+        if not np.isin(states.page_id, self.locked.page_id).all():
+            self.lock_states(states.page_id)
+        page_id, place = self.locked
+        columns = {name: getattr(states, name) for name in PageStates.__dataclass_fields__}
+        columns |= {name: short(columns[name]) for name in SHORT}
+        place = place[page_id.searchsorted(states.page_id)]
+        self.later(statement, place=place, **columns)
+        self.locked = NOTHING
+
+    def wake(self, page_id: Ints, now: datetime) -> Ints:
+        """Lock in page_id order, then update."""
+        self.locked = NOTHING
+        return self._ids(sql.WAKE, page_id=page_id, now=now)
+
+    def append_log(self, entries: LogColumns) -> None:
+        """Copy them in; few are inserted, which takes one message instead of three."""
+        if len(entries) <= FEW:
+            values = {n: getattr(entries, n) for n in LogColumns.__dataclass_fields__}
+            self.later(sql.INSERT_LOG, **values)
+            return
+        columns = [masked(getattr(entries, n)) for n in LogColumns.__dataclass_fields__]
+        self._copy(sql.APPEND_LOG, columns)
+
+    def _copy(self, statement: str, columns: list[NDArray[Any]]) -> None:
+        with self.driver.cursor().copy(statement) as copy:
+            for block in binary.copy_in(columns):
+                copy.write(block)
+
+    def log_of(self, page_id: Ints) -> LogColumns:
+        """Read along the log's key."""
+        return self._logged(sql.LOG_OF, page_id, LogColumns)
+
+    def evidence_of(self, page_id: Ints) -> EvidenceColumns:
+        """Read along the log's key."""
+        return self._logged(sql.EVIDENCE_OF, page_id, EvidenceColumns)
+
+    def _logged(self, statement: str, page_id: Ints, kind: type[LoggedT]) -> LoggedT:
+        row = self.run(statement, page_id=page_id).fetchone()
+        columns = dict(zip(kind.__dataclass_fields__, row or (), strict=True))
+        return kind.empty() if columns["page_id"] is None else kind(**columns)
+
+    def load_columns(self) -> EpochColumns:
+        """Copy them out in one statement, hence one snapshot."""
+        columns = binary.copy_out(
+            self.driver,
+            sql.LOAD_COLUMNS,
+            {
+                "page_id": "i8",
+                "importance": "f8",
+                "observability": "i2",
+                "host_id": "i8",
+                "url_group": "i4",
+                "last_observed_at": "M8[us]",
+                "last_interval": "f8",
+                "interval_factor": "f8",
+                "estimate": f"V{8 * self.width}",
+            },
+            rare=RARE,
+        )
+        columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, self.width)
+        return EpochColumns(**columns)
+
+    def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
+        """Copy into a table of its own, index it, then attach it; the CHECK spares a scan."""
+        table = f"schedule_{epoch}"
+        of_one_epoch = f"(LIKE schedule, CHECK (epoch = {epoch}))"
+        self.once(f"CREATE TABLE {table} {of_one_epoch} WITH (autovacuum_enabled = false)")
+        columns: list[NDArray[Any]] = [
+            np.broadcast_to(np.int32(epoch), len(schedule)),
+            narrow(schedule.change_rate),
+            schedule.page_id,
+            narrow(schedule.crawl_rate),
+            schedule.urgency.astype(np.float32),
+            np.ma.masked_equal(schedule.crawl_probability, 0.0, copy=False),  # few have pings
+        ]
+        self._copy(f"COPY {table} FROM STDIN (FORMAT BINARY, FREEZE)", columns)
+        self.once(f"CREATE INDEX ON {table} (page_id) WITH (fillfactor = 100)")
+        self.once(f"ANALYZE {table}")
+        self.once(f"ALTER TABLE schedule ATTACH PARTITION {table} FOR VALUES IN ({epoch})")
+
+    def publish(
+        self,
+        epoch: int,
+        certificate: Certificate,
+        now: datetime,
+        url_group_rate: UrlGroupRates | None = None,
+    ) -> None:
+        """Put the epoch in force, which is asked for anew."""
+        super().publish(epoch, certificate, now, url_group_rate)
+        self.asked = None
+
+    @override
+    def page(self, page_id: int) -> Page:
+        page = super().page(page_id)
+        if page.crawl_rate is None:
+            return page
+        kept = broad(np.array([getattr(page, name) for name in SHORT_RATES])).tolist()
+        return replace(page, **dict(zip(SHORT_RATES, kept, strict=True)))
+
+    def read_schedule(
+        self, only: Collection[str], **parameters: Any
+    ) -> tuple[ScheduledPages, Collection[int]]:
+        """Read one array a column; planned anew for every place, as the statistics are."""
+        statement = sql.schedule(only, since="since" in parameters)
+        row = self.once(statement, **parameters).fetchone()
+        columns = dict(zip((*ScheduledPages.__dataclass_fields__, "kept"), row or (), strict=True))
+        kept = columns.pop("kept")
+        if columns["page_id"] is None:
+            return ScheduledPages.empty(), kept
+        columns["url"] = np.array(columns["url"].split("\n"), object)
+        columns |= {name: broad(columns[name]) for name in SHORT_RATES}
+        return ScheduledPages(**columns), kept
+
+    @override
+    def read_removed(self, **parameters: Any) -> Ints:
+        row = self.once(sql.REMOVED, **parameters).fetchone()
+        return np.zeros(0, np.int64) if row is None or row[0] is None else row[0]
+
+    @override
+    def next_page_ids(self, after: int, limit: int) -> Ints:
+        return self._ids(sql.NEXT_PAGE_IDS, after=after, limit=limit)
+
+    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
+        """Make the log's months ahead; drop months and schedules that are no longer kept.
+
+        What a reader still holds is left for the next round.
+        """
+        keep_house(lambda: nullcontext(self), keep_log_since, now)

@@ -1,0 +1,146 @@
+"""The log of observations on SQLite: a table in order of day, stretch of the day, page and time.
+
+A stretch has `STRETCH` entries that came one after the other. Were a day one piece, the entries
+of a commit would each fall on a leaf of their own, and a commit writes whole leaves. A day's
+stretches end with it, so that retention drops whole days.
+"""
+
+import sqlite3
+from datetime import datetime
+
+import numpy as np
+
+from service.model.arrays import Ints
+from service.model.columns import EvidenceColumns, LogColumns, LoggedT
+from service.storage.contract import Transaction
+from service.storage.sqlite.values import add_rows, columns, listed, microseconds, values
+
+STRETCH = 32_768
+"""Entries. A page's log is looked up in each stretch; a longer one has more leaves to rewrite."""
+
+OF_A_DAY = 10_000
+"""Numbers of stretches between the first one of a day and that of the next."""
+
+DAY_US = 86_400_000_000
+
+APPEND = """
+INSERT INTO observations
+    (stretch, page_id, observed_at, kind, changed, "interval", crawl_rate, status)
+VALUES (?, ?, ?, ?, nullif(?, -1), ?, ?, nullif(?, -1))
+"""
+
+NEWEST_STRETCH = """
+SELECT max(stretch) FROM observations WHERE stretch >= ?1 AND stretch < ?2
+"""
+
+N_ENTRIES = f"""
+SELECT count(*) FROM (SELECT 1 FROM observations WHERE stretch = ? LIMIT {STRETCH})
+"""
+
+STRETCHES = """
+WITH RECURSIVE stretches (stretch) AS (
+    SELECT min(stretch) FROM observations
+    UNION ALL
+    SELECT (SELECT min(stretch) FROM observations WHERE stretch > stretches.stretch)
+    FROM stretches WHERE stretches.stretch IS NOT NULL
+)
+SELECT stretch FROM stretches
+"""
+"""Which stretches the log has, one look at its key each."""
+
+OF_PAGES = f"""
+FROM observations WHERE stretch IN ({STRETCHES}) AND page_id BETWEEN ?1 AND ?2
+    AND +page_id IN (SELECT value FROM json_each(?3))
+"""
+
+LOG_OF = f"""
+SELECT page_id, observed_at, kind, coalesce(changed, -1), "interval", crawl_rate,
+    coalesce(status, -1)
+{OF_PAGES}
+"""
+
+EVIDENCE_OF = f"""
+SELECT page_id, "interval", coalesce(changed, -1)
+{OF_PAGES} AND "interval" IS NOT NULL
+ORDER BY page_id, observed_at, kind
+"""
+
+OLD_STRETCH = """
+SELECT stretch FROM observations WHERE stretch < ? ORDER BY stretch LIMIT 1
+"""
+
+DROP = """
+DELETE FROM observations WHERE stretch = ?1 AND page_id <= coalesce(
+    (SELECT page_id FROM observations WHERE stretch = ?1 ORDER BY page_id LIMIT 1 OFFSET ?2), 1e300)
+"""
+
+
+class Stretches:
+    """The stretch that each day's next entries go to, counted by the process that writes them.
+
+    Where another process writes too, or a transaction is rolled back, stretches become longer or
+    shorter: that costs time, nothing else.
+    """
+
+    def __init__(self) -> None:
+        self.filled: dict[int, tuple[int, int]] = {}
+        """By day: the number of its newest stretch, and how many entries that has."""
+
+    def take(self, driver: sqlite3.Connection, day: int, n: int) -> int:
+        """Give the stretch for n entries of a day, which is looked up the first time."""
+        newest, n_entries = self.filled.get(day) or _newest(driver, day)
+        if n_entries > 0 and n_entries + n > STRETCH and newest % OF_A_DAY < OF_A_DAY - 1:
+            newest, n_entries = newest + 1, 0
+        self.filled[day] = newest, n_entries + n
+        return newest
+
+
+def _newest(driver: sqlite3.Connection, day: int) -> tuple[int, int]:
+    first = day * OF_A_DAY
+    (newest,) = driver.execute(NEWEST_STRETCH, (first, first + OF_A_DAY)).fetchone()
+    if newest is None:
+        return first, 0
+    (n_entries,) = driver.execute(N_ENTRIES, (newest,)).fetchone()
+    return newest, n_entries
+
+
+class SqliteLog(Transaction):
+    """The log in SQLite's words."""
+
+    stretches: Stretches
+
+    driver: sqlite3.Connection
+
+    def append_log(self, entries: LogColumns) -> None:
+        """Append them by one prepared statement."""
+        days, which = np.unique(entries.observed_at.astype("M8[D]"), return_inverse=True)
+        counts = zip(days.astype(np.int64).tolist(), np.bincount(which).tolist(), strict=True)
+        taken = [self.stretches.take(self.driver, day, n) for day, n in counts]
+        rows = (values(getattr(entries, name)) for name in LogColumns.__dataclass_fields__)
+        stretch = np.array(taken, np.int64)[which]
+        add_rows(self.driver, APPEND, values(stretch), *rows)
+
+    def log_of(self, page_id: Ints) -> LogColumns:
+        """Read the part of each stretch that has the pages, and sort it all."""
+        log = self._logged(LOG_OF, page_id, LogColumns)
+        return log.take(np.lexsort((log.kind, log.observed_at, log.page_id)))
+
+    def evidence_of(self, page_id: Ints) -> EvidenceColumns:
+        """Read the part of each stretch that has the pages; SQLite sorts, which needs the times."""
+        return self._logged(EVIDENCE_OF, page_id, EvidenceColumns)
+
+    def _logged(self, statement: str, page_id: Ints, kind: type[LoggedT]) -> LoggedT:
+        first, last = int(page_id.min(initial=0)), int(page_id.max(initial=0))
+        rows = self.driver.execute(statement, (first, last, listed(page_id))).fetchall()
+        if not rows:
+            return kind.empty()
+        types = {name: field.type for name, field in kind.__dataclass_fields__.items()}
+        return kind(**columns(types, rows, 0))
+
+    def drop_log(self, since: datetime, limit: int) -> bool:
+        """Delete so many entries of a day before that of `since`; tell whether there were any."""
+        first_kept = microseconds(since) // DAY_US * OF_A_DAY
+        old = self.driver.execute(OLD_STRETCH, (first_kept,)).fetchall()
+        for (stretch,) in old:
+            self.driver.execute(DROP, (stretch, limit - 1))
+        return bool(old)

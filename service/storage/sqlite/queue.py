@@ -1,0 +1,359 @@
+"""The queue on SQLite: one writer at a time, so nobody has to be locked out or passed over."""
+
+import json
+import sqlite3
+from dataclasses import fields
+from datetime import datetime, timedelta
+from itertools import repeat
+from typing import Any, TypeVar
+
+import numpy as np
+from typing_extensions import override
+
+from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints, moment, nothing
+from service.model.columns import DueColumns
+from service.storage.composing import all_of, in_reach
+from service.storage.contract import Transaction
+from service.storage.queue import (
+    ALL_PAGES,
+    DuePages,
+    HostQueueBounds,
+    HostQueues,
+    LeaseFilter,
+    Leases,
+    LeaseTokens,
+    LockedLeases,
+    QueuedPages,
+    QueueRows,
+    share,
+)
+from service.storage.schedule_sql import DUE_RATE, HOST_QUEUE
+from service.storage.sqlite.values import NAT, column, columns, listed, microseconds, values
+
+C = TypeVar("C", bound=Columns)
+DUE_ROW = np.dtype(
+    [("page_id", "i8"), ("last_crawl_at", "i8"), ("interval_factor", "f8"), ("due_rate", "f8")]
+)
+RARE_KINDS: dict[str, Any] = {
+    "created_at": Instants,
+    "requested_at": Instants,
+    "gone": Bools,
+    "n_failures": Ints,
+}
+DueT = TypeVar("DueT", bound=DueColumns)
+
+DUE_RATE_NOW = DUE_RATE.format(double="")
+DUE = f"""created_at, last_crawl_at, requested_at, coalesce(gone, 0), coalesce(n_failures, 0),
+    coalesce(interval_factor, 1.0), {DUE_RATE_NOW}"""
+"""What `DueColumns` are but for the page_id."""
+STATES = """page_states ON page_states.page_id = pages.page_id
+LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = :epoch"""
+GIVEN = "json_each(:page_id) AS given LEFT JOIN pages ON pages.page_id = given.value"
+BLOCK = "page_states.page_id > :after AND page_states.page_id <= :last"
+
+DUE_BLOCK = f"""
+SELECT page_states.page_id, coalesce(last_crawl_at, {NAT}), interval_factor,
+    coalesce({DUE_RATE_NOW}, -1.0) FROM page_states
+LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND schedule.epoch = :epoch
+WHERE {BLOCK} ORDER BY page_states.page_id
+"""
+DUE_RARE = f"""
+SELECT page_states.page_id, created_at, requested_at, gone, coalesce(n_failures, 0)
+FROM page_states JOIN pages ON pages.page_id = page_states.page_id
+WHERE {BLOCK} AND (last_crawl_at IS NULL OR gone
+    OR coalesce(requested_at, n_failures) IS NOT NULL) ORDER BY page_states.page_id
+"""
+"""What of a block most pages do not have: a row costs by its columns."""
+DUE_COLUMNS = f"SELECT given.value, {DUE} FROM {GIVEN} LEFT JOIN {STATES} ORDER BY given.key"
+DUE_PAGES = f"""
+SELECT given.value, {DUE}, coalesce(url, ''), coalesce(host, '')
+FROM {GIVEN} LEFT JOIN {STATES} LEFT JOIN hosts ON hosts.host_id = pages.host_id
+ORDER BY given.key
+"""
+
+ENQUEUE = """
+INSERT INTO due_pages (next_at, last_crawl_at, crawl_rate, requested, page_id, queue_id)
+VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (page_id) DO UPDATE SET queue_id = excluded.queue_id,
+    next_at = min(due_pages.next_at, excluded.next_at),
+    last_crawl_at = excluded.last_crawl_at, crawl_rate = excluded.crawl_rate,
+    requested = excluded.requested
+WHERE due_pages.token IS NULL AND (excluded.next_at < due_pages.next_at
+    OR excluded.queue_id <> due_pages.queue_id OR excluded.requested <> due_pages.requested
+    OR (excluded.crawl_rate IS NULL) <> (due_pages.crawl_rate IS NULL)
+    OR abs(excluded.crawl_rate - due_pages.crawl_rate) > 0.1 * due_pages.crawl_rate)
+"""
+
+WAITING = """
+SELECT page_id FROM due_pages WHERE page_id > ? AND page_id <= ? AND token IS NULL ORDER BY page_id
+"""
+IDLE = """
+SELECT page_id FROM due_pages WHERE page_id IN (SELECT value FROM json_each(?))
+    AND (token IS NULL OR next_at <= ?)
+"""
+"""Rows on which no lease runs."""
+
+LOWER_HOST_QUEUE = """
+INSERT INTO host_queues (queue_id, next_at) VALUES (?, ?)
+ON CONFLICT (queue_id) DO UPDATE SET next_at = min(coalesce(host_queues.next_at, 9e18),
+    max(excluded.next_at, coalesce(host_queues.ready_at, 0), coalesce(host_queues.blocked_until,
+    0)))
+"""
+
+HOST_QUEUES = """
+SELECT queue_id, min_delay_s, robots_delay_s, coalesce(max_concurrency, 0), n_failures,
+    blocked_until, paused_at, ready_at, next_at
+FROM host_queues WHERE queue_id IN ({ids}) ORDER BY queue_id
+"""
+READY = "SELECT queue_id FROM host_queues WHERE {where} ORDER BY next_at LIMIT :limit"
+HOSTS = "SELECT value FROM json_each(:hosts)"
+IN_HOSTS = f"queue_id IN (SELECT {HOST_QUEUE} FROM hosts WHERE host IN ({HOSTS}))"
+READY_HOSTS = f"""queue_id > 0 OR EXISTS (
+    SELECT 1 FROM due_pages JOIN pages ON pages.page_id = due_pages.page_id
+    JOIN hosts ON hosts.host_id = pages.host_id
+    WHERE due_pages.queue_id = host_queues.queue_id AND due_pages.next_at <= :now
+    AND host IN ({HOSTS})
+)"""
+"""Of a group's host queue its other hosts may have the row that is ready."""
+IN_SHARD = "abs(queue_id) % :shards = :shard"
+
+ADD_HOST_QUEUE = "INSERT INTO host_queues (queue_id) VALUES (?) ON CONFLICT DO NOTHING"
+SAVE_HOST_QUEUE = """
+UPDATE host_queues SET n_failures = ?, blocked_until = ?, paused_at = ?, ready_at = ?, next_at = ?
+WHERE queue_id = ?
+"""
+
+NEXT_HOST_QUEUES = "SELECT queue_id FROM host_queues WHERE queue_id > ? ORDER BY queue_id LIMIT ?"
+
+CARRY_LEASES = """
+UPDATE due_pages SET leased_at = leased_at + :by, expires_at = expires_at + :by,
+    next_at = next_at + :by
+WHERE token IS NOT NULL
+"""
+CARRY_HOST_QUEUES = """
+UPDATE host_queues SET ready_at = ready_at + :by, next_at = next_at + min(:by, 0),
+    blocked_until = CASE WHEN paused_at IS NULL THEN blocked_until ELSE blocked_until + :by END,
+    paused_at = paused_at + :by
+"""
+"""What is NULL stays so; a host that was blocked by hand is blocked until the same time."""
+
+QUEUED = """
+SELECT page_id, next_at, last_crawl_at, crawl_rate, requested, queue_id FROM due_pages
+WHERE queue_id = :queue_id AND {where} ORDER BY next_at LIMIT :each
+"""
+PAGES_OF_HOSTS = f"""page_id IN (
+    SELECT page_id FROM pages JOIN hosts ON hosts.host_id = pages.host_id WHERE host IN ({HOSTS})
+)"""
+
+RUNNING = """
+SELECT count(*), min(expires_at) FROM due_pages
+WHERE queue_id = ? AND next_at > ? AND token IS NOT NULL
+"""
+
+LEASE = """
+UPDATE due_pages SET token = ?, worker = ?, leased_at = ?, expires_at = ?, next_at = ?
+WHERE page_id = ?
+"""
+
+REQUEUE = """
+UPDATE due_pages SET next_at = ?, last_crawl_at = ?, crawl_rate = ?, requested = ?,
+    token = NULL, worker = NULL, leased_at = NULL, expires_at = NULL
+WHERE page_id = ?
+"""
+
+LEASED_AT = "SELECT leased_at FROM due_pages WHERE page_id = ? AND token = ?"
+
+EXTEND_LEASE = """
+UPDATE due_pages SET expires_at = :until, next_at = :until
+WHERE page_id = :page_id AND token = :token AND expires_at > :now
+RETURNING queue_id
+"""
+
+HOST_QUEUES_OF = f"""
+SELECT page_id, {HOST_QUEUE} FROM pages JOIN hosts ON hosts.host_id = pages.host_id
+WHERE page_id IN (SELECT value FROM json_each(?))
+"""
+
+
+class SqliteQueue(Transaction):
+    """The queue in SQLite's words."""
+
+    driver: sqlite3.Connection
+
+    def _due(self, kind: type[DueT], statement: str, **parameters: Any) -> DueT:
+        parameters["epoch"] = self.number_in_force()
+        return _columns(kind, self.driver.execute(statement, parameters).fetchall())
+
+    @override
+    def due_columns(self, page_id: Ints) -> DueColumns:
+        return self._due(DueColumns, DUE_COLUMNS, page_id=listed(page_id))
+
+    @override
+    def due_block(self, after: int, last: int) -> DueColumns:
+        block = {"after": after, "last": last, "epoch": self.number_in_force()}
+        rows = np.fromiter(self.driver.execute(DUE_BLOCK, block), DUE_ROW)
+        rare = self.driver.execute(DUE_RARE, block).fetchall()
+        read = {name: nothing(kind, len(rows)) for name, kind in RARE_KINDS.items()}
+        if rare:
+            some = columns({"page_id": Ints, **RARE_KINDS}, rare, 0)
+            where = np.searchsorted(rows["page_id"], some.pop("page_id"))
+            for name, cells in some.items():
+                read[name][where] = cells
+        return DueColumns(
+            page_id=rows["page_id"],
+            last_crawl_at=rows["last_crawl_at"].view(INSTANT),
+            interval_factor=rows["interval_factor"],
+            due_rate=np.where(rows["due_rate"] < 0, np.nan, rows["due_rate"]),
+            **read,
+        )
+
+    @override
+    def enqueue(self, rows: QueueRows) -> HostQueueBounds:
+        queue_id = self._queue_of(rows.page_id)
+        rows, queue_id = rows.take(queue_id != 0), queue_id[queue_id != 0]
+        cells = zip(*_cells(rows), queue_id.tolist(), strict=True)
+        self.driver.executemany(ENQUEUE, cells)
+        order = np.lexsort((rows.next_at, queue_id))
+        ordered = queue_id[order]
+        first = order[np.diff(ordered, prepend=0) != 0]
+        return HostQueueBounds(queue_id=queue_id[first], next_at=rows.next_at[first])
+
+    def _queue_of(self, page_id: Ints) -> Ints:
+        """Return (N,) the host queues of pages, 0 where there is no such page."""
+        queues = dict(self.driver.execute(HOST_QUEUES_OF, (listed(page_id),)).fetchall())
+        return np.array([queues.get(page, 0) for page in page_id.tolist()], np.int64)
+
+    @override
+    def waiting(self, after: int, last: int) -> Ints:
+        return np.array([page for (page,) in self.driver.execute(WAITING, (after, last))], np.int64)
+
+    @override
+    def lock_pages(self, page_id: Ints, now: datetime) -> tuple[DuePages, Bools]:
+        ids = listed(page_id)
+        idle = [page for (page,) in self.driver.execute(IDLE, (ids, microseconds(now)))]
+        return self._due(DuePages, DUE_PAGES, page_id=ids), np.isin(page_id, idle)
+
+    def lower_host_queues(self, bounds: HostQueueBounds) -> None:
+        """Insert or update them by one prepared statement."""
+        rows = zip(bounds.queue_id.tolist(), values(bounds.next_at), strict=True)
+        self.driver.executemany(LOWER_HOST_QUEUE, rows)
+
+    def ready(
+        self, now: datetime, n_host_queues: int, n_rows: int, of: LeaseFilter = ALL_PAGES
+    ) -> tuple[HostQueues, QueuedPages]:
+        """Find them by their index, then walk along that of the rows, host queue by host queue."""
+        reach = in_reach(of, IN_HOSTS, IN_SHARD) + ([READY_HOSTS] if of.hosts else [])
+        where = all_of(["next_at <= :now", *reach])
+        ready = HOST_QUEUES.format(ids=READY.format(where=where))
+        said = {"now": microseconds(now), "limit": n_host_queues, **_filter(of)}
+        host_queues = _columns(HostQueues, self.driver.execute(ready, said).fetchall())
+        queued = QUEUED.format(where=all_of([PAGES_OF_HOSTS] if of.hosts else []))
+        said["each"] = share(n_rows, len(host_queues)) if len(host_queues) else 0
+        rows: list[Any] = []
+        for host_queue in host_queues.queue_id.tolist():
+            rows += self.driver.execute(queued, {**said, "queue_id": host_queue})
+        return host_queues, _columns(QueuedPages, rows)
+
+    def _host_queues(self, queue_id: Ints) -> HostQueues:
+        statement = HOST_QUEUES.format(ids="SELECT value FROM json_each(?)")
+        return _columns(HostQueues, self.driver.execute(statement, (listed(queue_id),)).fetchall())
+
+    @override
+    def lock_host_queues(self, queue_id: Ints) -> HostQueues:
+        self.driver.executemany(ADD_HOST_QUEUE, ((each,) for each in queue_id.tolist()))
+        return self._host_queues(queue_id)
+
+    def save_host_queues(self, host_queues: HostQueues) -> None:
+        """Update them by one prepared statement."""
+        names = ("n_failures", "blocked_until", "paused_at", "ready_at", "next_at", "queue_id")
+        columns = (values(getattr(host_queues, name)) for name in names)
+        self.driver.executemany(SAVE_HOST_QUEUE, zip(*columns, strict=True))
+
+    def next_host_queues(self, after: int, limit: int) -> HostQueues:
+        """Walk along the key."""
+        rows = self.driver.execute(
+            HOST_QUEUES.format(ids=NEXT_HOST_QUEUES), (after, limit)
+        ).fetchall()
+        return _columns(HostQueues, rows)
+
+    def carry_along(self, step: timedelta) -> None:
+        """Move leases, delays and pauses by a step of the clock, so that as much is left of them.
+
+        Host queues that may open sooner are looked at again.
+        """
+        by = {"by": step // timedelta(microseconds=1)}
+        self.driver.execute(CARRY_LEASES, by)
+        self.driver.execute(CARRY_HOST_QUEUES, by)
+
+    def running(self, queue_id: Ints, after: Instants) -> tuple[Ints, Instants]:
+        """Count along the index of leases, host queue by host queue."""
+        of_host_queues = zip(queue_id.tolist(), values(after), strict=True)
+        rows = [
+            self.driver.execute(RUNNING, host_queue).fetchone() for host_queue in of_host_queues
+        ]
+        ends = column([end for _, end in rows], Instants, 0)
+        return np.array([n for n, _ in rows], np.int64), ends
+
+    @override
+    def lock_reported(self, queue_id: Ints, changes: Bools) -> HostQueues:
+        """Read all of them: who writes has locked everything."""
+        return self._host_queues(np.unique(queue_id))
+
+    @override
+    def lease(self, leases: Leases, now: datetime) -> None:
+        names = ("token", "worker", "expires_at", "expires_at", "page_id")
+        token, worker, *rest = (values(getattr(leases, name)) for name in names)
+        at = repeat(microseconds(now), len(leases))
+        self.driver.executemany(LEASE, zip(token, worker, at, *rest, strict=True))
+
+    @override
+    def requeue(self, rows: QueueRows) -> None:
+        out = np.isnat(rows.next_at)
+        dropped = ((page,) for page in rows.page_id[out].tolist())
+        self.driver.executemany("DELETE FROM due_pages WHERE page_id = ?", dropped)
+        self.driver.executemany(REQUEUE, zip(*_cells(rows.take(~out)), strict=True))
+
+    @override
+    def lock_leases(self, tokens: LeaseTokens) -> tuple[LockedLeases, DueColumns]:
+        leased_at, queue_id = self.leased_at(tokens), self._queue_of(tokens.page_id)
+        leases = LockedLeases(queue_id=queue_id, held=~np.isnat(leased_at), leased_at=leased_at)
+        return leases, self.due_columns(tokens.page_id)
+
+    @override
+    def leased_at(self, tokens: LeaseTokens) -> Instants:
+        pairs = zip(tokens.page_id.tolist(), tokens.token.tolist(), strict=True)
+        rows = [self.driver.execute(LEASED_AT, pair).fetchone() for pair in pairs]
+        return column([None if row is None else row[0] for row in rows], Instants, 0)
+
+    def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
+        """Update the row if it has this token; a full host queue may open sooner now."""
+        said = {"page_id": page_id, "token": token}
+        said |= {"now": microseconds(now), "until": microseconds(until)}
+        row = self.driver.execute(EXTEND_LEASE, said).fetchone()
+        if row:
+            self.lower_host_queues(HostQueueBounds.of(row[0], until))
+        return row is not None
+
+    def next_ready_at(self, of: LeaseFilter = ALL_PAGES) -> datetime | None:
+        """Read the first entry of the index."""
+        where = all_of(["next_at IS NOT NULL", *in_reach(of, IN_HOSTS, IN_SHARD)])
+        statement = f"SELECT min(next_at) FROM host_queues WHERE {where}"
+        (first,) = self.driver.execute(statement, _filter(of)).fetchone()
+        return None if first is None else moment(np.int64(first).view(INSTANT))
+
+
+def _filter(of: LeaseFilter) -> dict[str, Any]:
+    return {"hosts": json.dumps(of.hosts), "shard": of.shard, "shards": of.shards}
+
+
+def _cells(rows: QueueRows) -> list[list[Any]]:
+    """Return the cells of each column, the page_id last."""
+    names = ("next_at", "last_crawl_at", "crawl_rate", "requested", "page_id")
+    return [values(getattr(rows, name)) for name in names]
+
+
+def _columns(kind: type[C], rows: list[Any]) -> C:
+    if not rows:
+        return kind.empty()
+    read = zip(fields(kind), zip(*rows, strict=True), strict=True)
+    return kind(**{f.name: column(cells, f.type, 0) for f, cells in read})

@@ -1,0 +1,308 @@
+"""The store in one SQLite file: one writer at a time, readers never wait.
+
+Writers queue on a lock inside the process and on SQLite's own between processes. WAL with
+`synchronous = FULL`: a commit that was answered survives a power cut. The leader of epochs holds a
+lock on a file beside the database, which the system releases when that process dies, however it
+dies.
+"""
+
+import fcntl
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+import sqlalchemy as sa
+from typing_extensions import override
+
+from service.model.arrays import EPOCH
+from service.model.columns import (
+    ScheduleColumns,
+)
+from service.model.errors import EpochRunning, NoDatabase, StoreFull, StoreUnavailable
+from service.storage import migrations
+from service.storage.clock import SMALL_STEP, Clock, SteadyClock, boot_id
+from service.storage.contract import ENDED, Lead, Store, failing
+from service.storage.fifo_lock import Turns
+from service.storage.sqlite.connections import (
+    BUSY_S,
+    READING_CACHE,
+    SENTENCES,
+    WRITING_CACHE,
+    begin_patiently,
+    opened,
+    transaction,
+    translated,
+)
+from service.storage.sqlite.log import Stretches
+from service.storage.sqlite.transaction import BLOCK, SqliteTransaction, keep_house
+
+TRY_S, TRY_EVERY_S = 1.0, 1.0
+"""Limit on the wait of a trial for the lock, and time for which its success stands, seconds."""
+Opened = tuple[sqlite3.Connection, Callable[[], sa.Connection]]
+CLOCK = "clock"
+"""The entry of `meta` that holds the start of the clock, and in which run of the machine."""
+TRIAL = """
+INSERT INTO meta (name, value) VALUES ('trial', hex(randomblob(32768)))
+ON CONFLICT (name) DO UPDATE SET value = excluded.value
+"""
+"""Writes 64 KiB, as much as a small batch: 17 pages."""
+
+
+class SqliteStore(Store):
+    """Pages, evidence and schedules in one file."""
+
+    embedded = True
+
+    def __init__(
+        self, url: str, width: int, timeout_s: float = BUSY_S, *, clock: Clock | None = None
+    ) -> None:
+        self.width = width
+        self.timeout_s = timeout_s
+        self.url = url
+        self.steady_clock = SteadyClock()
+        self.clock = clock or self.steady_clock
+        self.kept_start: datetime | None = None
+        """The start of the clock that the file keeps."""
+        self.engine = opened(url, WRITING_CACHE, "BEGIN IMMEDIATE")
+        self.reading = opened(url, READING_CACHE, "BEGIN")
+        self.writing = Turns()
+        self.fetching = Turns()
+        self.stretches = Stretches()
+        self.held, self.held_at = False, -1.0
+        """Whether a writer of this process has the file's lock, and when the last one got it."""
+        self.tried_at = -TRY_EVERY_S
+        self.ended = False
+        """Whether the process ends: no write begins."""
+        self.file: tuple[int, int] | None = None
+        """What the system knows the file by that was opened."""
+
+    @contextmanager
+    def begin(self, *, write: bool = True) -> Iterator[SqliteTransaction]:
+        """Open a transaction; writers take their turn."""
+        if self.ended:
+            raise StoreUnavailable(ENDED)
+        with translated(self._check_schema):
+            opening = self._writing(self.timeout_s) if write else self._reading()
+            with opening as opened_one:
+                yield self._transaction(*opened_one)
+
+    def _transaction(
+        self, driver: sqlite3.Connection, connect: Callable[[], sa.Connection]
+    ) -> SqliteTransaction:
+        tx = SqliteTransaction(driver, connect, self.width, self.fetching, self.stretches)
+        tx.clock = self.clock
+        return tx
+
+    def keep_time(self) -> None:
+        """Follow the machine's time of day; where it was set, leases and delays go with it.
+
+        The file keeps the start of the clock, so a step that came while no process ran is noticed
+        by the next one. Nobody writes between the commit and the new time, or goes by it without
+        the commit.
+        """
+        clock = self.steady_clock
+        if self.kept_start is None:
+            self._resume()
+        start = clock.wall_start()
+        step = start - clock.start
+        if abs(step) <= SMALL_STEP and abs(start - (self.kept_start or EPOCH)) <= SMALL_STEP:
+            clock.start = start
+            return
+
+        def follow() -> None:
+            clock.start = self.kept_start = start
+
+        with translated(self._check_schema), self._writing(self.timeout_s, follow) as opened_one:
+            tx = self._transaction(*opened_one)
+            if abs(step) > SMALL_STEP:
+                tx.carry_along(step)
+            tx.put_meta(CLOCK, f"{boot_id()} {start.isoformat()}")
+
+    def _resume(self) -> None:
+        """Go on by the clock of the last process, if the machine has not been started since."""
+        with self.begin(write=False) as tx:
+            boot, _, start = tx.get_meta(CLOCK).partition(" ")
+        if boot and boot == boot_id():
+            self.steady_clock.start = self.kept_start = datetime.fromisoformat(start)
+
+    def _reading(self) -> AbstractContextManager[Opened]:
+        return transaction(self.reading, lambda driver: driver.execute("BEGIN"))
+
+    @contextmanager
+    def _writing(
+        self, timeout_s: float, committed: Callable[[], None] = lambda: None
+    ) -> Iterator[Opened]:
+        """Take the turn in this process, then the file's lock, both within the limit.
+
+        `committed` is called after the commit, before anybody else's turn.
+        """
+        deadline = time.monotonic() + timeout_s
+        if not self.writing.take(timeout_s):
+            raise StoreUnavailable(SENTENCES[sqlite3.SQLITE_BUSY])
+
+        def goes_on() -> bool:
+            return not self.ended and time.monotonic() < deadline
+
+        try:
+            begin = partial(begin_patiently, goes_on)
+            with transaction(self.engine, begin) as (driver, connect), self._held():
+                self._stay()
+                self._fence(driver)
+                yield driver, connect
+            committed()
+        finally:
+            self.writing.hand_on()
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Note that a writer of this process has the file's lock."""
+        self.held, self.held_at = True, time.monotonic()
+        try:
+            yield
+        finally:
+            self.held = False
+
+    def _fence(self, driver: sqlite3.Connection) -> None:
+        """Refuse to write under another revision; the write lock keeps migrations out."""
+        (revision,) = driver.execute("SELECT max(version_num) FROM alembic_version").fetchone()
+        if revision != migrations.head():
+            with self.reading.connect() as connection:
+                migrations.check(connection)
+
+    def _check_schema(self) -> None:
+        """Raise `SchemaBehind` or `SchemaAhead`; a file that cannot be read decides nothing."""
+        with suppress(sa.exc.SQLAlchemyError), self.reading.connect() as connection:
+            migrations.check(connection)
+
+    def check_ready(self) -> None:
+        """See that the file is there and ours, and try to write into it."""
+        with failing("connection"):
+            self.find()
+            self._stay()
+        with failing("schema"):
+            self.check()
+        with failing("writes"):
+            self._try()
+
+    def _try(self) -> None:
+        """Write as much as a small batch, at most once a second.
+
+        A change of one short row would succeed on a full disk, over pages that the write-ahead log
+        has already. Where a writer of this process has the file's lock for long, that is proof
+        enough.
+        """
+        began = time.monotonic()
+        if began - self.tried_at < TRY_EVERY_S:
+            return
+        try:
+            with translated(self._check_schema), self._writing(TRY_S) as (driver, _):
+                driver.execute(TRIAL)
+        except StoreUnavailable:
+            if not self.held and self.held_at < began:
+                raise
+        else:
+            self.tried_at = time.monotonic()
+
+    def abort(self) -> None:
+        """Begin nothing more; writes that wait for the file's lock end."""
+        self.ended = True
+
+    @contextmanager
+    def lead(self) -> Iterator["SqliteLead"]:
+        """Lock the file beside the database; the system unlocks it when its holder dies."""
+        path = Path(f"{self.engine.url.database}-lead")
+        try:
+            lock = path.open("w")
+        except OSError as error:
+            raise StoreUnavailable(
+                f"{path} cannot be opened: {error.strerror}; the service must be able to write "
+                "beside its database"
+            ) from error
+        with lock as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise EpochRunning from error
+            yield SqliteLead(self)
+
+    @override
+    def prepare(self, *, existing: bool = False) -> None:
+        if existing:
+            self.find()
+        migrations.upgrade(self.engine)
+
+    def find(self) -> None:
+        """Raise `NoDatabase` where there is no file: connecting would make an empty one."""
+        if not Path(file := str(self.engine.url.database)).exists():
+            raise NoDatabase(
+                f"there is no database {file}; see that RECRAWL_DATABASE_URL and the working "
+                "directory are right"
+            )
+
+    def _stay(self) -> None:
+        """See that the file which was opened is still the one of this name.
+
+        What is written into one that was moved away, or replaced by a backup, nobody will read.
+        """
+        path = Path(str(self.engine.url.database))
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            found = None
+        now = found and (found.st_dev, found.st_ino)
+        self.file = self.file or now
+        if now is None or now != self.file:
+            raise StoreUnavailable(
+                f"{path} was moved or replaced while it was in use; put it back and send this "
+                "again, or restart the service to go on with the one that is there"
+            )
+
+    def check(self) -> None:
+        """Ask the database for its revision."""
+        self.find()
+        self._stay()
+        if self.ended:
+            raise StoreUnavailable(ENDED)
+        with translated(), self.reading.connect() as connection:
+            migrations.check(connection)
+
+    def close(self) -> None:
+        """Close the pools."""
+        self.engine.dispose()
+        self.reading.dispose()
+
+
+class SqliteLead(Lead):
+    """The locked file: while this process lives, nobody else leads."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.store = store
+
+    def begin(self, *, write: bool = True) -> AbstractContextManager[SqliteTransaction]:
+        """Open a transaction."""
+        return self.store.begin(write=write)
+
+    def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
+        """Write a block of rows a transaction; each goes into the file before the next."""
+        for start in range(0, len(schedule), BLOCK):
+            with self.begin() as tx:
+                tx.write_schedule(epoch, schedule.take(slice(start, start + BLOCK)))
+            self.checkpoint()
+
+    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:  # noqa: ARG002
+        """Delete a block of rows a transaction."""
+        keep_house(self.begin, keep_log_since)
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Move what was committed into the file, so that the WAL starts over and stays small.
+
+        Where the disk is full it stays where it is, as safe and as readable, until there is room.
+        """
+        reading = transaction(self.store.reading, lambda _: None)
+        with suppress(StoreFull), translated(), reading as (driver, _):
+            driver.execute("PRAGMA wal_checkpoint(PASSIVE)")

@@ -1,0 +1,307 @@
+"""Transactions on SQLite. Who writes is alone: `lock_states` has nothing left to lock."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields, replace
+from datetime import datetime
+from itertools import repeat
+from typing import Any, TypeVar
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from sqlalchemy.dialects import sqlite
+from typing_extensions import override
+
+from service.model.arrays import COLUMN, UNSPECIFIED, Columns, Ints, Keys, instant
+from service.model.columns import (
+    RARE,
+    EpochColumns,
+    PageColumns,
+    PageStates,
+    ScheduleColumns,
+    ScheduledPages,
+    StoredPages,
+)
+from service.model.domain import Observability
+from service.model.url_groups import URL_GROUPS, url_groups
+from service.storage.column_builder import Gathered, placed
+from service.storage.contract import Brought, Registered
+from service.storage.epochs_sql import NUMBER_IN_FORCE
+from service.storage.fifo_lock import Turns
+from service.storage.schedule_sql import REMOVED
+from service.storage.sql import SqlTransaction
+from service.storage.sqlite import sql
+from service.storage.sqlite.log import STRETCHES, SqliteLog, Stretches
+from service.storage.sqlite.queue import SqliteQueue
+from service.storage.sqlite.values import (
+    LOADED,
+    LOADED_RARE,
+    OBSERVABILITIES,
+    add_rows,
+    columns,
+    decoded,
+    listed,
+    microseconds,
+    parameter,
+    values,
+    written,
+)
+
+C = TypeVar("C", bound=Columns)
+
+MOST_VARIABLES = 32_000
+"""A statement of an unmodified SQLite takes 32,766."""
+
+BLOCK = 20_000
+"""Rows that an epoch reads, writes or deletes at a time: other writers wait for 0.1 s at most."""
+
+
+class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
+    """The statements in SQLite's words."""
+
+    lock_rows = ""
+    log_of_page = f"stretch IN ({STRETCHES}) AND page_id = %(page_id)s"
+
+    def __init__(
+        self,
+        driver: sqlite3.Connection,
+        connect: Callable[[], sa.Connection],
+        width: int,
+        fetching: Turns,
+        stretches: Stretches,
+    ) -> None:
+        self.driver = driver
+        self.connect = connect
+        self.width = width
+        self.fetching = fetching
+        self.stretches = stretches
+
+    @override
+    def run(self, statement: str, *row: Any, **parameters: Any) -> sqlite3.Cursor:
+        if row:
+            return self.driver.execute(statement, row)
+        values = {name: parameter(value) for name, value in parameters.items()}
+        return self.driver.execute(sql.named(statement), values)
+
+    @override
+    def read(self, statement: str, **parameters: Any) -> list[dict[str, Any]]:
+        cursor = self.run(statement, **parameters)
+        names = [name for name, *_ in cursor.description]
+        return [
+            {name: decoded(name, cell) for name, cell in zip(names, row, strict=True)}
+            for row in cursor.fetchall()
+        ]
+
+    def run_many(self, statement: str, *columns: Iterable[Any]) -> None:
+        """Run one prepared statement for every row of the columns, inside SQLite."""
+        self.driver.executemany(statement, zip(*columns, strict=True))
+
+    @property
+    def connection(self) -> sa.Connection:
+        """SQLAlchemy's view of the connection, for the statements of `hosts_sql`."""
+        return self.connect()
+
+    def insert(self, table: sa.Table) -> sqlite.Insert:
+        """Return the INSERT that knows ON CONFLICT."""
+        return sqlite.insert(table)
+
+    def days_before(self, now: datetime, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+        """Subtract microseconds."""
+        return (microseconds(now) - sa.type_coerce(column, sa.BigInteger)) / 86_400e6
+
+    @override
+    def number_in_force(self) -> int:
+        return self.scalar(NUMBER_IN_FORCE) or 0
+
+    def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
+        """Insert hosts, pages and states in the order of the keys, which lie so in their index.
+
+        The only writer's ids have no gaps, unless a page was known: then all are looked up.
+        """
+        order = np.argsort(new.key)
+        page_id, created = self._add_sorted(new.take(order), now, brought and brought.take(order))
+        back = np.argsort(order)
+        return Registered(page_id[back], created[back])
+
+    def _add_sorted(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
+        created_at = np.full(len(new), instant(now))
+        if brought is not None:
+            created_at = np.where(np.isnat(brought.created_at), created_at, brought.created_at)
+        ((newest,),) = self.run("SELECT coalesce(max(page_id), 0) FROM pages")
+        host_id = list(self._host_ids(new.host))
+        n_before = self.driver.total_changes
+        add_rows(
+            self.driver,
+            sql.ADD_PAGES,
+            values(new.key),
+            new.url,
+            host_id,
+            values(new.importance),
+            values(new.min_crawl_rate),
+            values(new.max_crawl_rate),
+            values(created_at),
+        )
+        if self.driver.total_changes - n_before == len(new):
+            ((last,),) = self.run("SELECT last_insert_rowid()")
+            page_id = np.arange(last - len(new), last) + 1
+        else:
+            page_id = self.page_ids(new.key)
+        created = page_id > newest
+        added = brought and brought.take(created)
+        self._add_states(page_id[created], new.take(created), now, added)
+        return Registered(page_id, created)
+
+    def _add_states(
+        self, page_id: Ints, new: PageColumns, now: datetime, brought: Brought | None
+    ) -> None:
+        unsaid = new.observability == UNSPECIFIED
+        watched = values(np.where(unsaid, Observability.auto, new.observability))
+        url_group = values(url_groups(new.url))
+        if brought is None:
+            since = repeat(microseconds(now), len(new))
+            zeros = repeat(bytes(8 * self.width), len(new))
+            add_rows(self.driver, sql.ADD_STATES, values(page_id), since, watched, url_group, zeros)
+            return
+        states = replace(brought.states, page_id=page_id)
+        pings_since = values(states.pings_since)
+        self.run_many(sql.BRING_STATES, pings_since, *written(states), watched, url_group)
+
+    def _host_ids(self, host: Iterable[str]) -> Iterable[int]:
+        """Give the id of each host; those not seen before are inserted."""
+        distinct = sorted(set(host))
+        self.run_many("INSERT OR IGNORE INTO hosts (host) VALUES (?)", distinct)
+        known = dict(self.run(sql.HOST_IDS, json.dumps(distinct)))
+        return (known[name] for name in host)
+
+    @override
+    def change_pages(self, page_id: Ints, settings: PageColumns, now: datetime) -> None:
+        since = repeat(microseconds(now), len(settings))
+        watched = (since, values(page_id), values(settings.observability))
+        self.run_many(sql.CHANGE_STATES, *watched)
+        self.run_many(
+            sql.CHANGE_PAGES,
+            values(settings.importance),
+            values(settings.min_crawl_rate),
+            values(settings.max_crawl_rate),
+            values(page_id),
+        )
+
+    def page_ids(self, key: Keys) -> Ints:
+        """Look the keys up, as many in one statement as SQLite takes."""
+        keys = values(key)
+        found: dict[bytes, int] = {}
+        for start in range(0, len(keys), MOST_VARIABLES):
+            some = keys[start : start + MOST_VARIABLES]
+            marks = ",".join("?" * len(some))
+            found |= self.run(f"SELECT key, page_id FROM pages WHERE key IN ({marks})", *some)
+        return np.array([found.get(k, 0) for k in keys], np.int64)
+
+    @override
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
+        # the write transaction is the lock
+        statement = sql.LOCK_SCHEDULED_STATES if scheduled else sql.LOCK_STATES
+        return self._columns(PageStates, self.run(statement, listed(page_id)).fetchall())
+
+    def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
+        """Read both in one statement, hence one snapshot."""
+        rows = self.run(sql.READ_PAGES, after, limit).fetchall()
+        n_states = len(fields(PageStates))
+        pages = [(row[0], *row[n_states:]) for row in rows]
+        states = [row[:n_states] for row in rows]
+        return self._columns(StoredPages, pages), self._columns(PageStates, states)
+
+    @override
+    def save_states(self, states: PageStates) -> None:
+        self.run_many(sql.SAVE_STATES, *written(states))
+
+    @override
+    def restore_states(self, states: PageStates) -> None:
+        self.run_many(sql.RESTORE_STATES, values(states.pings_since), *written(states))
+
+    def wake(self, page_id: Ints, now: datetime) -> Ints:
+        """Update them in one statement."""
+        woken = self.run(sql.WAKE, microseconds(now), listed(page_id))
+        return np.array([page for (page,) in woken], np.int64)
+
+    def load_columns(self) -> EpochColumns:
+        """Read them in this transaction, hence one snapshot, a block of rows at a time."""
+        found = self._gathered(sql.LOAD_COLUMNS, LOADED)
+        code, observability = np.divmod(found.pop("code"), OBSERVABILITIES)
+        found["host_id"], url_group = np.divmod(code, URL_GROUPS)
+        found["observability"] = observability.astype(np.int16)
+        found["url_group"] = url_group.astype(np.int32)
+        page_id, seldom = found["page_id"], self._gathered(sql.LOAD_RARE, LOADED_RARE)
+        where = np.searchsorted(page_id, seldom["page_id"])
+        for name, absent in RARE.items():
+            found[name] = placed(len(page_id), where, seldom[name], absent)
+        return EpochColumns(**found)
+
+    def _gathered(self, statement: str, kinds: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Read the columns of a statement, a block of rows at a time."""
+        shapes = {name: (0, self.width) if name == "estimate" else 0 for name in kinds}
+        gathered = Gathered({n: np.empty(shapes[n], COLUMN[kind]) for n, kind in kinds.items()})
+        cursor = self.driver.execute(statement)
+        while rows := cursor.fetchmany(BLOCK):
+            gathered.append(columns(kinds, rows, self.width).values())
+        return gathered.columns()
+
+    def _columns(self, kind: type[C], rows: list[Any]) -> C:
+        if not rows:
+            return kind.empty(estimate=(self.width,))
+        return kind(**columns({f.name: f.type for f in fields(kind)}, rows, self.width))
+
+    def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
+        """Insert under the epoch's number, which no reader asks for yet."""
+        columns = [values(getattr(schedule, name)) for name in ScheduleColumns.__dataclass_fields__]
+        add_rows(self.driver, sql.ADD_SCHEDULE, repeat(epoch, len(schedule)), *columns)
+
+    def read_schedule(
+        self, only: Collection[str], **parameters: Any
+    ) -> tuple[ScheduledPages, Collection[int]]:
+        """Read rows and turn them into columns, one reader at a time.
+
+        The driver lets go of the interpreter at every row: threads that fetch at the same time
+        spend more on handing it over than on the rows.
+        """
+        statement = sql.schedule(only, since="since" in parameters)
+        with self.fetching:
+            rows = self.run(statement, **parameters).fetchall()
+        return self._columns(ScheduledPages, rows), self.kept()
+
+    @override
+    def read_removed(self, **parameters: Any) -> Ints:
+        rows = self.run(REMOVED, **parameters)
+        return np.array([page_id for (page_id,) in rows], np.int64)
+
+    def next_page_ids(self, after: int, limit: int) -> Ints:
+        """Read along the key of the pages."""
+        query = "SELECT page_id FROM pages WHERE page_id > ? ORDER BY page_id LIMIT ?"
+        return np.array([row[0] for row in self.run(query, after, limit)], np.int64)
+
+    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:  # noqa: ARG002
+        """Delete old schedules and the log's old entries."""
+        keep_house(lambda: nullcontext(self), keep_log_since)
+
+    def drop_schedule(self) -> bool:
+        """Delete a block of a schedule that is no longer kept; tell whether there was one."""
+        stale = self.run(sql.STALE_EPOCH).fetchall()
+        for (epoch,) in stale:
+            self.run(sql.DROP_SCHEDULE, epoch, BLOCK - 1)
+        return bool(stale)
+
+
+def keep_house(
+    begin: Callable[[], AbstractContextManager[SqliteTransaction]], keep_log_since: datetime | None
+) -> None:
+    """Delete, block by block, the schedules and the entries of the log that are not kept."""
+    more = True
+    while more:
+        with begin() as tx:
+            more = tx.drop_schedule()
+    more = True
+    while more and keep_log_since is not None:
+        with begin() as tx:
+            more = tx.drop_log(keep_log_since, BLOCK)

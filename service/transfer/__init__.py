@@ -1,0 +1,1 @@
+"""Pages and states in files: import, export, checkpoints."""

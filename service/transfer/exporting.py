@@ -1,0 +1,216 @@
+"""Write all pages, or pages with their states, to CSV, NDJSON or Parquet, in constant memory."""
+
+import csv
+import gzip
+import io
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from service.core.estimators import Estimator
+from service.model.columns import PageStates, StoredPages
+from service.model.domain import Observability
+from service.model.errors import NotExportable, UnreadableFile
+from service.storage import Store
+from service.transfer.files import kind_of
+
+BLOCK = 10_000
+PAGE = ("url", "importance", "observability", "min_crawl_rate", "max_crawl_rate")
+STATE = (
+    *PAGE,
+    "created_at",
+    "estimator",
+    "estimate",
+    "interval_factor",
+    "n_observations",
+    "n_changes",
+    "last_crawl_at",
+    "last_observed_at",
+    "digest",
+    "gone",
+    "pings_since",
+    "n_pings",
+    "pings_since_crawl",
+    "last_ping_at",
+    "requested_at",
+    "ping_credit",
+    "real_pings",
+    "false_pings",
+    "trust",
+    "n_failures",
+    "last_interval",
+)
+NAMES = np.array([watched.name for watched in Observability], object)
+"""Observability by its code."""
+
+Block = dict[str, NDArray[Any]]
+Write = Callable[[Block], None]
+
+
+def exported(store: Store, estimator: Estimator[Any] | None) -> Iterator[Block]:
+    """Yield all pages by page_id, with an estimator their states too.
+
+    Raises
+    ------
+    NotExportable
+        The estimator reads the observation log again, and no file of states holds the log.
+    """
+    if estimator is not None and estimator.needs_history:
+        raise NotExportable(
+            f"estimator {estimator.name} reads the observation log again, which no file of states "
+            "holds; export without --states"
+        )
+    last = 0
+    while True:
+        with store.begin(write=False) as tx:
+            pages, states = tx.read_pages(last, BLOCK)
+        if not len(pages):
+            return
+        last = int(pages.page_id[-1])
+        yield columns_of(pages, states, estimator)
+
+
+def columns_of(pages: StoredPages, states: PageStates, estimator: Estimator[Any] | None) -> Block:
+    """Return the columns of a file, those of states only with an estimator."""
+    columns = {f.name: getattr(states, f.name) for f in fields(states)}
+    columns |= {f.name: getattr(pages, f.name) for f in fields(pages)}
+    columns["observability"] = NAMES[states.observability]
+    if estimator is None:
+        return {name: columns[name] for name in PAGE}
+    columns["estimator"] = np.full(len(pages), estimator.name, object)
+    return {name: columns[name] for name in STATE}
+
+
+def cells(name: str, column: NDArray[Any]) -> list[Any]:
+    """Return a column as values of JSON: instants as RFC 3339, none as None.
+
+    >>> cells("requested_at", np.array(["2026-05-01T12:00", "NaT"], "M8[us]"))
+    ['2026-05-01T12:00:00.000000Z', None]
+    """
+    none: Any = np.zeros(len(column), np.bool_)
+    if column.dtype.kind == "M":
+        none = np.isnat(column)
+        column = np.datetime_as_string(column, unit="us", timezone="UTC").astype(object)
+    elif name.endswith("_crawl_rate"):
+        none = np.isnan(column)
+    elif name == "digest":
+        none = column == 0
+    if none.any():
+        column = column.astype(object)
+        column[none] = None
+    listed: list[Any] = column.tolist()
+    return listed
+
+
+@contextmanager
+def writer(path: Path, kind: str | None, *, states: bool) -> Iterator[Write]:
+    """Yield a function that writes blocks to a file, which gets its name once it is whole.
+
+    A device or a pipe has its name from the start.
+
+    Raises
+    ------
+    UnreadableFile
+        Neither the name nor `kind` is a format, or the folder cannot be written to.
+    """
+    if str(path) == "-":
+        with _formatted(sys.stdout.buffer, kind or "ndjson", states=states) as write:
+            yield write
+        return
+    kind = kind or kind_of(path)
+    whole = path.is_file() or not path.exists()
+    part = path.with_name(path.name + ".part") if whole else path
+    with ExitStack() as opened:
+        try:
+            file: Any = opened.enter_context(part.open("wb"))
+        except OSError as error:
+            raise UnreadableFile(f"{part}: {error.strerror}") from error
+        if path.suffix == ".gz":
+            file = opened.enter_context(gzip.open(file, "wb", compresslevel=3))
+        yield opened.enter_context(_formatted(file, kind, states=states))
+    if whole:
+        part.replace(path)
+
+
+@contextmanager
+def _formatted(file: IO[bytes], kind: str, *, states: bool) -> Iterator[Write]:
+    names = STATE if states else PAGE
+    if kind == "parquet":
+        with _parquet(file, names) as write:
+            yield write
+    elif kind in ("csv", "tsv"):
+        text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+        rows = csv.writer(text, delimiter="\t" if kind == "tsv" else ",", lineterminator="\n")
+        rows.writerow(names)
+        yield lambda block: _write_csv(rows, block)
+        text.detach()
+    else:
+        yield lambda block: _write_ndjson(file, block)
+
+
+def _write_csv(rows: Any, block: Block) -> None:
+    columns = {name: cells(name, column) for name, column in block.items()}
+    if "estimate" in columns:
+        columns["estimate"] = [" ".join(map(repr, numbers)) for numbers in columns["estimate"]]
+        columns["gone"] = [str(gone).lower() for gone in columns["gone"]]
+    rows.writerows(zip(*columns.values(), strict=True))
+
+
+def _write_ndjson(file: IO[bytes], block: Block) -> None:
+    columns = [cells(name, column) for name, column in block.items()]
+    items = [
+        {name: value for name, value in zip(block, row, strict=True) if value is not None}
+        for row in zip(*columns, strict=True)
+    ]
+    file.write(msgspec.json.Encoder().encode_lines(items))
+
+
+@contextmanager
+def _parquet(file: IO[bytes], names: tuple[str, ...]) -> Iterator[Write]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise UnreadableFile("for Parquet, pip install 'recrawl[arrow]'") from error
+    types = {
+        "url": pa.string(),
+        "observability": pa.string(),
+        "estimator": pa.string(),
+        "estimate": pa.list_(pa.float64()),
+        "gone": pa.bool_(),
+        "n_observations": pa.int64(),
+        "n_changes": pa.int64(),
+        "n_pings": pa.int64(),
+        "pings_since_crawl": pa.int64(),
+        "digest": pa.int64(),
+    }
+    instant = pa.timestamp("us", "UTC")
+
+    def type_of(name: str) -> Any:
+        named_so = name.endswith("_at") or name == "pings_since"
+        return types.get(name, instant if named_so else pa.float64())
+
+    schema = pa.schema([(name, type_of(name)) for name in names])
+
+    def write(block: Block) -> None:
+        arrays = [_arrow(pa, name, column, type_of(name)) for name, column in block.items()]
+        table.write_batch(pa.record_batch(arrays, schema=schema))
+
+    with pq.ParquetWriter(file, schema, compression="zstd") as table:
+        yield write
+
+
+def _arrow(pa: Any, name: str, column: NDArray[Any], kind: Any) -> Any:
+    if column.dtype.kind in "OS" or column.ndim > 1:
+        return pa.array(column.tolist(), kind)
+    if column.dtype.kind == "M":
+        return pa.array(column.view(np.int64), pa.int64(), mask=np.isnat(column)).cast(kind)
+    none = np.isnan(column) if name.endswith("_crawl_rate") else column == 0
+    return pa.array(column, kind, mask=none if name.endswith(("_crawl_rate", "digest")) else None)

@@ -1,0 +1,203 @@
+"""Items in files: CSV with a header, NDJSON or Parquet, read once, in constant memory."""
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Collection, Iterator
+from datetime import UTC
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from service.model import lenient_json
+from service.model.errors import UnreadableFile
+
+BLOCK = 5_000
+NUMBERS = ("importance", "min_crawl_rate", "max_crawl_rate")
+KINDS = ("csv", "tsv", "ndjson", "jsonl", "parquet")
+
+
+class Block(NamedTuple):
+    """Consecutive items of a file."""
+
+    items: list[dict[str, Any]]
+    lines: list[int]
+    """Line of each item; of Parquet its row, counted from 1."""
+    skipped: list[tuple[int, str]]
+    """Lines that are no items, each with the reason."""
+    last_line: int
+    bytes_read: int
+    """Bytes on disk up to here; of Parquet in proportion to the rows."""
+
+
+class _Unusable(NamedTuple):
+    reason: str
+
+
+def kind_of(path: Path) -> str:
+    """Return the format by the ending of the name; raise `UnreadableFile` for any other."""
+    kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
+    if kind not in KINDS or (kind == "parquet" and path.suffix == ".gz"):
+        raise UnreadableFile(
+            f"{path}: the name must end in .csv, .tsv, .ndjson or .jsonl (or .gz), or in .parquet"
+        )
+    return kind
+
+
+def read_items(
+    path: Path, after_line: int = 0, block: int = BLOCK, *, names: Collection[str] = ()
+) -> Iterator[Block]:
+    """Yield the items of a file in blocks; the receiver checks their values.
+
+    With `names`, a table has columns of no other name.
+
+    Raises
+    ------
+    UnreadableFile
+        The file is neither CSV with a `url` column nor NDJSON nor Parquet, is not UTF-8, is a
+        broken gzip, or has a column that is none of `names`.
+    """
+    kind = kind_of(path)
+    if kind == "parquet":
+        yield from _parquet(path, after_line, block, names)
+        return
+    with path.open("rb") as raw:
+        content = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+        text = io.TextIOWrapper(content, "utf-8-sig", newline="")
+        lines = kind in ("ndjson", "jsonl")
+        rows = _ndjson(text, after_line) if lines else _csv(text, path, kind, names)
+        try:
+            while part := list(islice(rows, block)):
+                if part[-1][0] > after_line:
+                    yield _block([row for row in part if row[0] > after_line], raw.tell())
+        except UnicodeDecodeError as error:
+            raise UnreadableFile(f"{path}: not UTF-8 ({error.reason}); convert it first") from error
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise UnreadableFile(f"{path}: the gzip is broken or cut off: {error}") from error
+        except csv.Error as error:
+            raise UnreadableFile(f"{path}: not CSV: {error}") from error
+
+
+def first_item(path: Path) -> dict[str, Any]:
+    """Return the first item of a file, empty for a file without items."""
+    return next((b.items[0] for b in read_items(path, block=1) if b.items), {})
+
+
+def _block(rows: list[tuple[int, Any]], bytes_read: int) -> Block:
+    good = [(line, item) for line, item in rows if not isinstance(item, _Unusable)]
+    return Block(
+        items=[item for _, item in good],
+        lines=[line for line, _ in good],
+        skipped=[(line, item.reason) for line, item in rows if isinstance(item, _Unusable)],
+        last_line=rows[-1][0],
+        bytes_read=bytes_read,
+    )
+
+
+def _ndjson(text: IO[str], after_line: int) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(text, 1):
+        if number <= after_line or not line.strip():
+            continue
+        try:
+            item = lenient_json.parse(line)
+        except ValueError as error:
+            yield number, _Unusable(f"not JSON: {error}")
+            continue
+        if isinstance(item, lenient_json.Contradiction):
+            yield number, _Unusable(str(item))
+        else:
+            yield number, item if isinstance(item, dict) else _Unusable("not a JSON object")
+
+
+def _csv(
+    text: IO[str], path: Path, kind: str, fields: Collection[str]
+) -> Iterator[tuple[int, Any]]:
+    rows = csv.reader(text, delimiter="\t" if kind == "tsv" else ",", strict=True)
+    names = [name.strip() for name in next(rows, [])]
+    if "url" not in names:
+        raise UnreadableFile(f"{path}: the first line must name the columns, one of them `url`")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UnreadableFile(f"{path}: two columns are named {twice[0]}; rename or remove one")
+    _refuse_unknown(path, names, fields)
+    begun = rows.line_num + 1
+    try:
+        for row in rows:
+            if len(row) == len(names):
+                yield rows.line_num, _item(names, row)
+            elif row:
+                yield rows.line_num, _Unusable("more or fewer cells than the header has")
+            begun = rows.line_num + 1
+    except csv.Error as error:
+        raise UnreadableFile(
+            f"{path}:{begun}: not CSV from here on: {error}; is a quote left open?"
+        ) from error
+
+
+def _refuse_unknown(path: Path, names: list[str], fields: Collection[str]) -> None:
+    """Raise `UnreadableFile` for an unknown column, because each row would be rejected for it."""
+    if fields and (unknown := [name for name in names if name and name not in fields]):
+        raise UnreadableFile(
+            f"{path}: there is no field {', '.join(unknown)}; rename or remove the column "
+            f"(fields are {', '.join(fields)})"
+        )
+
+
+def _item(names: list[str], row: list[str]) -> dict[str, Any] | _Unusable:
+    """Return the cells that are not empty, numbers as floats."""
+    cells = zip(names, map(str.strip, row), strict=True)
+    item: dict[str, Any] = {name: cell for name, cell in cells if cell}
+    for name in NUMBERS:
+        if name in item:
+            try:
+                item[name] = float(item[name])
+            except ValueError:
+                return _Unusable(f"{name} is not a number: {item[name][:40]!r}")
+    return item
+
+
+def _parquet(path: Path, after_line: int, block: int, fields: Collection[str]) -> Iterator[Block]:
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise UnreadableFile(f"{path}: for Parquet, pip install 'recrawl[arrow]'") from error
+    size, row = path.stat().st_size, 0
+    try:
+        with ParquetFile(path) as file:
+            _refuse_unknown(path, file.schema_arrow.names, fields)
+            n_rows = file.metadata.num_rows
+            for batch in file.iter_batches(block):
+                first, row = row + 1, row + len(batch)
+                if row <= after_line:
+                    continue
+                numbered = enumerate(_items(batch), first)
+                rows = [(line, item) for line, item in numbered if line > after_line]
+                yield _block(rows, size * row // n_rows)
+    except (ArrowException, OSError, ValueError) as error:
+        raise UnreadableFile(f"{path}: not Parquet, or no values of its: {error}") from error
+
+
+def _items(batch: Any) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a batch without their nulls."""
+    columns = [_values(column) for column in batch.columns]
+    names = batch.schema.names
+    for row in zip(*columns, strict=True):
+        yield {n: value for n, value in zip(names, row, strict=True) if value is not None}
+
+
+def _values(column: Any) -> list[Any]:
+    """Return a column as Python values.
+
+    Other tools write texts as bytes and numbers as decimals. Instants are converted by way of
+    UTC, because that is a hundred times faster.
+    """
+    if str(column.type) in ("binary", "large_binary"):
+        texts = column.to_pylist()
+        return [None if text is None else text.decode(errors="replace") for text in texts]
+    if str(column.type).startswith("decimal"):
+        column = column.cast("float64")
+    if getattr(column.type, "tz", None) is None:
+        return list(column.to_pylist())
+    naive = column.cast(f"timestamp[{column.type.unit}]").to_pylist()
+    return [at and at.replace(tzinfo=UTC) for at in naive]

@@ -1,0 +1,168 @@
+"""Import pages, or pages with their states, from a file to a service or into its database.
+
+An import may be repeated: pages get the values of the file, and a state replaces the stored one
+only if the state has newer evidence.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recrawl_client import Client, Page
+from service.core.estimators import Estimator
+from service.estimation.estimates import width
+from service.model.arrays import Bools, Instants, Ints
+from service.model.columns import PageColumns, PageStates
+from service.model.errors import EstimatorMismatch
+from service.storage import Brought, Store, Transaction
+from service.transfer.files import Block, first_item, read_items
+from service.transfer.lines import StateLine, instants, parse, states_of
+
+FUTURE_ALLOWED = timedelta(minutes=5)
+
+
+class Skipped(NamedTuple):
+    """A line that was not imported, with the reason."""
+
+    path: Path
+    line: int
+    reason: str
+
+
+class Step(NamedTuple):
+    """One committed block of an import."""
+
+    n_rows: int
+    created: int
+    """Pages that are new."""
+    restored: int
+    """States taken over."""
+    skipped: list[Skipped]
+    bytes_read: int
+    """Bytes of the file up to here."""
+    standing: dict[str, Any]
+    """Position from which `--resume` goes on."""
+
+
+def holds_states(path: Path) -> bool:
+    """Return whether the lines of a file are pages with states."""
+    return "estimator" in first_item(path)
+
+
+def send_pages(path: Path, client: Client, after_line: int = 0) -> Iterator[Step]:
+    """Register a file's pages with a running service."""
+    for block in read_items(path, after_line, names=Page.__struct_fields__):
+        answer = client.register(*block.items)
+        rejected = [(rejection.index, rejection.detail) for rejection in answer.rejected]
+        yield _step(path, block, answer.created, 0, rejected)
+
+
+def add_pages(
+    path: Path, store: Store, now: Callable[[], datetime], after_line: int = 0
+) -> Iterator[Step]:
+    """Register the pages of a file in the database, one transaction for each block."""
+    for block in read_items(path, after_line, names=Page.__struct_fields__):
+        parsed = parse(block.items, Page)
+        created = 0
+        if parsed.lines:
+            with store.begin() as tx:
+                created = int(tx.register(parsed.pages, now()).created.sum())
+        yield _step(path, block, created, 0, parsed.rejected)
+
+
+def add_states(
+    path: Path,
+    store: Store,
+    estimator: Estimator[Any],
+    now: Callable[[], datetime],
+    after_line: int = 0,
+) -> Iterator[Step]:
+    """Restore the pages of a file with their states, one transaction for each block.
+
+    Raises
+    ------
+    EstimatorMismatch
+        The file holds states of another estimator.
+    """
+    numbers = width(estimator)
+    for block in read_items(path, after_line, names=StateLine.__struct_fields__):
+        parsed = parse(block.items, StateLine)
+        refused = [_refusal(line, path, estimator.name, numbers, now()) for line in parsed.lines]
+        good = np.array([not reason for reason in refused], np.bool_)
+        rejected = parsed.rejected + [
+            (position, reason)
+            for position, reason in zip(parsed.position, refused, strict=True)
+            if reason
+        ]
+        created = restored = 0
+        if good.any():
+            lines = [line for line, taken in zip(parsed.lines, good, strict=True) if taken]
+            with store.begin() as tx:
+                created, restored = take_over(
+                    tx,
+                    parsed.pages.take(good),
+                    states_of(lines),
+                    instants([line.created_at for line in lines]),
+                    now(),
+                )
+        yield _step(path, block, created, restored, rejected)
+
+
+def _refusal(line: StateLine, path: Path, estimator: str, width: int, now: datetime) -> str:
+    if line.estimator != estimator:
+        raise EstimatorMismatch(
+            f"{path} holds states of estimator {line.estimator}, the settings ask for {estimator}; "
+            f"set RECRAWL_ESTIMATOR={line.estimator} here, or export without --states and let "
+            f"{estimator} learn anew"
+        )
+    if len(line.estimate) != width:
+        return f"the estimate has {len(line.estimate)} numbers; {estimator} keeps {width} a page"
+    newest = max(filter(None, (line.last_crawl_at, line.last_ping_at, line.pings_since)))
+    if newest > now + FUTURE_ALLOWED:
+        return f"{newest.isoformat()} lies in the future; the clock says {now.isoformat()}"
+    return ""
+
+
+def take_over(
+    tx: Transaction, pages: PageColumns, states: PageStates, created_at: Instants, now: datetime
+) -> tuple[int, int]:
+    """Register pages and restore the states that are newer than the stored ones.
+
+    Return the number of new pages and the number of restored states. `states.page_id` is not
+    read.
+    """
+    page_id, created = tx.register(pages, now, Brought(states, created_at))
+    stored = np.flatnonzero(~created)
+    stored = stored[np.argsort(page_id[stored])]
+    states = replace(states.take(stored), page_id=page_id[stored])
+    newer = newer_states(states, tx.lock_states(states.page_id, scheduled=False))
+    tx.restore_states(states.take(newer))
+    n_created = int(created.sum())
+    return n_created, n_created + int(newer.sum())
+
+
+def newer_states(states: PageStates, stored: PageStates) -> Bools:
+    """Return which states have newer evidence than the stored ones of the same pages."""
+    newest, other = _evidence(states)
+    newest_stored, other_stored = _evidence(stored)
+    newer: Bools = (newest > newest_stored) | ((newest == newest_stored) & (other > other_stored))
+    return newer
+
+
+def _evidence(states: PageStates) -> Ints:
+    """Return the later and the earlier of last crawl and last ping; NaT is before all others."""
+    both = np.stack([states.last_crawl_at, states.last_ping_at]).view(np.int64)
+    return np.sort(both, axis=0)[::-1]
+
+
+def _step(
+    path: Path, block: Block, created: int, restored: int, rejected: list[tuple[int, str]]
+) -> Step:
+    refused = [(block.lines[position], reason) for position, reason in rejected]
+    skipped = [Skipped(path, line, why) for line, why in sorted([*block.skipped, *refused])]
+    n_rows = len(block.items) + len(block.skipped)
+    return Step(n_rows, created, restored, skipped, block.bytes_read, {"line": block.last_line})

@@ -1,0 +1,88 @@
+"""A client generated from openapi/openapi.json drives the live server."""
+
+import importlib
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from support.live_server import START, running
+
+DOCUMENT = Path(__file__).parents[2] / "openapi" / "openapi.json"
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory):
+    """Give the generated package."""
+    directory = tmp_path_factory.mktemp("client")
+    (directory / "config.yml").write_text("post_hooks: []\n")
+    command = [sys.executable, "-m", "openapi_python_client", "generate", "--meta", "none"]
+    subprocess.run(
+        [
+            *command,
+            "--path",
+            DOCUMENT,
+            "--output-path",
+            directory / "generated_client",
+            "--config",
+            directory / "config.yml",
+        ],
+        check=True,
+        capture_output=True,
+    )
+    sys.path.insert(0, str(directory))
+    yield importlib.import_module("generated_client")
+    sys.path.remove(str(directory))
+
+
+def operation(tag: str, name: str):
+    """Give the function of one operation that raises on what the document does not say."""
+    return importlib.import_module(f"generated_client.api.{tag}.{name}").sync
+
+
+def test_a_generated_client_registers_observes_and_reads_the_schedule(generated, sqlite_url):
+    models = importlib.import_module("generated_client.models")
+    url = "https://example.com/news"
+    with (
+        running(sqlite_url) as live,
+        generated.Client(live.url, raise_on_unexpected_status=True) as client,
+    ):
+        page = models.Page(
+            url=url, importance=10.0, observability=models.PageObservability.INCOMPLETE
+        )
+        taken = operation("pages", "post_pages")(client=client, body=[page])
+        assert isinstance(taken, models.Registered)
+        (page_id,) = taken.page_ids
+
+        crawls = [
+            models.Observation(url=url, observed_at=START, digest="a"),
+            models.Observation(
+                page_id=page_id, observed_at=START + timedelta(minutes=1), changed=True
+            ),
+        ]
+        observed = operation("evidence", "post_observations")(client=client, body=crawls)
+        assert (observed.accepted, observed.rejected) == (2, [])
+
+        ping = models.Ping(url=url, changed_at=START + timedelta(minutes=2))
+        answered = operation("evidence", "post_pings")(client=client, body=[ping])
+        assert answered.decisions[0].page_id == page_id
+
+        asked = operation("epochs", "post_epoch")(client=client)
+        live.service.runner.run_once()
+        epoch = operation("epochs", "get_epoch")(asked.epoch, client=client)
+        assert epoch == operation("epochs", "get_latest_epoch")(client=client)
+        assert (epoch.status.value, epoch.n_pages) == ("published", 1)
+
+        (row,) = operation("schedule", "get_schedule")(client=client, limit=10).items
+        assert (row.page_id, row.url) == (page_id, url)
+        assert row.crawl_rate == pytest.approx(epoch.bandwidth_used)
+
+        shown = operation("pages", "find_page")(client=client, url_query=url)
+        assert shown.estimate.n_changes == 1
+        patch = models.PagePatchBody(importance=3.0, max_crawl_rate=None)
+        patched = operation("pages", "patch_page")(page_id, client=client, body=patch)
+        assert patched.importance == 3.0
+        missing = operation("pages", "get_page")(page_id + 1, client=client)
+        assert isinstance(missing, models.Problem)
+        assert missing.status == 404

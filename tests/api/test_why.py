@@ -1,0 +1,138 @@
+"""The sentence about a page's crawl rate, for every state of a page."""
+
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+
+import pytest
+
+from service.api.responses.why import explain
+from service.estimation.estimates import PageEstimate
+from service.model.domain import Certificate, Epoch, EpochStatus, Observability, Page
+
+AT = datetime(2026, 5, 1, tzinfo=UTC)
+QUANTILES = tuple(i / 100 for i in range(101))
+PAGE = replace(
+    Page(**{field.name: None for field in fields(Page)}),
+    page_id=1,
+    created_at=AT,
+    last_crawl_at=AT,
+    interval_factor=1.0,
+    due_rate=0.3,
+    importance=2.5,
+    observability=Observability.auto,
+    gone=False,
+    n_failures=0,
+    change_rate=0.5,
+    crawl_rate=0.25,
+    crawl_probability=0.0,
+    urgency=1.2,
+)
+CHANGES = "it changes about every 2.0 days and its importance is 2.5"
+RANK = "; 25% of all pages are crawled less often"
+DRIVERS = f"{CHANGES}{RANK}"
+GROUP = "since its last crawl its URL group has changed"
+AGAIN = "a change notice or POST /pages with its url has it crawled once more"
+
+
+def why(page: Page, *, url_group_rate: float | None = None, quantiles=QUANTILES, certified=True):
+    certificate = Certificate(9.0, 9.0, 0.5, 0.0, 0.0, 0.0, 1, 1_000, {}, quantiles, 1.2, {})
+    epoch = Epoch(1, EpochStatus.published, AT, certificate=certificate if certified else None)
+    return explain(page, epoch, PageEstimate(0.5, None, "gamma", url_group_rate))
+
+
+@pytest.mark.parametrize(
+    ("state", "sentence"),
+    [
+        ({}, f"crawled every 4.0 days: {DRIVERS}"),
+        (
+            {"crawl_probability": 0.25},
+            f"crawled every 4.0 days and on 25% of its pings: {DRIVERS}",
+        ),
+        (
+            {"crawl_rate": 400.0},
+            f"crawled every 3.6 minutes: {CHANGES}; 100% of all pages are crawled less often",
+        ),
+        (
+            {"crawl_rate": 90_000.0},
+            f"crawled every 0.96 seconds: {CHANGES}; 100% of all pages are crawled less often",
+        ),
+        (
+            {"crawl_rate": 0.0},
+            f"not crawled: the bandwidth is worth more elsewhere: {CHANGES}",
+        ),
+        (
+            {"observability": Observability.complete, "crawl_rate": 0.0},
+            f"crawled on 0% of its pings: {CHANGES}",
+        ),
+        (
+            {"observability": Observability.complete, "crawl_probability": 0.5},
+            f"crawled on 50% of its pings: {DRIVERS}",
+        ),
+        (
+            {"change_rate": 0.0},
+            f"crawled every 4.0 days: it never changes and its importance is 2.5{RANK}",
+        ),
+        (
+            {"urgency": 2.4},
+            (
+                f"crawled every 4.0 days: {DRIVERS}; {GROUP} more than expected, so "
+                "it is crawled 2.0 times as soon"
+            ),
+        ),
+        (
+            {"urgency": 0.6},
+            (
+                f"crawled every 4.0 days: {DRIVERS}; {GROUP} less than expected, so "
+                "it can wait 2.0 times as long"
+            ),
+        ),
+        (
+            {"n_failures": 1, "urgency": 2.4},
+            f"crawled every 4.0 days: {DRIVERS}; its last crawl got no answer, it is tried again",
+        ),
+        (
+            {"n_failures": 3},
+            (
+                f"crawled every 4.0 days: {DRIVERS}; its last 3 crawls got no "
+                "answer, it is tried again"
+            ),
+        ),
+        (
+            {"gone": True, "n_failures": 1},
+            "checked ever more rarely: it is gone, as its last crawl found",
+        ),
+        (
+            {"gone": True, "n_failures": 2, "redirects_to": 7},
+            "checked ever more rarely: it has moved, as its last 2 crawls found",
+        ),
+        (
+            {"gone": True, "n_failures": 6},
+            f"not crawled: it is gone, as its last 6 crawls found; {AGAIN}",
+        ),
+        (
+            {"gone": True, "n_failures": 6, "redirects_to": 7},
+            f"not crawled: it has moved, as its last 6 crawls found; {AGAIN}",
+        ),
+    ],
+)
+def test_a_sentence_tells_what_drives_the_rate(state, sentence):
+    assert why(replace(PAGE, **state)).sentence == sentence
+
+
+def test_the_rate_of_the_url_group_is_named_where_it_has_a_part():
+    sentence = why(PAGE, url_group_rate=24.0).sentence
+    assert ", pages of its URL group every 60.0 minutes, and its importance" in sentence
+
+
+def test_an_epoch_without_quantiles_or_certificate_ranks_nobody():
+    assert why(PAGE, quantiles=()).crawled_more_often_than is None
+    bare = why(replace(PAGE, urgency=1.0), certified=False)
+    assert bare.sentence == f"crawled every 4.0 days: {CHANGES}"
+    assert (bare.multiplier, bare.crawled_more_often_than) == (None, None)
+
+
+def test_numbers_stand_beside_the_sentence():
+    answer = why(PAGE)
+    assert (answer.multiplier, answer.crawled_more_often_than) == (0.5, 0.249)
+    assert answer.next_change_expected_in_days == 2.0
+    assert why(replace(PAGE, change_rate=0.0)).next_change_expected_in_days == float("inf")

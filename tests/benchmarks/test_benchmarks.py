@@ -1,0 +1,200 @@
+"""The benchmarks over HTTP run: their rows, floors and clients fit the service as it is."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROWS = {
+    "epoch": 2,
+    "disk": 1,
+    "schedule": 2,
+    "not_modified": 1,
+    "export": 2,
+    "observations": 1,
+    "by_url": 1,
+    "single": 2,
+    "pages": 1,
+}
+"""With the lines that each gives."""
+
+
+@pytest.mark.parametrize("store", ["postgres", "sqlite"])
+def test_every_row_is_measured_beside_its_floor(store, postgres_server, tmp_path) -> None:
+    written = tmp_path / "bench.json"
+    server = postgres_server.render_as_string(hide_password=False)
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.http",
+            "--quick",
+            "--seconds",
+            "0.2",
+            "--pages",
+            "5000",
+            "--stores",
+            store,
+            "--rows",
+            *ROWS,
+            "--postgres",
+            server,
+            "--folder",
+            tmp_path,
+            "--json",
+            written,
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    rows = json.loads(written.read_text())["rows"]
+    assert [r["row"] for r in rows] == [name for name, lines in ROWS.items() for _ in range(lines)]
+    assert all(r["value"] > 0 for r in rows if r["row"] != "export")
+    assert {r["row"] for r in rows if r["ratio"]} == ROWS.keys() - {"disk", "not_modified"}
+    assert [path.name for path in tmp_path.iterdir()] == ["bench.json"]
+
+
+@pytest.mark.parametrize("store", ["postgres", "sqlite"])
+def test_every_row_of_the_leases_is_measured(store, postgres_server, tmp_path) -> None:
+    written = tmp_path / "bench.json"
+    server = postgres_server.render_as_string(hide_password=False)
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.leases",
+            "--quick",
+            "--stores",
+            store,
+            "--postgres",
+            server,
+            "--folder",
+            tmp_path,
+            "--json",
+            written,
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    rows = json.loads(written.read_text())["rows"]
+    assert [r["row"] for r in rows] == ["batches", "single", "single", "polite", "empty"]
+    assert all(r["value"] > 0 for r in rows)
+
+
+def test_a_made_up_data_set_is_imported_and_scheduled(postgres_server, tmp_path) -> None:
+    written = tmp_path / "polite.json"
+    server = postgres_server.render_as_string(hide_password=False)
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.polite",
+            "--pages",
+            "1000",
+            "--postgres",
+            server,
+            "--folder",
+            tmp_path / "data",
+            "--json",
+            written,
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "1000 new pages registered, 1000 states taken over, 0 lines skipped" in run.stdout
+    figures = json.loads(written.read_text())
+    assert [done["what"] for done in figures["runs"]] == ["import", "epoch"]
+    assert all(done["peak_mb"] > 0 for done in figures["runs"])
+
+
+def test_the_grid_goes_on_where_it_was_interrupted(tmp_path) -> None:
+    folder = tmp_path / "traces"
+    (folder / "pages").mkdir(parents=True)
+    pages = [f"/{n},0,{40 * 86_400},{n}" for n in range(1, 7)]
+    (folder / "pages" / "tiny.pages.csv").write_text(
+        "\n".join(["page,obs_start,obs_end,n_changes", *pages]) + "\n"
+    )
+    changes = [f"/{n},{86_400 * 40 * (k + 1) / (n + 1)},0" for n in range(1, 7) for k in range(n)]
+    (folder / "tiny.csv").write_text("\n".join(["page,t,bulk", *changes]) + "\n")
+
+    def run(*arguments: str) -> str:
+        return subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "benchmarks.evidence",
+                "--traces",
+                folder,
+                "--sites",
+                "tiny",
+                "--bandwidths",
+                "0.1",
+                "--importance",
+                "equal",
+                "--processes",
+                "1",
+                "--out",
+                tmp_path / "lines.jsonl",
+                *arguments,
+            ],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        ).stdout
+
+    first = run("--policies", "uniform,recrawl")
+    assert "4/4 tiny, bulk in, equal, 0.1: recrawl" in first
+    second = run("--policies", "uniform,recrawl,hindsight")
+    assert "2/2 tiny, bulk in, equal, 0.1: hindsight" in second
+    assert "Recrawl over" in second
+    assert re.search(r"│ uniform +│ 2 ", second)
+    lines = [json.loads(line) for line in (tmp_path / "lines.jsonl").read_text().splitlines()]
+    assert len(lines) == 6
+    assert all(line["harmonic"] > 0 for line in lines)
+    assert second.endswith(run("--table"))
+
+
+def test_an_attack_of_strangers_is_measured(tmp_path) -> None:
+    written = tmp_path / "strangers.json"
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.strangers",
+            "--submissions",
+            "40",
+            "--peers",
+            "2",
+            "--json",
+            written,
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    figures = json.loads(written.read_text())
+    assert figures["statuses"].keys() == {"202", "413", "429"}
+    assert sum(figures["statuses"].values()) == 40
+    assert figures["rss_peak_mb"] > figures["rss_before_mb"]
+    assert figures["honest_s"]

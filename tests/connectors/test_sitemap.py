@@ -1,0 +1,287 @@
+"""Sitemap documents as sites really serve them: everything readable is read, nothing expands."""
+
+import gzip
+import random
+import tracemalloc
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.connectors.sitemap import PIECE, Entry, Sitemap, _elements, parse_lastmod
+from service.model.errors import BodyTooLarge, MalformedBody
+
+LIMIT = 32_000_000
+SPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
+URLS = [f"https://a.example/{i}" for i in range(3)]
+
+
+def urlset(*entries: str, space: str = f' xmlns="{SPACE}"') -> bytes:
+    return f'<?xml version="1.0"?>\n<urlset{space}>{"".join(entries)}</urlset>'.encode()
+
+
+def url(loc: str, more: str = "") -> str:
+    return f"<url>\n  <loc> {loc}\n</loc>{more}</url>\n"
+
+
+def read(content: bytes, max_bytes: int = LIMIT) -> tuple[list[Entry], Sitemap]:
+    sitemap = Sitemap(content, max_bytes)
+    return list(sitemap), sitemap
+
+
+def locs(content: bytes) -> list[str]:
+    entries, sitemap = read(content)
+    assert sitemap.warnings == []
+    return [entry.loc for entry in entries]
+
+
+XML = urlset(*map(url, URLS))
+TEXT = "\n".join(URLS).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (XML, "urlset"),
+        (b"\n \n" + XML, "urlset"),
+        (b"\xef\xbb\xbf" + XML, "urlset"),
+        (b"\xef\xbb\xbf\n" + XML, "urlset"),
+        (b" " * 300_000 + XML, "urlset"),
+        (XML.replace(b' version="1.0"', b' version="1.0" encoding="ISO-8859-1"'), "urlset"),
+        (XML.decode().encode("utf-16"), "urlset"),
+        (urlset(*map(url, URLS), space=""), "urlset"),
+        (urlset(*map(url, URLS), space=' xmlns="http://www.google.com/schemas/0.84"'), "urlset"),
+        (urlset(*map(url, URLS), space=' xmlns="https://wrong.example/ns"'), "urlset"),
+        (urlset(*(f"<url><loc><![CDATA[{u}]]></loc></url>" for u in URLS)), "urlset"),
+        (b"<!DOCTYPE urlset>" + urlset(*map(url, URLS)).partition(b"\n")[2], "urlset"),
+        (gzip.compress(XML, mtime=0), "urlset"),
+        (gzip.compress(gzip.compress(XML, mtime=0), mtime=0), "urlset"),
+        (gzip.compress(XML[:100], mtime=0) + gzip.compress(XML[100:], mtime=0), "urlset"),
+        (gzip.compress(XML, mtime=0) + b"\0" * 512, "urlset"),
+        (TEXT, "text"),
+        (b"\xef\xbb\xbf" + TEXT, "text"),
+        (TEXT.replace(b"\n", b"\r\n\r\n"), "text"),
+        (TEXT.replace(b"\n", b"\r"), "text"),
+        (TEXT.decode().encode("utf-16"), "text"),
+        (gzip.compress(TEXT, mtime=0), "text"),
+    ],
+)
+def test_all_forms_of_one_sitemap_give_the_same_entries(content, kind):
+    assert locs(content) == URLS
+    assert read(content)[1].kind == kind
+
+
+@pytest.mark.parametrize(
+    ("told", "moment"),
+    [
+        ("2005", (2005, 1, 1)),
+        ("2005-03", (2005, 3, 1)),
+        ("2005-03-09", (2005, 3, 9)),
+        ("2005-03-09T18:00Z", (2005, 3, 9, 18)),
+        ("2005-03-09T18:00:15+00:00", (2005, 3, 9, 18, 0, 15)),
+        ("2005-03-09T18:00:15-05:30", (2005, 3, 9, 23, 30, 15)),
+        ("2005-03-09T18:00:15.123456789+02:00", (2005, 3, 9, 16, 0, 15, 123456)),
+        ("2005-03-09 18:00:15", (2005, 3, 9, 18, 0, 15)),
+        (" 2005-03-09\n", (2005, 3, 9)),
+    ],
+)
+def test_every_form_of_w3c_dates_is_read(told, moment):
+    assert parse_lastmod(told) == datetime(*moment, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("told", ["", "now", "2005-13-01", "09.03.2005", "-", "1" * 400])
+def test_other_dates_are_none(told):
+    assert parse_lastmod(told) is None
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_utc_date_or_none(told):
+    moment = parse_lastmod(told)
+    assert moment is None or moment.tzinfo is UTC
+
+
+def test_an_index_gives_its_children_with_their_lastmod_or_without_loc():
+    entries, sitemap = read(
+        f'<sitemapindex xmlns="{SPACE}"><sitemap><loc>{URLS[0]}</loc><lastmod>2026</lastmod>'
+        "</sitemap><sitemap><lastmod>2026</lastmod></sitemap></sitemapindex>".encode()
+    )
+    assert sitemap.kind == "index"
+    assert entries == [Entry(0, URLS[0], "2026", True), Entry(1, "", "2026", True)]
+
+
+@pytest.mark.parametrize(
+    ("root", "tag", "kind"), [("sitemapindex", "url", "urlset"), ("urlset", "sitemap", "index")]
+)
+def test_a_document_under_the_wrong_root_is_taken_by_its_entries(root, tag, kind):
+    body = "".join(f"<{tag}><loc>{u}</loc></{tag}>" for u in URLS)
+    entries, sitemap = read(f"<{root}>{body}</{root}>".encode())
+    assert [entry.loc for entry in entries] == URLS
+    assert {entry.is_child for entry in entries} == {kind == "index"}
+    assert sitemap.kind == kind
+    (warning,) = sitemap.warnings
+    assert f"the root is {root}, but entries are <{tag}>" in warning
+
+
+def test_extensions_for_news_images_and_videos_add_no_loc_and_no_lastmod():
+    more = (
+        "<image:image><image:loc>https://img.example/</image:loc></image:image>"
+        "<image:loc>https://img.example/stray</image:loc><image:lastmod>1999</image:lastmod>"
+        "<news:news><news:publication_date>2001-01-01</news:publication_date></news:news>"
+        "<video:video><video:content_loc>https://v.example/</video:content_loc></video:video>"
+        '<xhtml:link rel="alternate" hreflang="de" href="https://a.example/de"/>'
+        "<loc>https://a.example/second</loc>"
+    )
+    names = ("image", "news", "video", "xhtml")
+    space = "".join(f' xmlns:{name}="https://{name}.example/"' for name in names)
+    entry = f"<url>{more}<lastmod>2002</lastmod></url>"
+    entries, _ = read(urlset(entry, url(URLS[0], more), space=f' xmlns="{SPACE}"{space}'))
+    assert entries[0] == Entry(0, "https://a.example/second", "2002", False)
+    assert entries[1] == Entry(1, URLS[0], None, False)
+
+
+def test_of_a_document_that_breaks_off_the_entries_before_are_given():
+    for content, says in (
+        (XML[:-20], "cut short or is broken after 2 entries"),
+        (XML.replace(b"/2\n", b"/2?a=1&b=2\n"), "after 2 entries: not well-formed"),
+        (XML.replace(b"/2\n", b"/\xff\n"), "after 2 entries: not well-formed"),
+        (b"<urlset>", "after 0 entries"),
+    ):
+        entries, sitemap = read(content)
+        assert [entry.loc for entry in entries] == URLS[: len(entries)]
+        (warning,) = sitemap.warnings
+        assert says in warning
+
+
+@pytest.mark.parametrize("kept", [0.5, 0.95])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_of_a_broken_gzip_what_can_be_inflated_is_read(kept, layers):
+    rng = random.Random(1)
+    words = [f"https://a.example/{rng.getrandbits(80):x}" for _ in range(5000)]
+    content = urlset(*map(url, words))
+    for _ in range(layers):
+        content = gzip.compress(content, mtime=0)
+    entries, sitemap = read(content[: int(kept * len(content))])
+    assert 500 < len(entries) < 5000
+    assert [entry.loc for entry in entries] == words[: len(entries)]
+    assert "the gzip was cut short" in sitemap.warnings[0]
+    assert "the document was cut short" in sitemap.warnings[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "empty"),
+        (b"\xef\xbb\xbf \n", "empty"),
+        (gzip.compress(b"", mtime=0), "empty"),
+        (gzip.compress(XML, mtime=0)[:12], "the gzip was cut short"),
+        (b"\x1f\x8bnot gzip at all", "the gzip is broken"),
+        (b"<html><body>Not found</body></html>", "root is <html>"),
+        (b"<rss><channel></channel></rss>", "root is <rss>"),
+        (b"<", "not well-formed"),
+        (b"<?xml version='1.0' encoding='klingon'?><urlset/>", "not well-formed"),
+    ],
+)
+def test_what_is_no_sitemap_is_refused(content, says):
+    with pytest.raises(MalformedBody, match=says):
+        read(content)
+
+
+LAUGHS = "".join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10}">' for i in range(1, 10))
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"\xff\xfe\n\x00"])
+def test_a_text_without_an_address_is_warned_of(content):
+    entries, sitemap = read(content)
+    assert not entries
+    assert sitemap.warnings == ["the text holds no address; a sitemap of text has one URL a line"]
+
+
+@pytest.mark.parametrize(
+    "subset",
+    [
+        f'<!ENTITY l0 "ha">{LAUGHS}',
+        '<!ENTITY % p SYSTEM "http://127.0.0.1/x"> %p;',
+        '<!ENTITY l9 SYSTEM "file:///etc/passwd">',
+    ],
+)
+def test_entities_are_never_expanded_and_nothing_is_taken(subset):
+    body = urlset(url(URLS[0]), url("https://a.example/&l9;")).partition(b"\n")[2]
+    with pytest.raises(MalformedBody, match=r"declares entities.*limit: none.*&amp;"):
+        read(f"<!DOCTYPE urlset [{subset}]>".encode() + body)
+
+
+@pytest.mark.parametrize("opened", [b'<urlset x="', b"<!--", b"<?", b"<urlset><"])
+def test_what_goes_on_and_on_is_given_up(opened):
+    """The parser would read an unfinished tag again with every piece."""
+    content = opened + b"y" * 20_000_000
+    with suppress(MalformedBody):
+        _, sitemap = read(content)
+        assert "without an element" in sitemap.warnings[-1]
+    with pytest.raises(ValueError, match="without an element"):
+        list(_elements(iter([content[i : i + PIECE] for i in range(0, len(content), PIECE)])))
+
+
+def test_a_gzip_of_nothing_over_and_over_is_given_up():
+    with pytest.raises(BodyTooLarge):
+        read(gzip.compress(b"") * 100_000)
+
+
+def bomb(layers: int) -> bytes:
+    """Give a small gzip that claims 200 MB behind a good first entry."""
+    content = XML.replace(b"</urlset>", b" " * 200_000_000)
+    for _ in range(layers):
+        content = gzip.compress(content, mtime=0)
+    return content
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_claim_of_200_mb_is_refused_in_little_memory(layers):
+    content = bomb(layers)
+    assert len(content) < 300_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            BodyTooLarge, match=r"over 32000000 bytes; split .*RECRAWL_MAX_BODY_BYTES"
+        ):
+            Sitemap(content, LIMIT)
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        urlset(*(url(f"https://a.example/{i}", "<lastmod>2026</lastmod>") for i in range(50_000))),
+        urlset("<url>" + "<x><y>z</y></x>" * 50_000 + "</url>"),
+        b"https://a.example/\n" * 50_000,
+        b"<urlset>" + b"<x>" * 300_000,
+    ],
+    ids=["50,000 entries", "one entry of many parts", "text", "deeply nested"],
+)
+def test_memory_does_not_grow_with_the_document(content):
+    tracemalloc.start()
+    try:
+        n_entries = sum(1 for _ in Sitemap(content, LIMIT))
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+    assert n_entries in (50_000, 1, 0)
+
+
+def test_another_reader_of_sitemaps_reads_the_same():
+    tree = pytest.importorskip("usp.tree", reason="comes with the extra dev")
+    entries = [
+        url(URLS[0], "<lastmod>2004-12-23T18:00:15+02:00</lastmod>"),
+        url(f"{URLS[1]}?a=1&amp;b=2", "<lastmod>2005-03-09</lastmod><priority>0.3</priority>"),
+        url(URLS[2], "<lastmod>2005-03-09T18:00:15.25Z</lastmod>"),
+        *(url(f"https://a.example/{i}", "<lastmod>2005-03-09</lastmod>") for i in range(9, 500)),
+    ]
+    theirs = list(tree.sitemap_from_str(urlset(*entries).decode()).all_pages())
+    ours, _ = read(urlset(*entries))
+    assert [entry.loc for entry in ours] == [page.url for page in theirs]
+    for entry, page in zip(ours, theirs, strict=True):
+        moment = page.last_modified
+        assert parse_lastmod(entry.lastmod) == moment.replace(tzinfo=moment.tzinfo or UTC)

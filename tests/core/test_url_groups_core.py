@@ -1,0 +1,150 @@
+"""What siblings have shown: an example by hand, a loop over pages, and what must not matter."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.core.conditions import InvalidInput
+from service.core.url_groups import AGES, FINEST, OWN_WEIGHT, SHARED, budget_factor, observed_ratio
+
+
+def bin_of(age):
+    return min(int(2 * np.log2(max(age, FINEST) / FINEST)), AGES - 1)
+
+
+def by_hand(url_group, age, interval, change_rate):
+    """The same, page by page and sibling by sibling."""
+    factors = []
+    for j in range(len(url_group)):
+        if np.isnan(age[j]) or age[j] * change_rate[j] == 0:
+            factors.append(1.0)
+            continue
+        found = expected = OWN_WEIGHT * change_rate[j] * age[j]
+        for i in range(len(url_group)):
+            if i == j or url_group[i] != url_group[j] or np.isnan(age[i]) or interval[i] == 0:
+                continue
+            middle, asked = bin_of(age[i] + abs(interval[i]) / 2), bin_of(age[j])
+            counts = 1.0 if middle < asked else 0.5 if middle == asked else 0.0
+            found += counts * (interval[i] > 0)
+            expected += counts * (1 - np.exp(-change_rate[i] * abs(interval[i])))
+        factors.append(1 - SHARED + SHARED * found / expected)
+    return factors
+
+
+@st.composite
+def corpora(draw):
+    n = draw(st.integers(1, 12))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    age = rng.exponential(10.0, n)
+    age[rng.random(n) < 0.2] = np.nan
+    interval = rng.exponential(10.0, n) * rng.choice([-1, 0, 1], n)
+    rate = rng.gamma(0.5, 0.1, n) * (rng.random(n) < 0.9)
+    return rng.choice([3, 7, 1_000_000], n), age, interval, rate
+
+
+@given(corpora())
+def test_all_pages_at_once_are_as_one_by_one(corpus):
+    np.testing.assert_allclose(observed_ratio(*corpus), by_hand(*corpus), rtol=1e-9)
+
+
+@given(corpora(), st.integers(0, 2**32 - 1))
+def test_the_order_of_pages_and_the_numbers_of_url_groups_do_not_matter(corpus, seed):
+    url_group, age, interval, rate = corpus
+    order = np.random.default_rng(seed).permutation(len(url_group))
+    renamed = np.select([url_group == 3, url_group == 7], [12, 0], 5)
+    shuffled = observed_ratio(renamed[order], age[order], interval[order], rate[order])
+    np.testing.assert_allclose(shuffled, observed_ratio(*corpus)[order], rtol=1e-12)
+
+
+@given(corpora())
+def test_who_has_no_siblings_goes_by_its_rate(corpus):
+    _, age, interval, rate = corpus
+    alone = observed_ratio(np.arange(len(age)), age, interval, rate)
+    np.testing.assert_allclose(alone, 1.0, rtol=1e-12)
+
+
+@given(corpora())
+def test_no_page_waits_for_ever(corpus):
+    assert (observed_ratio(*corpus) >= 1 - SHARED - 1e-12).all()
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1))
+def test_a_change_found_brings_siblings_forward_and_its_absence_lets_them_wait(seed):
+    rng = np.random.default_rng(seed)
+    age, interval = np.append(rng.uniform(8, 20, 9), 1.0), np.full(10, -4.0)
+    quiet = observed_ratio(np.zeros(10, int), age, interval, 0.02)
+    interval[-1] = 4.0
+    found = observed_ratio(np.zeros(10, int), age, interval, 0.02)
+    assert (quiet[:-1] < 1).all()
+    assert (found[:-1] > 1).all()
+    assert found[-1] == pytest.approx(1.0)  # crawled after its own change
+
+
+def test_where_siblings_change_as_their_rates_say_nothing_is_moved_on_average():
+    rng = np.random.default_rng(4)
+    n, rate = 400_000, 0.02
+    url_group = rng.integers(0, n // 20, n)
+    age, length = rng.exponential(10.0, n), rng.exponential(10.0, n)
+    changed = rng.random(n) < -np.expm1(-rate * length)
+    factor = observed_ratio(url_group, age, np.where(changed, length, -length), rate)
+    due = np.average(factor, weights=age)  # the changes expected, as a share of those by the rate
+    assert due == pytest.approx(1.0, abs=0.01)
+    assert factor.std() > 0.05
+
+
+def test_changes_that_come_together_are_expected_where_they_happen():
+    """In a world made of bursts, the factor tells where pages have changed and where not."""
+    rng = np.random.default_rng(9)
+    n_url_groups, size, rate, share = 20_000, 20, 0.01, 0.5
+    url_group = np.repeat(np.arange(n_url_groups), size)
+    n = len(url_group)
+    age, length = rng.uniform(1, 20, n), rng.uniform(5, 20, n)
+    # per URL group one burst of the last 40 days that each page takes part in with this chance
+    burst = rng.uniform(0, 40, n_url_groups)[url_group]
+    part = (rng.random(n) < share) & (rng.random(n_url_groups) < 40 * rate / share)[url_group]
+    changed = part & (burst > age) & (burst < age + length)
+    factor = observed_ratio(url_group, age, np.where(changed, length, -length), rate)
+    stale = part & (burst < age)
+    strong, weak = factor > 2, factor < 0.9
+    assert stale[strong].mean() > 4 * stale[weak].mean()
+    expected = -np.expm1(-rate * age * factor)
+    plain = -np.expm1(-rate * age)
+    assert np.mean((expected - stale) ** 2) < 0.97 * np.mean((plain - stale) ** 2)
+
+
+def test_nobody_at_all():
+    nothing = np.zeros(0)
+    assert observed_ratio(np.zeros(0, np.int32), nothing, nothing, nothing).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("name", "age", "interval", "rate"),
+    [
+        ("age", [np.inf, 1.0], [1.0, 1.0], [0.1, 0.1]),
+        ("age", [1.0], [1.0, 1.0], [0.1, 0.1]),
+        ("interval", [1.0, 1.0], [1.0, -np.inf], [0.1, 0.1]),
+        ("change_rate", [1.0, 1.0], [1.0, 1.0], [0.1, -0.1]),
+    ],
+)
+def test_what_lies_outside_of_the_domain_is_refused_by_name(name, age, interval, rate):
+    with pytest.raises(InvalidInput) as refused:
+        observed_ratio(np.zeros(2, int), age, interval, rate)
+    assert refused.value.name == name
+
+
+@given(
+    st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=50),
+    st.floats(0, 60),
+)
+def test_budget_factor_makes_as_many_due_as_there_is_bandwidth_for(ripeness, n_due):
+    factor = budget_factor(ripeness, n_due)
+    ripe, n = np.array(ripeness), round(n_due)
+    assert factor >= 1.0
+    if 1 <= n <= len(ripe):
+        assert (ripe * factor >= 1 - 1e-12).sum() >= n
+        if factor > 1:
+            assert (ripe * factor > 1 + 1e-12).sum() < n
+    else:
+        assert factor == 1.0

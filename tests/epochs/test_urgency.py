@@ -1,0 +1,166 @@
+"""How fast clocks run: by siblings, within bounds and caps, and so that the bandwidth is used."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.store_cases import columns
+
+from service.core.url_groups import SHARED, observed_ratio
+from service.epochs.urgency import FASTEST, urgency
+from service.estimation.estimates import RateEstimates
+from service.model.arrays import INSTANT, NO_TIME
+from service.model.columns import CapColumns, EpochColumns
+from service.model.domain import Observability
+
+NOW = np.datetime64("2026-05-01T12:00", "us")
+DAY = np.timedelta64(1, "D")
+NO_CAPS = CapColumns.empty()
+
+
+def corpus(n=1_000, seed=1, **given):
+    rng = np.random.default_rng(seed)
+    age = rng.uniform(0, 20, n)
+    values = {
+        "page_id": np.arange(1, n + 1),
+        "importance": 1.0,
+        "observability": Observability.auto,
+        "min_crawl_rate": np.nan,
+        "max_crawl_rate": np.nan,
+        "host_id": 1 + np.arange(n) % 7,
+        "n_pings": 0,
+        "real_pings": 0.0,
+        "false_pings": 0.0,
+        "trust": 0.0,
+        "url_group": rng.integers(0, n // 20, n),
+        "interval_factor": rng.uniform(0.9, 1.1, n),
+        "last_interval": rng.exponential(10, n) * rng.choice([-1, -1, -1, 1], n),
+    }
+    for name in ("pings_since", "last_ping_at", "last_observed_at"):
+        values[name] = np.datetime64("NaT", "us")
+    values["estimate"] = 0.0
+    pages = columns(EpochColumns, n, **(values | given))
+    crawled = (NOW - age * 86_400e6 * np.timedelta64(1, "us")).astype(INSTANT)
+    return replace(pages, last_observed_at=crawled), age
+
+
+def known(n, change_rate=0.02, ping_rate=0.0):
+    every = (np.full(n, value) for value in (change_rate, 0.0, 1.0, ping_rate))
+    return RateEstimates(*every)
+
+
+def test_clocks_run_by_what_siblings_show_sped_up_alike():
+    pages, age = corpus()
+    rates = np.full(1_000, 0.1)
+    clocks = urgency(pages, known(1_000), rates, NO_CAPS, NOW)
+    factor = observed_ratio(pages.url_group, age, pages.last_interval, np.full(1_000, 0.02))
+    assert factor.std() > 0.1
+    np.testing.assert_allclose(clocks.of_pages, factor * clocks.budget_factor, rtol=1e-9)
+
+
+@pytest.mark.parametrize("quiet", [0.0, 1.0])
+def test_as_many_pages_fall_due_in_a_day_as_there_is_bandwidth_for(quiet):
+    pages, age = corpus()
+    age = age * 0.2  # no page has waited for its whole interval
+    crawled = (NOW - age * 86_400e6 * np.timedelta64(1, "us")).astype(INSTANT)
+    interval = np.where(quiet, -np.abs(pages.last_interval), pages.last_interval)
+    pages = replace(pages, last_observed_at=crawled, last_interval=interval)
+    rates = np.full(1_000, 0.15)
+    clocks = urgency(pages, known(1_000), rates, NO_CAPS, NOW)
+    due_in = pages.interval_factor / (rates * clocks.of_pages) - age
+    assert clocks.budget_factor > 1
+    assert np.count_nonzero(due_in <= 1 + 1e-9) == 150
+
+
+def test_nothing_is_put_off_because_much_is_overdue():
+    pages, _ = corpus()
+    clocks = urgency(pages, known(1_000), np.full(1_000, 3.0), NO_CAPS, NOW)
+    assert clocks.budget_factor == 1.0
+
+
+def test_what_siblings_cannot_tell_goes_by_its_rate():
+    pages, _ = corpus()
+    ping_rate = np.where(np.arange(1_000) == 1, 2.0, 0.0)
+    observability = np.where(np.arange(1_000) == 2, Observability.complete, Observability.auto)
+    crawled = pages.last_observed_at.copy()
+    crawled[3] = NO_TIME
+    pages = replace(pages, observability=observability.astype(np.int16), last_observed_at=crawled)
+    rates = np.where(np.arange(1_000) == 4, 0.0, 0.1)
+    facts = known(1_000)._replace(ping_rate=ping_rate)
+    clocks = urgency(pages, facts, rates, NO_CAPS, NOW)
+    assert clocks.of_pages[1:5].tolist() == [1.0] * 4
+    assert np.mean(clocks.of_pages[5:] != 1.0) > 0.8
+
+
+def test_gone_pages_are_no_evidence():
+    pages, _ = corpus()
+    gone = pages.url_group == pages.url_group[0]
+    gone[0] = False
+    pages = replace(pages, importance=np.where(gone, 0.0, 1.0))
+    rates = np.where(gone, 0.0, 0.1)
+    clocks = urgency(pages, known(1_000), rates, NO_CAPS, NOW)
+    assert clocks.of_pages[0] == pytest.approx(clocks.budget_factor)
+
+
+def test_hosts_with_a_cap_are_not_crawled_faster_than_the_optimum_says():
+    pages, _ = corpus()
+    caps = columns(
+        CapColumns,
+        1,
+        host_id=3,
+        host="h",
+        max_crawl_rate=1.0,
+        group_id=0,
+        group="",
+        group_max_crawl_rate=np.nan,
+    )
+    clocks = urgency(pages, known(1_000), np.full(1_000, 0.1), caps, NOW)
+    assert (clocks.of_pages[pages.host_id == 3] == 1.0).all()
+    assert np.mean(clocks.of_pages[pages.host_id != 3] != 1.0) > 0.8
+
+
+def test_a_page_s_own_bounds_hold_for_its_rate_times_its_urgency():
+    rng = np.random.default_rng(2)
+    low = np.where(rng.random(1_000) < 0.5, 0.09, np.nan)
+    high = np.where(rng.random(1_000) < 0.5, 0.11, np.nan)
+    pages, _ = corpus(min_crawl_rate=low, max_crawl_rate=high)
+    rates = np.full(1_000, 0.1)
+    clocks = urgency(pages, known(1_000), rates, NO_CAPS, NOW)
+    crawled = rates * clocks.of_pages
+    assert (crawled >= np.nan_to_num(low) * (1 - 1e-12)).all()
+    assert (crawled <= np.nan_to_num(high, nan=np.inf) * (1 + 1e-12)).all()
+    assert np.isclose(crawled, low).any()
+    assert np.isclose(crawled, high).any()
+
+
+def test_no_clock_runs_wild_and_none_stands_still():
+    pages, _ = corpus(interval_factor=1e-30)
+    moments = np.full(1_000, NOW - np.timedelta64(1, "us"))
+    moments[::20] = NOW - 10_000 * DAY
+    pages = replace(pages, last_observed_at=moments, last_interval=np.full(1_000, 1e-9))
+    clocks = urgency(pages, known(1_000, 1e-12), np.full(1_000, 1e-9), NO_CAPS, NOW)
+    assert (clocks.of_pages <= FASTEST).all()
+    assert (clocks.of_pages >= 1 - SHARED - 1e-12).all()
+    assert clocks.of_pages.max() > 1
+
+
+def test_rates_at_the_ends_of_what_numbers_hold_are_left_alone():
+    pages, _ = corpus()
+    rates = np.full(1_000, 0.1)
+    rates[:3] = 5e-324, 1e-300, 1e300
+    clocks = urgency(pages, known(1_000), rates, NO_CAPS, NOW)
+    assert clocks.of_pages[:3].tolist() == [1.0] * 3
+
+
+def test_a_clock_set_back_makes_nothing_older_than_it_is():
+    pages, _ = corpus()
+    ahead = replace(pages, last_observed_at=np.full(1_000, NOW + DAY))
+    clocks = urgency(ahead, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW)
+    np.testing.assert_allclose(clocks.of_pages, clocks.budget_factor)
+
+
+def test_no_pages():
+    nothing = EpochColumns.empty(estimate=(2,))
+    clocks = urgency(nothing, known(0), np.zeros(0), NO_CAPS, NOW)
+    assert len(clocks.of_pages) == 0
+    assert clocks.budget_factor == 1.0

@@ -1,0 +1,182 @@
+"""Crawls of pages that fail, are gone or redirect."""
+
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from support.ingest_cases import HOUR, announce, counts, crawl, log, rules
+from support.store_cases import (
+    DAY,
+    T0,
+    crawl_columns,
+    due_of,
+    page_of,
+    publish,
+    register,
+    schedule_columns,
+    states_of,
+)
+
+from service.ingest.record import record
+from service.leases.due import next_crawl_at, retired
+from service.model.domain import Observability
+
+
+def test_failures_in_a_row_are_counted_until_the_page_answers(memory, page):
+    counted = []
+    told = [{"status": 503}, {"status": 0}, {"status": 429}, {"digest": 5}, {"status": 400}]
+    for hour, what in enumerate(told):
+        crawl(memory, page, T0 + hour * HOUR, **what)
+        counted.append(page_of(memory, page).n_failures)
+    assert counted == [1, 2, 3, 0, 1]
+
+
+def test_a_page_that_fails_is_tried_again_after_delays_that_double_up_to_its_interval(memory, page):
+    publish(memory, schedule_columns([page], crawl_rate=1.0))
+    crawl(memory, page, T0, digest=5)
+    waits, at = [], T0 + DAY
+    for _ in range(7):
+        crawl(memory, page, at, status=503)
+        waits.append((due_of(memory, page) - at) / HOUR)
+        at += 2 * DAY
+    assert waits[:5] == [1, 2, 4, 8, 16]
+    assert waits[5:] == pytest.approx([24, 24], rel=0.05)
+    crawl(memory, page, at, digest=5)
+    assert due_of(memory, page) - at == pytest.approx(DAY, rel=0.05)
+
+
+def test_a_page_whose_first_crawl_fails_is_tried_again_after_an_hour_too(memory):
+    ids = np.sort(register(memory, 200))
+    publish(memory, schedule_columns(ids, crawl_rate=1.0))
+    with memory.begin() as tx:
+        record(tx, crawl_columns(ids, T0, status=0), rules())
+    assert {due_of(memory, i) for i in ids} == {T0 + HOUR}
+
+
+def test_a_gone_page_is_checked_after_1_2_4_8_and_16_days_and_then_retired(memory, page):
+    publish(memory, schedule_columns([page], crawl_rate=24.0))
+    crawl(memory, page, T0, digest=5)
+    at, waits = T0 + DAY, []
+    while at is not None:
+        last = at
+        assert not retired(page_of(memory, page))
+        crawl(memory, page, at, status=404)
+        at = due_of(memory, page)
+        waits.append(at and (at - last) // DAY)
+    assert waits == [1, 2, 4, 8, 16, None]
+    found = page_of(memory, page)
+    assert (found.gone, found.n_failures, retired(found)) == (True, 6, True)
+    assert counts(memory, page) == (6, 1)
+
+
+@pytest.mark.parametrize("told", [{"status": 503}, {"status": 302, "redirects_to": -1}])
+def test_a_crawl_that_says_nothing_of_a_gone_page_leaves_its_checks_as_they_are(memory, page, told):
+    for day in range(3):
+        crawl(memory, page, T0 + day * DAY, status=404)
+    crawl(memory, page, T0 + 9 * DAY, **told)
+    found = page_of(memory, page)
+    assert (found.gone, found.n_failures) == (True, 3)
+    assert next_crawl_at(found) == T0 + 13 * DAY
+
+
+def test_a_retired_page_that_comes_back_has_changed_and_is_crawled_as_ever(memory, page):
+    publish(memory, schedule_columns([page], crawl_rate=1.0))
+    crawl(memory, page, T0, digest=5)
+    for day in range(1, 8):
+        crawl(memory, page, T0 + day * DAY, status=410)
+    assert retired(page_of(memory, page))
+    crawl(memory, page, T0 + 60 * DAY, digest=5)
+    found = page_of(memory, page)
+    assert (found.gone, found.n_failures, retired(found)) == (False, 0, False)
+    assert log(memory, page)[0].changed is True
+    assert next_crawl_at(found) - (T0 + 60 * DAY) == pytest.approx(DAY, rel=0.05)
+
+
+def retire(store, page_id, at):
+    for minutes in range(-6, 0):
+        crawl(store, page_id, at + minutes * timedelta(minutes=1), status=404)
+
+
+@pytest.mark.parametrize("observability", Observability)
+def test_a_ping_has_a_retired_page_crawled_once(memory, observability):
+    (page_id,) = register(memory, 1, observability=observability)
+    retire(memory, page_id, T0)
+    assert retired(page_of(memory, page_id))
+    at = T0 + 17 * DAY
+    assert announce(memory, page_id, at) == (True, "may_be_back")
+    assert due_of(memory, page_id) == at
+    crawl(memory, page_id, at + HOUR, status=404)
+    assert retired(page_of(memory, page_id))
+
+
+def test_of_a_site_that_goes_on_listing_what_is_gone_a_retired_page_is_crawled_twice_a_month(
+    memory,
+):
+    (page_id,) = register(memory, 1, observability=Observability.auto)
+    retire(memory, page_id, T0)
+    n_crawls = 0
+    for day in range(160):
+        at = T0 + day * DAY
+        announce(memory, page_id, at)
+        due = due_of(memory, page_id)
+        if due is not None and due <= at:
+            n_crawls += 1
+            crawl(memory, page_id, at + HOUR, status=404)
+    assert 8 <= n_crawls <= 10
+
+
+def test_a_check_that_was_asked_for_and_got_no_answer_is_tried_again_after_16_days(memory, page):
+    retire(memory, page, T0)
+    with memory.begin() as tx:
+        assert tx.wake(np.array([page]), T0 + DAY).tolist() == [page]
+    crawl(memory, page, T0 + 2 * DAY, status=503)
+    assert due_of(memory, page) == T0 + 18 * DAY
+    crawl(memory, page, T0 + 18 * DAY, status=404)
+    assert retired(page_of(memory, page))
+
+
+@pytest.mark.parametrize("status", [301, 308])
+def test_a_page_that_has_moved_for_good_is_gone_and_names_its_target(memory, status):
+    one, other = np.sort(register(memory, 2)).tolist()
+    crawl(memory, one, T0, digest=5)
+    crawl(memory, one, T0 + DAY, status=status, digest=6, changed=0, redirects_to=other)
+    found = page_of(memory, one)
+    assert (found.gone, found.n_failures, found.redirects_to) == (True, 1, other)
+    assert log(memory, one)[0].changed is True
+    crawl(memory, one, T0 + 2 * DAY, status=404)
+    assert page_of(memory, one).redirects_to is None
+    assert page_of(memory, one).n_failures == 2
+
+
+@pytest.mark.parametrize("status", [300, 302, 303, 305, 307])
+def test_a_redirect_for_now_is_neither_evidence_nor_failure(memory, status):
+    one, other = np.sort(register(memory, 2)).tolist()
+    crawl(memory, one, T0, digest=5)
+    crawl(memory, one, T0 + HOUR, status=503)
+    crawl(memory, one, T0 + DAY, status=status, digest=6, changed=1, redirects_to=other)
+    found = page_of(memory, one)
+    assert (found.gone, found.n_failures, found.redirects_to) == (False, 0, other)
+    assert (found.last_crawl_at, found.last_observed_at) == (T0 + DAY, T0)
+    assert log(memory, one)[0].changed is None
+    assert states_of(memory, [one]).digest.tolist() == [5]
+    crawl(memory, one, T0 + 2 * DAY, digest=5)
+    assert (counts(memory, one), log(memory, one)[0].interval) == ((1, 0), 2.0)
+    assert page_of(memory, one).redirects_to is None
+
+
+def test_a_redirect_to_where_nobody_registered_names_no_target_but_moves_the_page(memory, page):
+    crawl(memory, page, T0, status=301, redirects_to=-1)
+    found = page_of(memory, page)
+    assert (found.gone, found.redirects_to) == (True, None)
+
+
+def test_a_crawl_that_a_ping_asked_for_is_done_when_it_redirects_and_not_when_it_fails(memory):
+    (page_id,) = register(memory, 1, observability=Observability.complete)
+    crawl(memory, page_id, T0, digest=1)
+    announce(memory, page_id, T0 + HOUR)
+    crawl(memory, page_id, T0 + 2 * HOUR, status=500)
+    assert due_of(memory, page_id) == T0 + 3 * HOUR
+    crawl(memory, page_id, T0 + 3 * HOUR, status=500)
+    assert due_of(memory, page_id) == T0 + 5 * HOUR
+    crawl(memory, page_id, T0 + 5 * HOUR, status=302, redirects_to=-1)
+    assert due_of(memory, page_id) is None

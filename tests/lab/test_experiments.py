@@ -1,0 +1,141 @@
+"""Experiments as such: what they say follows from their numbers, and what is written is that."""
+
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from recrawl_lab.experiments import EXPERIMENTS, Check, Result, ResultTable, Setup, find
+from recrawl_lab.experiments.report import document, show, write
+from service.model.errors import UnknownExperiment
+
+TABLE = ResultTable("errors", ("estimator", "error"), [("sa", 0.123456), ("lln", 2.0)])
+RESULT = Result(
+    title="Title",
+    tables=[TABLE],
+    checks=[Check("SA wins", "1 against 2", True), Check("LLN wins", "2 against 1", False)],
+    draw=lambda figure: figure.subplots().plot([1, 2]),
+    notes=("a [stand-in]",),
+)
+
+
+def test_a_claim_stands_on_the_side_where_its_numbers_put_it():
+    assert RESULT.agrees == "1 of 2 claims: SA wins (1 against 2)"
+    assert RESULT.differs == "1 of 2 claims: LLN wins (2 against 1)"
+    borne_out = replace(RESULT, checks=[c._replace(holds=True) for c in RESULT.checks])
+    assert borne_out.differs == "none of the 2 claims that were checked"
+    assert borne_out.agrees.startswith("2 of 2")
+
+
+def test_an_unknown_name_is_told_with_those_there_are():
+    with pytest.raises(UnknownExperiment, match=r"no experiment 'a22-9'; there are a22-1, a22-2"):
+        find("a22-9")
+
+
+def test_names_are_unique_and_in_the_order_of_the_figures():
+    for paper in {name.split("-")[0] for name in EXPERIMENTS}:
+        numbers = [int(n.split("-")[1]) for n in EXPERIMENTS if n.startswith(paper)]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def test_files_hold_what_was_found(tmp_path):
+    setup = Setup(seed=5, scale=0.5)
+    paths = list(write("x-1", RESULT, setup, tmp_path))
+    assert [path.name for path in paths] == ["x-1.json", "x-1-1.csv", "x-1.png"]
+    with paths[1].open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows == [["estimator", "error"], ["sa", "0.123456"], ["lln", "2.0"]]
+    kept = json.loads(paths[0].read_text())
+    assert kept == json.loads(json.dumps(document("x-1", RESULT, setup)))
+    assert kept["tables"][0]["rows"][0] == ["sa", 0.123456]
+    assert (kept["seed"], kept["agrees"]) == (5, RESULT.agrees)
+    assert paths[2].read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_reader_sees_tables_both_lines_and_notes():
+    console = Console(record=True, width=60)
+    show(RESULT, console)
+    shown = console.export_text()
+    for text in ("Title", "errors", "0.123", "a [stand-in]"):
+        assert text in shown
+    assert f"Agrees: {RESULT.agrees}." in shown
+    assert f"Differs: {RESULT.differs}." in shown
+
+
+DIFFERS = {
+    "a22-1": ["the times between changes are exponential"],
+    "a22-5": ["SAM is best with beta = 0.6"],
+    "gf08-5": ["the posterior expectation needs the whole posterior stored"],
+    "k19-1": ["LC beats BLC even in binary cost"],
+}
+"""Claims that do not hold here, whatever the chance of few runs does."""
+
+HOLDS = {
+    "a22-1": ["on a Poisson page, crawled half as often as it changes, all outperform Naive"],
+    "a22-2": [
+        "MLE, LLN, SA and SAM all outperform Naive",
+        "the error of MLE decays fastest",
+        "MLE is the least accurate in the first few crawls",
+        *(f"RMSE of {name} is that of" for name in ("naive", "lln", "sa", "sam")),
+    ],
+    "a22-3": ["LLN and SAM perform well", "the error of LLN decays much faster"],
+    "a22-4": ["SAM is the most volatile", "SAM's lead over LLN ends", "RMSE of lln is that of"],
+    "a22-5": ["LLN is worst with", "SA is best with eta = 0.5", "and fluctuates less the larger"],
+    "a22-6": ["the crawl rates approach the optimal ones"],
+    "gf08-2": ["most of the first 10 epochs are in one of the edge cases"],
+    "gf08-3": ["a naive estimate is persistently biased", "the likeliest rate has a"],
+    "gf08-4": ["there is a clear difference", "very short and very long ones are worse"],
+    "gf08-5": ["without a prior the likelihood rises", "with the prior there is a maximum"],
+    "gf08-6": ["two imaginary intervals match the corpus"],
+    "gf08-7": [],
+    "k19-1": ["LC is better than BLC", "BLC starves pages", "CC is the weakest of all"],
+    "k19-2": ["handling complete observations divides", "without it LC is still better"],
+    "k19-3": [
+        "LLCA converges faster than LLC",
+        "in the end LLC costs least, LLCA more, BLLC(0.4) most",
+        "LLCA is better than BLLC(0.4) in binary cost too",
+        "Recrawl's excess is no larger",
+    ],
+}
+"""Claims that hold, by how they begin."""
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_tells_draws_and_finds_what_it_should(name, tmp_path):
+    heard = []
+    setup = Setup(scale=0.05, progress=heard.append)
+    result = find(name).run(setup)
+    *_, figure = write(name, result, setup, tmp_path)
+    assert figure.stat().st_size > 5_000
+    assert heard == sorted(heard)
+    assert heard[-1] == pytest.approx(1.0)
+    for table in result.tables:
+        assert {len(row) for row in table.rows} == {len(table.columns)}
+        numbers = [cell for row in table.rows for cell in row if not isinstance(cell, str)]
+        assert np.isfinite(numbers).all()
+    for start, expected in [
+        *((start, True) for start in HOLDS[name]),
+        *((start, False) for start in DIFFERS.get(name, [])),
+    ]:
+        (check,) = (check for check in result.checks if check.claim.startswith(start))
+        assert check.holds == expected, check
+
+
+def test_a_seed_repeats_itself_and_another_gives_other_numbers():
+    seeds = (1, 1, 2)
+    first, again, other = (find("gf08-4").run(Setup(scale=0.02, seed=seed)) for seed in seeds)
+    assert first.tables == again.tables
+    assert first.checks == again.checks
+    assert first.tables != other.tables
+
+
+def test_on_a_narrow_terminal_headers_wrap_and_numbers_stay_whole():
+    columns = ("estimator", *(f"after {k} crawls" for k in range(9)))
+    wide = ResultTable("errors", columns, [("gamma", *(0.000123 + k for k in range(9)))])
+    console = Console(record=True, width=40)
+    show(replace(RESULT, tables=[wide]), console)
+    (line,) = (line for line in console.export_text().splitlines() if "gamma" in line)
+    assert line.split() == ["gamma", "0.000123", *(str(k) for k in range(1, 9))]

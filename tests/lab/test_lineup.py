@@ -1,0 +1,94 @@
+"""The policies that are compared: which there are, what they are, that each of them plays."""
+
+import numpy as np
+import pytest
+
+from recrawl_lab.policies import lineup
+from recrawl_lab.policies.lineup import (
+    DEFAULT,
+    DEFAULT_PLAN,
+    LEFT_OUT,
+    LINEUP,
+    Game,
+    PolicyKind,
+    chosen,
+    suitable_step,
+)
+from recrawl_lab.worlds.world import synthetic_world
+from service.core.estimators import ESTIMATORS
+from service.model.errors import UnknownPolicy
+from service.runtime.settings import Settings
+
+WORLD = synthetic_world(30, 8.0, rng=np.random.default_rng(5))
+GAME = Game(WORLD, bandwidth=10.0, step=1.0)
+
+
+def test_recrawl_is_the_service_as_it_is_set_by_default(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert Settings().plan() == DEFAULT_PLAN
+
+
+@pytest.mark.parametrize("entrant", LINEUP.values(), ids=LINEUP)
+def test_every_policy_plays_within_the_bandwidth(entrant):
+    played = entrant.play(GAME, None)
+    slack = 5 if entrant.name == "told" else 2  # its first estimates promise too few pings
+    assert 0 < len(played.crawls.at) <= 10.0 * 8.0 + slack
+    assert (played.crawls.at <= 8.0).all()
+    assert len(played.predicted.at) == 0 or entrant.kind is PolicyKind.learning
+
+
+def test_estimators_are_all_there_or_left_out_with_the_reason():
+    told = [name.removeprefix("lambdacrawl-") for name in (*LINEUP, *LEFT_OUT)]
+    for estimator in ESTIMATORS:
+        name = estimator.replace("_", "-")
+        assert f"{name}-poisson" in told
+        assert name in told
+    assert sorted(LEFT_OUT) == ["lambdacrawl-lln", "lambdacrawl-sa", "lambdacrawl-sam"]
+    assert all("exponentially distributed" in reason for reason in LEFT_OUT.values())
+
+
+def test_progress_ends_with_the_world():
+    for name in ("uniform", "recrawl"):
+        days = []
+        LINEUP[name].play(GAME, days.append)
+        assert days[-1] == 8.0
+
+
+def test_groups_and_names_may_be_mixed_and_each_counts_once():
+    assert chosen("default") == DEFAULT
+    assert chosen("all") == tuple(LINEUP)
+    assert chosen("blc,default") == ("blc", *DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ("uniformly", "there is no policy 'uniformly'; there are the groups default, all and"),
+        ("lambdacrawl-sa", "lambdacrawl-sa is not played: the estimator assumes exponentially"),
+        (" ,", "name at least one policy"),
+    ],
+)
+def test_what_cannot_be_played_is_refused(names, told):
+    with pytest.raises(UnknownPolicy, match=told):
+        chosen(names)
+
+
+def test_epochs_are_as_rare_as_crawls_of_a_page_allow():
+    assert suitable_step(WORLD, 60.0) == pytest.approx(0.25)
+    assert suitable_step(WORLD, 3.0) == 1.0
+    assert suitable_step(WORLD, 3.0, paced=False) == pytest.approx(5.0)
+    assert suitable_step(WORLD, 0.3, paced=False) == 7.0
+
+
+def test_the_papers_policies_go_without_siblings(monkeypatch):
+    plans = []
+
+    def spy(*_args, step, **_kwargs):
+        plans.append((_args[2], step))
+        raise StopIteration
+
+    monkeypatch.setattr(lineup, "replay", spy)
+    for name in ("recrawl", "lambdacrawl-gamma", "blc", "lambdacrawl-gamma-poisson"):
+        with pytest.raises(StopIteration):
+            LINEUP[name].play(Game(WORLD, bandwidth=3.0), None)
+    assert [(plan.with_urgency, step) for plan, step in plans] == [(True, 1.0), *3 * [(False, 5.0)]]

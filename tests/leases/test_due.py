@@ -1,0 +1,218 @@
+"""When a page is due: golden values, a scalar oracle, and properties of the rule."""
+
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.store_cases import publish, register, save, schedule_columns
+
+from recrawl_lab.memory.store import MemoryStore
+from service.leases.due import due_at, due_before, requested
+from service.model.arrays import INSTANT, instant, moment
+from service.model.columns import DueColumns
+from service.model.domain import ScheduleFilter
+from service.storage.contract import MOST_SCANNED
+
+T0 = datetime(2026, 5, 1, tzinfo=UTC)
+CREATED = T0 - timedelta(days=30)
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+NEVER = None
+
+
+def columns(*rows):
+    """Rows of (last_crawl_at, requested_at, gone, n_failures, interval_factor, due_rate)."""
+    last, request, gone, n, factor, rate = zip(*rows, strict=True)
+    return DueColumns(
+        page_id=np.arange(len(rows)),
+        created_at=instants([CREATED] * len(rows)),
+        last_crawl_at=instants(last),
+        requested_at=instants(request),
+        gone=np.array(gone),
+        n_failures=np.array(n),
+        interval_factor=np.array(factor),
+        due_rate=np.array(rate, float),
+    )
+
+
+def instants(moments):
+    return np.array([np.datetime64("NaT") if m is None else instant(m) for m in moments], INSTANT)
+
+
+def due(*rows):
+    return [moment(at) for at in due_at(columns(*rows))]
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ((None, None, False, 0, 1.0, None), CREATED),
+        ((None, None, True, 9, 1.0, 0.0), CREATED),
+        ((None, CREATED - DAY, False, 0, 1.0, None), CREATED - DAY),
+        ((T0, None, False, 0, 1.5, 0.5), T0 + 3 * DAY),
+        ((T0, None, False, 0, 1.0, 0.0), NEVER),
+        ((T0, None, False, 0, 1.0, None), NEVER),
+        ((T0, T0 + HOUR, False, 0, 1.0, 0.0), T0 + HOUR),
+        ((T0, T0 + HOUR, False, 0, 1.0, 1.0), T0 + HOUR),
+        ((T0, T0 + 2 * DAY, False, 0, 1.0, 1.0), T0 + DAY),
+        ((T0, T0, False, 0, 1.0, 1.0), T0 + DAY),
+        ((T0, None, False, 0, 1.0, 1e-300), T0 + 36_500 * DAY),
+        ((T0, None, False, 0, 2.0**-53, 1e300), T0),
+        ((T0, None, False, 0, 1.0, np.inf), T0),
+        ((T0, None, False, 1, 1.0, 1.0), T0 + HOUR),
+        ((T0, None, False, 3, 1.0, 1.0), T0 + 4 * HOUR),
+        ((T0, None, False, 9, 1.0, 1.0), T0 + DAY),
+        ((T0, None, False, 1, 1.0, 48.0), T0 + HOUR / 2),
+        ((T0, None, False, 9, 4.0, 1.0), T0 + 4 * DAY),
+        ((T0, None, False, 1_000, 4.0, None), T0 + DAY),
+        ((T0, None, False, 4, 1.0, 0.0), NEVER),
+        ((T0, T0 - DAY, False, 2, 1.0, 0.0), T0 + 2 * HOUR),
+        ((T0, None, True, 0, 1.0, 1.0), T0 + DAY),
+        ((T0, None, True, 3, 1.0, 1.0), T0 + 4 * DAY),
+        ((T0, None, True, 5, 1.0, 1.0), T0 + 16 * DAY),
+        ((T0, None, True, 6, 1.0, 1.0), NEVER),
+        ((T0, T0 - DAY, True, 6, 1.0, 1.0), T0 + 16 * DAY),
+        ((T0, T0 + DAY, True, 6, 1.0, 1.0), T0 + DAY),
+    ],
+)
+def test_golden_values(state, expected):
+    assert due(state) == [expected]
+
+
+def due_by_hand(last, request, gone, n, factor, rate):
+    """The rule at the head of `leases.due`, in plain Python."""
+    asks = request is not None and (last is None or request > last)
+    if last is None:
+        clock = CREATED
+    elif gone:
+        unanswered = request is not None and not asks
+        clock = None if n > 5 and not unanswered else last + DAY * [1, 1, 2, 4, 8, 16][min(n, 5)]
+    elif n > 0 and (rate != 0 or request is not None):
+        interval = min(factor / rate, 36_500.0) if rate else 1.0
+        delay = min(1 / 24, interval)
+        for _ in range(min(n, 30) - 1):
+            delay *= 2
+        clock = last + min(delay, max(1.0, interval)) * DAY
+    else:
+        clock = last + min(factor / rate, 36_500.0) * DAY if rate else None
+    return min((at for at in (request if asks else None, clock) if at is not None), default=None)
+
+
+GRID = list(
+    product(
+        (None, T0),
+        (None, T0 - HOUR, T0, T0 + HOUR, T0 + 40 * DAY),
+        (False, True),
+        (0, 1, 2, 3, 5, 6, 9, 40, 1_000),
+        (0.0, 0.3, 1.0),
+        (None, 0.0, 0.125, 1.0, 144.0, 5e5),
+    )
+)
+
+
+def test_a_grid_of_states_is_due_as_by_hand():
+    for state, found in zip(GRID, due(*GRID), strict=True):
+        expected = due_by_hand(*state)
+        assert (found is None) is (expected is None), state
+        assert found is None or abs(found - expected) <= timedelta(microseconds=1), state
+
+
+moments = st.timedeltas(-DAY * 120, DAY * 240).map(lambda span: T0 + span)
+states = st.tuples(
+    st.none() | moments,
+    st.none() | moments,
+    st.booleans(),
+    st.integers(0, 1_000),
+    st.floats(0, 40),
+    st.none() | st.just(0.0) | st.floats(1e-300, 1e300),
+)
+
+
+@given(st.lists(states, min_size=1, max_size=20))
+def test_each_page_is_decided_by_itself_and_as_by_hand(rows):
+    together = due(*rows)
+    assert together == [due(row)[0] for row in rows]
+    for state, found in zip(rows, together, strict=True):
+        expected = due_by_hand(*state)
+        assert (found is None) is (expected is None)
+        assert found is None or abs(found - expected) <= timedelta(microseconds=2)
+
+
+@given(states)
+def test_a_request_makes_a_page_due_no_later_than_the_request(state):
+    last, request = state[:2]
+    (at,) = due(state)
+    waiting = request is not None and (last is None or request > last)
+    assert requested(columns(state)).tolist() == [waiting]
+    if waiting:
+        assert at <= request
+    elif last is not None:
+        assert at is None or at >= last
+
+
+@given(states, st.floats(1.0, 1e3))
+def test_a_higher_rate_makes_no_page_due_later(state, ratio):
+    last, request, gone, _, factor, rate = state
+    rate = rate or 1.0
+    slow, fast = due(
+        (last, request, gone, 0, factor, rate), (last, request, gone, 0, factor, rate * ratio)
+    )
+    assert slow == fast is None or fast <= slow
+
+
+def test_nothing_is_due_of_no_pages_and_read_only_columns_are_left_alone():
+    assert len(due_at(DueColumns.empty())) == 0
+    pages = columns(*GRID)
+    for field in fields(pages):
+        getattr(pages, field.name).flags.writeable = False
+    every_other = pages.take(slice(None, None, 2))
+    np.testing.assert_array_equal(due_at(every_other), due_at(pages)[::2])
+
+
+@pytest.fixture
+def walked():
+    """A schedule of 300 pages, every tenth of which is due on the first day."""
+    store = MemoryStore(2)
+    ids = np.sort(register(store, 300))
+    save(store, ids, last_crawl_at=T0, interval_factor=1.0)
+    rates = np.where(np.arange(300) % 10 == 0, 2.0, 0.01)
+    return store, publish(store, schedule_columns(ids, crawl_rate=rates)), ids[::10].tolist()
+
+
+@pytest.mark.parametrize("limit", [1, 4, 7, 29, 30, 31, 1000])
+def test_due_before_pages_exactly(walked, limit):
+    store, epoch, expected = walked
+    parts, page_id, after = [], [], 0
+    with store.begin(write=False) as tx:
+        while after is not None:
+            part = due_before(tx, epoch, after, limit, ScheduleFilter(), T0 + DAY)
+            assert len(part.pages) <= limit
+            parts.append(part.pages.page_id.tolist())
+            page_id += parts[-1]
+            after = part.after
+    assert page_id == expected
+    assert all(len(part) == limit for part in parts[:-2])
+
+
+def test_a_filter_that_matches_little_costs_a_bounded_walk(walked):
+    store, epoch, _ = walked
+    rows_read = []
+
+    class Counting:
+        """A transaction that has as many rows as are asked for, none of them due."""
+
+        def schedule(self, epoch, after, limit, only):
+            rows_read.append(limit)
+            part = tx.schedule(epoch, 0, limit, only)
+            row = np.zeros(limit, int)
+            return type(part)(part.pages.take(row), after + limit)
+
+    with store.begin(write=False) as tx:
+        part = due_before(Counting(), epoch, 0, 1, ScheduleFilter(), T0 - DAY)
+    assert (len(part.pages), part.after) == (0, sum(rows_read))
+    assert MOST_SCANNED <= sum(rows_read) < 1.2 * MOST_SCANNED
+    assert len(rows_read) < 30

@@ -1,0 +1,566 @@
+"""Leases against a model in plain Python: any steps in any order, on both databases."""
+
+import shutil
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import chain
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from support.crawl_cases import RULES, UNTIL, next_ready_at, queue, release, report, rows
+from support.live_server import command
+from support.own_postgres import EMPTY
+from support.store_cases import (
+    DAY,
+    T0,
+    crawl_columns,
+    instants,
+    ping_columns,
+    publish,
+    register,
+    schedule_columns,
+    states_of,
+)
+
+from service.batching.lease_requests import LeaseRequest, lease_all
+from service.ingest import record
+from service.leases import lease
+from service.leases.due import RETRY_S
+from service.leases.hosts import change_group, change_host
+from service.leases.lease import WorkerRequest
+from service.leases.politeness import TROUBLE, Politeness
+from service.model.domain import Verdict
+from service.storage import open_store
+from service.storage.contract import GONE_CHECKS
+from service.storage.queue import ALL_PAGES, LeaseFilter
+
+POLITE = Politeness(delay_s=1.0, concurrency=1)
+SLACK = timedelta(milliseconds=1)
+"""Databases round due times to the microsecond, each in its own way."""
+
+HOSTS = ["plain.example", "slow.example", "wide.example", "a.example", "b.example"]
+GROUPED = {"a.example": "cdn", "b.example": "cdn"}
+HOST_QUEUES = {
+    "plain.example": (1.0, 1),
+    "slow.example": (5.0, 1),
+    "wide.example": (0.0, 2),
+    "cdn": (3.0, 2),
+}
+"""The delay and the concurrency of each to begin with; the first says nothing of its own."""
+
+
+@dataclass
+class HostQueue:
+    """What stands in front of a host or a group."""
+
+    delay_s: float
+    concurrency: int
+    ready_at: datetime | None = None
+    blocked_until: datetime = T0
+
+    @property
+    def waits_until(self):
+        return max(self.ready_at or T0, self.blocked_until)
+
+
+@dataclass
+class Page:
+    """A page as `service.ingest.record` and the schedule leave it."""
+
+    host: str
+    created_at: datetime
+    last_crawl_at: datetime | None = None
+    last_ping_at: datetime | None = None
+    requested_at: datetime | None = None
+    interval_factor: float = 1.0
+    gone: bool = False
+    n_failures: int = 0
+    rate: float | None = None
+    token: int = 0
+    leased_at: datetime = T0
+    expires_at: datetime = T0
+
+    @property
+    def host_queue(self):
+        return GROUPED.get(self.host, self.host)
+
+    @property
+    def requested(self):
+        return self.requested_at is not None and not self._crawled_since()
+
+    def _crawled_since(self):
+        return self.last_crawl_at is not None and self.last_crawl_at >= self.requested_at
+
+    def due_at(self):
+        """Give when it is due; None: never."""
+        times = [self.requested_at] if self.requested else []
+        if self.last_crawl_at is None:
+            times.append(self.created_at)
+        elif (wait := self._wait()) is not None:
+            times.append(self.last_crawl_at + wait)
+        return min(times, default=None)
+
+    def _wait(self):
+        """Give how long after its last crawl it is due by itself; None: never."""
+        asked, n = self.requested_at is not None, self.n_failures
+        if self.gone:
+            rests = n > GONE_CHECKS and (not asked or self.requested)
+            return None if rests else DAY * 2 ** (min(n, GONE_CHECKS) - 1)
+        interval = DAY * (self.interval_factor / self.rate) if self.rate else DAY
+        if n and (asked or self.rate != 0):
+            delay = min(timedelta(seconds=RETRY_S), interval) * 2 ** (n - 1)
+            return min(delay, max(interval, DAY))
+        return interval if self.rate else None
+
+    def urgency(self, now):
+        if self.requested:
+            return np.inf
+        since = self.last_crawl_at or self.created_at
+        return (now - since) / DAY * (self.rate or 1.0) + (self.last_crawl_at is None)
+
+
+@dataclass
+class Model:
+    """All that leases depend on."""
+
+    now: datetime = T0
+    pages: dict[int, Page] = field(default_factory=dict)
+    host_queues: dict[str, HostQueue] = field(
+        default_factory=lambda: {name: HostQueue(*said) for name, said in HOST_QUEUES.items()}
+    )
+    filled_at: datetime | None = T0
+    """When the queue was last filled; None: an epoch was published since."""
+
+    def live(self, page):
+        return page.token and page.expires_at > self.now
+
+    def running(self, host_queue):
+        """Give until when leases count, the first to end first.
+
+        Whoever let one expire may have crawled at its last instant: the delay counts from there.
+        """
+        delay = timedelta(seconds=self.host_queues[host_queue].delay_s)
+        held = (p for p in self.pages.values() if p.host_queue == host_queue and p.token)
+        ends = (page.expires_at + delay for page in held)
+        return sorted(end for end in ends if end > self.now)
+
+    def opens_at(self, name):
+        """Give when the gate of a host queue opens, if nothing is reported."""
+        host_queue, running = self.host_queues[name], self.running(name)
+        opens = max(self.now, host_queue.waits_until)
+        if host_queue.concurrency and len(running) >= host_queue.concurrency:
+            opens = max(opens, running[len(running) - host_queue.concurrency])
+        return opens
+
+    def next_ready_at(self, hosts=()):
+        """Give when the first page can be leased, if nothing is said meanwhile; None: never."""
+        times = []
+        for page in self.pages.values():
+            due_at = page.due_at()
+            if due_at is None or (hosts and page.host not in hosts):
+                continue
+            free_at = page.expires_at if self.live(page) else self.now
+            times.append(max(due_at, free_at, self.opens_at(page.host_queue)))
+        return min(times, default=None)
+
+    def knows(self, at):
+        """Tell whether the queue must know what falls due at an instant."""
+        return self.filled_at is not None and at < self.filled_at + UNTIL
+
+
+class Leases(RuleBasedStateMachine):
+    """Each step is done to a store and told the model; what must hold is checked there and then."""
+
+    url: str
+
+    def __init__(self):
+        super().__init__()
+        self.store = open_store(self.url, 2, clock=lambda: self.model.now)
+        self.model = Model()
+        self.given = []
+
+    def pages(self, data, n=4):
+        """Choose some pages that are there, in ascending order."""
+        known = st.sampled_from(sorted(self.model.pages))
+        return sorted(data.draw(st.lists(known, min_size=1, max_size=n, unique=True)))
+
+    @initialize()
+    def name_hosts(self):
+        for host in HOSTS:
+            self.register(host, 2)
+        with self.store.begin() as tx:
+            for host, group in GROUPED.items():
+                change_host(tx, host, {"group": group}, T0, POLITE)
+        for name, (delay_s, concurrency) in list(HOST_QUEUES.items())[1:]:
+            self.be_polite(name, delay_s, concurrency)
+
+    @rule(host=st.sampled_from(HOSTS), n=st.integers(1, 4))
+    def register(self, host, n):
+        """URLs that are there already are the same pages; one that was deleted is a new one."""
+        page_id = register(self.store, n, self.model.now, host).tolist()
+        queue(self.store, [p for p in page_id if p not in self.model.pages], self.model.now)
+        for page in page_id:
+            self.model.pages.setdefault(page, Page(host, self.model.now))
+
+    @rule(span=st.sampled_from([0.001, 0.4, 1, 1, 3, 5, 60, 300, 1800, 3600, 6 * 3600, 24 * 3600]))
+    def advance(self, span):
+        self.model.now += timedelta(seconds=span)
+
+    @rule(
+        counts=st.lists(st.sampled_from([1, 2, 5, 100]), min_size=1, max_size=3),
+        hosts=st.just(()) | st.lists(st.sampled_from(HOSTS), min_size=1, max_size=2, unique=True),
+        ttl_s=st.sampled_from([2, 300, 3600]),
+    )
+    def take(self, counts, hosts, ttl_s):
+        """What is handed out is due, free and polite; who got less than asked got all there was."""
+        now, ttl = self.model.now, timedelta(seconds=ttl_s)
+        requests = [
+            LeaseRequest(WorkerRequest(f"w{i}", n, ttl), LeaseFilter(tuple(hosts)))
+            for i, n in enumerate(counts)
+        ]
+        served = lease_all(self.store, POLITE, RULES.rng, requests)
+        waves = [[rows(part) for part in one.leased] for one in served]
+        for count, parts in zip(counts, waves, strict=True):
+            assert sum(map(len, parts)) <= count
+            for part in parts:
+                urgency = [self.model.pages[c.page_id].urgency(now) for c in part]
+                np.testing.assert_allclose(urgency, sorted(urgency)[::-1], rtol=1e-9)
+        taken = list(chain.from_iterable(chain.from_iterable(waves)))
+        for crawl in taken:
+            self.hand_out(crawl, hosts, now + ttl)
+        if len(taken) < sum(counts):
+            self.nothing_ready_is_left(hosts)
+
+    def hand_out(self, crawl, hosts, expires_at):
+        model, page = self.model, self.model.pages[crawl.page_id]
+        assert crawl.token not in {c.token for c in self.given}, "a token was given twice"
+        assert not model.live(page), "a second lease of a page"
+        assert page.due_at() is not None, "a page that is never due"
+        assert page.due_at() <= model.now + SLACK, "a page before it was due"
+        assert not hosts or page.host in hosts, "a host nobody asked for"
+        assert model.opens_at(page.host_queue) == model.now, "a host_queue whose gate is shut"
+        host_queue = model.host_queues[page.host_queue]
+        if host_queue.delay_s:
+            host_queue.ready_at = model.now + timedelta(seconds=host_queue.delay_s)
+        page.token, page.leased_at, page.expires_at = crawl.token, model.now, expires_at
+        self.given.append(crawl)
+
+    def nothing_ready_is_left(self, hosts=()):
+        ready_at = self.model.next_ready_at(hosts)
+        if ready_at is not None and self.model.knows(ready_at):
+            assert ready_at > self.model.now - SLACK
+            late = [
+                page_id
+                for page_id, page in self.model.pages.items()
+                if (due_at := page.due_at()) is not None
+                and due_at <= self.model.now - SLACK
+                and not self.model.live(page)
+                and (not hosts or page.host in hosts)
+                and self.model.opens_at(page.host_queue) <= self.model.now
+            ]
+            assert not late, "pages that are due were not handed out"
+
+    @precondition(lambda self: self.given)
+    @rule(
+        data=st.data(),
+        status=st.sampled_from([200, 200, 200, 304, 404, 503, 429, 0]),
+        ago_s=st.sampled_from([0, 0, 1, 400]),
+    )
+    def report(self, data, status, ago_s):
+        """Tokens in force end their leases, others nothing; late ones may be in force still."""
+        sent = data.draw(st.lists(st.sampled_from(self.given[-12:]), min_size=1, max_size=5))
+        at = self.model.now - timedelta(seconds=ago_s)
+        held = report(
+            self.store, sent, at, self.model.now, status, 0 if status == 200 else -1, polite=POLITE
+        )
+        new = [self.saw(crawl.page_id, at, status) for crawl in sent]
+        self.ended(sent, held, at)
+        spoke = {c.page_id for c, *of in zip(sent, new, held, strict=True) if any(of)}
+        self.heard({c.page_id for c in sent}, spoke, status, at)
+
+    @precondition(lambda self: self.given)
+    @rule(data=st.data())
+    def release(self, data):
+        """A page given back is due as before; its host queue keeps its delay."""
+        sent = data.draw(st.lists(st.sampled_from(self.given[-12:]), min_size=1, max_size=3))
+        self.ended(sent, release(self.store, sent, self.model.now, POLITE), None)
+
+    def ended(self, sent, held, at):
+        for crawl, was_held in zip(sent, held, strict=True):
+            page = self.model.pages.get(crawl.page_id)
+            if page is None or page.token != crawl.token:
+                assert not was_held, "a token that has ended ended a lease"
+                continue
+            assert was_held or not self.model.live(page), "a lease did not end"
+            page.token = 0
+            host_queue = self.model.host_queues[page.host_queue]
+            if was_held and at and host_queue.delay_s:
+                # the delay of a crawl dated before its lease counts from the report
+                crawled_at = self.model.now if at <= page.leased_at else at
+                ended_at = crawled_at + timedelta(seconds=host_queue.delay_s)
+                host_queue.ready_at = max(host_queue.ready_at or ended_at, ended_at)
+
+    def saw(self, page_id, at, status):
+        """Tell whether it is news."""
+        page = self.model.pages.get(page_id)
+        if page is None or (page.last_crawl_at is not None and at <= page.last_crawl_at):
+            return False
+        page.last_crawl_at = at
+        (page.interval_factor,) = states_of(self.store, [page_id]).interval_factor.tolist()
+        if status == 404:
+            page.gone, page.n_failures = True, page.n_failures * page.gone + 1
+        elif status in (200, 304):
+            page.gone, page.n_failures = False, 0
+        else:
+            page.n_failures += not page.gone
+        if status in (200, 304, 404) and page.requested_at is not None and page.requested_at <= at:
+            page.requested_at = None
+        return True
+
+    def heard(self, page_ids, spoke, status, at):
+        """A host queue that is asked to slow down pauses at least half a minute, and only once."""
+        host_queues = {p: self.model.pages[p].host_queue for p in page_ids if p in self.model.pages}
+        names, told = (
+            set(host_queues.values()),
+            {host_queue for p, host_queue in host_queues.items() if p in spoke},
+        )
+        hosts = {page.host_queue: page.host for page in self.model.pages.values()}
+        for name in names:
+            with self.store.begin(write=False) as tx:
+                blocked_until = tx.host(hosts[name]).host_queue.blocked_until
+            host_queue = self.model.host_queues[name]
+            if name in told and status in (429, 503):
+                assert blocked_until >= at + timedelta(seconds=30)
+            elif name not in told or 0 < status < TROUBLE:
+                assert (blocked_until or T0) == host_queue.blocked_until
+            host_queue.blocked_until = max(host_queue.blocked_until, blocked_until or T0)
+
+    @precondition(lambda self: self.model.pages)
+    @rule(data=st.data(), status=st.sampled_from([200, 404, 503]))
+    def crawl_without_a_lease(self, data, status):
+        page_id = self.pages(data)
+        crawled = crawl_columns(
+            np.array(page_id),
+            instants([self.model.now] * len(page_id)),
+            0 if status == 200 else -1,
+            status=status,
+        )
+        with self.store.begin() as tx:
+            made = record.record(tx, crawled, RULES)
+            new = made.verdict == Verdict.accepted
+            lease.LeaseSettler(POLITE, UNTIL, RULES.rng).settle_crawls(
+                tx, crawled, new, self.model.now
+            )
+        queue(self.store, crawled.page_id[made.sooner], self.model.now)
+        spoke = {page for page in page_id if self.saw(page, self.model.now, status)}
+        self.heard(page_id, spoke, status, self.model.now)
+
+    @precondition(lambda self: self.model.pages)
+    @rule(data=st.data(), ago_s=st.sampled_from([0, 0, 400]))
+    def ping(self, data, ago_s):
+        """A ping that wants a crawl makes its page due at once."""
+        page_id, at = self.pages(data), self.model.now - timedelta(seconds=ago_s)
+        pings = ping_columns(np.array(page_id), instants([at] * len(page_id)))
+        with self.store.begin() as tx:
+            answered = record.ping(tx, pings, RULES)
+            lease.queue(tx, pings.page_id[answered.crawl], self.model.now + UNTIL)
+        for page, crawl in zip(page_id, answered.crawl.tolist(), strict=True):
+            known = self.model.pages[page]
+            if crawl and known.requested_at is None:
+                known.requested_at = at
+
+    @precondition(lambda self: self.given)
+    @rule(data=st.data(), ttl_s=st.sampled_from([1, 600]))
+    def extend(self, data, ttl_s):
+        """A lease is extended while it runs."""
+        crawl = data.draw(st.sampled_from(self.given[-12:]))
+        until = self.model.now + timedelta(seconds=ttl_s)
+        with self.store.begin() as tx:
+            extended = tx.extend_lease(crawl.page_id, crawl.token, self.model.now, until)
+        page = self.model.pages.get(crawl.page_id)
+        runs = bool(page and page.token == crawl.token and self.model.live(page))
+        assert extended == runs
+        if runs:
+            page.expires_at = until
+
+    @precondition(lambda self: self.model.pages)
+    @rule(
+        data=st.data(),
+        rates=st.lists(st.sampled_from([0.0, 0.5, 4.0, 48.0]), min_size=4, max_size=4),
+    )
+    def publish(self, data, rates):
+        """An epoch gives pages other rates; who runs it may die before the queue knows."""
+        page_id = sorted(self.model.pages)
+        given = [rates[page % 4] for page in page_id]
+        publish(
+            self.store,
+            schedule_columns(np.array(page_id), crawl_rate=given, crawl_probability=1.0),
+            self.model.now,
+        )
+        for page, rate in zip(page_id, given, strict=True):
+            self.model.pages[page].rate = rate
+        self.model.filled_at = None
+        if data.draw(st.integers(0, 3)):
+            self.fill()
+
+    @rule()
+    def fill(self):
+        lease.fill(self.store, self.model.now + UNTIL)
+        self.model.filled_at = self.model.now
+
+    @rule(
+        name=st.sampled_from(list(HOST_QUEUES)),
+        delay_s=st.sampled_from([0.0, 1.0, 7.0]),
+        concurrency=st.sampled_from([1, 2, 3]),
+    )
+    def be_polite(self, name, delay_s, concurrency):
+        """A new delay counts from the last crawl that had one."""
+        self.configure(name, {"min_delay_s": delay_s, "max_concurrency": concurrency})
+        host_queue = self.model.host_queues[name]
+        if host_queue.ready_at is not None:
+            host_queue.ready_at += timedelta(seconds=delay_s - host_queue.delay_s)
+        host_queue.delay_s, host_queue.concurrency = delay_s, concurrency
+
+    @rule(name=st.sampled_from(list(HOST_QUEUES)), seconds=st.sampled_from([0, 2, 100]))
+    def block(self, name, seconds):
+        """A host queue is blocked for a time, or no longer."""
+        until = self.model.now + timedelta(seconds=seconds) if seconds else None
+        self.configure(name, {"blocked_until": until})
+        self.model.host_queues[name].blocked_until = until or T0
+
+    def configure(self, name, said):
+        with self.store.begin() as tx:
+            if name in GROUPED.values():
+                change_group(tx, name, said, None, self.model.now, POLITE)
+            else:
+                change_host(tx, name, said, self.model.now, POLITE)
+
+    @precondition(lambda self: len(self.model.pages) > 3)
+    @rule(data=st.data())
+    def delete(self, data):
+        """Its lease ends with a page."""
+        for page in self.pages(data, 2):
+            with self.store.begin() as tx:
+                tx.delete_page(page)
+            del self.model.pages[page]
+
+    @rule()
+    def restart(self):
+        self.store.close()
+        self.store = open_store(self.url, 2, clock=lambda: self.model.now)
+
+    @precondition(lambda self: self.given)
+    @rule(data=st.data(), count=st.integers(1, 5))
+    def die(self, data, count):
+        """Nothing is left of a transaction that was not committed."""
+        sent = data.draw(st.lists(st.sampled_from(self.given[-12:]), min_size=1, max_size=5))
+        dying, ask = Dying(self.store), LeaseRequest(WorkerRequest("w", count, DAY), ALL_PAGES)
+        with pytest.raises(Died):
+            report(dying, sent, self.model.now, polite=POLITE)
+        with pytest.raises(Died):
+            lease_all(dying, POLITE, RULES.rng, [ask])
+
+    @invariant()
+    def nobody_is_told_to_come_back_too_late(self):
+        for hosts in ((), ("wide.example",), ("a.example",)):
+            truth = self.model.next_ready_at(hosts)
+            if truth is not None and self.model.knows(truth):
+                told = next_ready_at(self.store, hosts)
+                assert told is not None, "told that nothing is queued"
+                assert told <= max(truth, self.model.now) + SLACK
+
+    def teardown(self):
+        """No page is lost: who asks, reports and comes back when told crawls all that is due."""
+        try:
+            self.drain()
+        finally:
+            self.store.close()
+
+    def drain(self):
+        self.fill()
+        waiting = {
+            page_id
+            for page_id, page in self.model.pages.items()
+            if (due_at := page.due_at()) is not None and due_at <= self.model.now
+        }
+        for _ in range(6 * len(waiting) + 20):
+            before = len(self.given)
+            self.take([100], (), 3600)
+            taken = self.given[before:]
+            waiting -= {crawl.page_id for crawl in taken}
+            if not waiting:
+                return
+            if taken:
+                held = report(
+                    self.store, taken, self.model.now, status=200, changed=0, polite=POLITE
+                )
+                assert all(held)
+                for crawl in taken:
+                    self.saw(crawl.page_id, self.model.now, 200)
+                self.ended(taken, held, self.model.now)
+            else:
+                told = next_ready_at(self.store)
+                assert told is not None, f"{waiting} were lost"
+                self.model.now = max(told, self.model.now + SLACK)
+        raise AssertionError(f"{waiting} were never handed out")
+
+
+class Died(Exception):
+    """What ends the transactions of `Dying`."""
+
+
+class Dying:
+    """A store whose transactions all fail at their end."""
+
+    def __init__(self, store):
+        self.store = store
+
+    @contextmanager
+    def begin(self, *, write=True):
+        with self.store.begin(write=write) as tx:
+            yield tx
+            raise Died
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_any_steps_in_any_order_lose_no_page_and_lease_none_twice(kind, request, monkeypatch):
+    monkeypatch.setattr(lease, "FILL_BLOCK", 3)
+    if kind == "postgres":
+        url = sa.make_url(request.getfixturevalue("postgres_url"))
+
+        def fresh():
+            command(url, EMPTY)
+            Leases.url = url.render_as_string(hide_password=False)
+            return Leases()
+    else:
+        template = request.getfixturevalue("sqlite_template")
+        path = request.getfixturevalue("tmp_path") / "leases.db"
+
+        def fresh():
+            for file in path.parent.glob("leases.db*"):
+                file.unlink()
+            shutil.copy(template, path)
+            Leases.url = f"sqlite:///{path}"
+            return Leases()
+
+    run_state_machine_as_test(
+        fresh,
+        settings=settings(
+            max_examples=20,
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,217 @@
+"""No container engine is needed to know that what the containers run, runs."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+import yaml
+
+from service.runtime.settings import Settings
+from service.storage import open_store
+
+ROOT = Path(__file__).parents[2]
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+KEY = "a-key-of-twenty-characters-or-more"
+OUR_SERVICES = ("migrate", "api", "worker")
+
+
+def substituted(value: str, given: dict[str, str]) -> str:
+    """${NAME}, ${NAME:-default} and ${NAME:?error} as compose replaces them."""
+
+    def replace(found: re.Match[str]) -> str:
+        name, _, default = found[1], found[2], found[3]
+        return given.get(name) or default or ""
+
+    return re.sub(r"\$\{(\w+)(:[-?])?([^}]*)\}", replace, value)
+
+
+def environment(database_url: str, given: dict[str, str]) -> dict[str, str]:
+    """What compose sets for our services by a file .env, on a database that exists."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    kept["PATH"] = f"{Path(sys.executable).parent}:{kept.get('PATH', '')}"
+    assert COMPOSE["services"]["api"]["env_file"] == ".env"
+    told = given | {
+        name: substituted(str(value), given)
+        for name, value in COMPOSE["services"]["api"]["environment"].items()
+    }
+    assert re.fullmatch(
+        r"postgresql://recrawl:secret@postgres:5432/recrawl", told["RECRAWL_DATABASE_URL"]
+    )
+    return {**kept, **told, "RECRAWL_DATABASE_URL": database_url}
+
+
+def command_of(service: str, port: int) -> list[str]:
+    """The command as it is written, on a port that is free here."""
+    words: list[str] = COMPOSE["services"][service]["command"]
+    return [str(port) if word == "8000" else word for word in words]
+
+
+@contextmanager
+def running(
+    command: list[str], env: dict[str, str], cwd: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(command, env=env, cwd=cwd, stderr=subprocess.PIPE)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+def eventually(check: Any, process: subprocess.Popen[bytes]) -> Any:
+    """Ask until it holds, for at most 20 s; the process must live meanwhile."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        try:
+            if found := check():
+                return found
+        except httpx.HTTPError:
+            pass
+        time.sleep(0.05)
+    pytest.fail("not in time")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def test_the_commands_of_compose_bring_up_the_whole_service(
+    empty_postgres_url: str, tmp_path: Path
+) -> None:
+    file = {
+        "POSTGRES_PASSWORD": "secret",
+        "RECRAWL_API_KEYS": KEY,
+        "RECRAWL_ESTIMATOR": "lognormal",
+    }
+    env = environment(empty_postgres_url, file)
+    port = free_port()
+    too_early = subprocess.run(
+        command_of("api", port), env=env, cwd=tmp_path, capture_output=True, timeout=30, check=False
+    )
+    assert too_early.returncode == 2
+    assert b"run `recrawl migrate`" in too_early.stderr
+    for _ in range(2):  # a second run of the one-shot service changes nothing
+        subprocess.run(command_of("migrate", port), env=env, cwd=tmp_path, check=True, timeout=60)
+    with (
+        running(command_of("api", port), env, tmp_path) as api,
+        running(command_of("worker", port), env, tmp_path) as worker,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=10) as client,
+    ):
+        eventually(lambda: client.get("/readyz").is_success, api)
+        client.headers["Authorization"] = f"Bearer {KEY}"
+        pages = [{"url": f"https://example.com/{i}"} for i in range(10)]
+        assert client.post("/pages", json=pages).json()["created"] == 10
+        epoch = client.post("/epochs").json()["epoch"]
+        eventually(lambda: client.get(f"/epochs/{epoch}").json()["status"] == "published", worker)
+        assert len(client.get("/schedule").json()["items"]) == 10
+        assert client.get("/pages/1").json()["estimate"]["estimator"] == "lognormal"
+        check_health_as_the_image_does(port, env)
+    assert api.returncode in (0, -signal.SIGTERM), "uvicorn passes the signal on when it is done"
+    assert worker.returncode == 0
+
+
+def check_health_as_the_image_does(port: int, env: dict[str, str]) -> None:
+    written = re.search(r"HEALTHCHECK[^\[]*\\\n\s*CMD (\[.*\])", DOCKERFILE)
+    assert written
+    command = [word.replace("8000", str(port)) for word in yaml.safe_load(written[1])]
+    assert subprocess.run(command, env=env, check=False, timeout=20).returncode == 0
+    command = [word.replace(str(port), str(free_port())) for word in command]
+    dead = subprocess.run(command, env=env, check=False, timeout=20, stderr=subprocess.DEVNULL)
+    assert dead.returncode != 0
+
+
+def test_compose_asks_for_keys_and_opens_the_service_to_nobody() -> None:
+    for name in OUR_SERVICES:
+        variables = COMPOSE["services"][name]["environment"]
+        assert variables["RECRAWL_API_KEYS"].startswith("${RECRAWL_API_KEYS:?")
+        assert "RECRAWL_OPEN" not in variables
+    assert "RECRAWL_OPEN" not in DOCKERFILE
+
+
+def test_postgres_is_started_with_settings_that_it_knows(empty_postgres_url: str) -> None:
+    program, *options = COMPOSE["services"]["postgres"]["command"]
+    assert program == "postgres"
+    given = dict(substituted(option, {}).removeprefix("-c").split("=") for option in options)
+    with psycopg.connect(empty_postgres_url) as connection:
+        known = connection.execute(
+            "SELECT name, enumvals FROM pg_settings WHERE name = ANY(%s)", [[*given]]
+        ).fetchall()
+        assert {name for name, *_ in known} == given.keys()
+        for name, words in known:
+            if words is None:
+                size = connection.execute("SELECT pg_size_bytes(%s)", [given[name]]).fetchone()
+                assert size is not None
+                assert size[0] >= 1 << 27
+            else:
+                assert given[name] in words or "lz4" not in words, "built without it here"
+
+
+def test_the_image_alone_serves_on_sqlite(tmp_path: Path) -> None:
+    written = re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
+    port = free_port()
+    command = [word.replace("8000", str(port)) for word in yaml.safe_load(written[-1])]
+    database = re.search(r"RECRAWL_DATABASE_URL=sqlite:////data/(\S+)", DOCKERFILE)
+    assert database
+    env = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "RECRAWL_DATABASE_URL": f"sqlite:///{tmp_path}/{database[1]}",
+    }
+    open_to_all = subprocess.run(
+        command, env=env, cwd=tmp_path, capture_output=True, timeout=60, check=False
+    )
+    assert open_to_all.returncode == 2
+    assert b"set RECRAWL_API_KEYS, or RECRAWL_OPEN=true" in open_to_all.stderr
+    env["RECRAWL_API_KEYS"], headers = KEY, {"Authorization": f"Bearer {KEY}"}
+    with running(command, env, tmp_path) as process:
+        base = f"http://127.0.0.1:{port}"
+        eventually(lambda: httpx.get(f"{base}/readyz").is_success, process)
+        page = {"url": "https://example.com/"}
+        answer = httpx.post(f"{base}/pages", json=[page], headers=headers)
+        assert answer.json()["created"] == 1
+    store = open_store(env["RECRAWL_DATABASE_URL"], 2)
+    with store.begin(write=False) as tx:
+        assert tx.page(1).url == "https://example.com/"
+    store.close()
+
+
+def test_compose_starts_things_in_the_order_they_need() -> None:
+    services = COMPOSE["services"]
+    assert services["migrate"]["depends_on"]["postgres"]["condition"] == "service_healthy"
+    for name in ("api", "worker"):
+        waits = services[name]["depends_on"]["migrate"]["condition"]
+        assert waits == "service_completed_successfully"
+    assert services["postgres"]["healthcheck"]["test"][1] == "pg_isready"
+    assert COMPOSE["volumes"].keys() == {"postgres"}
+
+
+def test_images_are_pinned_and_run_without_root() -> None:
+    images = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
+    images.append(COMPOSE["services"]["postgres"]["image"])
+    assert all(re.search(r":[\w.]*\d", image) for image in images)
+    assert re.findall(r"^USER (\d+)", DOCKERFILE, re.MULTILINE) == ["10001"]
+    for name in OUR_SERVICES:
+        assert COMPOSE["services"][name]["cap_drop"] == ["ALL"]
+
+
+def test_every_variable_of_the_example_is_a_setting_or_used_by_compose() -> None:
+    example = (ROOT / ".env.example").read_text()
+    names = re.findall(r"^(\w+)=", example, re.MULTILINE)
+    settings = {f"RECRAWL_{name}".upper() for name in Settings.model_fields}
+    used = set(re.findall(r"\$\{(\w+)", (ROOT / "docker-compose.yml").read_text()))
+    assert set(names) <= settings | used
+    assert used <= set(names)

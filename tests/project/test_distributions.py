@@ -1,0 +1,121 @@
+"""The three distributions: what each needs, what it holds, what it says of one that is missing."""
+
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from service.cli import plugins
+
+ROOT = Path(__file__).parents[2]
+CLIENT = ROOT / "recrawl_client"
+PROJECTS = {"recrawl": ROOT, "recrawl_client": CLIENT, "recrawl_lab": ROOT / "recrawl_lab"}
+HEAVY = {"numpy", "scipy", "sqlalchemy", "pydantic", "fastapi", "typer", "service", "recrawl_lab"}
+
+
+def requirements(project: Path) -> set[str]:
+    declared = tomllib.loads((project / "pyproject.toml").read_text())["project"]["dependencies"]
+    return {requirement.partition(">")[0] for requirement in declared}
+
+
+def test_the_client_needs_httpx_and_msgspec_only():
+    assert requirements(CLIENT) == {"httpx", "msgspec"}
+
+
+def test_the_service_needs_the_client_and_the_laboratory_needs_the_service():
+    assert "recrawl-client" in requirements(ROOT)
+    assert "recrawl-lab" not in requirements(ROOT)
+    assert "recrawl" in requirements(PROJECTS["recrawl_lab"])
+
+
+def test_no_module_of_the_client_loads_the_service_or_what_only_the_service_needs():
+    modules = [
+        "recrawl_client." + ".".join(path.relative_to(CLIENT).with_suffix("").parts)
+        for path in CLIENT.rglob("*.py")
+        if path.stem not in ("__init__", "scrapy")
+    ]
+    code = f"import sys, {', '.join(modules)}; print(*sys.modules)"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = set(ended.stdout.split())
+    assert loaded.issuperset(modules)
+    assert not loaded & HEAVY
+
+
+@pytest.fixture
+def bare(monkeypatch) -> typer.Typer:
+    """A command line beside which nothing else is installed."""
+    monkeypatch.setattr(plugins, "entry_points", lambda **_: ())
+    app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+    app.command()(lambda: None)
+    plugins.add_commands(app)
+    return app
+
+
+@pytest.mark.parametrize("name", plugins.LABORATORY)
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["--pages", "7", "x"]])
+def test_without_the_laboratory_its_commands_name_the_extra(bare, name, arguments):
+    ended = CliRunner().invoke(bare, [name, *arguments])
+    assert ended.exit_code == 2
+    sentence = " ".join(ended.stderr.replace("│", " ").split())
+    assert f"`recrawl {name}` is part of the laboratory" in sentence
+    assert "install it by: pip install 'recrawl[lab]'" in sentence
+
+
+def test_without_the_laboratory_a_folder_is_refused_with_the_name_of_the_extra(
+    recrawl, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(plugins, "entry_points", lambda **_: ())
+    ended = recrawl("import", tmp_path)
+    assert ended.status == 2
+    assert "pip install 'recrawl[lab]'" in " ".join(ended.err.replace("│", " ").split())
+
+
+@pytest.fixture(scope="session")
+def hatchling(tmp_path_factory) -> list[str]:
+    """The build backend's command, in an environment of its own."""
+    folder = tmp_path_factory.mktemp("hatchling")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    install = [folder / "bin" / "pip", "install", "--quiet", "hatchling>=1.27,<2"]
+    ended = subprocess.run(install, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        pytest.skip(f"hatchling cannot be installed: {ended.stderr.splitlines()[-1]}")
+    return [str(folder / "bin" / "python"), "-m", "hatchling", "build"]
+
+
+def built(hatchling: list[str], project: Path, target: str, out: Path) -> Path:
+    subprocess.run([*hatchling, "-t", target, "-d", out], cwd=project, check=True)
+    (path,) = out.iterdir()
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROJECTS)
+def test_a_wheel_of_the_sdist_is_the_wheel_of_the_tree(hatchling, tmp_path, name):
+    sdist = built(hatchling, PROJECTS[name], "sdist", tmp_path / "sdist")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    sources = {"tree": PROJECTS[name], "sdist": unpacked}
+    wheels = {
+        where: zipfile.ZipFile(built(hatchling, source, "wheel", tmp_path / where / "wheel"))
+        for where, source in sources.items()
+    }
+    tree, again = ({n: wheel.read(n) for n in wheel.namelist()} for wheel in wheels.values())
+    assert again == tree
+    package = "service" if name == "recrawl" else name
+    assert f"{package}/__init__.py" in tree
+    assert not [file for file in tree if file.endswith(".pyc")]
+    if name == "recrawl":
+        assert "service/migrations/env.py" in tree
+        assert not [file for file in tree if file.startswith(("recrawl_client/", "tests/"))]
+    if name == "recrawl_lab":
+        example = (ROOT / "examples" / "crawler.py").read_bytes()
+        assert tree["recrawl_lab/demo/crawler.py"] == example, "the live demo runs it"

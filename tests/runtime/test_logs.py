@@ -1,0 +1,44 @@
+"""Logs: one JSON object a line, and never a reason to fail."""
+
+import json
+import sys
+from io import TextIOWrapper
+from pathlib import Path
+
+import pytest
+import structlog
+
+from service.runtime.logs import configure_logging
+
+
+@pytest.fixture(autouse=True)
+def restored():
+    yield
+    structlog.reset_defaults()
+
+
+def test_a_line_is_a_json_object_on_standard_error(capsys):
+    configure_logging("info")
+    structlog.get_logger().info("epoch published", epoch=3)
+    structlog.get_logger().debug("not at this level")
+    (line,) = capsys.readouterr().err.splitlines()
+    said = json.loads(line)
+    assert (said["event"], said["epoch"], said["level"]) == ("epoch published", 3, "info")
+
+
+def test_a_log_that_cannot_be_written_fails_nobody(monkeypatch):
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        stream = TextIOWrapper(full, write_through=True)
+        monkeypatch.setattr(sys, "stderr", stream)
+        configure_logging("info")
+        structlog.get_logger().warning("store trouble")
+        with pytest.raises(OSError, match="No space"):
+            full.write(b"it is full indeed")
+
+
+def test_a_log_whose_stream_is_closed_fails_nobody(monkeypatch, tmp_path):
+    stream = (tmp_path / "log").open("w")
+    monkeypatch.setattr(sys, "stderr", stream)
+    configure_logging("info")
+    stream.close()
+    structlog.get_logger().warning("store trouble")

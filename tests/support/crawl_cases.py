@@ -1,0 +1,102 @@
+"""Steps that tests of leases build on."""
+
+from datetime import timedelta
+from typing import NamedTuple
+
+import numpy as np
+
+from service.batching.lease_requests import LeaseRequest, lease_all
+from service.core.estimators import Gamma
+from service.ingest import record
+from service.ingest.rules import Rules
+from service.leases import lease
+from service.leases.lease import LeaseReports, WorkerRequest
+from service.leases.politeness import Politeness
+from service.model.arrays import UNSPECIFIED
+from service.model.domain import Timing, Verdict
+from service.storage.queue import LeaseFilter, LeaseTokens
+from support.store_cases import crawl_columns, instants
+
+HOUR = timedelta(hours=1)
+SECOND = timedelta(seconds=1)
+TTL = timedelta(minutes=5)
+UNTIL = timedelta(days=2)
+RUDE = Politeness(delay_s=0, concurrency=0)
+
+
+class Crawl(NamedTuple):
+    """One crawl handed out."""
+
+    page_id: int
+    url: str
+    host: str
+    token: int
+    overdue: float
+
+
+def rng():
+    return np.random.default_rng(7)
+
+
+RULES = Rules(Gamma(), Timing.periodic, rng())
+
+
+def queue(store, page_id, now, ahead=UNTIL):
+    with store.begin() as tx:
+        lease.queue(tx, np.asarray(page_id, np.int64), now + ahead)
+
+
+def take(store, now, count=100, polite=RUDE, hosts=(), ttl=TTL, tokens=RULES.rng, **shard):
+    """Lease as a worker does; gives the crawls in the order they came."""
+    request = LeaseRequest(WorkerRequest("w", count, ttl), LeaseFilter(tuple(hosts), **shard))
+    store.clock = lambda: now
+    (served,) = lease_all(store, polite, tokens, [request])
+    return [crawl for part in served.leased for crawl in rows(part)]
+
+
+def rows(leased):
+    pages, leases = leased.pages, leased.leases
+    columns = pages.page_id, pages.url, pages.host, leases.token, leased.overdue
+    return [Crawl(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def ids(given):
+    return [crawl.page_id for crawl in given]
+
+
+def report(store, given, at, now=None, status=200, changed=0, retry_after_s=np.nan, polite=RUDE):
+    """Report crawls under their leases; gives which tokens were in force."""
+    page_id = np.array(ids(given), np.int64)
+    observed_at = instants([at] * len(given))
+    crawled = crawl_columns(page_id, observed_at, changed, status=status)
+    with store.begin() as tx:
+        made = record.record(tx, crawled, RULES)
+        reports = LeaseReports(
+            LeaseTokens(page_id=page_id, token=np.array([c.token for c in given], np.int64)),
+            observed_at,
+            np.full(len(given), status, np.int16),
+            np.full(len(given), retry_after_s),
+            made.verdict == Verdict.accepted,
+        )
+        held = lease.settle(tx, reports, polite, UNTIL, now or at, RULES.rng)
+    queue(store, page_id[made.sooner & ~held], now or at)
+    return held.tolist()
+
+
+def release(store, given, now, polite=RUDE):
+    """Give crawls back."""
+    page_id = np.array(ids(given), np.int64)
+    reports = LeaseReports(
+        LeaseTokens(page_id=page_id, token=np.array([c.token for c in given], np.int64)),
+        instants([None] * len(given)),
+        np.full(len(given), UNSPECIFIED, np.int16),
+        np.full(len(given), np.nan),
+        np.zeros(len(given), np.bool_),
+    )
+    with store.begin() as tx:
+        return lease.settle(tx, reports, polite, UNTIL, now, RULES.rng).tolist()
+
+
+def next_ready_at(store, hosts=()):
+    with store.begin(write=False) as tx:
+        return tx.next_ready_at(LeaseFilter(tuple(hosts)))

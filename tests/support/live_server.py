@@ -1,0 +1,155 @@
+"""The service behind a real socket: uvicorn in a thread, a clock that tests set, httpx."""
+
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import numpy as np
+import sqlalchemy as sa
+import uvicorn
+
+from service.api.app import create_app
+from service.api.server.protocol import Connection
+from service.api.service import Service, open_service
+from service.runtime.settings import read_settings
+
+START = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+PATIENCE_S = 60.0
+"""How long a test polls for what must come soon."""
+
+
+class Clock:
+    """Time that stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self, **span: float) -> datetime:
+        self.now += timedelta(**span)
+        return self.now
+
+
+@dataclass(frozen=True)
+class Live:
+    """One running service and a client of it."""
+
+    service: Service
+    clock: Clock
+    client: httpx.Client
+    url: str
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def post(self, path: str, items: Any, **query: Any) -> httpx.Response:
+        return self.client.post(path, json=items, params=query)
+
+    def get(self, path: str, **query: Any) -> httpx.Response:
+        return self.client.get(path, params=query)
+
+    def register(self, *urls: str, **fields: Any) -> list[int]:
+        response = self.post("/pages", [{"url": url, **fields} for url in urls])
+        assert response.status_code == 200, response.text
+        return response.json()["page_ids"]
+
+    def epoch(self) -> dict[str, Any]:
+        """Ask for an epoch, let the scheduler take its turn, and see what became of it."""
+        asked = self.client.post("/epochs")
+        assert asked.status_code == 202, asked.text
+        self.service.runner.run_once()
+        return self.get(asked.headers["Location"]).json()
+
+    def schedule(self, **query: Any) -> list[dict[str, Any]]:
+        """Follow the cursors to the end."""
+        items: list[dict[str, Any]] = []
+        cursor = None
+        while True:
+            given = {**query, "cursor": cursor} if cursor else query
+            page = self.get("/schedule", **given).json()
+            items += page["items"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return items
+
+    def alive(self) -> bool:
+        return self.get("/healthz").status_code == self.get("/readyz").status_code == 200
+
+
+@contextmanager
+def running(
+    database_url: str,
+    *,
+    clock: Clock | None = None,
+    embedded: bool = False,
+    max_connections: int | None = None,
+    **given: Any,
+) -> Iterator[Live]:
+    """Serve this database on a free port; epochs run when the test says so, or `embedded`."""
+    clock = clock or Clock()
+    settings = read_settings(database_url=database_url, **given)
+    service = open_service(settings, now=clock, rng=np.random.default_rng(7))
+    service = replace(service, embedded=embedded)
+    config = uvicorn.Config(
+        create_app(service),
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        http=Connection,
+        limit_concurrency=max_connections,
+    )
+    server = uvicorn.Server(config)
+    listening = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    until(lambda: server.started or not thread.is_alive(), "the server starts")
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    headers = {"Authorization": f"Bearer {given['api_keys'][0]}"} if "api_keys" in given else {}
+    try:
+        with httpx.Client(base_url=url, headers=headers, timeout=30) as client:
+            yield Live(service, clock, client, url)
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+
+
+def until(condition: Any, what: str, patience_s: float = PATIENCE_S) -> Any:
+    """Poll until the condition holds, and give what it gave."""
+    deadline = time.monotonic() + patience_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited {patience_s} s in vain until {what}"
+        time.sleep(0.01)
+    return found
+
+
+@contextmanager
+def cloned(server: sa.URL, template: sa.URL) -> Iterator[str]:
+    """Give a migrated Postgres database that lives as long as the block."""
+    url = server.set(database=f"recrawl_test_{uuid.uuid4().hex}")
+    command(server, f"CREATE DATABASE {url.database} TEMPLATE {template.database}")
+    try:
+        yield url.render_as_string(hide_password=False)
+    finally:
+        command(server, f"DROP DATABASE {url.database} WITH (FORCE)")
+
+
+def command(server: sa.URL, statement: str) -> None:
+    """Run one statement that stands outside of transactions."""
+    engine = sa.create_engine(
+        server.set(drivername="postgresql+psycopg"),
+        poolclass=sa.NullPool,
+        isolation_level="AUTOCOMMIT",
+    )
+    with engine.connect() as connection:
+        connection.execute(sa.text(statement))

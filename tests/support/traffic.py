@@ -1,0 +1,89 @@
+"""Crawlers that report at least once: what was not accepted is sent again until it is."""
+
+import threading
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import httpx
+
+from support.live_server import until
+
+BASE = datetime.now(UTC).replace(microsecond=0) - timedelta(days=30)
+PAUSE_S = 0.02
+"""Between two attempts; Retry-After says more, but tests are in a hurry."""
+
+
+class Reporter(threading.Thread):
+    """Reports crawls of its own pages, one batch a minute of its time, until it is told to stop."""
+
+    def __init__(self, url: str, name: str, n_pages: int = 20) -> None:
+        super().__init__(name=name)
+        self.url = url
+        self.pages = [f"https://{name}.example/{i}" for i in range(n_pages)]
+        self.n_accepted = 0
+        self.counts: Counter[str] = Counter()
+        self.refusals: list[httpx.Response] = []
+        self.hung_up: list[httpx.TransportError] = []
+        self.problem: str | None = None
+        self.told = threading.Event()
+
+    def batch(self, k: int) -> list[dict]:
+        at = (BASE + timedelta(minutes=k)).isoformat()
+        return [{"url": url, "observed_at": at, "changed": k % 3 == 0} for url in self.pages]
+
+    def run(self) -> None:
+        with httpx.Client(base_url=self.url, timeout=60) as client:
+            while not self.told.is_set() and self.problem is None:
+                self.send(client, self.batch(self.n_accepted + 1))
+
+    def send(self, client: httpx.Client, batch: list[dict]) -> None:
+        """Make one attempt."""
+        try:
+            response = client.post("/observations", json=batch)
+        except httpx.TransportError as error:
+            self.hung_up.append(error)
+            self.told.wait(PAUSE_S)
+            return
+        if response.status_code != 200:
+            self.refusals.append(response)
+            self.told.wait(PAUSE_S)
+            return
+        answer = response.json()
+        self.counts.update({name: answer[name] for name in ("accepted", "duplicate", "late")})
+        if answer["accepted"] + answer["duplicate"] != len(batch):
+            self.problem = response.text
+        self.n_accepted += 1
+
+    def stop(self) -> None:
+        """Let it end after the attempt it is in."""
+        self.told.set()
+        self.join(60)
+        assert not self.is_alive(), "a call never ended"
+        assert self.problem is None, self.problem
+
+    def check(self, client: httpx.Client) -> None:
+        """What was accepted is there; at most the last batch, not answered well, is there too."""
+        found = set()
+        for url in self.pages:
+            page = until(lambda url=url: read_page(client, url), "the page is read").json()
+            found.add(page["estimate"]["n_observations"] + 1)
+        assert len(found) == 1, "a batch was kept in part"
+        assert found <= {self.n_accepted, self.n_accepted + 1}
+
+
+def read_page(client: httpx.Client, url: str) -> httpx.Response | None:
+    """Return the answer, None while the database is out."""
+    answer = client.get("/pages", params={"url": url})
+    return None if answer.status_code == 503 and polite(answer, 503) else answer
+
+
+def polite(refusal: httpx.Response, *statuses: int) -> bool:
+    """Tell whether an answer is a problem that says when to try again, and nothing more."""
+    problem = refusal.json()
+    return (
+        refusal.status_code in statuses
+        and refusal.headers["Content-Type"] == "application/problem+json"
+        and int(refusal.headers["Retry-After"]) > 0
+        and problem["status"] == refusal.status_code
+        and "Traceback" not in refusal.text
+    )
