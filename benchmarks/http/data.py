@@ -50,7 +50,7 @@ def copied_tables() -> list[str]:
 
     The crawls that are due are few where a fleet keeps up, and epochs queue them.
     """
-    kept_apart = (tables.schedule, tables.observations, tables.crawls)
+    kept_apart = (tables.schedule, tables.observations, tables.due_pages)
     return [
         table.name
         for table in tables.metadata.sorted_tables
