@@ -1,9 +1,10 @@
 """Let policies play one game, each in a process of its own."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import active_children, get_context
 from multiprocessing.queues import SimpleQueue
 
@@ -11,6 +12,8 @@ from recrawl_lab.policies.lineup import Game
 from recrawl_lab.replay.comparison import Outcome, play
 from service.model.errors import PolicyKilled
 
+ENDS = (signal.SIGTERM, signal.SIGINT)
+"""Signals that end a contest."""
 LOOK_EVERY_S = 0.1
 SHARE_TOLD = 0.01
 """Progress is told whenever so much more of the window is played."""
@@ -55,7 +58,8 @@ def contest(
         processes, mp_context=context, initializer=_begin, initargs=(queue, prepare)
     ) as pool:
         try:
-            waiting = [pool.submit(_play, name, game) for name in names]
+            with _ends_put_off():
+                waiting = [pool.submit(_play, name, game) for name in names]
             _follow(waiting, queue, report)
             return [future.result() for future in waiting]
         except BrokenProcessPool as broken:
@@ -69,6 +73,19 @@ def contest(
             for child in active_children():
                 child.terminate()
             raise
+
+
+@contextmanager
+def _ends_put_off() -> Iterator[None]:
+    """Block signals in this thread: a process half started is in no list of processes to end.
+
+    The processes inherit the mask; each lifts it when it begins.
+    """
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 def _follow(
@@ -91,6 +108,7 @@ def _begin(queue: "SimpleQueue[tuple[str, float]]", prepare: Callable[[], None])
     global _progress  # noqa: PLW0603  queues reach a process only when it starts
     _progress = queue
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
     prepare()
 
 

@@ -184,6 +184,7 @@ FROM unnest(%(place)s::tid[], %(page_id)s::bigint[], %(last_crawl_at)s::timestam
         estimate)
 WHERE page_states.ctid = written.place AND page_states.page_id = written.page_id
 """
+"""Columns of rare values may be shorter than the others: unnest fills their ends with NULL."""
 SAVE_STATES = _SAVE.format(pings_since="page_states.pings_since")
 RESTORE_STATES = _SAVE.format(pings_since="written.pings_since")
 

@@ -38,7 +38,17 @@ from service.storage.postgres import binary, sql
 from service.storage.postgres.partitions import keep_house
 from service.storage.postgres.queue import PostgresQueue
 from service.storage.postgres.statements import Rows, Statements
-from service.storage.postgres.values import SHORT, SHORT_RATES, broad, masked, narrow, short, stored
+from service.storage.postgres.values import (
+    SELDOM_SET,
+    SHORT,
+    SHORT_RATES,
+    broad,
+    masked,
+    narrow,
+    rare_first,
+    short,
+    stored,
+)
 from service.storage.sql import SqlTransaction
 from service.storage.tables import Instant
 
@@ -240,8 +250,10 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         if not np.isin(states.page_id, self.locked.page_id).all():
             self.lock_states(states.page_id)
         page_id, place = self.locked
+        states, n_rare = rare_first(states)
         columns = {name: getattr(states, name) for name in PageStates.__dataclass_fields__}
         columns |= {name: short(columns[name]) for name in SHORT}
+        columns |= {name: columns[name][:n_rare] for name in SELDOM_SET}
         place = place[page_id.searchsorted(states.page_id)]
         self.later(statement, place=place, **columns)
         self.locked = NOTHING

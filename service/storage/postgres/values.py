@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.model.arrays import UNSPECIFIED, Floats
+from service.model.arrays import NO_TIME, UNSPECIFIED, Floats
 from service.model.columns import PageStates
 from service.storage.postgres import binary
 from service.storage.postgres.sql import OF_STATES
@@ -22,6 +22,12 @@ NULL_FOR_ZERO = (
     "redirects_to",
 )
 NULL_FOR_NO_TIME = ("last_crawl_at", "last_observed_at", "last_ping_at", "requested_at")
+
+SELDOM_SET = {
+    **dict.fromkeys((name for name in NULL_FOR_ZERO if name != "digest"), 0),
+    **dict.fromkeys(("last_ping_at", "requested_at"), NO_TIME),
+}
+"""Columns of a state that few pages have, those of pings, requests and failures: their None."""
 
 NARROW = {
     "n_observations": np.int32,
@@ -65,6 +71,18 @@ def broad(rate: Floats) -> Floats:
     place = np.floor(np.log10(rate, out=np.zeros_like(rate), where=rate > 0)) - 6
     up, down = 10.0 ** np.maximum(-place, 0), 10.0 ** np.maximum(place, 0)
     return np.asarray(np.rint(rate * up / down) / up * down)
+
+
+def rare_first(states: PageStates) -> tuple[PageStates, int]:
+    """Return states with those in front that have a rare value, and the number of those.
+
+    Ten columns that are empty for most pages would take a quarter of the time of an update.
+    """
+    has_rare = np.zeros(len(states), bool)
+    for name, none in SELDOM_SET.items():
+        column = getattr(states, name)
+        has_rare |= ~np.isnat(column) if none is NO_TIME else column != none
+    return states.take(np.argsort(~has_rare, kind="stable")), int(has_rare.sum())
 
 
 def stored(states: PageStates) -> list[NDArray[Any]]:
