@@ -67,6 +67,13 @@ def create_pages(*, sqlite: bool) -> None:
         sa.PrimaryKeyConstraint("host_id", name="hosts_pkey"),
         sa.UniqueConstraint("host", name="hosts_host_key"),
     )
+    op.create_index(
+        "hosts_group_id_idx",
+        "hosts",
+        ["group_id"],
+        postgresql_where=sa.text("group_id IS NOT NULL"),
+        sqlite_where=sa.text("group_id IS NOT NULL"),
+    )
     op.create_table(
         "host_groups",
         sa.Column("group_id", Id, sa.Identity(), nullable=False),

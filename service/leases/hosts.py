@@ -115,7 +115,7 @@ def _change(
     if CAP in settings:
         tx.save_cap(queue_id, settings[CAP])
     groups = own.queue_id[own.queue_id < 0]
-    after = politeness.follow_robots(own, tx.longest_robots_delays(groups))
+    after = politeness.follow_robots(own, *tx.robots_delays(groups))
     tx.save_settings(after.take(politeness.differs(own, after, politeness.SETTINGS)))
     again = np.isin(locked.queue_id, looked_at)
     after = politeness.keep_last_crawl(inherited, after, again, polite)

@@ -335,12 +335,14 @@ def configure(host_queues: HostQueues, row: Bools, settings: Mapping[str, Any]) 
     return _put(host_queues, row, {n: np.nan if v is None else v for n, v in values.items()})
 
 
-def follow_robots(host_queues: HostQueues, longest: Floats) -> HostQueues:
+def follow_robots(host_queues: HostQueues, group: Ints, robots_delay_s: Floats) -> HostQueues:
     """Return host queues, those of groups with the longest delay that a member's robots.txt asks.
 
-    `longest` has one element a group, by ascending queue_id; NaN: no member asks for a delay.
+    `group` has the host queue of each member that is asked for a `robots_delay_s`.
     """
-    return _put(host_queues, host_queues.queue_id < 0, {"robots_delay_s": longest})
+    longest = np.where(host_queues.queue_id < 0, np.nan, host_queues.robots_delay_s)
+    np.fmax.at(longest, host_queues.queue_id.searchsorted(group), robots_delay_s)
+    return replace(host_queues, robots_delay_s=longest)
 
 
 def inherit(host_queues: HostQueues, moves: Moves) -> HostQueues:

@@ -1,12 +1,24 @@
 """What a statement that both databases share needs of a database.
 
 Statements are text with parameters `%(name)s`. A value goes in as None, a bool, a number, text,
-bytes, an aware datetime, or a dict or tuple for a JSON column.
+bytes, an aware datetime, a dict or tuple for a JSON column, or an array of ids or texts.
+
+What the databases have different words for stands in braces:
+
+| word | |
+| --- | --- |
+| `{double}` | makes the number before it one of eight bytes: products of four bytes overflow |
+| `{greatest}`, `{least}` | functions |
+| `{ids}`, `{names}` | the array of this name as a table with the column `value` |
+| `{lock_rows}` | ends a SELECT whose rows stay as they are until the transaction ends |
+| `{days_since}` | days from `pings_since` to `%(now)s` |
+| `{log_of_page}` | finds a page's entries of the log without a scan |
 """
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 
 class Rows(Protocol):
@@ -29,9 +41,6 @@ class Rows(Protocol):
 class Dialect(ABC):
     """A transaction that runs text, on either database."""
 
-    lock_rows: ClassVar[str]
-    """Clause at the end of a SELECT: its rows stay as they are until the transaction ends."""
-
     @abstractmethod
     def run(self, statement: str, **parameters: Any) -> Rows:
         """Run one statement; values come back as the database has them."""
@@ -53,3 +62,12 @@ def assignments(names: Iterable[str]) -> str:
     'importance = %(importance)s, max_crawl_rate = %(max_crawl_rate)s'
     """
     return ", ".join(f"{name} = %({name})s" for name in names)
+
+
+def worded(statement: str, words: Mapping[str, str]) -> str:
+    """Return a statement with a database's own words.
+
+    >>> worded("SELECT {greatest}(a, b)", {"greatest": "max"})
+    'SELECT max(a, b)'
+    """
+    return re.sub(r"\{(\w+)\}", lambda match: words[match[1]], statement)

@@ -68,8 +68,11 @@ class HostStatements(ABC):
         """Lock host queues, ascending; a missing one is inserted."""
 
     @abstractmethod
-    def longest_robots_delays(self, queue_id: Ints) -> Floats:
-        """Return the longest `robots_delay_s` of each group's members; NaN: none has one."""
+    def robots_delays(self, queue_id: Ints) -> tuple[Ints, Floats]:
+        """Return (M,) the `robots_delay_s` of members of groups that have one, and their groups.
+
+        `queue_id` and the first array that is returned are the host queues of groups.
+        """
 
     @abstractmethod
     def save_settings(self, locked: HostQueues) -> None:

@@ -30,7 +30,6 @@ BETWEEN = "{table}.page_id > %(after)s AND {table}.page_id <= %(last)s"
 """For walks along the key; a host or a page is found by its own index."""
 
 RATE = "{row}.crawl_rate{{double}}"
-"""Short on Postgres, where short products overflow: each dialect's own words."""
 DUE_RATE = "schedule.crawl_rate{double} * schedule.urgency"
 """How often a page falls due, 1/day: `DueColumns.due_rate`."""
 MEASURES = (RATE, f"{RATE} * {{row}}.urgency", "coalesce({row}.crawl_probability, 0.0)")
@@ -87,18 +86,18 @@ SELECT epoch FROM epochs WHERE status = 'published' ORDER BY epoch DESC LIMIT {E
 """
 
 
-def rows(only: Collection[str], *, since: bool, **words: str) -> str:
+def rows(only: Collection[str], *, since: bool) -> str:
     """Return the statement that reads rows under these filters, or what moved since an epoch."""
     indexed = "host" in only or "page_id" in only
     conditions = [ONLY[name] for name in only]
     if not since:
         conditions += ["schedule.epoch = %(epoch)s", *_walk("schedule", indexed=indexed)]
     return SCHEDULE.format(
-        source=MOVED.format(**words) if since else "schedule",
+        source=MOVED if since else "schedule",
         pages=_same_page("pages", indexed=indexed),
         states=_same_page("page_states", indexed=indexed),
-        where=all_of(conditions).format(**words),
-        due_rate=DUE_RATE.format(**words),
+        where=all_of(conditions),
+        due_rate=DUE_RATE,
     )
 
 

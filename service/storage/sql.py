@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Collection
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from typing_extensions import override
@@ -93,8 +93,6 @@ class SqlTransaction(EpochsSql, HostsSql, SubscriptionsSql, TimeSql):
 
     width: int
     """Numbers of an estimate."""
-    log_of_page: ClassVar[str] = "page_id = %(page_id)s"
-    """The condition under which a page's entries of the log are found without a scan."""
 
     # -- pages
 
@@ -132,8 +130,7 @@ class SqlTransaction(EpochsSql, HostsSql, SubscriptionsSql, TimeSql):
 
     @override
     def page(self, page_id: int) -> Page:
-        statement = PAGE
-        rows = self.read(statement, page_id=page_id, epoch=self.number_in_force())
+        rows = self.read(PAGE, page_id=page_id, epoch=self.number_in_force())
         if not rows:
             raise _no_page(page_id)
         (values,) = rows
@@ -150,7 +147,7 @@ class SqlTransaction(EpochsSql, HostsSql, SubscriptionsSql, TimeSql):
         values = {name: value for name, value in fields.items() if value is not None}
         values |= dict.fromkeys(cleared)
         observability = values.pop("observability", None)
-        if self.scalar(LOCK_PAGE.format(lock_rows=self.lock_rows), page_id=page_id) is None:
+        if self.scalar(LOCK_PAGE, page_id=page_id) is None:
             raise _no_page(page_id)
         if values:
             statement = CHANGE_PAGE.format(assignments=assignments(values))
@@ -167,14 +164,13 @@ class SqlTransaction(EpochsSql, HostsSql, SubscriptionsSql, TimeSql):
         if not self.run(DELETE_PAGE, page_id=page_id).rowcount:
             raise PageNotFound(f"no page has the id {page_id}")
         self.run(DELETE_STATE, page_id=page_id)
-        self.run(DELETE_LOG.format(log_of_page=self.log_of_page), page_id=page_id)
+        self.run(DELETE_LOG, page_id=page_id)
         for row in self.read(DELETE_QUEUED, page_id=page_id):
             if row["leased_at"]:  # the host queue may be full no longer
                 self.lower_host_queues(HostQueueBounds.of(row["queue_id"], row["leased_at"]))
 
     @override
     def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
-        statement = PAGE_LOG.format(log_of_page=self.log_of_page)
         return [
             LogEntry(
                 row["observed_at"],
@@ -183,7 +179,7 @@ class SqlTransaction(EpochsSql, HostsSql, SubscriptionsSql, TimeSql):
                 row["interval"],
                 row["status"],
             )
-            for row in self.read(statement, page_id=page_id, limit=limit)
+            for row in self.read(PAGE_LOG, page_id=page_id, limit=limit)
         ]
 
     @override

@@ -73,6 +73,12 @@ hosts = sa.Table(
     sa.Column("host", sa.Text, nullable=False, unique=True),
     sa.Column("group_id", Id),
     sa.Column("max_crawl_rate", sa.Double),
+    sa.Index(
+        "hosts_group_id_idx",
+        "group_id",
+        postgresql_where=sa.text("group_id IS NOT NULL"),
+        sqlite_where=sa.text("group_id IS NOT NULL"),
+    ),
 )
 
 host_groups = sa.Table(

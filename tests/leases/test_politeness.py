@@ -218,9 +218,11 @@ def test_none_clears_a_setting_and_a_setting_left_out_stays():
 
 def test_a_group_follows_the_longest_delay_that_robots_txt_asks():
     before = host_queues({"robots_delay_s": 5.0}, {"robots_delay_s": 9.0})
-    after = politeness.follow_robots(before, np.array([7.0]))
+    group = before.queue_id[:1]
+    after = politeness.follow_robots(before, group.repeat(2), np.array([7.0, 3.0]))
     assert after.robots_delay_s.tolist() == [7.0, 9.0]
-    assert np.isnan(politeness.follow_robots(before, np.array([NAN])).robots_delay_s[0])
+    without = politeness.follow_robots(before, group[:0], np.zeros(0))
+    assert np.isnan(without.robots_delay_s[0])
 
 
 def test_a_block_takes_the_place_of_a_pause_and_ends_by_hand():

@@ -132,7 +132,6 @@ def taken(engine: sa.Engine) -> Iterator[Connection]:
     pooled = engine.raw_connection()
     driver = pooled.driver_connection
     assert isinstance(driver, Connection)  # noqa: S101 - for mypy
-    driver.pooled = pooled
     try:
         yield driver
     finally:

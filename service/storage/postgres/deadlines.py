@@ -124,7 +124,6 @@ class Connection(psycopg.Connection[Any]):
     deadlines: Deadlines
     silence: Silence
     statements: Statements
-    pooled: Any
     fresh = True
     """Whether the pool has not handed it out yet."""
 

@@ -41,10 +41,7 @@ DUE = {
 }
 """What each of `DueColumns` is of a row that `_DUE_ROWS` joins."""
 DUE_ARRAYS = ", ".join(f"array_agg({column})" for column in DUE.values())
-_STATE = (
-    "last_crawl_at, requested_at, gone, n_failures, interval_factor, "
-    f"{DUE_RATE.format(double='::float8')} AS due_rate"
-)
+_STATE = f"last_crawl_at, requested_at, gone, n_failures, interval_factor, {DUE_RATE} AS due_rate"
 
 DUE_BLOCK = f"""
 SELECT {DUE_ARRAYS} FROM (

@@ -285,5 +285,4 @@ REMOVED = f"SELECT array_agg(page_id) FROM ({schedule_sql.REMOVED}) AS ids"
 
 def schedule(only: Collection[str], *, since: bool) -> str:
     """Return the statement that reads rows of the schedule; no URL has a line break."""
-    words = {"greatest": "greatest", "least": "least", "double": "::float8"}
-    return SCHEDULE.format(rows=schedule_sql.rows(only, since=since, **words))
+    return SCHEDULE.format(rows=schedule_sql.rows(only, since=since))

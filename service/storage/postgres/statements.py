@@ -20,10 +20,21 @@ from psycopg import generators, pq
 from psycopg.abc import PQGen
 
 from service.storage.clock import elapsed
+from service.storage.dialect import worded
 from service.storage.postgres.binary import dumped, loaded
 
 GOOD = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 PLACE = re.compile(r"%(?:%|\((\w+)\)s)")
+WORDS = {
+    "double": "::float8",
+    "greatest": "greatest",
+    "least": "least",
+    "ids": "unnest(%(ids)s) AS ids (value)",
+    "names": "unnest(%(names)s) AS names (value)",
+    "lock_rows": "FOR NO KEY UPDATE",
+    "days_since": "CAST(extract(epoch FROM %(now)s - pings_since) AS double precision) / 86400.0",
+    "log_of_page": "page_id = %(page_id)s",
+}
 BINARY = pq.Format.BINARY
 
 WRITE, READ_ONLY, AUTOCOMMIT = "BEGIN", "BEGIN READ ONLY", ""
@@ -211,4 +222,4 @@ def parsed(statement: str) -> tuple[bytes, tuple[str, ...]]:
             return "%"
         return f"${names.setdefault(match[1], len(names) + 1)}"
 
-    return PLACE.sub(place, statement).encode(), tuple(names)
+    return PLACE.sub(place, worded(statement, WORDS)).encode(), tuple(names)

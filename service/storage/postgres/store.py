@@ -63,7 +63,7 @@ class PostgresStore(Store):
         """Return the statements of one transaction, behind the fence if it writes."""
         if write:
             statements.later(migrations.fence(), {})
-        tx = PostgresTransaction(statements, self.engine, self.width)
+        tx = PostgresTransaction(statements, self.width)
         tx.clock, tx.database_clock = self.clock, self.database_clock
         return tx
 

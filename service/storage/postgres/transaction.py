@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import psycopg
-import sqlalchemy as sa
 from numpy.typing import NDArray
-from sqlalchemy.dialects import postgresql
 from typing_extensions import override
 
 from service.model.arrays import UNSPECIFIED, Ints, Keys, UrlGroupRates, instant
@@ -50,7 +48,6 @@ from service.storage.postgres.values import (
     stored,
 )
 from service.storage.sql import SqlTransaction
-from service.storage.tables import Instant
 
 FEW = 100
 """Entries of the log up to which they are inserted rather than copied in."""
@@ -82,11 +79,8 @@ NOTHING = Locked(np.zeros(0, np.int64), np.zeros(0, "V6"))
 class PostgresTransaction(SqlTransaction, PostgresQueue):
     """The statements in Postgres's words."""
 
-    lock_rows = "FOR NO KEY UPDATE"
-
-    def __init__(self, statements: Statements, engine: sa.Engine, width: int) -> None:
+    def __init__(self, statements: Statements, width: int) -> None:
         self.statements = statements
-        self.engine = engine
         self.width = width
 
     database_clock: FollowingClock
@@ -111,21 +105,6 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         rows = self.run(statement, **parameters)
         names = rows.names
         return [dict(zip(names, row, strict=True)) for row in rows]
-
-    @property
-    def connection(self) -> sa.Connection:
-        """SQLAlchemy's view of the connection, for the statements of `hosts_sql`."""
-        self.locked = NOTHING
-        self.driver  # noqa: B018 - begins, and sends what was put off
-        return sa.Connection(self.engine, self.statements.driver.pooled)  # type: ignore[attr-defined]
-
-    def insert(self, table: sa.Table) -> Any:
-        """Return the INSERT that knows ON CONFLICT."""
-        return postgresql.insert(table)
-
-    def days_before(self, now: datetime, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-        """Turn an interval into days."""
-        return sa.extract("epoch", sa.literal(now, Instant) - column) / 86_400.0
 
     @property
     def driver(self) -> psycopg.Connection[Any]:

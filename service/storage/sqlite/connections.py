@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -76,7 +75,7 @@ def opened(url: str, cache_size: int, begin: str) -> sa.Engine:
     """
     engine = sa.create_engine(url, pool_size=10, max_overflow=40)
     sa.event.listen(engine, "connect", partial(prepare, cache_size=cache_size))
-    sa.event.listen(engine, "begin", partial(begin_unless_begun, begin))
+    sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
     return engine
 
 
@@ -106,24 +105,17 @@ def _keep_wal(driver: sqlite3.Connection) -> None:
             return
 
 
-def begin_unless_begun(begin: str, connection: sa.Connection) -> None:
-    """Begin a transaction of SQLAlchemy's; the driver begins none."""
-    driver: Any = connection.connection.driver_connection
-    if not driver.in_transaction:
-        driver.execute(begin)
-
-
 @contextmanager
 def transaction(
     engine: sa.Engine, begin: Callable[[sqlite3.Connection], object]
-) -> Iterator[tuple[sqlite3.Connection, Callable[[], sa.Connection]]]:
+) -> Iterator[sqlite3.Connection]:
     """Take a connection out of the pool for one transaction; commit, or roll back on an error."""
     pooled = engine.raw_connection()
     driver = pooled.driver_connection
     assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - for mypy
     try:
         begin(driver)
-        yield driver, lambda: sa.Connection(engine, pooled)
+        yield driver
         driver.commit()
     finally:
         driver.rollback()  # unless it is committed

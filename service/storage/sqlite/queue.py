@@ -14,6 +14,7 @@ from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints, moment
 from service.model.columns import DueColumns
 from service.storage.composing import all_of, in_reach
 from service.storage.contract import Transaction
+from service.storage.dialect import worded
 from service.storage.queue import (
     ALL_PAGES,
     DuePages,
@@ -42,7 +43,7 @@ RARE_KINDS: dict[str, Any] = {
 }
 DueT = TypeVar("DueT", bound=DueColumns)
 
-DUE_RATE_NOW = DUE_RATE.format(double="")
+DUE_RATE_NOW = worded(DUE_RATE, {"double": ""})
 DUE = f"""created_at, last_crawl_at, requested_at, coalesce(gone, 0), coalesce(n_failures, 0),
     coalesce(interval_factor, 1.0), {DUE_RATE_NOW}"""
 """What `DueColumns` are but for the page_id."""

@@ -1,11 +1,11 @@
 """Every statement that is SQLite's own; what both databases say is in `sql` and `schedule_sql`."""
 
-from collections.abc import Collection
 from functools import cache
 
 from service.model.url_groups import URL_GROUPS
-from service.storage import schedule_sql
 from service.storage.contract import EPOCHS_KEPT, GONE_CHECKS
+from service.storage.dialect import worded
+from service.storage.sqlite.log import STRETCHES
 from service.storage.sqlite.values import OBSERVABILITIES
 
 ADD_PAGES = """
@@ -13,8 +13,6 @@ INSERT OR IGNORE INTO pages
     (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
 VALUES (?, ?, ?, coalesce(?, 1), ?, ?, ?)
 """
-
-HOST_IDS = "SELECT host, host_id FROM hosts WHERE host IN (SELECT value FROM json_each(?))"
 
 ADD_STATES = """
 INSERT INTO page_states
@@ -130,6 +128,18 @@ VALUES (?, ?, ?, ?, ?, ?)
 """
 
 
+WORDS = {
+    "double": "",
+    "greatest": "max",
+    "least": "min",
+    "ids": "json_each(%(ids)s)",
+    "names": "json_each(%(names)s)",
+    "lock_rows": "",
+    "days_since": "(%(now)s - pings_since) / 86400e6",
+    "log_of_page": f"stretch IN ({STRETCHES}) AND page_id = %(page_id)s",
+}
+
+
 class Named(dict[str, str]):
     """Turns `%(name)s`, as Postgres's driver marks a parameter, into SQLite's `:name`."""
 
@@ -144,10 +154,4 @@ def named(statement: str) -> str:
     >>> named("SELECT 7 %% %(b)s")
     'SELECT 7 % :b'
     """
-    return statement % Named()
-
-
-def schedule(only: Collection[str], *, since: bool) -> str:
-    """Return the statement that reads rows of the schedule."""
-    words = {"greatest": "max", "least": "min", "double": ""}
-    return schedule_sql.rows(only, since=since, **words)
+    return worded(statement, WORDS) % Named()

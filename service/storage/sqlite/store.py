@@ -42,7 +42,6 @@ from service.storage.sqlite.transaction import BLOCK, SqliteTransaction, keep_ho
 
 TRY_S, TRY_EVERY_S = 1.0, 1.0
 """Limit on the wait of a trial for the lock, and time for which its success stands, seconds."""
-Opened = tuple[sqlite3.Connection, Callable[[], sa.Connection]]
 CLOCK = "clock"
 """The entry of `meta` that holds the start of the clock, and in which run of the machine."""
 TRIAL = """
@@ -87,13 +86,11 @@ class SqliteStore(Store):
             raise StoreUnavailable(ENDED)
         with translated(self._check_schema):
             opening = self._writing(self.timeout_s) if write else self._reading()
-            with opening as opened_one:
-                yield self._transaction(*opened_one)
+            with opening as driver:
+                yield self._transaction(driver)
 
-    def _transaction(
-        self, driver: sqlite3.Connection, connect: Callable[[], sa.Connection]
-    ) -> SqliteTransaction:
-        tx = SqliteTransaction(driver, connect, self.width, self.fetching, self.stretches)
+    def _transaction(self, driver: sqlite3.Connection) -> SqliteTransaction:
+        tx = SqliteTransaction(driver, self.width, self.fetching, self.stretches)
         tx.clock = self.clock
         return tx
 
@@ -116,8 +113,8 @@ class SqliteStore(Store):
         def follow() -> None:
             clock.start = self.kept_start = start
 
-        with translated(self._check_schema), self._writing(self.timeout_s, follow) as opened_one:
-            tx = self._transaction(*opened_one)
+        with translated(self._check_schema), self._writing(self.timeout_s, follow) as driver:
+            tx = self._transaction(driver)
             if abs(step) > SMALL_STEP:
                 tx.carry_along(step)
             tx.put_meta(CLOCK, f"{boot_id()} {start.isoformat()}")
@@ -129,13 +126,13 @@ class SqliteStore(Store):
         if boot and boot == boot_id():
             self.steady_clock.start = self.kept_start = datetime.fromisoformat(start)
 
-    def _reading(self) -> AbstractContextManager[Opened]:
+    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
         return transaction(self.reading, lambda driver: driver.execute("BEGIN"))
 
     @contextmanager
     def _writing(
         self, timeout_s: float, committed: Callable[[], None] = lambda: None
-    ) -> Iterator[Opened]:
+    ) -> Iterator[sqlite3.Connection]:
         """Take the turn in this process, then the file's lock, both within the limit.
 
         `committed` is called after the commit, before anybody else's turn.
@@ -149,10 +146,10 @@ class SqliteStore(Store):
 
         try:
             begin = partial(begin_patiently, goes_on)
-            with transaction(self.engine, begin) as (driver, connect), self._held():
+            with transaction(self.engine, begin) as driver, self._held():
                 self._stay()
                 self._fence(driver)
-                yield driver, connect
+                yield driver
             committed()
         finally:
             self.writing.hand_on()
@@ -199,7 +196,7 @@ class SqliteStore(Store):
         if began - self.tried_at < TRY_EVERY_S:
             return
         try:
-            with translated(self._check_schema), self._writing(TRY_S) as (driver, _):
+            with translated(self._check_schema), self._writing(TRY_S) as driver:
                 driver.execute(TRIAL)
         except StoreUnavailable:
             if not self.held and self.held_at < began:
@@ -304,5 +301,5 @@ class SqliteLead(Lead):
         Where the disk is full it stays where it is, as safe and as readable, until there is room.
         """
         reading = transaction(self.store.reading, lambda _: None)
-        with suppress(StoreFull), translated(), reading as (driver, _):
+        with suppress(StoreFull), translated(), reading as driver:
             driver.execute("PRAGMA wal_checkpoint(PASSIVE)")

@@ -1,6 +1,5 @@
 """Transactions on SQLite. Who writes is alone: `lock_states` has nothing left to lock."""
 
-import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -10,9 +9,7 @@ from itertools import repeat
 from typing import Any, TypeVar
 
 import numpy as np
-import sqlalchemy as sa
 from numpy.typing import NDArray
-from sqlalchemy.dialects import sqlite
 from typing_extensions import override
 
 from service.model.arrays import COLUMN, UNSPECIFIED, Columns, Ints, Keys, instant
@@ -27,14 +24,14 @@ from service.model.columns import (
 )
 from service.model.domain import Observability
 from service.model.url_groups import URL_GROUPS, url_groups
+from service.storage import schedule_sql
 from service.storage.column_builder import Gathered, placed
 from service.storage.contract import Brought, Registered
 from service.storage.epochs_sql import NUMBER_IN_FORCE
 from service.storage.fifo_lock import Turns
-from service.storage.schedule_sql import REMOVED
 from service.storage.sql import SqlTransaction
 from service.storage.sqlite import sql
-from service.storage.sqlite.log import STRETCHES, SqliteLog, Stretches
+from service.storage.sqlite.log import SqliteLog, Stretches
 from service.storage.sqlite.queue import SqliteQueue
 from service.storage.sqlite.values import (
     LOADED,
@@ -62,19 +59,14 @@ BLOCK = 20_000
 class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
     """The statements in SQLite's words."""
 
-    lock_rows = ""
-    log_of_page = f"stretch IN ({STRETCHES}) AND page_id = %(page_id)s"
-
     def __init__(
         self,
         driver: sqlite3.Connection,
-        connect: Callable[[], sa.Connection],
         width: int,
         fetching: Turns,
         stretches: Stretches,
     ) -> None:
         self.driver = driver
-        self.connect = connect
         self.width = width
         self.fetching = fetching
         self.stretches = stretches
@@ -99,19 +91,6 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         """Run one prepared statement for every row of the columns, inside SQLite."""
         self.driver.executemany(statement, zip(*columns, strict=True))
 
-    @property
-    def connection(self) -> sa.Connection:
-        """SQLAlchemy's view of the connection, for the statements of `hosts_sql`."""
-        return self.connect()
-
-    def insert(self, table: sa.Table) -> sqlite.Insert:
-        """Return the INSERT that knows ON CONFLICT."""
-        return sqlite.insert(table)
-
-    def days_before(self, now: datetime, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-        """Subtract microseconds."""
-        return (microseconds(now) - sa.type_coerce(column, sa.BigInteger)) / 86_400e6
-
     @override
     def number_in_force(self) -> int:
         return self.scalar(NUMBER_IN_FORCE) or 0
@@ -131,7 +110,7 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         if brought is not None:
             created_at = np.where(np.isnat(brought.created_at), created_at, brought.created_at)
         ((newest,),) = self.run("SELECT coalesce(max(page_id), 0) FROM pages")
-        host_id = list(self._host_ids(new.host))
+        host_id = list(self._of_hosts(new.host))
         n_before = self.driver.total_changes
         add_rows(
             self.driver,
@@ -169,12 +148,11 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         pings_since = values(states.pings_since)
         self.run_many(sql.BRING_STATES, pings_since, *written(states), watched, url_group)
 
-    def _host_ids(self, host: Iterable[str]) -> Iterable[int]:
-        """Give the id of each host; those not seen before are inserted."""
-        distinct = sorted(set(host))
-        self.run_many("INSERT OR IGNORE INTO hosts (host) VALUES (?)", distinct)
-        known = dict(self.run(sql.HOST_IDS, json.dumps(distinct)))
-        return (known[name] for name in host)
+    def _of_hosts(self, host: Iterable[str]) -> Iterable[int]:
+        """Return the id of each host; new ones are inserted."""
+        names = sorted(set(host))
+        ids = dict(zip(names, self.host_ids(names).tolist(), strict=True))
+        return (ids[name] for name in host)
 
     @override
     def change_pages(self, page_id: Ints, settings: PageColumns, now: datetime) -> None:
@@ -266,14 +244,14 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         The driver lets go of the interpreter at every row: threads that fetch at the same time
         spend more on handing it over than on the rows.
         """
-        statement = sql.schedule(only, since="since" in parameters)
+        statement = schedule_sql.rows(only, since="since" in parameters)
         with self.fetching:
             rows = self.run(statement, **parameters).fetchall()
         return self._columns(ScheduledPages, rows), self.kept()
 
     @override
     def read_removed(self, **parameters: Any) -> Ints:
-        rows = self.run(REMOVED, **parameters)
+        rows = self.run(schedule_sql.REMOVED, **parameters)
         return np.array([page_id for (page_id,) in rows], np.int64)
 
     def next_page_ids(self, after: int, limit: int) -> Ints:

@@ -141,6 +141,8 @@ def parameter(value: Any) -> Any:
     """Return a value as SQLite stores it."""
     if isinstance(value, datetime):
         return microseconds(value)
+    if isinstance(value, np.ndarray):
+        return json.dumps(value.tolist())
     return json.dumps(value) if isinstance(value, dict | tuple) else value
 
 
