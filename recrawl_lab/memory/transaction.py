@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
+from typing_extensions import override
 
 from recrawl_lab.memory.growing import Undo
 from recrawl_lab.memory.schedule import MemorySchedule
@@ -267,6 +268,11 @@ class MemoryTransaction(MemorySchedule):
         """Write the columns that are the state's own."""
         row = states.page_id - 1
         self.states.put(self.undo, row, **{name: getattr(states, name) for name in WRITTEN})
+
+    @override
+    def clear_estimates(self, page_id: Ints) -> None:
+        states = self.lock_states(page_id)
+        self.save_states(replace(states, estimate=np.zeros_like(states.estimate)))
 
     def wake(self, page_id: Ints, now: datetime) -> Ints:
         """Mask them."""

@@ -248,3 +248,18 @@ class Epoch:
     reason: str | None = None
     """Why it failed."""
     certificate: Certificate | None = field(default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A subscription to a topic at a WebSub hub."""
+
+    id: str
+    topic: str
+    """As the publisher names it: hubs compare it letter by letter."""
+    secret: str | None = field(repr=False)
+    """What the hub signs with."""
+    hub: str
+    requested_at: datetime
+    verified_at: datetime | None = None
+    expires_at: datetime | None = None

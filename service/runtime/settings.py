@@ -17,7 +17,7 @@ from service.epochs.plan import Plan
 from service.leases.politeness import Politeness
 from service.model.domain import Timing
 from service.model.errors import InvalidSettings
-from service.storage.postgres.deadlines import REQUEST_TIMEOUT_S
+from service.storage.postgres.connections import REQUEST_TIMEOUT_S
 
 PREFIX = "RECRAWL_"
 FOR_TESTS = "RECRAWL_TEST_"

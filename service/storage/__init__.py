@@ -1,8 +1,8 @@
 """Where pages, evidence and schedules are kept."""
 
+from service.model.domain import Subscription
 from service.storage.clock import Clock
 from service.storage.contract import Brought, Lead, Registered, Store, Transaction
-from service.storage.websub import Subscription
 
 __all__ = [
     "Brought",
@@ -31,7 +31,7 @@ def open_store(
     import sqlalchemy as sa
 
     from service.model.errors import InvalidSettings
-    from service.storage.postgres.deadlines import BATCH, request_deadlines
+    from service.storage.postgres.connections import BATCH, request_deadlines
     from service.storage.postgres.store import PostgresStore
     from service.storage.sqlite.connections import BUSY_S
     from service.storage.sqlite.store import SqliteStore

@@ -18,6 +18,10 @@ take no lock that a writer waits for.
 Only the holder of `store.lead()` may start, publish or fail an epoch; a holder that has
 silently lost the lead cannot publish (`LeadershipLost`).
 
+**Subscriptions** to topics at WebSub hubs have ids that nobody guesses: the id is what entitles a
+hub to call back. A subscription is in force from its hub's verification until its lease ends. One
+that is verified takes the place of earlier ones at the same hub, so renewing interrupts no feed.
+
 **Time.** All who share a database go by one clock: Postgres's own, or the one of the process that
 has the SQLite file. A replica whose machine has another time of day does as the others do.
 
@@ -29,11 +33,9 @@ nothing of the transaction was kept.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from service.model.arrays import Bools, Instants, Ints, Keys, UrlGroupRates
@@ -49,24 +51,30 @@ from service.model.columns import (
     SchedulePart,
     StoredPages,
 )
-from service.model.domain import Certificate, Epoch, LogEntry, Page, PagePatch, ScheduleFilter
+from service.model.domain import (
+    Certificate,
+    Epoch,
+    LogEntry,
+    Page,
+    PagePatch,
+    ScheduleFilter,
+    Subscription,
+)
 from service.model.errors import RecrawlError
 from service.storage.clock import Clock
-from service.storage.hosts import HostStatements
-from service.storage.queue import QueueStatements
-from service.storage.websub import SubscriptionStatements
+from service.storage.queue import HostStatements, QueueStatements
 
 EPOCHS_KEPT = 2
 """Published epochs whose schedule is kept: a reader half-way through the last can finish it."""
 
 EPOCHS_TOLD = 10_000
-"""A database tells of so many epochs, ten weeks of one every ten minutes; the rest is dropped."""
+"""Maximum epochs whose record is kept: ten weeks of one every ten minutes."""
 
 MOST_SCANNED = 100_000
-"""One reading of the schedule looks at so many page_ids, whatever its filter matches."""
+"""Maximum page_ids that one reading of the schedule looks at, whatever its filter matches."""
 
 GONE_CHECKS = 5
-"""So many times a gone page is checked, after 1, 2, 4, … days; then it is retired."""
+"""Checks of a gone page, after 1, 2, 4, … days, before it is retired."""
 
 
 class Registered(NamedTuple):
@@ -84,12 +92,12 @@ class Brought(NamedTuple):
     """NaT: now."""
 
     def take(self, where: NDArray[Any]) -> "Brought":
-        """Give the pages that a mask or an index array selects."""
+        """Return the pages that a mask or an index array selects."""
         return Brought(self.states.take(where), self.created_at[where])
 
 
-class Transaction(QueueStatements, HostStatements, SubscriptionStatements):
-    """The statements of a store; those on the queue, hosts and subscriptions have own modules."""
+class Transaction(QueueStatements, HostStatements):
+    """The statements of a store."""
 
     clock: Clock
     """The store's time, as well as this process knows it."""
@@ -111,29 +119,23 @@ class Transaction(QueueStatements, HostStatements, SubscriptionStatements):
 
     @abstractmethod
     def page_ids(self, key: Keys) -> Ints:
-        """Give the page_id of each key, 0 where no page has it."""
+        """Return the page_id of each key, 0 where no page has it."""
 
     @abstractmethod
     def page(self, page_id: int) -> Page:
-        """Give one page; raises `PageNotFound`."""
+        """Return one page; raises `PageNotFound`."""
 
     @abstractmethod
     def change_page(self, page_id: int, patch: PagePatch, now: datetime) -> None:
-        """Change one page; becoming `complete` starts a new count of pings.
-
-        Raises `PageNotFound`.
-        """
+        """Change one page; `complete` starts a new count of pings. Raises `PageNotFound`."""
 
     @abstractmethod
     def delete_page(self, page_id: int) -> None:
-        """Forget one page with its state and log; no schedule shows it any more.
-
-        Raises `PageNotFound`.
-        """
+        """Delete a page, its state and log; schedules no longer show it. Raises `PageNotFound`."""
 
     @abstractmethod
     def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
-        """Give the newest entries of a page's log, newest first."""
+        """Return the newest entries of a page's log, newest first."""
 
     # -- observations
 
@@ -150,15 +152,14 @@ class Transaction(QueueStatements, HostStatements, SubscriptionStatements):
 
     @abstractmethod
     def wake(self, page_id: Ints, now: datetime) -> Ints:
-        """Have the retired among these pages crawled once more, from now on; gives them.
+        """Have the retired among these pages crawled once more, from now on; return them.
 
         It locks states: in a transaction that has locked none before.
         """
 
+    @abstractmethod
     def clear_estimates(self, page_id: Ints) -> None:
         """Set the estimates of these pages to zeros of this store's width, whatever they were."""
-        states = self.lock_states(page_id)
-        self.save_states(replace(states, estimate=np.zeros_like(states.estimate)))
 
     @abstractmethod
     def append_log(self, entries: LogColumns) -> None:
@@ -166,20 +167,17 @@ class Transaction(QueueStatements, HostStatements, SubscriptionStatements):
 
     @abstractmethod
     def log_of(self, page_id: Ints) -> LogColumns:
-        """Give the whole kept log of these pages, ordered by page_id and time."""
+        """Return the whole kept log of these pages, ordered by page_id and time."""
 
     @abstractmethod
     def evidence_of(self, page_id: Ints) -> EvidenceColumns:
-        """Give what the kept log of these pages is evidence of, ordered by page_id and time."""
+        """Return what the kept log of these pages is evidence of, ordered by page_id and time."""
 
     # -- pages that move between stores
 
     @abstractmethod
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
-        """Give the next pages above `after`, ascending, with their states; locks nothing.
-
-        The rates in force are NaN.
-        """
+        """Return the next pages above `after`, ascending, and states without rates in force."""
 
     @abstractmethod
     def restore_states(self, states: PageStates) -> None:
@@ -201,11 +199,11 @@ class Transaction(QueueStatements, HostStatements, SubscriptionStatements):
 
     @abstractmethod
     def load_columns(self) -> EpochColumns:
-        """Give what an epoch reads of every page, as of one instant; what is gone is worth 0."""
+        """Return what an epoch reads of every page, as of one instant; what is gone is worth 0."""
 
     @abstractmethod
     def load_caps(self) -> CapColumns:
-        """Give the hosts whose crawls a day are capped, alone or with their group."""
+        """Return the hosts whose crawls a day are capped, alone or with their group."""
 
     @abstractmethod
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
@@ -233,29 +231,29 @@ class Transaction(QueueStatements, HostStatements, SubscriptionStatements):
 
     @abstractmethod
     def epoch(self, epoch: int) -> Epoch:
-        """Give one epoch; raises `EpochNotFound`."""
+        """Return one epoch; raises `EpochNotFound`."""
 
     @abstractmethod
     def number_in_force(self) -> int:
-        """Give the number of the newest published epoch, 0 before the first."""
+        """Return the number of the newest published epoch, 0 before the first."""
 
     @abstractmethod
     def epoch_in_force(self) -> Epoch | None:
-        """Give the newest published epoch."""
+        """Return the newest published epoch."""
 
     @abstractmethod
     def newest_epoch(self) -> Epoch | None:
-        """Give the epoch asked for or started last, whatever became of it."""
+        """Return the epoch asked for or started last, whatever became of it."""
 
     @abstractmethod
     def epochs(self, before: int | None, limit: int) -> list[Epoch]:
-        """Give epochs newest first, those below `before` if given."""
+        """Return epochs newest first, those below `before` if given."""
 
     # -- schedule; `leases.due` decides when its pages are due
 
     @abstractmethod
     def schedule(self, epoch: int, after: int, limit: int, only: ScheduleFilter) -> SchedulePart:
-        """Give rows of a kept epoch with page_id > after, ascending, at most `limit`.
+        """Return rows of a kept epoch with page_id > after, ascending, at most `limit`.
 
         Not more than `MOST_SCANNED` page_ids are looked at, so a part may have fewer rows, even
         none, and not be the last. Raises `CursorExpired` when that epoch is no longer kept.
@@ -265,7 +263,7 @@ class Transaction(QueueStatements, HostStatements, SubscriptionStatements):
     def schedule_changes(
         self, epoch: int, since: int, min_change: float, after: int, limit: int
     ) -> ScheduleChanges:
-        """Give the rows of `schedule` that are news to who knows the epoch `since`.
+        """Return the rows of `schedule` that are news to who knows the epoch `since`.
 
         News is a page that is new, and one whose crawl rate, crawl rate times urgency or crawl
         probability, the larger of then and now over the smaller, is more than 1 + min_change. The
@@ -273,11 +271,39 @@ class Transaction(QueueStatements, HostStatements, SubscriptionStatements):
         `since` is no longer kept, `CursorExpired` when `epoch` is not.
         """
 
+    # -- subscriptions
+
+    @abstractmethod
+    def add_subscription(self, subscription: Subscription) -> None:
+        """Insert a subscription."""
+
+    @abstractmethod
+    def subscriptions(self, after: str, limit: int) -> list[Subscription]:
+        """Return subscriptions with id > after, ascending, at most `limit`."""
+
+    @abstractmethod
+    def subscription(self, subscription_id: str) -> Subscription:
+        """Return one; raises `SubscriptionNotFound`."""
+
+    @abstractmethod
+    def verify_subscription(
+        self, subscription_id: str, now: datetime, expires_at: datetime | None
+    ) -> None:
+        """Put one in force, and delete earlier ones to the same topic at the same hub."""
+
+    @abstractmethod
+    def end_subscription(self, subscription_id: str) -> None:
+        """Take one out of force; its row stays."""
+
+    @abstractmethod
+    def delete_subscription(self, subscription_id: str) -> None:
+        """Delete one; raises `SubscriptionNotFound`."""
+
     # -- the store itself
 
     @abstractmethod
     def estimator(self) -> str | None:
-        """Give the name of the estimator whose states are stored; None in a new store."""
+        """Return the name of the estimator whose states are stored; None in a new store."""
 
     @abstractmethod
     def set_estimator(self, name: str) -> None:
@@ -285,7 +311,7 @@ class Transaction(QueueStatements, HostStatements, SubscriptionStatements):
 
     @abstractmethod
     def next_page_ids(self, after: int, limit: int) -> Ints:
-        """Give the next page_ids above `after`, ascending."""
+        """Return the next page_ids above `after`, ascending."""
 
     @abstractmethod
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
@@ -351,7 +377,7 @@ class Store(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
 
 
 class Lead(ABC):

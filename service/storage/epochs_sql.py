@@ -1,6 +1,13 @@
-"""Epochs and their certificates, in the words that both databases share."""
+"""Epochs, their certificates and schedules, in the words that both databases share.
 
-from collections.abc import Mapping
+Every statement on the schedule walks along primary keys from `after` on and never further than
+`last`: the tables have the same key and are merged, and a filter that matches little costs a
+bounded walk. Each table is told where to begin and end; a planner does not conclude it from the
+join.
+"""
+
+from abc import abstractmethod
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -8,13 +15,16 @@ import numpy as np
 import zstandard
 from typing_extensions import override
 
-from service.model.arrays import UrlGroupRates
-from service.model.domain import Certificate, Epoch, EpochStatus
-from service.model.errors import EpochNotFound
-from service.storage.contract import EPOCHS_TOLD, Transaction
-from service.storage.dialect import Dialect, assignments
-from service.storage.schedule_sql import KEPT
+from service.model.arrays import Bools, Ints, UrlGroupRates
+from service.model.columns import ScheduleChanges, ScheduledPages, SchedulePart
+from service.model.domain import Certificate, Epoch, EpochStatus, ScheduleFilter
+from service.model.errors import CursorExpired, EpochNotFound, EpochNotKept
+from service.storage.contract import EPOCHS_KEPT, EPOCHS_TOLD, MOST_SCANNED, Transaction
+from service.storage.dialect import Dialect, all_of, assignments
 
+KEPT = f"""
+SELECT epoch FROM epochs WHERE status = 'published' ORDER BY epoch DESC LIMIT {EPOCHS_KEPT}
+"""
 CERTIFICATE = tuple(Certificate.__dataclass_fields__)
 OWN = tuple(name for name in Epoch.__dataclass_fields__ if name != "certificate")
 COLUMNS = ", ".join((*OWN, *CERTIFICATE))
@@ -55,9 +65,84 @@ SELECT {COLUMNS} FROM epochs WHERE epoch < %(before)s ORDER BY epoch DESC LIMIT 
 
 NO_LATER = 2**63 - 1
 
+SCHEDULE = """
+SELECT schedule.page_id, created_at, last_crawl_at, requested_at, coalesce(gone, false) AS gone,
+    coalesce(n_failures, 0) AS n_failures, coalesce(interval_factor, 1.0) AS interval_factor,
+    {due_rate} AS due_rate, coalesce(url, '') AS url, coalesce(importance, 0.0) AS importance,
+    schedule.change_rate, schedule.crawl_rate,
+    coalesce(schedule.crawl_probability, 0.0) AS crawl_probability
+FROM {source}
+LEFT JOIN pages ON {pages}
+LEFT JOIN page_states ON {states}
+WHERE {where}
+ORDER BY schedule.page_id
+LIMIT %(limit)s
+"""
+"""A page deleted since has no URL. Were the joins inner ones, Postgres would take the keys for
+independent, expect a row or two, and look each up instead of merging."""
+
+BETWEEN = "{table}.page_id > %(after)s AND {table}.page_id <= %(last)s"
+"""For walks along the key; a host or a page is found by its own index."""
+
+RATE = "{row}.crawl_rate{{double}}"
+DUE_RATE = "schedule.crawl_rate{double} * schedule.urgency"
+"""How often a page falls due, 1/day: `DueColumns.due_rate`."""
+MEASURES = (RATE, f"{RATE} * {{row}}.urgency", "coalesce({row}.crawl_probability, 0.0)")
+"""What is news when it has moved."""
+
+
+def _moved(measure: str) -> str:
+    now, before = measure.format(row="schedule"), measure.format(row="before")
+    return (
+        f"{{greatest}}({now}, {before})\n"
+        f"            > %(ratio)s * {{least}}({now}, {before}, 1e300)"
+    )
+
+
+MOVED = f"""(
+    SELECT schedule.* FROM schedule
+    LEFT JOIN schedule AS before ON before.epoch = %(since)s
+        AND before.page_id = schedule.page_id AND {BETWEEN.format(table="before")}
+    WHERE schedule.epoch = %(epoch)s AND {BETWEEN.format(table="schedule")}
+        AND (before.page_id IS NULL OR {" OR ".join(map(_moved, MEASURES))})
+    ORDER BY schedule.page_id
+    LIMIT %(limit)s
+) AS schedule"""
+"""The rows that are news, in the place of the schedule: nothing is joined to the others."""
+
+REMOVED = """
+SELECT before.page_id
+FROM schedule AS before
+LEFT JOIN schedule ON schedule.epoch = %(epoch)s AND schedule.page_id = before.page_id
+    AND schedule.page_id > %(after)s AND schedule.page_id <= %(last)s
+LEFT JOIN pages ON pages.page_id = before.page_id
+    AND pages.page_id > %(after)s AND pages.page_id <= %(last)s
+WHERE before.epoch = %(since)s AND before.page_id > %(after)s AND before.page_id <= %(last)s
+    AND (schedule.page_id IS NULL OR pages.page_id IS NULL)
+ORDER BY before.page_id
+"""
+
+INDEXED = "schedule.page_id IN ({ids}) AND +schedule.page_id > %(after)s"
+"""The plus keeps both planners from walking along the schedule instead."""
+
+ONLY = {
+    "host": INDEXED.format(ids="SELECT page_id FROM pages WHERE host_id = %(host_id)s"),
+    "page_id": INDEXED.format(ids="%(page_id)s"),
+    "observability": "observability = %(observability)s",
+}
+"""What each field of a `ScheduleFilter` asks for."""
+
+
+HOST_QUEUE = "coalesce(-hosts.group_id, hosts.host_id)"
+"""What a page is crawled one after the other with: its host, or its host's group."""
+
+HOST_ID = "SELECT host_id FROM hosts WHERE host = %(host)s"
+LAST_SCHEDULED = "SELECT max(page_id) FROM schedule WHERE epoch = %(epoch)s"
+MOST_PAGE_ID = 2**63 - 1
+
 
 class EpochsSql(Dialect, Transaction):
-    """The statements on epochs that Postgres and SQLite share."""
+    """The statements on epochs and schedules that Postgres and SQLite share."""
 
     @override
     def request_epoch(self, now: datetime) -> Epoch:
@@ -120,6 +205,106 @@ class EpochsSql(Dialect, Transaction):
     def _written(self, statement: str, **parameters: Any) -> Epoch:
         (row,) = self.read(statement, **parameters)
         return decode_epoch(row)
+
+    # -- schedule
+
+    @override
+    def schedule(self, epoch: int, after: int, limit: int, only: ScheduleFilter) -> SchedulePart:
+        filters = [name for name in ONLY if getattr(only, name) is not None]
+        by_index = only.host is not None or only.page_id is not None
+        last = MOST_PAGE_ID if by_index else min(after + MOST_SCANNED, MOST_PAGE_ID)
+        rows, kept = self.read_schedule(
+            filters,
+            epoch=epoch,
+            after=after,
+            last=last,
+            limit=limit,
+            **{name: getattr(only, name) for name in filters if name != "host"},
+            **({} if only.host is None else {"host_id": self._host_id(only.host)}),
+        )
+        if epoch not in kept:
+            raise CursorExpired
+        return SchedulePart(there(rows), self._next(rows, limit, last, epoch))
+
+    @override
+    def schedule_changes(
+        self, epoch: int, since: int, min_change: float, after: int, limit: int
+    ) -> ScheduleChanges:
+        # whether the epochs are still kept is read last, when it counts; and first, because the
+        # number of an epoch that never was may be too large for the database
+        if since not in self.kept():
+            raise EpochNotKept
+        last = min(after + MOST_SCANNED, MOST_PAGE_ID)
+        rows, _ = self.read_schedule(
+            (), epoch=epoch, since=since, ratio=1 + min_change, after=after, last=last, limit=limit
+        )
+        going_on = self._next(rows, limit, last, epoch, since)
+        removed = self.read_removed(
+            epoch=epoch, since=since, after=after, last=last if going_on is None else going_on
+        )
+        kept = self.kept()
+        if epoch not in kept:
+            raise CursorExpired
+        if since not in kept:
+            raise EpochNotKept
+        return ScheduleChanges(there(rows), going_on, removed)
+
+    def _host_id(self, host: str) -> int:
+        """Look a host up beforehand, so that the planner knows how many pages it has."""
+        return self.scalar(HOST_ID, host=host) or 0
+
+    def _next(self, rows: ScheduledPages, limit: int, last: int, *epochs: int) -> int | None:
+        if len(rows) and len(rows) == limit:
+            return int(rows.page_id[-1])
+        ends = [self.scalar(LAST_SCHEDULED, epoch=epoch) or 0 for epoch in epochs]
+        return last if last < max(ends) else None
+
+    def kept(self) -> set[int]:
+        """Return the published epochs whose schedule is kept."""
+        return {epoch for (epoch,) in self.run(KEPT).fetchall()}
+
+    @abstractmethod
+    def read_schedule(
+        self, only: Collection[str], **parameters: Any
+    ) -> tuple[ScheduledPages, Collection[int]]:
+        """Run `rows`, of what moved where `since` is passed; also the kept epochs.
+
+        A page that was deleted since comes without a URL.
+        """
+
+    @abstractmethod
+    def read_removed(self, **parameters: Any) -> Ints:
+        """Run `REMOVED`."""
+
+
+def rows(only: Collection[str], *, since: bool) -> str:
+    """Return the statement that reads rows under these filters, or what moved since an epoch."""
+    indexed = "host" in only or "page_id" in only
+    conditions = [ONLY[name] for name in only]
+    if not since:
+        conditions += ["schedule.epoch = %(epoch)s", *_walk("schedule", indexed=indexed)]
+    return SCHEDULE.format(
+        source=MOVED if since else "schedule",
+        pages=_same_page("pages", indexed=indexed),
+        states=_same_page("page_states", indexed=indexed),
+        where=all_of(conditions),
+        due_rate=DUE_RATE,
+    )
+
+
+def _walk(table: str, *, indexed: bool) -> list[str]:
+    """Return where a walk along the key begins and ends; none where an index finds the rows."""
+    return [] if indexed else [BETWEEN.format(table=table)]
+
+
+def _same_page(table: str, *, indexed: bool) -> str:
+    return all_of([f"{table}.page_id = schedule.page_id", *_walk(table, indexed=indexed)])
+
+
+def there(rows: ScheduledPages) -> ScheduledPages:
+    """Leave out the pages deleted since the epoch."""
+    has_url: Bools = rows.url != ""
+    return rows if has_url.all() else rows.take(has_url)
 
 
 def decode_epoch(row: Mapping[str, Any]) -> Epoch:

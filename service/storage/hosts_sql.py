@@ -14,9 +14,8 @@ from service.model.domain import Host, HostGroup, HostPages, HostQueue, Observab
 from service.model.errors import GroupNotFound, HostNotFound
 from service.storage.contract import Transaction
 from service.storage.dialect import Dialect, assignments
-from service.storage.hosts import MOST_SUMMED
-from service.storage.queue import HostQueues
-from service.storage.schedule_sql import HOST_QUEUE
+from service.storage.epochs_sql import HOST_QUEUE
+from service.storage.queue import MOST_SUMMED, HostQueues
 
 SETTINGS = ("min_delay_s", "robots_delay_s", "max_concurrency")
 OF_HOST_QUEUE = """used.min_delay_s, used.robots_delay_s, used.max_concurrency,

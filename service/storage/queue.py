@@ -1,4 +1,4 @@
-"""What every store promises of pages due soon: the queue, its host queues and its leases.
+"""What every database promises of pages due soon and of hosts: queue, host queues and leases.
 
 **Queue.** A page that is due before the horizon has a row with a bound of the instant from which
 it can be leased; a leased page from when its lease ends. Bounds may be too early, never too late:
@@ -7,17 +7,21 @@ A row that a ping requested has the bound `EPOCH`, which puts it and its host qu
 others. When a page is due is no rule of the store, see `leases.due`.
 
 **Host queues.** What is crawled politely, one after the other, is a host queue: a host, or a group
-of hosts that share a server. Only who holds a host queue's lock leases its pages. A host queue's
+of hosts that share a server. The host queue of a host has the host's id, that of a group minus the
+group's id. A host in a group is crawled in the group's host queue; its own settings hold again when
+it leaves. What settings, moves and reports make of a host queue is no rule of the store, see
+`leases.politeness`. Only the holder of a host queue's lock leases its pages. A host queue's
 `next_at` is a lower bound as well.
 
 **Leases.** A page has at most one lease that runs, whatever publishes, restarts and late reports
 come between; each has a token of its own, and only its token ends it before its time.
 
-**Locks.** Page states, then rows of the queue, then host queues, each by ascending id; who leases
-locks host queues first and passes over rows that others have locked.
+**Locks.** Page states or hosts, then rows of the queue, then host queues, each by ascending id;
+a lease locks host queues first and passes over rows that others have locked.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -27,6 +31,7 @@ from numpy.typing import NDArray
 
 from service.model.arrays import Bools, Columns, Floats, Instants, Ints, instant
 from service.model.columns import DueColumns
+from service.model.domain import Host, HostGroup, HostPages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,3 +267,70 @@ class QueueStatements(ABC):
     @abstractmethod
     def redate_pages(self, after: int, last: int, now: datetime) -> None:
         """Date the crawls and pings of a range of pages no later than now."""
+
+
+MOST_SUMMED = 1_000_000
+"""Maximum pages of a host that are summed up; of a larger host this many."""
+
+
+class HostStatements(ABC):
+    """The part of a transaction that works on hosts."""
+
+    @abstractmethod
+    def hosts(self, after: int, limit: int) -> list[Host]:
+        """Return hosts with host_id > after, ascending, at most `limit`."""
+
+    @abstractmethod
+    def host(self, host: str) -> Host:
+        """Return one host; raises `HostNotFound`."""
+
+    @abstractmethod
+    def host_pages(self, host: Host, now: datetime) -> HostPages:
+        """Return the sums of a host's pages; pings and rates of at most `MOST_SUMMED`."""
+
+    @abstractmethod
+    def group(self, group: str) -> HostGroup:
+        """Return one group; raises `GroupNotFound`."""
+
+    @abstractmethod
+    def members(self, group_id: int, limit: int) -> list[str]:
+        """Return the hosts of a group by name, at most `limit`."""
+
+    @abstractmethod
+    def host_ids(self, names: Sequence[str]) -> Ints:
+        """Return the ids of hosts by name; new names are inserted in their order."""
+
+    @abstractmethod
+    def group_id(self, group: str) -> int:
+        """Return the id of a group by name; a new name is inserted."""
+
+    @abstractmethod
+    def member_ids(self, group_id: int) -> Ints:
+        """Return the ids of a group's hosts."""
+
+    @abstractmethod
+    def lock_hosts(self, host_id: Ints) -> Ints:
+        """Lock hosts, ascending, and return the host queue that each is crawled in."""
+
+    @abstractmethod
+    def move_hosts(self, host_id: Ints, queue_id: Ints) -> Ints:
+        """Move locked hosts and their rows of the queue; return the host queues that got rows."""
+
+    @abstractmethod
+    def lock_host_queues(self, queue_id: Ints) -> HostQueues:
+        """Lock host queues, ascending; a missing one is inserted."""
+
+    @abstractmethod
+    def robots_delays(self, queue_id: Ints) -> tuple[Ints, Floats]:
+        """Return (M,) the `robots_delay_s` of members of groups that have one, and their groups.
+
+        `queue_id` and the first array that is returned are the host queues of groups.
+        """
+
+    @abstractmethod
+    def save_settings(self, locked: HostQueues) -> None:
+        """Write the delays and the concurrency of locked host queues."""
+
+    @abstractmethod
+    def save_cap(self, queue_id: int, max_crawl_rate: float | None) -> None:
+        """Write the cap of the host or group of a host queue, crawls a day; None: no cap."""

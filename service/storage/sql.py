@@ -1,32 +1,22 @@
-"""What both databases say in the same words: single pages and the schedule's rows."""
+"""What both databases say in the same words: single pages, subscriptions and the store itself."""
 
 from abc import abstractmethod
-from collections.abc import Collection
+from dataclasses import asdict
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import EPOCH, UNSPECIFIED, Bools, Ints, Keys
-from service.model.columns import (
-    PageColumns,
-    ScheduleChanges,
-    ScheduledPages,
-    SchedulePart,
-)
-from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch, ScheduleFilter
-from service.model.errors import CursorExpired, EpochNotKept, PageNotFound
-from service.storage import schedule_sql
-from service.storage.contract import MOST_SCANNED, Brought, Registered
+from service.model.arrays import EPOCH, UNSPECIFIED, Ints, Keys
+from service.model.columns import PageColumns
+from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch, Subscription
+from service.model.errors import PageNotFound, SubscriptionNotFound
+from service.storage.contract import Brought, Registered
 from service.storage.dialect import assignments
 from service.storage.epochs_sql import EpochsSql
 from service.storage.hosts_sql import HostsSql
 from service.storage.queue import FillMark, HostQueueBounds
-from service.storage.time_sql import TimeSql
-from service.storage.websub_sql import SubscriptionsSql
 
-MOST_PAGE_ID = 2**63 - 1
 FIRST = 100
 """Keys of a batch of new pages that are looked up; most batches have known pages or none."""
 
@@ -78,17 +68,56 @@ UPDATE page_states SET estimate = %(zeros)s WHERE page_id BETWEEN %(first)s AND 
 """
 """The old bytes may be of another width."""
 
-HOST_ID = "SELECT host_id FROM hosts WHERE host = %(host)s"
-LAST_SCHEDULED = "SELECT max(page_id) FROM schedule WHERE epoch = %(epoch)s"
-
 GET_META = "SELECT value FROM meta WHERE name = %(name)s"
 PUT_META = """
 INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """
 
+OF_SUBSCRIPTION = ", ".join(Subscription.__dataclass_fields__)
+ADD_SUBSCRIPTION = f"""
+INSERT INTO websub ({OF_SUBSCRIPTION})
+VALUES (%(id)s, %(topic)s, %(secret)s, %(hub)s, %(requested_at)s, %(verified_at)s, %(expires_at)s)
+"""
+NEXT_SUBSCRIPTIONS = (
+    f"SELECT {OF_SUBSCRIPTION} FROM websub WHERE id > %(after)s ORDER BY id LIMIT %(limit)s"
+)
+SUBSCRIPTION = f"SELECT {OF_SUBSCRIPTION} FROM websub WHERE id = %(id)s"
+VERIFY_SUBSCRIPTION = (
+    "UPDATE websub SET verified_at = %(now)s, expires_at = %(expires_at)s WHERE id = %(id)s"
+)
+DELETE_REPLACED = """
+DELETE FROM websub WHERE topic = %(topic)s AND hub = %(hub)s
+    AND requested_at <= %(requested_at)s AND id <> %(id)s
+"""
+"""Deletes the subscriptions that a verified one takes the place of."""
+END_SUBSCRIPTION = "UPDATE websub SET verified_at = NULL, expires_at = NULL WHERE id = %(id)s"
+DELETE_SUBSCRIPTION = "DELETE FROM websub WHERE id = %(id)s"
 
-class SqlTransaction(EpochsSql, HostsSql, SubscriptionsSql, TimeSql):
+REDATE_LEASES = """
+UPDATE due_pages SET leased_at = %(now)s, expires_at = %(now)s + (expires_at - leased_at),
+    next_at = %(now)s + (expires_at - leased_at)
+WHERE token IS NOT NULL AND leased_at > %(now)s
+"""
+"""Shifts each lease as a whole, so that its worker has as much time as was promised."""
+
+DATES = ("last_crawl_at", "last_observed_at", "last_ping_at", "pings_since", "requested_at")
+
+
+def redate(table: str, *columns: str) -> str:
+    """Return the statement that walks along a key; rows without a later date are not written."""
+    earlier = (f"{at} = CASE WHEN {at} > %(now)s THEN %(now)s ELSE {at} END" for at in columns)
+    later = " OR ".join(f"{at} > %(now)s" for at in columns)
+    return f"""
+UPDATE {table} SET {", ".join(earlier)}
+WHERE page_id > %(after)s AND page_id <= %(last)s AND ({later})
+"""
+
+
+REDATE_PAGES, REDATE_STATES = redate("pages", "created_at"), redate("page_states", *DATES)
+
+
+class SqlTransaction(EpochsSql, HostsSql):
     """The statements that Postgres and SQLite share."""
 
     width: int
@@ -187,75 +216,42 @@ class SqlTransaction(EpochsSql, HostsSql, SubscriptionsSql, TimeSql):
         first, last = int(page_id[0]), int(page_id[-1])
         self.run(CLEAR_ESTIMATES, zeros=bytes(8 * self.width), first=first, last=last)
 
-    # -- schedule
+    # -- subscriptions
 
     @override
-    def schedule(self, epoch: int, after: int, limit: int, only: ScheduleFilter) -> SchedulePart:
-        filters = [name for name in schedule_sql.ONLY if getattr(only, name) is not None]
-        by_index = only.host is not None or only.page_id is not None
-        last = MOST_PAGE_ID if by_index else min(after + MOST_SCANNED, MOST_PAGE_ID)
-        rows, kept = self.read_schedule(
-            filters,
-            epoch=epoch,
-            after=after,
-            last=last,
-            limit=limit,
-            **{name: getattr(only, name) for name in filters if name != "host"},
-            **({} if only.host is None else {"host_id": self._host_id(only.host)}),
-        )
-        if epoch not in kept:
-            raise CursorExpired
-        return SchedulePart(there(rows), self._next(rows, limit, last, epoch))
+    def add_subscription(self, subscription: Subscription) -> None:
+        self.run(ADD_SUBSCRIPTION, **asdict(subscription))
 
     @override
-    def schedule_changes(
-        self, epoch: int, since: int, min_change: float, after: int, limit: int
-    ) -> ScheduleChanges:
-        # whether the epochs are still kept is read last, when it counts; and first, because the
-        # number of an epoch that never was may be too large for the database
-        if since not in self.kept():
-            raise EpochNotKept
-        last = min(after + MOST_SCANNED, MOST_PAGE_ID)
-        rows, _ = self.read_schedule(
-            (), epoch=epoch, since=since, ratio=1 + min_change, after=after, last=last, limit=limit
+    def subscriptions(self, after: str, limit: int) -> list[Subscription]:
+        return [
+            Subscription(**row) for row in self.read(NEXT_SUBSCRIPTIONS, after=after, limit=limit)
+        ]
+
+    @override
+    def subscription(self, subscription_id: str) -> Subscription:
+        for row in self.read(SUBSCRIPTION, id=subscription_id):
+            return Subscription(**row)
+        raise SubscriptionNotFound
+
+    @override
+    def verify_subscription(
+        self, subscription_id: str, now: datetime, expires_at: datetime | None
+    ) -> None:
+        one = self.subscription(subscription_id)
+        self.run(VERIFY_SUBSCRIPTION, id=one.id, now=now, expires_at=expires_at)
+        self.run(
+            DELETE_REPLACED, id=one.id, topic=one.topic, hub=one.hub, requested_at=one.requested_at
         )
-        going_on = self._next(rows, limit, last, epoch, since)
-        removed = self.read_removed(
-            epoch=epoch, since=since, after=after, last=last if going_on is None else going_on
-        )
-        kept = self.kept()
-        if epoch not in kept:
-            raise CursorExpired
-        if since not in kept:
-            raise EpochNotKept
-        return ScheduleChanges(there(rows), going_on, removed)
 
-    def _host_id(self, host: str) -> int:
-        """Look a host up beforehand, so that the planner knows how many pages it has."""
-        return self.scalar(HOST_ID, host=host) or 0
+    @override
+    def end_subscription(self, subscription_id: str) -> None:
+        self.run(END_SUBSCRIPTION, id=subscription_id)
 
-    def _next(self, rows: ScheduledPages, limit: int, last: int, *epochs: int) -> int | None:
-        if len(rows) and len(rows) == limit:
-            return int(rows.page_id[-1])
-        ends = [self.scalar(LAST_SCHEDULED, epoch=epoch) or 0 for epoch in epochs]
-        return last if last < max(ends) else None
-
-    def kept(self) -> set[int]:
-        """Return the published epochs whose schedule is kept."""
-        return {epoch for (epoch,) in self.run(schedule_sql.KEPT).fetchall()}
-
-    @abstractmethod
-    def read_schedule(
-        self, only: Collection[str], **parameters: Any
-    ) -> tuple[ScheduledPages, Collection[int]]:
-        """Run `schedule_sql.rows`, of what moved where `since` is passed; also the kept epochs.
-
-        A page that was deleted since comes without a URL.
-        """
-
-    @abstractmethod
-    def read_removed(self, **parameters: Any) -> Ints:
-        """Run `schedule_sql.REMOVED`."""
+    @override
+    def delete_subscription(self, subscription_id: str) -> None:
+        if not self.run(DELETE_SUBSCRIPTION, id=subscription_id).rowcount:
+            raise SubscriptionNotFound
 
     # -- the store itself
 
@@ -284,11 +280,16 @@ class SqlTransaction(EpochsSql, HostsSql, SubscriptionsSql, TimeSql):
         """Write one entry of `meta`."""
         self.run(PUT_META, name=name, value=value)
 
+    # -- a clock that was set
 
-def there(rows: ScheduledPages) -> ScheduledPages:
-    """Leave out the pages deleted since the epoch."""
-    has_url: Bools = rows.url != ""
-    return rows if has_url.all() else rows.take(has_url)
+    @override
+    def redate_leases(self, now: datetime) -> None:
+        self.run(REDATE_LEASES, now=now)
+
+    @override
+    def redate_pages(self, after: int, last: int, now: datetime) -> None:
+        for statement in (REDATE_PAGES, REDATE_STATES):
+            self.run(statement, after=after, last=last, now=now)
 
 
 def _no_page(page_id: int) -> PageNotFound:

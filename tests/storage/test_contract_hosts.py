@@ -1,4 +1,4 @@
-"""What every database promises of hosts and groups (see `service.storage.hosts`)."""
+"""What every database promises of hosts and groups (see `service.storage.queue`)."""
 
 from dataclasses import replace
 from datetime import timedelta

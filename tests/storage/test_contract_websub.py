@@ -1,4 +1,4 @@
-"""What every database promises of subscriptions (see `service.storage.websub`)."""
+"""What every database promises of subscriptions (see `service.storage.contract`)."""
 
 from dataclasses import replace
 

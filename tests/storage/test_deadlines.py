@@ -11,7 +11,7 @@ from support.live_server import until
 from support.store_cases import T0, page_columns, register, urls
 
 from service.model.errors import StoreUnavailable
-from service.storage.postgres.deadlines import Deadlines, Silence, request_deadlines
+from service.storage.postgres.connections import Deadlines, Silence, request_deadlines
 from service.storage.postgres.store import PostgresStore
 
 QUIET = Deadlines(statement_s=0, lock_s=0, silence_s=0.3)

@@ -42,8 +42,7 @@ from service.model.errors import (
 )
 from service.storage import migrations, open_store
 from service.storage.contract import EPOCHS_KEPT
-from service.storage.fifo_lock import Turns
-from service.storage.sqlite.connections import WAL_BYTES, WAL_KEPT, prepare
+from service.storage.sqlite.connections import WAL_BYTES, WAL_KEPT, Turns, prepare
 from service.storage.sqlite.log import OF_A_DAY
 from service.storage.sqlite.store import SqliteStore
 from service.storage.sqlite.transaction import SqliteTransaction

@@ -10,8 +10,9 @@ from typing_extensions import override
 
 from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints
 from service.model.columns import DueColumns
-from service.storage.composing import all_of, in_reach
 from service.storage.contract import Transaction
+from service.storage.dialect import all_of, in_reach
+from service.storage.epochs_sql import BETWEEN, DUE_RATE, HOST_QUEUE
 from service.storage.postgres.statements import Rows
 from service.storage.queue import (
     ALL_PAGES,
@@ -25,7 +26,6 @@ from service.storage.queue import (
     QueuedPages,
     QueueRows,
 )
-from service.storage.schedule_sql import BETWEEN, DUE_RATE, HOST_QUEUE
 
 C = TypeVar("C", bound=Columns)
 

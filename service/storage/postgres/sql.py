@@ -6,7 +6,7 @@ there and travel as float8, in which statements also multiply: products of float
 
 from collections.abc import Collection
 
-from service.storage import schedule_sql
+from service.storage import epochs_sql
 from service.storage.contract import GONE_CHECKS
 
 ADD_HOSTS = """
@@ -276,13 +276,13 @@ SELECT array_agg(page_id), array_agg(coalesce(created_at, '-infinity')),
     array_agg(n_failures::bigint), array_agg(interval_factor::float8),
     array_agg(coalesce(due_rate, 'NaN')), string_agg(url, E'\\n'), array_agg(importance),
     array_agg(change_rate::float8), array_agg(crawl_rate::float8), array_agg(crawl_probability),
-    array(SELECT epoch FROM ({schedule_sql.KEPT}) AS kept)
+    array(SELECT epoch FROM ({epochs_sql.KEPT}) AS kept)
 FROM ({{rows}}) AS rows
 """
 
-REMOVED = f"SELECT array_agg(page_id) FROM ({schedule_sql.REMOVED}) AS ids"
+REMOVED = f"SELECT array_agg(page_id) FROM ({epochs_sql.REMOVED}) AS ids"
 
 
 def schedule(only: Collection[str], *, since: bool) -> str:
     """Return the statement that reads rows of the schedule; no URL has a line break."""
-    return SCHEDULE.format(rows=schedule_sql.rows(only, since=since))
+    return SCHEDULE.format(rows=epochs_sql.rows(only, since=since))

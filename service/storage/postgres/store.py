@@ -7,6 +7,10 @@ epochs by a session-level advisory lock and publishes over the very connection t
 that connection is lost, so are the lead and the right to publish.
 """
 
+import base64
+import os
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -19,11 +23,57 @@ from service.model.errors import LeadershipLost, StoreUnavailable
 from service.storage import migrations
 from service.storage.clock import Clock, FollowingClock
 from service.storage.contract import Lead, Store, failing
-from service.storage.postgres.connections import leading, opened, taken, translated
-from service.storage.postgres.deadlines import BATCH, CHECK, Connection, Deadlines, Trial
+from service.storage.postgres.connections import (
+    BATCH,
+    CHECK,
+    Connection,
+    Deadlines,
+    leading,
+    opened,
+    taken,
+    translated,
+)
 from service.storage.postgres.partitions import keep_house
 from service.storage.postgres.statements import AUTOCOMMIT, READ_ONLY, WRITE, Statements
 from service.storage.postgres.transaction import PostgresTransaction
+
+N_BYTES = 49_152
+"""Random bytes of a trial: 64 KiB of text, or 33 chunks of a long value."""
+TRIAL_EVERY_S = 1.0
+"""Time for which a successful trial stands, seconds."""
+
+LOCK = """
+LOCK TABLE pages, page_states, hosts, observations, due_pages, host_queues,
+    epochs IN ROW EXCLUSIVE MODE
+"""
+"""Takes the lock of every writer, which an operator's LOCK TABLE or a migration keeps out."""
+INSERT = "INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s)"
+DELETE = "DELETE FROM meta WHERE name = %(name)s"
+
+
+class Trial:
+    """A trial of what every writer needs: its locks, and room for a small batch.
+
+    An update of one short row succeeds on a full disk: it fits into pages that are there. The
+    trial therefore writes as much as a small batch, in a form that Postgres cannot compress, and
+    commits it to the write-ahead log. The same transaction deletes the row again, so trials of
+    several servers never wait for each other.
+    """
+
+    def __init__(self) -> None:
+        self.succeeded_at = -TRIAL_EVERY_S
+
+    def run(self, statements: Statements) -> None:
+        """Write and commit, at most once a second; raises what the driver does."""
+        if time.monotonic() - self.succeeded_at < TRIAL_EVERY_S:
+            return
+        name = f"trial {uuid.uuid4()}"
+        value = base64.b64encode(os.urandom(N_BYTES)).decode()
+        statements.later(INSERT, {"name": name, "value": value})
+        statements.later(DELETE, {"name": name})
+        statements.run(LOCK, {}, kept=False)
+        statements.commit()
+        self.succeeded_at = time.monotonic()
 
 
 class PostgresStore(Store):

@@ -12,9 +12,9 @@ from typing_extensions import override
 
 from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints, moment, nothing
 from service.model.columns import DueColumns
-from service.storage.composing import all_of, in_reach
 from service.storage.contract import Transaction
-from service.storage.dialect import worded
+from service.storage.dialect import all_of, in_reach, worded
+from service.storage.epochs_sql import DUE_RATE, HOST_QUEUE
 from service.storage.queue import (
     ALL_PAGES,
     DuePages,
@@ -28,7 +28,6 @@ from service.storage.queue import (
     QueueRows,
     share,
 )
-from service.storage.schedule_sql import DUE_RATE, HOST_QUEUE
 from service.storage.sqlite.values import NAT, column, columns, listed, microseconds, values
 
 C = TypeVar("C", bound=Columns)

@@ -1,4 +1,4 @@
-"""Every statement that is SQLite's own; what both databases say is in `sql` and `schedule_sql`."""
+"""The statements and words that are SQLite's own."""
 
 from functools import cache
 

@@ -26,12 +26,12 @@ from service.model.errors import EpochRunning, NoDatabase, StoreFull, StoreUnava
 from service.storage import migrations
 from service.storage.clock import SMALL_STEP, Clock, SteadyClock, boot_id
 from service.storage.contract import ENDED, Lead, Store, failing
-from service.storage.fifo_lock import Turns
 from service.storage.sqlite.connections import (
     BUSY_S,
     READING_CACHE,
     SENTENCES,
     WRITING_CACHE,
+    Turns,
     begin_patiently,
     opened,
     transaction,

@@ -24,13 +24,13 @@ from service.model.columns import (
 )
 from service.model.domain import Observability
 from service.model.url_groups import URL_GROUPS, url_groups
-from service.storage import schedule_sql
+from service.storage import epochs_sql
 from service.storage.column_builder import Gathered, placed
 from service.storage.contract import Brought, Registered
 from service.storage.epochs_sql import NUMBER_IN_FORCE
-from service.storage.fifo_lock import Turns
 from service.storage.sql import SqlTransaction
 from service.storage.sqlite import sql
+from service.storage.sqlite.connections import Turns
 from service.storage.sqlite.log import SqliteLog, Stretches
 from service.storage.sqlite.queue import SqliteQueue
 from service.storage.sqlite.values import (
@@ -244,14 +244,14 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         The driver lets go of the interpreter at every row: threads that fetch at the same time
         spend more on handing it over than on the rows.
         """
-        statement = schedule_sql.rows(only, since="since" in parameters)
+        statement = epochs_sql.rows(only, since="since" in parameters)
         with self.fetching:
             rows = self.run(statement, **parameters).fetchall()
         return self._columns(ScheduledPages, rows), self.kept()
 
     @override
     def read_removed(self, **parameters: Any) -> Ints:
-        rows = self.run(schedule_sql.REMOVED, **parameters)
+        rows = self.run(epochs_sql.REMOVED, **parameters)
         return np.array([page_id for (page_id,) in rows], np.int64)
 
     def next_page_ids(self, after: int, limit: int) -> Ints:
