@@ -141,6 +141,19 @@ page_states = sa.Table(
     },
 )
 
+NULL_FOR_ZERO = (
+    "digest",
+    "n_pings",
+    "ping_credit",
+    "pings_since_crawl",
+    "real_pings",
+    "false_pings",
+    "trust",
+    "n_failures",
+    "redirects_to",
+)
+"""Columns of `page_states` that are NULL where they are 0, as most are: rows are shorter."""
+
 HOT = {
     "fillfactor": "70",
     "autovacuum_vacuum_scale_factor": "0.05",

@@ -20,7 +20,7 @@ from psycopg import pq
 from psycopg.abc import PQGen
 from psycopg.waiting import Wait
 
-from service.model.arrays import INSTANT
+from service.model.arrays import INSTANT, UNSPECIFIED, Floats
 from service.storage.column_builder import Gathered, placed
 
 POSTGRES_EPOCH = np.datetime64("2000-01-01", "us")
@@ -34,12 +34,11 @@ OIDS = {
     "f8": (701, 1022),
     "M8": (1184, 1185),
     "V16": (2950, 2951),
-    "V6": (27, 1010),
     "V": (17, 1001),
     "O": (25, 1009),
 }
 """numpy kind -> (oid of the element, oid of its array): bool, the integers, float8,
-timestamptz, uuid, tid, bytea, text."""
+timestamptz, uuid, bytea, text."""
 
 
 MATRIX = 2
@@ -158,7 +157,6 @@ ELEMENT_DTYPES = {
         (701, ">f8"),
         (1184, ">i8"),
         (2950, "V16"),
-        (27, "V6"),
     )
 }
 TEXT = OIDS["O"][0]
@@ -349,3 +347,44 @@ def _failure(pgconn: pq.abc.PGconn) -> psycopg.Error:
         if result.status == pq.ExecStatus.FATAL_ERROR:
             failure = psycopg.errors.error_from_result(result)
     return failure
+
+
+SHORT = ("interval_factor", "last_interval")
+"""Numbers of a state that are float4, seven digits."""
+SHORT_RATES = ("change_rate", "crawl_rate")
+"""Rates of a schedule that are float4, seven digits."""
+
+LEAST, MOST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+"""Bounds of a positive float4."""
+
+
+def short(numbers: Floats) -> Floats:
+    """Return numbers as a float4 holds them: Postgres refuses what is too large or rounds to 0."""
+    return np.clip(numbers, -MOST, MOST).astype(np.float32).astype(np.float64)
+
+
+def narrow(rate: Floats) -> NDArray[np.float32]:
+    """Return rates as a schedule keeps them; a rate above 0 stays above 0."""
+    kept = np.minimum(rate, MOST).astype(np.float32)
+    return np.maximum(kept, LEAST, out=kept, where=rate > 0)
+
+
+def broad(rate: Floats) -> Floats:
+    """Return the seven digits of rates that were kept: 0.1 is 0.1 again, not 0.10000000149.
+
+    Examples
+    --------
+    >>> broad(np.array([0.1, 1 / 3, 0.0, 1e9], np.float32).astype(np.float64))
+    array([1.000000e-01, 3.333333e-01, 0.000000e+00, 1.000000e+09])
+    """
+    place = np.floor(np.log10(rate, out=np.zeros_like(rate), where=rate > 0)) - 6
+    up, down = 10.0 ** np.maximum(-place, 0), 10.0 ** np.maximum(place, 0)
+    return np.asarray(np.rint(rate * up / down) / up * down)
+
+
+def masked(column: NDArray[Any]) -> NDArray[Any]:
+    """Mask what stands for none: NaN of a number, UNSPECIFIED of a code."""
+    if column.dtype.kind != "f" and column.dtype != np.int16:
+        return column
+    none = np.isnan(column) if column.dtype.kind == "f" else column == UNSPECIFIED
+    return np.ma.array(column, mask=none) if none.any() else column

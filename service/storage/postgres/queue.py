@@ -13,6 +13,7 @@ from service.model.columns import DueColumns
 from service.storage.contract import Transaction
 from service.storage.dialect import all_of, in_reach
 from service.storage.epochs_sql import BETWEEN, DUE_RATE, HOST_QUEUE
+from service.storage.postgres.sql import given
 from service.storage.postgres.statements import Rows
 from service.storage.queue import (
     ALL_PAGES,
@@ -73,9 +74,7 @@ SELECT {DUE_ARRAYS}, array_agg(coalesce(url, '')), array_agg(coalesce(host, ''))
 ) AS due
 """
 
-ROWS = """unnest(%(page_id)s::bigint[], %(next_at)s::timestamptz[],
-    %(last_crawl_at)s::timestamptz[], %(crawl_rate)s::float8[], %(requested)s::bool[])
-    AS given (page_id, next_at, last_crawl_at, crawl_rate, requested)"""
+ROWS = given("page_id", "next_at", "last_crawl_at", "crawl_rate", "requested")
 
 ENQUEUE = f"""
 WITH queued AS (
@@ -111,10 +110,8 @@ SELECT array_agg(page_id) FROM (
 ) AS locked
 """
 
-LOWER_HOST_QUEUES = """
-INSERT INTO host_queues (queue_id, next_at)
-SELECT * FROM unnest(%(queue_id)s::bigint[], %(next_at)s::timestamptz[]) AS given (queue_id,
-    next_at)
+LOWER_HOST_QUEUES = f"""
+INSERT INTO host_queues (queue_id, next_at) SELECT * FROM {given("queue_id", "next_at")}
 ORDER BY queue_id
 ON CONFLICT (queue_id) DO UPDATE SET next_at = least(host_queues.next_at,
     greatest(excluded.next_at, host_queues.ready_at, host_queues.blocked_until))
@@ -153,14 +150,12 @@ IN_SHARD = "abs(queue_id) %% %(shards)s = %(shard)s"
 ADD_HOST_QUEUES = """
 INSERT INTO host_queues (queue_id) SELECT unnest(%(queue_id)s::bigint[]) ON CONFLICT DO NOTHING
 """
-SAVE_HOST_QUEUES = """
+SAVE_HOST_QUEUES = f"""
 UPDATE host_queues SET n_failures = given.n_failures,
     blocked_until = nullif(given.blocked_until, '-infinity'),
     paused_at = nullif(given.paused_at, '-infinity'),
     ready_at = nullif(given.ready_at, '-infinity'), next_at = nullif(given.next_at, '-infinity')
-FROM unnest(%(queue_id)s::bigint[], %(n_failures)s::bigint[], %(blocked_until)s::timestamptz[],
-    %(paused_at)s::timestamptz[], %(ready_at)s::timestamptz[], %(next_at)s::timestamptz[])
-    AS given (queue_id, n_failures, blocked_until, paused_at, ready_at, next_at)
+FROM {given("queue_id", "n_failures", "blocked_until", "paused_at", "ready_at", "next_at")}
 WHERE host_queues.queue_id = given.queue_id
 """
 
@@ -187,11 +182,10 @@ FROM unnest(%(queue_id)s::bigint[], %(after)s::timestamptz[]) WITH ORDINALITY
 ) AS running
 """
 
-LEASE = """
+LEASE = f"""
 UPDATE due_pages SET token = given.token, worker = given.worker, leased_at = %(now)s,
     expires_at = given.expires_at, next_at = given.expires_at
-FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[], %(worker)s::text[],
-    %(expires_at)s::timestamptz[]) AS given (page_id, token, worker, expires_at)
+FROM {given("page_id", "token", "worker", "expires_at")}
 WHERE due_pages.page_id = given.page_id
 """
 

@@ -5,9 +5,27 @@ there and travel as float8, in which statements also multiply: products of float
 """
 
 from collections.abc import Collection
+from typing import Any
 
+from service.model.arrays import Floats, Ints
+from service.model.columns import PageStates
 from service.storage import epochs_sql
 from service.storage.contract import GONE_CHECKS
+from service.storage.tables import NULL_FOR_ZERO
+
+FORMS = "%({})s", '"{}"'
+RATES_IN_FORCE = ("crawl_rate", "crawl_probability")
+
+
+def given(*names: str) -> str:
+    """Return parameters, one array a column, as a table.
+
+    >>> given("page_id", "interval")
+    'unnest(%(page_id)s, %(interval)s) AS given ("page_id", "interval")'
+    """
+    arrays, columns = (", ".join(form.format(name) for name in names) for form in FORMS)
+    return f"unnest({arrays}) AS given ({columns})"
+
 
 ADD_HOSTS = """
 INSERT INTO hosts (host)
@@ -63,20 +81,10 @@ WITH given AS (
 SELECT array_agg(coalesce(page_id, 0) ORDER BY position) FROM given LEFT JOIN added USING (key)
 """
 
-BRING_STATES = """
-COPY page_states (page_id, last_crawl_at, last_observed_at, digest, gone, n_observations,
-    n_changes, n_pings, last_ping_at, pings_since, ping_credit, pings_since_crawl, real_pings,
-    false_pings, trust, requested_at, interval_factor, last_interval, n_failures, redirects_to,
-    estimate,
-    observability, url_group)
-FROM STDIN (FORMAT BINARY)
-"""
-
-CHANGE_PAGES = """
+CHANGE_PAGES = f"""
 WITH given AS (
-    SELECT * FROM unnest(%(page_id)s::bigint[], %(importance)s::float8[],
-        %(observability)s::smallint[], %(min_crawl_rate)s::float8[], %(max_crawl_rate)s::float8[])
-        AS given (page_id, importance, observability, min_crawl_rate, max_crawl_rate)
+    SELECT * FROM
+    {given("page_id", "importance", "observability", "min_crawl_rate", "max_crawl_rate")}
 ), locked AS (
     SELECT page_id, page_states.observability AS was, given.observability AS said
     FROM pages JOIN given USING (page_id) JOIN page_states USING (page_id)
@@ -107,46 +115,39 @@ SELECT array_agg(
 FROM unnest(%(key)s::uuid[]) WITH ORDINALITY AS given (key, position)
 """
 
-OF_STATES = {
-    "page_id": "page_id",
-    "last_crawl_at": "coalesce(last_crawl_at, '-infinity')",
-    "last_observed_at": "coalesce(last_observed_at, '-infinity')",
-    "digest": "coalesce(digest, 0)",
-    "gone": "gone",
-    "n_observations": "n_observations::bigint",
-    "n_changes": "n_changes::bigint",
-    "n_pings": "coalesce(n_pings, 0)::bigint",
-    "last_ping_at": "coalesce(last_ping_at, '-infinity')",
-    "pings_since": "pings_since",
-    "ping_credit": "coalesce(ping_credit, 0)",
-    "pings_since_crawl": "coalesce(pings_since_crawl, 0)::bigint",
-    "real_pings": "coalesce(real_pings, 0)",
-    "false_pings": "coalesce(false_pings, 0)",
-    "trust": "coalesce(trust, 0)",
-    "requested_at": "coalesce(requested_at, '-infinity')",
-    "interval_factor": "interval_factor::float8",
-    "last_interval": "last_interval::float8",
-    "n_failures": "coalesce(n_failures, 0)::bigint",
-    "redirects_to": "coalesce(redirects_to, 0)",
-    "estimate": "estimate",
-    "observability": "observability",
-}
-"""The columns of `PageStates` but the rates in force, in their order."""
-STATES = ", ".join(f"array_agg({column})" for column in OF_STATES.values())
+OF_STATES = [name for name in PageStates.__dataclass_fields__ if name not in RATES_IN_FORCE]
+NULL_FOR_NO_TIME = ("last_crawl_at", "last_observed_at", "last_ping_at", "requested_at")
+NONE = dict.fromkeys(NULL_FOR_ZERO, "0") | dict.fromkeys(NULL_FOR_NO_TIME, "'-infinity'")
+"""What columns of a state travel as where they are NULL."""
+SELDOM_SET = [n for n in NONE if n not in ("digest", "last_crawl_at", "last_observed_at")]
+"""Columns of a state that few pages have: those of pings, requests and failures."""
+WIDE: dict[Any, str] = {Ints: "::bigint", Floats: "::float8"}
+
+
+def _read(name: str) -> str:
+    kind = "" if name == "estimate" else WIDE.get(PageStates.__dataclass_fields__[name].type, "")
+    return f"coalesce({name}, {NONE[name]}){kind}" if name in NONE else f"{name}{kind}"
+
+
+def _write(name: str) -> str:
+    return f"nullif(given.{name}, {NONE[name]})" if name in NONE else f"given.{name}"
+
+
+STATES = ", ".join(f"array_agg({_read(name)})" for name in OF_STATES)
 
 LOCK_STATES = f"""
-SELECT {STATES}, array_agg(place)
+SELECT {STATES}
 FROM (
-    SELECT ctid AS place, * FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
+    SELECT * FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_id FOR NO KEY UPDATE
 ) AS locked
 """
 
 LOCK_SCHEDULED_STATES = f"""
-SELECT {STATES}, array_agg(place),
+SELECT {STATES},
     array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(crawl_probability, 'NaN'))
 FROM (
-    SELECT page_states.ctid AS place, page_states.*, crawl_rate::float8,
+    SELECT page_states.*, crawl_rate::float8,
         CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0) END AS crawl_probability
     FROM page_states
     LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND epoch = %(epoch)s
@@ -155,38 +156,21 @@ FROM (
 ) AS locked
 """
 
-_SAVE = """
-UPDATE page_states SET
-    last_crawl_at = nullif(written.last_crawl_at, '-infinity'),
-    last_observed_at = nullif(written.last_observed_at, '-infinity'),
-    digest = nullif(written.digest, 0), gone = written.gone,
-    n_observations = written.n_observations, n_changes = written.n_changes,
-    n_pings = nullif(written.n_pings, 0),
-    last_ping_at = nullif(written.last_ping_at, '-infinity'), pings_since = {pings_since},
-    ping_credit = nullif(written.ping_credit, 0),
-    pings_since_crawl = nullif(written.pings_since_crawl, 0),
-    real_pings = nullif(written.real_pings, 0), false_pings = nullif(written.false_pings, 0),
-    trust = nullif(written.trust, 0), requested_at = nullif(written.requested_at, '-infinity'),
-    interval_factor = written.interval_factor, last_interval = written.last_interval,
-    n_failures = nullif(written.n_failures, 0), redirects_to = nullif(written.redirects_to, 0),
-    estimate = written.estimate
-FROM unnest(%(place)s::tid[], %(page_id)s::bigint[], %(last_crawl_at)s::timestamptz[],
-    %(last_observed_at)s::timestamptz[], %(digest)s::bigint[], %(gone)s::bool[],
-    %(n_observations)s::bigint[], %(n_changes)s::bigint[], %(n_pings)s::bigint[],
-    %(last_ping_at)s::timestamptz[], %(pings_since)s::timestamptz[], %(ping_credit)s::float8[],
-    %(pings_since_crawl)s::bigint[], %(real_pings)s::float8[], %(false_pings)s::float8[],
-    %(trust)s::float8[], %(requested_at)s::timestamptz[],
-    %(interval_factor)s::float8[], %(last_interval)s::float8[], %(n_failures)s::bigint[],
-    %(redirects_to)s::bigint[], %(estimate)s::bytea[])
-    AS written (place, page_id, last_crawl_at, last_observed_at, digest, gone, n_observations,
-        n_changes, n_pings, last_ping_at, pings_since, ping_credit, pings_since_crawl, real_pings,
-        false_pings, trust, requested_at, interval_factor, last_interval, n_failures, redirects_to,
-        estimate)
-WHERE page_states.ctid = written.place AND page_states.page_id = written.page_id
+WRITTEN = [name for name in OF_STATES if name not in ("page_id", "pings_since", "observability")]
+SAVE_STATES = f"""
+UPDATE page_states SET {", ".join(f"{name} = {_write(name)}" for name in WRITTEN)}
+FROM {given("page_id", *WRITTEN)} WHERE page_states.page_id = given.page_id
 """
-"""Columns of rare values may be shorter than the others: unnest fills their ends with NULL."""
-SAVE_STATES = _SAVE.format(pings_since="page_states.pings_since")
-RESTORE_STATES = _SAVE.format(pings_since="written.pings_since")
+RESTORE_STATES = f"""
+UPDATE page_states SET pings_since = given.pings_since,
+    {", ".join(f"{name} = {_write(name)}" for name in WRITTEN)}
+FROM {given("page_id", "pings_since", *WRITTEN)} WHERE page_states.page_id = given.page_id
+"""
+BRING_STATES = f"""
+INSERT INTO page_states ({", ".join(OF_STATES)}, url_group)
+SELECT {", ".join(map(_write, OF_STATES))}, url_group FROM {given(*OF_STATES, "url_group")}
+"""
+"""Columns of `SELDOM_SET` may be shorter than the others: unnest fills their ends with NULL."""
 
 WAKE = f"""
 WITH locked AS (
@@ -215,14 +199,11 @@ COPY observations (page_id, observed_at, kind, changed, "interval", crawl_rate, 
 FROM STDIN (FORMAT BINARY)
 """
 
-INSERT_LOG = """
+INSERT_LOG = f"""
 INSERT INTO observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
 SELECT page_id, observed_at, kind, nullif(changed, -1::smallint), nullif("interval", 'NaN'),
     nullif(crawl_rate, 'NaN'), nullif(status, -1::smallint)
-FROM unnest(%(page_id)s::bigint[], %(observed_at)s::timestamptz[], %(kind)s::smallint[],
-    %(changed)s::smallint[], %(interval)s::float8[], %(crawl_rate)s::float8[],
-    %(status)s::smallint[])
-    AS given (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
+FROM {given("page_id", "observed_at", "kind", "changed", "interval", "crawl_rate", "status")}
 """
 
 LOG_OF = """

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -33,20 +33,10 @@ from service.storage.clock import FollowingClock
 from service.storage.contract import Brought, Registered
 from service.storage.epochs_sql import NUMBER_IN_FORCE
 from service.storage.postgres import binary, sql
+from service.storage.postgres.binary import SHORT, SHORT_RATES, broad, masked, narrow, short
 from service.storage.postgres.partitions import keep_house
 from service.storage.postgres.queue import PostgresQueue
 from service.storage.postgres.statements import Rows, Statements
-from service.storage.postgres.values import (
-    SELDOM_SET,
-    SHORT,
-    SHORT_RATES,
-    broad,
-    masked,
-    narrow,
-    rare_first,
-    short,
-    stored,
-)
 from service.storage.sql import SqlTransaction
 
 FEW = 100
@@ -54,14 +44,6 @@ FEW = 100
 
 OWN = len(sql.OF_STATES)
 """Columns of a state without the rates in force, which are read with it or not."""
-
-
-class Locked(NamedTuple):
-    """The states that `lock_states` has locked last, until this transaction writes them."""
-
-    page_id: Ints
-    place: NDArray[np.void]
-    """(N,) where each row lies, Postgres's ctid: sound as long as the lock is held."""
 
 
 ASK_EPOCH = f"""
@@ -73,8 +55,6 @@ SELECT ({NUMBER_IN_FORCE}), clock_timestamp(),
 Statements that go by a schedule look rows up by their keys: one plan is as good as another, and
 planning takes longer than looking up a few. The setting lasts as long as the transaction."""
 
-NOTHING = Locked(np.zeros(0, np.int64), np.zeros(0, "V6"))
-
 
 class PostgresTransaction(SqlTransaction, PostgresQueue):
     """The statements in Postgres's words."""
@@ -84,7 +64,6 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         self.width = width
 
     database_clock: FollowingClock
-    locked = NOTHING
     asked: Rows | None = None
     """The epoch that this transaction goes by, once it has asked."""
 
@@ -136,7 +115,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
                     new.observability == UNSPECIFIED, Observability.auto, new.observability
                 ).astype(np.int16),
             )
-            self._copy(sql.BRING_STATES, [*stored(states.take(created)), url_group[created]])
+            self._save(sql.BRING_STATES, states.take(created), url_group=url_group[created])
         if not created.all():  # somebody else has added them meanwhile
             page_id[~created] = self.page_ids(new.key[~created])
         return Registered(page_id, created)
@@ -145,7 +124,6 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     def change_pages(self, page_id: Ints, settings: PageColumns, now: datetime) -> None:
         names = ("importance", "observability", "min_crawl_rate", "max_crawl_rate")
         columns = {name: getattr(settings, name) for name in names}
-        self.locked = NOTHING
         self.run(sql.CHANGE_PAGES, page_id=page_id, now=now, **columns)
 
     def page_ids(self, key: Keys) -> Ints:
@@ -180,10 +158,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         return self.asked
 
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
-        """Lock in page_id order and read one array a column, and where the rows lie.
-
-        Who learns asks for the epoch anyway: it goes along.
-        """
+        """Lock in page_id order and read one array a column; the epoch is asked for as well."""
         self.ask_epoch()
         if scheduled:
             epoch = self.number_in_force()
@@ -192,10 +167,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
             row = self.run(sql.LOCK_STATES, page_id=page_id).fetchone()
         if row is None or row[0] is None:
             return PageStates.empty(estimate=(self.width,))
-        *own, place = row[: OWN + 1]
-        states = self._states(own, row[OWN + 1 :])
-        self.locked = Locked(states.page_id.copy(), place)
-        return states
+        return self._states(row[:OWN], row[OWN:])
 
     def _states(self, own: Sequence[Any], rates: Sequence[Any] = ()) -> PageStates:
         """Name the columns; rates in force that were not read are NaN."""
@@ -221,25 +193,18 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     def restore_states(self, states: PageStates) -> None:
         self._save(sql.RESTORE_STATES, states)
 
-    def _save(self, statement: str, states: PageStates) -> None:
-        # rows are updated where they lie; a row that was written since it was locked lies
-        # elsewhere, and one may have been locked before the last ones: then all are looked up
+    def _save(self, statement: str, states: PageStates, **columns: NDArray[Any]) -> None:
         if not len(states):
             return
-        if not np.isin(states.page_id, self.locked.page_id).all():
-            self.lock_states(states.page_id)
-        page_id, place = self.locked
-        states, n_rare = rare_first(states)
-        columns = {name: getattr(states, name) for name in PageStates.__dataclass_fields__}
+        order, n_rare = rare_first(states)
+        columns |= {name: getattr(states, name) for name in sql.OF_STATES}
         columns |= {name: short(columns[name]) for name in SHORT}
-        columns |= {name: columns[name][:n_rare] for name in SELDOM_SET}
-        place = place[page_id.searchsorted(states.page_id)]
-        self.later(statement, place=place, **columns)
-        self.locked = NOTHING
+        columns = {name: column[order] for name, column in columns.items()}
+        columns |= {name: columns[name][:n_rare] for name in sql.SELDOM_SET}
+        self.later(statement, **columns)
 
     def wake(self, page_id: Ints, now: datetime) -> Ints:
         """Lock in page_id order, then update."""
-        self.locked = NOTHING
         return self._ids(sql.WAKE, page_id=page_id, now=now)
 
     def append_log(self, entries: LogColumns) -> None:
@@ -356,3 +321,15 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         What a reader still holds is left for the next round.
         """
         keep_house(lambda: nullcontext(self), keep_log_since, now)
+
+
+def rare_first(states: PageStates) -> tuple[Ints, int]:
+    """Return the order that puts states with a rare value in front, and the number of those.
+
+    Ten columns that are empty for most pages would take a quarter of the time of an update.
+    """
+    has_rare = np.zeros(len(states), np.bool_)
+    for name in sql.SELDOM_SET:
+        column = getattr(states, name)
+        has_rare |= ~np.isnat(column) if column.dtype.kind == "M" else column != 0
+    return np.argsort(~has_rare, kind="stable"), int(has_rare.sum())

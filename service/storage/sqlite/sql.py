@@ -2,11 +2,13 @@
 
 from functools import cache
 
+from service.model.columns import PageStates
 from service.model.url_groups import URL_GROUPS
 from service.storage.contract import EPOCHS_KEPT, GONE_CHECKS
 from service.storage.dialect import worded
 from service.storage.sqlite.log import STRETCHES
-from service.storage.sqlite.values import OBSERVABILITIES
+from service.storage.sqlite.values import OBSERVABILITIES, WRITTEN
+from service.storage.tables import NULL_FOR_ZERO
 
 ADD_PAGES = """
 INSERT OR IGNORE INTO pages
@@ -21,14 +23,10 @@ INSERT INTO page_states
 VALUES (?, ?, 1, 0, 0, ?, 0, ?, ?)
 """
 
-BRING_STATES = """
-INSERT INTO page_states
-    (pings_since, last_crawl_at, last_observed_at, digest, gone, n_observations, n_changes, n_pings,
-    last_ping_at, ping_credit, pings_since_crawl, real_pings, false_pings, trust,
-    requested_at, interval_factor, last_interval, n_failures, redirects_to, estimate, page_id,
-    observability, url_group)
-VALUES (?, ?, ?, nullif(?, 0), ?, ?, ?, nullif(?, 0), ?, nullif(?, 0), nullif(?, 0),
-    nullif(?, 0), nullif(?, 0), nullif(?, 0), ?, ?, ?, nullif(?, 0), nullif(?, 0), ?, ?, ?, ?)
+PLACES = {name: "nullif(?, 0)" if name in NULL_FOR_ZERO else "?" for name in WRITTEN}
+BRING_STATES = f"""
+INSERT INTO page_states (pings_since, {", ".join(WRITTEN)}, observability, url_group)
+VALUES (?, {", ".join(PLACES.values())}, ?, ?)
 """
 
 CHANGE_PAGES = """
@@ -47,12 +45,10 @@ WHERE page_states.page_id = given.page_id
     AND given.observability NOT IN (-1, page_states.observability)
 """
 
-STATES = """
-SELECT page_states.page_id, last_crawl_at, last_observed_at, coalesce(digest, 0), gone,
-    n_observations, n_changes, coalesce(n_pings, 0), last_ping_at, pings_since,
-    coalesce(ping_credit, 0.0), coalesce(pings_since_crawl, 0), coalesce(real_pings, 0.0),
-    coalesce(false_pings, 0.0), coalesce(trust, 0.0), requested_at, interval_factor, last_interval,
-    coalesce(n_failures, 0), coalesce(redirects_to, 0), estimate, observability"""
+OF_STATES = [name for name in PageStates.__dataclass_fields__ if not name.startswith("crawl_")]
+STATES = "SELECT page_states." + ", ".join(
+    f"coalesce({name}, 0)" if name in NULL_FOR_ZERO else name for name in OF_STATES
+)
 """The columns of `PageStates` but the rates in force, in their order."""
 
 LOCK_STATES = f"""
@@ -69,17 +65,9 @@ WHERE page_states.page_id IN (SELECT value FROM json_each(?))
 ORDER BY page_states.page_id
 """
 
-_SAVE = """
-UPDATE page_states SET {pings_since} last_crawl_at = ?, last_observed_at = ?,
-    digest = nullif(?, 0), gone = ?, n_observations = ?, n_changes = ?, n_pings = nullif(?, 0),
-    last_ping_at = ?, ping_credit = nullif(?, 0), pings_since_crawl = nullif(?, 0),
-    real_pings = nullif(?, 0), false_pings = nullif(?, 0), trust = nullif(?, 0), requested_at = ?,
-    interval_factor = ?, last_interval = ?, n_failures = nullif(?, 0), redirects_to = nullif(?, 0),
-    estimate = ?
-WHERE page_id = ?
-"""
-SAVE_STATES = _SAVE.format(pings_since="")
-RESTORE_STATES = _SAVE.format(pings_since="pings_since = ?,")
+_SAVE = ", ".join(f"{name} = {place}" for name, place in PLACES.items() if name != "page_id")
+SAVE_STATES = f"UPDATE page_states SET {_SAVE} WHERE page_id = ?"
+RESTORE_STATES = f"UPDATE page_states SET pings_since = ?, {_SAVE} WHERE page_id = ?"
 
 WAKE = f"""
 UPDATE page_states SET requested_at = ? WHERE page_id IN (SELECT value FROM json_each(?))

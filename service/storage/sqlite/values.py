@@ -22,26 +22,9 @@ NAT = np.iinfo(np.int64).min
 TOGETHER = 100
 """Rows that one statement inserts: a thousand variables or so."""
 
+NOT_WRITTEN = ("page_id", "pings_since", "observability", "crawl_rate", "crawl_probability")
 WRITTEN = (
-    "last_crawl_at",
-    "last_observed_at",
-    "digest",
-    "gone",
-    "n_observations",
-    "n_changes",
-    "n_pings",
-    "last_ping_at",
-    "ping_credit",
-    "pings_since_crawl",
-    "real_pings",
-    "false_pings",
-    "trust",
-    "requested_at",
-    "interval_factor",
-    "last_interval",
-    "n_failures",
-    "redirects_to",
-    "estimate",
+    *(name for name in PageStates.__dataclass_fields__ if name not in NOT_WRITTEN),
     "page_id",
 )
 """Columns of a state in the order of `SAVE_STATES`."""
