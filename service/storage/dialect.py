@@ -9,6 +9,7 @@ What the databases have different words for stands in braces:
 | --- | --- |
 | `{double}` | makes the number before it one of eight bytes: products of four bytes overflow |
 | `{greatest}`, `{least}` | functions |
+| `{in_hosts}` | finds what is in the array `hosts` |
 | `{ids}`, `{names}` | the array of this name as a table with the column `value` |
 | `{lock_rows}` | ends a SELECT whose rows stay as they are until the transaction ends |
 | `{days_since}` | days from `pings_since` to `%(now)s` |
@@ -20,6 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+from service.model.arrays import Ints
 from service.storage.queue import LeaseFilter
 
 
@@ -50,6 +52,10 @@ class Dialect(ABC):
     @abstractmethod
     def read(self, statement: str, **parameters: Any) -> list[dict[str, Any]]:
         """Return rows by the names of their columns; instants are aware, JSON is decoded."""
+
+    @abstractmethod
+    def ids(self, statement: str, **parameters: Any) -> Ints:
+        """Return the ids that a SELECT reads, in its order."""
 
     def scalar(self, statement: str, **parameters: Any) -> Any:
         """Return the first value of the first row, None without a row."""

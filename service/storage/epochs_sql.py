@@ -15,7 +15,7 @@ import numpy as np
 import zstandard
 from typing_extensions import override
 
-from service.model.arrays import Bools, Ints, UrlGroupRates
+from service.model.arrays import Bools, UrlGroupRates
 from service.model.columns import ScheduleChanges, ScheduledPages, SchedulePart
 from service.model.domain import Certificate, Epoch, EpochStatus, ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotFound, EpochNotKept
@@ -133,9 +133,6 @@ ONLY = {
 """What each field of a `ScheduleFilter` asks for."""
 
 
-HOST_QUEUE = "coalesce(-hosts.group_id, hosts.host_id)"
-"""What a page is crawled one after the other with: its host, or its host's group."""
-
 HOST_ID = "SELECT host_id FROM hosts WHERE host = %(host)s"
 LAST_SCHEDULED = "SELECT max(page_id) FROM schedule WHERE epoch = %(epoch)s"
 MOST_PAGE_ID = 2**63 - 1
@@ -239,9 +236,8 @@ class EpochsSql(Dialect, Transaction):
             (), epoch=epoch, since=since, ratio=1 + min_change, after=after, last=last, limit=limit
         )
         going_on = self._next(rows, limit, last, epoch, since)
-        removed = self.read_removed(
-            epoch=epoch, since=since, after=after, last=last if going_on is None else going_on
-        )
+        end = last if going_on is None else going_on
+        removed = self.ids(REMOVED, epoch=epoch, since=since, after=after, last=end)
         kept = self.kept()
         if epoch not in kept:
             raise CursorExpired
@@ -271,10 +267,6 @@ class EpochsSql(Dialect, Transaction):
 
         A page that was deleted since comes without a URL.
         """
-
-    @abstractmethod
-    def read_removed(self, **parameters: Any) -> Ints:
-        """Run `REMOVED`."""
 
 
 def rows(only: Collection[str], *, since: bool) -> str:

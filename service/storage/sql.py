@@ -14,8 +14,8 @@ from service.model.errors import PageNotFound, SubscriptionNotFound
 from service.storage.contract import Brought, Registered
 from service.storage.dialect import assignments
 from service.storage.epochs_sql import EpochsSql
-from service.storage.hosts_sql import HostsSql
 from service.storage.queue import FillMark, HostQueueBounds
+from service.storage.queue_sql import QueueSql
 
 FIRST = 100
 """Keys of a batch of new pages that are looked up; most batches have known pages or none."""
@@ -68,6 +68,9 @@ UPDATE page_states SET estimate = %(zeros)s WHERE page_id BETWEEN %(first)s AND 
 """
 """The old bytes may be of another width."""
 
+NEXT_PAGE_IDS = """
+SELECT page_id FROM pages WHERE page_id > %(after)s ORDER BY page_id LIMIT %(limit)s
+"""
 GET_META = "SELECT value FROM meta WHERE name = %(name)s"
 PUT_META = """
 INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s)
@@ -117,7 +120,7 @@ WHERE page_id > %(after)s AND page_id <= %(last)s AND ({later})
 REDATE_PAGES, REDATE_STATES = redate("pages", "created_at"), redate("page_states", *DATES)
 
 
-class SqlTransaction(EpochsSql, HostsSql):
+class SqlTransaction(EpochsSql, QueueSql):
     """The statements that Postgres and SQLite share."""
 
     width: int
@@ -262,6 +265,10 @@ class SqlTransaction(EpochsSql, HostsSql):
     @override
     def set_estimator(self, name: str) -> None:
         self.put_meta("estimator", name)
+
+    @override
+    def next_page_ids(self, after: int, limit: int) -> Ints:
+        return self.ids(NEXT_PAGE_IDS, after=after, limit=limit)
 
     @override
     def filled(self) -> FillMark:

@@ -11,8 +11,7 @@ from typing_extensions import override
 from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints
 from service.model.columns import DueColumns
 from service.storage.contract import Transaction
-from service.storage.dialect import all_of, in_reach
-from service.storage.epochs_sql import BETWEEN, DUE_RATE, HOST_QUEUE
+from service.storage.epochs_sql import BETWEEN, DUE_RATE
 from service.storage.postgres.sql import given
 from service.storage.postgres.statements import Rows
 from service.storage.queue import (
@@ -27,6 +26,7 @@ from service.storage.queue import (
     QueuedPages,
     QueueRows,
 )
+from service.storage.queue_sql import HOST_QUEUE, NEXT_HOST_QUEUES, filters, ready_in, rows_in
 
 C = TypeVar("C", bound=Columns)
 
@@ -98,11 +98,6 @@ SELECT array_agg(queue_id), array_agg(next_at) FROM (
 ) AS bounds
 """
 
-WAITING = """
-SELECT array_agg(page_id ORDER BY page_id) FROM due_pages
-WHERE page_id > %(after)s AND page_id <= %(last)s AND token IS NULL
-"""
-
 LOCK_PAGES = """
 SELECT array_agg(page_id) FROM (
     SELECT page_id FROM due_pages WHERE page_id = ANY(%(page_id)s::bigint[])
@@ -128,25 +123,9 @@ FROM {locked}
 LOCKED = """(
     SELECT * FROM host_queues WHERE queue_id = ANY({ids}) ORDER BY queue_id FOR NO KEY UPDATE
 ) AS locked"""
-READY = """
-SELECT queue_id FROM host_queues WHERE {where} ORDER BY next_at LIMIT %(limit)s
-"""
-NEXT_HOST_QUEUES = (
-    "SELECT queue_id FROM host_queues WHERE queue_id > %(after)s ORDER BY queue_id LIMIT %(limit)s"
-)
 NOTED = "set_config('recrawl.host_queues', array_agg(queue_id)::text, true),"
 """The next statement goes by the host queues that are locked, before anybody here knows of them."""
 HOST_QUEUES_NOTED = "nullif(current_setting('recrawl.host_queues'), '')::bigint[]"
-HOST_QUEUES_OF_HOSTS = f"SELECT {HOST_QUEUE} FROM hosts WHERE host = ANY(%(hosts)s::text[])"
-IN_HOSTS = f"queue_id IN ({HOST_QUEUES_OF_HOSTS})"
-READY_HOSTS = """queue_id > 0 OR EXISTS (
-    SELECT FROM due_pages JOIN pages USING (page_id) JOIN hosts USING (host_id)
-    WHERE due_pages.queue_id = host_queues.queue_id AND due_pages.next_at <= %(now)s
-    AND host = ANY(%(hosts)s::text[])
-)"""
-"""Of a group's host queue its other hosts may have the row that is ready."""
-IN_SHARD = "abs(queue_id) %% %(shards)s = %(shard)s"
-
 ADD_HOST_QUEUES = """
 INSERT INTO host_queues (queue_id) SELECT unnest(%(queue_id)s::bigint[]) ON CONFLICT DO NOTHING
 """
@@ -168,11 +147,6 @@ FROM unnest({HOST_QUEUES_NOTED}) AS host_queue (id), LATERAL (
 ) AS queued
 """
 """The share of a host queue is a query of its own, hence read once and not for every host queue."""
-PAGES_OF_HOSTS = """EXISTS (
-    SELECT FROM pages JOIN hosts USING (host_id)
-    WHERE pages.page_id = due_pages.page_id AND host = ANY(%(hosts)s::text[])
-)"""
-
 RUNNING = """
 SELECT array_agg(n ORDER BY position), array_agg(coalesce(ends_at, '-infinity') ORDER BY position)
 FROM unnest(%(queue_id)s::bigint[], %(after)s::timestamptz[]) WITH ORDINALITY
@@ -240,12 +214,6 @@ FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[])
 LEFT JOIN due_pages USING (page_id, token)
 """
 
-EXTEND_LEASE = """
-UPDATE due_pages SET expires_at = %(until)s, next_at = %(until)s
-WHERE page_id = %(page_id)s AND token = %(token)s AND expires_at > %(now)s
-RETURNING queue_id
-"""
-
 
 class PostgresQueue(Transaction):
     """The queue in Postgres's words."""
@@ -278,10 +246,6 @@ class PostgresQueue(Transaction):
         return self._read(HostQueueBounds, ENQUEUE, **_arrays(rows))
 
     @override
-    def waiting(self, after: int, last: int) -> Ints:
-        return _page_ids(self.run(WAITING, after=after, last=last))
-
-    @override
     def lock_pages(self, page_id: Ints, now: datetime) -> tuple[DuePages, Bools]:
         """Two statements: the second sees what others have committed before the first locked."""
         epoch = self.number_in_force()
@@ -304,14 +268,11 @@ class PostgresQueue(Transaction):
         asked first, its way of planning holds here too.
         """
         self.ask_epoch()
-        said = _filter(of)
-        reach = in_reach(of, IN_HOSTS, IN_SHARD) + ([READY_HOSTS] if of.hosts else [])
-        ready = READY.format(where=all_of(["next_at <= %(now)s", *reach]))
-        ids = f"ARRAY({ready})"
+        ids = f"ARRAY({ready_in(of)})"
         lock = HOST_QUEUES.format(note=NOTED, locked=LOCKED.format(ids=ids))
-        locked = self.later(lock, now=now, limit=n_host_queues, **said)
-        queued = QUEUED.format(where=all_of([PAGES_OF_HOSTS] if of.hosts else []))
-        rows = self._read(QueuedPages, queued, n_rows=n_rows, **said)
+        locked = self.later(lock, now=now, limit=n_host_queues, **filters(of))
+        queued = QUEUED.format(where=rows_in(of))
+        rows = self._read(QueuedPages, queued, n_rows=n_rows, **filters(of))
         (_, *host_queues), *_ = locked
         return _columns(HostQueues, host_queues), rows
 
@@ -369,22 +330,6 @@ class PostgresQueue(Transaction):
         (row,) = self.run(LEASED_AT, page_id=tokens.page_id, token=tokens.token)
         return np.zeros(0, INSTANT) if row[0] is None else row[0]
 
-    def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
-        """Update the row if it has this token; a full host queue may open sooner now."""
-        said = {"page_id": page_id, "token": token, "now": now, "until": until}
-        row = self.run(EXTEND_LEASE, **said).fetchone()
-        if row:
-            self.lower_host_queues(HostQueueBounds.of(row[0], until))
-        return row is not None
-
-    def next_ready_at(self, of: LeaseFilter = ALL_PAGES) -> datetime | None:
-        """Read the first entry of the index."""
-        where = all_of(["next_at IS NOT NULL", *in_reach(of, IN_HOSTS, IN_SHARD)])
-        row = self.run(
-            f"SELECT min(next_at) FROM host_queues WHERE {where}", **_filter(of)
-        ).fetchone()
-        return row[0] if row else None
-
     def _read(self, kind: type[C], statement: str, **parameters: Any) -> C:
         """Name the columns of a statement that gives one array each."""
         (row,) = self.run(statement, **parameters)
@@ -395,11 +340,6 @@ def _page_ids(rows: Rows) -> Ints:
     """Return the one array of ids that a statement returns; NULL is none."""
     ((page_id,),) = rows
     return np.zeros(0, np.int64) if page_id is None else page_id
-
-
-def _filter(of: LeaseFilter) -> dict[str, Any]:
-    hosts: dict[str, Any] = {"hosts": np.array(of.hosts, object)} if of.hosts else {}
-    return hosts | ({"shard": of.shard, "shards": of.shards} if of.shards > 1 else {})
 
 
 def _arrays(columns: Columns) -> dict[str, Any]:

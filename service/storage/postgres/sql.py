@@ -238,12 +238,6 @@ COPY (
 ) TO STDOUT (FORMAT BINARY)
 """
 
-NEXT_PAGE_IDS = """
-SELECT array_agg(page_id) FROM (
-    SELECT page_id FROM pages WHERE page_id > %(after)s ORDER BY page_id LIMIT %(limit)s
-) AS ids
-"""
-
 PARTITIONS = """
 SELECT child.relname FROM pg_inherits
 JOIN pg_class AS child ON child.oid = inhrelid
@@ -260,8 +254,6 @@ SELECT array_agg(page_id), array_agg(coalesce(created_at, '-infinity')),
     array(SELECT epoch FROM ({epochs_sql.KEPT}) AS kept)
 FROM ({{rows}}) AS rows
 """
-
-REMOVED = f"SELECT array_agg(page_id) FROM ({epochs_sql.REMOVED}) AS ids"
 
 
 def schedule(only: Collection[str], *, since: bool) -> str:

@@ -29,6 +29,7 @@ WORDS = {
     "double": "::float8",
     "greatest": "greatest",
     "least": "least",
+    "in_hosts": "= ANY(%(hosts)s)",
     "ids": "unnest(%(ids)s) AS ids (value)",
     "names": "unnest(%(names)s) AS names (value)",
     "lock_rows": "FOR NO KEY UPDATE",

@@ -130,6 +130,10 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         """Look all keys up in one statement."""
         return self._ids(sql.PAGE_IDS, key=key)
 
+    @override
+    def ids(self, statement: str, **parameters: Any) -> Ints:
+        return self._ids(f"SELECT array_agg(id) FROM ({statement}) AS ids (id)", **parameters)
+
     def _ids(self, statement: str, **parameters: Any) -> Ints:
         """Return the one array of a statement; that of no row is NULL."""
         ids = self.scalar(statement, **parameters)
@@ -305,15 +309,6 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         columns["url"] = np.array(columns["url"].split("\n"), object)
         columns |= {name: broad(columns[name]) for name in SHORT_RATES}
         return ScheduledPages(**columns), kept
-
-    @override
-    def read_removed(self, **parameters: Any) -> Ints:
-        row = self.once(sql.REMOVED, **parameters).fetchone()
-        return np.zeros(0, np.int64) if row is None or row[0] is None else row[0]
-
-    @override
-    def next_page_ids(self, after: int, limit: int) -> Ints:
-        return self._ids(sql.NEXT_PAGE_IDS, after=after, limit=limit)
 
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
         """Make the log's months ahead; drop months and schedules that are no longer kept.

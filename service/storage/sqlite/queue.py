@@ -1,7 +1,7 @@
 """The queue on SQLite: one writer at a time, so nobody has to be locked out or passed over."""
 
-import json
 import sqlite3
+from abc import abstractmethod
 from dataclasses import fields
 from datetime import datetime, timedelta
 from itertools import repeat
@@ -10,11 +10,10 @@ from typing import Any, TypeVar
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints, moment, nothing
+from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints, nothing
 from service.model.columns import DueColumns
 from service.storage.contract import Transaction
-from service.storage.dialect import all_of, in_reach, worded
-from service.storage.epochs_sql import DUE_RATE, HOST_QUEUE
+from service.storage.epochs_sql import DUE_RATE
 from service.storage.queue import (
     ALL_PAGES,
     DuePages,
@@ -28,7 +27,17 @@ from service.storage.queue import (
     QueueRows,
     share,
 )
-from service.storage.sqlite.values import NAT, column, columns, listed, microseconds, values
+from service.storage.queue_sql import HOST_QUEUE, NEXT_HOST_QUEUES, filters, ready_in, rows_in
+from service.storage.sqlite.sql import named
+from service.storage.sqlite.values import (
+    NAT,
+    column,
+    columns,
+    listed,
+    microseconds,
+    parameter,
+    values,
+)
 
 C = TypeVar("C", bound=Columns)
 DUE_ROW = np.dtype(
@@ -42,7 +51,7 @@ RARE_KINDS: dict[str, Any] = {
 }
 DueT = TypeVar("DueT", bound=DueColumns)
 
-DUE_RATE_NOW = worded(DUE_RATE, {"double": ""})
+DUE_RATE_NOW = named(DUE_RATE)
 DUE = f"""created_at, last_crawl_at, requested_at, coalesce(gone, 0), coalesce(n_failures, 0),
     coalesce(interval_factor, 1.0), {DUE_RATE_NOW}"""
 """What `DueColumns` are but for the page_id."""
@@ -84,9 +93,6 @@ WHERE due_pages.token IS NULL AND (excluded.next_at < due_pages.next_at
     OR abs(excluded.crawl_rate - due_pages.crawl_rate) > 0.1 * due_pages.crawl_rate)
 """
 
-WAITING = """
-SELECT page_id FROM due_pages WHERE page_id > ? AND page_id <= ? AND token IS NULL ORDER BY page_id
-"""
 IDLE = """
 SELECT page_id FROM due_pages WHERE page_id IN (SELECT value FROM json_each(?))
     AND (token IS NULL OR next_at <= ?)
@@ -105,25 +111,11 @@ SELECT queue_id, min_delay_s, robots_delay_s, coalesce(max_concurrency, 0), n_fa
     blocked_until, paused_at, ready_at, next_at
 FROM host_queues WHERE queue_id IN ({ids}) ORDER BY queue_id
 """
-READY = "SELECT queue_id FROM host_queues WHERE {where} ORDER BY next_at LIMIT :limit"
-HOSTS = "SELECT value FROM json_each(:hosts)"
-IN_HOSTS = f"queue_id IN (SELECT {HOST_QUEUE} FROM hosts WHERE host IN ({HOSTS}))"
-READY_HOSTS = f"""queue_id > 0 OR EXISTS (
-    SELECT 1 FROM due_pages JOIN pages ON pages.page_id = due_pages.page_id
-    JOIN hosts ON hosts.host_id = pages.host_id
-    WHERE due_pages.queue_id = host_queues.queue_id AND due_pages.next_at <= :now
-    AND host IN ({HOSTS})
-)"""
-"""Of a group's host queue its other hosts may have the row that is ready."""
-IN_SHARD = "abs(queue_id) % :shards = :shard"
-
 ADD_HOST_QUEUE = "INSERT INTO host_queues (queue_id) VALUES (?) ON CONFLICT DO NOTHING"
 SAVE_HOST_QUEUE = """
 UPDATE host_queues SET n_failures = ?, blocked_until = ?, paused_at = ?, ready_at = ?, next_at = ?
 WHERE queue_id = ?
 """
-
-NEXT_HOST_QUEUES = "SELECT queue_id FROM host_queues WHERE queue_id > ? ORDER BY queue_id LIMIT ?"
 
 CARRY_LEASES = """
 UPDATE due_pages SET leased_at = leased_at + :by, expires_at = expires_at + :by,
@@ -141,10 +133,6 @@ QUEUED = """
 SELECT page_id, next_at, last_crawl_at, crawl_rate, requested, queue_id FROM due_pages
 WHERE queue_id = :queue_id AND {where} ORDER BY next_at LIMIT :each
 """
-PAGES_OF_HOSTS = f"""page_id IN (
-    SELECT page_id FROM pages JOIN hosts ON hosts.host_id = pages.host_id WHERE host IN ({HOSTS})
-)"""
-
 RUNNING = """
 SELECT count(*), min(expires_at) FROM due_pages
 WHERE queue_id = ? AND next_at > ? AND token IS NOT NULL
@@ -163,12 +151,6 @@ WHERE page_id = ?
 
 LEASED_AT = "SELECT leased_at FROM due_pages WHERE page_id = ? AND token = ?"
 
-EXTEND_LEASE = """
-UPDATE due_pages SET expires_at = :until, next_at = :until
-WHERE page_id = :page_id AND token = :token AND expires_at > :now
-RETURNING queue_id
-"""
-
 HOST_QUEUES_OF = f"""
 SELECT page_id, {HOST_QUEUE} FROM pages JOIN hosts ON hosts.host_id = pages.host_id
 WHERE page_id IN (SELECT value FROM json_each(?))
@@ -179,6 +161,10 @@ class SqliteQueue(Transaction):
     """The queue in SQLite's words."""
 
     driver: sqlite3.Connection
+
+    @abstractmethod
+    def run(self, statement: str, *row: Any, **parameters: Any) -> sqlite3.Cursor:
+        """Run one statement."""
 
     def _due(self, kind: type[DueT], statement: str, **parameters: Any) -> DueT:
         parameters["epoch"] = self.number_in_force()
@@ -224,10 +210,6 @@ class SqliteQueue(Transaction):
         return np.array([queues.get(page, 0) for page in page_id.tolist()], np.int64)
 
     @override
-    def waiting(self, after: int, last: int) -> Ints:
-        return np.array([page for (page,) in self.driver.execute(WAITING, (after, last))], np.int64)
-
-    @override
     def lock_pages(self, page_id: Ints, now: datetime) -> tuple[DuePages, Bools]:
         ids = listed(page_id)
         idle = [page for (page,) in self.driver.execute(IDLE, (ids, microseconds(now)))]
@@ -242,21 +224,21 @@ class SqliteQueue(Transaction):
         self, now: datetime, n_host_queues: int, n_rows: int, of: LeaseFilter = ALL_PAGES
     ) -> tuple[HostQueues, QueuedPages]:
         """Find them by their index, then walk along that of the rows, host queue by host queue."""
-        reach = in_reach(of, IN_HOSTS, IN_SHARD) + ([READY_HOSTS] if of.hosts else [])
-        where = all_of(["next_at <= :now", *reach])
-        ready = HOST_QUEUES.format(ids=READY.format(where=where))
-        said = {"now": microseconds(now), "limit": n_host_queues, **_filter(of)}
-        host_queues = _columns(HostQueues, self.driver.execute(ready, said).fetchall())
-        queued = QUEUED.format(where=all_of([PAGES_OF_HOSTS] if of.hosts else []))
+        ready = HOST_QUEUES.format(ids=ready_in(of))
+        host_queues = self._locked(ready, now=now, limit=n_host_queues, **filters(of))
+        queued = named(QUEUED.format(where=rows_in(of)))
+        said = {name: parameter(value) for name, value in filters(of).items()}
         said["each"] = share(n_rows, len(host_queues)) if len(host_queues) else 0
         rows: list[Any] = []
         for host_queue in host_queues.queue_id.tolist():
             rows += self.driver.execute(queued, {**said, "queue_id": host_queue})
         return host_queues, _columns(QueuedPages, rows)
 
+    def _locked(self, statement: str, **parameters: Any) -> HostQueues:
+        return _columns(HostQueues, self.run(statement, **parameters).fetchall())
+
     def _host_queues(self, queue_id: Ints) -> HostQueues:
-        statement = HOST_QUEUES.format(ids="SELECT value FROM json_each(?)")
-        return _columns(HostQueues, self.driver.execute(statement, (listed(queue_id),)).fetchall())
+        return self._locked(HOST_QUEUES.format(ids="SELECT value FROM {ids}"), ids=queue_id)
 
     @override
     def lock_host_queues(self, queue_id: Ints) -> HostQueues:
@@ -271,10 +253,7 @@ class SqliteQueue(Transaction):
 
     def next_host_queues(self, after: int, limit: int) -> HostQueues:
         """Walk along the key."""
-        rows = self.driver.execute(
-            HOST_QUEUES.format(ids=NEXT_HOST_QUEUES), (after, limit)
-        ).fetchall()
-        return _columns(HostQueues, rows)
+        return self._locked(HOST_QUEUES.format(ids=NEXT_HOST_QUEUES), after=after, limit=limit)
 
     def carry_along(self, step: timedelta) -> None:
         """Move leases, delays and pauses by a step of the clock, so that as much is left of them.
@@ -324,26 +303,6 @@ class SqliteQueue(Transaction):
         pairs = zip(tokens.page_id.tolist(), tokens.token.tolist(), strict=True)
         rows = [self.driver.execute(LEASED_AT, pair).fetchone() for pair in pairs]
         return column([None if row is None else row[0] for row in rows], Instants, 0)
-
-    def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
-        """Update the row if it has this token; a full host queue may open sooner now."""
-        said = {"page_id": page_id, "token": token}
-        said |= {"now": microseconds(now), "until": microseconds(until)}
-        row = self.driver.execute(EXTEND_LEASE, said).fetchone()
-        if row:
-            self.lower_host_queues(HostQueueBounds.of(row[0], until))
-        return row is not None
-
-    def next_ready_at(self, of: LeaseFilter = ALL_PAGES) -> datetime | None:
-        """Read the first entry of the index."""
-        where = all_of(["next_at IS NOT NULL", *in_reach(of, IN_HOSTS, IN_SHARD)])
-        statement = f"SELECT min(next_at) FROM host_queues WHERE {where}"
-        (first,) = self.driver.execute(statement, _filter(of)).fetchone()
-        return None if first is None else moment(np.int64(first).view(INSTANT))
-
-
-def _filter(of: LeaseFilter) -> dict[str, Any]:
-    return {"hosts": json.dumps(of.hosts), "shard": of.shard, "shards": of.shards}
 
 
 def _cells(rows: QueueRows) -> list[list[Any]]:

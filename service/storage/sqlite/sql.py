@@ -120,6 +120,7 @@ WORDS = {
     "double": "",
     "greatest": "max",
     "least": "min",
+    "in_hosts": "IN (SELECT value FROM json_each(%(hosts)s))",
     "ids": "json_each(%(ids)s)",
     "names": "json_each(%(names)s)",
     "lock_rows": "",

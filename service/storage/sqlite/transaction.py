@@ -87,6 +87,10 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
             for row in cursor.fetchall()
         ]
 
+    @override
+    def ids(self, statement: str, **parameters: Any) -> Ints:
+        return np.array([row[0] for row in self.run(statement, **parameters)], np.int64)
+
     def run_many(self, statement: str, *columns: Iterable[Any]) -> None:
         """Run one prepared statement for every row of the columns, inside SQLite."""
         self.driver.executemany(statement, zip(*columns, strict=True))
@@ -248,16 +252,6 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         with self.fetching:
             rows = self.run(statement, **parameters).fetchall()
         return self._columns(ScheduledPages, rows), self.kept()
-
-    @override
-    def read_removed(self, **parameters: Any) -> Ints:
-        rows = self.run(epochs_sql.REMOVED, **parameters)
-        return np.array([page_id for (page_id,) in rows], np.int64)
-
-    def next_page_ids(self, after: int, limit: int) -> Ints:
-        """Read along the key of the pages."""
-        query = "SELECT page_id FROM pages WHERE page_id > ? ORDER BY page_id LIMIT ?"
-        return np.array([row[0] for row in self.run(query, after, limit)], np.int64)
 
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:  # noqa: ARG002
         """Delete old schedules and the log's old entries."""

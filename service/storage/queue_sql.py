@@ -1,4 +1,4 @@
-"""Hosts and groups of hosts, in the words that both databases share."""
+"""Hosts, host queues and leases, in the words that both databases share."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,10 +13,11 @@ from service.model.columns import CapColumns
 from service.model.domain import Host, HostGroup, HostPages, HostQueue, Observability
 from service.model.errors import GroupNotFound, HostNotFound
 from service.storage.contract import Transaction
-from service.storage.dialect import Dialect, assignments
-from service.storage.epochs_sql import HOST_QUEUE
-from service.storage.queue import MOST_SUMMED, HostQueues
+from service.storage.dialect import Dialect, all_of, assignments, in_reach
+from service.storage.queue import ALL_PAGES, MOST_SUMMED, HostQueueBounds, HostQueues, LeaseFilter
 
+HOST_QUEUE = "coalesce(-hosts.group_id, hosts.host_id)"
+"""What a page is crawled one after the other with: its host, or its host's group."""
 SETTINGS = ("min_delay_s", "robots_delay_s", "max_concurrency")
 OF_HOST_QUEUE = """used.min_delay_s, used.robots_delay_s, used.max_concurrency,
     coalesce(used.n_failures, 0) AS n_failures, used.blocked_until, used.ready_at, used.next_at"""
@@ -113,8 +114,52 @@ SAVE_HOST_CAP = "UPDATE hosts SET max_crawl_rate = %(cap)s WHERE host_id = %(id)
 SAVE_GROUP_CAP = "UPDATE host_groups SET max_crawl_rate = %(cap)s WHERE group_id = %(id)s"
 
 
-class HostsSql(Dialect, Transaction):
-    """The statements on hosts that Postgres and SQLite share."""
+WAITING = """
+SELECT page_id FROM due_pages WHERE page_id > %(after)s AND page_id <= %(last)s AND token IS NULL
+ORDER BY page_id
+"""
+NEXT_READY_AT = "SELECT min(next_at) AS next_at FROM host_queues WHERE {where}"
+READY = "SELECT queue_id FROM host_queues WHERE {where} ORDER BY next_at LIMIT %(limit)s"
+NEXT_HOST_QUEUES = (
+    "SELECT queue_id FROM host_queues WHERE queue_id > %(after)s ORDER BY queue_id LIMIT %(limit)s"
+)
+IN_SHARD = "abs(queue_id) %% %(shards)s = %(shard)s"
+IN_HOSTS = f"queue_id IN (SELECT {HOST_QUEUE} FROM hosts WHERE host {{in_hosts}})"
+PAGES_OF_HOSTS = """EXISTS (
+    SELECT 1 FROM pages JOIN hosts ON hosts.host_id = pages.host_id
+    WHERE pages.page_id = due_pages.page_id AND host {in_hosts}
+)"""
+READY_HOSTS = f"""queue_id > 0 OR EXISTS (
+    SELECT 1 FROM due_pages WHERE due_pages.queue_id = host_queues.queue_id
+    AND due_pages.next_at <= %(now)s AND {PAGES_OF_HOSTS}
+)"""
+"""Of a group's host queue its other hosts may have the row that is ready."""
+EXTEND_LEASE = """
+UPDATE due_pages SET expires_at = %(until)s, next_at = %(until)s
+WHERE page_id = %(page_id)s AND token = %(token)s AND expires_at > %(now)s
+RETURNING queue_id
+"""
+
+
+def ready_in(of: LeaseFilter) -> str:
+    """Return the statement that finds the host queues with something that a filter matches."""
+    conditions = in_reach(of, IN_HOSTS, IN_SHARD) + ([READY_HOSTS] if of.hosts else [])
+    return READY.format(where=all_of(["next_at <= %(now)s", *conditions]))
+
+
+def rows_in(of: LeaseFilter) -> str:
+    """Return the condition of rows of the queue that a filter matches."""
+    return all_of([PAGES_OF_HOSTS] if of.hosts else [])
+
+
+def filters(of: LeaseFilter) -> dict[str, Any]:
+    """Return the parameters of the conditions that a filter needs."""
+    hosts: dict[str, Any] = {"hosts": np.array(of.hosts, object)} if of.hosts else {}
+    return hosts | ({"shard": of.shard, "shards": of.shards} if of.shards > 1 else {})
+
+
+class QueueSql(Dialect, Transaction):
+    """The statements on hosts and the queue that Postgres and SQLite share."""
 
     @override
     def hosts(self, after: int, limit: int) -> list[Host]:
@@ -180,11 +225,11 @@ class HostsSql(Dialect, Transaction):
 
     @override
     def member_ids(self, group_id: int) -> Ints:
-        return self._first(MEMBER_IDS, group_id=group_id)
+        return self.ids(MEMBER_IDS, group_id=group_id)
 
     @override
     def lock_hosts(self, host_id: Ints) -> Ints:
-        return self._first(LOCK_HOSTS, ids=host_id)
+        return self.ids(LOCK_HOSTS, ids=host_id)
 
     @override
     def move_hosts(self, host_id: Ints, queue_id: Ints) -> Ints:
@@ -193,7 +238,8 @@ class HostsSql(Dialect, Transaction):
         group_id = np.maximum(-queue_id, 0)
         for group in distinct(group_id).tolist():
             self.run(JOIN_GROUP, group_id=group or None, ids=host_id[group_id == group])
-        return distinct(self._first(MOVE_ROWS, ids=host_id))
+        moved = self.run(MOVE_ROWS, ids=host_id).fetchall()
+        return distinct(np.array([queue_id for (queue_id,) in moved], np.int64))
 
     @override
     def robots_delays(self, queue_id: Ints) -> tuple[Ints, Floats]:
@@ -218,10 +264,26 @@ class HostsSql(Dialect, Transaction):
         statement = SAVE_HOST_CAP if queue_id > 0 else SAVE_GROUP_CAP
         self.run(statement, id=abs(queue_id), cap=max_crawl_rate)
 
-    def _first(self, statement: str, **parameters: Any) -> Ints:
-        """Return the first column of a statement."""
-        rows = self.run(statement, **parameters).fetchall()
-        return np.array([row[0] for row in rows], np.int64)
+    # -- the queue
+
+    @override
+    def waiting(self, after: int, last: int) -> Ints:
+        return self.ids(WAITING, after=after, last=last)
+
+    @override
+    def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
+        lease = {"page_id": page_id, "token": token, "now": now, "until": until}
+        row = self.run(EXTEND_LEASE, **lease).fetchone()
+        if row:  # a full host queue may open sooner now
+            self.lower_host_queues(HostQueueBounds.of(row[0], until))
+        return row is not None
+
+    @override
+    def next_ready_at(self, of: LeaseFilter = ALL_PAGES) -> datetime | None:
+        where = all_of(["next_at IS NOT NULL", *in_reach(of, IN_HOSTS, IN_SHARD)])
+        (row,) = self.read(NEXT_READY_AT.format(where=where), **filters(of))
+        next_at: datetime | None = row["next_at"]
+        return next_at
 
 
 def _host(row: dict[str, Any]) -> Host:
