@@ -39,12 +39,12 @@ class MemorySchedule(Transaction):
 
     # -- epochs
 
+    @override
     def request_epoch(self, now: datetime) -> Epoch:
-        """Append a request unless one waits."""
         return self._requested() or self._new_epoch(EpochStatus.requested, now, None)
 
+    @override
     def start_epoch(self, now: datetime) -> Epoch:
-        """Fail the runs that died, then take the request or open a run of its own."""
         for epoch in self._unfinished():
             if epoch.status is EpochStatus.running:
                 self.fail_epoch(epoch.epoch, "its process ended before it published", now)
@@ -53,15 +53,15 @@ class MemorySchedule(Transaction):
             return self._new_epoch(EpochStatus.running, now, now)
         return self._put_epoch(replace(asked, status=EpochStatus.running, started_at=now))
 
+    @override
     def fail_epoch(self, epoch: int, reason: str, now: datetime) -> None:
-        """Record why an epoch failed."""
         failed = replace(
             self.epoch(epoch), status=EpochStatus.failed, reason=reason, finished_at=now
         )
         self._put_epoch(failed)
 
+    @override
     def load_columns(self) -> EpochColumns:
-        """Copy the rows of all pages that are alive."""
         row = np.flatnonzero(self.pages["alive"])
         own = (f.name for f in fields(EpochColumns) if f.name in self.pages.columns)
         state = (f.name for f in fields(EpochColumns) if f.name in self.states.columns)
@@ -72,16 +72,17 @@ class MemorySchedule(Transaction):
             page_id=row + 1, **columns, **{name: self.states[name][row] for name in state}
         )
 
+    @override
     def load_caps(self) -> CapColumns:
-        """Give them as they were set."""
         return self.store.caps
 
+    @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
-        """Hold it where nobody looks."""
         self.undo.append(partial(setattr, self.store, "written", self.store.written))
         copied = schedule.take(np.arange(len(schedule)))
         self.store.written = {**self.store.written, epoch: copied}
 
+    @override
     def publish(
         self,
         epoch: int,
@@ -89,7 +90,6 @@ class MemorySchedule(Transaction):
         now: datetime,
         url_group_rate: UrlGroupRates | None = None,
     ) -> None:
-        """Put it among the schedules and its epoch in force."""
         schedules = self.store.schedules
         self.undo.append(partial(setattr, self.store, "schedules", schedules))
         newest = sorted([*schedules, epoch])[-EPOCHS_KEPT:]
@@ -110,8 +110,8 @@ class MemorySchedule(Transaction):
             )
         )
 
+    @override
     def url_group_rate(self, epoch: int) -> UrlGroupRates | None:
-        """Give what was published."""
         return self.store.url_group_rates.get(epoch)
 
     def _requested(self) -> Epoch | None:
@@ -136,27 +136,27 @@ class MemorySchedule(Transaction):
         self.store.epochs[position] = epoch
         return epoch
 
+    @override
     def epoch(self, epoch: int) -> Epoch:
-        """Give one epoch."""
         if not 0 < epoch <= len(self.store.epochs):
             raise EpochNotFound(f"no epoch has the number {epoch}; GET /epochs lists them")
         return _own(self.store.epochs[epoch - 1])
 
+    @override
     def number_in_force(self) -> int:
-        """Give the newest published epoch, 0 before the first."""
         return max(self.store.schedules, default=0)
 
+    @override
     def epoch_in_force(self) -> Epoch | None:
-        """Give the newest published epoch."""
         newest = self.number_in_force()
         return self.epoch(newest) if newest else None
 
+    @override
     def newest_epoch(self) -> Epoch | None:
-        """Give the epoch asked for or started last."""
         return _own(self.store.epochs[-1]) if self.store.epochs else None
 
+    @override
     def epochs(self, before: int | None, limit: int) -> list[Epoch]:
-        """Give epochs, newest first."""
         end = len(self.store.epochs)
         end = end if before is None else min(max(before - 1, 0), end)
         return [_own(epoch) for epoch in self.store.epochs[max(end - limit, 0) : end][::-1]]
@@ -168,10 +168,10 @@ class MemorySchedule(Transaction):
         rows = self._after(epoch, after)
         return self._part(rows.where(self._matching(rows.page_id - 1, only)), limit)
 
+    @override
     def schedule_changes(
         self, epoch: int, since: int, min_change: float, after: int, limit: int
     ) -> ScheduleChanges:
-        """Look the rows up in the earlier epoch, and its rows in this one."""
         rows = self._after(epoch, after)
         if since not in self.store.schedules:
             raise EpochNotKept

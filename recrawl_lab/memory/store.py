@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 
 import numpy as np
+from typing_extensions import override
 
 from recrawl_lab.memory.evidence import Evidence
 from recrawl_lab.memory.growing import Table
@@ -50,13 +51,13 @@ class MemoryStore(Store):
         self.leading = threading.Lock()
 
     def host(self, host_id: int) -> str:
-        """Give the name of a host; hosts are numbered in the order they came."""
+        """Return the name of a host; hosts are numbered in the order they came."""
         self.hosts += list(self.host_ids)[len(self.hosts) :]
         return self.hosts[host_id]
 
+    @override
     @contextmanager
-    def begin(self, *, write: bool = True) -> Iterator[MemoryTransaction]:  # noqa: ARG002
-        """Open a transaction when it is its turn."""
+    def begin(self, *, write: bool = True) -> Iterator[MemoryTransaction]:
         with self.turn:
             tx = MemoryTransaction(self)  # type: ignore[abstract]  # `refuses_the_rest` completes it
             tx.clock = self.clock
@@ -66,9 +67,9 @@ class MemoryStore(Store):
                 tx.roll_back()
                 raise
 
+    @override
     @contextmanager
     def lead(self) -> Iterator["MemoryLead"]:
-        """Hold the lead until the block is left."""
         if not self.leading.acquire(blocking=False):
             raise EpochRunning
         lead = MemoryLead(self)
@@ -92,9 +93,9 @@ class MemoryLead(Lead):
         self.store = store
         self.held = True
 
+    @override
     @contextmanager
     def begin(self, *, write: bool = True) -> Iterator[MemoryTransaction]:
-        """Open a transaction."""
         if not self.held:
             raise LeadershipLost
         with self.store.begin(write=write) as tx:

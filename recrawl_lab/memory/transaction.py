@@ -106,10 +106,10 @@ class MemoryTransaction(MemorySchedule):
 
     # -- pages
 
+    @override
     def register(
         self, pages: PageColumns, now: datetime, brought: Brought | None = None
     ) -> Registered:
-        """Append the new, then change of the known what was said."""
         known = self.page_ids(pages.key)
         new, old = pages.take(known == 0), known > 0
         if len(new):
@@ -186,8 +186,8 @@ class MemoryTransaction(MemorySchedule):
         became = row[self.pages["observability"][row] != Observability.complete]
         self.states.put(self.undo, became, n_pings=0, pings_since=now, ping_credit=0.0)
 
+    @override
     def page_ids(self, key: Keys) -> Ints:
-        """Look each key up in the dictionary."""
         ids = self.store.page_id_of
         return np.array([ids.get(k, 0) for k in key.tolist()], np.int64)
 
@@ -196,8 +196,8 @@ class MemoryTransaction(MemorySchedule):
             raise PageNotFound(f"no page has the id {page_id}; register it with POST /pages")
         return page_id - 1
 
+    @override
     def page(self, page_id: int) -> Page:
-        """Gather one page's row of every table."""
         row = self._row(page_id)
         rates = self._in_force(np.array([page_id]))
         due = self._due_columns(np.array([row]), rates)
@@ -214,8 +214,8 @@ class MemoryTransaction(MemorySchedule):
         }
         return Page(**{f.name: decode(cells[f.name], f.type) for f in fields(Page)})
 
+    @override
     def change_page(self, page_id: int, patch: PagePatch, now: datetime) -> None:
-        """Write what was said."""
         row = self._row(page_id)
         said = {f.name: getattr(patch, f.name) for f in fields(PagePatch)}
         cleared = said.pop("cleared")
@@ -224,8 +224,9 @@ class MemoryTransaction(MemorySchedule):
             self._recount_pings(np.array([row]), instant(now))
         self.pages.put(self.undo, row, **values, **dict.fromkeys(cleared, np.nan))
 
+    @override
     def delete_page(self, page_id: int) -> None:
-        """Mark the row as dead, for ever, and its log as nobody's, which goes by retention."""
+        # dead for ever; its log is nobody's and goes by retention
         row = self._row(page_id)
         key = self.store.key_of[row]
         self.pages.put(self.undo, row, alive=False)
@@ -233,8 +234,8 @@ class MemoryTransaction(MemorySchedule):
         del self.store.page_id_of[key]
         self.log.put(self.undo, np.flatnonzero(self.log["page_id"] == page_id), page_id=0)
 
+    @override
     def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
-        """Pick the page's entries and sort them."""
         log = self.log_of(np.array([page_id]))
         newest = log.take(np.arange(len(log))[::-1][:limit])
         columns = (getattr(newest, f.name) for f in fields(LogEntry))
@@ -245,8 +246,8 @@ class MemoryTransaction(MemorySchedule):
 
     # -- observations
 
+    @override
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
-        """Read them; the transaction is the lock."""
         known = self._there(page_id)
         row = known - 1
         unread = np.full((2, len(known)), np.nan)
@@ -264,8 +265,8 @@ class MemoryTransaction(MemorySchedule):
         there: Ints = known[self.pages["alive"][known - 1]]
         return there
 
+    @override
     def save_states(self, states: PageStates) -> None:
-        """Write the columns that are the state's own."""
         row = states.page_id - 1
         self.states.put(self.undo, row, **{name: getattr(states, name) for name in WRITTEN})
 
@@ -274,31 +275,32 @@ class MemoryTransaction(MemorySchedule):
         states = self.lock_states(page_id)
         self.save_states(replace(states, estimate=np.zeros_like(states.estimate)))
 
+    @override
     def wake(self, page_id: Ints, now: datetime) -> Ints:
-        """Mask them."""
         states = self.lock_states(np.unique(page_id))
         retired = states.gone & (states.n_failures > GONE_CHECKS) & np.isnat(states.requested_at)
         woken: Ints = states.page_id[retired]
         self.states.put(self.undo, woken - 1, requested_at=instant(now))
         return woken
 
+    @override
     def append_log(self, entries: LogColumns) -> None:
-        """Append them by time, so that the oldest come first."""
+        # by time, so that the oldest come first
         entries = entries.take(np.argsort(entries.observed_at, kind="stable"))
         columns = {f.name: getattr(entries, f.name) for f in fields(LogColumns)}
         number = self.store.n_logged + np.arange(len(entries))
         self.store.n_logged += len(entries)
         self.log.append(self.undo, len(entries), number=number, **columns)
 
+    @override
     def log_of(self, page_id: Ints) -> LogColumns:
-        """Pick the entries of these pages and sort them."""
         where = np.flatnonzero(np.isin(self.log["page_id"], page_id))
         page, at, kind = (self.log[name][where] for name in ("page_id", "observed_at", "kind"))
         where = where[np.lexsort((kind, at, page))]
         return LogColumns(**{f.name: self.log[f.name][where] for f in fields(LogColumns)})
 
+    @override
     def evidence_of(self, page_id: Ints) -> EvidenceColumns:
-        """Pick theirs from what is kept in this order."""
         evidence = self.store.evidence.of(self.log)
         page_id = np.sort(self._there(page_id))
         starts, ends = (evidence.page_id.searchsorted(page_id, side) for side in ("left", "right"))
@@ -309,37 +311,37 @@ class MemoryTransaction(MemorySchedule):
 
     # -- pages that move between stores
 
+    @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
-        """Slice them."""
         states = self.lock_states(self.next_page_ids(after, limit))
         row = states.page_id - 1
         names = (f.name for f in fields(StoredPages) if f.name in PAGE)
         pages = StoredPages(page_id=states.page_id, **{n: self.pages[n][row] for n in names})
         return pages, states
 
+    @override
     def restore_states(self, states: PageStates) -> None:
-        """Write the columns that are the state's own, and one more."""
         self.save_states(states)
         self.states.put(self.undo, states.page_id - 1, pings_since=states.pings_since)
 
     # -- the store itself
 
+    @override
     def estimator(self) -> str | None:
-        """Give the name of the estimator whose states are stored."""
         return self.store.estimator
 
+    @override
     def set_estimator(self, name: str) -> None:
-        """Record whose states are stored."""
         self.undo.append(partial(setattr, self.store, "estimator", self.store.estimator))
         self.store.estimator = name
 
+    @override
     def next_page_ids(self, after: int, limit: int) -> Ints:
-        """Read along the rows."""
         start = max(after, 0)
         return np.flatnonzero(self.pages["alive"][start:])[:limit] + start + 1
 
-    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:  # noqa: ARG002
-        """Drop the log's old entries; old schedules are dropped by `publish`."""
+    @override
+    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
         if keep_log_since is not None:
             self.log.keep(self.undo, self.log["observed_at"] >= instant(keep_log_since))
 

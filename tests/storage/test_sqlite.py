@@ -44,9 +44,9 @@ from service.storage import migrations, open_store
 from service.storage.contract import EPOCHS_KEPT
 from service.storage.sqlite.connections import WAL_BYTES, WAL_KEPT, Turns, prepare
 from service.storage.sqlite.log import OF_A_DAY
+from service.storage.sqlite.sql import TOGETHER, add_rows
 from service.storage.sqlite.store import SqliteStore
 from service.storage.sqlite.transaction import SqliteTransaction
-from service.storage.sqlite.values import TOGETHER, add_rows
 
 
 def pragma(store, name):

@@ -253,8 +253,8 @@ class PostgresQueue(Transaction):
         pages = self._read(DuePages, DUE_PAGES, page_id=page_id, epoch=epoch)
         return pages, np.isin(page_id, _page_ids(locked))
 
+    @override
     def lower_host_queues(self, bounds: HostQueueBounds) -> None:
-        """Insert or update them in their order."""
         if len(bounds):
             self.later(LOWER_HOST_QUEUES, queue_id=bounds.queue_id, next_at=bounds.next_at)
 
@@ -282,21 +282,21 @@ class PostgresQueue(Transaction):
         locked = LOCKED.format(ids="%(queue_id)s::bigint[]")
         return self._read(HostQueues, HOST_QUEUES.format(note="", locked=locked), queue_id=queue_id)
 
+    @override
     def save_host_queues(self, host_queues: HostQueues) -> None:
-        """Update them in one statement."""
         names = ("queue_id", "n_failures", "blocked_until", "paused_at", "ready_at", "next_at")
         if len(host_queues):
             self.later(SAVE_HOST_QUEUES, **{name: getattr(host_queues, name) for name in names})
 
+    @override
     def next_host_queues(self, after: int, limit: int) -> HostQueues:
-        """Walk along the key."""
         statement = HOST_QUEUES.format(
             note="", locked=LOCKED.format(ids=f"ARRAY({NEXT_HOST_QUEUES})")
         )
         return self._read(HostQueues, statement, after=after, limit=limit)
 
+    @override
     def running(self, queue_id: Ints, after: Instants) -> tuple[Ints, Instants]:
-        """Count along the index of leases."""
         row = self.run(RUNNING, queue_id=queue_id, after=after).fetchone()
         if row is None or row[0] is None:
             return np.zeros(0, np.int64), np.zeros(0, "M8[us]")

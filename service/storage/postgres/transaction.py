@@ -91,8 +91,9 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         self.statements.send()
         return self.statements.driver
 
+    @override
     def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
-        """Insert in key order, so that two callers with the same new pages cannot deadlock."""
+        # in key order, so that two callers with the same new pages cannot deadlock
         columns = {name: getattr(new, name) for name in PageColumns.__dataclass_fields__}
         url_group = url_groups(new.url)
         self.run(sql.ADD_HOSTS, host=new.host)
@@ -126,8 +127,8 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         columns = {name: getattr(settings, name) for name in names}
         self.run(sql.CHANGE_PAGES, page_id=page_id, now=now, **columns)
 
+    @override
     def page_ids(self, key: Keys) -> Ints:
-        """Look all keys up in one statement."""
         return self._ids(sql.PAGE_IDS, key=key)
 
     @override
@@ -150,8 +151,9 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         self.database_clock.read(reading, sent=rows.sent_at, received=rows.received_at)
         return epoch or 0
 
+    @override
     def now(self) -> datetime:
-        """Read the database's clock, which comes with the epoch; later calls add what passed."""
+        # the database's time comes with the epoch; later calls add what passed
         self.number_in_force()
         return self.clock()
 
@@ -161,8 +163,8 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
             self.asked = self.later(ASK_EPOCH)
         return self.asked
 
+    @override
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
-        """Lock in page_id order and read one array a column; the epoch is asked for as well."""
         self.ask_epoch()
         if scheduled:
             epoch = self.number_in_force()
@@ -180,8 +182,9 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         crawl_rate, crawl_probability = rates or np.full((2, len(own[0])), np.nan)
         return PageStates(**states, crawl_rate=crawl_rate, crawl_probability=crawl_probability)
 
+    @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
-        """Read both in one statement, hence one snapshot."""
+        # one statement is one snapshot
         row = self.run(sql.READ_PAGES, after=after, limit=limit).fetchone()
         if row is None or row[0] is None:
             return StoredPages.empty(), PageStates.empty(estimate=(self.width,))
@@ -207,12 +210,13 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         columns |= {name: columns[name][:n_rare] for name in sql.SELDOM_SET}
         self.later(statement, **columns)
 
+    @override
     def wake(self, page_id: Ints, now: datetime) -> Ints:
-        """Lock in page_id order, then update."""
         return self._ids(sql.WAKE, page_id=page_id, now=now)
 
+    @override
     def append_log(self, entries: LogColumns) -> None:
-        """Copy them in; few are inserted, which takes one message instead of three."""
+        # few are inserted, which takes one message instead of three
         if len(entries) <= FEW:
             values = {n: getattr(entries, n) for n in LogColumns.__dataclass_fields__}
             self.later(sql.INSERT_LOG, **values)
@@ -225,12 +229,12 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
             for block in binary.copy_in(columns):
                 copy.write(block)
 
+    @override
     def log_of(self, page_id: Ints) -> LogColumns:
-        """Read along the log's key."""
         return self._logged(sql.LOG_OF, page_id, LogColumns)
 
+    @override
     def evidence_of(self, page_id: Ints) -> EvidenceColumns:
-        """Read along the log's key."""
         return self._logged(sql.EVIDENCE_OF, page_id, EvidenceColumns)
 
     def _logged(self, statement: str, page_id: Ints, kind: type[LoggedT]) -> LoggedT:
@@ -238,8 +242,8 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         columns = dict(zip(kind.__dataclass_fields__, row or (), strict=True))
         return kind.empty() if columns["page_id"] is None else kind(**columns)
 
+    @override
     def load_columns(self) -> EpochColumns:
-        """Copy them out in one statement, hence one snapshot."""
         columns = binary.copy_out(
             self.driver,
             sql.LOAD_COLUMNS,
@@ -259,8 +263,9 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, self.width)
         return EpochColumns(**columns)
 
+    @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
-        """Copy into a table of its own, index it, then attach it; the CHECK spares a scan."""
+        # into a table of its own, indexed, then attached; the CHECK spares a scan
         table = f"schedule_{epoch}"
         of_one_epoch = f"(LIKE schedule, CHECK (epoch = {epoch}))"
         self.once(f"CREATE TABLE {table} {of_one_epoch} WITH (autovacuum_enabled = false)")
@@ -277,6 +282,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         self.once(f"ANALYZE {table}")
         self.once(f"ALTER TABLE schedule ATTACH PARTITION {table} FOR VALUES IN ({epoch})")
 
+    @override
     def publish(
         self,
         epoch: int,
@@ -284,7 +290,6 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         now: datetime,
         url_group_rate: UrlGroupRates | None = None,
     ) -> None:
-        """Put the epoch in force, which is asked for anew."""
         super().publish(epoch, certificate, now, url_group_rate)
         self.asked = None
 
@@ -296,10 +301,11 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         kept = broad(np.array([getattr(page, name) for name in SHORT_RATES])).tolist()
         return replace(page, **dict(zip(SHORT_RATES, kept, strict=True)))
 
+    @override
     def read_schedule(
         self, only: Collection[str], **parameters: Any
     ) -> tuple[ScheduledPages, Collection[int]]:
-        """Read one array a column; planned anew for every place, as the statistics are."""
+        # planned anew for every place, as the statistics are
         statement = sql.schedule(only, since="since" in parameters)
         row = self.once(statement, **parameters).fetchone()
         columns = dict(zip((*ScheduledPages.__dataclass_fields__, "kept"), row or (), strict=True))

@@ -9,11 +9,12 @@ import sqlite3
 from datetime import datetime
 
 import numpy as np
+from typing_extensions import override
 
 from service.model.arrays import Ints
 from service.model.columns import EvidenceColumns, LogColumns, LoggedT
 from service.storage.contract import Transaction
-from service.storage.sqlite.values import add_rows, columns, listed, microseconds, values
+from service.storage.sqlite.sql import STRETCHES, add_rows, columns, listed, microseconds, values
 
 STRETCH = 32_768
 """Entries. A page's log is looked up in each stretch; a longer one has more leaves to rewrite."""
@@ -36,17 +37,6 @@ SELECT max(stretch) FROM observations WHERE stretch >= ?1 AND stretch < ?2
 N_ENTRIES = f"""
 SELECT count(*) FROM (SELECT 1 FROM observations WHERE stretch = ? LIMIT {STRETCH})
 """
-
-STRETCHES = """
-WITH RECURSIVE stretches (stretch) AS (
-    SELECT min(stretch) FROM observations
-    UNION ALL
-    SELECT (SELECT min(stretch) FROM observations WHERE stretch > stretches.stretch)
-    FROM stretches WHERE stretches.stretch IS NOT NULL
-)
-SELECT stretch FROM stretches
-"""
-"""Which stretches the log has, one look at its key each."""
 
 OF_PAGES = f"""
 FROM observations WHERE stretch IN ({STRETCHES}) AND page_id BETWEEN ?1 AND ?2
@@ -111,8 +101,8 @@ class SqliteLog(Transaction):
 
     driver: sqlite3.Connection
 
+    @override
     def append_log(self, entries: LogColumns) -> None:
-        """Append them by one prepared statement."""
         days, which = np.unique(entries.observed_at.astype("M8[D]"), return_inverse=True)
         counts = zip(days.astype(np.int64).tolist(), np.bincount(which).tolist(), strict=True)
         taken = [self.stretches.take(self.driver, day, n) for day, n in counts]
@@ -120,13 +110,13 @@ class SqliteLog(Transaction):
         stretch = np.array(taken, np.int64)[which]
         add_rows(self.driver, APPEND, values(stretch), *rows)
 
+    @override
     def log_of(self, page_id: Ints) -> LogColumns:
-        """Read the part of each stretch that has the pages, and sort it all."""
         log = self._logged(LOG_OF, page_id, LogColumns)
         return log.take(np.lexsort((log.kind, log.observed_at, log.page_id)))
 
+    @override
     def evidence_of(self, page_id: Ints) -> EvidenceColumns:
-        """Read the part of each stretch that has the pages; SQLite sorts, which needs the times."""
         return self._logged(EVIDENCE_OF, page_id, EvidenceColumns)
 
     def _logged(self, statement: str, page_id: Ints, kind: type[LoggedT]) -> LoggedT:

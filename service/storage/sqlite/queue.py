@@ -28,13 +28,13 @@ from service.storage.queue import (
     share,
 )
 from service.storage.queue_sql import HOST_QUEUE, NEXT_HOST_QUEUES, filters, ready_in, rows_in
-from service.storage.sqlite.sql import named
-from service.storage.sqlite.values import (
+from service.storage.sqlite.sql import (
     NAT,
     column,
     columns,
     listed,
     microseconds,
+    named,
     parameter,
     values,
 )
@@ -215,15 +215,15 @@ class SqliteQueue(Transaction):
         idle = [page for (page,) in self.driver.execute(IDLE, (ids, microseconds(now)))]
         return self._due(DuePages, DUE_PAGES, page_id=ids), np.isin(page_id, idle)
 
+    @override
     def lower_host_queues(self, bounds: HostQueueBounds) -> None:
-        """Insert or update them by one prepared statement."""
         rows = zip(bounds.queue_id.tolist(), values(bounds.next_at), strict=True)
         self.driver.executemany(LOWER_HOST_QUEUE, rows)
 
+    @override
     def ready(
         self, now: datetime, n_host_queues: int, n_rows: int, of: LeaseFilter = ALL_PAGES
     ) -> tuple[HostQueues, QueuedPages]:
-        """Find them by their index, then walk along that of the rows, host queue by host queue."""
         ready = HOST_QUEUES.format(ids=ready_in(of))
         host_queues = self._locked(ready, now=now, limit=n_host_queues, **filters(of))
         queued = named(QUEUED.format(where=rows_in(of)))
@@ -245,14 +245,14 @@ class SqliteQueue(Transaction):
         self.driver.executemany(ADD_HOST_QUEUE, ((each,) for each in queue_id.tolist()))
         return self._host_queues(queue_id)
 
+    @override
     def save_host_queues(self, host_queues: HostQueues) -> None:
-        """Update them by one prepared statement."""
         names = ("n_failures", "blocked_until", "paused_at", "ready_at", "next_at", "queue_id")
         columns = (values(getattr(host_queues, name)) for name in names)
         self.driver.executemany(SAVE_HOST_QUEUE, zip(*columns, strict=True))
 
+    @override
     def next_host_queues(self, after: int, limit: int) -> HostQueues:
-        """Walk along the key."""
         return self._locked(HOST_QUEUES.format(ids=NEXT_HOST_QUEUES), after=after, limit=limit)
 
     def carry_along(self, step: timedelta) -> None:
@@ -264,8 +264,8 @@ class SqliteQueue(Transaction):
         self.driver.execute(CARRY_LEASES, by)
         self.driver.execute(CARRY_HOST_QUEUES, by)
 
+    @override
     def running(self, queue_id: Ints, after: Instants) -> tuple[Ints, Instants]:
-        """Count along the index of leases, host queue by host queue."""
         of_host_queues = zip(queue_id.tolist(), values(after), strict=True)
         rows = [
             self.driver.execute(RUNNING, host_queue).fetchone() for host_queue in of_host_queues

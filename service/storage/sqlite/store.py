@@ -79,9 +79,9 @@ class SqliteStore(Store):
         self.file: tuple[int, int] | None = None
         """What the system knows the file by that was opened."""
 
+    @override
     @contextmanager
     def begin(self, *, write: bool = True) -> Iterator[SqliteTransaction]:
-        """Open a transaction; writers take their turn."""
         if self.ended:
             raise StoreUnavailable(ENDED)
         with translated(self._check_schema):
@@ -175,8 +175,8 @@ class SqliteStore(Store):
         with suppress(sa.exc.SQLAlchemyError), self.reading.connect() as connection:
             migrations.check(connection)
 
+    @override
     def check_ready(self) -> None:
-        """See that the file is there and ours, and try to write into it."""
         with failing("connection"):
             self.find()
             self._stay()
@@ -204,13 +204,14 @@ class SqliteStore(Store):
         else:
             self.tried_at = time.monotonic()
 
+    @override
     def abort(self) -> None:
-        """Begin nothing more; writes that wait for the file's lock end."""
         self.ended = True
 
+    @override
     @contextmanager
     def lead(self) -> Iterator["SqliteLead"]:
-        """Lock the file beside the database; the system unlocks it when its holder dies."""
+        # the system unlocks the file when its holder dies
         path = Path(f"{self.engine.url.database}-lead")
         try:
             lock = path.open("w")
@@ -258,8 +259,8 @@ class SqliteStore(Store):
                 "again, or restart the service to go on with the one that is there"
             )
 
+    @override
     def check(self) -> None:
-        """Ask the database for its revision."""
         self.find()
         self._stay()
         if self.ended:
@@ -267,8 +268,8 @@ class SqliteStore(Store):
         with translated(), self.reading.connect() as connection:
             migrations.check(connection)
 
+    @override
     def close(self) -> None:
-        """Close the pools."""
         self.engine.dispose()
         self.reading.dispose()
 
@@ -279,19 +280,19 @@ class SqliteLead(Lead):
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
 
+    @override
     def begin(self, *, write: bool = True) -> AbstractContextManager[SqliteTransaction]:
-        """Open a transaction."""
         return self.store.begin(write=write)
 
+    @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
-        """Write a block of rows a transaction; each goes into the file before the next."""
         for start in range(0, len(schedule), BLOCK):
             with self.begin() as tx:
                 tx.write_schedule(epoch, schedule.take(slice(start, start + BLOCK)))
             self.checkpoint()
 
-    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:  # noqa: ARG002
-        """Delete a block of rows a transaction."""
+    @override
+    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
         keep_house(self.begin, keep_log_since)
         self.checkpoint()
 

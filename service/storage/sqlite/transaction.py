@@ -33,7 +33,7 @@ from service.storage.sqlite import sql
 from service.storage.sqlite.connections import Turns
 from service.storage.sqlite.log import SqliteLog, Stretches
 from service.storage.sqlite.queue import SqliteQueue
-from service.storage.sqlite.values import (
+from service.storage.sqlite.sql import (
     LOADED,
     LOADED_RARE,
     OBSERVABILITIES,
@@ -171,8 +171,8 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
             values(page_id),
         )
 
+    @override
     def page_ids(self, key: Keys) -> Ints:
-        """Look the keys up, as many in one statement as SQLite takes."""
         keys = values(key)
         found: dict[bytes, int] = {}
         for start in range(0, len(keys), MOST_VARIABLES):
@@ -187,8 +187,9 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         statement = sql.LOCK_SCHEDULED_STATES if scheduled else sql.LOCK_STATES
         return self._columns(PageStates, self.run(statement, listed(page_id)).fetchall())
 
+    @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
-        """Read both in one statement, hence one snapshot."""
+        # one statement is one snapshot
         rows = self.run(sql.READ_PAGES, after, limit).fetchall()
         n_states = len(fields(PageStates))
         pages = [(row[0], *row[n_states:]) for row in rows]
@@ -203,13 +204,13 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
     def restore_states(self, states: PageStates) -> None:
         self.run_many(sql.RESTORE_STATES, values(states.pings_since), *written(states))
 
+    @override
     def wake(self, page_id: Ints, now: datetime) -> Ints:
-        """Update them in one statement."""
         woken = self.run(sql.WAKE, microseconds(now), listed(page_id))
         return np.array([page for (page,) in woken], np.int64)
 
+    @override
     def load_columns(self) -> EpochColumns:
-        """Read them in this transaction, hence one snapshot, a block of rows at a time."""
         found = self._gathered(sql.LOAD_COLUMNS, LOADED)
         code, observability = np.divmod(found.pop("code"), OBSERVABILITIES)
         found["host_id"], url_group = np.divmod(code, URL_GROUPS)
@@ -235,8 +236,8 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
             return kind.empty(estimate=(self.width,))
         return kind(**columns({f.name: f.type for f in fields(kind)}, rows, self.width))
 
+    @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
-        """Insert under the epoch's number, which no reader asks for yet."""
         columns = [values(getattr(schedule, name)) for name in ScheduleColumns.__dataclass_fields__]
         add_rows(self.driver, sql.ADD_SCHEDULE, repeat(epoch, len(schedule)), *columns)
 
@@ -253,8 +254,8 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
             rows = self.run(statement, **parameters).fetchall()
         return self._columns(ScheduledPages, rows), self.kept()
 
-    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:  # noqa: ARG002
-        """Delete old schedules and the log's old entries."""
+    @override
+    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
         keep_house(lambda: nullcontext(self), keep_log_since)
 
     def drop_schedule(self) -> bool:
