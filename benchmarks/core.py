@@ -26,9 +26,9 @@ from rich.table import Table
 
 from benchmarks import estimators
 from recrawl_lab.reference import lambdacrawl
-from service.core import allocate_harmonic
 from service.core.allocation.blocks import over_parts
-from service.core.allocation.inputs import check_hosts, check_pages
+from service.core.allocation.harmonic import allocate_harmonic
+from service.core.allocation.problem import check_hosts, check_pages
 from service.core.allocation.sweeps import HostSweeps, Sweeps
 
 SIZES = (10_000, 100_000, 1_000_000, 20_000_000)

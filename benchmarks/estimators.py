@@ -27,27 +27,20 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from service.core import (
-    DEFAULT_PRIOR,
-    LLN,
-    MLE,
-    MM,
-    SA,
-    SAM,
-    BinnedMLE,
-    CompleteObservations,
-    Estimator,
-    Gamma,
-    LogNormal,
-    Naive,
-    Prior,
-    allocate_harmonic,
-    fit_gamma_prior,
-    fit_url_groups,
-    gather_history,
-    harmonic_cost,
-    phase,
-)
+from service.core.allocation.harmonic import allocate_harmonic
+from service.core.costs import harmonic_cost
+from service.core.estimators.base import Estimator
+from service.core.estimators.gamma import CompleteObservations, Gamma
+from service.core.estimators.history import gather_history
+from service.core.estimators.lln import LLN
+from service.core.estimators.lognormal import LogNormal
+from service.core.estimators.mle import MLE, BinnedMLE
+from service.core.estimators.mm import MM
+from service.core.estimators.naive import Naive
+from service.core.estimators.stochastic import SA, SAM
+from service.core.pooling import fit_url_groups
+from service.core.prior import DEFAULT_PRIOR, Prior, fit_gamma_prior
+from service.core.timing import phase
 
 SEED = 20220901
 CRAWLS = (100, 1000)

@@ -7,17 +7,15 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from service.core import (
-    LLN,
-    MLE,
-    SA,
-    Gamma,
-    Naive,
-    Prior,
-    allocate_harmonic,
-    gather_history,
-    harmonic_cost,
-)
+from service.core.allocation.harmonic import allocate_harmonic
+from service.core.costs import harmonic_cost
+from service.core.estimators.gamma import Gamma
+from service.core.estimators.history import gather_history
+from service.core.estimators.lln import LLN
+from service.core.estimators.mle import MLE
+from service.core.estimators.naive import Naive
+from service.core.estimators.stochastic import SA
+from service.core.prior import Prior
 
 FIGURES = Path(__file__).parent / "figures"
 INK = {"naive": "#999999", "lln": "#d95f02", "sa": "#7570b3", "mle": "#1b9e77", "gamma": "#1f4e9c"}

@@ -10,8 +10,8 @@ import psycopg
 from numpy.typing import NDArray
 
 from benchmarks.http.data import key_of
-from service.epochs.runner import FILL_EVERY
-from service.leases import lease
+from service.epochs.run import FILL_EVERY
+from service.leases.queue import fill_queue
 from service.model.columns import PageColumns, ScheduleColumns
 from service.model.domain import Certificate
 from service.model.urls import normalise
@@ -90,7 +90,7 @@ def fill(url: str, fleet: Fleet, now: datetime) -> None:
         copy = _copy_on_postgres if url.startswith("postgresql") else _copy_on_sqlite
         copy(url, fleet, now)
         _publish(store, fleet.crawl_rate, now)
-        lease.fill(store, now + AHEAD)
+        fill_queue(store, now + AHEAD)
     finally:
         store.close()
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from recrawl_lab.datasets.polite import Histories
 from service.core import timing
-from service.core.estimators import Estimator
+from service.core.estimators.base import Estimator
 from service.estimation.estimates import learn, width
 from service.model.arrays import (
     DAY,

@@ -23,7 +23,12 @@ from recrawl_lab.experiments.runs import (
 )
 from recrawl_lab.worlds.recording import recorded_world
 from recrawl_lab.worlds.trace import read_trace
-from service.core import LLN, MLE, SA, SAM, Estimator, Gamma, Naive
+from service.core.estimators.base import Estimator
+from service.core.estimators.gamma import Gamma
+from service.core.estimators.lln import LLN
+from service.core.estimators.mle import MLE
+from service.core.estimators.naive import Naive
+from service.core.estimators.stochastic import SA, SAM
 from service.model.arrays import Floats, Ints
 from service.model.errors import InvalidTrace
 

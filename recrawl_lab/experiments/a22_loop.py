@@ -16,7 +16,13 @@ import numpy as np
 
 from recrawl_lab.experiments.base import Check, Experiment, Result, ResultTable, Setup
 from recrawl_lab.experiments.runs import INK, start_at
-from service.core import LLN, SA, SAM, Estimator, Gamma, Naive, allocate_binary, binary_cost
+from service.core.allocation.alternatives import allocate_binary
+from service.core.costs import binary_cost
+from service.core.estimators.base import Estimator
+from service.core.estimators.gamma import Gamma
+from service.core.estimators.lln import LLN
+from service.core.estimators.naive import Naive
+from service.core.estimators.stochastic import SA, SAM
 from service.model.arrays import Bools, Floats
 
 if TYPE_CHECKING:

@@ -16,7 +16,12 @@ from recrawl_lab.experiments.runs import (
     relative_error,
     start_at,
 )
-from service.core import LLN, MLE, SA, SAM, Estimator, Gamma, Naive
+from service.core.estimators.base import Estimator
+from service.core.estimators.gamma import Gamma
+from service.core.estimators.lln import LLN
+from service.core.estimators.mle import MLE
+from service.core.estimators.naive import Naive
+from service.core.estimators.stochastic import SA, SAM
 from service.model.arrays import Floats, Ints
 
 if TYPE_CHECKING:

@@ -18,7 +18,9 @@ from recrawl_lab.experiments.runs import (
     relative_error,
     start_at,
 )
-from service.core import LLN, SA, SAM, Estimator, LLNState
+from service.core.estimators.base import Estimator
+from service.core.estimators.lln import LLN, LLNState
+from service.core.estimators.stochastic import SA, SAM
 from service.model.arrays import Floats
 
 if TYPE_CHECKING:

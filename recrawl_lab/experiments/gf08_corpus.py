@@ -13,7 +13,7 @@ from recrawl_lab.experiments.gf08_pages import (
     corpus,
     watched,
 )
-from service.core import Prior, fit_gamma_prior
+from service.core.prior import Prior, fit_gamma_prior
 from service.model.arrays import Floats
 
 if TYPE_CHECKING:

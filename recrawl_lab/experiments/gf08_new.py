@@ -20,15 +20,12 @@ from recrawl_lab.experiments.gf08_pages import (
     follow,
     watched,
 )
+from recrawl_lab.experiments.imaginary import fit_imaginary_intervals
 from recrawl_lab.experiments.plain import NEITHER, Estimate, plain_likelihood
-from service.core import (
-    MLE,
-    Gamma,
-    ImaginaryIntervals,
-    Prior,
-    fit_imaginary_intervals,
-    gather_history,
-)
+from service.core.estimators.gamma import Gamma
+from service.core.estimators.history import gather_history
+from service.core.estimators.mle import MLE, ImaginaryIntervals
+from service.core.prior import Prior
 from service.model.arrays import Bools, Floats
 
 if TYPE_CHECKING:

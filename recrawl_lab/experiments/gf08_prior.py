@@ -21,15 +21,11 @@ from recrawl_lab.experiments.gf08_pages import (
     corpus,
     watched,
 )
-from service.core import (
-    MLE,
-    Gamma,
-    GammaState,
-    ImaginaryIntervals,
-    Prior,
-    fit_imaginary_intervals,
-    gather_history,
-)
+from recrawl_lab.experiments.imaginary import fit_imaginary_intervals
+from service.core.estimators.gamma import Gamma, GammaState
+from service.core.estimators.history import gather_history
+from service.core.estimators.mle import MLE, ImaginaryIntervals
+from service.core.prior import Prior
 from service.model.arrays import Floats
 
 if TYPE_CHECKING:

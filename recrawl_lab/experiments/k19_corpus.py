@@ -21,14 +21,10 @@ from recrawl_lab.datasets.polite import (
     read_numbers,
 )
 from recrawl_lab.worlds.world import LOG_CHANGE_RATE, LOG_IMPORTANCE
-from service.core import (
-    MLE,
-    Allocation,
-    ImaginaryIntervals,
-    binary_cost,
-    gather_history,
-    harmonic_cost,
-)
+from service.core.allocation.problem import Allocation
+from service.core.costs import binary_cost, harmonic_cost
+from service.core.estimators.history import gather_history
+from service.core.estimators.mle import MLE, ImaginaryIntervals
 from service.model.arrays import Bools, Floats, Ints
 from service.model.errors import UnreadableFile
 

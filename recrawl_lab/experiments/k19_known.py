@@ -10,13 +10,10 @@ import numpy as np
 
 from recrawl_lab.experiments.base import Check, Experiment, Result, ResultTable, Setup, within
 from recrawl_lab.experiments.k19_corpus import STAND_IN, Corpus, Cost, cost, made_up, read_pages
-from service.core import (
-    ALLOCATORS,
-    Allocation,
-    allocate_binary,
-    allocate_binary_floor,
-    allocate_harmonic,
-)
+from service.core.allocation import ALLOCATORS
+from service.core.allocation.alternatives import allocate_binary, allocate_binary_floor
+from service.core.allocation.harmonic import allocate_harmonic
+from service.core.allocation.problem import Allocation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

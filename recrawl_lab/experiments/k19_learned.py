@@ -13,11 +13,8 @@ import numpy as np
 from recrawl_lab.experiments.base import Check, Experiment, Result, ResultTable, Setup
 from recrawl_lab.experiments.k19_corpus import STAND_IN, Corpus, Cost, cost, made_up, read_pages
 from recrawl_lab.experiments.k19_learning import Policy, Posterior, learned
-from service.core import (
-    allocate_approximate,
-    allocate_binary_floor,
-    allocate_harmonic,
-)
+from service.core.allocation.alternatives import allocate_approximate, allocate_binary_floor
+from service.core.allocation.harmonic import allocate_harmonic
 from service.model.arrays import Floats
 
 if TYPE_CHECKING:

@@ -11,15 +11,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from recrawl_lab.experiments.k19_corpus import EQUATION_10, Corpus
-from service.core import (
-    Allocation,
-    Allocator,
-    CompleteObservations,
-    Gamma,
-    fit_gamma_prior,
-    gather_history,
-    phase,
-)
+from service.core.allocation import Allocator
+from service.core.allocation.problem import Allocation
+from service.core.estimators.gamma import CompleteObservations, Gamma
+from service.core.estimators.history import gather_history
+from service.core.prior import fit_gamma_prior
+from service.core.timing import phase
 from service.model.arrays import Bools, Floats, Ints
 
 START = 1.0

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from service.core import Estimator, Prior, gather_history
+from service.core.estimators.base import Estimator
+from service.core.estimators.history import gather_history
+from service.core.prior import Prior
 from service.model.arrays import Bools, Floats, Ints
 
 INK = {

@@ -43,7 +43,7 @@ from service.model.domain import (
 from service.model.errors import (
     PageNotFound,
 )
-from service.model.url_groups import url_groups
+from service.model.urls import url_groups
 from service.storage.contract import (
     GONE_CHECKS,
     Brought,

@@ -17,7 +17,7 @@ import numpy as np
 from recrawl_lab.replay.staleness import Crawls, merged
 from recrawl_lab.worlds.versions import Versions
 from recrawl_lab.worlds.world import World
-from service.core import phase
+from service.core.timing import phase
 from service.model.arrays import Bools, Floats, Ints
 
 State = tuple[Ints, ...]

@@ -20,8 +20,9 @@ from recrawl_lab.policies.plain import Policy
 from recrawl_lab.replay.replay import NOTHING, Replayed, replay
 from recrawl_lab.replay.staleness import Crawls
 from recrawl_lab.worlds.world import World
-from service.core.estimators import ESTIMATORS, Gamma, make_estimator
-from service.epochs.plan import Plan
+from service.core.estimators import ESTIMATORS, make_estimator
+from service.core.estimators.gamma import Gamma
+from service.epochs.solve import Plan
 from service.model.domain import Timing
 from service.model.errors import UnknownPolicy
 

@@ -13,12 +13,11 @@ import numpy as np
 
 from recrawl_lab.replay.staleness import Crawls, merged
 from recrawl_lab.worlds.world import World
-from service.core import phase
-from service.core.allocation import allocate_harmonic
-from service.core.estimators import Gamma, GammaState
-from service.core.timing import CREDIT_TOLERANCE
+from service.core.allocation.harmonic import allocate_harmonic
+from service.core.estimators.gamma import Gamma, GammaState
+from service.core.timing import CREDIT_TOLERANCE, phase
 from service.model.arrays import Bools, Floats, Ints
-from service.model.url_groups import n_buckets, url_groups
+from service.model.urls import n_buckets, url_groups
 
 SPAN_DAYS = 1.0
 """Where pages come and go, and where a policy learns, the bandwidth is divided anew so often."""

@@ -6,14 +6,11 @@ import numpy as np
 from numpy.polynomial.polynomial import polyval
 from numpy.typing import ArrayLike, NDArray
 
-from service.core.allocation import plain
 from service.core.allocation.blocks import Pages, over_blocks
-from service.core.allocation.inputs import check_bandwidth, check_pages
-from service.core.allocation.plain import Taken
-from service.core.allocation.result import Allocation
-from service.core.allocation.roots import UNLIMITED, Values
+from service.core.allocation.demand import Taken, demand, violation
+from service.core.allocation.multipliers import UNLIMITED, Values, grow, solve
+from service.core.allocation.problem import Allocation, check_bandwidth, check_pages
 from service.core.allocation.sweeps import Sweeps
-from service.core.allocation.tree import grow, solve
 from service.core.conditions import Floats
 
 SMALL = 0.1
@@ -85,7 +82,7 @@ def allocate_periodic(
 
 def _demand(pages: Pages, s: float) -> Taken:
     """Evaluate the rates of both kinds of pages and their derivatives in `s`."""
-    taken = plain.demand(pages, s)
+    taken = demand(pages, s)
     clock = _on_the_clock(pages)
     if s > 0:
         change = pages.change_rate[clock]
@@ -100,7 +97,7 @@ def _violation(pages: Pages, s: float, rate: Floats) -> Floats:
     """Compare x - 1 + exp(-x) with what the price asks of it."""
     if s == 0:
         return np.zeros_like(rate)
-    over, under = plain.violation(pages, s, rate)
+    over, under = violation(pages, s, rate)
     off = np.maximum(np.maximum(over, under), 0.0)
     clock = _on_the_clock(pages)
     change = pages.change_rate[clock]

@@ -18,9 +18,9 @@ from recrawl_lab.replay.staleness import Crawls, merged
 from recrawl_lab.worlds.simulated_time import START, Clock, day_of, instant_of
 from recrawl_lab.worlds.versions import Versions
 from recrawl_lab.worlds.world import World
-from service.core.estimators import Estimator, from_columns
-from service.epochs.plan import Plan
+from service.core.estimators.base import Estimator, from_columns
 from service.epochs.run import run_epoch
+from service.epochs.solve import Plan
 from service.estimation.estimates import width
 from service.ingest.record import ping, record
 from service.ingest.rules import Rules, rules_in_force
@@ -39,8 +39,7 @@ from service.model.arrays import (
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Observability, ScheduleFilter
 from service.model.errors import UnexpectedAnswer
-from service.model.url_groups import url_groups
-from service.model.urls import key_of
+from service.model.urls import key_of, url_groups
 
 EVERYTHING = 1 << 62
 HOST = "replay.example"

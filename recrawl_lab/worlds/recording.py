@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from recrawl_lab.worlds.world import Importance, World, draw_importance, in_order, offsets
-from service.core import InvalidInput
+from service.core.conditions import InvalidInput
 from service.model.arrays import Bools, Floats, Ints
 from service.model.errors import InvalidTrace
 

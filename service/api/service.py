@@ -18,11 +18,17 @@ from service.api.requests.bodies import Body, read_body
 from service.api.requests.small_posts import PostRecorder, SmallPosts
 from service.batching.batcher import Batcher
 from service.batching.lease_requests import LeaseRequests, batched_leases
-from service.batching.registrations import Registrations, batched_registrations
-from service.batching.reports import CrawlReports, PingReports, Recorder, batched
+from service.batching.reports import (
+    CrawlReports,
+    PingReports,
+    Recorder,
+    Registrations,
+    batched,
+    batched_registrations,
+)
 from service.connectors.indexnow_keys import KeyChecks
-from service.epochs.plan import Plan
-from service.epochs.runner import Runner
+from service.epochs.run import Runner
+from service.epochs.solve import Plan
 from service.epochs.watch import Watch
 from service.ingest.rules import InForce
 from service.leases.lease import LeaseSettler

@@ -1,9 +1,9 @@
-"""Reports of crawls and pings, batched: the requests that wait are recorded in one transaction.
+"""Reports of crawls and pings, and registrations of pages, batched.
 
-The requests of a batch are recorded as if one request had brought their items: per page in the
-order of time. Crawls and pings have a batcher each, so that one statement locks the pages of a
-batch in ascending order. Writers of several processes therefore wait for each other and never
-deadlock.
+The requests that wait are recorded in one transaction, as if one request had brought their items:
+per page in the order of time. Crawls and pings have a batcher each, so that one statement locks the
+pages of a batch in ascending order. Writers of several processes therefore wait for each other and
+never deadlock.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,11 +20,12 @@ from service.ingest.names import PageNames, PageRows, merge_names, resolve
 from service.ingest.record import ping, record
 from service.ingest.rules import InForce
 from service.leases import lease
+from service.leases.lease import LeaseSettler
 from service.model.arrays import Bools, Codes, Columns, Ints
-from service.model.columns import CrawlColumns, PingColumns
+from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Verdict
 from service.model.errors import OUTAGES
-from service.storage import Store, Transaction
+from service.storage import Registered, Store, Transaction
 
 LIMITS = Limits(max_batch=10_000, max_waiting=100_000, min_batch=1_000)
 """Limits of crawls and of pings, items."""
@@ -166,3 +167,63 @@ def batched(
     """
     limits = LIMITS if n_writers > 1 else replace(LIMITS, min_batch=LIMITS.max_batch)
     return Batcher(name, flush, limits, n_writers=n_writers, watch=watch)
+
+
+REGISTRATION_LIMITS = Limits(max_batch=50_000, max_waiting=1_000_000, min_batch=1)
+"""Limits, pages; registrations never linger."""
+
+
+class OverlappingPages(Exception):
+    """Two requests bring the same page, so each request needs a statement of its own."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Registration:
+    """The pages of one request, each distinct."""
+
+    pages: PageColumns
+    now: datetime
+    kind = None
+
+    @property
+    def size(self) -> int:
+        """Number of pages, at least one."""
+        return max(len(self.pages), 1)
+
+
+Registrations = Batcher[Registration, Registered]
+
+
+@dataclass(frozen=True, slots=True)
+class Registrar:
+    """Registers the pages of several requests in one transaction."""
+
+    store: Store
+    settler: LeaseSettler
+
+    def flush(self, jobs: list[Registration]) -> list[Registered]:
+        """Register the pages and queue the new ones.
+
+        Raises
+        ------
+        OverlappingPages
+            Two jobs have a page in common; the batcher then flushes each alone, in order.
+        """
+        pages = PageColumns.concatenate([job.pages for job in jobs])
+        if len(jobs) > 1 and len(np.unique(pages.key)) < len(pages):
+            raise OverlappingPages
+        now = max(job.now for job in jobs)
+        with self.store.begin() as tx:
+            page_id, created = tx.register(pages, now)
+            self.settler.queue_pinged(tx, page_id[created], now)
+        return [
+            Registered(page_id[rows], created[rows])
+            for rows in slices(len(job.pages) for job in jobs)
+        ]
+
+
+def batched_registrations(store: Store, settler: LeaseSettler, n_writers: int = 1) -> Registrations:
+    """Return the batcher of registrations."""
+    return Batcher(
+        "registrations", Registrar(store, settler).flush, REGISTRATION_LIMITS, n_writers=n_writers
+    )

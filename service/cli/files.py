@@ -15,8 +15,7 @@ from service.cli.progress import add_rows_task, expected_pages, rows_progress, s
 
 if TYPE_CHECKING:
     from service.runtime.bootstrap import Opened
-    from service.transfer.checkpoint import Checkpoint
-    from service.transfer.importing import Skipped, Step
+    from service.transfer.importing import Checkpoint, Skipped, Step
 
 MAX_SHOWN = 20
 """Maximum number of skipped lines that are printed; the rest are only counted."""
@@ -137,7 +136,7 @@ def _checkpoint(
     source: Path, files: list[Path], receiver: str, resume: bool
 ) -> "tuple[Checkpoint, dict[str, Any]]":
     """Return the checkpoint of an import, and where the import goes on."""
-    from service.transfer.checkpoint import Checkpoint
+    from service.transfer.importing import Checkpoint
 
     checkpoint = Checkpoint(source, files, receiver)
     return checkpoint, checkpoint.read() if resume else {}

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.core.conditions import Floats, InvalidInput, check_amount
 from service.core.prior import MAX_SHAPE, SAMPLE, Prior, fit_dispersion, fit_shape
-from service.core.renumber import renumber
+from service.core.url_groups import renumber
 
 START_BETWEEN = 5.0
 """How alike URL groups are believed to be before any evidence: rates 45 % about their mean."""

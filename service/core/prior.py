@@ -1,14 +1,75 @@
 """The corpus as a prior: what is believed of a page's change rate before its first crawl."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize_scalar
-from scipy.special import digamma, gammaincinv
+from scipy.special import digamma
 
-from service.core.conditions import Floats, InvalidInput, check_amount, check_array
-from service.core.peak import TOLERANCE, peak
+from service.core.conditions import Floats, InvalidInput, check_amount
+
+TOLERANCE = 1e-6
+"""A step no longer than this is the last: its error is far smaller."""
+
+FIRST_STEP = 1e-3
+"""Log distance of the second point from the first: it tells how the score slopes."""
+
+LONGEST_STEP = 2.0
+"""Log distance that is ventured at once: a factor of 7."""
+
+MOST_STEPS = 100
+"""Bisection between any two ends needs half as many; 2 to 6 are taken."""
+
+
+def peak(
+    score: Callable[[float], float],
+    near: float,
+    low: float,
+    high: float,
+    tolerance: float = TOLERANCE,
+) -> float:
+    """Find where a score falls through zero between two ends, or the end that it points to.
+
+    By the secant method in the logarithm, from `near` on: a good guess makes the steps few. A step
+    that leaves the bracket is replaced by a bisection.
+
+    Parameters
+    ----------
+    score
+        Derivative of the likelihood, times any positive function.
+    near, low, high : float
+        Where to begin, and the ends. Positive.
+    tolerance : float
+        A step no longer than this, in the logarithm, is the last.
+
+    Examples
+    --------
+    >>> print(f"{peak(lambda x: 2.0 - x, 1.0, 0.05, 20.0):.9f}")
+    2.000000000
+    >>> peak(lambda x: 30.0 - x, 1.0, 0.05, 20.0)
+    20.0
+    """
+    first, last = float(np.log(low)), float(np.log(high))
+    below, above = first - 1.0, last + 1.0
+    x = min(max(float(np.log(near)), first), last)
+    value = score(float(np.exp(x)))
+    step = FIRST_STEP * float(np.sign(value))
+    for _ in range(MOST_STEPS):
+        below, above = (x, above) if value > 0 else (below, x)
+        there = x + step if below <= x + step <= above else (below + above) / 2
+        old, old_value, x = x, value, min(max(there, first), last)
+        if x == old:
+            break
+        value = score(float(np.exp(x)))
+        slope = (value - old_value) / (x - old)
+        step = -value / slope if slope < 0 else float(np.copysign(LONGEST_STEP, value))
+        step = min(max(step, -LONGEST_STEP), LONGEST_STEP)
+        if min(abs(step), abs(x + step - old)) <= tolerance:
+            x += step
+            break
+    return low if x <= first else high if x >= last else float(np.exp(x))
+
 
 MIN_SHAPE, MAX_SHAPE = 0.05, 20.0
 """A fitted prior is never so broad that one crawl overrules the corpus, nor worth > 20 changes."""
@@ -252,122 +313,10 @@ def fit_shape(
     return peak(score, near, MIN_SHAPE, most, tolerance)
 
 
-@dataclass(frozen=True, slots=True)
-class ImaginaryIntervals:
-    """A prior as two crawls that every page is taken to have had before its first one.
-
-    Density of the change rate ∝ (1 - e^(-changed x)) e^(-unchanged x).
-
-    Parameters
-    ----------
-    changed, unchanged : float, days
-        Lengths of the interval that found a change and of the one that did not. Positive.
-
-    Examples
-    --------
-    >>> f"{ImaginaryIntervals(changed=10.0, unchanged=20.0).change_rate:.4f}"
-    '0.0405'
-    """
-
-    changed: float
-    unchanged: float
-
-    def __post_init__(self) -> None:
-        for name, value in (("changed", self.changed), ("unchanged", self.unchanged)):
-            if not 0 < value < np.inf:
-                raise InvalidInput(f"imaginary.{name}", f"must be positive, not {value}")
-
-    @property
-    def change_rate(self) -> float:
-        """Likeliest change rate before the first crawl, 1/day."""
-        return float(np.log1p(self.changed / self.unchanged) / self.changed)
-
-
-def fit_imaginary_intervals(change_rate: ArrayLike) -> ImaginaryIntervals:
-    """Fit the two imaginary intervals of GF08 to a corpus of change rates.
-
-    The lengths (c, u) maximise the likelihood of the rates,
-
-        mean ln(1 - e^(-c x)) - u mean(x) + ln u + ln(u + c) - ln c,
-
-    where GF08 anneal the squared distance of densities: the same two numbers wherever the family
-    fits, without a histogram and reproducibly. Given c, u is a root of a quadratic; c is
-    searched between 1/1000 and 1000 mean change intervals. The family is narrow (coefficient of
-    variation between 0.71 and 1): a corpus that is more spread out gets the largest c.
-
-    Parameters
-    ----------
-    change_rate : array_like, shape (N,), 1/day
-        Positive. For the current posteriors hand in `posterior_rates`.
-
-    Raises
-    ------
-    InvalidInput
-        No rate, or one that is not positive and finite.
-
-    References
-    ----------
-    GF08 section 4.4.
-
-    Examples
-    --------
-    >>> rates = np.random.default_rng(1).gamma(1.5, 0.02, 10_000)
-    >>> f"{fit_imaginary_intervals(rates).change_rate:.4f}"
-    '0.0098'
-    """
-    rates = check_array(
-        "change_rate",
-        change_rate,
-        (np.size(change_rate),),
-        test=lambda rate: (rate > 0) & (rate < np.inf),
-        must="positive and finite",
-    )
-    if not rates.size:
-        raise InvalidInput("change_rate", "has no entries")
-    x = rates / rates.mean()
-
-    def best_unchanged(c: float) -> float:
-        """Root u of 1/u + 1/(u + c) = mean(x) = 1."""
-        return float(2.0 * c / (c - 2.0 + np.hypot(c, 2.0)))
-
-    def negative(log_c: float) -> float:
-        c = float(np.exp(log_c))
-        u = best_unchanged(c)
-        return float(u - np.mean(np.log(-np.expm1(-c * x))) - np.log(u * (u + c) / c))
-
-    c = np.exp(minimize_scalar(negative, bounds=(-np.log(1e3), np.log(1e3)), method="bounded").x)
-    return ImaginaryIntervals(float(c / rates.mean()), best_unchanged(c) / float(rates.mean()))
-
-
-def posterior_rates(
-    changes: ArrayLike, days: ArrayLike, prior: Prior, n_quantiles: int = 8
-) -> Floats:
-    """Spread every page's Gamma posterior over `n_quantiles` equally probable change rates.
-
-    Parameters
-    ----------
-    changes, days : array_like, shape (N,)
-        Evidence per page, as in `fit_gamma_prior`.
-
-    Returns
-    -------
-    (n_quantiles * M,) 1/day, of the M <= `SAMPLE` / `n_quantiles` pages that stand for the corpus.
-
-    Examples
-    --------
-    >>> posterior_rates([4.0], [100.0], Prior(0.5, 15.0), n_quantiles=3).round(3)
-    array([0.022, 0.036, 0.056])
-    """
-    counts, exposure = _sample(changes, days, SAMPLE // n_quantiles)
-    probability = (np.arange(n_quantiles) + 0.5) / n_quantiles
-    standard = gammaincinv(prior.a + counts[:, np.newaxis], probability)
-    return np.ravel(standard / (prior.b + exposure[:, np.newaxis]))
-
-
-def _sample(changes: ArrayLike, days: ArrayLike, size: int = SAMPLE) -> tuple[Floats, Floats]:
-    """Check the evidence; keep that of at most `size` pages that were watched."""
+def _sample(changes: ArrayLike, days: ArrayLike) -> tuple[Floats, Floats]:
+    """Check the evidence; keep that of at most `SAMPLE` pages that were watched."""
     counts = check_amount("changes", changes, np.shape(changes))
     exposure = check_amount("days", days, np.shape(changes))
     observed = np.flatnonzero(exposure > 0)
-    observed = observed[:: max(1, -(-observed.size // size))]
+    observed = observed[:: max(1, -(-observed.size // SAMPLE))]
     return counts[observed], exposure[observed]

@@ -8,7 +8,6 @@ are elementwise; random numbers are parameters. Input outside of its domain rais
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammainc
 
 from service.core.conditions import Bools, Floats, InvalidInput, check_amount, check_array
 
@@ -157,50 +156,6 @@ def overdue(now_minus_last: ArrayLike, crawl_rate: ArrayLike) -> Floats:
     array([1.5, 0.3])
     """
     return np.asarray(np.multiply(now_minus_last, _amount("crawl_rate", crawl_rate)))
-
-
-def crawl_value(
-    importance: ArrayLike,
-    unannounced_rate: ArrayLike,
-    ping_rate: ArrayLike,
-    precision: ArrayLike,
-    days: ArrayLike,
-    n_pings: ArrayLike,
-) -> Floats:
-    """Worth of a crawl now: crawl when it reaches the multiplier; within 1.3 % of the optimum.
-
-    (mu/Delta) [m - k (1 - e^-m)], with m = alpha days + q n the unseen changes expected and
-    k = 1 - q² g/Delta. Without pings mu [days - (1 - e^(-Delta days))/Delta]; with perfect ones
-    mu n/Delta. A page that never changes is worth 0.
-
-    Parameters
-    ----------
-    importance : array_like, shape (N,)
-    unannounced_rate, ping_rate, precision : array_like, shape (N,)
-        alpha, g (1/day) and q; Delta = alpha + q g.
-    days, n_pings : array_like, shape (N,)
-        Time and pings since the last crawl.
-
-    References
-    ----------
-    Derived (docs/theory.md, "When rates become crawls").
-
-    Examples
-    --------
-    >>> crawl_value([1.0, 1.0], [0.4, 0.4], [6 / 7, 6 / 7], [0.7, 0.7], 1.0, [0, 1]).round(4)
-    array([0.2088, 0.7131])
-    """
-    unannounced = _amount("unannounced_rate", unannounced_rate)
-    precise = _share("precision", precision)
-    announced = precise * _amount("ping_rate", ping_rate)
-    change_rate = unannounced + announced
-    unseen = unannounced * _amount("days", days) + precise * _amount("n_pings", n_pings)
-    k = 1.0 - precise * announced / np.where(change_rate > 0, change_rate, 1.0)
-    # unseen + expm1(-unseen), without the cancellation at small `unseen`
-    beyond_first = -unseen * np.expm1(-unseen) - gammainc(2.0, unseen)
-    worth = _amount("importance", importance) * ((1.0 - k) * unseen + k * beyond_first)
-    never = np.zeros(np.broadcast_shapes(worth.shape, change_rate.shape))
-    return np.asarray(np.divide(worth, change_rate, out=never, where=change_rate > 0))
 
 
 def _days(crawls: Floats, crawl_rate: ArrayLike) -> Floats:

@@ -14,18 +14,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from service.core.estimators import (
-    CompleteObservations,
-    CompleteState,
-    Estimator,
-    Gamma,
-    History,
-    from_columns,
-    to_columns,
+from service.core.estimators.base import Estimator, from_columns, to_columns
+from service.core.estimators.gamma import CompleteObservations, CompleteState, Gamma
+from service.core.estimators.history import History
+from service.core.pings import (
+    PingEstimate,
+    PingQuality,
+    PingState,
+    TrustTest,
+    accepted,
+    silent_feeds,
 )
-from service.core.pings import PingEstimate, PingQuality, PingState
 from service.core.prior import DEFAULT_PRIOR
-from service.core.trust import TrustTest, accepted, silent_feeds
 from service.model.arrays import (
     INSTANT,
     Bools,
@@ -36,10 +36,10 @@ from service.model.arrays import (
     days,
     instant,
     nothing,
+    rounds,
 )
 from service.model.columns import EpochColumns, PageStates
 from service.model.domain import Observability, Page
-from service.model.grouping import rounds
 from service.storage import Transaction
 
 HISTORY_BLOCK = 4_000

@@ -6,12 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.core import timing
-from service.ingest import outcomes
+from service.ingest.crawls import add_counts, may_be_back
 from service.ingest.rules import Rules
-from service.model.arrays import NO_TIME, UNSPECIFIED, Bools, Floats, Ints
+from service.model.arrays import NO_TIME, UNSPECIFIED, Bools, Floats, Groups, Ints, rounds
 from service.model.columns import LogColumns, PageStates, PingColumns
 from service.model.domain import Kind, Observability, PingReason, Timing
-from service.model.grouping import Groups, rounds
 
 
 def notice(
@@ -29,8 +28,8 @@ def notice(
     counts = at >= states.pings_since[page]
     after = replace(
         states,
-        n_pings=outcomes.add_counts(states.n_pings, groups.count(counts)),
-        pings_since_crawl=outcomes.add_counts(states.pings_since_crawl, groups.count(unseen)),
+        n_pings=add_counts(states.n_pings, groups.count(counts)),
+        pings_since_crawl=add_counts(states.pings_since_crawl, groups.count(unseen)),
         last_ping_at=at[groups.end],
         ping_credit=credit,
         requested_at=np.where(np.isnat(states.requested_at), earliest, states.requested_at),
@@ -52,7 +51,7 @@ def _decide(
     trusted = (complete | (auto & (states.crawl_probability > 0)))[page]
     first = np.isnat(states.last_crawl_at)[page]
     stale = by <= states.last_crawl_at[page]
-    back = ~stale & outcomes.may_be_back(states, groups, by)
+    back = ~stale & may_be_back(states, groups, by)
     unscheduled = np.isnan(states.crawl_probability)
     probability = np.where(unscheduled, 1.0, states.crawl_probability)
     spend, credit = _spend(states, page, probability, trusted & ~stale & ~first & ~back, rules)

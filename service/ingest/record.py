@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from service.ingest.crawls import observe
 from service.ingest.pings import notice
 from service.ingest.rules import InForce, Rules
-from service.model.arrays import UNSPECIFIED, Bools, Codes, Instants, Ints, distinct
+from service.model.arrays import UNSPECIFIED, Bools, Codes, Groups, Instants, Ints, distinct
 from service.model.columns import CrawlColumns, PageStates, PingColumns
 from service.model.domain import PingReason, Verdict
-from service.model.grouping import Groups
 from service.storage import Transaction
 
 

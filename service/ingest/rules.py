@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from service.core.estimators import Estimator
+from service.core.estimators.base import Estimator
 from service.model.arrays import UrlGroupRates
 from service.model.domain import Certificate, Timing
 from service.storage import Transaction

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from service.core.pings import PingQuality, PingState
-from service.core.trust import silent_feeds
+from service.core.pings import PingQuality, PingState, silent_feeds
 from service.leases import politeness
 from service.leases.politeness import Moves, Politeness
 from service.model.arrays import NO_TIME, Ints, days, distinct, instant

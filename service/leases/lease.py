@@ -9,7 +9,7 @@ trouble. A page whose host queue is shut waits, and comes first when it opens.
 later under its token touches neither the page's next lease nor its host queue.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -32,8 +32,8 @@ from service.leases.politeness import (
     sum_up,
     trouble,
 )
+from service.leases.queue import queue_due, queue_rows
 from service.model.arrays import (
-    EPOCH,
     INSTANT,
     NO_TIME,
     UNSPECIFIED,
@@ -43,20 +43,17 @@ from service.model.arrays import (
     Instants,
     Ints,
     days,
-    distinct,
     instant,
 )
-from service.model.columns import CrawlColumns, DueColumns
-from service.storage import Store, Transaction
+from service.model.columns import CrawlColumns
+from service.storage import Transaction
 from service.storage.queue import (
     DuePages,
-    FillMark,
     HostQueues,
     LeaseFilter,
     Leases,
     LeaseTokens,
     QueuedPages,
-    QueueRows,
     share,
 )
 
@@ -71,9 +68,6 @@ HOST_QUEUES = 8
 
 PROMPT = np.timedelta64(1, "s")
 """Age up to which `dated` accepts a crawl's own time."""
-
-FILL_BLOCK = 20_000
-"""Pages that `fill` queues in one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +163,7 @@ class LeaseSettler:
 
     def queue_pinged(self, tx: Transaction, page_id: Ints, now: datetime) -> None:
         """Queue the pages that pings want crawled."""
-        queue(tx, page_id, now + self.horizon)
+        queue_due(tx, page_id, now + self.horizon)
 
 
 def release(
@@ -186,66 +180,6 @@ def release(
         np.array([False]),
     )
     return bool(settle(tx, report, settler.polite, settler.horizon, now, settler.rng)[0])
-
-
-def queue_rows(pages: DueColumns, due: Instants) -> QueueRows:
-    """Return the rows of pages; `EPOCH` puts those that a ping requested before all others."""
-    first = requested(pages)
-    return QueueRows(
-        page_id=pages.page_id,
-        next_at=np.where(first & ~np.isnat(due), instant(EPOCH), due),
-        last_crawl_at=pages.last_crawl_at,
-        crawl_rate=pages.due_rate,
-        requested=first,
-    )
-
-
-def queue(tx: Transaction, page_id: Ints, until: datetime) -> None:
-    """Queue those of these pages that are due before `until`."""
-    if len(page_id):
-        enqueue(tx, tx.due_columns(distinct(page_id)), until)
-
-
-def enqueue(tx: Transaction, pages: DueColumns, until: datetime) -> Ints:
-    """Queue those of ascending pages that are due before `until`; return them."""
-    due = due_at(pages)
-    soon = due < instant(until)
-    rows = queue_rows(pages, due).take(soon)
-    tx.lower_host_queues(tx.enqueue(rows))
-    return rows.page_id
-
-
-def fill(store: Store, until: datetime, stopped: Callable[[], bool] = lambda: False) -> None:
-    """Queue every page that is due before `until`, a block a transaction.
-
-    When this dies half-way, or is stopped, whoever runs epochs next finds that it was not done.
-    """
-    with store.begin(write=False) as tx:
-        epoch = tx.number_in_force()
-    after = 0
-    while not stopped():
-        with store.begin() as tx:
-            block = tx.next_page_ids(after, FILL_BLOCK)
-            if not len(block):
-                tx.set_filled(FillMark(epoch, until))
-                return
-            fill_block(tx, after, int(block[-1]), until)
-        after = int(block[-1])
-
-
-def fill_block(tx: Transaction, after: int, last: int, until: datetime) -> None:
-    """Queue the pages of a range that are due before `until`, and take out the others.
-
-    Rows are taken out last, and rows that others have locked stay with bounds that are too early:
-    whoever holds one of them may wait for a row that has been queued.
-    """
-    queued = enqueue(tx, tx.due_block(after, last), until)
-    extra = np.setdiff1d(tx.waiting(after, last), queued, assume_unique=True)
-    if not len(extra):
-        return
-    pages, locked = tx.lock_pages(extra, tx.clock())
-    out = locked & ~(due_at(pages) < instant(until))
-    tx.requeue(queue_rows(pages, np.full(len(pages), NO_TIME)).take(out))
 
 
 class Offer(NamedTuple):

@@ -9,8 +9,8 @@ from datetime import timedelta
 import numpy as np
 
 from service.core.estimators import ESTIMATORS
-from service.epochs.plan import Plan
-from service.epochs.runner import Runner
+from service.epochs.run import Runner
+from service.epochs.solve import Plan
 from service.estimation.estimates import width
 from service.ingest.rules import Rules
 from service.model.errors import EstimatorMismatch, RecrawlError

@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.core.allocation import ALLOCATORS
 from service.core.estimators import ESTIMATORS, make_estimator
-from service.epochs.plan import Plan
+from service.epochs.solve import Plan
 from service.leases.politeness import Politeness
 from service.model.domain import Timing
 from service.model.errors import InvalidSettings

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from service.core.estimators import Estimator
+from service.core.estimators.base import Estimator
 from service.model.columns import PageStates, StoredPages
 from service.model.domain import Observability
 from service.model.errors import NotExportable, UnreadableFile

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from support.live_server import START, Live
 
-from service.core.estimators import Bursty, BurstyState
+from service.core.estimators.bursty import Bursty, BurstyState
 
 NEWS = "https://example.com/news"
 ABOUT = "https://example.com/about"

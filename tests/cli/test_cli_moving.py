@@ -211,7 +211,7 @@ def test_thirty_thousand_pages_of_it_are_learnt_fast(tmp_path):
     import numpy as np
 
     from recrawl_lab.datasets.polite_learning import learnt
-    from service.core.estimators import Gamma
+    from service.core.estimators.gamma import Gamma
 
     rng = np.random.default_rng(1)
     n_intervals = rng.integers(1, 98, 30_000)

@@ -13,7 +13,8 @@ from support.live_server import command, running
 from service import __version__
 from service.api.server.graceful import GracefulServer
 from service.cli import app
-from service.core import Gamma, Prior
+from service.core.estimators.gamma import Gamma
+from service.core.prior import Prior
 from service.model.errors import StoreUnavailable
 from service.storage import open_store
 

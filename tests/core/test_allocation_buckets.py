@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from support.allocation_cases import golden_set
 
-from service.core.allocation import allocate_harmonic, buckets
-from service.core.allocation.blocks import LARGE
-from service.core.allocation.buckets import by_host
-from service.core.allocation.inputs import check_pages
+from service.core.allocation import blocks as buckets
+from service.core.allocation.blocks import LARGE, by_host
+from service.core.allocation.harmonic import allocate_harmonic
+from service.core.allocation.problem import check_pages
 
 
 @pytest.fixture

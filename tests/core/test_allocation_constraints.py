@@ -6,8 +6,8 @@ from hypothesis.extra import numpy as hnp
 from scipy.optimize import minimize
 from support.allocation_cases import golden_set, magnitudes, six_pages
 
-from service.core.allocation import allocate_harmonic
 from service.core.allocation.blocks import LARGE
+from service.core.allocation.harmonic import allocate_harmonic
 from service.core.conditions import BandwidthInfeasible, InvalidInput
 
 SIX_HOSTS = [0, 0, 1, 1, 0, 1]

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from support.allocation_cases import Case, cases, golden_set, magnitudes, six_pages
 
-from service.core.allocation import ALLOCATORS, allocate_harmonic
+from service.core.allocation import ALLOCATORS
+from service.core.allocation.harmonic import allocate_harmonic
 from service.core.conditions import InvalidInput
 from service.core.costs import binary_cost, harmonic_cost
 

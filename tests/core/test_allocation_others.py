@@ -10,13 +10,13 @@ from support.allocation_cases import cases, golden_set, magnitudes, six_pages
 
 from recrawl_lab.reference import lambdacrawl
 from recrawl_lab.reference.periodic import _changes_between_crawls, allocate_periodic
-from service.core.allocation import (
-    ALLOCATORS,
+from service.core.allocation import ALLOCATORS
+from service.core.allocation.alternatives import (
     allocate_approximate,
     allocate_binary,
     allocate_binary_floor,
-    allocate_harmonic,
 )
+from service.core.allocation.harmonic import allocate_harmonic
 from service.core.conditions import InvalidInput
 from service.core.costs import binary_cost, harmonic_cost
 

@@ -7,7 +7,7 @@ from scipy.special import exp1
 from support.allocation_cases import golden_set, magnitudes
 
 from recrawl_lab.reference.simulate import simulated_cost
-from service.core.allocation import allocate_harmonic
+from service.core.allocation.harmonic import allocate_harmonic
 from service.core.conditions import InvalidInput
 from service.core.costs import binary_cost, costs, harmonic_cost
 

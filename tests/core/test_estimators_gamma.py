@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.core import Gamma, GammaState, InvalidInput, Prior
+from service.core.conditions import InvalidInput
+from service.core.estimators.gamma import Gamma, GammaState
+from service.core.prior import Prior
 
 GOLDEN = [  # (a, b, interval, changed) -> (a', b')
     ((0.8, 1.5, 1.0, True), (1.6998766797959697, 1.7782209743721369)),

@@ -7,16 +7,11 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import chi2
 
-from service.core import (
-    MLE,
-    MM,
-    BinnedMLE,
-    History,
-    ImaginaryIntervals,
-    InvalidInput,
-    Prior,
-    gather_history,
-)
+from service.core.conditions import InvalidInput
+from service.core.estimators.history import History, gather_history
+from service.core.estimators.mle import MLE, BinnedMLE, ImaginaryIntervals
+from service.core.estimators.mm import MM
+from service.core.prior import Prior
 
 TAU, CHANGED = np.array([1.0, 2.0, 0.5, 1.0]), np.array([True, False, True, False])
 

@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from service.core import LLN, CompleteObservations, InvalidInput, Prior
+from service.core.conditions import InvalidInput
+from service.core.estimators.gamma import CompleteObservations
+from service.core.estimators.lln import LLN
+from service.core.prior import Prior
 
 
 def literal_lln(rates, changed, alpha):

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from service.core import InvalidInput, LogNormal, LogNormalState, Prior, fit_gamma_prior
+from service.core.conditions import InvalidInput
+from service.core.estimators.lognormal import LogNormal, LogNormalState
+from service.core.prior import Prior, fit_gamma_prior
 
 GOLDEN = [  # (log rate, precision, interval, changed) -> (log rate', precision')
     ((-1.2, 0.69, 1.0, True), (-0.24408710065436567, 0.9814664453448438)),

@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import gamma
 
-from service.core import (
-    ESTIMATORS,
-    InvalidInput,
-    Prior,
-    from_columns,
-    make_estimator,
-    to_columns,
-)
+from service.core.conditions import InvalidInput
+from service.core.estimators import ESTIMATORS, make_estimator
+from service.core.estimators.base import from_columns, to_columns
+from service.core.prior import Prior
 
 names = pytest.mark.parametrize("name", sorted(ESTIMATORS))
 

@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from service.core import SA, SAM, InvalidInput, Naive, Prior
+from service.core.conditions import InvalidInput
+from service.core.estimators.naive import Naive
+from service.core.estimators.stochastic import SA, SAM
+from service.core.prior import Prior
 
 PRIOR = Prior(1.0, 20.0)
 

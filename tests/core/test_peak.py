@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import digamma
 
-from service.core.peak import peak
+from service.core.prior import peak
 
 LOW, HIGH = 0.05, 20.0
 

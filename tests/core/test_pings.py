@@ -6,9 +6,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import betaln
 
-from service.core import Gamma, InvalidInput, Prior, allocate_harmonic
-from service.core.pings import PingEstimate, PingQuality, PingState, precision_after_change
-from service.core.trust import TrustTest, accepted, audit_due, audit_rate, discounted, silent_feeds
+from service.core.allocation.harmonic import allocate_harmonic
+from service.core.conditions import InvalidInput
+from service.core.estimators.gamma import Gamma
+from service.core.pings import (
+    PingEstimate,
+    PingQuality,
+    PingState,
+    TrustTest,
+    accepted,
+    audit_due,
+    audit_rate,
+    discounted,
+    precision_after_change,
+    silent_feeds,
+)
+from service.core.prior import Prior
 
 
 def arrays(*values):

@@ -7,13 +7,10 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
-from service.core import DEFAULT_PRIOR, InvalidInput, Prior, fit_gamma_prior
-from service.core.estimators import (
-    Bursty,
-    Gamma,
-    GammaState,
-    LogNormal,
-)
+from service.core.conditions import InvalidInput
+from service.core.estimators.bursty import Bursty
+from service.core.estimators.gamma import Gamma, GammaState
+from service.core.estimators.lognormal import LogNormal
 from service.core.pooling import (
     START_BETWEEN,
     GroupEvidence,
@@ -22,7 +19,7 @@ from service.core.pooling import (
     fit_url_groups,
     follow_url_groups,
 )
-from service.core.prior import MAX_SHAPE, MIN_SHAPE
+from service.core.prior import DEFAULT_PRIOR, MAX_SHAPE, MIN_SHAPE, Prior, fit_gamma_prior
 
 MEAN = 0.01
 

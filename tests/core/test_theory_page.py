@@ -5,7 +5,7 @@ import doctest
 import re
 from pathlib import Path
 
-from service.core import ESTIMATORS
+from service.core.estimators import ESTIMATORS
 
 PAGE = Path(__file__).parents[2] / "docs" / "theory.md"
 

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.core import (
-    InvalidInput,
-    crawl_value,
+from service.core.conditions import InvalidInput
+from service.core.timing import (
     first_due_in,
     next_due_in,
     overdue,
@@ -98,40 +97,6 @@ def test_the_most_overdue_page_is_the_furthest_past_its_interval():
 
 
 @pytest.mark.parametrize(
-    ("days", "n", "unannounced", "precision", "ping_rate", "golden"),
-    [
-        (1.0, 0, 0.4, 0.7, 0.8571428571428572, 0.20878562670067077),
-        (1.0, 1, 0.4, 0.7, 0.8571428571428572, 0.7130652285448862),
-        (0.2, 3, 0.4, 0.7, 0.8571428571428572, 1.6655640877714606),
-        (2.0, 2, 0.1, 0.3, 3.0, 0.39801014380557187),
-    ],
-)
-def test_the_worth_of_a_crawl_is_the_golden_one(days, n, unannounced, precision, ping_rate, golden):
-    worth = crawl_value(1.0, unannounced, ping_rate, precision, days, n)
-    np.testing.assert_allclose(worth, golden, rtol=1e-12)
-
-
-@given(st.floats(1e-6, 1e3), st.floats(1e-6, 1e3), st.integers(0, 50))
-def test_worth_has_its_two_special_cases(change_rate, days, n):
-    clock = crawl_value(3.0, change_rate, 0.0, 0.5, days, 0)
-    x = change_rate * days
-    saved = x * x / 2 - x**3 / 6 + x**4 / 24 if x < 1e-3 else x + np.expm1(-x)
-    np.testing.assert_allclose(clock, 3.0 * saved / change_rate, rtol=1e-8)
-    pinged = crawl_value(3.0, 0.0, change_rate, 1.0, days, n)
-    np.testing.assert_allclose(pinged, 3.0 * n / change_rate, rtol=1e-12)
-
-
-def test_a_page_that_never_changes_is_worth_nothing():
-    np.testing.assert_array_equal(crawl_value([1.0, 0.0], [0.0, 1.0], 0.0, 0.5, 9.0, 0), [0.0, 0.0])
-
-
-def test_crawling_on_time_at_the_threshold_is_the_optimal_periodic_schedule():
-    # V = multiplier at interval tau  <=>  x - 1 + e^-x = multiplier Delta/mu, x = Delta tau
-    c, x = 0.5, 1.198290437315664
-    np.testing.assert_allclose(crawl_value(2.0, 0.1, 0.0, 1.0, x / 0.1, 0), c * 2.0 / 0.1)
-
-
-@pytest.mark.parametrize(
     ("call", "named"),
     [
         (lambda: first_due_in([1.0, -1.0], [0.5, 0.5]), r"crawl_rate .* \(entries 1\)"),
@@ -144,8 +109,6 @@ def test_crawling_on_time_at_the_threshold_is_the_optimal_periodic_schedule():
         (lambda: poisson_gap(1.0, 1.0), "uniform"),
         (lambda: poisson_ping(-0.1, 0.5), "crawl_probability"),
         (lambda: overdue(1.0, np.nan), "crawl_rate"),
-        (lambda: crawl_value(1.0, -1.0, 0.0, 0.5, 1.0, 0), "unannounced_rate"),
-        (lambda: crawl_value(1.0, 1.0, 0.0, 1.5, 1.0, 0), "precision"),
     ],
 )
 def test_what_lies_outside_of_its_domain_is_refused_by_name(call, named):

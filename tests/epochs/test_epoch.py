@@ -23,18 +23,16 @@ from support.store_cases import (
 )
 
 from recrawl_lab.memory.store import MemoryStore
-from service.core.allocation import ALLOCATORS, allocate_harmonic
+from service.core.allocation import ALLOCATORS
+from service.core.allocation.harmonic import allocate_harmonic
 from service.core.costs import binary_cost, harmonic_cost
-from service.core.estimators import (
-    LLN,
-    CompleteObservations,
-    Gamma,
-    LogNormal,
-    PriorEstimator,
-)
+from service.core.estimators.base import PriorEstimator
+from service.core.estimators.gamma import CompleteObservations, Gamma
+from service.core.estimators.lln import LLN
+from service.core.estimators.lognormal import LogNormal
 from service.core.prior import DEFAULT_PRIOR, fit_gamma_prior
-from service.epochs.plan import Plan
 from service.epochs.run import refit, run_epoch
+from service.epochs.solve import Plan
 from service.estimation.estimates import estimate_rates, of_page
 from service.ingest.record import record
 from service.ingest.rules import Rules, rules_in_force

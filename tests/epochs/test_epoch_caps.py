@@ -8,10 +8,11 @@ from structlog.testing import capture_logs
 from support.store_cases import DAY, T0, read_schedule, register, save
 
 from recrawl_lab.memory.store import MemoryStore
-from service.core.allocation import ALLOCATORS, allocate_harmonic
-from service.core.estimators import Gamma
-from service.epochs.plan import Plan
+from service.core.allocation import ALLOCATORS
+from service.core.allocation.harmonic import allocate_harmonic
+from service.core.estimators.gamma import Gamma
 from service.epochs.run import run_epoch
+from service.epochs.solve import Plan
 from service.leases.hosts import change_group, change_host
 from service.leases.politeness import Politeness
 from service.model.columns import CapColumns

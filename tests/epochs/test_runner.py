@@ -19,12 +19,9 @@ from support.store_cases import (
 )
 
 from service.core.allocation import ALLOCATORS
-from service.core.estimators import (
-    Gamma,
-)
-from service.epochs.plan import Plan
-from service.epochs.run import run_epoch
-from service.epochs.runner import Runner
+from service.core.estimators.gamma import Gamma
+from service.epochs.run import Runner, run_epoch
+from service.epochs.solve import Plan
 from service.model.domain import EpochStatus, Timing
 from service.model.errors import LeadershipLost, StoreFull, StoreUnavailable
 

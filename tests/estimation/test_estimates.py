@@ -8,9 +8,10 @@ import pytest
 from support.store_cases import T0, crawl_columns, ping_columns, read_schedule, register, states_of
 
 from recrawl_lab.memory.store import MemoryStore
-from service.core.estimators import ESTIMATORS, Gamma, make_estimator
-from service.epochs.plan import Plan
+from service.core.estimators import ESTIMATORS, make_estimator
+from service.core.estimators.gamma import Gamma
 from service.epochs.run import run_epoch
+from service.epochs.solve import Plan
 from service.estimation.estimates import (
     HISTORY_BLOCK,
     estimate_rates,

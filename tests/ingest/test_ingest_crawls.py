@@ -33,7 +33,9 @@ from support.store_cases import (
 )
 
 from recrawl_lab.memory.store import MemoryStore
-from service.core.estimators import LLN, Gamma, LogNormal
+from service.core.estimators.gamma import Gamma
+from service.core.estimators.lln import LLN
+from service.core.estimators.lognormal import LogNormal
 from service.estimation.estimates import width
 from service.ingest.record import ping, record
 from service.model.domain import Kind, Observability, Timing

@@ -21,7 +21,7 @@ from support.store_cases import (
 )
 
 from recrawl_lab.memory.store import MemoryStore
-from service.core.estimators import Gamma
+from service.core.estimators.gamma import Gamma
 from service.ingest.rebuild import rebuild
 from service.ingest.record import ping, record
 from service.ingest.rules import Rules

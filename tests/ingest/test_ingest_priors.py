@@ -6,11 +6,12 @@ import numpy as np
 from support.ingest_cases import rules
 from support.store_cases import CERTIFICATE, T0, publish, schedule_columns
 
-from service.core.estimators import LLN, Gamma
+from service.core.estimators.gamma import Gamma
+from service.core.estimators.lln import LLN
 from service.core.prior import Prior
 from service.ingest.rules import InForce, rules_in_force
 from service.model.domain import Timing
-from service.model.url_groups import URL_GROUPS
+from service.model.urls import URL_GROUPS
 
 
 def test_learning_stands_on_the_prior_of_the_epoch_in_force(memory, page):

@@ -21,7 +21,8 @@ from support.store_cases import (
 )
 
 from recrawl_lab.memory.store import MemoryStore
-from service.core.estimators import LLN, from_columns, to_columns
+from service.core.estimators.base import from_columns, to_columns
+from service.core.estimators.lln import LLN
 from service.estimation.estimates import width
 from service.ingest.rebuild import rebuild
 from service.ingest.record import ping, record

@@ -16,7 +16,11 @@ from recrawl_lab.experiments.runs import (
     relative_error,
     start_at,
 )
-from service.core import LLN, MLE, SA, SAM, Naive, allocate_binary
+from service.core.allocation.alternatives import allocate_binary
+from service.core.estimators.lln import LLN
+from service.core.estimators.mle import MLE
+from service.core.estimators.naive import Naive
+from service.core.estimators.stochastic import SA, SAM
 from service.model.errors import InvalidTrace
 
 CHANGE_RATE, CRAWL_RATE = 5.0, 3.0

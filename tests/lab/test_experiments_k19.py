@@ -9,7 +9,9 @@ from recrawl_lab.experiments import k19_corpus, k19_known, k19_learned, k19_lear
 from recrawl_lab.experiments.base import Setup, unheard
 from recrawl_lab.experiments.k19_corpus import EQUATION_10, Corpus, cost
 from recrawl_lab.experiments.k19_learning import CrawlDay, Likeliest, Policy, Posterior, learned
-from service.core import ALLOCATORS, Gamma, allocate_harmonic
+from service.core.allocation import ALLOCATORS
+from service.core.allocation.harmonic import allocate_harmonic
+from service.core.estimators.gamma import Gamma
 from service.model.errors import UnreadableFile
 
 SMALL = Setup(scale=0.05)

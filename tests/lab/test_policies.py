@@ -9,9 +9,9 @@ from support.sim_cases import world_of
 from recrawl_lab.policies.plain import hindsight, matched, uniform, with_true_rates
 from recrawl_lab.replay.staleness import staleness
 from recrawl_lab.worlds.world import synthetic_world
-from service.core.allocation import allocate_harmonic
+from service.core.allocation.harmonic import allocate_harmonic
 from service.core.costs import harmonic_cost
-from service.core.estimators import Gamma
+from service.core.estimators.gamma import Gamma
 
 
 def gaps(crawls, page):

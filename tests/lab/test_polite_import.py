@@ -10,9 +10,11 @@ from support.store_cases import T0, crawl_columns, page_columns, same
 from recrawl_lab.datasets.polite_import import import_polite
 from recrawl_lab.datasets.polite_learning import Learning
 from recrawl_lab.memory.store import MemoryStore
-from service.core.estimators import LLN, MLE, Gamma
-from service.epochs.plan import Plan
+from service.core.estimators.gamma import Gamma
+from service.core.estimators.lln import LLN
+from service.core.estimators.mle import MLE
 from service.epochs.run import run_epoch
+from service.epochs.solve import Plan
 from service.estimation.estimates import width
 from service.ingest.record import record
 from service.ingest.rules import Rules

@@ -13,8 +13,10 @@ from recrawl_lab.replay.staleness import Crawls, staleness
 from recrawl_lab.worlds.simulated_time import Clock
 from recrawl_lab.worlds.versions import Versions
 from recrawl_lab.worlds.world import synthetic_world
-from service.core.estimators import MLE, Gamma, make_estimator
-from service.epochs.plan import Plan
+from service.core.estimators import make_estimator
+from service.core.estimators.gamma import Gamma
+from service.core.estimators.mle import MLE
+from service.epochs.solve import Plan
 
 PLAN = Plan(Gamma())
 

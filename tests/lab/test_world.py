@@ -11,7 +11,7 @@ from recrawl_lab.worlds.recording import recorded_world
 from recrawl_lab.worlds.scenario import scenario
 from recrawl_lab.worlds.trace import read_trace
 from recrawl_lab.worlds.world import synthetic_world
-from service.core import InvalidInput
+from service.core.conditions import InvalidInput
 from service.model.errors import InvalidTrace
 
 

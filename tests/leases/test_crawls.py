@@ -41,8 +41,10 @@ from service.ingest import record
 from service.ingest.names import PageNames
 from service.ingest.rules import InForce
 from service.leases import lease
+from service.leases import queue as due_queue
 from service.leases.hosts import change_host
 from service.leases.politeness import Politeness
+from service.leases.queue import fill_queue, queue_due
 from service.model.domain import Observability, PagePatch, Verdict
 from service.storage.queue import ALL_PAGES
 
@@ -268,7 +270,7 @@ def test_a_lease_runs_on_across_a_publish_and_a_fill(queue_store):
     page_id = add(queue_store, 3)
     given = take(queue_store, T0, 1)
     publish(queue_store, schedule_columns(np.sort(page_id)), T0 + SECOND)
-    lease.fill(queue_store, T0 + UNTIL)
+    fill_queue(queue_store, T0 + UNTIL)
     rest = take(queue_store, T0 + 2 * SECOND)
     assert sorted(ids(given + rest)) == sorted(page_id)
     assert report(queue_store, given, T0 + 3 * SECOND) == [True]
@@ -280,7 +282,7 @@ def test_filling_queues_what_is_due_soon_and_drops_what_is_not(queue_store):
     save(
         queue_store, np.sort(page_id), last_crawl_at=[T0 - 2 * DAY, T0, T0, T0], interval_factor=1.0
     )
-    lease.fill(queue_store, T0 + 2 * DAY)
+    fill_queue(queue_store, T0 + 2 * DAY)
     first = take(queue_store, T0)
     assert ids(first) == [page_id.min()]
     assert next_ready_at(queue_store) is not None
@@ -291,15 +293,15 @@ def test_filling_queues_what_is_due_soon_and_drops_what_is_not(queue_store):
 def test_filling_that_is_stopped_ends_after_a_block_and_is_done_by_the_next(
     queue_store, monkeypatch
 ):
-    monkeypatch.setattr(lease, "FILL_BLOCK", 2)
+    monkeypatch.setattr(due_queue, "BLOCK", 2)
     page_id = register(queue_store, 5)
     publish(queue_store, schedule_columns(np.sort(page_id)))
     asked = iter([False, True])
-    lease.fill(queue_store, T0 + UNTIL, lambda: next(asked))
+    fill_queue(queue_store, T0 + UNTIL, lambda: next(asked))
     with queue_store.begin(write=False) as tx:
         assert tx.filled().epoch == 0
     assert ids(take(queue_store, T0)) == np.sort(page_id)[:2].tolist()
-    lease.fill(queue_store, T0 + UNTIL)
+    fill_queue(queue_store, T0 + UNTIL)
     with queue_store.begin(write=False) as tx:
         assert tx.filled().epoch == tx.number_in_force() == 1
     assert sorted(ids(take(queue_store, T0))) == np.sort(page_id)[2:].tolist()
@@ -328,7 +330,7 @@ def test_a_page_deleted_while_leased_stays_deleted(queue_store):
     with queue_store.begin() as tx:
         tx.delete_page(page)
     assert report(queue_store, given, T0 + SECOND) == [False]
-    lease.fill(queue_store, T0 + UNTIL)
+    fill_queue(queue_store, T0 + UNTIL)
     assert take(queue_store, T0 + DAY) == []
 
 
@@ -494,7 +496,7 @@ def test_what_a_ping_asks_for_comes_before_any_backlog(queue_store):
     with queue_store.begin() as tx:
         pings = ping_columns(np.array([requested]), instants([now]))
         assert record.ping(tx, pings, RULES).crawl.all()
-        lease.queue(tx, pings.page_id, now + UNTIL)
+        queue_due(tx, pings.page_id, now + UNTIL)
     (first,) = take(queue_store, now, 1)
     assert first.page_id == requested
     report(queue_store, [first], now + SECOND)
@@ -583,7 +585,7 @@ def test_a_group_of_hosts_is_one_host_queue(queue_store):
     with queue_store.begin() as tx:
         tx.run("INSERT INTO host_groups (group_id, name) VALUES (4, 'cdn')")
         tx.run("UPDATE hosts SET group_id = 4")
-    lease.fill(queue_store, T0 + UNTIL)
+    fill_queue(queue_store, T0 + UNTIL)
     assert len(take(queue_store, T0, polite=POLITE)) == 1
 
 

@@ -37,10 +37,12 @@ from support.store_cases import (
 from service.batching.lease_requests import LeaseRequest, lease_all
 from service.ingest import record
 from service.leases import lease
+from service.leases import queue as due_queue
 from service.leases.due import RETRY_S
 from service.leases.hosts import change_group, change_host
 from service.leases.lease import WorkerRequest
 from service.leases.politeness import TROUBLE, Politeness
+from service.leases.queue import fill_queue, queue_due
 from service.model.domain import Verdict
 from service.storage import open_store
 from service.storage.contract import GONE_CHECKS
@@ -375,7 +377,7 @@ class Leases(RuleBasedStateMachine):
         pings = ping_columns(np.array(page_id), instants([at] * len(page_id)))
         with self.store.begin() as tx:
             answered = record.ping(tx, pings, RULES)
-            lease.queue(tx, pings.page_id[answered.crawl], self.model.now + UNTIL)
+            queue_due(tx, pings.page_id[answered.crawl], self.model.now + UNTIL)
         for page, crawl in zip(page_id, answered.crawl.tolist(), strict=True):
             known = self.model.pages[page]
             if crawl and known.requested_at is None:
@@ -417,7 +419,7 @@ class Leases(RuleBasedStateMachine):
 
     @rule()
     def fill(self):
-        lease.fill(self.store, self.model.now + UNTIL)
+        fill_queue(self.store, self.model.now + UNTIL)
         self.model.filled_at = self.model.now
 
     @rule(
@@ -536,7 +538,7 @@ class Dying:
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_any_steps_in_any_order_lose_no_page_and_lease_none_twice(kind, request, monkeypatch):
-    monkeypatch.setattr(lease, "FILL_BLOCK", 3)
+    monkeypatch.setattr(due_queue, "BLOCK", 3)
     if kind == "postgres":
         url = sa.make_url(request.getfixturevalue("postgres_url"))
 

@@ -7,8 +7,8 @@ import pytest
 from support.crawl_cases import RUDE, UNTIL, next_ready_at, queue, take
 from support.store_cases import T0, page_columns
 
-from service.leases import lease
 from service.leases.hosts import change_group
+from service.leases.queue import fill_queue
 from service.storage.queue import LeaseFilter
 
 HOSTS = ("a.example", "b.example", "c.example", "d.example", "e.example")
@@ -49,6 +49,6 @@ def test_each_worker_is_given_what_it_asks_for_and_all_of_it(stocked, hosts, sha
 
 def test_filling_the_queue_leaves_every_reach_with_its_pages(stocked):
     store, _ = stocked
-    lease.fill(store, T0 + UNTIL)
+    fill_queue(store, T0 + UNTIL)
     assert len(take(store, T0, hosts=HOSTS, shard=0, shards=1)) == 10
     assert next_ready_at(store, HOSTS) is not None

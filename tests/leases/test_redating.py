@@ -16,13 +16,12 @@ from support.store_cases import (
     states_of,
 )
 
-from service.core.estimators import Gamma
-from service.epochs.plan import Plan
-from service.epochs.runner import Runner
-from service.leases import lease
+from service.core.estimators.gamma import Gamma
+from service.epochs.run import Runner
+from service.epochs.solve import Plan
 from service.leases.hosts import change_host
 from service.leases.politeness import Politeness
-from service.leases.redating import redate
+from service.leases.queue import fill_queue, redate
 from service.model.arrays import instant
 from service.model.errors import StoreFull
 from service.storage import open_store
@@ -38,13 +37,13 @@ def stocked(store, n=3, now=T0):
     """Due pages of one host, in the queue."""
     pages = np.sort(register(store, n, now))
     publish(store, schedule_columns(pages, crawl_rate=24.0))
-    lease.fill(store, now + UNTIL)
+    fill_queue(store, now + UNTIL)
     return pages
 
 
 def set_right(store, now=T0):
     redate(store, POLITE, lambda: now)
-    lease.fill(store, now + UNTIL)
+    fill_queue(store, now + UNTIL)
 
 
 def test_a_host_crawled_ahead_of_time_is_open_after_its_delay(queue_store):
@@ -171,7 +170,7 @@ def test_leases_and_delays_go_along_with_a_clock_that_is_set(
     )
     store.keep_time()
     redate(store, HALF_MINUTE, lambda: at)
-    lease.fill(store, at + UNTIL)
+    fill_queue(store, at + UNTIL)
     assert take(store, at + 29 * SECOND, 2, polite=HALF_MINUTE) == []
     (second,) = take(store, at + 30 * SECOND, 2, polite=HALF_MINUTE)
     assert second.page_id != first.page_id

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.model.grouping import Groups, rounds
+from service.model.arrays import Groups, rounds
 
 entries = st.lists(
     st.tuples(st.integers(0, 4), st.booleans(), st.integers(1, 99)), min_size=1, max_size=20

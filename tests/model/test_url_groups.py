@@ -6,8 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from service.model.url_groups import URL_GROUPS, n_buckets, url_groups
-from service.model.urls import normalise
+from service.model.urls import URL_GROUPS, n_buckets, normalise, url_groups
 
 
 def url_group(url):
@@ -68,7 +67,7 @@ GOLDEN = [230059, 247059, 969160]
 
 def test_another_process_gives_the_same_numbers():
     url = "https://example.com/docs/open.html"
-    code = f"from service.model.url_groups import url_groups; print(url_groups([{url!r}])[0])"
+    code = f"from service.model.urls import url_groups; print(url_groups([{url!r}])[0])"
     told = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, check=True, env={"PYTHONHASHSEED": "7"}
     )

@@ -28,8 +28,8 @@ from support.store_cases import (
     urls,
 )
 
-from service.leases import lease
 from service.leases.due import due_at
+from service.leases.queue import fill_block, queue_rows
 from service.model.domain import EpochStatus, Observability, PagePatch
 from service.model.errors import CursorExpired, EpochRunning, PageNotFound
 from service.storage import open_store
@@ -108,7 +108,7 @@ def test_filling_the_queue_and_queueing_pages_wait_for_each_other_without_deadlo
     def fill():
         with postgres_store.begin() as tx:
             started.set()
-            lease.fill_block(tx, 0, high, T0 + HOUR)
+            fill_block(tx, 0, high, T0 + HOUR)
 
     with ThreadPoolExecutor(1) as pool:
         with postgres_store.begin() as tx:
@@ -125,7 +125,7 @@ def test_filling_the_queue_and_queueing_pages_wait_for_each_other_without_deadlo
 def put(tx, page_id):
     """Queue a page whenever it is due."""
     pages = tx.due_columns(np.array([page_id]))
-    return tx.enqueue(lease.queue_rows(pages, due_at(pages)))
+    return tx.enqueue(queue_rows(pages, due_at(pages)))
 
 
 def wait_for_a_lock(store):

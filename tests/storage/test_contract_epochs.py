@@ -30,7 +30,7 @@ from service.leases.due import due_before, next_crawl_at
 from service.model.arrays import instant
 from service.model.domain import Epoch, EpochStatus, Observability, PagePatch, ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotFound, EpochRunning
-from service.model.url_groups import URL_GROUPS, url_groups
+from service.model.urls import URL_GROUPS, url_groups
 from service.storage.contract import EPOCHS_KEPT, Brought
 
 HOUR = timedelta(hours=1)

@@ -30,9 +30,9 @@ from support.store_cases import (
 )
 
 from service.core.allocation import ALLOCATORS
-from service.core.estimators import Gamma
-from service.epochs.plan import Plan
-from service.epochs.runner import Runner
+from service.core.estimators.gamma import Gamma
+from service.epochs.run import Runner
+from service.epochs.solve import Plan
 from service.model.domain import EpochStatus
 from service.model.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.storage import open_store

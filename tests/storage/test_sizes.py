@@ -5,9 +5,9 @@ from datetime import timedelta
 import numpy as np
 from support.store_cases import DAY, T0, crawl_columns, register
 
-from service.core.estimators import Gamma
-from service.epochs.plan import Plan
+from service.core.estimators.gamma import Gamma
 from service.epochs.run import run_epoch
+from service.epochs.solve import Plan
 from service.ingest.record import record
 from service.ingest.rules import Rules
 from service.model.arrays import instant

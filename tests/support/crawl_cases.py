@@ -6,12 +6,13 @@ from typing import NamedTuple
 import numpy as np
 
 from service.batching.lease_requests import LeaseRequest, lease_all
-from service.core.estimators import Gamma
+from service.core.estimators.gamma import Gamma
 from service.ingest import record
 from service.ingest.rules import Rules
 from service.leases import lease
 from service.leases.lease import LeaseReports, WorkerRequest
 from service.leases.politeness import Politeness
+from service.leases.queue import queue_due
 from service.model.arrays import UNSPECIFIED
 from service.model.domain import Timing, Verdict
 from service.storage.queue import LeaseFilter, LeaseTokens
@@ -43,7 +44,7 @@ RULES = Rules(Gamma(), Timing.periodic, rng())
 
 def queue(store, page_id, now, ahead=UNTIL):
     with store.begin() as tx:
-        lease.queue(tx, np.asarray(page_id, np.int64), now + ahead)
+        queue_due(tx, np.asarray(page_id, np.int64), now + ahead)
 
 
 def take(store, now, count=100, polite=RUDE, hosts=(), ttl=TTL, tokens=RULES.rng, **shard):

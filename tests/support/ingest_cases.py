@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import numpy as np
 
-from service.core.estimators import Gamma
+from service.core.estimators.gamma import Gamma
 from service.ingest.record import ping, record
 from service.ingest.rules import Rules
 from service.model.domain import Timing, Verdict

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from support.store_cases import DAY, T0, crawl_columns, page_columns, page_of, ping_columns, same
 
 from recrawl_lab.memory.store import MemoryStore
-from service.core.estimators import MLE, Gamma
-from service.epochs.plan import Plan
+from service.core.estimators.gamma import Gamma
+from service.core.estimators.mle import MLE
 from service.epochs.run import run_epoch
+from service.epochs.solve import Plan
 from service.ingest.record import ping, record
 from service.ingest.rules import Rules
 from service.leases.due import next_crawl_at
@@ -23,9 +24,8 @@ from service.model.domain import Timing
 from service.model.errors import EstimatorMismatch, NotExportable, UnreadableFile
 from service.storage import open_store
 from service.transfer.exporting import exported, writer
-from service.transfer.files import read_items
+from service.transfer.files import StateLine, instants, parse, read_items, states_of
 from service.transfer.importing import add_pages, add_states, holds_states
-from service.transfer.lines import StateLine, instants, parse, states_of
 
 GAMMA = Gamma()
 END = T0 + 40 * DAY
@@ -206,7 +206,7 @@ def test_a_file_of_pages_holds_no_states(tmp_path):
 
 def test_states_of_another_estimator_are_refused(tmp_path):
     path = export(watched(MemoryStore(2), 8), tmp_path / "gamma.csv")
-    from service.core.estimators import LogNormal
+    from service.core.estimators.lognormal import LogNormal
 
     with pytest.raises(EstimatorMismatch, match="RECRAWL_ESTIMATOR=gamma"):
         bring(path, MemoryStore(2), estimator=LogNormal())

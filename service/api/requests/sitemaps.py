@@ -19,8 +19,7 @@ from service.api.requests.queueing import POLL_S, attempt, cut_short, deadline
 from service.api.requests.rules import EARLIEST, FUTURE_ALLOWED
 from service.api.responses.counts import add_counts, batch_counts, outcome_counts
 from service.api.service import Service
-from service.batching.registrations import Registration
-from service.batching.reports import CommittedPings, PingReport
+from service.batching.reports import CommittedPings, PingReport, Registration
 from service.connectors.sitemap import Entry, Sitemap, latest, parse_lastmod
 from service.ingest.names import PageNames
 from service.model.arrays import INSTANT, NO_TIME, Bools, Ints

@@ -25,7 +25,7 @@ from service.api.responses.encode import answer
 from service.api.route import DirectRoute
 from service.api.schemas import examples, openapi
 from service.api.service import Service, TheBody, TheService
-from service.epochs.constraints import CONSTRAINED
+from service.epochs.solve import CONSTRAINED
 from service.leases.hosts import change_group, change_host, feed_of, in_force
 from service.model.arrays import EPOCH
 from service.model.domain import Host, HostQueue

@@ -16,7 +16,7 @@ from service.api.responses.encode import answer, encode_page
 from service.api.route import DirectRoute
 from service.api.schemas import examples, openapi
 from service.api.service import Service, TheBody, TheService
-from service.batching.registrations import Registration
+from service.batching.reports import Registration
 from service.estimation.estimates import of_page
 from service.model.arrays import KEY, Ints, instant
 from service.model.domain import Observability, PagePatch

@@ -7,23 +7,15 @@ from typing import Protocol
 
 from numpy.typing import ArrayLike
 
-from service.core.allocation.approximate import allocate_approximate
-from service.core.allocation.baselines import allocate_change_rate, allocate_uniform
-from service.core.allocation.binary import allocate_binary, allocate_binary_floor
+from service.core.allocation.alternatives import (
+    allocate_approximate,
+    allocate_binary,
+    allocate_binary_floor,
+    allocate_change_rate,
+    allocate_uniform,
+)
 from service.core.allocation.harmonic import allocate_harmonic
-from service.core.allocation.result import Allocation
-
-__all__ = [
-    "ALLOCATORS",
-    "Allocation",
-    "Allocator",
-    "allocate_approximate",
-    "allocate_binary",
-    "allocate_binary_floor",
-    "allocate_change_rate",
-    "allocate_harmonic",
-    "allocate_uniform",
-]
+from service.core.allocation.problem import Allocation
 
 
 class Allocator(Protocol):

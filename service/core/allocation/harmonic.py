@@ -4,11 +4,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from service.core.allocation.blocks import LARGE, Pages, blocks
-from service.core.allocation.inputs import check_bandwidth, check_hosts, check_pages
-from service.core.allocation.result import Allocation
-from service.core.allocation.roots import UNLIMITED
+from service.core.allocation.multipliers import UNLIMITED, Solution, TreeLevel, fold_up, grow, solve
+from service.core.allocation.problem import Allocation, check_bandwidth, check_hosts, check_pages
 from service.core.allocation.sweeps import HostSweeps, Sweeps
-from service.core.allocation.tree import Solution, TreeLevel, fold_up, grow, solve
 from service.core.conditions import Floats
 
 SAMPLE, MOST_SAMPLED = 64, 1 << 17

@@ -5,14 +5,9 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from service.core.allocation.blocks import Pages, blocks, over_parts
-from service.core.allocation.buckets import by_host
-from service.core.allocation.demand import demand, violation
-from service.core.allocation.inputs import Indices
-from service.core.allocation.noisy import pings
-from service.core.allocation.plain import NEVER_ZERO
-from service.core.allocation.roots import Roots, Values
-from service.core.allocation.tree import PageSums
+from service.core.allocation.blocks import Indices, Pages, blocks, by_host, over_parts
+from service.core.allocation.demand import NEVER_ZERO, demand, pings, violation
+from service.core.allocation.multipliers import PageSums, Roots, Values
 from service.core.conditions import Floats
 
 T = TypeVar("T")

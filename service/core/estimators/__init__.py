@@ -4,52 +4,16 @@ from dataclasses import fields
 from typing import Any
 
 from service.core.conditions import InvalidInput
-from service.core.estimators.base import Estimator, from_columns, to_columns
-from service.core.estimators.binned import BinnedMLE, BinnedState
-from service.core.estimators.bursty import Bursty, BurstyState
-from service.core.estimators.complete import CompleteObservations, CompleteState
-from service.core.estimators.corpus import PriorEstimator
-from service.core.estimators.gamma import Gamma, GammaState
-from service.core.estimators.history import History, gather_history
-from service.core.estimators.lln import LLN, LLNState
-from service.core.estimators.lognormal import LogNormal, LogNormalState
-from service.core.estimators.mle import MLE
+from service.core.estimators.base import Estimator
+from service.core.estimators.bursty import Bursty
+from service.core.estimators.gamma import CompleteObservations, Gamma
+from service.core.estimators.lln import LLN
+from service.core.estimators.lognormal import LogNormal
+from service.core.estimators.mle import MLE, BinnedMLE
 from service.core.estimators.mm import MM
-from service.core.estimators.naive import Naive, NaiveState
-from service.core.estimators.sa import SA, SAState
-from service.core.estimators.sam import SAM, SAMState
+from service.core.estimators.naive import Naive
+from service.core.estimators.stochastic import SA, SAM
 from service.core.prior import DEFAULT_PRIOR, Prior
-
-__all__ = [
-    "ESTIMATORS",
-    "LLN",
-    "MLE",
-    "MM",
-    "SA",
-    "SAM",
-    "BinnedMLE",
-    "BinnedState",
-    "Bursty",
-    "BurstyState",
-    "CompleteObservations",
-    "CompleteState",
-    "Estimator",
-    "Gamma",
-    "GammaState",
-    "History",
-    "LLNState",
-    "LogNormal",
-    "LogNormalState",
-    "Naive",
-    "NaiveState",
-    "PriorEstimator",
-    "SAMState",
-    "SAState",
-    "from_columns",
-    "gather_history",
-    "make_estimator",
-    "to_columns",
-]
 
 ESTIMATORS: dict[str, type[Estimator[Any]]] = {
     estimator.name: estimator

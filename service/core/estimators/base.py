@@ -1,6 +1,7 @@
-"""What every estimator offers, and the checks and history they share."""
+"""What every estimator offers, the checks they share, and priors that are fitted to all pages."""
 
-from dataclasses import Field
+from abc import abstractmethod
+from dataclasses import Field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
@@ -8,7 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.core.conditions import Floats, InvalidInput, check_amount, check_array
-from service.core.pooling import UrlGroupRates
+from service.core.pooling import (
+    PagePriors,
+    Totals,
+    UrlGroupPrior,
+    UrlGroupRates,
+    fit_url_groups,
+    follow_url_groups,
+)
+from service.core.prior import Prior, fit_gamma_prior
 
 if TYPE_CHECKING:
     from service.core.estimators.gamma import Gamma
@@ -40,22 +49,23 @@ class Estimator(Protocol[S]):
 
     name: ClassVar[str]
     """The word that selects it in the settings."""
-    State: ClassVar[type]
+    State: ClassVar[Any]
     """The NamedTuple of its state; `to_columns` and `from_columns` store and restore it."""
-    needs_crawl_rate: ClassVar[bool]
+    needs_crawl_rate: ClassVar[bool] = False
     """Whether it uses the crawl rate in force; without one (NaN) `update` changes nothing."""
-    needs_history: ClassVar[bool]
+    needs_history: ClassVar[bool] = False
     """Whether its state is the `History` of all crawls, to be read from the observation log."""
-    periodic_timing_ok: ClassVar[bool]
+    periodic_timing_ok: ClassVar[bool] = True
     """Whether it stays consistent when pages are crawled at regular intervals."""
-    refusal: ClassVar[str]
+    refusal: ClassVar[str] = ""
     """Why not, if not; else empty."""
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     """The parameters."""
 
     def init(self, n: int | None = None) -> S:
         """State before the first crawl: zeros, of shape (n,) or scalar."""
-        ...
+        state: S = self.State(*(zeros(n) for _ in self.State._fields))
+        return state
 
     def update(
         self,
@@ -103,8 +113,12 @@ class Estimator(Protocol[S]):
         ...
 
     def probability_unchanged(self, state: S, t: ArrayLike) -> Floats:
-        """P(no change in the next `t` days); of a posterior its average, else a plug-in."""
-        ...
+        """P(no change in the next `t` days); of a posterior its average, else a plug-in.
+
+        Plugging in an estimate ignores its error: the forecast is too sure, the more the fewer
+        the crawls, and an estimate of 0 forecasts that the page never changes.
+        """
+        return np.exp(-self.change_rate(state) * check_amount("t", t, np.shape(t)))
 
     @property
     def steady(self) -> "Gamma | None":
@@ -173,15 +187,6 @@ def check_mass(mass: float) -> float:
     return mass
 
 
-def unchanged_at(change_rate: Floats, t: ArrayLike) -> Floats:
-    """P(no change in `t` days) at a known change rate.
-
-    Plugging in an estimate ignores its error: the forecast is too sure, the more the fewer
-    the crawls, and an estimate of 0 forecasts that the page never changes.
-    """
-    return np.exp(-change_rate * check_amount("t", t, np.shape(t)))
-
-
 def rate_in_force(shape: tuple[int, ...], crawl_rate: ArrayLike) -> tuple[Floats, Floats]:
     """Crawl rates with 0 for "none in force" (NaN or 0), and 1.0 where one was in force.
 
@@ -229,3 +234,113 @@ def from_columns(estimator: Estimator[S], columns: Floats) -> S:
     )
     state: S = estimator.State(*fields)
     return state
+
+
+TOTALS = "seen_"
+"""Prefix of the names of totals in `PriorEstimator.corpus`."""
+
+NUMBERS_OF_PRIOR = {"a", "b", "within_shape", "between_shape"}
+"""Names of the numbers of a prior in `PriorEstimator.corpus`."""
+
+
+class PriorEstimator(Estimator[S]):
+    """An estimator with a prior that an epoch fits to the evidence of all pages."""
+
+    prior: Prior | PagePriors
+    fitted_parameters: ClassVar[tuple[str, ...]] = ()
+    """Names of the parameters beside the prior that `fit_parameters` sets."""
+
+    @abstractmethod
+    def evidence(self, state: S) -> tuple[Floats, Floats]:
+        """Return changes and days of each page for `fit_gamma_prior`."""
+
+    def fit_parameters(
+        self,
+        state: S,  # noqa: ARG002 - for estimators with parameters beside the prior
+        url_group: NDArray[np.integer] | None,  # noqa: ARG002
+        last: Self,  # noqa: ARG002
+    ) -> Self:
+        """Return the estimator, whose prior is fitted, with its other parameters fitted."""
+        return self
+
+    def fit(
+        self,
+        state: S,
+        url_group: NDArray[np.integer] | None = None,
+        n_url_groups: int = 0,
+        last: Self | None = None,
+    ) -> Self:
+        """Return the estimator with its prior fitted to the evidence of all pages.
+
+        With the (N,) URL groups of the pages the prior is a `UrlGroupPrior`. URL groups whose
+        numbers are the same modulo `n_url_groups` count as one. The search begins at the `last`
+        fit. While the totals of the evidence are those of the last whole fit (`Totals.like`), its
+        shapes remain and only the means of the URL groups move.
+        """
+        changes, days = self.evidence(state)
+        last = last or self
+        near = last.corpus_prior()
+        if url_group is None:
+            fitted = replace(self, prior=fit_gamma_prior(changes, days, near=near))
+            return fitted.fit_parameters(state, None, last)
+        url_group = url_group % n_url_groups
+        if isinstance(near, UrlGroupPrior) and near.still_fits(changes, days, n_url_groups):
+            return replace(last, prior=follow_url_groups(near, changes, days, url_group))
+        prior = fit_gamma_prior(changes, days, near=near)
+        pooled = fit_url_groups(changes, days, url_group, prior, n_url_groups, near)
+        return replace(self, prior=pooled).fit_parameters(state, url_group, last)
+
+    def of_url_groups(self, url_group: NDArray[np.integer]) -> Self:
+        """Return the estimator of (N,) pages, on the priors of their URL groups if fitted."""
+        if isinstance(self.prior, UrlGroupPrior):
+            return replace(self, prior=self.prior.of(url_group))
+        return self
+
+    def corpus(self) -> dict[str, float]:
+        """Return the numbers that `fit` has found, by name."""
+        prior = self.corpus_prior()
+        numbers = {"a": prior.a, "b": prior.b}
+        if isinstance(prior, UrlGroupPrior):
+            numbers |= {"within_shape": prior.within_shape, "between_shape": prior.between_shape}
+            totals = prior.totals._asdict() if prior.totals else {}
+            numbers |= {TOTALS + name: total for name, total in totals.items()}
+        return numbers | {name: getattr(self, name) for name in self.fitted_parameters}
+
+    def corpus_prior(self) -> Prior:
+        """Return the prior of any page.
+
+        Raises
+        ------
+        InvalidInput
+            The estimator is that of single pages (`of_url_groups`).
+        """
+        if not isinstance(self.prior, Prior):
+            raise InvalidInput("prior", "is that of single pages; pass the estimator of all pages")
+        return self.prior
+
+    @property
+    def url_group_rate(self) -> UrlGroupRates | None:
+        """Mean change rate of each URL group that `fit` has found, 1/day."""
+        return self.prior.url_group_rate if isinstance(self.prior, UrlGroupPrior) else None
+
+    def with_corpus(
+        self, numbers: dict[str, float], url_group_rate: UrlGroupRates | None = None
+    ) -> Self:
+        """Return the estimator as `corpus` and `url_group_rate` describe it.
+
+        Because another estimator may have fitted other parameters, its totals are not taken.
+        """
+        if not numbers:
+            return self
+        prior = Prior(numbers["a"], numbers["b"])
+        names = {name for name in numbers if not name.startswith(TOTALS)} - NUMBERS_OF_PRIOR
+        if url_group_rate is not None:
+            of_evidence = {
+                name: numbers[TOTALS + name] for name in Totals._fields if TOTALS + name in numbers
+            }
+            same = names == set(self.fitted_parameters)
+            totals = Totals(**of_evidence) if of_evidence and same else None
+            shapes = numbers["within_shape"], numbers["between_shape"]
+            prior = UrlGroupPrior(prior.a, prior.b, *shapes, url_group_rate, totals)
+        own: dict[str, Any] = {name: numbers[name] for name in names & {*self.fitted_parameters}}
+        return replace(self, prior=prior, **own)

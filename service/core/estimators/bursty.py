@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.core.conditions import Floats, InvalidInput
-from service.core.estimators.base import zeros
-from service.core.estimators.corpus import PriorEstimator
+from service.core.estimators.base import PriorEstimator
 from service.core.estimators.gamma import Gamma, GammaState, gamma_interval, gamma_unchanged
 from service.core.pooling import PagePriors
 from service.core.prior import DEFAULT_PRIOR, SAMPLE, START_DISPERSION, Prior, fit_dispersion
@@ -77,10 +76,6 @@ class Bursty(PriorEstimator[BurstyState]):
 
     name: ClassVar[str] = "bursty"
     State: ClassVar[type[BurstyState]] = BurstyState
-    needs_crawl_rate: ClassVar[bool] = False
-    needs_history: ClassVar[bool] = False
-    periodic_timing_ok: ClassVar[bool] = True
-    refusal: ClassVar[str] = ""
     fitted_parameters: ClassVar[tuple[str, ...]] = ("dispersion",)
 
     def __post_init__(self) -> None:
@@ -93,10 +88,6 @@ class Bursty(PriorEstimator[BurstyState]):
     def steady(self) -> Gamma:
         """The estimator of the long-run rate."""
         return Gamma(self.prior, self.half_life_days)
-
-    def init(self, n: int | None = None) -> BurstyState:
-        """No evidence: the prior."""
-        return BurstyState(*self.steady.init(n), zeros(n))
 
     def posterior(self, state: BurstyState) -> tuple[Floats, Floats]:
         """Shape a and rate b (days) of what is believed of the rate of now."""

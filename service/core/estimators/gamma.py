@@ -1,4 +1,4 @@
-"""Gamma: a posterior of the change rate in two numbers."""
+"""Gamma: a posterior of the change rate in two numbers; of counted changes it is exact."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -8,8 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaincinv
 
 from service.core.conditions import Floats, InvalidInput, check_amount
-from service.core.estimators.base import check_crawl, check_mass, zeros
-from service.core.estimators.corpus import PriorEstimator
+from service.core.estimators.base import Estimator, PriorEstimator, check_crawl, check_mass
 from service.core.pooling import PagePriors
 from service.core.prior import DEFAULT_PRIOR, Prior
 
@@ -67,10 +66,6 @@ class Gamma(PriorEstimator[GammaState]):
 
     name: ClassVar[str] = "gamma"
     State: ClassVar[type[GammaState]] = GammaState
-    needs_crawl_rate: ClassVar[bool] = False
-    needs_history: ClassVar[bool] = False
-    periodic_timing_ok: ClassVar[bool] = True
-    refusal: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         if self.half_life_days is not None and not self.half_life_days > 0:
@@ -80,10 +75,6 @@ class Gamma(PriorEstimator[GammaState]):
     def steady(self) -> "Gamma":
         """The estimator itself."""
         return self
-
-    def init(self, n: int | None = None) -> GammaState:
-        """No evidence: the prior."""
-        return GammaState(zeros(n), zeros(n))
 
     def posterior(self, state: GammaState) -> tuple[Floats, Floats]:
         """Shape a and rate b (days) of the posterior."""
@@ -191,3 +182,66 @@ def gamma_interval(a: Floats, b: Floats, mass: float) -> tuple[Floats, Floats]:
 def gamma_unchanged(a: Floats, b: Floats, t: ArrayLike) -> Floats:
     """P(no change in `t` days) = (b/(b + t))^a, where the change rate is Gamma(a, b)."""
     return np.asarray(np.exp(-a * np.log1p(check_amount("t", t, np.shape(t)) / b)))
+
+
+COUNTED = Gamma(Prior(0.5, 0.5))
+"""Counted changes need no approximation: this posterior is exact."""
+
+
+class CompleteState(NamedTuple):
+    """Announced changes and the time they were announced in."""
+
+    changes: Any
+    days: Any
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteObservations(Estimator[CompleteState]):
+    """Announced changes per day of watching, half a change in half a day added.
+
+    For pages whose pings are trusted: every change is seen, so counts are exact. The estimate is
+    the mean of the posterior Gamma(changes + 0.5, days + 0.5).
+
+    Examples
+    --------
+    >>> complete = CompleteObservations()
+    >>> state = complete.init()
+    >>> for changed in (True, True, False):
+    ...     state = complete.update(state, interval=2.0, changed=changed)
+    ...     print(f"{complete.change_rate(state):.3f}")
+    0.600
+    0.556
+    0.385
+
+    References
+    ----------
+    K19, equation 11.
+    """
+
+    name: ClassVar[str] = "complete"
+    State: ClassVar[type[CompleteState]] = CompleteState
+
+    def update(
+        self,
+        state: CompleteState,
+        interval: ArrayLike,
+        changed: ArrayLike,
+        crawl_rate: ArrayLike = np.nan,  # noqa: ARG002 - every estimator has it
+    ) -> CompleteState:
+        """Add `interval` days that ended with one announced change, or without any.
+
+        `changed` may also be the number of changes announced in the interval.
+        """
+        return CompleteState(*COUNTED.update_counted(GammaState(*state), interval, changed))
+
+    def change_rate(self, state: CompleteState) -> Floats:
+        """Estimate, 1/day."""
+        return np.asarray((state.changes + 0.5) / (state.days + 0.5))
+
+    def credible_interval(self, state: CompleteState, mass: float = 0.9) -> tuple[Floats, Floats]:
+        """Central interval that holds the change rate with probability `mass`, 1/day."""
+        return COUNTED.credible_interval(GammaState(*state), mass)
+
+    def probability_unchanged(self, state: CompleteState, t: ArrayLike) -> Floats:
+        """P(no change in the next `t` days), averaged over the posterior."""
+        return COUNTED.probability_unchanged(GammaState(*state), t)

@@ -13,8 +13,6 @@ from service.core.estimators.base import (
     Estimator,
     check_crawl,
     rate_in_force,
-    unchanged_at,
-    zeros,
 )
 from service.core.prior import DEFAULT_PRIOR, Prior
 
@@ -72,17 +70,12 @@ class LLN(Estimator[LLNState]):
     name: ClassVar[str] = "lln"
     State: ClassVar[type[LLNState]] = LLNState
     needs_crawl_rate: ClassVar[bool] = True
-    needs_history: ClassVar[bool] = False
     periodic_timing_ok: ClassVar[bool] = False
     refusal: ClassVar[str] = POISSON_ONLY
 
     def __post_init__(self) -> None:
         if self.alpha not in ALPHA:
             raise InvalidInput("alpha", f"must be one of {', '.join(ALPHA)}, not {self.alpha!r}")
-
-    def init(self, n: int | None = None) -> LLNState:
-        """No crawls."""
-        return LLNState(zeros(n), zeros(n), zeros(n))
 
     def update(
         self,
@@ -105,7 +98,3 @@ class LLN(Estimator[LLNState]):
         """Estimate, 1/day; the prior mean before the first crawl."""
         estimate = state.rates_changed / (state.unchanged + ALPHA[self.alpha](state.crawls))
         return np.where(state.crawls > 0, estimate, self.prior.mean)
-
-    def probability_unchanged(self, state: LLNState, t: ArrayLike) -> Floats:
-        """P(no change in the next `t` days), the estimate plugged in; see `unchanged_at`."""
-        return unchanged_at(self.change_rate(state), t)

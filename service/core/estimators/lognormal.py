@@ -8,8 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from service.core.conditions import Floats, InvalidInput, check_amount
-from service.core.estimators.base import check_crawl, check_mass, zeros
-from service.core.estimators.corpus import PriorEstimator
+from service.core.estimators.base import PriorEstimator, check_crawl, check_mass
 from service.core.estimators.likelihood import hazard
 from service.core.pooling import PagePriors
 from service.core.prior import DEFAULT_PRIOR, Prior
@@ -68,18 +67,10 @@ class LogNormal(PriorEstimator[LogNormalState]):
 
     name: ClassVar[str] = "lognormal"
     State: ClassVar[type[LogNormalState]] = LogNormalState
-    needs_crawl_rate: ClassVar[bool] = False
-    needs_history: ClassVar[bool] = False
-    periodic_timing_ok: ClassVar[bool] = True
-    refusal: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         if self.half_life_days is not None and not self.half_life_days > 0:
             raise InvalidInput("half_life_days", f"must be positive, not {self.half_life_days}")
-
-    def init(self, n: int | None = None) -> LogNormalState:
-        """No evidence: the prior."""
-        return LogNormalState(zeros(n), zeros(n))
 
     def posterior(self, state: LogNormalState) -> tuple[Floats, Floats]:
         """Mean and precision of ln(change rate)."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from service.core.conditions import Floats, InvalidInput
-from service.core.estimators.base import Estimator, unchanged_at
+from service.core.estimators.base import Estimator
 from service.core.estimators.history import History, empty_history
 from service.core.prior import DEFAULT_PRIOR, Prior
 
@@ -56,10 +56,7 @@ class MM(Estimator[History]):
 
     name: ClassVar[str] = "mm"
     State: ClassVar[type[History]] = History
-    needs_crawl_rate: ClassVar[bool] = False
     needs_history: ClassVar[bool] = True
-    periodic_timing_ok: ClassVar[bool] = True
-    refusal: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         if self.suffix is not None and self.suffix < 1:
@@ -104,7 +101,3 @@ class MM(Estimator[History]):
             history, left = history.take(climbs), left[climbs]
             now, changes = now[climbs], changes[climbs]
         return rate
-
-    def probability_unchanged(self, state: History, t: ArrayLike) -> Floats:
-        """P(no change in the next `t` days), the estimate plugged in; see `unchanged_at`."""
-        return unchanged_at(self.change_rate(state), t)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from service.core.conditions import Floats
-from service.core.estimators.base import Estimator, check_crawl, rate_in_force, unchanged_at, zeros
+from service.core.estimators.base import Estimator, check_crawl, rate_in_force
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 
@@ -52,13 +52,6 @@ class Naive(Estimator[NaiveState]):
     name: ClassVar[str] = "naive"
     State: ClassVar[type[NaiveState]] = NaiveState
     needs_crawl_rate: ClassVar[bool] = True
-    needs_history: ClassVar[bool] = False
-    periodic_timing_ok: ClassVar[bool] = True
-    refusal: ClassVar[str] = ""
-
-    def init(self, n: int | None = None) -> NaiveState:
-        """No crawls."""
-        return NaiveState(zeros(n), zeros(n))
 
     def update(
         self,
@@ -77,7 +70,3 @@ class Naive(Estimator[NaiveState]):
         """Estimate, 1/day; the prior mean before the first crawl."""
         estimate = state.rates_changed / np.maximum(state.crawls, 1.0)
         return np.where(state.crawls > 0, estimate, self.prior.mean)
-
-    def probability_unchanged(self, state: NaiveState, t: ArrayLike) -> Floats:
-        """P(no change in the next `t` days), the estimate plugged in; see `unchanged_at`."""
-        return unchanged_at(self.change_rate(state), t)

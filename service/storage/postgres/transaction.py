@@ -28,7 +28,7 @@ from service.model.columns import (
     StoredPages,
 )
 from service.model.domain import Certificate, Observability, Page
-from service.model.url_groups import url_groups
+from service.model.urls import url_groups
 from service.storage.clock import FollowingClock
 from service.storage.contract import Brought, Registered
 from service.storage.epochs_sql import NUMBER_IN_FORCE

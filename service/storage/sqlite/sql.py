@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from service.model.arrays import COLUMN, EPOCH, INSTANT, Bools, Floats, Instants, Ints
 from service.model.columns import RARE, EpochColumns, PageStates
-from service.model.url_groups import URL_GROUPS
+from service.model.urls import URL_GROUPS
 from service.storage.contract import EPOCHS_KEPT, GONE_CHECKS
 from service.storage.dialect import worded
 from service.storage.tables import NULL_FOR_ZERO, Instant, metadata

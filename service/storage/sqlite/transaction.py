@@ -23,7 +23,7 @@ from service.model.columns import (
     StoredPages,
 )
 from service.model.domain import Observability
-from service.model.url_groups import URL_GROUPS, url_groups
+from service.model.urls import URL_GROUPS, url_groups
 from service.storage import epochs_sql
 from service.storage.column_builder import Gathered, placed
 from service.storage.contract import Brought, Registered

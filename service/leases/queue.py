@@ -1,0 +1,116 @@
+"""The queue of due pages: filled ahead of time, and mended after the clock was set back."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+
+import numpy as np
+
+from service.leases import politeness
+from service.leases.due import due_at, requested
+from service.leases.politeness import Politeness
+from service.model.arrays import EPOCH, NO_TIME, Instants, Ints, distinct, instant
+from service.model.columns import DueColumns
+from service.storage import Store, Transaction
+from service.storage.clock import Clock
+from service.storage.queue import FillMark, QueueRows
+
+BLOCK = 20_000
+"""Maximum pages, or hosts, of one transaction."""
+
+
+def queue_rows(pages: DueColumns, due: Instants) -> QueueRows:
+    """Return the rows of pages; `EPOCH` puts those that a ping requested before all others."""
+    first = requested(pages)
+    return QueueRows(
+        page_id=pages.page_id,
+        next_at=np.where(first & ~np.isnat(due), instant(EPOCH), due),
+        last_crawl_at=pages.last_crawl_at,
+        crawl_rate=pages.due_rate,
+        requested=first,
+    )
+
+
+def queue_due(tx: Transaction, page_id: Ints, until: datetime) -> None:
+    """Queue those of these pages that are due before `until`."""
+    if len(page_id):
+        enqueue(tx, tx.due_columns(distinct(page_id)), until)
+
+
+def enqueue(tx: Transaction, pages: DueColumns, until: datetime) -> Ints:
+    """Queue those of ascending pages that are due before `until`; return them."""
+    due = due_at(pages)
+    soon = due < instant(until)
+    rows = queue_rows(pages, due).take(soon)
+    tx.lower_host_queues(tx.enqueue(rows))
+    return rows.page_id
+
+
+def fill_queue(store: Store, until: datetime, stopped: Callable[[], bool] = lambda: False) -> None:
+    """Queue every page that is due before `until`, a block a transaction.
+
+    When this dies half-way, or is stopped, whoever runs epochs next finds that it was not done.
+    """
+    with store.begin(write=False) as tx:
+        epoch = tx.number_in_force()
+    after = 0
+    while not stopped():
+        with store.begin() as tx:
+            block = tx.next_page_ids(after, BLOCK)
+            if not len(block):
+                tx.set_filled(FillMark(epoch, until))
+                return
+            fill_block(tx, after, int(block[-1]), until)
+        after = int(block[-1])
+
+
+def fill_block(tx: Transaction, after: int, last: int, until: datetime) -> None:
+    """Queue the pages of a range that are due before `until`, and take out the others.
+
+    Rows are taken out last, and rows that others have locked stay with bounds that are too early:
+    whoever holds one of them may wait for a row that has been queued.
+    """
+    queued = enqueue(tx, tx.due_block(after, last), until)
+    extra = np.setdiff1d(tx.waiting(after, last), queued, assume_unique=True)
+    if not len(extra):
+        return
+    pages, locked = tx.lock_pages(extra, tx.clock())
+    out = locked & ~(due_at(pages) < instant(until))
+    tx.requeue(queue_rows(pages, np.full(len(pages), NO_TIME)).take(out))
+
+
+def redate(store: Store, polite: Politeness, now: Clock) -> None:
+    """Date nothing later than now: pages, then leases, then hosts, a block a transaction.
+
+    A clock that ran ahead for a while leaves crawls, leases and delays dated in the future. Until
+    the clock has caught up, pages would not be due, leases would not end, hosts would stay shut
+    and reports would come late.
+
+    Where nothing is dated later nothing changes, so it may be run at any time, by anybody. The
+    queue has to be filled afterwards.
+    """
+    after = 0
+    while True:
+        with store.begin() as tx:
+            block = tx.next_page_ids(after, BLOCK)
+            if not len(block):
+                break
+            tx.redate_pages(after, int(block[-1]), now())
+        after = int(block[-1])
+    with store.begin() as tx:
+        tx.redate_leases(now())
+    _redate_host_queues(store, polite, now)
+
+
+def _redate_host_queues(store: Store, polite: Politeness, now: Clock) -> None:
+    after = int(np.iinfo(np.int64).min)
+    while True:
+        with store.begin() as tx:
+            before = tx.next_host_queues(after, BLOCK)
+            if not len(before):
+                return
+            at = instant(now())
+            back = politeness.set_back(before, polite, at)
+            back = replace(back, next_at=np.minimum(back.next_at, at))  # leases may end sooner
+            tx.save_host_queues(back.take(politeness.differs(before, back)))
+        after = int(before.queue_id[-1])
