@@ -27,8 +27,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from recrawl_lab.worlds.phases import phase
 from service.core.allocation.harmonic import allocate_harmonic
-from service.core.costs import harmonic_cost
+from service.core.costs import costs
 from service.core.estimators.base import Estimator
 from service.core.estimators.gamma import CompleteObservations, Gamma
 from service.core.estimators.history import gather_history
@@ -40,7 +41,6 @@ from service.core.estimators.naive import Naive
 from service.core.estimators.stochastic import SA, SAM
 from service.core.pooling import fit_url_groups
 from service.core.prior import DEFAULT_PRIOR, Prior, fit_gamma_prior
-from service.core.timing import phase
 
 SEED = 20220901
 CRAWLS = (100, 1000)
@@ -203,7 +203,7 @@ def learning(estimator: Estimator[Any], n: int, timing: str) -> list[float]:
     incomplete, bandwidth = np.zeros(n, bool), 0.2 * n
 
     def cost(crawl_rate: np.ndarray) -> float:
-        return float(harmonic_cost(importance, truth, crawl_rate, 0 * truth, incomplete).sum())
+        return float(costs(importance, truth, crawl_rate, 0 * truth, incomplete).harmonic.sum())
 
     least = cost(allocate_harmonic(importance, truth, incomplete, bandwidth).crawl_rate)
     unfitted, state = estimator, estimator.init(n)

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from service.core.allocation.harmonic import allocate_harmonic
-from service.core.costs import harmonic_cost
+from service.core.costs import costs
 from service.core.estimators.gamma import Gamma
 from service.core.estimators.history import gather_history
 from service.core.estimators.lln import LLN
@@ -111,9 +111,9 @@ def optimum() -> Figure:
 
     ratio = np.geomspace(0.05, 20, 61)
     for timing, style in (("poisson", "--"), ("periodic", "-")):
-        cost = harmonic_cost(
+        cost = costs(
             np.ones(61), ratio, np.ones(61), np.zeros(61), np.zeros(61, bool), timing=timing
-        )
+        ).harmonic
         label = "on a Poisson clock" if timing == "poisson" else "on time"
         right.semilogx(ratio, cost, style, color=INK["gamma"], label=label)
     right.set(xlabel="changes per crawl", ylabel="harmonic cost / importance")

@@ -102,7 +102,7 @@ class Histories(NamedTuple):
 
 
 def find_table(folder: Path, name: str) -> Path:
-    """Find one of the five files.
+    """Return one of the five files.
 
     Raises
     ------

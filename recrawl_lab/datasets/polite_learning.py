@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from recrawl_lab.datasets.polite import Histories
 from service.core import timing
-from service.core.estimators.base import Estimator
-from service.estimation.estimates import learn, width
+from service.core.estimators.base import Estimator, from_columns, to_columns
+from service.estimation.estimates import width
 from service.model.arrays import (
     DAY,
     INSTANT,
@@ -50,12 +50,12 @@ class Taught(NamedTuple):
     """(N, W)"""
 
     def take(self, where: Any) -> "Taught":
-        """Give some of the pages."""
+        """Return some of the pages."""
         return Taught(*(column[where] for column in self))
 
     @classmethod
     def nothing(cls, learning: Learning) -> "Taught":
-        """Give no pages."""
+        """Return no pages."""
         counts = np.zeros(0, np.int32)
         return cls(np.zeros(0, INSTANT), counts, counts, np.zeros((0, width(learning.estimator))))
 
@@ -78,10 +78,10 @@ def learn_histories(histories: Histories, complete: Bools, learning: Learning) -
 def learnt(
     estimator: Estimator[Any], n: int, page: Ints, interval: Floats, changed: Bools
 ) -> Floats:
-    """Give (n, W) estimates after the intervals of each page, which stand in order of page.
+    """Return (n, W) estimates after the intervals of each page, which stand in order of page.
 
     The k-th intervals of all pages are learnt at once. An estimator that needs the crawl rate
-    in force is told one crawl per mean interval of the page.
+    in force gets one crawl per mean interval of the page.
     """
     n_intervals = np.bincount(page, minlength=n)
     start = np.cumsum(n_intervals) - n_intervals
@@ -91,18 +91,20 @@ def learnt(
     start, crawl_rate = start[longest_first], crawl_rate[longest_first]
     left = np.searchsorted(-n_intervals[longest_first], -np.arange(n_intervals.max(initial=0)))
     ordered = np.zeros((n, width(estimator)))
+    if estimator.needs_history:
+        return ordered
     for turn, n_left in enumerate(left.tolist()):
         at = start[:n_left] + turn
-        ordered[:n_left] = learn(
-            estimator, ordered[:n_left], interval[at], changed[at], crawl_rate[:n_left]
-        )
+        state = from_columns(estimator, ordered[:n_left])
+        state = estimator.update(state, interval[at], changed[at], crawl_rate[:n_left])
+        ordered[:n_left] = to_columns(state)
     estimate = np.empty_like(ordered)
     estimate[longest_first] = ordered
     return estimate
 
 
 def states_after(taught: Taught, complete_rate: Floats, learning: Learning) -> PageStates:
-    """Give the states of some pages; the rate is NaN where changes are not announced."""
+    """Return the states of some pages; the rate is NaN where changes are not announced."""
     n = len(taught.last_crawl_at)
     watched = (instant(learning.now) - learning.began) / DAY
     n_pings = np.rint(np.nan_to_num(complete_rate) * watched).astype(np.int64)

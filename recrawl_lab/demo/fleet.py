@@ -141,7 +141,7 @@ class Fleet:
 
 
 def expect(response: httpx.Response, status: int) -> httpx.Response:
-    """Give the response if it has this status; raises `UnexpectedAnswer`."""
+    """Return the response if it has this status; raises `UnexpectedAnswer`."""
     if response.status_code != status:
         request = f"{response.request.method} {response.request.url.path}"
         raise UnexpectedAnswer(

@@ -81,7 +81,7 @@ def play(
     step
         Days from one epoch to the next; within them the fleet follows one schedule.
     progress
-        Told each day reached.
+        Called with each day reached.
 
     Raises
     ------
@@ -94,15 +94,18 @@ def play(
         crawls = merged(crawls, more)
         if progress is not None:
             progress(day)
-    uniform = plain.matched(plain.uniform, world, len(crawls.at))
-    hindsight = plain.matched(plain.hindsight, world, len(crawls.at))
+    n = len(crawls.at)
     return GameResult(
         world,
         bandwidth,
-        GameOutcome("Recrawl", crawls, staleness(world, crawls)),
-        GameOutcome("uniform", uniform, staleness(world, uniform)),
-        GameOutcome("hindsight", hindsight, staleness(world, hindsight)),
+        _outcome("Recrawl", world, crawls),
+        _outcome("uniform", world, plain.matched(plain.uniform, world, n)),
+        _outcome("hindsight", world, plain.matched(plain.hindsight, world, n)),
     )
+
+
+def _outcome(name: str, world: World, crawls: Crawls) -> GameOutcome:
+    return GameOutcome(name, crawls, staleness(world, crawls))
 
 
 # -- what the reader sees

@@ -4,6 +4,7 @@ Each module holds some of one paper's figures and ends in, or has, a tuple `EXPE
 one is a new module and its line in `EXPERIMENTS` below.
 """
 
+from recrawl_lab.errors import UnknownExperiment
 from recrawl_lab.experiments import (
     a22_accuracy,
     a22_history,
@@ -14,7 +15,6 @@ from recrawl_lab.experiments import (
     k19_learned,
 )
 from recrawl_lab.experiments.base import Check, Experiment, Result, ResultTable, Setup
-from service.model.errors import UnknownExperiment
 
 __all__ = ["EXPERIMENTS", "Check", "Experiment", "Result", "ResultTable", "Setup", "find"]
 
@@ -27,7 +27,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def find(name: str) -> Experiment:
-    """Give an experiment by name.
+    """Return an experiment by name.
 
     Raises
     ------

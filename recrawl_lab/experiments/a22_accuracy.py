@@ -143,7 +143,7 @@ def _width(measured: PageErrors, name: str, crawls: int) -> float:
 
 
 def _first_below(measured: PageErrors, name: str, error: float) -> int:
-    """Give the crawls after which the error is below `error` for the first time, or them all."""
+    """Return the crawls after which the error is below `error` for the first time, or them all."""
     below = measured.error[name].rmse < error
     return int(measured.after[below.argmax()] if below.any() else measured.after[-1])
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from recrawl_lab.errors import InvalidTrace
 from recrawl_lab.experiments.base import Check, Experiment, Result, ResultTable, Setup
 from recrawl_lab.experiments.runs import (
     INK,
@@ -30,7 +31,6 @@ from service.core.estimators.mle import MLE
 from service.core.estimators.naive import Naive
 from service.core.estimators.stochastic import SA, SAM
 from service.model.arrays import Floats, Ints
-from service.model.errors import InvalidTrace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,7 +17,7 @@ import numpy as np
 from recrawl_lab.experiments.base import Check, Experiment, Result, ResultTable, Setup
 from recrawl_lab.experiments.runs import INK, start_at
 from service.core.allocation.alternatives import allocate_binary
-from service.core.costs import binary_cost
+from service.core.costs import costs
 from service.core.estimators.base import Estimator
 from service.core.estimators.gamma import Gamma
 from service.core.estimators.lln import LLN
@@ -62,7 +62,7 @@ def optimum() -> Floats:
 
 def cost(crawl_rate: Floats) -> float:
     """Importance-weighted share of time out of date."""
-    stale = binary_cost(IMPORTANCE, CHANGE_RATE, crawl_rate, np.zeros(N_PAGES), NO_PINGS)
+    stale = costs(IMPORTANCE, CHANGE_RATE, crawl_rate, np.zeros(N_PAGES), NO_PINGS).binary
     return float(stale.sum())
 
 

@@ -80,7 +80,7 @@ class PageErrors(NamedTuple):
         return float(self.error[name].rmse[self.row(crawls)])
 
     def row(self, crawls: int) -> int:
-        """Give the first checkpoint of at least so many crawls."""
+        """Return the first checkpoint of at least so many crawls."""
         return min(int(np.searchsorted(self.after, crawls)), len(self.after) - 1)
 
 

@@ -112,10 +112,6 @@ EXPERIMENTS = (Experiment("a22-5", "step sizes of LLN, SA and SAM", step_sizes),
 def _checks(curves: dict[tuple[str, str], StepCurve]) -> list[Check]:
     panel = {name: [c for c in curves.values() if c.panel == name] for name in PANELS}
     last = {name: {c.label: c.at(CRAWLS) for c in rows} for name, rows in panel.items()}
-    by_beta, by_eta = panel["SAM, eta = 0.8"], panel["SAM, beta = 0.4"]
-    spreads, early = [c.spread for c in by_beta], [c.at(30) for c in by_beta]
-    ends, wide = [c.at(CRAWLS) for c in by_eta], [c.spread for c in by_eta]
-    soon = [c.at(30) for c in by_eta]
     return [
         Check(
             "LLN is worst with alpha = k^0.75",
@@ -127,6 +123,15 @@ def _checks(curves: dict[tuple[str, str], StepCurve]) -> list[Check]:
             _list(last["SA"]),
             min(last["SA"], key=last["SA"].__getitem__) == "eta = 0.5",
         ),
+        *_checks_of_beta(panel["SAM, eta = 0.8"]),
+        *_checks_of_eta(panel["SAM, beta = 0.4"]),
+    ]
+
+
+def _checks_of_beta(curves: list[StepCurve]) -> list[Check]:
+    last = {curve.label: curve.at(CRAWLS) for curve in curves}
+    spreads, early = [c.spread for c in curves], [c.at(30) for c in curves]
+    return [
         Check(
             "SAM gets near quickest with beta = 0.4, slower the larger it is",
             f"RMSE after 30 {_row(early)}",
@@ -139,9 +144,16 @@ def _checks(curves: dict[tuple[str, str], StepCurve]) -> list[Check]:
         ),
         Check(
             "SAM is best with beta = 0.6",
-            _list(last["SAM, eta = 0.8"]),
-            min(last["SAM, eta = 0.8"], key=last["SAM, eta = 0.8"].__getitem__) == "beta = 0.6",
+            _list(last),
+            min(last, key=last.__getitem__) == "beta = 0.6",
         ),
+    ]
+
+
+def _checks_of_eta(curves: list[StepCurve]) -> list[Check]:
+    ends, wide = [c.at(CRAWLS) for c in curves], [c.spread for c in curves]
+    soon = [c.at(30) for c in curves]
+    return [
         Check(
             f"eta matters little to SAM (preprint), within a factor of {SIMILAR:g}",
             f"RMSE {_row(ends)}",

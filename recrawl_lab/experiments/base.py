@@ -41,7 +41,7 @@ class Setup:
     """Is told the share done, in [0, 1], now and then."""
 
     def rng(self) -> np.random.Generator:
-        """Give the one source of chance of an experiment."""
+        """Return the one source of chance of an experiment."""
         return np.random.default_rng(self.seed)
 
     def runs(self, full: int) -> int:
@@ -105,7 +105,7 @@ class Experiment(NamedTuple):
 
 
 def within(share: float, measured: float, expected: float) -> bool:
-    """Tell whether a figure lies within a share of the expected one.
+    """Return whether a figure lies within a share of the expected one.
 
     >>> within(0.1, 0.12, 0.11), within(0.1, 0.12, 0.10)
     (True, False)

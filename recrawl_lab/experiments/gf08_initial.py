@@ -151,29 +151,33 @@ def initial_interval(setup: Setup) -> Result:
                 ],
             )
         ],
-        checks=[
-            Check(
-                "there is a clear difference between first intervals (a factor of 1.5)",
-                f"deviation {pooled.min():.0f} to {pooled.max():.0f} hours",
-                bool(pooled.max() >= 1.5 * pooled.min()),
-            ),
-            Check(
-                f"one near {BEST / DAY:g} days is best, within {NEAR:.0%}",
-                f"{best / DAY:g} days; the median page changes every {median / DAY:.1f}",
-                within(NEAR, best, BEST),
-            ),
-            Check(
-                "very short and very long ones are worse",
-                f"{pooled[0]:.0f} and {pooled[-1]:.0f} against {pooled.min():.0f} hours",
-                bool(min(pooled[0], pooled[-1]) > pooled.min()),
-            ),
-        ],
+        checks=_checks(pooled, best, median),
         draw=lambda figure: _draw_deviation(figure, pooled, deviation),
         notes=(
             STAND_IN,
             f"the best of those tried is {best / median:.2f} of the median page's period",
         ),
     )
+
+
+def _checks(pooled: Floats, best: float, median: float) -> list[Check]:
+    return [
+        Check(
+            "there is a clear difference between first intervals (a factor of 1.5)",
+            f"deviation {pooled.min():.0f} to {pooled.max():.0f} hours",
+            bool(pooled.max() >= 1.5 * pooled.min()),
+        ),
+        Check(
+            f"one near {BEST / DAY:g} days is best, within {NEAR:.0%}",
+            f"{best / DAY:g} days; the median page changes every {median / DAY:.1f}",
+            within(NEAR, best, BEST),
+        ),
+        Check(
+            "very short and very long ones are worse",
+            f"{pooled[0]:.0f} and {pooled[-1]:.0f} against {pooled.min():.0f} hours",
+            bool(min(pooled[0], pooled[-1]) > pooled.min()),
+        ),
+    ]
 
 
 def _draw_deviation(figure: "Figure", pooled: Floats, deviation: Floats) -> None:

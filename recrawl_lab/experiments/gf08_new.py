@@ -74,21 +74,7 @@ def new_pages(setup: Setup) -> Result:
     first_corpus = watched(rng, corpus(setup, rng, n_corpus)).change_rate
     another = watched(rng, corpus(setup, rng, n_corpus)).change_rate
     change_rate = rng.choice(another, n_pages)
-    imaginary, prior = fit_imaginary_intervals(first_corpus), gamma_prior(first_corpus)
-    ways: dict[str, tuple[Floats, Estimated]] = {
-        "imaginary intervals": (
-            np.full(n_pages, 1.0 / imaginary.change_rate),
-            with_intervals(imaginary),
-        ),
-        "gamma": (np.full(n_pages, 1.0 / prior.mean), with_gamma(prior)),
-        **{
-            f"no prior, up to {days:g} days": (
-                DAY * days * (1.0 - rng.random(n_pages)),
-                plain_likelihood,
-            )
-            for days in LONGEST
-        },
-    }
+    ways = _ways(rng, first_corpus, n_pages)
     deviation: dict[str, Floats] = {}
     for name, (first, estimated) in ways.items():
         played = follow(rng, change_rate, first, CRAWLS, estimated=estimated)
@@ -115,6 +101,27 @@ def new_pages(setup: Setup) -> Result:
             ),
         ),
     )
+
+
+def _ways(
+    rng: np.random.Generator, corpus: Floats, n_pages: int
+) -> dict[str, tuple[Floats, Estimated]]:
+    """Return the first intervals and the estimator of each way to begin."""
+    imaginary, prior = fit_imaginary_intervals(corpus), gamma_prior(corpus)
+    return {
+        "imaginary intervals": (
+            np.full(n_pages, 1.0 / imaginary.change_rate),
+            with_intervals(imaginary),
+        ),
+        "gamma": (np.full(n_pages, 1.0 / prior.mean), with_gamma(prior)),
+        **{
+            f"no prior, up to {days:g} days": (
+                DAY * days * (1.0 - rng.random(n_pages)),
+                plain_likelihood,
+            )
+            for days in LONGEST
+        },
+    }
 
 
 FIGURE_7 = Experiment(

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from recrawl_lab.errors import InvalidTrace
 from recrawl_lab.experiments.base import Setup
 from recrawl_lab.experiments.plain import ALWAYS, NEITHER, Estimate, plain_likelihood
 from recrawl_lab.worlds.recording import recorded_world
 from recrawl_lab.worlds.trace import read_trace
 from service.core.estimators.likelihood import Likelihood, Terms, likeliest_rate
 from service.model.arrays import Bools, Floats
-from service.model.errors import InvalidTrace
 
 DAY = 24.0
 MEDIAN_PERIOD, LOG_DEVIATION = 10.0 * DAY, 0.8

@@ -66,7 +66,7 @@ class QuietPage(NamedTuple):
         )
 
 
-def no_change_yet(setup: Setup) -> Result:
+def quiet_pages(setup: Setup) -> Result:
     """Run figure 5: what crawls without a change say, alone and with the corpus as prior."""
     rng = setup.rng()
     sample = watched(rng, corpus(setup, rng, setup.runs(CORPUS))).change_rate
@@ -212,12 +212,11 @@ def two_intervals(setup: Setup) -> Result:
             gamma_distribution.cdf(rates, prior.a, scale=1.0 / prior.b)
         ),
     }
-    numbers = (
-        (likeliest.changed, likeliest.unchanged),
-        (nearest.changed, nearest.unchanged),
-        (prior.a, prior.b),
-    )
-    first = (1.0 / likeliest.change_rate, 1.0 / nearest.change_rate, 1.0 / prior.mean)
+    rows = {
+        "imaginary intervals, likeliest": _fit_of(likeliest),
+        "imaginary intervals, least squares": _fit_of(nearest),
+        "Gamma": (prior.a, prior.b, 1.0 / prior.mean),
+    }
     off = {name: distance(model, sample) for name, model in models.items()}
     ours, paper, of_gamma = off.values()
     return Result(
@@ -227,8 +226,8 @@ def two_intervals(setup: Setup) -> Result:
                 "fits (imaginary: hours changed, hours unchanged; Gamma: changes, hours)",
                 ("prior", "first number", "second number", "distance", "first estimate, hours"),
                 [
-                    (name, *map(float, pair), off[name], float(hours))
-                    for name, pair, hours in zip(models, numbers, first, strict=True)
+                    (name, float(one), float(two), off[name], float(hours))
+                    for name, (one, two, hours) in rows.items()
                 ],
             )
         ],
@@ -250,6 +249,10 @@ def two_intervals(setup: Setup) -> Result:
     )
 
 
+def _fit_of(intervals: ImaginaryIntervals) -> tuple[float, float, float]:
+    return intervals.changed, intervals.unchanged, 1.0 / intervals.change_rate
+
+
 def _draw_fits(
     figure: "Figure", sample: Floats, models: dict[str, Callable[[Floats], Floats]]
 ) -> None:
@@ -266,6 +269,6 @@ def _draw_fits(
 
 
 FIGURE_5 = Experiment(
-    "gf08-5", "likelihood and posterior where no crawl found a change", no_change_yet
+    "gf08-5", "likelihood and posterior where no crawl found a change", quiet_pages
 )
 FIGURE_6 = Experiment("gf08-6", "two imaginary intervals fitted to the corpus", two_intervals)

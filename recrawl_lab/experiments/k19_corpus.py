@@ -22,7 +22,7 @@ from recrawl_lab.datasets.polite import (
 )
 from recrawl_lab.worlds.world import LOG_CHANGE_RATE, LOG_IMPORTANCE
 from service.core.allocation.problem import Allocation
-from service.core.costs import binary_cost, harmonic_cost
+from service.core.costs import costs
 from service.core.estimators.history import gather_history
 from service.core.estimators.mle import MLE, ImaginaryIntervals
 from service.model.arrays import Bools, Floats, Ints
@@ -52,7 +52,7 @@ class Corpus(NamedTuple):
         return BANDWIDTH_PER_PAGE * len(self.importance)
 
     def pick(self, which: Ints | Bools) -> "Corpus":
-        """Give some of the pages."""
+        """Return some of the pages."""
         return Corpus(self.importance[which], self.change_rate[which], self.complete[which])
 
 
@@ -66,7 +66,7 @@ class Cost(NamedTuple):
 def cost(pages: Corpus, allocation: Allocation) -> Cost:
     """Evaluate an allocation under the true change rates."""
     columns = (*pages[:2], allocation.crawl_rate, allocation.crawl_probability, pages.complete)
-    return Cost(float(harmonic_cost(*columns).mean()), float(binary_cost(*columns).mean()))
+    return Cost(float(costs(*columns).harmonic.mean()), float(costs(*columns).binary.mean()))
 
 
 def made_up(rng: np.random.Generator, n_pages: int) -> Corpus:

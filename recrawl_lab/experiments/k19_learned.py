@@ -47,7 +47,7 @@ class CostCurve(NamedTuple):
     """(E, D) crawls a day on the clock, over the bandwidth."""
 
     def settled(self) -> int:
-        """Give the day from which on the mean harmonic cost stays near its last value."""
+        """Return the day from which on the mean harmonic cost stays near its last value."""
         mean = self.harmonic.mean(axis=0)
         far = np.flatnonzero(np.abs(mean - mean[-1]) > SETTLED * mean[-1])
         return int(far[-1]) + 2 if far.size else 1

@@ -11,12 +11,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from recrawl_lab.experiments.k19_corpus import EQUATION_10, Corpus
+from recrawl_lab.worlds.phases import phase
 from service.core.allocation import Allocator
 from service.core.allocation.problem import Allocation
 from service.core.estimators.gamma import CompleteObservations, Gamma
 from service.core.estimators.history import gather_history
 from service.core.prior import fit_gamma_prior
-from service.core.timing import phase
 from service.model.arrays import Bools, Floats, Ints
 
 START = 1.0
@@ -32,7 +32,7 @@ class CrawlDay(NamedTuple):
     changed: Bools
 
     def pick(self, which: Bools) -> "CrawlDay":
-        """Give some of the crawls."""
+        """Return some of the crawls."""
         return CrawlDay(self.page[which], self.interval[which], self.changed[which])
 
 

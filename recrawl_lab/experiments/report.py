@@ -20,7 +20,7 @@ WIDEST = 1_000
 
 
 def document(name: str, result: Result, setup: Setup) -> dict[str, Any]:
-    """Give everything but the figure as one JSON value."""
+    """Return everything but the figure as one JSON value."""
     return {
         "experiment": name,
         "title": result.title,

@@ -69,7 +69,7 @@ class _Waiting:
         heappush(self._heap, (-self._saved(page, self._changed_at[change]), page))
 
     def pop(self, at: float) -> int | None:
-        """Give the page whose crawl saves most, now crawled; None if no crawl saves anything.
+        """Return the page whose crawl saves most, now crawled; None if no crawl saves anything.
 
         What a crawl saves only shrinks until the page changes and is entered again, so it is enough
         to weigh anew what stands at the top.
@@ -88,6 +88,6 @@ class _Waiting:
         return None
 
     def _saved(self, page: int, at: float) -> float:
-        """Give importance x penalty x days to the next change or the end."""
+        """Return importance x penalty x days to the next change or the end."""
         penalty = self._penalty[self._n_uncrawled[page]]
         return float(self._importance[page] * penalty * (self._until[page] - at))

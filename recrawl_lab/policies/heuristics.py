@@ -15,9 +15,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from recrawl_lab.replay.staleness import Crawls, merged
+from recrawl_lab.worlds.phases import phase
 from recrawl_lab.worlds.versions import Versions
 from recrawl_lab.worlds.world import World
-from service.core.timing import phase
 from service.model.arrays import Bools, Floats, Ints
 
 State = tuple[Ints, ...]
@@ -44,22 +44,17 @@ class Heuristic(Protocol):
         """How crawls are chosen together; None: one at a time, always the most overdue."""
 
     def discover(self, at: Floats) -> tuple[State, Floats]:
-        """Find (N,) new pages; gives their state and when they are due."""
+        """Return (N,) new pages; gives their state and when they are due."""
 
     def crawl(self, state: State, at: Floats, changed: Bools) -> tuple[State, Floats]:
         """Take in (K,) crawls; gives the state and when the pages are due again."""
 
 
 def play(heuristic: Heuristic, world: World, bandwidth: float) -> Crawls:
-    """Crawl a world as a heuristic says.
+    """Crawl a world as a heuristic says, at most `bandwidth` crawls a day.
 
     The next crawls are computed together, up to the first page that falls due again among them,
     or for a segment, in which no page is crawled twice; a few array operations serve them all.
-
-    Parameters
-    ----------
-    bandwidth
-        Crawls a day.
     """
     versions, segment = Versions(world), heuristic.segment
     last_version = np.zeros(len(world), np.int64)

@@ -13,6 +13,7 @@ from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 
+from recrawl_lab.errors import UnknownPolicy
 from recrawl_lab.policies import plain
 from recrawl_lab.policies.clairvoyant import clairvoyant
 from recrawl_lab.policies.peers import PEERS
@@ -24,7 +25,6 @@ from service.core.estimators import ESTIMATORS, make_estimator
 from service.core.estimators.gamma import Gamma
 from service.epochs.solve import Plan
 from service.model.domain import Timing
-from service.model.errors import UnknownPolicy
 
 STEP_INTERVALS = 0.5
 LONGEST_STEP, LONGEST_UNPACED = 1.0, 7.0
@@ -82,7 +82,7 @@ class Entrant:
 
 
 def suitable_step(world: World, bandwidth: float, *, paced: bool = True) -> float:
-    """Give the days between epochs in which a schedule hardly ages."""
+    """Return the days between epochs in which a schedule hardly ages."""
     longest = LONGEST_STEP if paced else LONGEST_UNPACED
     return min(longest, STEP_INTERVALS * world.mean_pages / bandwidth)
 
@@ -219,7 +219,7 @@ GROUPS: dict[str, tuple[str, ...]] = {"default": DEFAULT, "all": tuple(LINEUP)}
 
 
 def chosen(names: str) -> tuple[str, ...]:
-    """Give the policies that names and groups, separated by commas, stand for; each once.
+    """Return the policies that names and groups, separated by commas, stand for; each once.
 
     Raises
     ------

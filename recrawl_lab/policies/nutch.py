@@ -103,7 +103,7 @@ class Nutch:
         return state._replace(interval_s=interval), np.where(early, now_ms, due_ms)
 
     def scaled(self, factor: float) -> Self:
-        """Give the schedule whose every interval is `factor` times as long."""
+        """Return the schedule whose every interval is `factor` times as long."""
 
         def times(interval_s: int) -> int:
             return max(1, round(factor * interval_s))

@@ -12,10 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from recrawl_lab.replay.staleness import Crawls, merged
+from recrawl_lab.worlds.phases import phase
 from recrawl_lab.worlds.world import World
 from service.core.allocation.harmonic import allocate_harmonic
 from service.core.estimators.gamma import Gamma, GammaState
-from service.core.timing import CREDIT_TOLERANCE, phase
+from service.core.timing import CREDIT_TOLERANCE
 from service.model.arrays import Bools, Floats, Ints
 from service.model.urls import n_buckets, url_groups
 
@@ -175,7 +176,7 @@ def _spans(world: World, *, learns: bool) -> Iterator[tuple[float, float]]:
 
 
 def _spends(first: Ints, probability: Floats) -> Bools:
-    """Tell at which pings of each page the accumulated probability buys a crawl."""
+    """Return at which pings of each page the accumulated probability buys a crawl."""
     total = np.concatenate(([0.0], np.cumsum(probability)))
     before = np.repeat(total[first[:-1]], np.diff(first))
     whole = np.floor(np.stack((total[1:], total[:-1])) - before + CREDIT_TOLERANCE)

@@ -51,7 +51,7 @@ class StormCrawler:
         )
 
     def scaled(self, factor: float) -> Self:
-        """Give the scheduler whose every interval is `factor` times as long."""
+        """Return the scheduler whose every interval is `factor` times as long."""
 
         def times(interval_min: int) -> int:
             return max(1, round(factor * interval_min))

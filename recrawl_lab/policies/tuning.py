@@ -25,7 +25,7 @@ class Scalable(Heuristic, Protocol):
     """A heuristic whose intervals can be stretched."""
 
     def scaled(self, factor: float) -> Self:
-        """Give the heuristic with every interval `factor` times as long."""
+        """Return the heuristic with every interval `factor` times as long."""
 
 
 class TunedSetting(NamedTuple):

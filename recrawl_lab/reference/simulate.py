@@ -166,7 +166,7 @@ def poisson_instants(rng: np.random.Generator, rate: float, days: float) -> Floa
 
 
 def by_credit(n_pings: int, crawl_probability: float) -> Bools:
-    """Tell which of `n_pings` pings, one after another from credit 0, buy a crawl.
+    """Return which of `n_pings` pings, one after another from credit 0, buy a crawl.
 
     Examples
     --------

@@ -62,14 +62,14 @@ def calibration(predicted: Predicted, bins: int = BINS) -> Calibration | None:
 
 
 def later(predicted: Predicted, than: float) -> Predicted:
-    """Give the predictions about crawls after a day."""
+    """Return the predictions about crawls after a day."""
     late = predicted.at > than
     page, at, probability, changed = predicted
     return Predicted(page[late], at[late], probability[late], changed[late])
 
 
 def log_loss(probability: Floats, changed: Floats) -> float:
-    """Give the mean of -ln of the probability given to what happened.
+    """Return the mean of -ln of the probability given to what happened.
 
     >>> round(log_loss(np.array([0.5, 0.9]), np.array([1.0, 0.0])), 4)
     1.4979

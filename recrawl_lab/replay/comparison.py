@@ -83,7 +83,7 @@ class Comparison:
     outcomes: Sequence[Outcome]
 
     def __contains__(self, name: str) -> bool:
-        """Tell whether a policy has played."""
+        """Return whether a policy has played."""
         return name in self.measures
 
     @cached_property
@@ -92,17 +92,17 @@ class Comparison:
         return {outcome.name: measured(outcome.terms) for outcome in self.outcomes}
 
     def interval(self, name: str, measure: str) -> ConfidenceInterval:
-        """Give the bootstrap interval of one measure of a policy."""
+        """Return the bootstrap interval of one measure of a policy."""
         return interval(getattr(self._resamples, measure)[:, self._column[name]])
 
     def saving(self, name: str, than: str) -> tuple[float, ConfidenceInterval]:
-        """Give how far a policy's harmonic staleness lies below another's, as a share of that."""
+        """Return how far a policy's harmonic staleness lies below another's, as a share of that."""
         own, other = self.measures[name].harmonic, self.measures[than].harmonic
         saved = 1.0 - _ratio(self._harmonic(name), self._harmonic(than))
         return 1.0 - float(_ratio(own, other)), interval(saved)
 
     def gap_closed(self, name: str) -> tuple[float, ConfidenceInterval] | None:
-        """Give the share of what hindsight gains over uniform that a policy gains.
+        """Return the share of what hindsight gains over uniform that a policy gains.
 
         None where one of the two has not played, or there is next to nothing to gain.
         """

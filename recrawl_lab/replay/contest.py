@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from multiprocessing import active_children, get_context
 from multiprocessing.queues import SimpleQueue
 
+from recrawl_lab.errors import PolicyKilled
 from recrawl_lab.policies.lineup import Game
 from recrawl_lab.replay.comparison import Outcome, play
-from service.model.errors import PolicyKilled
 
 ENDS = (signal.SIGTERM, signal.SIGINT)
 """Signals that end a contest."""
@@ -33,13 +33,13 @@ def contest(
     processes: int,
     prepare: Callable[[], None],
 ) -> list[Outcome]:
-    """Give the outcomes of policies, in the order of their names.
+    """Return the outcomes of policies, in the order of their names.
 
     With several processes the policies play side by side; an interruption ends them all.
 
     Parameters
     ----------
-    told
+    report
         Called in this process, now and then and at the end of each policy.
     prepare
         Called first in each process; must be importable there.
@@ -52,6 +52,16 @@ def contest(
     if processes == 1:
         prepare()
         return [play(name, game, _now_and_then(game, name, report)) for name in names]
+    return _side_by_side(game, names, report, processes, prepare)
+
+
+def _side_by_side(
+    game: Game,
+    names: tuple[str, ...],
+    report: Told,
+    processes: int,
+    prepare: Callable[[], None],
+) -> list[Outcome]:
     context = get_context("spawn")
     queue: SimpleQueue[tuple[str, float]] = context.SimpleQueue()
     with ProcessPoolExecutor(
@@ -117,7 +127,7 @@ def _play(name: str, game: Game) -> Outcome:
 
 
 def _now_and_then(game: Game, name: str, report: Told) -> Callable[[float], None]:
-    """Tell each hundredth of the window, and its end."""
+    """Return each hundredth of the window, and its end."""
     days, last = game.world.days, 0.0
 
     def tell(day: float) -> None:

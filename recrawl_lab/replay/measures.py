@@ -97,7 +97,7 @@ def terms(world: World, steps: Steps) -> Terms:
 
 
 def measured(sums: Terms) -> Measures:
-    """Give the measures of all pages."""
+    """Return the measures of all pages."""
     return Measures(*(sums.above.sum(axis=0) / sums.below.sum(axis=0)).tolist())
 
 

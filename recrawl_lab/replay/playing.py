@@ -113,7 +113,7 @@ def choose(due: Due, start: float, end: float, allowance: float) -> Crawls:
 
 
 def announcements(world: World) -> Crawls:
-    """Give the changes of announced pages, each told at once."""
+    """Return the changes of announced pages, each told at once."""
     page = world.changed_page
     now = world.announced[page]
     return Crawls(page[now], world.changed_at[now])

@@ -21,9 +21,8 @@ from recrawl_lab.worlds.world import World
 from service.core.estimators.base import Estimator, from_columns
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
-from service.estimation.estimates import width
+from service.estimation.estimates import Rules, rules_in_force, width
 from service.ingest.record import ping, record
-from service.ingest.rules import Rules, rules_in_force
 from service.leases.due import due_at
 from service.model.arrays import (
     KEY,

@@ -28,7 +28,7 @@ class Crawls(NamedTuple):
 
 
 def merged(*parts: Crawls) -> Crawls:
-    """Give the crawls of all parts."""
+    """Return the crawls of all parts."""
     return Crawls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
@@ -110,7 +110,7 @@ def uncrawled(world: World, crawls: Crawls) -> Steps:
 
 
 def harmonic_numbers(n: Ints) -> Floats:
-    """Give H(n) of each entry by one table.
+    """Return H(n) of each entry by one table.
 
     >>> harmonic_numbers(np.array([0, 1, 2, 4])).round(4)
     array([0.    , 1.    , 1.5   , 2.0833])

@@ -48,11 +48,11 @@ class Frame(NamedTuple):
     y_most: float
 
     def x(self, value: float) -> float:
-        """Give the place of a value across."""
+        """Return the place of a value across."""
         return self.left + (self.right - self.left) * value / self.x_most
 
     def y(self, value: float) -> float:
-        """Give the place of a value up."""
+        """Return the place of a value up."""
         return self.bottom - (self.bottom - self.top) * value / self.y_most
 
 
@@ -101,7 +101,7 @@ def reliability(series: Sequence[Series], title: str, height: float = 300) -> st
 
 
 def ceiling(value: float) -> float:
-    """Give the least of 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten that is no less.
+    """Return the least of 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten that is no less.
 
     >>> [ceiling(value) for value in (0.0, 0.013, 0.4, 7.0, 1.0)]
     [1.0, 0.015, 0.4, 8.0, 1.0]
@@ -152,7 +152,7 @@ def _up(frame: Frame) -> Iterator[str]:
 
 
 def _ticks(most: float) -> list[float]:
-    """Give 0 and three to five round values up to the end of an axis."""
+    """Return 0 and three to five round values up to the end of an axis."""
     step = ceiling(most / 5)
     return [float(f"{k * step:.6g}") for k in range(int(most / step + 1e-9) + 1)]
 

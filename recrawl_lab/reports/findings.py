@@ -12,7 +12,7 @@ USED_UP = 0.97
 
 
 def findings(comparison: Comparison) -> list[str]:
-    """Give the sentences, the most important first."""
+    """Return the sentences, the most important first."""
     return list(_sentences(comparison))
 
 

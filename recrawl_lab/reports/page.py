@@ -13,7 +13,7 @@ from typing import Any
 from recrawl_lab.policies.lineup import HINDSIGHT, RECRAWL, UNIFORM
 from recrawl_lab.replay.measures import MASS
 from recrawl_lab.reports.charts import Bar, Series, bars, lines, reliability
-from recrawl_lab.reports.summary import columns
+from recrawl_lab.reports.summary import COLUMNS
 
 Made = dict[str, Any]
 """The document of the results; see `results.document`."""
@@ -109,7 +109,7 @@ def page(made: Made) -> str:
         table=_table(made),
         mass=f"{MASS:.0%}",
         figures="".join(_figures(made)),
-        meanings=_pairs((column.title, escape(column.meaning)) for column in columns()),
+        meanings=_pairs((column.title, escape(column.meaning)) for column in COLUMNS),
         policies=_pairs((p["policy"], escape(p["description"])) for p in made["policies"]),
     )
 
@@ -133,7 +133,7 @@ def _pairs(pairs: Any) -> str:
 
 def _table(made: Made) -> str:
     head = "".join(
-        f'<th title="{escape(column.meaning)}">{column.title}</th>' for column in columns()
+        f'<th title="{escape(column.meaning)}">{column.title}</th>' for column in COLUMNS
     )
     rows = "".join(_row(policy) for policy in made["policies"])
     return f"<thead><tr><th>policy</th>{head}</tr></thead><tbody>{rows}</tbody>"
@@ -142,7 +142,7 @@ def _table(made: Made) -> str:
 def _row(policy: Made) -> str:
     cells = "".join(
         f"<td>{column.text(policy)}<small>{column.bounds(policy)}</small></td>"
-        for column in columns()
+        for column in COLUMNS
     )
     mark = ' class="recrawl"' if policy["policy"] == RECRAWL else ""
     return f"<tr{mark}><th>{policy['policy']}</th>{cells}</tr>"

@@ -28,7 +28,7 @@ class Circumstances:
 
 
 def document(comparison: Comparison, circumstances: Circumstances) -> dict[str, Any]:
-    """Give all of it as one JSON value."""
+    """Return all of it as one JSON value."""
     game, world = comparison.game, comparison.game.world
     return {
         "command": circumstances.command,
@@ -52,7 +52,7 @@ def document(comparison: Comparison, circumstances: Circumstances) -> dict[str, 
 
 
 def curve_edges(comparison: Comparison) -> Any:
-    """Give the (B + 1,) bounds of the bins of time, days."""
+    """Return the (B + 1,) bounds of the bins of time, days."""
     return np.linspace(0.0, comparison.game.world.days, CURVE_BINS + 1)
 
 
@@ -123,7 +123,7 @@ def _without_nan(made: Any) -> Any:
 
 
 def _flat(policy: dict[str, Any]) -> dict[str, Any]:
-    """Give one row: value, low and high in columns of their own, of the curves only scores."""
+    """Return one row: value, low and high in columns of their own, of the curves only scores."""
     row: dict[str, Any] = {}
     for key, value in policy.items():
         if key.startswith("calibration"):

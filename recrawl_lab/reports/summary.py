@@ -23,77 +23,6 @@ class Column(NamedTuple):
     """Whether the terminal shows it."""
 
 
-def columns() -> tuple[Column, ...]:
-    """Give all columns after the policy's name."""
-    return (
-        _bounded(
-            "harmonic",
-            "harmonic",
-            "{:.4f}",
-            "staleness: a page with n uncrawled changes is charged 1 + 1/2 + … + 1/n; mean "
-            "over time and pages, by importance",
-        ),
-        Column(
-            "vs uniform",
-            "harmonic staleness against that of uniform crawling",
-            lambda p: _against(p, "value"),
-            lambda p: f"{_against(p, 'high')} … {_against(p, 'low')}",
-        ),
-        _bounded(
-            "gap closed",
-            "gap_closed",
-            "{:.0%}",
-            "share of what hindsight gains over uniform crawling",
-            short=False,
-        ),
-        _bounded(
-            "stale",
-            "binary",
-            "{:.1%}",
-            "share of visits, which come by importance, that find an old copy",
-        ),
-        _bounded(
-            "age, days",
-            "age_days",
-            "{:.2f}",
-            "mean time since the oldest uncrawled change, 0 while there is none; by importance",
-        ),
-        _bounded(
-            "harmonic, plain", "harmonic_plain", "{:.4f}", "all pages weigh the same", short=False
-        ),
-        _bounded("stale, plain", "binary_plain", "{:.1%}", "all pages weigh the same", short=False),
-        _bounded("age, plain", "age_days_plain", "{:.2f}", "all pages weigh the same", short=False),
-        _bounded(
-            "never crawled",
-            "never_crawled",
-            "{:.1%}",
-            "pages that were not crawled again after they were found",
-        ),
-        Column(
-            "crawls",
-            "without the first crawl of each page, which finds it",
-            lambda p: f"{p['n_crawls']:,}",
-            short=False,
-        ),
-        Column("used", "share of the bandwidth", lambda p: f"{p['bandwidth_used']:.0%}"),
-        Column(
-            "calibration error",
-            "mean distance between the predicted probability of a change "
-            "and the share of changes seen, after the first quarter of the window (all of it)",
-            lambda p: _score(p, "calibration_learnt", "expected_error", "{:.1%}"),
-            lambda p: _score(p, "calibration", "expected_error", "all: {:.1%}"),
-            short=False,
-        ),
-        Column(
-            "log loss",
-            "of the predictions after the first quarter, and of the best constant",
-            lambda p: _score(p, "calibration_learnt", "log_loss", "{:.3f}"),
-            lambda p: _score(p, "calibration_learnt", "log_loss_constant", "constant: {:.3f}"),
-            short=False,
-        ),
-    )
-
-
 def show(made: dict[str, Any], console: Console) -> None:
     """Print the table, the findings and what must be known to read them."""
     world = made["world"]
@@ -103,7 +32,7 @@ def show(made: dict[str, Any], console: Console) -> None:
         f"({made['bandwidth_per_page']:.3g} per existing page)"
     )
     view.add_column("policy", overflow="fold")
-    shown = [column for column in columns() if column.short]
+    shown = [column for column in COLUMNS if column.short]
     for column in shown:
         view.add_column(column.title.replace(" ", "\n"), justify="right", no_wrap=True)
     for policy in made["policies"]:
@@ -134,3 +63,73 @@ def _against(policy: Policy, part: str) -> str:
 
 def _score(policy: Policy, window: str, score: str, form: str) -> str:
     return form.format(policy[window][score]) if policy[window] else ""
+
+
+COLUMNS: tuple[Column, ...] = (
+    _bounded(
+        "harmonic",
+        "harmonic",
+        "{:.4f}",
+        "staleness: a page with n uncrawled changes is charged 1 + 1/2 + … + 1/n; mean "
+        "over time and pages, by importance",
+    ),
+    Column(
+        "vs uniform",
+        "harmonic staleness against that of uniform crawling",
+        lambda p: _against(p, "value"),
+        lambda p: f"{_against(p, 'high')} … {_against(p, 'low')}",
+    ),
+    _bounded(
+        "gap closed",
+        "gap_closed",
+        "{:.0%}",
+        "share of what hindsight gains over uniform crawling",
+        short=False,
+    ),
+    _bounded(
+        "stale",
+        "binary",
+        "{:.1%}",
+        "share of visits, which come by importance, that find an old copy",
+    ),
+    _bounded(
+        "age, days",
+        "age_days",
+        "{:.2f}",
+        "mean time since the oldest uncrawled change, 0 while there is none; by importance",
+    ),
+    _bounded(
+        "harmonic, plain", "harmonic_plain", "{:.4f}", "all pages weigh the same", short=False
+    ),
+    _bounded("stale, plain", "binary_plain", "{:.1%}", "all pages weigh the same", short=False),
+    _bounded("age, plain", "age_days_plain", "{:.2f}", "all pages weigh the same", short=False),
+    _bounded(
+        "never crawled",
+        "never_crawled",
+        "{:.1%}",
+        "pages that were not crawled again after they were found",
+    ),
+    Column(
+        "crawls",
+        "without the first crawl of each page, which finds it",
+        lambda p: f"{p['n_crawls']:,}",
+        short=False,
+    ),
+    Column("used", "share of the bandwidth", lambda p: f"{p['bandwidth_used']:.0%}"),
+    Column(
+        "calibration error",
+        "mean distance between the predicted probability of a change "
+        "and the share of changes seen, after the first quarter of the window (all of it)",
+        lambda p: _score(p, "calibration_learnt", "expected_error", "{:.1%}"),
+        lambda p: _score(p, "calibration", "expected_error", "all: {:.1%}"),
+        short=False,
+    ),
+    Column(
+        "log loss",
+        "of the predictions after the first quarter, and of the best constant",
+        lambda p: _score(p, "calibration_learnt", "log_loss", "{:.3f}"),
+        lambda p: _score(p, "calibration_learnt", "log_loss_constant", "constant: {:.3f}"),
+        short=False,
+    ),
+)
+"""All columns after the policy's name."""

@@ -20,14 +20,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from recrawl_lab.errors import InvalidTrace
 from recrawl_lab.worlds.recording import (
     SECONDS_PER_DAY,
     Recording,
     made_up_host,
 )
-from recrawl_lab.worlds.table import TextTable, floats, read_table
+from recrawl_lab.worlds.table import TextTable, floats, read_csv
 from service.model.arrays import Bools, Floats, Ints
-from service.model.errors import InvalidTrace, InvalidUrl
+from service.model.errors import InvalidUrl
 from service.model.urls import normalise
 
 GONE = (404, 410)
@@ -54,7 +55,7 @@ class Logged(NamedTuple):
     """Whether the page changed, or a number for each digest; 0 where nothing is told."""
 
     def where(self, chosen: Bools | Ints) -> "Logged":
-        """Give some of the crawls."""
+        """Return some of the crawls."""
         row, page, at, gone, reported = self
         return Logged(row[chosen], page[chosen], at[chosen], gone[chosen], reported[chosen])
 
@@ -76,7 +77,7 @@ def read_crawl_log(
     """
     path = Path(log)
     wanted = ("url", "t", "importance") if weighted else ("url", "t")
-    table = read_table(path, wanted, ("changed", "digest", "status"))
+    table = read_csv(path, wanted, ("changed", "digest", "status"))
     importance = table.importance() if weighted else None
     site = path.name.removesuffix(".gz").removesuffix(".csv")
     page, urls = _pages(table, made_up_host(site))
@@ -85,10 +86,7 @@ def read_crawl_log(
     first = np.flatnonzero(np.diff(existing.page, prepend=-1))
     last = np.append(first[1:], len(existing.page)) - 1
     ended = _ends(crawls, existing.where(last), rng)
-    if not (ended > existing.at[first]).any():
-        raise InvalidTrace(
-            f"{path}: no page was crawled twice with success; only then does a change show"
-        )
+    _refuse_single(path, ended > existing.at[first])
     changed = _changed(existing, first, by_digest="changed" not in table.column)
     return Recording(
         site=site,
@@ -103,11 +101,19 @@ def read_crawl_log(
     )
 
 
+def _refuse_single(path: Path, lasting: Bools) -> None:
+    """Raise `InvalidTrace` where no page lasts from one crawl to another."""
+    if not lasting.any():
+        raise InvalidTrace(
+            f"{path}: no page was crawled twice with success; only then does a change show"
+        )
+
+
 # -- what the crawls leave open
 
 
 def _changed(existing: Logged, first: Ints, *, by_digest: bool) -> Ints:
-    """Find the crawls that saw a change; `first` are those that can see none, of each page."""
+    """Return the crawls that saw a change; `first` are those that can see none, of each page."""
     crawl = np.arange(len(existing.page))
     start = np.repeat(first, np.diff(first, append=len(crawl)))
     if not by_digest:
@@ -122,7 +128,7 @@ def _changed(existing: Logged, first: Ints, *, by_digest: bool) -> Ints:
 
 
 def _ends(crawls: Logged, last: Logged, rng: np.random.Generator) -> Floats:
-    """Give (N,) ends of pages: their `last` success, or between it and the crawl that missed it."""
+    """Return (N,) ends of pages: the `last` success, or between it and the crawl that missed it."""
     gone = crawls.where(crawls.gone)
     page = np.minimum(np.searchsorted(last.page, gone.page), len(last.page) - 1)
     late = (last.page[page] == gone.page) & (gone.at > last.at[page])
@@ -191,7 +197,7 @@ def _refuse_contradictions(table: TextTable, row: Ints, twin: Ints, answer: Ints
 
 
 def _pages(table: TextTable, host: str) -> tuple[Ints, list[str]]:
-    """Give (N,) page numbers and their normal URLs; a path alone is of `host`."""
+    """Return (N,) page numbers and their normal URLs; a path alone is of `host`."""
     number: dict[str, int] = {}
     page_of_url: dict[str, int] = {}
     for row, url in enumerate(table.column["url"]):
@@ -209,7 +215,7 @@ def _pages(table: TextTable, host: str) -> tuple[Ints, list[str]]:
 
 
 def _instants(table: TextTable) -> Floats:
-    """Give (N,) instants as seconds since 1970."""
+    """Return (N,) instants as seconds since 1970."""
     cells = table.column["t"]
     at = floats(cells)
     for row in np.flatnonzero(np.isnan(at)).tolist():
@@ -234,7 +240,7 @@ def _iso(cell: str) -> float:
 
 
 def _status(table: TextTable) -> Floats:
-    """Give (N,) status codes; where none is told the crawl succeeded."""
+    """Return (N,) status codes; where none is reported the crawl succeeded."""
     cells = table.column.get("status")
     if cells is None:
         return np.full(len(table), float(OK))
@@ -247,7 +253,7 @@ def _status(table: TextTable) -> Floats:
 
 
 def _reported(table: TextTable, where: Bools) -> Ints:
-    """Give (N,) what crawls told of the content; those that are asked must have told something."""
+    """Return (N,) what crawls report of the content; the chosen ones must report something."""
     if (cells := table.column.get("changed")) is not None:
         reported = np.fromiter((CHANGED.get(cell.strip().lower(), -1) for cell in cells), np.int64)
         table.refuse(where & (reported < 0), lambda row: f"changed is {cells[row]!r}; write 1 or 0")

@@ -31,9 +31,9 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
+from recrawl_lab.errors import InvalidTrace
 from recrawl_lab.worlds.recording import BULK, Recording, made_up_host
 from service.model.arrays import Floats, Ints
-from service.model.errors import InvalidTrace
 
 RULE = re.compile("(.+)=(/.*)", re.DOTALL)
 """The last =/ parts them, for there may be others in the regex."""
@@ -107,7 +107,7 @@ class FileLog:
         """Files that match no rule."""
 
     def number(self, file: bytes) -> int | None:
-        """Give the page of a file, None if it is left out."""
+        """Return the page of a file, None if it is left out."""
         if file not in self._number:
             self._number[file] = self._match(file)
         return self._number[file]
@@ -256,7 +256,7 @@ def _hashes(digits: list[bytes]) -> NDArray[np.uint64]:
 
 
 def _log(path: Path) -> Iterator[bytes]:
-    """Give what git tells, part by part: a revision's instant, then of each file entry and path."""
+    """Return git's log, part by part: a revision's instant, then of each file entry and path."""
     if not path.is_dir():
         raise InvalidTrace(f"no folder {path}; give the folder of a git repository")
     command = shutil.which("git")

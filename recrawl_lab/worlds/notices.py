@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recrawl_lab.worlds.world import World
-from service.core.conditions import InvalidInput, check_amount, check_array
+from service.core.conditions import InvalidInput, check_amount, check_array, check_share
 from service.model.arrays import Bools, Floats, Ints
 
 
@@ -24,7 +24,7 @@ class Notices(NamedTuple):
 
 
 def true_notices(world: World, pages: Ints) -> Notices:
-    """Tell every change at its instant, and nothing else."""
+    """Return every change at its instant, and nothing else."""
     page, at = _changes(world, pages)
     return _in_order(page, at, at)
 
@@ -32,7 +32,7 @@ def true_notices(world: World, pages: Ints) -> Notices:
 def delayed(
     notices: Notices, world: World, mean_delay: float, *, rng: np.random.Generator | None = None
 ) -> Notices:
-    """Tell each notice later: by exponential delays, or without `rng` all by the same.
+    """Return each notice later: by exponential delays, or without `rng` all by the same.
 
     Notices that would come after the world's end are not heard.
 
@@ -79,28 +79,28 @@ def imperfect_notices(
         Recall or precision is out of its domain.
     """
     recall_of, precision_of = np.zeros(len(world)), np.ones(len(world))
-    recall_of[pages] = check_array(
-        "recall",
-        np.broadcast_to(recall, pages.shape),
-        pages.shape,
-        test=lambda share: (share >= 0) & (share <= 1),
-        must="in [0, 1]",
-    )
+    shape = pages.shape
+    recall_of[pages] = check_share("recall", np.broadcast_to(recall, shape), shape)
     precision_of[pages] = check_array(
         "precision",
-        np.broadcast_to(precision, pages.shape),
-        pages.shape,
+        np.broadcast_to(precision, shape),
+        shape,
         test=lambda share: (share > 0) & (share <= 1),
         must="positive and at most 1",
     )
     page, at = _changes(world, pages)
     announced = rng.random(len(page)) < recall_of[page]
-    n_false = rng.poisson(world.change_rate * recall_of * (1.0 / precision_of - 1.0) * world.life)
-    false_page = np.repeat(np.arange(len(world)), n_false)
-    share = 1.0 - rng.random(len(false_page))
-    false_at = world.created[false_page] + share * world.life[false_page]
+    false_rate = world.change_rate * recall_of * (1.0 / precision_of - 1.0)
+    false_page, false_at = _false_notices(world, false_rate, rng)
     notice_at = np.append(at[announced], false_at)
     return _in_order(np.append(page[announced], false_page), notice_at, notice_at)
+
+
+def _false_notices(world: World, rate: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
+    """Draw a Poisson process over the life of each page; `rate` is (N,) 1/day."""
+    page = np.repeat(np.arange(len(world)), rng.poisson(rate * world.life))
+    share = 1.0 - rng.random(len(page))
+    return page, world.created[page] + share * world.life[page]
 
 
 def sitemap_notices(world: World, pages: Ints, every: float) -> Notices:
@@ -147,20 +147,20 @@ def lying_sitemap_notices(world: World, pages: Ints, every: float) -> Notices:
 
 
 def _changes(world: World, pages: Ints) -> tuple[Ints, Floats]:
-    """Give the changes of some pages, by page and time."""
+    """Return the changes of some pages, by page and time."""
     chosen = _member(world, pages)[world.changed_page]
     return world.changed_page[chosen], world.changed_at[chosen]
 
 
 def _member(world: World, pages: Ints) -> Bools:
-    """Tell of (N,) pages whether they are among some."""
+    """Return of (N,) pages whether they are among some."""
     member = np.zeros(len(world), np.bool_)
     member[pages] = True
     return member
 
 
 def _fetches(world: World, every: float) -> Floats:
-    """Give the instants of the fetches after the first, ascending, within the world's days."""
+    """Return the instants of the fetches after the first, ascending, within the world's days."""
     if not 0 < every < np.inf:
         raise InvalidInput("every", f"must be positive and finite, not {every}")
     nth = np.arange(1, int(world.days / every) + 1, dtype=np.float64)

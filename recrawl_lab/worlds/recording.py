@@ -6,10 +6,10 @@ from typing import Literal
 
 import numpy as np
 
+from recrawl_lab.errors import InvalidTrace
 from recrawl_lab.worlds.world import Importance, World, draw_importance, in_order, offsets
 from service.core.conditions import InvalidInput
 from service.model.arrays import Bools, Floats, Ints
-from service.model.errors import InvalidTrace
 
 SECONDS_PER_DAY = 86_400.0
 BULK = 200
@@ -104,7 +104,7 @@ def recorded_world(
 
 
 def made_up_host(site: str) -> str:
-    """Give the address of a site of which only paths are known.
+    """Return the address of a site of which only paths are known.
 
     >>> made_up_host("My site_2")
     'https://my-site-2.example'

@@ -19,7 +19,7 @@ class Clock:
         self._now = START
 
     def __call__(self) -> datetime:
-        """Tell the time."""
+        """Return the time."""
         return self._now
 
     def advance(self, day: float) -> None:
@@ -28,10 +28,10 @@ class Clock:
 
 
 def instant_of(day: float) -> datetime:
-    """Give the instant of a day since the start, to the microsecond."""
+    """Return the instant of a day since the start, to the microsecond."""
     return START + timedelta(days=day)
 
 
 def day_of(instant: datetime) -> float:
-    """Give the days since the start."""
+    """Return the days since the start."""
     return (instant - START) / timedelta(days=1)

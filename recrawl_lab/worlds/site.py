@@ -66,21 +66,21 @@ class Site:
         self.crawled_version = np.full(len(self.world), -1)
 
     def day(self) -> float:
-        """Give the world's time."""
+        """Return the world's time."""
         return (self.clock() - self.start) / self.day_s
 
     def versions(self, day: float) -> Ints:
-        """Give the (N,) versions of all pages at a time."""
+        """Return the (N,) versions of all pages at a time."""
         changed = np.append(0, np.cumsum(self.world.changed_at <= day))
         return np.diff(changed[self.world.first])
 
     def fresh(self) -> Bools:
-        """Tell of (N,) pages whether what was served last is what they say now."""
+        """Return of (N,) pages whether what was served last is what they say now."""
         truth: Bools = self.crawled_version == self.versions(self.day())
         return truth
 
     def crawls(self) -> Crawls:
-        """Give all crawls so far."""
+        """Return all crawls so far."""
         with self._lock:
             crawls = list(self.crawled)
         return Crawls(
@@ -154,7 +154,7 @@ def site_of(world: World, day_s: float) -> Site:
 
 
 def part(world: World, pages: Ints) -> World:
-    """Give some pages as a world of their own."""
+    """Return some pages as a world of their own."""
     counts = np.diff(world.first)[pages]
     changed_at: list[Floats] = [world.changes_of(page) for page in pages.tolist()]
     return replace(

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from recrawl_lab.errors import InvalidTrace
 from service.model.arrays import Bools, Floats
-from service.model.errors import InvalidTrace
 
 GZIP = b"\x1f\x8b"
 DAMAGED = (EOFError, OSError, zlib.error)
@@ -105,7 +105,7 @@ class TextTable:
         return values
 
 
-def read_table(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> TextTable:
+def read_csv(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> TextTable:
     """Read a CSV file with a header, plain or gzipped; other columns and blank lines are skipped.
 
     Raises
@@ -180,7 +180,7 @@ def _content(file: io.BufferedReader) -> io.BufferedReader | gzip.GzipFile:
 
 
 def _undecodable(path: Path) -> int:
-    """Find the first line that is not UTF-8, or where a damaged file ends before it."""
+    """Return the first line that is not UTF-8, or where a damaged file ends before it."""
     number = 1
     with path.open("rb") as file, suppress(*DAMAGED):
         for number, line in enumerate(_content(file), 1):  # noqa: B007  returned below

@@ -14,10 +14,10 @@ from urllib.parse import quote
 
 import numpy as np
 
+from recrawl_lab.errors import InvalidTrace
 from recrawl_lab.worlds.recording import Recording, made_up_host
-from recrawl_lab.worlds.table import TextTable, read_table
+from recrawl_lab.worlds.table import TextTable, read_csv
 from service.model.arrays import Bools, Floats, Ints
-from service.model.errors import InvalidTrace
 
 ENDINGS = (".csv.gz", ".csv")
 DOTS = re.compile(r"/\.{1,2}(/|$)")
@@ -94,7 +94,7 @@ def _file(folder: Path, name: str, trace_folder: Path) -> Path:
 
 def _read_pages(path: Path, *, weighted: bool) -> TracePages:
     wanted = ("page", "obs_start", "obs_end", "n_changes")
-    table = read_table(path, (*wanted, "importance") if weighted else wanted)
+    table = read_csv(path, (*wanted, "importance") if weighted else wanted)
     started, ended = table.seconds("obs_start"), table.seconds("obs_end")
     table.refuse(
         started > ended,
@@ -109,7 +109,7 @@ def _read_pages(path: Path, *, weighted: bool) -> TracePages:
 
 
 def _rows(table: TextTable) -> dict[str, int]:
-    """Find each page's row by its path."""
+    """Return each page's row by its path."""
     names = table.column["page"]
     table.refuse(
         np.array([not name.startswith("/") for name in names]),
@@ -132,8 +132,8 @@ def _rows(table: TextTable) -> dict[str, int]:
 
 
 def _read_changes(path: Path, pages: TracePages) -> tuple[Ints, Floats, Bools]:
-    """Give the page, the instant and whether it is bulk of (M,) changes, in the file's order."""
-    table = read_table(path, ("page", "t", "bulk"))
+    """Return the page, the instant and whether it is bulk of (M,) changes, in the file's order."""
+    table = read_csv(path, ("page", "t", "bulk"))
     names, bulk = table.column["page"], table.column["bulk"]
     page = np.fromiter(map(pages.row.get, names, repeat(-1)), np.int64, len(table))
     table.refuse(
@@ -167,7 +167,7 @@ def _read_changes(path: Path, pages: TracePages) -> tuple[Ints, Floats, Bools]:
 
 
 def _first(page: Ints, at: Floats) -> Ints:
-    """Give (M,) the first row with the page and instant of each row."""
+    """Return (M,) the first row with the page and instant of each row."""
     order = np.lexsort((at, page))
     new = np.append(True, (np.diff(page[order]) != 0) | (np.diff(at[order]) != 0))
     first = np.empty_like(order)

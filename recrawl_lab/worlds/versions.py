@@ -20,7 +20,7 @@ class Versions:
         self._first = world.first
 
     def at(self, page: Ints, at: Floats) -> Ints:
-        """Give the (K,) versions that crawls of pages find, by bisection. O(K log M)."""
+        """Return the (K,) versions that crawls of pages find, by bisection. O(K log M)."""
         first, end = self._first[page], self._first[page + 1]
         place = first.copy()
         for power in reversed(range(int((end - first).max(initial=0)).bit_length())):

@@ -58,11 +58,11 @@ class World:
         return np.repeat(np.arange(len(self)), np.diff(self.first))
 
     def changes_of(self, page: int) -> Floats:
-        """Give the instants at which one page changes."""
+        """Return the instants at which one page changes."""
         return self.changed_at[self.first[page] : self.first[page + 1]]
 
     def gone(self, page: Ints, at: Floats) -> Bools:
-        """Tell of (K,) pages and instants whether the page has been deleted by then."""
+        """Return of (K,) pages and instants whether the page has been deleted by then."""
         return (at >= self.ended[page]) & (self.ended[page] < self.days)
 
     def version(self, page: int, at: float) -> int:
@@ -100,7 +100,7 @@ def synthetic_world(
 
 
 def draw_importance(kind: Importance, n_pages: int, rng: np.random.Generator) -> Floats:
-    """Give (N,) weights: all the same, or heavy-tailed."""
+    """Return (N,) weights: all the same, or heavy-tailed."""
     return np.ones(n_pages) if kind == "equal" else rng.lognormal(*LOG_IMPORTANCE, n_pages)
 
 
@@ -114,5 +114,5 @@ def in_order(page: Ints, at: Floats) -> Floats:
 
 
 def offsets(counts: Ints) -> Ints:
-    """Give the (N + 1,) bounds of rows of these lengths."""
+    """Return the (N + 1,) bounds of rows of these lengths."""
     return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)

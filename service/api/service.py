@@ -30,7 +30,7 @@ from service.connectors.indexnow_keys import KeyChecks
 from service.epochs.run import Runner
 from service.epochs.solve import Plan
 from service.epochs.watch import Watch
-from service.ingest.rules import InForce
+from service.estimation.estimates import InForce
 from service.leases.lease import LeaseSettler
 from service.model.errors import OUTAGES
 from service.runtime.bootstrap import opened

@@ -75,3 +75,10 @@ def check_amount(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats
         test=lambda amount: (amount >= 0) & (amount < np.inf),
         must="finite and not negative",
     )
+
+
+def check_share(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
+    """Coerce to float64 of `shape` and refuse entries outside of [0, 1]."""
+    return check_array(
+        name, values, shape, test=lambda share: (share >= 0) & (share <= 1), must="in [0, 1]"
+    )

@@ -14,7 +14,7 @@ from numpy.polynomial.polynomial import polyval
 from numpy.typing import ArrayLike
 from scipy.special import digamma, exp1
 
-from service.core.conditions import Floats, InvalidInput, check_amount, check_array
+from service.core.conditions import Floats, InvalidInput, check_amount, check_share
 
 Timing = Literal["poisson", "periodic"]
 
@@ -48,7 +48,7 @@ _HARMONIC_SERIES = [0.0] + [-((-1) ** k) / (k * factorial(k + 1)) for k in _TERM
 _BINARY_SERIES = [0.0] + [-((-1) ** k) / factorial(k + 1) for k in _TERMS]
 
 
-def harmonic_cost(
+def costs(
     importance: ArrayLike,
     change_rate: ArrayLike,
     crawl_rate: ArrayLike,
@@ -58,14 +58,15 @@ def harmonic_cost(
     timing: Timing = "poisson",
     ping_recall: ArrayLike | None = None,
     ping_precision: ArrayLike | None = None,
-) -> Floats:
-    r"""Harmonic cost of each page.
+) -> Costs:
+    r"""Harmonic and binary cost of each page; binary: importance times share of time out of date.
 
     On Poisson clocks :math:`\mu \ln(1 + (1-p)\Delta / (\rho + p\Delta))`, which is K19's
     :math:`\mu \ln(1 + \Delta/\rho)` for pages without pings and :math:`-\mu \ln p` for pages
-    crawled on pings alone. On time, with :math:`x = \Delta/\rho`,
-    :math:`\mu [Ein(x) - 1 + (1 - e^{-x})/x]`; with ping credits, :math:`\mu (H_k - k p)`,
-    :math:`k = \lfloor 1/p \rfloor`.
+    crawled on pings alone; binary :math:`\mu (1-p) \Delta / (\Delta + \rho)`. On time, with
+    :math:`x = \Delta/\rho`, :math:`\mu [Ein(x) - 1 + (1 - e^{-x})/x]`; binary
+    :math:`\mu [1 - (1 - e^{-x})/x]`. With ping credits, :math:`\mu (H_k - k p)`,
+    :math:`k = \lfloor 1/p \rfloor`; binary :math:`\mu (1 - p)`.
 
     Parameters
     ----------
@@ -83,13 +84,14 @@ def harmonic_cost(
         alone bounds it from above.
     ping_recall, ping_precision : (N,) in [0, 1], optional
         As in `allocate_harmonic`; for Poisson timing. With pings at rate g of which a share q is
-        right and :math:`\alpha` changes a day without a ping the cost is
+        right and :math:`\alpha` changes a day without a ping the harmonic cost is
         :math:`\mu \ln(1 + (\alpha + (1-p) q g)/(\rho + p g))`.
 
     Returns
     -------
-    (N,) float64
-        0 where importance or change_rate is 0; infinite for a changing page that is never crawled.
+    Costs
+        0 where importance or change_rate is 0. For a changing page that is never crawled the
+        harmonic cost is infinite, the binary cost its importance.
 
     Raises
     ------
@@ -98,76 +100,13 @@ def harmonic_cost(
 
     Examples
     --------
-    >>> harmonic_cost([1, 1], [0.5, 0.5], [0.5, 0], [0, 0.5], [False, True]).round(6)
+    >>> costs([1, 1], [0.5, 0.5], [0.5, 0], [0, 0.5], [False, True]).harmonic.round(6)
     array([0.693147, 0.693147])
-    >>> harmonic_cost([1, 1], [0.5, 0.5], [0.5, 0], [0, 0.5], [False, True],
-    ...               timing="periodic").round(6)
+    >>> costs([1, 1], [0.5, 0.5], [0.5, 0], [0, 0.5], [False, True],
+    ...       timing="periodic").harmonic.round(6)
     array([0.42872, 0.5    ])
-    """
-    pages = _check(
-        importance,
-        change_rate,
-        crawl_rate,
-        crawl_probability,
-        complete,
-        ping_recall,
-        ping_precision,
-    )
-    return _harmonic(pages, timing)
-
-
-def binary_cost(
-    importance: ArrayLike,
-    change_rate: ArrayLike,
-    crawl_rate: ArrayLike,
-    crawl_probability: ArrayLike,
-    complete: ArrayLike,
-    *,
-    timing: Timing = "poisson",
-    ping_recall: ArrayLike | None = None,
-    ping_precision: ArrayLike | None = None,
-) -> Floats:
-    r"""Binary cost of each page: importance times the share of time it is out of date.
-
-    On Poisson clocks :math:`\mu (1-p) \Delta / (\Delta + \rho)`; on time
-    :math:`\mu [1 - (1 - e^{-x})/x]`, :math:`x = \Delta/\rho`; with ping credits
-    :math:`\mu (1 - p)`. Parameters, result and errors as in `harmonic_cost`, but bounded:
-    a page that is never crawled costs its importance.
-
-    Examples
-    --------
-    >>> binary_cost([1, 1], [0.5, 0.5], [0.5, 0], [0, 0.25], [False, True])
+    >>> costs([1, 1], [0.5, 0.5], [0.5, 0], [0, 0.25], [False, True]).binary
     array([0.5 , 0.75])
-    """
-    pages = _check(
-        importance,
-        change_rate,
-        crawl_rate,
-        crawl_probability,
-        complete,
-        ping_recall,
-        ping_precision,
-    )
-    return _binary(pages, timing)
-
-
-def costs(
-    importance: ArrayLike,
-    change_rate: ArrayLike,
-    crawl_rate: ArrayLike,
-    crawl_probability: ArrayLike,
-    complete: ArrayLike,
-    *,
-    timing: Timing = "poisson",
-    ping_recall: ArrayLike | None = None,
-    ping_precision: ArrayLike | None = None,
-) -> Costs:
-    """Give `harmonic_cost` and `binary_cost` of each page; parameters and errors are theirs.
-
-    Examples
-    --------
-    >>> costs([1], [0.5], [0.5], [0], [False]).binary
-    array([0.5])
     """
     pages = _check(
         importance,
@@ -204,7 +143,7 @@ def _harmonic_on_time(x: Floats) -> Floats:
 
 
 def _interpolated(x: Floats) -> Floats:
-    """Give `_on_time` of x >= 1 to 14 digits in a tenth of its time."""
+    """Return `_on_time` of x >= 1 to 14 digits in a tenth of its time."""
     log_x = np.log(x)
     cost = _BETWEEN(np.minimum(log_x, _LOG_FAR))
     far = log_x > _LOG_FAR
@@ -265,14 +204,14 @@ def _check(
         raise InvalidInput("complete", f"has shape {observed.shape}, expected {shape}")
     change = check_amount("change_rate", change_rate, shape)
     clock = check_amount("crawl_rate", crawl_rate, shape)
-    probability = _check_share("crawl_probability", crawl_probability, shape)
+    probability = check_share("crawl_probability", crawl_probability, shape)
     noisy = ping_recall is not None or ping_precision is not None
     announced = np.where(observed, change, 0.0)
     unannounced, pings = np.where(observed, 0.0, change), announced
     if noisy:
         none, all_ = np.zeros(shape), np.ones(shape)
-        recall = _check_share("ping_recall", none if ping_recall is None else ping_recall, shape)
-        precision = _check_share(
+        recall = check_share("ping_recall", none if ping_recall is None else ping_recall, shape)
+        precision = check_share(
             "ping_precision", all_ if ping_precision is None else ping_precision, shape
         )
         announced = np.where(observed, change, recall * change)
@@ -288,12 +227,6 @@ def _check(
         missed=unannounced + (1 - probability) * announced,
         crawls=clock + probability * pings,
         noisy=noisy,
-    )
-
-
-def _check_share(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
-    return check_array(
-        name, values, shape, test=lambda share: (share >= 0) & (share <= 1), must="in [0, 1]"
     )
 
 

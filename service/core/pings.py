@@ -203,7 +203,7 @@ def audit_rate(estimate: PingEstimate, crawl_probability: ArrayLike, share: floa
 
 
 def audit_due(estimate: PingEstimate, age: ArrayLike, n_pings: ArrayLike) -> Bools:
-    """Tell whether a crawl now would be an audit: no ping since the last one, at age >= 1/Delta."""
+    """Return whether a crawl now would be an audit: no ping since the last, at age >= 1/Delta."""
     old = np.multiply(age, estimate.change_rate) >= 1.0
     return np.asarray((np.asarray(n_pings) == 0) & old & (estimate.ping_rate > 0))
 
@@ -273,11 +273,11 @@ class TrustTest:
         return np.asarray(np.clip(state + step, -self.threshold, self.threshold))
 
     def trusted(self, state: Any) -> Bools:
-        """Tell where the pings may be taken as complete."""
+        """Return where the pings may be taken as complete."""
         return np.asarray(state >= self.threshold)
 
     def distrusted(self, state: Any) -> Bools:
-        """Tell where the pings miss too many changes."""
+        """Return where the pings miss too many changes."""
         return np.asarray(state <= -self.threshold)
 
 
@@ -288,7 +288,7 @@ def silent_feeds(
     significance: float = 1e-4,
     least_days: float = 2.0,
 ) -> Bools:
-    """Tell for each host whether its feed has stopped: so long a silence is too improbable.
+    """Return for each host whether its feed has stopped: so long a silence is too improbable.
 
     P(no ping) = exp(-sum of the host's ping rates times the silence) < `significance`, and the
     silence has lasted `least_days`: pings of a sitemap that is fetched once a day come together.

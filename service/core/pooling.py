@@ -1,4 +1,4 @@
-"""Credibility: a page is believed to be like its siblings, as far as the corpus bears it out."""
+"""Partial pooling: a page is taken to be like its siblings, as far as the corpus bears it out."""
 
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from service.core.conditions import Floats, InvalidInput, check_amount
 from service.core.prior import MAX_SHAPE, SAMPLE, Prior, fit_dispersion, fit_shape
 from service.core.url_groups import renumber
 
-START_BETWEEN = 5.0
+START_BETWEEN_SHAPE = 5.0
 """How alike URL groups are believed to be before any evidence: rates 45 % about their mean."""
 
 MAX_ROUNDS = 30
@@ -19,16 +19,16 @@ MAX_ROUNDS = 30
 SHAPE_TOLERANCE, MEAN_TOLERANCE = 0.005, 0.2
 """Until no shape and no mean moves by more. Means gain digits twice as fast as shapes do."""
 
-WITHIN_A_ROUND = 1e-3
+SEARCH_TOLERANCE = 1e-3
 """Tolerance of each shape, while all else stays as it is."""
 
-MOST_STEP = 1.5
+MAX_LOG_STEP = 1.5
 """A step of Newton's moves a mean by no more than a factor of 4.5."""
 
 BLOCK = 1 << 16
 """Pages whose weights are in memory at a time."""
 
-ALIKE = 0.05
+TOTALS_TOLERANCE = 0.05
 """Evidence none of whose totals has moved by more has the same shapes, to a few per cent."""
 
 UrlGroups = NDArray[np.integer]
@@ -73,10 +73,10 @@ class Totals(NamedTuple):
         amounts = np.count_nonzero(watched), counts.sum(), watched.sum(), counts @ counts
         return cls(*map(float, amounts))
 
-    def like(self, other: "Totals") -> bool:
-        """Tell whether the shapes that were fitted to these totals will do for the others."""
+    def close_to(self, other: "Totals") -> bool:
+        """Return whether the shapes that were fitted to these totals will do for the others."""
         pairs = zip(self, other, strict=True)
-        return all(abs(then - now) <= ALIKE * then for then, now in pairs)
+        return all(abs(then - now) <= TOTALS_TOLERANCE * then for then, now in pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class UrlGroupPrior(Prior):
     Examples
     --------
     >>> prior = UrlGroupPrior(0.5, 15.0, 2.0, 0.7, np.array([0.25, 0.03125], np.float32))
-    >>> prior.of(np.array([1, 0, 1])).mean
+    >>> prior.of_pages(np.array([1, 0, 1])).mean
     array([0.03125, 0.25   , 0.03125])
     """
 
@@ -110,16 +110,16 @@ class UrlGroupPrior(Prior):
     url_group_rate: UrlGroupRates = field(compare=False, repr=False)
     totals: Totals | None = None
 
-    def of(self, url_group: UrlGroups) -> PagePriors:
-        """Give the priors of pages by their (N,) URL groups, of which every S-th is one."""
+    def of_pages(self, url_group: UrlGroups) -> PagePriors:
+        """Return the priors of pages by their (N,) URL groups, of which every S-th is one."""
         rate = self.url_group_rate[url_group % self.url_group_rate.size].astype(np.float64)
         return PagePriors(self.within_shape, self.within_shape / rate)
 
     def still_fits(self, changes: ArrayLike, days: ArrayLike, n_url_groups: int) -> bool:
-        """Tell whether its shapes will do for the evidence of (N,) pages in so many URL groups."""
+        """Return whether the shapes will do for (N,) pages in so many URL groups."""
         if self.totals is None or self.url_group_rate.size != n_url_groups:
             return False
-        return self.totals.like(Totals.of(changes, days))
+        return self.totals.close_to(Totals.of(changes, days))
 
 
 def fit_url_groups(
@@ -190,12 +190,12 @@ def fit_url_groups(
     >>> prior = fit_url_groups(changes, days, url_group, Prior(0.5, 1.0), 100)
     >>> print(f"{prior.within_shape:.1f} {prior.between_shape:.2f}")
     11.2 1.19
-    >>> print(prior.of(url_group[[0, -1]]).mean.round(2))
+    >>> print(prior.of_pages(url_group[[0, -1]]).mean.round(2))
     [0.11 0.99]
     """
-    pages = GroupEvidence.of(changes, days, url_group, n_url_groups)
+    pages = GroupEvidence.checked(changes, days, url_group, n_url_groups)
     rate = np.full(n_url_groups, corpus.mean, np.float32)
-    within_shape, between_shape = corpus.a, START_BETWEEN
+    within_shape, between_shape = corpus.a, START_BETWEEN_SHAPE
     if pages.days.any():
         used, pages = pages.renumbered()
         means = np.full(used.size, corpus.mean)
@@ -206,12 +206,12 @@ def fit_url_groups(
             before = np.log([within_shape, between_shape])
             sums = pages.sums(means, within_shape, corpus.mean)
             between_shape = fit_dispersion(
-                sums.changes, sums.expected, START_BETWEEN, between_shape, WITHIN_A_ROUND
+                sums.changes, sums.expected, START_BETWEEN_SHAPE, between_shape, SEARCH_TOLERANCE
             )
-            expected = pages.without_oneself(sums, means, within_shape, between_shape, corpus.mean)
-            step = sums.step(means / corpus.mean, between_shape)
+            expected = pages.from_siblings(sums, means, within_shape, between_shape, corpus.mean)
+            step = sums.newton_step(means / corpus.mean, between_shape)
             means = means * np.exp(step)
-            within_shape = fit_shape(*expected, corpus.a, within_shape, MAX_SHAPE, WITHIN_A_ROUND)
+            within_shape = fit_shape(*expected, corpus.a, within_shape, MAX_SHAPE, SEARCH_TOLERANCE)
             moved = np.abs(np.log([within_shape, between_shape]) - before).max()
             if moved < SHAPE_TOLERANCE and np.abs(step).max() < MEAN_TOLERANCE:
                 break
@@ -221,25 +221,25 @@ def fit_url_groups(
     )
 
 
-def follow_url_groups(
+def update_group_means(
     prior: UrlGroupPrior, changes: ArrayLike, days: ArrayLike, url_group: UrlGroups
 ) -> UrlGroupPrior:
     """Move the means of the URL groups to the evidence of today, by a step of Newton's each.
 
     Shapes stay: they say how unequal pages are all together, and hardly move while the totals of
-    the evidence do not (`Totals.like`). A tenth of the work of `fit_url_groups`, whose parameters
-    and errors are these.
+    the evidence do not (`Totals.close_to`). A tenth of the work of `fit_url_groups`, with the same
+    parameters and errors.
     """
-    pages = GroupEvidence.of(changes, days, url_group, prior.url_group_rate.size)
+    pages = GroupEvidence.checked(changes, days, url_group, prior.url_group_rate.size)
     used, pages = pages.renumbered()
     means = prior.url_group_rate[used].astype(np.float64)
     sums = pages.sums(means, prior.within_shape, prior.mean)
     rate = prior.url_group_rate.copy()
-    rate[used] = means * np.exp(sums.step(means / prior.mean, prior.between_shape))
+    rate[used] = means * np.exp(sums.newton_step(means / prior.mean, prior.between_shape))
     return replace(prior, url_group_rate=rate)
 
 
-class Sums(NamedTuple):
+class GroupSums(NamedTuple):
     """(S,) credible evidence of URL groups at their present means."""
 
     changes: Floats
@@ -249,13 +249,15 @@ class Sums(NamedTuple):
     curvature: Floats
     """Of the likelihood in ln m_s, downwards."""
 
-    def step(self, ratio: Floats, between_shape: float) -> Floats:
-        """Give a step of Newton's in the log means; `ratio` of the means to the corpus' mean."""
+    def newton_step(self, ratio: Floats, between_shape: float) -> Floats:
+        """Return a step of Newton's in the log means; `ratio` of the means to the corpus' mean."""
         score = between_shape + self.changes - ratio * (between_shape + self.expected)
-        return np.clip(score / (between_shape * ratio + self.curvature), -MOST_STEP, MOST_STEP)
+        return np.clip(
+            score / (between_shape * ratio + self.curvature), -MAX_LOG_STEP, MAX_LOG_STEP
+        )
 
 
-class Expected(NamedTuple):
+class SiblingForecasts(NamedTuple):
     """(M,) pages, and what others of their URL group make one expect of them."""
 
     changes: Floats
@@ -274,10 +276,10 @@ class GroupEvidence:
     n_url_groups: int
 
     @classmethod
-    def of(
+    def checked(
         cls, changes: ArrayLike, days: ArrayLike, url_group: UrlGroups, n_url_groups: int
     ) -> "GroupEvidence":
-        """Check what was handed in."""
+        """Return the evidence, refused where it has no meaning."""
         counts = check_amount("changes", changes, np.shape(changes))
         exposure = check_amount("days", days, np.shape(changes))
         if url_group.shape != counts.shape:
@@ -287,11 +289,11 @@ class GroupEvidence:
         return cls(counts, exposure, url_group, n_url_groups)
 
     def renumbered(self) -> tuple[UrlGroups, "GroupEvidence"]:
-        """Give the URL groups that have pages, ascending, and those the numbers from 0 on."""
+        """Return the URL groups that have pages, ascending, and those the numbers from 0 on."""
         used, place = renumber(self.url_group, self.n_url_groups)
         return used, GroupEvidence(self.changes, self.days, place, used.size)
 
-    def sums(self, rate: Floats, within_shape: float, mean: float) -> Sums:
+    def sums(self, rate: Floats, within_shape: float, mean: float) -> GroupSums:
         """Sum up by URL group."""
         total, exposed, curvature = np.zeros((3, self.n_url_groups))
         for start in range(0, self.days.size, BLOCK):
@@ -301,11 +303,11 @@ class GroupEvidence:
             np.add.at(total, url_group, weight * changes)
             np.add.at(exposed, url_group, weight * days)
             np.add.at(curvature, url_group, weight * (1.0 - weight) * (within_shape + changes))
-        return Sums(total, mean * exposed, curvature)
+        return GroupSums(total, mean * exposed, curvature)
 
-    def without_oneself(
-        self, sums: Sums, rate: Floats, within_shape: float, between_shape: float, mean: float
-    ) -> Expected:
+    def from_siblings(
+        self, sums: GroupSums, rate: Floats, within_shape: float, between_shape: float, mean: float
+    ) -> SiblingForecasts:
         """Return the sums of each page's URL group without the page, for at most `SAMPLE` pages."""
         some = np.flatnonzero(self.days)
         some = some[:: max(1, -(-some.size // SAMPLE))]
@@ -313,4 +315,4 @@ class GroupEvidence:
         weight = within_shape / (within_shape + rate[url_group] * days)
         shape = between_shape + np.maximum(sums.changes[url_group] - weight * changes, 0.0)
         exposed = between_shape + np.maximum(sums.expected[url_group] - weight * days * mean, 0.0)
-        return Expected(changes, mean * shape / exposed * days, 1.0 / shape)
+        return SiblingForecasts(changes, mean * shape / exposed * days, 1.0 / shape)

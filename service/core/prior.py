@@ -29,7 +29,7 @@ def peak(
     high: float,
     tolerance: float = TOLERANCE,
 ) -> float:
-    """Find where a score falls through zero between two ends, or the end that it points to.
+    """Return where a score falls through zero between two ends, or the end that it points to.
 
     By the secant method in the logarithm, from `near` on: a good guess makes the steps few. A step
     that leaves the bracket is replaced by a bisection.

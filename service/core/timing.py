@@ -9,32 +9,17 @@ are elementwise; random numbers are parameters. Input outside of its domain rais
 import numpy as np
 from numpy.typing import ArrayLike
 
-from service.core.conditions import Bools, Floats, InvalidInput, check_amount, check_array
-
-GOLDEN_RATIO_64 = np.uint64(0x9E3779B97F4A7C15)
-"""2^64 / golden ratio: its multiples modulo 2^64 are the Weyl sequence of lowest discrepancy."""
+from service.core.conditions import (
+    Bools,
+    Floats,
+    InvalidInput,
+    check_amount,
+    check_array,
+    check_share,
+)
 
 CREDIT_TOLERANCE = 1e-9
 """Credit this close to a whole crawl counts as one: ten pings at 0.1 add up to one crawl."""
-
-
-def phase(page_id: ArrayLike) -> Floats:
-    """Where in its first interval a page is crawled: a fixed fraction in [0, 1) of its id.
-
-    Consecutive ids are spread more evenly than at random, so the crawls of an imported site do
-    not come in bursts.
-
-    Parameters
-    ----------
-    page_id : array_like of int, shape (N,)
-
-    Examples
-    --------
-    >>> phase([0, 1, 2, 3]).round(3)
-    array([0.   , 0.618, 0.236, 0.854])
-    """
-    turns = np.asarray(page_id).astype(np.uint64) * GOLDEN_RATIO_64
-    return (turns >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def first_due_in(crawl_rate: ArrayLike, phase: ArrayLike) -> Floats:
@@ -171,10 +156,7 @@ def _amount(name: str, values: ArrayLike) -> Floats:
 
 
 def _share(name: str, values: ArrayLike) -> Floats:
-    must = "between 0 and 1"
-    return check_array(
-        name, values, np.shape(values), test=lambda x: (x >= 0) & (x <= 1), must=must
-    )
+    return check_share(name, values, np.shape(values))
 
 
 def _uniform(name: str, values: ArrayLike) -> Floats:

@@ -128,7 +128,7 @@ def observed_ratio(
 
 
 def _bin(age: Floats) -> NDArray[np.int64]:
-    """Give ages the numbers of their bins."""
+    """Return ages the numbers of their bins."""
     steps = np.log2(np.maximum(age, FINEST) / FINEST)
     return np.minimum(2.0 * steps, AGES - 1).astype(np.int64)
 

@@ -15,9 +15,8 @@ import structlog
 
 from service.core.conditions import BandwidthInfeasible
 from service.core.estimators.base import Estimator, from_columns
-from service.epochs.solve import Plan, solve
-from service.epochs.urgency import steady, urgency
-from service.estimation.estimates import RateEstimates, estimate_rates, rates_from_log
+from service.epochs.solve import Plan, solve, steady, urgency
+from service.estimation.estimates import RateEstimates, estimate_rates, fitted_last, rates_from_log
 from service.leases.politeness import Politeness
 from service.leases.queue import fill_queue, redate
 from service.model.arrays import instant
@@ -25,7 +24,7 @@ from service.model.columns import CapColumns, EpochColumns, ScheduleColumns
 from service.model.domain import Certificate, Epoch, EpochStatus, Observability
 from service.model.errors import OUTAGES, EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.model.urls import n_buckets
-from service.storage import Lead, Store, Transaction
+from service.storage import Lead, Store
 from service.storage.clock import SET_BACK, Clock
 
 TROUBLE = (*OUTAGES, LeadershipLost)
@@ -126,13 +125,6 @@ def _scheduled(
         replace(schedule, urgency=clocks.of_pages),
         replace(certificate, budget_factor=clocks.budget_factor),
     )
-
-
-def fitted_last(tx: Transaction, estimator: Estimator[Any], last: Epoch | None) -> Estimator[Any]:
-    """Return the estimator with the prior of the epoch in force."""
-    if last is None or last.certificate is None:
-        return estimator
-    return estimator.with_corpus(last.certificate.prior, tx.url_group_rate(last.epoch))
 
 
 def refit(

@@ -9,7 +9,7 @@ learns the changes without a ping, and the crawls after pings show how many ping
 its URL group are added when the estimate is read, so a new prior needs no pass over the pages.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +39,7 @@ from service.model.arrays import (
     rounds,
 )
 from service.model.columns import EpochColumns, PageStates
-from service.model.domain import Observability, Page
+from service.model.domain import Epoch, Observability, Page, Timing
 from service.storage import Transaction
 
 HISTORY_BLOCK = 4_000
@@ -66,6 +66,54 @@ class RateEstimates(NamedTuple):
     """Share of the pings that announce a change."""
     ping_rate: Floats
     """1/day; 0 where pings are ignored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """One estimator and one timing for all pages."""
+
+    estimator: Estimator[Any]
+    timing: Timing
+    rng: np.random.Generator
+    ping_delay_s: float = 0.0
+    """Drop pings dated within this many seconds after the page's last crawl."""
+
+    def of(self, _: Transaction) -> "Rules":
+        """Return these rules, whichever schedule is in force."""
+        return self
+
+
+def rules_in_force(tx: Transaction, rules: Rules) -> Rules:
+    """Return the rules with the prior of the schedule in force."""
+    return InForce(rules).of(tx)
+
+
+class InForce:
+    """The rules with the prior of the schedule in force; reads each epoch once."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.estimator = rules.estimator
+        """Estimator without a prior."""
+        self._latest = 0, rules
+
+    def of(self, tx: Transaction) -> Rules:
+        """Return the rules as of this transaction."""
+        if not self.rules.estimator.corpus():
+            return self.rules
+        epoch, rules = self._latest
+        if (number := tx.number_in_force()) != epoch:
+            estimator = fitted_last(tx, self.rules.estimator, tx.epoch(number))
+            rules = replace(self.rules, estimator=estimator)
+            self._latest = number, rules
+        return rules
+
+
+def fitted_last(tx: Transaction, estimator: Estimator[Any], last: Epoch | None) -> Estimator[Any]:
+    """Return the estimator with the prior of the epoch in force."""
+    if last is None or last.certificate is None:
+        return estimator
+    return estimator.with_corpus(last.certificate.prior, tx.url_group_rate(last.epoch))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,16 +150,6 @@ def width(estimator: Estimator[Any]) -> int:
     if estimator.needs_history:
         return 1
     return int(to_columns(estimator.init(1)).shape[1])
-
-
-def learn(
-    estimator: Estimator[Any], columns: Floats, interval: Floats, changed: Bools, crawl_rate: Floats
-) -> Floats:
-    """Return (N, W) states after one more interval of each page."""
-    if estimator.needs_history or not len(columns):
-        return columns
-    state = from_columns(estimator, columns)
-    return to_columns(estimator.update(state, interval, changed, crawl_rate))
 
 
 def learn_crawls(

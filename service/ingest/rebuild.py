@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from service.estimation.estimates import CrawlEvidence, learn_crawls
-from service.ingest.rules import Rules
+from service.estimation.estimates import CrawlEvidence, Rules, learn_crawls
 from service.model.arrays import DAY, Floats, Instants, Ints
 from service.model.columns import LogColumns, PageStates
 from service.model.domain import Kind

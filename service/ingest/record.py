@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.ingest.crawls import observe
-from service.ingest.pings import notice
-from service.ingest.rules import InForce, Rules
+from service.estimation.estimates import InForce, Rules
+from service.ingest.states import notice, observe
 from service.model.arrays import UNSPECIFIED, Bools, Codes, Groups, Instants, Ints, distinct
 from service.model.columns import CrawlColumns, PageStates, PingColumns
 from service.model.domain import PingReason, Verdict

@@ -30,10 +30,6 @@ RecrawlError
 ├── StoreFull                 the database has no room left
 ├── UnreadableFile            a file of pages that cannot be read
 ├── NotExportable             what is asked for would not hold all that it needs
-├── InvalidTrace              a recorded history that cannot be replayed
-├── UnknownExperiment         no experiment of this name
-├── UnknownPolicy             no policy of this name can be played
-├── PolicyKilled              a process that played a policy was killed
 ├── SitemapNotFetched         a site did not give a sitemap
 ├── NotSubscribed             a topic names no hub, or its hub refuses
 ├── UnexpectedAnswer          the service answered a client with what it cannot go on from
@@ -180,22 +176,6 @@ class UnreadableFile(RecrawlError):
 
 class NotExportable(RecrawlError):
     """These states cannot be rebuilt from a file."""
-
-
-class InvalidTrace(RecrawlError):
-    """A recorded history of page changes cannot be replayed."""
-
-
-class UnknownExperiment(RecrawlError):
-    """No experiment has this name."""
-
-
-class UnknownPolicy(RecrawlError):
-    """No policy of this name can be played."""
-
-
-class PolicyKilled(RecrawlError):
-    """A process that played a policy was killed, as happens when the machine runs out of memory."""
 
 
 class SitemapNotFetched(RecrawlError):

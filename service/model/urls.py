@@ -96,7 +96,7 @@ def key_of(normal: str) -> bytes:
 
 
 def normalise_host(host: str, field: str = "host") -> str:
-    """Give a host name as it stands in normal URLs.
+    """Return a host name as it stands in normal URLs.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def n_buckets(n_pages: int) -> int:
 
 
 def directory(url: str) -> str:
-    """Give host and path of a normal URL without the path's last segment.
+    """Return host and path of a normal URL without the path's last segment.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def directory(url: str) -> str:
 
 
 def kind(directory: str) -> str:
-    """Give a directory with `#` for every id, and the year for every date.
+    """Return a directory with `#` for every id, and the year for every date.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def bucket(directory: str) -> int:
 
 
 def url_groups(urls: Iterable[str]) -> UrlGroups:
-    """Give (N,) URL groups of normal URLs.
+    """Return (N,) URL groups of normal URLs.
 
     Examples
     --------

@@ -11,8 +11,7 @@ import numpy as np
 from service.core.estimators import ESTIMATORS
 from service.epochs.run import Runner
 from service.epochs.solve import Plan
-from service.estimation.estimates import width
-from service.ingest.rules import Rules
+from service.estimation.estimates import Rules, width
 from service.model.errors import EstimatorMismatch, RecrawlError
 from service.runtime.settings import Settings
 from service.storage import Store, open_store

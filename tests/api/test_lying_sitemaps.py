@@ -19,8 +19,8 @@ from recrawl_lab.worlds.world import World, synthetic_world
 from service.core.estimators.gamma import Gamma
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
+from service.estimation.estimates import Rules, rules_in_force
 from service.ingest.record import ping, record
-from service.ingest.rules import Rules, rules_in_force
 from service.model.arrays import instant
 from service.model.domain import Observability, Timing
 

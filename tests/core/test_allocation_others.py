@@ -18,20 +18,21 @@ from service.core.allocation.alternatives import (
 )
 from service.core.allocation.harmonic import allocate_harmonic
 from service.core.conditions import InvalidInput
-from service.core.costs import binary_cost, harmonic_cost
+from service.core.costs import costs
 
 SETS = {1000: 20190619, 10000: 20190620}
 
 
-def cost(case, allocation, of=harmonic_cost, timing="poisson"):
-    return of(
+def cost(case, allocation, of="harmonic", timing="poisson"):
+    both = costs(
         case.importance,
         case.change_rate,
         allocation.crawl_rate,
         allocation.crawl_probability,
         case.complete,
         timing=timing,
-    ).sum()
+    )
+    return getattr(both, of).sum()
 
 
 def total_rate(case, allocation):
@@ -54,7 +55,7 @@ def test_the_golden_sets_cost_what_was_published(name, n, harmonic, binary):
     allocation = ALLOCATORS[name](*case)
     close = 1e-9 if name == "approximate" else 1e-12
     assert cost(case, allocation) / n == pytest.approx(harmonic, rel=close)
-    assert cost(case, allocation, binary_cost) / n == pytest.approx(binary, rel=close)
+    assert cost(case, allocation, "binary") / n == pytest.approx(binary, rel=close)
     assert allocation.bandwidth_used == pytest.approx(0.2 * n, rel=1e-12)
     assert allocation.kkt_residual < 1e-12
 
@@ -211,9 +212,9 @@ def test_the_approximation_splits_the_bandwidth_as_a_search_would(case):
 def test_one_multiplier_solves_what_the_papers_three_algorithms_solve(case):
     assume(case.complete.any() and not case.complete.all())
     rate, probability = lambdacrawl.mixed(*case)
-    theirs = harmonic_cost(
+    theirs = costs(
         case.importance, case.change_rate, rate, probability, case.complete
-    ).sum()
+    ).harmonic.sum()
     ours = cost(case, allocate_harmonic(*case))
     assert ours <= theirs + 1e-9 * (abs(theirs) + case.importance.sum())
     assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-5 * case.importance.sum())
@@ -242,7 +243,7 @@ def test_optimal_periodic_rates_cost_what_was_published():
     case = golden_set()
     allocation = allocate_periodic(*case)
     harmonic = cost(case, allocation, timing="periodic") / 1000
-    binary = cost(case, allocation, binary_cost, timing="periodic") / 1000
+    binary = cost(case, allocation, "binary", timing="periodic") / 1000
     assert (harmonic, binary) == pytest.approx((14.012, 10.000), abs=5e-4)
     poisson_rates = cost(case, allocate_harmonic(*case), timing="periodic") / 1000
     assert harmonic < poisson_rates
@@ -277,9 +278,9 @@ def test_no_generic_solver_finds_less_periodic_cost(case):
     def objective(share):
         rate = np.maximum(share, 1e-12) * case.bandwidth
         nothing = np.zeros(n)
-        return harmonic_cost(
+        return costs(
             case.importance, case.change_rate, rate, nothing, case.complete, timing="periodic"
-        ).sum()
+        ).harmonic.sum()
 
     found = minimize(
         objective,

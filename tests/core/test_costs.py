@@ -9,11 +9,12 @@ from support.allocation_cases import golden_set, magnitudes
 from recrawl_lab.reference.simulate import simulated_cost
 from service.core.allocation.harmonic import allocate_harmonic
 from service.core.conditions import InvalidInput
-from service.core.costs import binary_cost, costs, harmonic_cost
+from service.core.costs import costs
 
 
 def one(of, change_rate, crawl_rate, crawl_probability, complete, timing="poisson"):
-    return of([1.0], [change_rate], [crawl_rate], [crawl_probability], [complete], timing=timing)[0]
+    page = [1.0], [change_rate], [crawl_rate], [crawl_probability], [complete]
+    return getattr(costs(*page, timing=timing), of)[0]
 
 
 @pytest.mark.parametrize(
@@ -26,8 +27,8 @@ def one(of, change_rate, crawl_rate, crawl_probability, complete, timing="poisso
     ],
 )
 def test_crawling_on_time_costs_what_was_published(x, harmonic, binary):
-    assert one(harmonic_cost, x, 1.0, 0, False, "periodic") == pytest.approx(harmonic, rel=1e-13)
-    assert one(binary_cost, x, 1.0, 0, False, "periodic") == pytest.approx(binary, rel=1e-13)
+    assert one("harmonic", x, 1.0, 0, False, "periodic") == pytest.approx(harmonic, rel=1e-13)
+    assert one("binary", x, 1.0, 0, False, "periodic") == pytest.approx(binary, rel=1e-13)
 
 
 @given(st.floats(1e-6, 50))
@@ -35,23 +36,23 @@ def test_crawling_on_time_averages_the_cost_over_an_interval(x):
     """Ein(u) is the expected penalty u changes after a crawl: average it by quadrature."""
     ein = lambda u: quad(lambda t: -np.expm1(-t) / t, 0, u)[0]  # noqa: E731
     average = quad(ein, 0, x)[0] / x
-    assert one(harmonic_cost, x, 1.0, 0, False, "periodic") == pytest.approx(average, rel=1e-9)
+    assert one("harmonic", x, 1.0, 0, False, "periodic") == pytest.approx(average, rel=1e-9)
     average = quad(lambda u: -np.expm1(-u), 0, x)[0] / x
-    assert one(binary_cost, x, 1.0, 0, False, "periodic") == pytest.approx(average, rel=1e-9)
+    assert one("binary", x, 1.0, 0, False, "periodic") == pytest.approx(average, rel=1e-9)
 
 
 @given(st.floats(1, 1e9) | st.floats(39, 41))
 def test_crawling_on_time_seldom_costs_what_the_closed_form_says(x):
     """E1 by scipy; what the cost leaves out of it far out has no digit left there."""
     closed = np.euler_gamma + np.log(x) + exp1(x) - 1 - np.expm1(-x) / x
-    assert one(harmonic_cost, x, 1.0, 0, False, "periodic") == pytest.approx(closed, rel=3e-14)
+    assert one("harmonic", x, 1.0, 0, False, "periodic") == pytest.approx(closed, rel=3e-14)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 7, 49, 1000])
 def test_crawling_every_kth_ping_costs_the_harmonic_number(k):
     expected = (1 / np.arange(1, k + 1)).sum() - 1
-    assert one(harmonic_cost, 3.0, 0, 1 / k, True, "periodic") == pytest.approx(expected, abs=1e-12)
-    assert one(binary_cost, 3.0, 0, 1 / k, True, "periodic") == pytest.approx(1 - 1 / k)
+    assert one("harmonic", 3.0, 0, 1 / k, True, "periodic") == pytest.approx(expected, abs=1e-12)
+    assert one("binary", 3.0, 0, 1 / k, True, "periodic") == pytest.approx(1 - 1 / k)
 
 
 def assert_costs_what_it_simulates(seed, change_rate, clock=0.0, p=0.0, timing="poisson", **noise):
@@ -63,10 +64,10 @@ def assert_costs_what_it_simulates(seed, change_rate, clock=0.0, p=0.0, timing="
     ]
     page = [2.0], [change_rate], [clock], [p], [not noise and p > 0]
     given_ = {name: [share] for name, share in noise.items()}
-    for of, counted in zip((harmonic_cost, binary_cost), np.transpose(plays), strict=True):
+    for of, counted in zip(("harmonic", "binary"), np.transpose(plays), strict=True):
         error = counted.std(ddof=1) / np.sqrt(10)
         assert error < 0.01 * max(counted.mean(), 0.1)
-        closed = of(*page, timing=timing, **given_)[0] / 2.0
+        closed = getattr(costs(*page, timing=timing, **given_), of)[0] / 2.0
         assert abs(closed - counted.mean()) < 5 * error + 1e-9, (of, closed, counted.mean())
 
 
@@ -103,8 +104,8 @@ def test_clock_and_credit_together_cost_less_than_the_better_of_them():
     rng = np.random.default_rng(6)
     for clock, p in ((0.5, 0.3), (2.0, 0.1)):
         harmonic, binary = simulated_cost(rng, 20_000.0, 2.0, clock, p, timing="periodic")
-        assert harmonic < one(harmonic_cost, 2.0, clock, p, True, "periodic")
-        assert binary < one(binary_cost, 2.0, clock, p, True, "periodic")
+        assert harmonic < one("harmonic", 2.0, clock, p, True, "periodic")
+        assert binary < one("binary", 2.0, clock, p, True, "periodic")
 
 
 def test_the_total_of_a_corpus_is_what_its_pages_are_simulated_to_cost():
@@ -118,10 +119,7 @@ def test_the_total_of_a_corpus_is_what_its_pages_are_simulated_to_cost():
             weight * np.array(simulated_cost(rng, 20_000 / change, change, *page, timing=timing))
             for weight, change, *page in zip(importance, change_rate, *rates, strict=True)
         )
-        closed = [
-            of(importance, change_rate, *rates, complete, timing=timing).sum()
-            for of in (harmonic_cost, binary_cost)
-        ]
+        closed = np.sum(costs(importance, change_rate, *rates, complete, timing=timing), axis=1)
         np.testing.assert_allclose(counted, closed, rtol=0.01)
 
 
@@ -129,14 +127,14 @@ def test_the_golden_set_executed_on_time_costs_what_was_published():
     importance, change_rate, complete, bandwidth = golden_set()
     allocation = allocate_harmonic(importance, change_rate, complete, bandwidth)
     rates = allocation.crawl_rate, allocation.crawl_probability, complete
-    harmonic = harmonic_cost(importance, change_rate, *rates, timing="periodic").sum()
-    binary = binary_cost(importance, change_rate, *rates, timing="periodic").sum()
+    harmonic = costs(importance, change_rate, *rates, timing="periodic").harmonic.sum()
+    binary = costs(importance, change_rate, *rates, timing="periodic").binary.sum()
     assert (harmonic / 1000, binary / 1000) == pytest.approx((14.115, 9.753), abs=5e-4)
 
 
 @given(magnitudes(12, zero=False), magnitudes(12, zero=False), st.sampled_from([0.0, 0.2, 1.0]))
 def test_crawling_on_time_never_costs_more_than_at_random(change_rate, crawl_rate, p):
-    for of in harmonic_cost, binary_cost:
+    for of in "harmonic", "binary":
         for clock, probability, complete in [(crawl_rate, 0.0, False), (0.0, p, True)]:
             on_time = one(of, change_rate, clock, probability, complete, "periodic")
             at_random = one(of, change_rate, clock, probability, complete)
@@ -146,11 +144,11 @@ def test_crawling_on_time_never_costs_more_than_at_random(change_rate, crawl_rat
 def test_a_page_that_is_never_crawled_costs_without_limit_unless_it_never_changes():
     rates = [0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [False, True, False]
     for timing in "poisson", "periodic":
-        cost = harmonic_cost([1.0, 1.0, 0.0], [1.0, 1.0, 1.0], *rates, timing=timing)
+        cost = costs([1.0, 1.0, 0.0], [1.0, 1.0, 1.0], *rates, timing=timing).harmonic
         assert cost.tolist() == [np.inf, np.inf, 0]
-        assert binary_cost([2.0, 1.0, 0.0], [1.0] * 3, *rates, timing=timing).tolist() == [2, 1, 0]
-        assert harmonic_cost([1.0] * 3, [0.0] * 3, *rates, timing=timing).tolist() == [0, 0, 0]
-        assert binary_cost([1.0] * 3, [0.0] * 3, *rates, timing=timing).tolist() == [0, 0, 0]
+        assert costs([2.0, 1.0, 0.0], [1.0] * 3, *rates, timing=timing).binary.tolist() == [2, 1, 0]
+        assert costs([1.0] * 3, [0.0] * 3, *rates, timing=timing).harmonic.tolist() == [0, 0, 0]
+        assert costs([1.0] * 3, [0.0] * 3, *rates, timing=timing).binary.tolist() == [0, 0, 0]
 
 
 def test_noisy_pages_are_allocated_at_the_cost_of_the_published_example():
@@ -162,33 +160,23 @@ def test_noisy_pages_are_allocated_at_the_cost_of_the_published_example():
     unknown = [False] * 6
     allocation = allocate_harmonic(importance, change_rate, unknown, 2.0, **noise)
     rates = allocation.crawl_rate, allocation.crawl_probability, unknown
-    cost = harmonic_cost(importance, change_rate, *rates, **noise).sum()
+    cost = costs(importance, change_rate, *rates, **noise).harmonic.sum()
     assert cost == pytest.approx(7.6246990872677, rel=1e-12)
     with pytest.raises(InvalidInput, match="no closed form for noisy pings"):
-        harmonic_cost(importance, change_rate, *rates, timing="periodic", **noise)
+        costs(importance, change_rate, *rates, timing="periodic", **noise)
 
 
 def test_untrusted_pings_earn_nothing():
-    assert one(harmonic_cost, 1.0, 0.0, 1.0, False) == np.inf
-    assert one(harmonic_cost, 1.0, 0.0, 1.0, True) == 0
-
-
-@pytest.mark.parametrize("timing", ["poisson", "periodic"])
-def test_both_costs_at_once_are_each_alone(timing):
-    rng = np.random.default_rng(4)
-    importance, change_rate, crawl_rate, p = rng.random((4, 50))
-    given = importance, change_rate, crawl_rate, p, rng.random(50) < 0.5
-    both = costs(*given, timing=timing)
-    np.testing.assert_array_equal(both.harmonic, harmonic_cost(*given, timing=timing))
-    np.testing.assert_array_equal(both.binary, binary_cost(*given, timing=timing))
+    assert one("harmonic", 1.0, 0.0, 1.0, False) == np.inf
+    assert one("harmonic", 1.0, 0.0, 1.0, True) == 0
 
 
 def test_senseless_arguments_are_refused_by_name():
     with pytest.raises(InvalidInput, match=r"crawl_probability must be in \[0, 1\] \(entries 0\)"):
-        one(harmonic_cost, 1.0, 1.0, 1.5, True)
+        one("harmonic", 1.0, 1.0, 1.5, True)
     with pytest.raises(InvalidInput, match="crawl_rate must be"):
-        one(binary_cost, 1.0, np.nan, 0.5, True)
+        one("binary", 1.0, np.nan, 0.5, True)
     with pytest.raises(InvalidInput, match="timing is 'weekly'"):
-        one(harmonic_cost, 1.0, 1.0, 0.5, True, "weekly")
+        one("harmonic", 1.0, 1.0, 0.5, True, "weekly")
     with pytest.raises(InvalidInput, match="complete has shape"):
-        harmonic_cost([1.0], [1.0], [1.0], [0.0], [True, False])
+        costs([1.0], [1.0], [1.0], [0.0], [True, False])

@@ -12,12 +12,12 @@ from service.core.estimators.bursty import Bursty
 from service.core.estimators.gamma import Gamma, GammaState
 from service.core.estimators.lognormal import LogNormal
 from service.core.pooling import (
-    START_BETWEEN,
+    START_BETWEEN_SHAPE,
     GroupEvidence,
     Totals,
     UrlGroupPrior,
     fit_url_groups,
-    follow_url_groups,
+    update_group_means,
 )
 from service.core.prior import DEFAULT_PRIOR, MAX_SHAPE, MIN_SHAPE, Prior, fit_gamma_prior
 
@@ -71,7 +71,7 @@ def test_url_groups_foresee_their_pages_better_than_the_corpus_does():
     new = np.arange(6_000) % 10 == 0
     days[new] = changes[new] = 0.0
     prior = fitted(changes, days, url_group, 300)
-    foreseen = prior.of(url_group[new]).mean
+    foreseen = prior.of_pages(url_group[new]).mean
     error = np.log(foreseen / rate[new])
     assert np.mean(error**2) < 0.5 * np.mean(np.log(prior.mean / rate[new]) ** 2)
 
@@ -79,8 +79,8 @@ def test_url_groups_foresee_their_pages_better_than_the_corpus_does():
 def test_nothing_observed_leaves_the_corpus_prior():
     prior = fit_url_groups(np.zeros(5), np.zeros(5), np.arange(5), DEFAULT_PRIOR, 8)
     assert (prior.a, prior.b, prior.within_shape) == (0.5, 15.0, 0.5)
-    assert prior.between_shape == START_BETWEEN
-    np.testing.assert_allclose(prior.of(np.arange(8)).b, 15.0, rtol=1e-7)
+    assert prior.between_shape == START_BETWEEN_SHAPE
+    np.testing.assert_allclose(prior.of_pages(np.arange(8)).b, 15.0, rtol=1e-7)
 
 
 def test_one_url_group_is_the_corpus():
@@ -141,7 +141,7 @@ def test_means_follow_the_evidence_while_the_shapes_stay():
     news = (url_group == 3) & (days > 0)
     changes, days = changes + np.where(news, 20.0, rng.random(6_000) < rate), days + 1.0
     anew = fitted(changes, days, url_group, 200)
-    moved = follow_url_groups(last, changes, days, url_group)
+    moved = update_group_means(last, changes, days, url_group)
     assert (moved.within_shape, moved.between_shape, moved.mean) == (
         last.within_shape,
         last.between_shape,
@@ -150,7 +150,7 @@ def test_means_follow_the_evidence_while_the_shapes_stay():
     assert moved.url_group_rate[3] > 1.5 * last.url_group_rate[3]
     again = moved
     for _ in range(4):
-        again = follow_url_groups(again, changes, days, url_group)
+        again = update_group_means(again, changes, days, url_group)
     np.testing.assert_allclose(again.url_group_rate, anew.url_group_rate, rtol=0.05)
     assert last.url_group_rate[3] < moved.url_group_rate[3], "the fit before it is left as it was"
 
@@ -160,9 +160,9 @@ def test_totals_are_alike_while_none_has_moved_by_a_twentieth():
     assert seen == (3.0, 3.0, 60.0, 5.0)
     for name, total in seen._asdict().items():
         for factor, alike in ((0.94, False), (0.96, True), (1.04, True), (1.06, False)):
-            assert seen.like(seen._replace(**{name: factor * total})) is alike, name
-    assert Totals(0.0, 0.0, 0.0, 0.0).like(Totals.of([], []))
-    assert not Totals(0.0, 0.0, 0.0, 0.0).like(seen), "the first evidence of all"
+            assert seen.close_to(seen._replace(**{name: factor * total})) is alike, name
+    assert Totals(0.0, 0.0, 0.0, 0.0).close_to(Totals.of([], []))
+    assert not Totals(0.0, 0.0, 0.0, 0.0).close_to(seen), "the first evidence of all"
 
 
 def corpus(estimator, rng, n_crawls=8):
@@ -206,7 +206,9 @@ def test_url_groups_beyond_the_buckets_share_those_below():
     few = Gamma().fit(state, url_group, 8)
     same = Gamma().fit(state, url_group % 8, 8)
     np.testing.assert_array_equal(few.url_group_rate, same.url_group_rate)
-    np.testing.assert_array_equal(few.prior.of(url_group).b, few.prior.of(url_group % 8).b)
+    np.testing.assert_array_equal(
+        few.prior.of_pages(url_group).b, few.prior.of_pages(url_group % 8).b
+    )
 
 
 def test_a_page_alone_in_its_url_group_is_not_counted_twice():

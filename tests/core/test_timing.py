@@ -1,4 +1,4 @@
-"""Timing: even phases, exact ping credit, Poisson draws of the right law, order of the overdue."""
+"""Timing: exact ping credit, Poisson draws of the right law, order of the overdue."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,6 @@ from service.core.timing import (
     first_due_in,
     next_due_in,
     overdue,
-    phase,
     ping_credit,
     poisson_gap,
     poisson_ping,
@@ -23,20 +22,6 @@ def crawls_of(crawl_probability, n_pings):
         crawl_now, credit = ping_credit(credit, crawl_probability)
         crawls.append(bool(crawl_now))
     return crawls
-
-
-def test_phases_of_consecutive_ids_fill_the_interval_evenly():
-    for first in (0, 1, 10**9):
-        ordered = np.sort(phase(np.arange(first, first + 1000)))
-        gaps = np.diff(ordered, append=ordered[0] + 1.0)
-        assert gaps.max() < 2.7 / 1000
-        assert ((ordered >= 0) & (ordered < 1)).all()
-
-
-def test_a_phase_depends_on_the_id_alone():
-    ids = np.array([7, 2**40 + 3, 7])
-    assert phase(ids)[0] == phase(ids)[2] == phase(7)
-    assert (phase([2**63 - 1]) < 1).all()
 
 
 def test_due_times_are_the_rates_and_never_come_at_rate_zero():

@@ -25,7 +25,7 @@ from support.store_cases import (
 from recrawl_lab.memory.store import MemoryStore
 from service.core.allocation import ALLOCATORS
 from service.core.allocation.harmonic import allocate_harmonic
-from service.core.costs import binary_cost, harmonic_cost
+from service.core.costs import costs
 from service.core.estimators.base import PriorEstimator
 from service.core.estimators.gamma import CompleteObservations, Gamma
 from service.core.estimators.lln import LLN
@@ -33,9 +33,8 @@ from service.core.estimators.lognormal import LogNormal
 from service.core.prior import DEFAULT_PRIOR, fit_gamma_prior
 from service.epochs.run import refit, run_epoch
 from service.epochs.solve import Plan
-from service.estimation.estimates import estimate_rates, of_page
+from service.estimation.estimates import Rules, estimate_rates, of_page, rules_in_force
 from service.ingest.record import record
-from service.ingest.rules import Rules, rules_in_force
 from service.model.arrays import instant
 from service.model.domain import EpochStatus, Kind, Observability, PagePatch, Timing
 from service.model.errors import EpochRunning, StoreUnavailable
@@ -121,9 +120,9 @@ def test_the_certificate_can_be_checked_from_what_is_published(store, clock):
     assert certificate.bandwidth == 7.5
     assert certificate.bandwidth_used == pytest.approx(7.5, rel=1e-12)
     assert certificate.harmonic_cost == pytest.approx(
-        harmonic_cost(*priced, timing="periodic").sum()
+        costs(*priced, timing="periodic").harmonic.sum()
     )
-    assert certificate.binary_cost == pytest.approx(binary_cost(*priced, timing="periodic").sum())
+    assert certificate.binary_cost == pytest.approx(costs(*priced, timing="periodic").binary.sum())
     assert certificate.kkt_residual < 1e-9
     assert certificate.n_pages == len(rows) == 60
     rates = sorted(row.crawl_rate for row in rows)

@@ -7,7 +7,7 @@ import pytest
 from support.store_cases import columns
 
 from service.core.url_groups import SHARED, observed_ratio
-from service.epochs.urgency import FASTEST, urgency
+from service.epochs.solve import FASTEST, urgency
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import INSTANT, NO_TIME
 from service.model.columns import CapColumns, EpochColumns

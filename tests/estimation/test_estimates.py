@@ -14,13 +14,14 @@ from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
 from service.estimation.estimates import (
     HISTORY_BLOCK,
+    Rules,
     estimate_rates,
     of_page,
     rates_from_log,
+    rules_in_force,
     width,
 )
 from service.ingest.record import ping, record
-from service.ingest.rules import Rules, rules_in_force
 from service.model.arrays import instant
 from service.model.domain import Observability, PingReason, Timing
 

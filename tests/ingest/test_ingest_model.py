@@ -22,9 +22,9 @@ from support.store_cases import (
 
 from recrawl_lab.memory.store import MemoryStore
 from service.core.estimators.gamma import Gamma
+from service.estimation.estimates import Rules
 from service.ingest.rebuild import rebuild
 from service.ingest.record import ping, record
-from service.ingest.rules import Rules
 from service.model.domain import Timing, Verdict
 
 MINUTE = timedelta(minutes=1)

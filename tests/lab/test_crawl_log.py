@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from support.sim_cases import DAY
 
+from recrawl_lab.errors import InvalidTrace
 from recrawl_lab.worlds.crawl_log import read_crawl_log
 from recrawl_lab.worlds.recording import recorded_world
 from recrawl_lab.worlds.world import synthetic_world
-from service.model.errors import InvalidTrace
 
 LOG = """\
 url,t,digest

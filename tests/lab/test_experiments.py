@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from recrawl_lab.errors import UnknownExperiment
 from recrawl_lab.experiments import EXPERIMENTS, Check, Result, ResultTable, Setup, find
 from recrawl_lab.experiments.report import document, show, write
-from service.model.errors import UnknownExperiment
 
 TABLE = ResultTable("errors", ("estimator", "error"), [("sa", 0.123456), ("lln", 2.0)])
 RESULT = Result(

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import binom
 from support.sim_cases import write_trace
 
+from recrawl_lab.errors import InvalidTrace
 from recrawl_lab.experiments import a22_history, a22_loop, a22_measured, a22_steps
 from recrawl_lab.experiments.base import Setup
 from recrawl_lab.experiments.runs import (
@@ -21,7 +22,6 @@ from service.core.estimators.lln import LLN
 from service.core.estimators.mle import MLE
 from service.core.estimators.naive import Naive
 from service.core.estimators.stochastic import SA, SAM
-from service.model.errors import InvalidTrace
 
 CHANGE_RATE, CRAWL_RATE = 5.0, 3.0
 SMALL = Setup(scale=0.1)

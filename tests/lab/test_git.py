@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from support.sim_cases import DAY
 
+from recrawl_lab.errors import InvalidTrace
 from recrawl_lab.worlds import git_history
 from recrawl_lab.worlds.git_history import read_git
 from recrawl_lab.worlds.recording import recorded_world
-from service.model.errors import InvalidTrace
 
 pytestmark = pytest.mark.usefixtures("git_command")
 RULES = (r"content/index\.md=/", r"content/(.*)/index\.md=/\1/", r"content/(.*)\.mdx?=/\1/")

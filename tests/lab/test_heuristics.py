@@ -23,9 +23,9 @@ from recrawl_lab.policies.plain import uniform
 from recrawl_lab.policies.stormcrawler import StormCrawler
 from recrawl_lab.policies.tuning import USED, tuned
 from recrawl_lab.replay.staleness import staleness
+from recrawl_lab.worlds.phases import phase
 from recrawl_lab.worlds.versions import Versions
 from recrawl_lab.worlds.world import synthetic_world
-from service.core.timing import phase
 
 DAY_MS = 86_400_000
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from recrawl_lab.errors import UnknownPolicy
 from recrawl_lab.policies import lineup
 from recrawl_lab.policies.lineup import (
     DEFAULT,
@@ -16,7 +17,6 @@ from recrawl_lab.policies.lineup import (
 )
 from recrawl_lab.worlds.world import synthetic_world
 from service.core.estimators import ESTIMATORS
-from service.model.errors import UnknownPolicy
 from service.runtime.settings import Settings
 
 WORLD = synthetic_world(30, 8.0, rng=np.random.default_rng(5))

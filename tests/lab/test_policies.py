@@ -10,7 +10,7 @@ from recrawl_lab.policies.plain import hindsight, matched, uniform, with_true_ra
 from recrawl_lab.replay.staleness import staleness
 from recrawl_lab.worlds.world import synthetic_world
 from service.core.allocation.harmonic import allocate_harmonic
-from service.core.costs import harmonic_cost
+from service.core.costs import costs
 from service.core.estimators.gamma import Gamma
 
 
@@ -67,14 +67,14 @@ def test_hindsight_costs_what_its_allocation_promises():
     bandwidth = 0.2 * len(world)
     allocation = allocate_harmonic(world.importance, world.change_rate, world.announced, bandwidth)
     promised = (
-        harmonic_cost(
+        costs(
             world.importance,
             world.change_rate,
             allocation.crawl_rate,
             allocation.crawl_probability,
             world.announced,
             timing="periodic",
-        ).sum()
+        ).harmonic.sum()
         / world.importance.sum()
     )
     measured = staleness(world, hindsight(world, bandwidth))

@@ -8,7 +8,7 @@ from support.sim_cases import crawls_of, world_of
 
 from recrawl_lab.replay.staleness import Crawls, harmonic_numbers, merged, staleness, uncrawled
 from recrawl_lab.worlds.world import synthetic_world
-from service.core.costs import binary_cost, harmonic_cost
+from service.core.costs import costs
 
 
 def by_event_loop(world, crawls):
@@ -111,5 +111,6 @@ def test_poisson_pages_cost_what_the_closed_forms_say(timing, crawl_rate):
         at = days * draw.random(n_each.sum())
     measured = staleness(world, Crawls(np.repeat(np.arange(n_pages), n_each), at))
     page = ([1.0], [change_rate], [crawl_rate], [0.0], [False])
-    for found, cost in ((measured.harmonic, harmonic_cost), (measured.binary, binary_cost)):
-        assert found == pytest.approx(cost(*page, timing=timing)[0], rel=0.03)
+    expected = costs(*page, timing=timing)
+    assert measured.harmonic == pytest.approx(expected.harmonic[0], rel=0.03)
+    assert measured.binary == pytest.approx(expected.binary[0], rel=0.03)

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from support.sim_cases import CHANGES, DAY, PAGES, write_trace
 
+from recrawl_lab.errors import InvalidTrace
 from recrawl_lab.worlds.recording import recorded_world
 from recrawl_lab.worlds.scenario import scenario
 from recrawl_lab.worlds.trace import read_trace
 from recrawl_lab.worlds.world import synthetic_world
 from service.core.conditions import InvalidInput
-from service.model.errors import InvalidTrace
 
 
 def rng(seed=0):

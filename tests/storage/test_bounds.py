@@ -20,8 +20,8 @@ from support.store_cases import (
 )
 
 from service.core.estimators.gamma import Gamma
+from service.estimation.estimates import Rules
 from service.ingest import record
-from service.ingest.rules import Rules
 from service.model.arrays import instant
 from service.model.domain import Timing
 from service.storage import Brought

@@ -8,8 +8,8 @@ from support.store_cases import DAY, T0, crawl_columns, register
 from service.core.estimators.gamma import Gamma
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
+from service.estimation.estimates import Rules
 from service.ingest.record import record
-from service.ingest.rules import Rules
 from service.model.arrays import instant
 from service.model.domain import EpochStatus, Timing
 

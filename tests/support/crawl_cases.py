@@ -7,8 +7,8 @@ import numpy as np
 
 from service.batching.lease_requests import LeaseRequest, lease_all
 from service.core.estimators.gamma import Gamma
+from service.estimation.estimates import Rules
 from service.ingest import record
-from service.ingest.rules import Rules
 from service.leases import lease
 from service.leases.lease import LeaseReports, WorkerRequest
 from service.leases.politeness import Politeness

@@ -5,8 +5,8 @@ from datetime import timedelta
 import numpy as np
 
 from service.core.estimators.gamma import Gamma
+from service.estimation.estimates import Rules
 from service.ingest.record import ping, record
-from service.ingest.rules import Rules
 from service.model.domain import Timing, Verdict
 from support.store_cases import crawl_columns, page_of, ping_columns
 

@@ -15,8 +15,8 @@ from service.core.estimators.gamma import Gamma
 from service.core.estimators.mle import MLE
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
+from service.estimation.estimates import Rules
 from service.ingest.record import ping, record
-from service.ingest.rules import Rules
 from service.leases.due import next_crawl_at
 from service.model.arrays import INSTANT, NO_TIME
 from service.model.columns import PageStates, StoredPages

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from service.core.allocation.harmonic import allocate_harmonic
-from service.core.allocation.multipliers import Values, climb
+from service.core.allocation.multipliers import Roots, Values
 from service.core.allocation.problem import Allocation, check_bandwidth, check_pages
 from service.core.conditions import Floats, InvalidInput
 
@@ -60,7 +60,8 @@ def allocate_approximate(
 
     upper = budget / total
     lower = budget / (total + float(pinged_weight.sum()) * price(upper)[0] / upper)
-    t, passes = climb(used, np.array([budget]), np.array([lower]), np.array([upper]))
+    roots = Roots(np.array([budget]), np.array([lower]), np.array([upper]), evaluated=False)
+    passes, t = roots.climb(lambda _, at: used(at)), roots.s
     s = price(float(t[0]))[0]
     crawl_rate, crawl_probability = np.zeros(clock.size), np.zeros(clock.size)
     crawl_rate[clock] = weight * t

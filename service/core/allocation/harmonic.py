@@ -120,7 +120,7 @@ def allocate_harmonic(
 
 
 def _start(pages: Pages, root: TreeLevel) -> float | None:
-    """Find the multiplier of every `SAMPLE`th page or fewer, without hosts and bounds."""
+    """Return the multiplier of every `SAMPLE`th page or fewer, without hosts and bounds."""
     step = max(SAMPLE, pages.importance.size // MOST_SAMPLED)
     importance, change_rate, complete, *noise = pages.cut(slice(None, None, step))[:5]
     recall, precision = (None if column is None else column.copy() for column in noise)
@@ -137,7 +137,7 @@ def _multiplier(s: Floats) -> Floats:
 
 
 def _unspent(levels: list[TreeLevel], solution: Solution, leaf: Floats) -> tuple[float, float]:
-    """Find the largest relative overspending, or underspending of a budget that has a price.
+    """Return the largest relative overspending, or underspending of a budget that has a price.
 
     `leaf` has what leaves take. Returns that and the cost that the bandwidth left over could save
     at most.

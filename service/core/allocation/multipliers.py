@@ -116,35 +116,6 @@ class Roots:
         return passes
 
 
-def climb(
-    function: Callable[[Floats], Values], target: Floats, lower: Floats, start: Floats
-) -> tuple[Floats, int]:
-    """Find s >= `lower` with f_k(s_k) = target_k, for every k at once.
-
-    Parameters
-    ----------
-    function : (K,) -> (K,), (K,)
-        Values and derivatives; increasing, each entry in its own s only. Asked about all entries
-        until the last is found.
-    target, lower, start : (K,)
-        f(lower) <= target. The answer is `UNLIMITED` where f remains below its target.
-
-    Returns
-    -------
-    (K,) float64, and the number of evaluations
-
-    Examples
-    --------
-    >>> s, passes = climb(lambda s: Values(s**2, 2 * s), np.array([2.0, 9.0]),
-    ...                   np.full(2, 1e-3), np.ones(2))
-    >>> s
-    array([1.41421356, 3.        ])
-    """
-    roots = Roots(target, lower, start, evaluated=False)
-    passes = roots.climb(lambda which, _: function(roots.s).of(which))
-    return roots.s, passes
-
-
 SLACK = 1e-12
 """By how much the sum of minima may exceed a bandwidth through rounding alone."""
 

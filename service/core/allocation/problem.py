@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from service.core.allocation.blocks import Indices, Pages, over_blocks
-from service.core.conditions import Bools, Floats, InvalidInput, check_array
+from service.core.conditions import Bools, Floats, InvalidInput, check_array, check_share
 
 SMALLEST, LARGEST = 1e-40, 1e40
 """Positive inputs lie between these, so that no product in a pass leaves float64."""
@@ -157,14 +157,8 @@ def check_bandwidth(bandwidth: float) -> float:
 def _check_share(name: str, values: ArrayLike, complete: Bools) -> Floats:
     """Coerce probabilities; pings of complete pages are all right and miss nothing."""
     shape = complete.shape
-    share = check_array(
-        name,
-        np.broadcast_to(values, shape) if np.ndim(values) == 0 else values,
-        shape,
-        test=lambda value: (value >= 0) & (value <= 1),
-        must="in [0, 1]",
-    )
-    return np.where(complete, 1.0, share)
+    each = np.broadcast_to(values, shape) if np.ndim(values) == 0 else values
+    return np.where(complete, 1.0, check_share(name, each, shape))
 
 
 def _filled(values: ArrayLike | None, default: float, shape: tuple[int, ...]) -> ArrayLike:

@@ -15,7 +15,7 @@ from service.core.pooling import (
     UrlGroupPrior,
     UrlGroupRates,
     fit_url_groups,
-    follow_url_groups,
+    update_group_means,
 )
 from service.core.prior import Prior, fit_gamma_prior
 
@@ -285,7 +285,7 @@ class PriorEstimator(Estimator[S]):
             return fitted.fit_parameters(state, None, last)
         url_group = url_group % n_url_groups
         if isinstance(near, UrlGroupPrior) and near.still_fits(changes, days, n_url_groups):
-            return replace(last, prior=follow_url_groups(near, changes, days, url_group))
+            return replace(last, prior=update_group_means(near, changes, days, url_group))
         prior = fit_gamma_prior(changes, days, near=near)
         pooled = fit_url_groups(changes, days, url_group, prior, n_url_groups, near)
         return replace(self, prior=pooled).fit_parameters(state, url_group, last)
@@ -293,7 +293,7 @@ class PriorEstimator(Estimator[S]):
     def of_url_groups(self, url_group: NDArray[np.integer]) -> Self:
         """Return the estimator of (N,) pages, on the priors of their URL groups if fitted."""
         if isinstance(self.prior, UrlGroupPrior):
-            return replace(self, prior=self.prior.of(url_group))
+            return replace(self, prior=self.prior.of_pages(url_group))
         return self
 
     def corpus(self) -> dict[str, float]:

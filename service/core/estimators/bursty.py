@@ -97,12 +97,12 @@ class Bursty(PriorEstimator[BurstyState]):
         return 1.0 / variance, b / (a * self.factor(state) * variance)
 
     def factor(self, state: BurstyState) -> Floats:
-        """Give how many times the long-run rate the rate of now is, by its posterior mean."""
+        """Return how many times the long-run rate the rate of now is, by its posterior mean."""
         changes = self.dispersion + np.asarray(state.recent)
         return np.asarray(changes / (self.dispersion + self.expected(state)))
 
     def expected(self, state: BurstyState) -> Floats:
-        """Give the changes that the long-run rate lets one expect within the memory."""
+        """Return the changes that the long-run rate lets one expect within the memory."""
         rate = LN_2 / self.memory_days
         watched = -np.expm1(-rate * np.asarray(state.days)) / rate
         return np.asarray(self.steady.change_rate(_long_run(state)) * watched)
@@ -150,7 +150,7 @@ class Bursty(PriorEstimator[BurstyState]):
         return BurstyState(*after, state.recent * faded + gained * fresh)
 
     def evidence(self, state: BurstyState) -> tuple[Floats, Floats]:
-        """Give changes and days to fit a prior to (`fit_gamma_prior`): those of the long run."""
+        """Return changes and days to fit a prior to (`fit_gamma_prior`): those of the long run."""
         return self.steady.evidence(_long_run(state))
 
     def fit_parameters(

@@ -150,7 +150,7 @@ class Gamma(PriorEstimator[GammaState]):
         )
 
     def evidence(self, state: GammaState) -> tuple[Floats, Floats]:
-        """Give changes and days to fit a prior to (`fit_gamma_prior`): the state."""
+        """Return changes and days to fit a prior to (`fit_gamma_prior`): the state."""
         return np.asarray(state.changes), np.asarray(state.days)
 
     def change_rate(self, state: GammaState) -> Floats:

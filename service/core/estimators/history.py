@@ -1,12 +1,12 @@
 """Kept histories of many pages, for the estimators that look at every interval again."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.core.conditions import Floats, InvalidInput, check_array
-from service.core.estimators.base import check_crawl
+from service.core.conditions import Bools, Floats, InvalidInput, check_array
+from service.core.estimators.base import Estimator, check_crawl
 
 Index = NDArray[np.intp]
 
@@ -49,30 +49,20 @@ class History(NamedTuple):
         return sums
 
     def take(self, pages: Index) -> "History":
-        """Keep some pages, given by ascending indices, and their crawls."""
+        """Return some pages, given by ascending indices, and their crawls."""
         chosen = np.zeros(len(self.starts) - 1, np.bool_)
         chosen[pages] = True
-        chosen_crawls = np.repeat(chosen, self.crawls)
-        starts = np.concatenate([[0], np.cumsum(self.crawls[pages])])
-        return History(
-            starts,
-            self.interval[chosen_crawls],
-            self.changed[chosen_crawls],
-            self.age[chosen_crawls],
-        )
+        return self._choose(np.repeat(chosen, self.crawls), self.crawls[pages])
 
     def suffix(self, length: int) -> "History":
-        """Keep the last `length` crawls of each page."""
+        """Return the last `length` crawls of each page."""
         page = self.page
-        chosen_crawls = np.arange(page.size) >= self.starts[1:][page] - length
-        crawls = np.minimum(self.crawls, length)
-        starts = np.concatenate([[0], np.cumsum(crawls)])
-        return History(
-            starts,
-            self.interval[chosen_crawls],
-            self.changed[chosen_crawls],
-            self.age[chosen_crawls],
-        )
+        chosen = np.arange(page.size) >= self.starts[1:][page] - length
+        return self._choose(chosen, np.minimum(self.crawls, length))
+
+    def _choose(self, chosen: Bools, crawls: Index) -> "History":
+        columns = (column[chosen] for column in self[1:])
+        return History(np.concatenate([[0], np.cumsum(crawls)]), *columns)
 
     def append(self, interval: ArrayLike, changed: ArrayLike) -> "History":
         """Add one crawl to every page."""
@@ -87,10 +77,42 @@ class History(NamedTuple):
         )
 
 
-def empty_history(n: int | None) -> History:
-    """History of n pages (of one, for None) without crawls."""
-    pages = 1 if n is None else n
-    return History(np.zeros(pages + 1, np.intp), np.zeros(0), np.zeros(0), np.zeros(0))
+class HistoryEstimator(Estimator[History]):
+    """An estimator that looks at the kept crawls of each page again.
+
+    Parameters
+    ----------
+    suffix : int or None
+        Crawls that are looked at, the last of each page. None: all.
+    """
+
+    suffix: int | None
+
+    State: ClassVar[type[History]] = History
+    needs_history: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.suffix is not None and self.suffix < 1:
+            raise InvalidInput("suffix", f"must be at least 1, not {self.suffix}")
+
+    def init(self, n: int | None = None) -> History:
+        """History of n pages (of one, for None) without crawls."""
+        pages = 1 if n is None else n
+        return History(np.zeros(pages + 1, np.intp), np.zeros(0), np.zeros(0), np.zeros(0))
+
+    def update(
+        self,
+        state: History,
+        interval: ArrayLike,
+        changed: ArrayLike,
+        crawl_rate: ArrayLike = np.nan,  # noqa: ARG002 - every estimator has it
+    ) -> History:
+        """Append one crawl to every page and forget what lies before the suffix."""
+        return self.recent(state.append(interval, changed))
+
+    def recent(self, state: History) -> History:
+        """Return the crawls that are looked at."""
+        return state if self.suffix is None else state.suffix(self.suffix)
 
 
 def gather_history(

@@ -118,7 +118,7 @@ class LogNormal(PriorEstimator[LogNormalState]):
         )
 
     def evidence(self, state: LogNormalState) -> tuple[Floats, Floats]:
-        """Give changes and days to fit a prior to (`fit_gamma_prior`).
+        """Return changes and days to fit a prior to (`fit_gamma_prior`).
 
         A page watched exactly, k changes in T days, has the log-likelihood k theta - T e^theta:
         here the one whose slope and curvature are those of the state at the posterior's mode.

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from service.core.conditions import Floats, InvalidInput
 from service.core.estimators.base import Estimator, check_crawl, zeros
-from service.core.estimators.history import History, empty_history, sum_by_page
+from service.core.estimators.history import History, HistoryEstimator, sum_by_page
 from service.core.estimators.likelihood import (
     Likelihood,
     Terms,
@@ -51,7 +51,7 @@ class ImaginaryIntervals:
 
 
 @dataclass(frozen=True, slots=True)
-class MLE(Estimator[History]):
+class MLE(HistoryEstimator):
     """The change rate under which the kept crawls are likeliest, with two imaginary ones added.
 
     One imaginary interval changed and one unchanged keep the estimate finite and positive when
@@ -93,33 +93,12 @@ class MLE(Estimator[History]):
     prior: Prior = DEFAULT_PRIOR
 
     name: ClassVar[str] = "mle"
-    State: ClassVar[type[History]] = History
-    needs_history: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.suffix is not None and self.suffix < 1:
-            raise InvalidInput("suffix", f"must be at least 1, not {self.suffix}")
-
-    def init(self, n: int | None = None) -> History:
-        """No crawls."""
-        return empty_history(n)
-
-    def update(
-        self,
-        state: History,
-        interval: ArrayLike,
-        changed: ArrayLike,
-        crawl_rate: ArrayLike = np.nan,  # noqa: ARG002 - every estimator has it
-    ) -> History:
-        """Append one crawl to every page and forget what lies before the suffix."""
-        longer = state.append(interval, changed)
-        return longer if self.suffix is None else longer.suffix(self.suffix)
 
     def change_rate(self, state: History) -> Floats:
         """Estimate of each page, 1/day."""
         crawls, crawled = self._crawls(state), state.crawls > 0
         if self.imaginary is None:
-            history = self._recent(state)
+            history = self.recent(state)
             half = 0.5 * history.sum_by_page(history.interval) / np.maximum(history.crawls, 1)
             changed = quiet = np.where(crawled, half, 1.0)
         else:
@@ -141,12 +120,9 @@ class MLE(Estimator[History]):
         """
         return ratio_interval(self._crawls(state), self.change_rate(state), mass)
 
-    def _recent(self, state: History) -> History:
-        return state if self.suffix is None else state.suffix(self.suffix)
-
     def _crawls(self, state: History) -> Likelihood:
         """Likelihood of what the kept crawls saw."""
-        history, n = self._recent(state), len(state.starts) - 1
+        history, n = self.recent(state), len(state.starts) - 1
         changed = history.changed > 0
         page, tau, age = history.page[changed], history.interval[changed], history.age[changed]
         quiet_days = history.sum_by_page(np.where(changed, 0.0, history.interval))

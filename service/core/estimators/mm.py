@@ -4,11 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from service.core.conditions import Floats, InvalidInput
-from service.core.estimators.base import Estimator
-from service.core.estimators.history import History, empty_history
+from service.core.conditions import Floats
+from service.core.estimators.history import History, HistoryEstimator
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 TOLERANCE = 1e-13
@@ -19,7 +17,7 @@ MAX_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class MM(Estimator[History]):
+class MM(HistoryEstimator):
     """The change rate at which as many unchanged crawls are expected as there were.
 
     Solves sum (1 - I_j) = sum exp(-D tau_j). At no change the root is 0; where every crawl found
@@ -55,27 +53,6 @@ class MM(Estimator[History]):
     prior: Prior = DEFAULT_PRIOR
 
     name: ClassVar[str] = "mm"
-    State: ClassVar[type[History]] = History
-    needs_history: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.suffix is not None and self.suffix < 1:
-            raise InvalidInput("suffix", f"must be at least 1, not {self.suffix}")
-
-    def init(self, n: int | None = None) -> History:
-        """No crawls."""
-        return empty_history(n)
-
-    def update(
-        self,
-        state: History,
-        interval: ArrayLike,
-        changed: ArrayLike,
-        crawl_rate: ArrayLike = np.nan,  # noqa: ARG002 - every estimator has it
-    ) -> History:
-        """Append one crawl to every page and forget what lies before the suffix."""
-        longer = state.append(interval, changed)
-        return longer if self.suffix is None else longer.suffix(self.suffix)
 
     def change_rate(self, state: History) -> Floats:
         """Estimate of each page, 1/day, by Newton's method on a concave increasing sum.
@@ -83,7 +60,7 @@ class MM(Estimator[History]):
         It begins at the root for regular intervals, which is never above that of others, and
         looks at the crawls only of pages that changed, until each has its own root.
         """
-        history = state if self.suffix is None else state.suffix(self.suffix)
+        history = self.recent(state)
         rate = np.where(history.crawls > 0, 0.0, self.prior.mean)
         changes = np.minimum(history.sum_by_page(history.changed), history.crawls - 0.5)
         left = np.flatnonzero(changes > 0)
