@@ -10,7 +10,7 @@ from recrawl_lab.datasets.polite_import import import_polite
 from recrawl_lab.datasets.polite_learning import Learning
 from service.model.arrays import instant
 from service.runtime.bootstrap import Opened
-from service.transfer.importing import Step
+from service.transfer.importing import ImportStep
 
 
 class Folder:
@@ -26,7 +26,9 @@ class Folder:
         self.path = path
         self.files = [find_table(path, name) for name in TABLES]
 
-    def steps(self, base: Opened, began: datetime, standing: dict[str, Any]) -> Iterator[Step]:
+    def steps(
+        self, base: Opened, began: datetime, standing: dict[str, Any]
+    ) -> Iterator[ImportStep]:
         """Import the folder whose crawls began at `began`; resume from `standing` if there is one.
 
         Raises

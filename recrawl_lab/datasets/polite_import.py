@@ -35,7 +35,7 @@ from service.model.errors import InvalidUrl, NotExportable, UnreadableFile
 from service.model.urls import NormalUrl, normalise
 from service.storage import Store
 from service.storage.column_builder import Gathered
-from service.transfer.importing import FUTURE_ALLOWED, Skipped, Step, take_over
+from service.transfer.importing import FUTURE_ALLOWED, ImportStep, Skipped, take_over
 
 LEAST_IMPORTANCE = 1e-9
 MOST_IMPORTANCE = 1e9
@@ -65,7 +65,7 @@ class PageBatch(NamedTuple):
 
 def import_polite(
     folder: Path, store: Store, learning: Learning, standing: dict[str, Any]
-) -> Iterator[Step]:
+) -> Iterator[ImportStep]:
     """Import the whole folder; `standing` is that of the last step of an interrupted import.
 
     Raises
@@ -87,7 +87,7 @@ def import_polite(
     skipped += [Skipped(paths[IMPORTANCES], *line) for line in more]
     done = sum(paths[name].stat().st_size for name in (CHANGE_RATES, IMPORTANCES))
     report: dict[str, Any] = {"began": str(learning.began), "urls": 0} | standing
-    yield Step(0, 0, 0, skipped, done, report.copy())
+    yield ImportStep(0, 0, 0, skipped, done, report.copy())
 
     path = paths[HISTORIES]
     line, url_id, taught = yield from _learn(path, rate, learning, done, report)
@@ -99,12 +99,12 @@ def import_polite(
         for number, missing in zip(line[~named].tolist(), url_id[~named].tolist(), strict=True)
     ]
     done += paths[URLS].stat().st_size
-    yield Step(0, 0, 0, lost, done, report.copy())
+    yield ImportStep(0, 0, 0, lost, done, report.copy())
 
 
 def _learn(
     path: Path, rate: ById, learning: Learning, done: int, report: dict[str, Any]
-) -> Generator[Step, None, tuple[Ints, Ints, Taught]]:
+) -> Generator[ImportStep, None, tuple[Ints, Ints, Taught]]:
     """Learn from all histories; gives their lines, their URL_IDs, and what they teach."""
     lines, ids = np.zeros(0, np.int64), np.zeros(0, np.int64)
     gathered = Gathered({"line": lines, "url_id": ids, **Taught.nothing(learning)._asdict()})
@@ -127,7 +127,7 @@ def _import_pages(
     index: PageIndex,
     done: int,
     report: dict[str, Any],
-) -> Generator[Step, None, Bools]:
+) -> Generator[ImportStep, None, Bools]:
     """Import all pages; gives which histories have one.
 
     Those that an interrupted import has come past are only read.
@@ -154,10 +154,10 @@ def _step(
     *,
     created: int = 0,
     restored: int = 0,
-) -> Step:
+) -> ImportStep:
     skipped = [Skipped(path, *line) for line in sorted([*rows.skipped, *refused])]
     n_rows = len(rows.lines) + len(rows.skipped)
-    return Step(n_rows, created, restored, skipped, done + rows.bytes_read, report.copy())
+    return ImportStep(n_rows, created, restored, skipped, done + rows.bytes_read, report.copy())
 
 
 def _name(named: Bools, at: Ints, path: Path, url_id: Ints) -> None:

@@ -64,7 +64,7 @@ class Feed:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LiveOutcome:
     """What was measured against the site's truth."""
 
     site: Site
@@ -79,7 +79,7 @@ class Outcome:
     """The longest time for which strict.example was asked for nothing, once it had been."""
 
 
-def run(client: Client, console: Console, seconds: float, rng: np.random.Generator) -> Outcome:
+def run(client: Client, console: Console, seconds: float, rng: np.random.Generator) -> LiveOutcome:
     """Let the crawler crawl the site for so many seconds, and show how fresh its copies are."""
     world = synthetic_world(N_PAGES, seconds / DAY_S, rng=rng, complete_share=0.0)
     site, feed = site_of(world, DAY_S), Feed()
@@ -130,7 +130,7 @@ def pass_on(client: Client, proxy: str, feed: Feed) -> None:
         feed.add(client.sitemap(url, web.get(url).content))
 
 
-def outcome(site: Site, feed: Feed) -> Outcome:
+def outcome(site: Site, feed: Feed) -> LiveOutcome:
     """Measure the hosts that make no trouble against crawling all their pages in turn."""
     open_pages = np.flatnonzero(np.isin(site.host, [NEWS, SHOP]))
     world, crawls = part(site.world, open_pages), site.crawls()
@@ -143,7 +143,7 @@ def outcome(site: Site, feed: Feed) -> Outcome:
     fresh, fresh_uniform = (1.0 - staleness(world, c).binary for c in (ours, uniform))
     asked_at = [at for host, _, at in site.answers if host == STRICT]
     silence_s = float(np.diff([*asked_at, site.clock()]).max(initial=0.0))
-    return Outcome(site, feed, fresh, fresh_uniform, statuses, silence_s)
+    return LiveOutcome(site, feed, fresh, fresh_uniform, statuses, silence_s)
 
 
 # -- what the reader sees
@@ -187,7 +187,7 @@ def state(client: Client, host: str) -> str:
     return "429 to whoever comes too fast" if host == STRICT else "crawled"
 
 
-def show(outcome: Outcome, console: Console) -> None:
+def show(outcome: LiveOutcome, console: Console) -> None:
     """Sum up."""
     site, strict = outcome.site, outcome.statuses[STRICT]
     n_crawls, n_same = len(site.crawled), sum(c[304] for c in outcome.statuses.values())

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from service.batching.batcher import Batcher, Flush, JobT, Limits, ResultT, slices
 from service.estimation.estimates import InForce
-from service.ingest.names import PageNames, PageRows, merge_names, resolve
-from service.ingest.record import ping, record
+from service.ingest.record import PageNames, PageRows, merge_names, ping, record, resolve
 from service.leases import lease
 from service.leases.lease import LeaseSettler
 from service.model.arrays import Bools, Codes, Columns, Ints

@@ -15,7 +15,7 @@ from service.cli.progress import add_rows_task, expected_pages, rows_progress, s
 
 if TYPE_CHECKING:
     from service.runtime.bootstrap import Opened
-    from service.transfer.importing import Checkpoint, Skipped, Step
+    from service.transfer.importing import Checkpoint, ImportStep, Skipped
 
 MAX_SHOWN = 20
 """Maximum number of skipped lines that are printed; the rest are only counted."""
@@ -163,7 +163,7 @@ def _opened(database_url: str | None, *, existing: bool = False) -> Iterator["Op
 
 
 def _follow(
-    steps: Iterator["Step"], source: Path, files: list[Path], checkpoint: "Checkpoint"
+    steps: Iterator["ImportStep"], source: Path, files: list[Path], checkpoint: "Checkpoint"
 ) -> ImportCounts:
     """Show every step, remember it in the checkpoint, and return the sums."""
     counts, n_rows = ImportCounts(), 0

@@ -126,8 +126,6 @@ class PingQuality:
 
         Parameters
         ----------
-        state : PingState
-            Shape (N,) or scalar.
         interval : array_like, days
             Since the previous crawl, positive.
         n_pings : array_like of int
@@ -143,9 +141,7 @@ class PingQuality:
         shape = np.shape(state.days)
         days, was_changed = check_crawl(shape, interval, changed)
         n = check_amount("n_pings", n_pings, np.shape(n_pings) and shape)
-        if self.unannounced.half_life_days is not None:
-            fraction = np.exp2(-days / self.unannounced.half_life_days)
-            state = PingState(*(evidence * fraction for evidence in state))
+        state = self._fade(state, days)
         gamma = Gamma(self.unannounced.prior)
         before = GammaState(state.changes, state.days)
         after = gamma.update(before, days, changed)
@@ -162,6 +158,12 @@ class PingQuality:
             state.pings + n,
             state.watched + days,
         )
+
+    def _fade(self, state: PingState, days: Floats) -> PingState:
+        if self.unannounced.half_life_days is None:
+            return state
+        fraction = np.exp2(-days / self.unannounced.half_life_days)
+        return PingState(*(evidence * fraction for evidence in state))
 
     def _beta(self, state: PingState) -> tuple[Floats, Floats]:
         return (

@@ -1,7 +1,7 @@
 """Hosts and groups of hosts: their politeness, and whether a host's feed of pings lives."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -9,16 +9,28 @@ import numpy as np
 
 from service.core.pings import PingQuality, PingState, silent_feeds
 from service.leases import politeness
-from service.leases.politeness import Moves, Politeness
-from service.model.arrays import NO_TIME, Ints, days, distinct, instant
+from service.leases.politeness import Politeness
+from service.model.arrays import NO_TIME, Bools, Columns, Floats, Ints, days, distinct, instant
 from service.model.domain import HostPages, HostQueue
 from service.storage import Transaction
+from service.storage.queue import HostQueues
 
 CAP = "max_crawl_rate"
+SHUT_BY = politeness.STATE[:-1]
+"""Fields that keep a gate shut; a host takes them along into another host queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moves(Columns):
+    """(N,) hosts by ascending host_id, and the host queues that they leave and join."""
+
+    host_id: Ints
+    left: Ints
+    joined: Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class HostFeed:
     """The pings of a host's `auto` pages."""
 
     n_pages: int
@@ -108,32 +120,91 @@ def _change(
     filled = tx.move_hosts(moves.host_id, moves.joined)
     ids = np.concatenate([hosts.host_id, hosts.left, hosts.joined, [queue_id]])
     locked = tx.lock_host_queues(distinct(ids))
-    inherited = politeness.inherit(locked, moves)
-    own = politeness.configure(inherited, locked.queue_id == queue_id, settings)
+    inherited = inherit(locked, moves)
+    own = configure(inherited, locked.queue_id == queue_id, settings)
     tx.save_settings(own.take(politeness.differs(locked, own, politeness.SETTINGS)))
     if CAP in settings:
         tx.save_cap(queue_id, settings[CAP])
     groups = own.queue_id[own.queue_id < 0]
-    after = politeness.follow_robots(own, *tx.robots_delays(groups))
+    after = follow_robots(own, *tx.robots_delays(groups))
     tx.save_settings(after.take(politeness.differs(own, after, politeness.SETTINGS)))
     again = np.isin(locked.queue_id, looked_at)
-    after = politeness.keep_last_crawl(inherited, after, again, polite)
-    after = politeness.fill(after, np.isin(locked.queue_id, filled), at)
+    after = keep_last_crawl(inherited, after, again, polite)
+    after = fill(after, np.isin(locked.queue_id, filled), at)
     if "blocked_until" in settings:
         until = settings["blocked_until"]
         until = NO_TIME if until is None else instant(until)
-        after = politeness.block(after, locked.queue_id == blocked, until)
-    after = politeness.look_again(after, again, at)
+        after = block(after, locked.queue_id == blocked, until)
+    after = look_again(after, again, at)
     tx.save_host_queues(after.take(politeness.differs(locked, after)))
 
 
-def feed_of(pages: HostPages, now: datetime) -> Feed | None:
+def configure(host_queues: HostQueues, row: Bools, settings: Mapping[str, Any]) -> HostQueues:
+    """Return host queues, some with the settings given; None clears a setting."""
+    values = {name: settings[name] for name in politeness.SETTINGS if name in settings}
+    if values.get("max_concurrency", 0) is None:
+        values["max_concurrency"] = 0
+    return _put(host_queues, row, {n: np.nan if v is None else v for n, v in values.items()})
+
+
+def follow_robots(host_queues: HostQueues, group: Ints, robots_delay_s: Floats) -> HostQueues:
+    """Return host queues, those of groups with the longest delay that a member's robots.txt asks.
+
+    `group` has the host queue of each member that is asked for a `robots_delay_s`.
+    """
+    longest = np.where(host_queues.queue_id < 0, np.nan, host_queues.robots_delay_s)
+    np.fmax.at(longest, host_queues.queue_id.searchsorted(group), robots_delay_s)
+    return replace(host_queues, robots_delay_s=longest)
+
+
+def inherit(host_queues: HostQueues, moves: Moves) -> HostQueues:
+    """Return host queues, those that hosts join shut at least as long as those that they leave."""
+    source = host_queues.queue_id.searchsorted(moves.left)
+    target = host_queues.queue_id.searchsorted(moves.joined)
+    columns = {name: getattr(host_queues, name).copy() for name in SHUT_BY}
+    for name, column in columns.items():
+        np.fmax.at(column, target, getattr(host_queues, name)[source])
+    return replace(host_queues, **columns)
+
+
+def keep_last_crawl(
+    before: HostQueues, after: HostQueues, row: Bools, polite: Politeness
+) -> HostQueues:
+    """Return `after`, some with their new delay counted from the same crawl as the old one."""
+    (old, _), (new, _) = politeness.limits(before, polite), politeness.limits(after, polite)
+    return _put(after, row, {"ready_at": (after.ready_at + (new - old))[row]})
+
+
+def block(host_queues: HostQueues, row: Bools, until: np.datetime64) -> HostQueues:
+    """Return host queues, some blocked by hand until an instant; NaT ends a block or a pause."""
+    return _put(host_queues, row, {"blocked_until": until, "paused_at": NO_TIME})
+
+
+def look_again(host_queues: HostQueues, row: Bools, at: np.datetime64) -> HostQueues:
+    """Return host queues, some looked at from now on: their gates may open sooner."""
+    sooner = np.where(np.isnat(host_queues.next_at), NO_TIME, np.fmin(host_queues.next_at, at))
+    return _put(host_queues, row, {"next_at": sooner[row]})
+
+
+def fill(host_queues: HostQueues, row: Bools, at: np.datetime64) -> HostQueues:
+    """Return host queues, some looked at from now on, as pages moved into them."""
+    return _put(host_queues, row, {"next_at": at})
+
+
+def _put(host_queues: HostQueues, row: Bools, values: Mapping[str, Any]) -> HostQueues:
+    columns = {name: getattr(host_queues, name).copy() for name in values}
+    for name, column in columns.items():
+        column[row] = values[name]
+    return replace(host_queues, **columns)
+
+
+def feed_of(pages: HostPages, now: datetime) -> HostFeed | None:
     """Return a host's feed as an epoch judges it; None where no ping of an `auto` page counts."""
     if pages.last_ping_at is None or pages.trust is None:
         return None
     evidence = PingState(0.0, 0.0, pages.real_pings, pages.false_pings, pages.n_pings, 0.0)
     silent_days = np.maximum(days(np.array([instant(now) - instant(pages.last_ping_at)])), 0.0)
-    return Feed(
+    return HostFeed(
         n_pages=pages.n_pinged,
         n_pings=pages.n_pings,
         ping_rate=pages.ping_rate,

@@ -5,15 +5,14 @@ open when the delay since the last crawl is over, fewer leases run than the conc
 the pause after trouble has passed. The store keeps gates as instants, so a restart forgets none.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.core import timing
-from service.model.arrays import NO_TIME, Bools, Codes, Columns, Floats, Instants, Ints
+from service.model.arrays import NO_TIME, Bools, Codes, Floats, Instants, Ints
 from service.model.domain import MOST_FAILURES
 from service.storage.queue import HostQueues
 
@@ -45,8 +44,6 @@ SETTINGS = ("min_delay_s", "robots_delay_s", "max_concurrency")
 """Fields of a host queue that callers set."""
 STATE = ("n_failures", "blocked_until", "paused_at", "ready_at", "next_at")
 """Fields of a host queue that crawls and reports change."""
-SHUT_BY = STATE[:-1]
-"""Fields that keep a gate shut; a host takes them along into another host queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +92,6 @@ class ReportSummary(NamedTuple):
     """The pause that the host asked for, seconds; 0: none."""
     queued: Instants
     """The first time of the pages that were queued again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moves(Columns):
-    """(N,) hosts by ascending host_id, and the host queues that they leave and join."""
-
-    host_id: Ints
-    left: Ints
-    joined: Ints
 
 
 # -- limits in force
@@ -324,66 +312,7 @@ def pause_length(n_pauses: Ints, retry_after_s: Floats, uniform: Floats) -> Span
     return seconds(np.maximum(pause_s, np.minimum(retry_after_s, LONGEST_PAUSE_S)))
 
 
-# -- settings, blocks and groups
-
-
-def configure(host_queues: HostQueues, row: Bools, settings: Mapping[str, Any]) -> HostQueues:
-    """Return host queues, some with the settings given; None clears a setting."""
-    values = {name: settings[name] for name in SETTINGS if name in settings}
-    if values.get("max_concurrency", 0) is None:
-        values["max_concurrency"] = 0
-    return _put(host_queues, row, {n: np.nan if v is None else v for n, v in values.items()})
-
-
-def follow_robots(host_queues: HostQueues, group: Ints, robots_delay_s: Floats) -> HostQueues:
-    """Return host queues, those of groups with the longest delay that a member's robots.txt asks.
-
-    `group` has the host queue of each member that is asked for a `robots_delay_s`.
-    """
-    longest = np.where(host_queues.queue_id < 0, np.nan, host_queues.robots_delay_s)
-    np.fmax.at(longest, host_queues.queue_id.searchsorted(group), robots_delay_s)
-    return replace(host_queues, robots_delay_s=longest)
-
-
-def inherit(host_queues: HostQueues, moves: Moves) -> HostQueues:
-    """Return host queues, those that hosts join shut at least as long as those that they leave."""
-    source = host_queues.queue_id.searchsorted(moves.left)
-    target = host_queues.queue_id.searchsorted(moves.joined)
-    columns = {name: getattr(host_queues, name).copy() for name in SHUT_BY}
-    for name, column in columns.items():
-        np.fmax.at(column, target, getattr(host_queues, name)[source])
-    return replace(host_queues, **columns)
-
-
-def keep_last_crawl(
-    before: HostQueues, after: HostQueues, row: Bools, polite: Politeness
-) -> HostQueues:
-    """Return `after`, some with their new delay counted from the same crawl as the old one."""
-    (old, _), (new, _) = limits(before, polite), limits(after, polite)
-    return _put(after, row, {"ready_at": (after.ready_at + (new - old))[row]})
-
-
-def block(host_queues: HostQueues, row: Bools, until: np.datetime64) -> HostQueues:
-    """Return host queues, some blocked by hand until an instant; NaT ends a block or a pause."""
-    return _put(host_queues, row, {"blocked_until": until, "paused_at": NO_TIME})
-
-
-def look_again(host_queues: HostQueues, row: Bools, at: np.datetime64) -> HostQueues:
-    """Return host queues, some looked at from now on: their gates may open sooner."""
-    sooner = np.where(np.isnat(host_queues.next_at), NO_TIME, np.fmin(host_queues.next_at, at))
-    return _put(host_queues, row, {"next_at": sooner[row]})
-
-
-def fill(host_queues: HostQueues, row: Bools, at: np.datetime64) -> HostQueues:
-    """Return host queues, some looked at from now on, as pages moved into them."""
-    return _put(host_queues, row, {"next_at": at})
-
-
-def _put(host_queues: HostQueues, row: Bools, values: Mapping[str, Any]) -> HostQueues:
-    columns = {name: getattr(host_queues, name).copy() for name in values}
-    for name, column in columns.items():
-        column[row] = values[name]
-    return replace(host_queues, **columns)
+# -- saving
 
 
 def set_back(host_queues: HostQueues, polite: Politeness, at: np.datetime64) -> HostQueues:

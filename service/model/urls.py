@@ -51,8 +51,8 @@ def normalise(url: str) -> NormalUrl:
     >>> normalise("HTTPS://Example.COM:443/a/../b?x=1#top").url
     'https://example.com/b?x=1'
     """
-    if len(url) <= MAX_URL_BYTES and (found := NORMAL.fullmatch(url)):
-        return NormalUrl(url, found[1], key_of(url))
+    if len(url) <= MAX_URL_BYTES and (match := NORMAL.fullmatch(url)):
+        return NormalUrl(url, match[1], key_of(url))
     return parsed(url)
 
 

@@ -88,7 +88,7 @@ class Skipped(NamedTuple):
     reason: str
 
 
-class Step(NamedTuple):
+class ImportStep(NamedTuple):
     """One committed block of an import."""
 
     n_rows: int
@@ -108,7 +108,7 @@ def holds_states(path: Path) -> bool:
     return "estimator" in first_item(path)
 
 
-def send_pages(path: Path, client: Client, after_line: int = 0) -> Iterator[Step]:
+def send_pages(path: Path, client: Client, after_line: int = 0) -> Iterator[ImportStep]:
     """Register a file's pages with a running service."""
     for block in read_items(path, after_line, names=Page.__struct_fields__):
         answer = client.register(*block.items)
@@ -118,7 +118,7 @@ def send_pages(path: Path, client: Client, after_line: int = 0) -> Iterator[Step
 
 def add_pages(
     path: Path, store: Store, now: Callable[[], datetime], after_line: int = 0
-) -> Iterator[Step]:
+) -> Iterator[ImportStep]:
     """Register the pages of a file in the database, one transaction for each block."""
     for block in read_items(path, after_line, names=Page.__struct_fields__):
         parsed = parse(block.items, Page)
@@ -135,7 +135,7 @@ def add_states(
     estimator: Estimator[Any],
     now: Callable[[], datetime],
     after_line: int = 0,
-) -> Iterator[Step]:
+) -> Iterator[ImportStep]:
     """Restore the pages of a file with their states, one transaction for each block.
 
     Raises
@@ -216,8 +216,10 @@ def _evidence(states: PageStates) -> Ints:
 
 def _step(
     path: Path, block: Block, created: int, restored: int, rejected: list[tuple[int, str]]
-) -> Step:
+) -> ImportStep:
     refused = [(block.lines[position], reason) for position, reason in rejected]
     skipped = [Skipped(path, line, why) for line, why in sorted([*block.skipped, *refused])]
     n_rows = len(block.items) + len(block.skipped)
-    return Step(n_rows, created, restored, skipped, block.bytes_read, {"line": block.last_line})
+    return ImportStep(
+        n_rows, created, restored, skipped, block.bytes_read, {"line": block.last_line}
+    )

@@ -39,7 +39,7 @@ from support.store_cases import (
 from service.batching.reports import CrawlReport, Recorder
 from service.estimation.estimates import InForce
 from service.ingest import record
-from service.ingest.names import PageNames
+from service.ingest.record import PageNames
 from service.leases import lease
 from service.leases import queue as due_queue
 from service.leases.hosts import change_host

@@ -22,7 +22,7 @@ from service.api.requests.rules import (
     check_ping,
     read_lease,
 )
-from service.ingest.names import PageNames
+from service.ingest.record import PageNames
 from service.model.arrays import (
     EPOCH,
     INSTANT,

@@ -21,7 +21,7 @@ from service.api.responses.counts import add_counts, batch_counts, outcome_count
 from service.api.service import Service
 from service.batching.reports import CommittedPings, PingReport, Registration
 from service.connectors.sitemap import Entry, Sitemap, latest, parse_lastmod
-from service.ingest.names import PageNames
+from service.ingest.record import PageNames
 from service.model.arrays import INSTANT, NO_TIME, Bools, Ints
 from service.model.columns import PageColumns, PingColumns
 from service.model.domain import Verdict
