@@ -68,7 +68,7 @@ def play(
     *,
     bandwidth: float,
     step: float = 1.0,
-    progress: Callable[[float], None] | None = None,
+    progress: Callable[[float], None] = lambda _: None,
 ) -> GameResult:
     """Crawl the world as the service says, and compare with policies that crawl as often.
 
@@ -92,8 +92,7 @@ def play(
     fleet = Fleet(client, world)
     for day, more in crawl(fleet, clock, announcements(world), bandwidth, step):
         crawls = merged(crawls, more)
-        if progress is not None:
-            progress(day)
+        progress(day)
     n = len(crawls.at)
     return GameResult(
         world,

@@ -212,25 +212,11 @@ def two_intervals(setup: Setup) -> Result:
             gamma_distribution.cdf(rates, prior.a, scale=1.0 / prior.b)
         ),
     }
-    rows = {
-        "imaginary intervals, likeliest": _fit_of(likeliest),
-        "imaginary intervals, least squares": _fit_of(nearest),
-        "Gamma": (prior.a, prior.b, 1.0 / prior.mean),
-    }
     off = {name: distance(model, sample) for name, model in models.items()}
     ours, paper, of_gamma = off.values()
     return Result(
         title=f"Two imaginary intervals for a corpus of {len(sample):,} pages",
-        tables=[
-            ResultTable(
-                "fits (imaginary: hours changed, hours unchanged; Gamma: changes, hours)",
-                ("prior", "first number", "second number", "distance", "first estimate, hours"),
-                [
-                    (name, float(one), float(two), off[name], float(hours))
-                    for name, (one, two, hours) in rows.items()
-                ],
-            )
-        ],
+        tables=[_table_of_fits(likeliest, nearest, prior, off)],
         checks=[
             Check(
                 f"two imaginary intervals match the corpus (to a distance of {FITS})",
@@ -246,6 +232,24 @@ def two_intervals(setup: Setup) -> Result:
                 f"from the corpus, a Gamma {of_gamma:.3f}"
             ),
         ),
+    )
+
+
+def _table_of_fits(
+    likeliest: ImaginaryIntervals, nearest: ImaginaryIntervals, prior: Prior, off: dict[str, float]
+) -> ResultTable:
+    rows = {
+        "imaginary intervals, likeliest": _fit_of(likeliest),
+        "imaginary intervals, least squares": _fit_of(nearest),
+        "Gamma": (prior.a, prior.b, 1.0 / prior.mean),
+    }
+    return ResultTable(
+        "fits (imaginary: hours changed, hours unchanged; Gamma: changes, hours)",
+        ("prior", "first number", "second number", "distance", "first estimate, hours"),
+        [
+            (name, float(one), float(two), off[name], float(hours))
+            for name, (one, two, hours) in rows.items()
+        ],
     )
 
 

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.core.allocation.blocks import Pages, over_blocks
 from service.core.allocation.demand import Taken, demand, violation
-from service.core.allocation.multipliers import UNLIMITED, Values, grow, solve
+from service.core.allocation.multipliers import UNLIMITED, Solution, Values, grow, solve
 from service.core.allocation.problem import Allocation, check_bandwidth, check_pages
 from service.core.allocation.sweeps import Sweeps
 from service.core.conditions import Floats
@@ -55,6 +55,12 @@ def allocate_periodic(
         return Values(np.array([value]), np.array([slope]))
 
     solution = solve(levels, take, Sweeps(pages).survey(), start)
+    return _settled(pages, solution, float(levels[0].bandwidth[0]))
+
+
+def _settled(pages: Pages, solution: Solution, budget: float) -> Allocation:
+    """Return the rates at the root, and how far from stationary they are."""
+    n = pages.importance.size
     s = float(solution.levels[0][0])
     rate, off = np.zeros(n), np.zeros(n)
 
@@ -63,7 +69,7 @@ def allocate_periodic(
         off[block] = _violation(pages.cut(block), s, rate[block])
 
     list(over_blocks(settle, n))
-    budget, used = float(levels[0].bandwidth[0]), float(rate.sum())
+    used = float(rate.sum())
     priced = 0 < s < UNLIMITED
     unspent = abs(budget - used) if priced else max(0.0, used - budget)
     crawled = pages.complete & (pages.change_rate > 0)

@@ -65,8 +65,7 @@ def crawl(
         Days from one epoch to the next.
     """
     world = fleet.world
-    order = np.argsort(notices.at, kind="stable")
-    pings = Crawls(notices.page[order], notices.at[order])
+    pings = _rows(notices, np.argsort(notices.at, kind="stable"))
     edges = np.minimum(np.arange(np.ceil(world.days / step) + 1) * step, world.days)
     n_pings = np.searchsorted(pings.at, edges, side="right")
     born = np.argsort(world.created, kind="stable")
@@ -79,14 +78,17 @@ def crawl(
         due = fleet.due(end)
         clock.advance(end)
         fleet.discover(np.sort(born[n_born[i] : n_born[i + 1]]))
-        news = slice(n_pings[i], n_pings[i + 1])
-        requested = fleet.announce(Crawls(pings.page[news], pings.at[news]))
+        requested = fleet.announce(_rows(pings, slice(n_pings[i], n_pings[i + 1])))
         income = bandwidth * (end - start)
         ahead = bandwidth * min(CARRIED_DAYS, world.days - end)
         on_time = choose(due, start, end, saved + income + ahead - len(requested.at))
         crawls = fleet.crawl(merged(on_time, requested))
         saved = min(saved + income - len(crawls.at), bandwidth * CARRIED_DAYS)
         yield end, crawls
+
+
+def _rows(crawls: Crawls, which: Ints | slice) -> Crawls:
+    return Crawls(crawls.page[which], crawls.at[which])
 
 
 def choose(due: Due, start: float, end: float, allowance: float) -> Crawls:

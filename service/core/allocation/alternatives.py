@@ -3,10 +3,14 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from service.core.allocation.blocks import Pages
 from service.core.allocation.harmonic import allocate_harmonic
 from service.core.allocation.multipliers import Roots, Values
 from service.core.allocation.problem import Allocation, check_bandwidth, check_pages
-from service.core.conditions import Floats, InvalidInput
+from service.core.conditions import Bools, Floats, InvalidInput
+
+FLOOR_SHARE = 0.4
+"""The epsilon that K19 found best and used in all of its experiments."""
 
 
 def allocate_approximate(
@@ -39,6 +43,11 @@ def allocate_approximate(
     clock = ~pages.complete & (pages.change_rate > 0) & (pages.importance > 0)
     if budget == 0 or not clock.any():
         return allocate_harmonic(importance, change_rate, complete, bandwidth, start=start)
+    return _split_bandwidth(pages, clock, budget)
+
+
+def _split_bandwidth(pages: Pages, clock: Bools, budget: float) -> Allocation:
+    """Split a bandwidth between incomplete pages (`clock`) and complete ones."""
     pinged = pages.complete & (pages.change_rate > 0)
     weight, change = pages.importance[clock], pages.change_rate[clock]
     pinged_weight, most = pages.importance[pinged], pages.change_rate[pinged]
@@ -63,13 +72,13 @@ def allocate_approximate(
     roots = Roots(np.array([budget]), np.array([lower]), np.array([upper]), evaluated=False)
     passes, t = roots.climb(lambda _, at: used(at)), roots.s
     s = price(float(t[0]))[0]
-    crawl_rate, crawl_probability = np.zeros(clock.size), np.zeros(clock.size)
-    crawl_rate[clock] = weight * t
-    crawl_probability[pinged] = np.minimum(1.0, pinged_weight * s / most)
+    rate, probability = np.zeros(clock.size), np.zeros(clock.size)
+    rate[clock] = weight * t
+    probability[pinged] = np.minimum(1.0, pinged_weight * s / most)
     spent = float(used(t).value[0])
     return Allocation(
-        crawl_rate,
-        crawl_probability,
+        rate,
+        probability,
         1 / s,
         budget,
         spent,
@@ -77,10 +86,6 @@ def allocate_approximate(
         duality_gap=abs(spent - budget) / s,
         passes=passes,
     )
-
-
-FLOOR_SHARE = 0.4
-"""The epsilon that K19 found best and used in all of its experiments."""
 
 
 def allocate_binary(
@@ -138,11 +143,6 @@ def _allocate(
     budget: float,
     floor: float,
 ) -> Allocation:
-    r"""Fill pages above the floor m like water: in the order of the level t at which each rises.
-
-    At :math:`t = 1/\sqrt\lambda` beyond :math:`t_i = (\Delta + m)/\sqrt{\mu\Delta}` a page takes
-    :math:`m + \sqrt{\mu\Delta} (t - t_i)`; `needed` is what the pages before take at :math:`t_i`.
-    """
     pages = check_pages(importance, change_rate, complete)
     n = pages.importance.size
     spread = np.sqrt(pages.importance * pages.change_rate)
@@ -150,17 +150,9 @@ def _allocate(
     active = np.flatnonzero(spread > 0)
     if not active.size:
         return Allocation(rate, np.zeros(n), 0.0, budget, float(rate.sum()))
-    enters = (pages.change_rate[active] + floor) / spread[active]
-    order = np.argsort(enters, kind="stable")
-    enters, cost = enters[order], np.cumsum(spread[active][order])
-    needed = np.cumsum(np.append(0.0, cost[:-1] * np.diff(enters)))
     spare = max(0.0, budget - n * floor)
-    last = max(0, int(np.searchsorted(needed, spare)) - 1)
-    beyond = (spare - needed[last]) / cost[last]
-    risen = order[: last + 1]
-    rate[active[risen]] += spread[active[risen]] * (beyond + (enters[last] - enters[: last + 1]))
+    rate[active], t = _fill(pages.change_rate[active], spread[active], floor, spare)
     used = float(rate.sum())
-    t = float(enters[last] + beyond)
     off = _violation(pages.change_rate[active], spread[active], rate[active], t, floor)
     unspent = abs(used - budget)
     return Allocation(
@@ -173,6 +165,24 @@ def _allocate(
         duality_gap=(float(rate[active] @ off) + unspent) / t**2,
         passes=1,
     )
+
+
+def _fill(change: Floats, spread: Floats, floor: float, spare: float) -> tuple[Floats, float]:
+    r"""Fill pages above the floor m like water: in the order of the level t at which each rises.
+
+    At :math:`t = 1/\sqrt\lambda` beyond :math:`t_i = (\Delta + m)/\sqrt{\mu\Delta}` a page takes
+    :math:`m + \sqrt{\mu\Delta} (t - t_i)`; `needed` is what the pages before take at :math:`t_i`.
+    """
+    enters = (change + floor) / spread
+    order = np.argsort(enters, kind="stable")
+    enters, cost = enters[order], np.cumsum(spread[order])
+    needed = np.cumsum(np.append(0.0, cost[:-1] * np.diff(enters)))
+    last = max(0, int(np.searchsorted(needed, spare)) - 1)
+    beyond = (spare - needed[last]) / cost[last]
+    risen = order[: last + 1]
+    rate = np.full(change.size, floor)
+    rate[risen] += spread[risen] * (beyond + (enters[last] - enters[: last + 1]))
+    return rate, float(enters[last] + beyond)
 
 
 def _violation(change: Floats, spread: Floats, rate: Floats, t: float, floor: float) -> Floats:
