@@ -125,7 +125,12 @@ S = TypeVar("S", bound=np.generic)
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """(N,) entries of P pages, each page with at least one."""
+    """(N,) entries of P pages, each page with at least one, ordered by page and time.
+
+    Each entry starts from the state that the entry before it in its group left. Most of that state
+    is "the last value that was set", which is one scan over all groups. What must be computed step
+    by step goes in `rounds`: one entry of each page at a time.
+    """
 
     page: Ints
     """(N,) the page of each entry: 0 … P-1, ascending."""

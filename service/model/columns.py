@@ -113,7 +113,7 @@ class PageStates(Columns):
     false_pings: Floats
     """The same: false ones."""
     trust: Floats
-    """Log-likelihood ratio of "pings announce nearly all changes" (`core.trust`)."""
+    """Log-likelihood ratio of "pings announce nearly all changes" (`core.pings`)."""
     requested_at: Instants
     """The ping that asked for a crawl which has not been reported yet."""
     interval_factor: Floats
@@ -174,7 +174,7 @@ class EpochColumns(Columns):
     observability: Codes
     host_id: Ints
     url_group: UrlGroups
-    """Which pages are believed to be alike, see `url_groups`."""
+    """Which pages are believed to be alike, see `urls.url_groups`."""
     last_observed_at: Instants
     last_interval: Floats
     interval_factor: Floats
@@ -227,8 +227,8 @@ class ScheduleColumns(Columns):
     crawl_rate: Floats
     crawl_probability: Floats
     urgency: Floats
-    """How fast the page's clock runs until the next epoch, see `urgency`. A store may keep seven
-    digits of it."""
+    """How fast the page's clock runs until the next epoch, see `epochs.solve`. A store may keep
+    seven digits of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

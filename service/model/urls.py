@@ -1,4 +1,16 @@
-"""From the URL a caller sends to the one page it names: normal form, host, key and URL group."""
+"""From the URL a caller sends to the one page it names: normal form, host, key and URL group.
+
+The URL group of a page is the directory of its URL, hashed into buckets. Pages of one directory
+tend to change alike, so an epoch learns of each page from its siblings (`core.pooling`). A URL
+group is a number below `URL_GROUPS` that follows from the URL alone: it is the same in every
+process and store, and what is kept of URL groups does not grow with the corpus. Of n directories,
+about n / `URL_GROUPS` share the bucket of another one and are taken to be alike.
+
+References
+----------
+Weinberger, Dasgupta, Langford, Smola, Attenberg 2009, Feature Hashing for Large Scale Multitask
+Learning.
+"""
 
 import re
 from collections.abc import Iterable

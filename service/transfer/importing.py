@@ -34,7 +34,10 @@ from service.transfer.files import (
 
 
 class Checkpoint:
-    """Position of an import of these files, as they are now, into this receiver."""
+    """Position of an import of these files, as they are now, into this receiver.
+
+    It is a small file beside the source, removed at the end.
+    """
 
     def __init__(self, source: Path, files: Iterable[Path], receiver: str) -> None:
         source = source.resolve()

@@ -48,7 +48,7 @@ import sys
 from contextlib import closing
 from service.cli import main
 if "worker" in sys.argv:
-    from service.epochs.runner import Runner
+    from service.epochs.run import Runner
     Runner.run_every = lambda self: print("epochs")
 try:
     main()

@@ -1,4 +1,9 @@
-"""Objectives beside the harmonic cost: LambdaCrawlApprox, binary costs, and baselines."""
+"""Objectives beside the harmonic cost.
+
+LambdaCrawlApprox needs no change rates to rank pages without pings (K19 Proposition 9).
+BinaryLambdaCrawl has the least binary cost, exact and with a floor (Az18; K19 supplement 9.3).
+Baselines are rules without an optimum, to compare with (K19 supplement, section 9.3).
+"""
 
 import numpy as np
 from numpy.typing import ArrayLike

@@ -103,6 +103,8 @@ CHUNK = 1 << 17
 class Buckets(NamedTuple):
     """Pages in order of the bucket of their host; bucket b has hosts b * width to (b + 1) * width.
 
+    The sums of the hosts of a bucket fit the cache.
+
     `edges` has the first page of each bucket, and then the number of pages. `host` counts from
     the first host of the bucket if `relative`, else from 0.
     """
