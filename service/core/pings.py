@@ -204,12 +204,6 @@ def audit_rate(estimate: PingEstimate, crawl_probability: ArrayLike, share: floa
     return np.asarray(np.minimum(by_pings, estimate.change_rate))
 
 
-def audit_due(estimate: PingEstimate, age: ArrayLike, n_pings: ArrayLike) -> Bools:
-    """Return whether a crawl now would be an audit: no ping since the last, at age >= 1/Delta."""
-    old = np.multiply(age, estimate.change_rate) >= 1.0
-    return np.asarray((np.asarray(n_pings) == 0) & old & (estimate.ping_rate > 0))
-
-
 @dataclass(frozen=True, slots=True)
 class TrustTest:
     """Sequential probability ratio test of whether pings announce (nearly) all changes.

@@ -1,4 +1,22 @@
-"""Partial pooling: a page is taken to be like its siblings, as far as the corpus bears it out."""
+r"""Partial pooling: a page is taken to be like its siblings, as far as the corpus bears it out.
+
+Change rates are Gamma(p, p/m_s) about the mean m_s of their URL group s, and these Gamma(g,
+g/m) about the corpus' mean m. With credibility weights w_i = p/(p + m_s T_i), under which a
+page that was watched for ever weighs as much as one of which p changes were expected,
+
+.. math:: m_s = \frac{g + \sum w_i k_i}{g/m + \sum w_i T_i}
+
+is the mode of ln m_s: the score of the negative binomial likelihood of k_i is
+w_i (k_i - m_s T_i). The likelihood is concave in ln m_s; each round takes a step of Newton's.
+Where nothing is known of a URL group, m_s = m.
+
+The weighted sums have the mean and nearly the variance of a Poisson distribution, so g is that
+of `fit_dispersion`. The shape p is the one under which the evidence of each page is likeliest
+given its siblings' (m_s without the page itself): negative binomial of the mean m_{s,-i} T_i
+and a shape q, 1/q = 1/p + (1 + 1/p)/(g + K_{s,-i}), K being the weighted changes. As in
+`fit_gamma_prior`, `START_WEIGHT` further URL groups and pages, these distributed as the corpus'
+prior has it, keep the fit from degenerating.
+"""
 
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -132,28 +150,13 @@ def fit_url_groups(
 ) -> UrlGroupPrior:
     r"""Fit what pages of each URL group have in common: the chain corpus, URL group, page.
 
-    Change rates are Gamma(p, p/m_s) about the mean m_s of their URL group s, and these Gamma(g,
-    g/m) about the corpus' mean m. With credibility weights w_i = p/(p + m_s T_i), under which a
-    page that was watched for ever weighs as much as one of which p changes were expected,
-
-    .. math:: m_s = \frac{g + \sum w_i k_i}{g/m + \sum w_i T_i}
-
-    is the mode of ln m_s: the score of the negative binomial likelihood of k_i is
-    w_i (k_i - m_s T_i). The likelihood is concave in ln m_s; each round takes a step of Newton's.
-    Where nothing is known of a URL group, m_s = m.
-
-    The weighted sums have the mean and nearly the variance of a Poisson distribution, so g is that
-    of `fit_dispersion`. The shape p is the one under which the evidence of each page is likeliest
-    given its siblings' (m_s without the page itself): negative binomial of the mean m_{s,-i} T_i
-    and a shape q, 1/q = 1/p + (1 + 1/p)/(g + K_{s,-i}), K being the weighted changes. As in
-    `fit_gamma_prior`, `START_WEIGHT` further URL groups and pages, these distributed as the corpus'
-    prior has it, keep the fit from degenerating. Time and memory O(N + S).
+    Time and memory O(N + S).
 
     Parameters
     ----------
     changes, days : array_like, shape (N,)
         Evidence per page beyond the prior, as in `GammaState`. Not negative.
-    URL group : (N,) int
+    url_group : (N,) int
         In [0, n_url_groups).
     corpus : Prior
         As fitted to the same evidence by `fit_gamma_prior`.

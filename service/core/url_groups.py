@@ -21,7 +21,7 @@ def renumber(
 
     Parameters
     ----------
-    URL group : (N,) int
+    url_group : (N,) int
         In [0, n_url_groups).
 
     Returns
@@ -75,7 +75,7 @@ def observed_ratio(
 
     Parameters
     ----------
-    URL group : (N,) int
+    url_group : (N,) int
         Which pages are siblings. Not negative.
     age : array_like, shape (N,)
         Days since each page's last crawl; NaN if there was none.

@@ -173,20 +173,15 @@ def learn_crawls(
     return learnt
 
 
-def _learn(estimator: Estimator[Any], columns: Floats, evidence: CrawlEvidence) -> None:
+def _learn(estimator: Estimator[Any], states: Floats, evidence: CrawlEvidence) -> None:
     """Learn from crawls of pages without pings, one crawl of each page at a time."""
-    state = from_columns(estimator, columns)
+    state = from_columns(estimator, states)
     for entries in rounds(evidence.page):
         crawls = evidence if len(entries) == len(evidence) else evidence.take(entries)
         before = estimator.State(*(number[crawls.page] for number in state))
-        for number, new in zip(state, _update(estimator, before, crawls), strict=True):
+        columns = crawls.interval, crawls.changed, crawls.age, crawls.crawl_rate
+        for number, new in zip(state, estimator.update_dated(before, *columns), strict=True):
             number[crawls.page] = new
-
-
-def _update(estimator: Estimator[Any], before: Any, crawls: CrawlEvidence) -> Any:
-    """Return the states after a crawl of each page, with the change's date where known."""
-    columns = crawls.interval, crawls.changed, crawls.age, crawls.crawl_rate
-    return estimator.update_dated(before, *columns)
 
 
 def _learn_pinged(

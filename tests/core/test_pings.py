@@ -15,7 +15,6 @@ from service.core.pings import (
     PingState,
     TrustTest,
     accepted,
-    audit_due,
     audit_rate,
     discounted,
     precision_after_change,
@@ -126,12 +125,6 @@ def test_audits_take_their_share_of_ping_crawls_but_never_outpace_changes():
     np.testing.assert_allclose(audit_rate(estimate, [0.5, 1.0]), [0.03, 0.001])
     with pytest.raises(InvalidInput, match="share"):
         audit_rate(estimate, 1.0, share=2.0)
-
-
-def test_an_audit_is_a_crawl_without_pings_at_an_age_of_one_change():
-    estimate = PingEstimate(*arrays([0.5] * 4, [1.0, 1.0, 1.0, 0.0], [0.5] * 4))
-    due = audit_due(estimate, age=[1.0, 0.9, 1.0, 9.0], n_pings=[0, 0, 1, 0])
-    assert due.tolist() == [True, False, False, False]
 
 
 @pytest.mark.parametrize(("recall", "should_trust"), [(0.95, True), (0.7, False)])

@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 from service.core.allocation.blocks import LARGE, Pages, blocks
 from service.core.allocation.multipliers import UNLIMITED, Solution, TreeLevel, fold_up, grow, solve
 from service.core.allocation.problem import Allocation, check_bandwidth, check_hosts, check_pages
-from service.core.allocation.sweeps import HostSweeps, Sweeps
+from service.core.allocation.sweeps import FinalSums, HostSweeps, Sweeps
 from service.core.conditions import Floats
 
 SAMPLE, MOST_SAMPLED = 64, 1 << 17
@@ -35,7 +35,7 @@ def allocate_harmonic(
     :math:`\sum \rho + \sum p \Delta = R`, :math:`0 < p \le 1` (K19 Problems 1-3), where
     wanted with the same limit on the pages of each host and each group of hosts, bounds on the
     crawls of each page, and pings of which some are missing or wrong. In :math:`s = 1/\lambda`
-    every page has a closed form (`demand`), so that one root a budget remains (`tree`, `roots`).
+    every page has a closed form (`demand`), so that one root a budget remains (`multipliers`).
     O(N) a pass; about 4 passes, and with hosts a few more over those that have a root.
 
     Parameters
@@ -102,6 +102,17 @@ def allocate_harmonic(
         start = _start(pages, levels[0])
     solution = solve(levels, sweeps.take, sweeps.survey(), start, limit)
     settled = sweeps.settle(solution.levels[-1], crawl_rate, crawl_probability)
+    return _certified(levels, solution, settled, crawl_rate, crawl_probability)
+
+
+def _certified(
+    levels: list[TreeLevel],
+    solution: Solution,
+    settled: FinalSums,
+    crawl_rate: Floats,
+    crawl_probability: Floats,
+) -> Allocation:
+    """Return the allocation with the certificate that it is one."""
     used = np.array([settled.used]) if solution.used is None else solution.used
     slack, gap = _unspent(levels, solution, used)
     multiplier, *nested = (_multiplier(s) for s in solution.levels)
