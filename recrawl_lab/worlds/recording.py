@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -69,26 +69,47 @@ def recorded_world(
     """
     if not days > 0:
         raise InvalidInput("days", f"must be positive, not {days}")
+    window = _last_days(recording, days)
+    importances = _weights(recording, importance, window.alive, rng)
+    n_pages = int(window.alive.sum())
+    announced = rng.permutation(n_pages) < round(complete_share * n_pages)
+    return _world(recording, window, importances, announced, bulk=bulk)
+
+
+class Window(NamedTuple):
+    """The last days of a recording, seconds, and (N,) whether each page is seen in them."""
+
+    start: float
+    end: float
+    alive: Bools
+
+
+def _last_days(recording: Recording, days: float) -> Window:
     lasting = recording.ended > recording.started
     if not lasting.any():
         raise InvalidTrace(f"{recording.site}: no page is seen for any time, so nothing can change")
     end = float(recording.ended[lasting].max())
     start = max(float(recording.started[lasting].min()), end - days * SECONDS_PER_DAY)
-    alive = lasting & (recording.ended > start)
+    return Window(start, end, lasting & (recording.ended > start))
+
+
+def _world(
+    recording: Recording, window: Window, importance: Floats, announced: Bools, *, bulk: bool
+) -> World:
+    start, end, alive = window
     within = (recording.changed_at > start) & alive[recording.changed_page]
     counted = within & (bulk | ~recording.bulk)
     changed_page = (np.cumsum(alive) - 1)[recording.changed_page[counted]]
     changed_at = (recording.changed_at[counted] - start) / SECONDS_PER_DAY
-    n_pages = int(alive.sum())
-    counts = np.bincount(changed_page, minlength=n_pages)
+    counts = np.bincount(changed_page, minlength=len(announced))
     created = np.maximum(recording.started[alive] - start, 0.0) / SECONDS_PER_DAY
     ended = (recording.ended[alive] - start) / SECONDS_PER_DAY
     return World(
         name=recording.site,
         days=(end - start) / SECONDS_PER_DAY,
         url=tuple(recording.url[page] for page in np.flatnonzero(alive).tolist()),
-        importance=_weights(recording, importance, alive, rng),
-        announced=rng.permutation(n_pages) < round(complete_share * n_pages),
+        importance=importance,
+        announced=announced,
         created=created,
         ended=ended,
         changed_at=in_order(changed_page, changed_at),
@@ -97,7 +118,7 @@ def recorded_world(
         notes=(
             _window(start, end),
             *_bulk_changes(int((within & recording.bulk).sum()), counted=bulk),
-            _foresight(len(changed_at) / n_pages),
+            _foresight(len(changed_at) / len(announced)),
             *recording.notes,
         ),
     )

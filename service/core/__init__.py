@@ -16,7 +16,7 @@ I_k, z_j            changed              (N,)     did the page change since the 
 tau, a_j            interval             (N,)     time between two crawls, day
 a, b                Prior, GammaState    (N,)     Gamma belief of a change rate: changes, days
 s                   url_group            (N,)     which pages are siblings: a number in [0, S)
-m_s                 url_group_rate         (S,)     mean change rate of a URL group's pages, 1/day
+m_s                 url_group_rate       (S,)     mean change rate of a URL group's pages, 1/day
 alpha               unannounced_rate     (N,)     rate of changes without a ping, 1/day
 g                   ping_rate            (N,)     rate of pings, true and false, 1/day
 q                   precision            (N,)     P(a ping is a real change)
