@@ -67,9 +67,9 @@ def _split_bandwidth(pages: Pages, clock: Bools, budget: float) -> Allocation:
 
     def used(at: Floats) -> Values:
         s, slope = price(t := float(at[0]))
-        wanted = pinged_weight * s
-        rising = float(pinged_weight[wanted < most].sum()) * slope
-        spent = t * total + float(np.minimum(wanted, most).sum())
+        uncapped = pinged_weight * s
+        rising = float(pinged_weight[uncapped < most].sum()) * slope
+        spent = t * total + float(np.minimum(uncapped, most).sum())
         return Values(np.array([spent]), np.array([total + rising]))
 
     upper = budget / total
