@@ -43,7 +43,7 @@ from recrawl_lab.replay.measures import measured
 from recrawl_lab.worlds.recording import recorded_world
 from recrawl_lab.worlds.trace import read_trace
 from recrawl_lab.worlds.world import World
-from service.runtime.logs import configure_logging
+from service.runtime.bootstrap import configure_logging
 
 SITES = ("ota-contrib", "oi-wiki", "nodejs-org", "powershell-docs", "php-manual")
 BANDWIDTHS = (0.02, 0.1, 0.5)

@@ -10,7 +10,7 @@ from typing import Any
 import httpcore
 import httpx
 
-from service.api.server.graceful import running
+from service.api.server import running
 from service.api.service import open_service
 from service.connectors.guarded import Bounds, guarded_client
 from service.connectors.indexnow import FETCH_S, MAX_KEY_FILE, shows_key

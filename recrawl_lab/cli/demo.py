@@ -159,9 +159,9 @@ def _serving(options: dict[str, Any], **clocks: Any) -> Iterator[str]:
     """Run a service on a new SQLite file; yield its address."""
     import tempfile
 
-    from service.api.server.graceful import running
+    from service.api.server import running
     from service.api.service import open_service
-    from service.runtime.logs import configure_logging
+    from service.runtime.bootstrap import configure_logging
 
     configure_logging("warning")
     with tempfile.TemporaryDirectory(prefix="recrawl-demo-") as folder:

@@ -28,7 +28,7 @@ from recrawl_lab.worlds.recording import Recording, Weighting, recorded_world
 from recrawl_lab.worlds.trace import read_trace
 from recrawl_lab.worlds.world import World, synthetic_world
 from service.cli.options import console, heed_sigterm
-from service.runtime.logs import configure_logging
+from service.runtime.bootstrap import configure_logging
 
 __all__ = ["PingSource", "Source", "print_policies", "run"]
 

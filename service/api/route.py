@@ -5,12 +5,13 @@ validates all parameters at once, and no tree of dependencies is solved. The dec
 figures are in docs/decisions/0005-one-road-for-http.md.
 """
 
+import hmac
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NotRequired, get_type_hints
 
 import structlog
-from fastapi import Request, Response
+from fastapi import Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
@@ -18,14 +19,56 @@ from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import TypedDict, override
 
+from service.api.responses import problems
+from service.api.service import key_hash, the_service
 from service.core.conditions import CoreError
-from service.model.errors import RecrawlError
+from service.model.errors import RecrawlError, Unauthorized
+
+
+def check_key(request: Request) -> None:
+    """Raise `Unauthorized` without one of the API keys; where none are set, every call passes."""
+    key_hashes = the_service(request).key_hashes
+    if not key_hashes:
+        return
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    sent = key_hash(key.strip()) if scheme.lower() == "bearer" else b""
+    matches = [hmac.compare_digest(sent, each) for each in key_hashes]
+    if not any(matches):
+        raise Unauthorized
+
+
+def check_query(request: Request) -> None:
+    """Refuse parameters that a path does not have: a misspelt one would change nothing.
+
+    Raises
+    ------
+    RequestValidationError
+        Some are unknown; says which, and what there is.
+    """
+    if not request.scope["query_string"]:
+        return
+    names = request.scope["route"].parameters.query_names
+    available = f"there are {', '.join(names)}" if names else "there are none"
+    if unknown := [name for name in request.query_params if name not in names]:
+        raise RequestValidationError(
+            [
+                {"loc": ("query", name), "msg": f"no such parameter; remove it, {available}"}
+                for name in unknown
+            ]
+        )
+
+
+GUARDED = [Depends(check_key), Depends(check_query)]
+"""Guards of every router whose callers need an API key."""
+
 
 CONDITIONS = (RecrawlError, CoreError, ClientDisconnect)
-"""Exceptions that have an answer of their own; all others are faults of the service."""
+"""Exceptions that may end a stream; all others are faults of the service."""
+ANSWERED = (*CONDITIONS, RequestValidationError)
+"""Exceptions that have a problem of their own."""
 
 log = structlog.get_logger()
 
@@ -45,7 +88,11 @@ class DirectRoute(APIRoute):
         for need in needs:
             _check_need(need)
         self.guards = [need.call for need in needs if need.name is None and need.call]
-        self.readers = {need.name: need.call for need in needs if need.name and need.call}
+        self.readers = [
+            (need.name, need.call, inspect.iscoroutinefunction(need.call))
+            for need in needs
+            if need.name and need.call
+        ]
         self.parameters = Parameters(endpoint, self.dependant)
         self.blocks = not inspect.iscoroutinefunction(endpoint)
         self.app = self.respond
@@ -59,11 +106,15 @@ class DirectRoute(APIRoute):
         return super().matches(scope)
 
     async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request.
+        """Answer a request, a named condition by its problem.
 
         A stream that cannot go on stays unfinished, and the server closes its connection.
         """
-        response = await self.call(Request(scope, receive))
+        request = Request(scope, receive)
+        try:
+            response = await self.call(request)
+        except ANSWERED as error:
+            response = await problems.respond(request, error)
         try:
             await response(scope, receive, send)
         except CONDITIONS as error:
@@ -75,15 +126,41 @@ class DirectRoute(APIRoute):
         for guard in self.guards:
             guard(request)
         values = self.parameters.read(request)
-        for name, reader in self.readers.items():
-            value = reader(request)
-            values[name] = await value if inspect.isawaitable(value) else value
+        for name, reader, is_async in self.readers:
+            values[name] = await reader(request) if is_async else reader(request)
         if self.dependant.request_param_name:
             values[self.dependant.request_param_name] = request
         if self.blocks:
             return await run_in_threadpool(self.endpoint, **values)
         response: Response = await self.endpoint(**values)
         return response
+
+
+class DirectMiddleware:
+    """Calls direct routes by method and path; the router of FastAPI compares a path with each.
+
+    Paths with parameters, and requests that no route answers, are the router's.
+    """
+
+    def __init__(self, app: ASGIApp, routes: Iterable[DirectRoute]) -> None:
+        self.app = app
+        self.routes = {
+            (method, route.path): route
+            for route in routes
+            if route.literal == route.path
+            for method in route.methods or ()
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        route = None
+        if scope["type"] == "http":
+            route = self.routes.get((scope["method"], scope["path"]))
+        if route is None:
+            await self.app(scope, receive, send)
+        else:
+            scope["route"] = route
+            await route.respond(scope, receive, send)
 
 
 class Parameters:
@@ -100,11 +177,12 @@ class Parameters:
             else NotRequired[hints[field.name]]
             for field in (*dependant.path_params, *dependant.query_params, *dependant.header_params)
         }
-        self.adapter = TypeAdapter(TypedDict("Parameters", kinds))  # type: ignore[operator]
+        adapter = TypeAdapter(TypedDict("Parameters", kinds))  # type: ignore[operator]
+        self.validate = adapter.validator.validate_python
         self.path_names = [field.alias for field in dependant.path_params]
         self.query_names = [field.alias for field in dependant.query_params]
         self.headers = {
-            _alias(hints[field.name]) or field.name: field.alias
+            field.alias.lower().encode(): _alias(hints[field.name]) or field.name
             for field in dependant.header_params
         }
 
@@ -120,11 +198,13 @@ class Parameters:
         if request.scope["query_string"]:
             query = request.query_params
             sent |= {name: query[name] for name in self.query_names if name in query}
-        for name, header in self.headers.items():
-            if lines := request.headers.getlist(header):
-                sent[name] = ", ".join(lines)  # RFC 9110, section 5.3
+        if self.headers:
+            for header, value in request.scope["headers"]:
+                if name := self.headers.get(header):  # RFC 9110, section 5.3: lines are joined
+                    text = value.decode("latin-1")
+                    sent[name] = f"{sent[name]}, {text}" if name in sent else text
         try:
-            values: dict[str, Any] = self.adapter.validate_python(sent)
+            values: dict[str, Any] = self.validate(sent)
         except ValidationError as error:
             raise RequestValidationError(error.errors()) from error
         return values

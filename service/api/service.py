@@ -4,16 +4,17 @@ import asyncio
 import gc
 import hashlib
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
-from typing import Annotated, Any
+from functools import cached_property, partial
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
+from anyio import CapacityLimiter, fail_after, to_thread
 from fastapi import Depends, Request
 
-from service.api.bounded_checks import BoundedCheck
 from service.api.requests.bodies import Body, read_body
 from service.api.requests.small_posts import PostRecorder, SmallPosts
 from service.batching.batcher import Batcher
@@ -38,6 +39,29 @@ from service.runtime.metrics import Telemetry
 from service.runtime.settings import Settings
 from service.storage import Store
 from service.storage.clock import Clock
+
+WITHIN_S = 1.5
+"""Maximum time of one check, seconds."""
+
+ResultT = TypeVar("ResultT")
+
+
+class BoundedCheck:
+    """A check that one thread at a time may run, beside the threads of requests."""
+
+    @cached_property
+    def limiter(self) -> CapacityLimiter:
+        """The limit of one thread; made on the event loop that it belongs to."""
+        return CapacityLimiter(1)
+
+    async def run(self, check: Callable[[], ResultT]) -> ResultT:
+        """Return the result; raise `TimeoutError` when it takes too long.
+
+        The thread then runs on until its own limits end it, and no other check starts before.
+        """
+        with fail_after(WITHIN_S):
+            return await to_thread.run_sync(check, limiter=self.limiter, abandon_on_cancel=True)
+
 
 MAX_THREADS = 14
 """Maximum requests at work in threads. A store has ten connections more, so that each writer of a

@@ -8,17 +8,12 @@ import typer
 from rich.text import Text
 
 from service import __version__
+from service.cli.database import migrate, rebuild
 from service.cli.files import export, import_
-from service.cli.hosts import hosts
-from service.cli.migrate import migrate
-from service.cli.openapi import openapi
 from service.cli.options import console
 from service.cli.plugins import add_commands
-from service.cli.rebuild import rebuild
-from service.cli.serve import serve
-from service.cli.sitemap import sitemap
-from service.cli.websub import websub
-from service.cli.worker import worker
+from service.cli.serve import openapi, serve, worker
+from service.cli.sites import hosts, sitemap, websub
 from service.model.errors import RecrawlError
 
 app = typer.Typer(

@@ -1,7 +1,13 @@
-"""`recrawl serve`: the HTTP API."""
+"""`recrawl serve`, `recrawl worker` and `recrawl openapi`: the processes, and their interface."""
 
 import ipaddress
+import json
 import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +21,7 @@ if TYPE_CHECKING:
     from service.api.service import Service
     from service.runtime.settings import Settings
 
+
 Host = Annotated[str, typer.Option(help="Address to listen on")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one")]
 
@@ -26,9 +33,9 @@ def serve(host: Host = "127.0.0.1", port: Port = 8000, database_url: DatabaseUrl
     epochs run in a thread. On Postgres run `recrawl migrate` first and `recrawl worker` beside;
     any number of servers may share one database.
     """
-    from service.api.server.graceful import GracefulServer
+    from service.api.server import GracefulServer
     from service.api.service import open_service
-    from service.runtime.logs import configure_logging
+    from service.runtime.bootstrap import configure_logging
 
     chosen = settings(database_url)
     refuse_strangers(host, chosen)
@@ -46,9 +53,8 @@ def server_config(service: "Service", chosen: "Settings", host: str, port: int) 
     import uvicorn
 
     from service.api.app import create_app
-    from service.api.server.descriptors import max_connections
-    from service.api.server.graceful import GRACEFUL_S
-    from service.api.server.protocol import Connection
+    from service.api.protocol import Connection
+    from service.api.server import GRACEFUL_S, max_connections
 
     return uvicorn.Config(
         create_app(service),
@@ -95,3 +101,67 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+LOOK_S = 1.0
+"""Time between two looks of a worker at the thread of its rounds, seconds."""
+GRACE_S, ABORTED_S = 5.0, 3.0
+"""Time for a worker to end its round, and then to notice that it failed, seconds."""
+
+
+def worker(database_url: DatabaseUrl = None) -> None:
+    """Run epochs: by the clock, and when POST /epochs asks for one.
+
+    Any number of workers may run; one leads at a time, another takes over when it dies. SIGTERM
+    ends an epoch that takes more than 5 s; the next worker starts it over.
+    """
+    from service.runtime.bootstrap import configure_logging, joined, opened
+
+    chosen = settings(database_url)
+    configure_logging(chosen.log_level)
+    base = opened(chosen)
+    stopping = threading.Event()
+    rounds = threading.Thread(target=base.runner.run_every, name="epochs", daemon=True)
+    with closing(base.store), stopped_by_signals(stopping.set):
+        rounds.start()
+        while rounds.is_alive() and not stopping.wait(LOOK_S):
+            pass
+        base.runner.stop()
+        if not joined([rounds], GRACE_S):
+            base.store.abort()
+            joined([rounds], ABORTED_S)
+
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` in a thread at SIGTERM and SIGINT, so that a loop ends after its round."""
+
+    def handle(_signal: int, _frame: object) -> None:
+        threading.Thread(target=stop).start()
+
+    previous = {s: signal.signal(s, handle) for s in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for signum, handler in previous.items():
+            signal.signal(signum, handler)
+
+
+Output = Annotated[Path | None, typer.Option(help="Write here instead of to standard output")]
+Check = Annotated[Path | None, typer.Option(help="Compare with this file; status 1 if it differs")]
+
+
+def openapi(output: Output = None, check: Check = None) -> None:
+    """Write the OpenAPI document that clients are generated from."""
+    from service.api.app import create_app
+
+    document = json.dumps(create_app().openapi(), indent=2, ensure_ascii=False) + "\n"
+    if check is not None:
+        if not check.is_file() or check.read_bytes() != document.encode():
+            console.print(f"{check} differs; run `recrawl openapi --output {check}`")
+            raise typer.Exit(1)
+    elif output is None:
+        typer.echo(document, nl=False)
+    else:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(document, "utf-8")

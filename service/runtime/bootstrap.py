@@ -1,12 +1,17 @@
-"""Open what every process of the service works with, and end its threads."""
+"""Open what every process of the service works with, log, and end its threads."""
 
+import logging
+import sys
 import threading
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TextIO, cast
 
 import numpy as np
+import structlog
 
 from service.core.estimators import ESTIMATORS
 from service.epochs.run import Runner
@@ -16,6 +21,39 @@ from service.model.errors import EstimatorMismatch, RecrawlError
 from service.runtime.settings import Settings
 from service.storage import Store, open_store
 from service.storage.clock import Clock
+
+
+class LossyStream:
+    """A stream that drops what cannot be written, as on a full disk or a closed pipe."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> None:
+        """Write what can be written."""
+        with suppress(OSError, ValueError):
+            self.stream.write(text)
+
+    def flush(self) -> None:
+        """Hand on what was written."""
+        with suppress(OSError, ValueError):
+            self.stream.flush()
+
+
+def configure_logging(level: str) -> None:
+    """Log one JSON object a line on standard error."""
+    numeric = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(numeric),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", LossyStream(sys.stderr))),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from support.live_server import Live, running, until
 
-from service.connectors import indexnow_queue
+from service.connectors import indexnow_keys
 
 KEY = "0123abcd-4567-ef89"
 URLS = [f"https://a.example/{i}" for i in range(3)]
@@ -174,9 +174,9 @@ def test_the_key_of_a_site_registers_no_pages_and_an_api_key_does(checked: Live)
 
 def test_keys_beyond_those_that_may_wait_are_told_by_429(checked: Live, monkeypatch):
     bounds = tuple(
-        bound._replace(most=indexnow_queue.LEAST_WEIGHT) for bound in indexnow_queue.BOUNDS
+        bound._replace(most=indexnow_keys.LEAST_WEIGHT) for bound in indexnow_keys.BOUNDS
     )
-    monkeypatch.setattr(indexnow_queue, "BOUNDS", bounds)
+    monkeypatch.setattr(indexnow_keys, "BOUNDS", bounds)
     going = threading.Event()
     checked.service.key_checks.look = lambda _: going.wait(30)
     assert stranger(checked).status_code == 202

@@ -367,7 +367,7 @@ def test_a_document_that_broke_off_is_not_complete(sqlite_api: Live, content, co
 
 
 def test_sitemaps_beyond_what_an_index_may_have_are_rejected(sqlite_api: Live, monkeypatch):
-    monkeypatch.setattr("service.api.requests.sitemaps.MAX_CHILDREN", 2)
+    monkeypatch.setattr("service.api.routes.sitemaps.MAX_CHILDREN", 2)
     children = [f"<sitemap><loc>https://a.example/{i}.xml</loc></sitemap>" for i in (1, 1, 2, 3, 2)]
     answer = taken(sqlite_api, index(*children))
     assert counts(answer) == (2, 2, 0, 1)

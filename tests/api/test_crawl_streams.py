@@ -364,7 +364,7 @@ def test_a_stream_that_has_begun_waits_for_room(small: Live, monkeypatch):
 
 
 def test_patience_ends_and_tells_how_far_the_stream_came(small: Live, monkeypatch):
-    monkeypatch.setattr("service.api.requests.queueing.PATIENCE_S", 0.2)
+    monkeypatch.setattr("service.api.requests.stream.PATIENCE_S", 0.2)
     attempts = refusing(small, monkeypatch, range(2, 10**9))
     content = b"\n".join(lines("full", range(25)))
     response = send(small, content)

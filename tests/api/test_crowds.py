@@ -10,7 +10,7 @@ import pytest
 from support.live_server import PATIENCE_S, Live, running, until
 from support.processes import Serving, serving
 
-from service.api.server.descriptors import MAX_CONNECTIONS, connections_within
+from service.api.server import MAX_CONNECTIONS, connections_within
 
 HALF_HEAD = b"GET /healthz HTT"
 POLL = b'GET /schedule?wait_s=30 HTTP/1.1\r\nHost: x\r\nIf-None-Match: W/"epoch-0"\r\n\r\n'

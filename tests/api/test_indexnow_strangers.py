@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from support.live_server import Live, running, until
 
-from service.api.requests.indexnow_bodies import many_urls
+from service.api.routes.indexnow import many_urls, peer
 from service.connectors import indexnow_keys
-from service.connectors.strangers import Room, peer
+from service.connectors.indexnow_keys import Room
 from service.model.errors import InvalidSettings, TooManyRequests
 from service.runtime.settings import read_settings
 

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from support.live_server import START, Live, running
 
+from service.api import examples, openapi
 from service.api.app import create_app
 from service.api.requests.bodies import JSON
-from service.api.schemas import examples, openapi
 
 PATH = Path(__file__).parents[2] / "openapi" / "openapi.json"
 DOCUMENT = json.loads(PATH.read_text())

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 from support.live_server import Live
 
-from service.api.server.protocol import ExcusingFlow, QuietTransport
+from service.api.protocol import ExcusingFlow, QuietTransport
 
 
 @pytest.mark.parametrize("paused", [False, True])

@@ -23,10 +23,9 @@ from fastapi.responses import StreamingResponse
 from msgspec import json
 from starlette.types import ASGIApp
 
-from service.api.guards import GUARDED
+from service.api.encodings import CompressMiddleware
 from service.api.responses import problems
-from service.api.responses.compress import CompressMiddleware
-from service.api.route import DirectRoute
+from service.api.route import GUARDED, DirectRoute
 from service.api.service import key_hash
 from service.runtime.metrics import MetricsMiddleware
 

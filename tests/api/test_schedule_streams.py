@@ -14,11 +14,11 @@ import zstandard
 from structlog.testing import capture_logs
 from support.live_server import Live, until
 
-from service.api.responses import arrow
-from service.api.responses.negotiate import best
+from service.api import protocol
+from service.api.encodings import best
+from service.api.responses import encode
 from service.api.routes import schedule
 from service.api.routes.schedule import ScheduleQuery, ScheduleReader
-from service.api.server import protocol
 from service.model.domain import ScheduleFilter
 from service.model.errors import CursorExpired
 
@@ -171,7 +171,7 @@ def test_what_cannot_be_given_is_named(sqlite_api: Live, accept):
 
 
 def test_without_pyarrow_the_remedy_is_named(sqlite_api: Live, monkeypatch):
-    monkeypatch.setattr(arrow, "INSTALLED", False)
+    monkeypatch.setattr(encode, "HAS_ARROW", False)
     response = fetched(sqlite_api, ARROW)
     assert response.status_code == 406
     assert "pip install 'recrawl[arrow]'" in response.json()["detail"]

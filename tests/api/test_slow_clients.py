@@ -12,9 +12,9 @@ from functools import partial
 import pytest
 from support.live_server import PATIENCE_S, Live, until
 
+from service.api import protocol
+from service.api.protocol import Connection
 from service.api.requests import stream
-from service.api.server import deadlines
-from service.api.server.protocol import Connection
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /observations HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
@@ -25,8 +25,8 @@ CRAWL = b'{"url":"http://slow.example/%d","observed_at":"2026-01-01T00:00:00Z","
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deadlines of a moment instead of ten seconds."""
     for name in ("HEAD_S", "BODY_GRACE_S"):
-        monkeypatch.setattr(deadlines, name, 0.3)
-    monkeypatch.setattr(deadlines, "RECHECK_S", 0.05)
+        monkeypatch.setattr(protocol, name, 0.3)
+    monkeypatch.setattr(protocol, "RECHECK_S", 0.05)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from support.live_server import command, running
 
 from service import __version__
-from service.api.server.graceful import GracefulServer
+from service.api.server import GracefulServer
 from service.cli import app
 from service.core.estimators.gamma import Gamma
 from service.core.prior import Prior

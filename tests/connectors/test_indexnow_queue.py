@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.connectors.indexnow import Claim
-from service.connectors.indexnow_queue import (
+from service.connectors.indexnow_keys import (
     ALL_WEIGHT,
     LEAST_WEIGHT,
     MAX_PEER_TURNS,

@@ -19,7 +19,7 @@ from recrawl_lab.replay.staleness import Crawls, staleness
 from recrawl_lab.worlds.scenario import Scenario, scenario
 from recrawl_lab.worlds.simulated_time import START, Clock, day_of, instant_of
 from recrawl_lab.worlds.world import synthetic_world
-from service.api.server.graceful import running
+from service.api.server import running
 from service.api.service import open_service
 from service.model.errors import UnexpectedAnswer
 from service.runtime.settings import read_settings

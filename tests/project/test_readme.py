@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.api.server.graceful import running
+from service.api.server import running
 from service.api.service import open_service
 from service.runtime.settings import Settings, read_settings
 

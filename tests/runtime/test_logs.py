@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from service.runtime.logs import configure_logging
+from service.runtime.bootstrap import configure_logging
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 import uvicorn
 
 from service.api.app import create_app
-from service.api.server.protocol import Connection
+from service.api.protocol import Connection
 from service.api.service import Service, open_service
 from service.runtime.settings import read_settings
 

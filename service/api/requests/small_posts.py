@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from recrawl_client.wire.evidence import Observation
 from service.api.requests.bodies import Batch
 from service.api.requests.decode import Decoded, decode_crawls
-from service.api.responses.counts import batch_counts, outcome_counts
+from service.api.responses.encode import batch_counts, outcome_counts
 from service.batching.batcher import Batcher, slices
 from service.batching.reports import CommittedCrawls, Recorder, Report
 from service.model.columns import CrawlColumns

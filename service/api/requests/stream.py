@@ -10,6 +10,7 @@ was committed, whole blocks; the problem tells how many lines that were.
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
@@ -32,13 +33,13 @@ from service.api.requests.bodies import (
     read_body,
 )
 from service.api.requests.decode import Decoded
-from service.api.requests.queueing import POLL_S, attempt, cut_short, deadline
 from service.api.requests.small_posts import SMALL_BYTES, SmallPost
-from service.api.responses.counts import add_counts, batch_counts
+from service.api.responses.encode import add_counts, batch_counts
 from service.api.service import Service
+from service.batching.batcher import Batcher, JobT, ResultT
 from service.batching.reports import CommittedCrawls, CrawlReport
 from service.model.columns import CrawlColumns
-from service.model.errors import BodyTooLarge, RecrawlError
+from service.model.errors import BodyTooLarge, Overloaded, RecrawlError
 
 BLANKS = re.compile(rb"\n[ \t\r\n]*\n")
 
@@ -209,3 +210,41 @@ async def _parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             yield BLANKS.sub(b"\n", chunk[start : start + PART])
             await asyncio.sleep(0)
     yield b"\n"
+
+
+PATIENCE_S = 30.0
+"""How long a request that has begun waits for room in the queue, seconds."""
+POLL_S = 0.05
+"""Time between two attempts, seconds."""
+
+
+def deadline(*, begun: bool) -> float:
+    """Return until when a request waits; one that has not begun is refused at once."""
+    return time.monotonic() + (PATIENCE_S if begun else 0.0)
+
+
+def attempt(
+    batcher: Batcher[JobT, ResultT], job: JobT, give_up_at: float
+) -> Future[ResultT] | None:
+    """Return the future of a job, or None while its queue is full.
+
+    Raises
+    ------
+    Overloaded
+        The queue is full, and the deadline is over.
+    """
+    try:
+        return batcher.submit(job)
+    except Overloaded:
+        if time.monotonic() >= give_up_at:
+            raise
+    return None
+
+
+def cut_short(error: RecrawlError, progress: str, **extra: int) -> RecrawlError:
+    """Return the same error that also says how far the request came."""
+    detail = error.detail
+    if progress:
+        reason = detail.partition(";")[0].rstrip(".")
+        detail = f"{reason}; {progress}"
+    return type(error)(detail, **error.extra, **extra)

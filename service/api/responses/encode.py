@@ -1,9 +1,11 @@
-"""Answers as JSON: from columns and values to the structs of the wire."""
+"""Answers: from columns, verdicts and values to the structs of the wire, as JSON or Arrow."""
 
 import base64
 import binascii
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from importlib.util import find_spec
 from typing import Any, Literal, cast
 
 import msgspec
@@ -12,6 +14,7 @@ from fastapi.responses import Response
 from msgspec import json
 
 from recrawl_client.wire import schedule as wire
+from recrawl_client.wire.common import Counts, Rejection
 from recrawl_client.wire.leases import Crawl
 from recrawl_client.wire.pages import (
     CrawlAnswer,
@@ -25,11 +28,12 @@ from recrawl_client.wire.schedule import ScheduledPage
 from service.api.responses.why import explain
 from service.estimation.estimates import PageEstimate
 from service.leases import due
+from service.leases.due import due_at
 from service.leases.lease import LeasedPages
-from service.model.arrays import INSTANT, Instants
+from service.model.arrays import INSTANT, Codes, Instants, Ints
 from service.model.columns import ScheduledPages
-from service.model.domain import Epoch, LogEntry, Page
-from service.model.errors import BadCursor
+from service.model.domain import Epoch, LogEntry, Page, Verdict
+from service.model.errors import BadCursor, BatchRejected
 
 
 class RemovedPage(msgspec.Struct):
@@ -188,3 +192,108 @@ def _estimate(page: Page, estimate: PageEstimate) -> EstimateAnswer:
         last_observed_at=page.last_observed_at,
         last_ping_at=page.last_ping_at,
     )
+
+
+LISTED = 1_000
+"""Most rejected items that are listed for a stream of several blocks; all are counted."""
+
+
+def outcome_counts(
+    accepted: int = 0, duplicate: int = 0, late: int = 0, rejected: Iterable[Rejection] = ()
+) -> dict[str, Any]:
+    """Return the fields of `Counts`."""
+    listed = sorted(rejected, key=lambda rejection: rejection.index)
+    return {
+        "accepted": accepted,
+        "duplicate": duplicate,
+        "late": late,
+        "n_rejected": len(listed),
+        "rejected": listed,
+    }
+
+
+def batch_counts(
+    verdict: Codes, index: Ints, page_id: Ints, rejected: Sequence[Rejection] = ()
+) -> dict[str, Any]:
+    """Return the counts of a batch by the verdicts of its items."""
+    n_of = np.bincount(verdict, minlength=len(Verdict)).tolist()
+    unknown = []
+    if n_of[Verdict.unknown] or n_of[Verdict.elsewhere]:
+        unknown = [
+            _rejection(int(index[i]), Verdict(verdict[i]), by_id=bool(page_id[i]))
+            for i in np.flatnonzero(verdict >= int(Verdict.unknown))
+        ]
+    return outcome_counts(
+        n_of[Verdict.accepted], n_of[Verdict.duplicate], n_of[Verdict.late], [*rejected, *unknown]
+    )
+
+
+def add_counts(counts: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
+    """Return the counts of a stream with those of its next block."""
+    if counts is None:
+        return more
+    sums = {name: counts[name] + more[name] for name in counts}
+    return {**sums, "rejected": sums["rejected"][:LISTED]}
+
+
+def refuse_empty(counts: dict[str, Any]) -> None:
+    """Raise `BatchRejected` for a batch whose every item was rejected."""
+    n_taken = counts["accepted"] + counts["duplicate"] + counts["late"]
+    if counts["rejected"] and not n_taken:
+        first = counts["rejected"][0]
+        raise BatchRejected(
+            f"none of the {counts['n_rejected']} items could be taken; item {first.index}: "
+            f"{first.detail}",
+            field=first.field,
+            **{name: counts[name] for name in Counts.__struct_fields__},
+        )
+
+
+def _rejection(index: int, verdict: Verdict, *, by_id: bool) -> Rejection:
+    """Return why the store does not take an item."""
+    if verdict is Verdict.elsewhere:
+        detail = "the lease is on another page than `url` names; leave `url` out"
+        return Rejection(index=index, code="lease_mismatch", field="lease", detail=detail)
+    return Rejection(
+        index=index,
+        code="page_not_found",
+        field="page_id" if by_id else "url",
+        detail="no such page; register it with POST /pages or name it by `url` with "
+        "`register=true`",
+    )
+
+
+ARROW = "application/vnd.apache.arrow.stream"
+HAS_ARROW = find_spec("pyarrow") is not None
+END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+
+def arrow_stream(epoch: int, parts: Iterable[ScheduledPages]) -> Iterator[bytes]:
+    """Yield the schema with the number of the epoch, one record batch a part, and the end."""
+    import pyarrow as pa
+
+    schema = pa.schema(
+        [
+            ("page_id", pa.int64()),
+            ("url", pa.string()),
+            ("importance", pa.float64()),
+            ("change_rate", pa.float64()),
+            ("crawl_rate", pa.float64()),
+            ("crawl_probability", pa.float64()),
+            ("next_crawl_at", pa.timestamp("us", tz="UTC")),
+        ],
+        metadata={"epoch": str(epoch)},
+    )
+
+    def message(pages: ScheduledPages) -> Any:
+        columns = [getattr(pages, name) for name in schema.names[:-1]]
+        arrays = [
+            pa.array(c, f.type) for c, f in zip([*columns, due_at(pages)], schema, strict=True)
+        ]
+        return pa.record_batch(arrays, schema=schema).serialize()
+
+    yield schema.serialize().to_pybytes()
+    for pages in parts:
+        if len(pages):
+            yield message(pages).to_pybytes()
+    yield END_OF_STREAM

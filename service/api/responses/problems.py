@@ -142,11 +142,22 @@ async def answer_unexpected(_: Request, __: Exception) -> Response:
     )
 
 
+HANDLERS = {
+    **dict.fromkeys(STATUS, answer),
+    RequestValidationError: answer_parameters,
+    HTTPException: answer_http,
+    ClientDisconnect: answer_disconnected,
+    Exception: answer_unexpected,
+}
+
+
+async def respond(request: Request, error: Exception) -> Response:
+    """Return the problem of an exception."""
+    handler = next(HANDLERS[kind] for kind in type(error).__mro__ if kind in HANDLERS)
+    return await handler(request, error)
+
+
 def install(app: FastAPI) -> None:
-    """Register the problem of each condition."""
-    for kind in STATUS:
-        app.add_exception_handler(kind, answer)
-    app.add_exception_handler(RequestValidationError, answer_parameters)
-    app.add_exception_handler(HTTPException, answer_http)
-    app.add_exception_handler(ClientDisconnect, answer_disconnected)
-    app.add_exception_handler(Exception, answer_unexpected)
+    """Register the problem of each exception."""
+    for kind, handler in HANDLERS.items():
+        app.add_exception_handler(kind, handler)

@@ -5,13 +5,12 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from service import __version__
-from service.api.bounded_checks import WITHIN_S
+from service.api import examples, openapi
+from service.api.openapi import Health
 from service.api.responses import problems
 from service.api.responses.encode import answer
 from service.api.route import DirectRoute
-from service.api.schemas import examples, openapi
-from service.api.schemas.protocols import Health
-from service.api.service import TheService
+from service.api.service import WITHIN_S, TheService
 from service.model.errors import RecrawlError, StoreUnavailable
 
 router = APIRouter(tags=["health"], route_class=DirectRoute)

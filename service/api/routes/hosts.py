@@ -19,11 +19,10 @@ from recrawl_client.wire.hosts import (
     HostQueueAnswer,
     HostsAnswer,
 )
-from service.api.guards import GUARDED
+from service.api import examples, openapi
 from service.api.requests.bodies import decode_object
 from service.api.responses.encode import answer
-from service.api.route import DirectRoute
-from service.api.schemas import examples, openapi
+from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
 from service.epochs.solve import CONSTRAINED
 from service.leases.hosts import change_group, change_host, feed_of, in_force

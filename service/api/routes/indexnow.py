@@ -1,28 +1,30 @@
 """IndexNow: change notices from content management systems, as indexnow.org has it."""
 
+import re
+from codecs import BOM_UTF8
+from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import datetime
 from functools import partial
-from typing import Annotated
+from ipaddress import IPv6Address, IPv6Network, ip_address
+from typing import Annotated, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from service.api.guards import check_key
+from service.api import examples, openapi
+from service.api.openapi import IndexNowAnswer, IndexNowBody
 from service.api.requests.bodies import Body, read_body, read_within
 from service.api.requests.decode import instants, name_pages
-from service.api.requests.indexnow_bodies import REMEDY, Sent, many_urls, one_url
-from service.api.responses.counts import batch_counts
-from service.api.responses.encode import answer
-from service.api.route import DirectRoute
-from service.api.schemas import examples, openapi
-from service.api.schemas.protocols import IndexNowAnswer, IndexNowBody
+from service.api.responses.encode import answer, batch_counts
+from service.api.route import DirectRoute, check_key
 from service.api.service import Service, TheService, the_service
 from service.batching.reports import CommittedPings, PingReport
-from service.connectors.indexnow import Submission
-from service.connectors.indexnow_queue import Outcome, Waiting
-from service.connectors.strangers import MAX_BYTES, peer
+from service.connectors.indexnow import MAX_URLS, Claim, Submission, claimed, submission
+from service.connectors.indexnow_keys import MAX_BYTES, Outcome, Waiting
+from service.model import lenient_json
 from service.model.columns import PingColumns
 from service.model.errors import (
     KeyNotShown,
@@ -32,6 +34,106 @@ from service.model.errors import (
     TooManyRequests,
     Unauthorized,
 )
+from service.model.lenient_json import Contradiction
+
+REMEDY = "; send url and key, or POST host, key and urlList"
+FIRST = re.compile(rb'\[\s*("(?:[^"\\]|\\.)*+")')
+"""The first string of a JSON array."""
+EMPTY = re.compile(rb"\[\s*\]")
+
+DecodedT = TypeVar("DecodedT")
+
+
+class Sent(NamedTuple):
+    """A submission that is yet to be read."""
+
+    claim: Callable[[], Claim]
+    """Checks the key against the first URL; raises as `claimed`."""
+    submission: Callable[[], Submission]
+    """Checks and decodes all; raises as `submission`."""
+    n_urls: int
+    """Number of URLs as sent."""
+    n_bytes: int
+
+
+class Head(msgspec.Struct):
+    """The fields of `IndexNowBody`, with the list of URLs as it was sent."""
+
+    host: str
+    key: str
+    urlList: msgspec.Raw  # noqa: N815 - the protocol's name
+    keyLocation: str | None = None  # noqa: N815
+
+
+def one_url(url: str, key: str, key_location: str | None) -> Sent:
+    """Return the submission of one URL by GET."""
+    return Sent(
+        partial(claimed, key, "url", url, None, key_location),
+        partial(submission, key, [url], None, key_location),
+        n_urls=1,
+        n_bytes=len(url) + len(key) + len(key_location or ""),
+    )
+
+
+def many_urls(content: bytes) -> Sent:
+    """Return the submission of a body.
+
+    Raises
+    ------
+    MalformedBody
+        The body is not IndexNow, or does not have 1 to `MAX_URLS` URLs.
+    """
+    content = content.removeprefix(BOM_UTF8)
+    head = _decode(content, Head)
+    n_urls = _n_strings(bytes(head.urlList))
+    _check_number(n_urls)
+    return Sent(partial(_claim, content), partial(_submission, content), n_urls, len(content))
+
+
+def _claim(content: bytes) -> Claim:
+    head = _decode(content, Head)
+    first = FIRST.match(bytes(head.urlList))
+    if first is None:
+        raise MalformedBody("urlList must be a list of URLs, each a string")
+    return claimed(head.key, "urlList[0]", _decode(first[1], str), head.host, head.keyLocation)
+
+
+def _submission(content: bytes) -> Submission:
+    body = _decode(content, IndexNowBody)
+    if isinstance(contradiction := lenient_json.parse(content), Contradiction):
+        raise MalformedBody(f"the body is not IndexNow: {contradiction}")
+    _check_number(len(body.urlList))
+    return submission(body.key, body.urlList, body.host, body.keyLocation)
+
+
+def _n_strings(array: bytes) -> int:
+    """Count the strings of a JSON array without decoding it; what is no array of strings has 1."""
+    n_quotes = array.count(b'"') - array.count(b'\\"')
+    return n_quotes // 2 if n_quotes or EMPTY.fullmatch(array) else 1
+
+
+def _check_number(n_urls: int) -> None:
+    if not 0 < n_urls <= MAX_URLS:
+        raise MalformedBody(f"urlList has {n_urls} URLs; send 1 to {MAX_URLS}")
+
+
+def _decode(content: bytes, kind: type[DecodedT]) -> DecodedT:
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise MalformedBody(f"the body is not IndexNow: {str(error)[:300]}{REMEDY}") from error
+
+
+def peer(request: Request) -> str:
+    """Return the address of a caller; of an IPv6 address its /64, which is one customer's."""
+    host = request.client.host if request.client else ""
+    try:
+        ip = ip_address(host)
+    except ValueError:
+        return host
+    if not isinstance(ip, IPv6Address):
+        return str(ip)
+    return str(ip.ipv4_mapped or IPv6Network((ip, 64), strict=False).network_address)
 
 
 def check_caller(request: Request) -> None:

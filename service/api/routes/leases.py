@@ -9,13 +9,12 @@ from msgspec import UnsetType
 from starlette.requests import ClientDisconnect
 
 from recrawl_client.wire.leases import LeaseAnswer, LeaseBody, Leased, LeasePatchBody
-from service.api.guards import GUARDED
+from service.api import examples, openapi
 from service.api.requests.bodies import decode_object
-from service.api.requests.rules import read_lease
+from service.api.requests.decode import read_lease
 from service.api.requests.stream import settled
 from service.api.responses.encode import answer, encode_leased
-from service.api.route import DirectRoute
-from service.api.schemas import examples, openapi
+from service.api.route import GUARDED, DirectRoute
 from service.api.service import TheBody, TheService
 from service.batching.lease_requests import LeaseRequest
 from service.leases import lease as crawls

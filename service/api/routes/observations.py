@@ -8,14 +8,12 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported
-from service.api.guards import GUARDED
+from service.api import examples, openapi
 from service.api.requests.bodies import Body, decode_batch, heavy
 from service.api.requests.decode import Decoded, decode_crawls, decode_pings
 from service.api.requests.stream import CrawlStream, settled
-from service.api.responses.counts import batch_counts, refuse_empty
-from service.api.responses.encode import answer
-from service.api.route import DirectRoute
-from service.api.schemas import examples, openapi
+from service.api.responses.encode import answer, batch_counts, refuse_empty
+from service.api.route import GUARDED, DirectRoute
 from service.api.service import TheBody, TheService
 from service.batching.reports import PingReport
 from service.model.columns import CrawlColumns, PingColumns

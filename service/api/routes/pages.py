@@ -7,14 +7,11 @@ from fastapi import APIRouter, Path, Query, Response
 from msgspec import UNSET, UnsetType
 
 from recrawl_client.wire.pages import Page, PageAnswer, PagePatchBody, Registered
-from service.api.guards import GUARDED
+from service.api import examples, openapi
 from service.api.requests.bodies import decode_batch, decode_object
-from service.api.requests.decode import decode_pages
-from service.api.requests.rules import check_bounds
-from service.api.responses.counts import outcome_counts, refuse_empty
-from service.api.responses.encode import answer, encode_page
-from service.api.route import DirectRoute
-from service.api.schemas import examples, openapi
+from service.api.requests.decode import check_bounds, decode_pages
+from service.api.responses.encode import answer, encode_page, outcome_counts, refuse_empty
+from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
 from service.batching.reports import Registration
 from service.estimation.estimates import of_page

@@ -1,31 +1,34 @@
-"""The schedule in force: whole or what changed of it, in pages or as one stream."""
+"""The schedule in force, whole or what changed of it, and the epochs that published it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Literal
+from functools import lru_cache
+from typing import Annotated, Literal, NamedTuple
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import StreamingResponse
 from msgspec import UNSET, json
 from starlette.concurrency import run_in_threadpool
 
-from recrawl_client.wire.schedule import ScheduleAnswer
-from service.api.guards import GUARDED
+from recrawl_client.wire import schedule as wire
+from recrawl_client.wire.schedule import EpochsAnswer, ScheduleAnswer
+from service.api import examples, openapi
+from service.api.encodings import best
 from service.api.requests.bodies import JSON, NDJSON
-from service.api.responses import arrow
-from service.api.responses.arrow import ARROW, arrow_stream
+from service.api.responses import encode
 from service.api.responses.encode import (
+    ARROW,
     RemovedPage,
     answer,
+    arrow_stream,
     decode_cursor,
     encode_cursor,
+    encode_epoch,
     encode_schedule,
 )
-from service.api.responses.negotiate import best
-from service.api.route import DirectRoute
+from service.api.route import GUARDED, DirectRoute
 from service.api.routes.pages import find
-from service.api.schemas import examples, openapi
 from service.api.service import Service, TheService
 from service.epochs.watch import Watch
 from service.leases import due
@@ -47,8 +50,7 @@ BLOCK = 10_000
 """Number of rows of a stream that are read, encoded and sent at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleQuery:
+class ScheduleQuery(NamedTuple):
     """The parameters of one request for the schedule."""
 
     media: str
@@ -137,7 +139,7 @@ async def get_schedule(
 
 def media_type_of(accept: str | None, since: int | None) -> str:
     """Return the media type of the answer; raise `NotAcceptable`."""
-    offers = (JSON, NDJSON) if since or not arrow.INSTALLED else (JSON, NDJSON, ARROW)
+    offers = (JSON, NDJSON) if since or not encode.HAS_ARROW else (JSON, NDJSON, ARROW)
     media = best(accept or "*/*", offers)
     if media is None:
         remedy = ""
@@ -181,8 +183,9 @@ def headers(epoch: int) -> dict[str, str]:
     return {"ETag": f'W/"epoch-{epoch}"', "Cache-Control": "no-cache", "Vary": "Accept"}
 
 
+@lru_cache(maxsize=1)
 def not_modified(epoch: int) -> Response:
-    """Return a 304: the client's epoch is in force."""
+    """Return the 304 of an epoch, the same one for all requests."""
     return Response(status_code=304, headers=headers(epoch) | {"Vary": "Accept, Accept-Encoding"})
 
 
@@ -293,3 +296,66 @@ def filter_of(tx: Transaction, query: ScheduleQuery) -> ScheduleFilter:
         )
     except PageNotFound:
         return ScheduleFilter(page_id=0)
+
+
+epochs = APIRouter(tags=["epochs"], route_class=DirectRoute, dependencies=GUARDED)
+
+
+@epochs.get(
+    "/epochs",
+    operation_id="list_epochs",
+    responses=openapi.answers(EpochsAnswer, examples.EPOCHS_ANSWER, 422),
+)
+def list_epochs(
+    service: TheService,
+    before: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="`next_before`")] = None,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
+) -> Response:
+    """List epochs, newest first, failed ones with their reason."""
+    with service.store.begin(write=False) as tx:
+        listed = tx.epochs(before, limit)
+    service.watch.note(listed)
+    next_before = listed[-1].epoch if len(listed) == limit else None
+    return answer(EpochsAnswer(items=[encode_epoch(e) for e in listed], next_before=next_before))
+
+
+@epochs.get(
+    "/epochs/latest",
+    operation_id="get_latest_epoch",
+    responses=openapi.answers(wire.Epoch, examples.EPOCH_ANSWER, 404, 422),
+)
+def get_latest_epoch(service: TheService) -> Response:
+    """Show the epoch in force, with the certificate of its optimality."""
+    with service.store.begin(write=False) as tx:
+        epoch = tx.epoch_in_force()
+    if epoch is None:
+        raise EpochNotFound("no epoch has been published yet; ask for one with POST /epochs")
+    service.watch.note([epoch])
+    return answer(encode_epoch(epoch))
+
+
+@epochs.get(
+    "/epochs/{epoch}",
+    operation_id="get_epoch",
+    responses=openapi.answers(wire.Epoch, examples.EPOCH_ANSWER, 404, 422),
+)
+def get_epoch(service: TheService, epoch: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> Response:
+    """Show one epoch, whatever became of it."""
+    with service.store.begin(write=False) as tx:
+        run = tx.epoch(epoch)
+    service.watch.note([run])
+    return answer(encode_epoch(run))
+
+
+@epochs.post(
+    "/epochs",
+    operation_id="post_epoch",
+    status_code=202,
+    responses=openapi.answers(wire.Epoch, examples.REQUESTED, 422, 507, status=202),
+)
+def post_epoch(service: TheService) -> Response:
+    """Ask for an epoch now; if one is already waiting to start, that one is meant."""
+    with service.store.begin() as tx:
+        epoch = tx.request_epoch(service.now())
+    service.runner.wake()
+    return answer(encode_epoch(epoch), 202, {"Location": f"/epochs/{epoch.epoch}"})

@@ -1,22 +1,43 @@
-"""Sitemaps: a site's own list of its pages and their changes."""
+"""Sitemaps: new pages are registered, a lastmod is a ping of its time.
 
-from typing import Annotated
+Blocks of entries go through the queue of pings that POST /pings uses, one at a time, so memory
+does not grow with the document and a page's trust is learnt as from any ping.
+"""
 
+import time
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
 from fastapi import APIRouter, Depends, Query, Response
 
-from recrawl_client.wire.common import Counts
-from recrawl_client.wire.evidence import SitemapRead
-from service.api.guards import GUARDED
+from recrawl_client.wire.common import Counts, Rejection
+from recrawl_client.wire.evidence import SitemapChild, SitemapRead
+from service.api import examples, openapi
 from service.api.requests.bodies import read_document
-from service.api.requests.sitemaps import DocumentOptions, Reader
-from service.api.responses.counts import refuse_empty
-from service.api.responses.encode import answer
-from service.api.route import DirectRoute
+from service.api.requests.decode import EARLIEST, FUTURE_ALLOWED, NO_PAGES, instants, name_pages
+from service.api.requests.stream import POLL_S, attempt, cut_short, deadline
+from service.api.responses.encode import (
+    add_counts,
+    answer,
+    batch_counts,
+    outcome_counts,
+    refuse_empty,
+)
+from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register
-from service.api.schemas import examples, openapi
-from service.api.service import TheService
-from service.connectors.sitemap import Sitemap
-from service.model.urls import normalise
+from service.api.service import Service, TheService
+from service.batching.reports import Registration
+from service.batching.reports import CommittedPings, PingReport
+from service.connectors.sitemap import Entry, Sitemap, latest, parse_lastmod
+from service.ingest.record import PageNames
+from service.model.arrays import INSTANT, NO_TIME, Bools, Ints
+from service.model.columns import PageColumns, PingColumns
+from service.model.domain import Verdict
+from service.model.errors import OUTAGES, InvalidUrl, Overloaded
+from service.model.urls import NormalUrl, normalise
 
 router = APIRouter(tags=["evidence"], route_class=DirectRoute, dependencies=GUARDED)
 
@@ -58,3 +79,205 @@ def post_sitemap(
     result = Reader(service, origin).read(Sitemap(content, service.max_body_bytes))
     refuse_empty({name: getattr(result, name) for name in Counts.__struct_fields__})
     return answer(result)
+
+
+MAX_CHILDREN = 50_000
+"""Sitemaps that an index may have, by the protocol."""
+A_DAY = timedelta(days=1)
+"""East of Greenwich, a site may name tomorrow's day; what lies further ahead is a mistake."""
+
+
+class DocumentOptions(NamedTuple):
+    """How to read a document."""
+
+    host: str
+    """Host that the document was fetched from."""
+    cross_host: bool = False
+    register: bool = True
+    kind: str = "sitemap"
+    """Kind of the document in metrics."""
+
+
+class ValidEntry(NamedTuple):
+    """An entry with a valid address."""
+
+    position: int
+    url: NormalUrl
+    changed_at: datetime | None
+    """None without a lastmod."""
+    changed_by: datetime | None
+    """Last instant of the lastmod, such as the end of its day."""
+
+
+class Reader:
+    """Reads a document and counts the outcomes of its entries."""
+
+    def __init__(self, service: Service, options: DocumentOptions) -> None:
+        self.service = service
+        self.options = options
+        self.counts = outcome_counts()
+        self.created = self.n_crawl_now = self.n_taken = self.n_undated = self.n_ahead = 0
+        self.undated = ""
+        self.children: dict[bytes, SitemapChild] = {}
+
+    def read(self, sitemap: Sitemap) -> SitemapRead:
+        """Take all entries and return what became of them; raises as `take`."""
+        self.take(sitemap)
+        warnings = list(sitemap.warnings)
+        if self.n_undated:
+            warnings.append(
+                f"{self.n_undated} lastmod could not be used, those pages were taken without; the "
+                f"first: {self.undated}"
+            )
+        return SitemapRead(
+            **self.counts,
+            kind=sitemap.kind,
+            created=self.created,
+            n_crawl_now=self.n_crawl_now,
+            children=list(self.children.values()),
+            warnings=warnings,
+            complete=not sitemap.broke_off and not self.n_ahead,
+        )
+
+    def take(self, entries: Iterable[Entry]) -> None:
+        """Take all entries.
+
+        Raises
+        ------
+        RecrawlError
+            The error that ended the reading; sending the document again is safe.
+        """
+        rest = iter(entries)
+        try:
+            while block := list(islice(rest, self.service.max_items)):
+                self._take(block)
+                self.n_taken += len(block)
+        except (Overloaded, *OUTAGES) as error:
+            progress = (
+                f"the {self.n_taken} entries before were taken, sending the document again is safe"
+            )
+            raise cut_short(error, progress if self.n_taken else "") from error.__cause__
+
+    def _take(self, block: list[Entry]) -> None:
+        now = self.service.now()
+        pages, children, rejected = list[ValidEntry](), list[ValidEntry](), list[Rejection]()
+        for entry in block:
+            judged = self._judge(entry, now)
+            if isinstance(judged, Rejection):
+                rejected.append(judged)
+            else:
+                (children if entry.is_child else pages).append(judged)
+        self._count(outcome_counts(rejected=rejected))
+        if children:
+            self._take_children(children)
+        if pages:
+            self._take_pages(pages, now)
+
+    def _count(self, counts: dict[str, Any]) -> None:
+        self.service.telemetry.count_items(self.options.kind, counts)
+        self.counts = add_counts(self.counts, counts)
+
+    # -- entries
+
+    def _judge(self, entry: Entry, now: datetime) -> ValidEntry | Rejection:
+        try:
+            url = normalise(entry.loc)
+        except InvalidUrl as error:
+            code, detail = error.code, error.detail
+            if not entry.loc:
+                code, detail = "no_loc", "the entry names no address; give it a loc"
+            return Rejection(index=entry.position, code=code, detail=detail, field="loc")
+        if url.host != self.options.host and not self.options.cross_host:
+            detail = (
+                f"the host {url.host[:100]} is not the sitemap's, {self.options.host[:100]}; send "
+                "cross_host=true to take its word for other hosts"
+            )
+            return Rejection(index=entry.position, code="cross_host", detail=detail, field="loc")
+        changed_at = self._changed_at(entry, now)
+        changed_by = changed_at and latest(entry.lastmod or "", changed_at, now)
+        return ValidEntry(entry.position, url, changed_at, changed_by)
+
+    def _changed_at(self, entry: Entry, now: datetime) -> datetime | None:
+        """Return the instant of a lastmod; None where it cannot be read."""
+        if not entry.lastmod:
+            return None
+        changed_at = parse_lastmod(entry.lastmod)
+        if changed_at is not None and EARLIEST <= changed_at <= now + FUTURE_ALLOWED:
+            return changed_at
+        why = "no W3C date" if changed_at is None else "before 1990 or in the future"
+        self.undated = self.undated or f"{entry.lastmod[:60]!r} of entry {entry.position}, {why}"
+        self.n_undated += 1
+        self.n_ahead += changed_at is not None and now < changed_at <= now + A_DAY
+        return None
+
+    def _take_children(self, entries: list[ValidEntry]) -> None:
+        """Remember the sitemaps to fetch, each once."""
+        before, rejected = len(self.children), list[Rejection]()
+        for entry in entries:
+            if len(self.children) < MAX_CHILDREN or entry.url.key in self.children:
+                child = SitemapChild(loc=entry.url.url, lastmod=entry.changed_at)
+                self.children.setdefault(entry.url.key, child)
+            else:
+                detail = f"an index may name {MAX_CHILDREN:,} sitemaps; split it"
+                rejected.append(
+                    Rejection(index=entry.position, code="too_many", detail=detail, field="loc")
+                )
+        new = len(self.children) - before
+        n_again = len(entries) - new - len(rejected)
+        self._count(outcome_counts(accepted=new, duplicate=n_again, rejected=rejected))
+
+    def _take_pages(self, entries: list[ValidEntry], now: datetime) -> None:
+        """Register the pages that are new, and ping those with a lastmod; each page counts once."""
+        named = name_pages(np.zeros(len(entries), np.int64), [entry.url for entry in entries])
+        first = np.unique(named.row, return_index=True)[1]
+        changed_at, changed_by = np.full((2, len(first)), NO_TIME, INSTANT)
+        dated = [
+            (row, one.changed_at, one.changed_by)
+            for row, one in zip(named.row, entries, strict=True)
+            if one.changed_at and one.changed_by
+        ]
+        rows = [row for row, _, _ in dated]
+        np.fmax.at(changed_at, rows, instants([at for _, at, _ in dated]))
+        np.fmax.at(changed_by, rows, instants([by for _, _, by in dated]))
+        page_id, created = self._enter(named.pages, now)
+        verdict = np.where(created, Verdict.accepted, Verdict.duplicate).astype(np.int16)
+        verdict[page_id == 0] = Verdict.unknown
+        crawl = created.copy()
+        pinged = np.flatnonzero(~np.isnat(changed_at) & (page_id > 0))
+        if len(pinged):
+            pings = PingColumns(
+                page_id=page_id[pinged],
+                changed_at=changed_at[pinged],
+                changed_by=changed_by[pinged],
+            )
+            committed = self._ping(pings, now)
+            verdict[pinged] = committed.verdict
+            crawl[pinged] |= committed.crawl
+        self.created += int(created.sum())
+        self.n_crawl_now += int(crawl.sum())
+        index = np.array([entry.position for entry in entries], np.int64)[first]
+        counts = batch_counts(verdict, index, np.zeros_like(index))
+        counts["duplicate"] += len(entries) - len(first)
+        self._count(counts)
+
+    # -- the store
+
+    def _enter(self, pages: PageColumns, now: datetime) -> tuple[Ints, Bools]:
+        """Return the page_id of each page, 0 where it stays unknown, and which pages are new."""
+        with self.service.store.begin(write=False) as tx:
+            page_id = tx.page_ids(pages.key)
+        new, created = page_id == 0, np.zeros(len(pages), np.bool_)
+        if self.options.register and new.any():
+            registration = Registration(pages.take(new), now)
+            registered = self.service.registrations.submit(registration).result()
+            page_id[new], created[new] = registered
+        return page_id, created
+
+    def _ping(self, pings: PingColumns, now: datetime) -> CommittedPings:
+        """Submit pings and wait until they are committed."""
+        names = PageNames(pings.page_id, np.full(len(pings), -1), NO_PAGES)
+        report = PingReport(pings, names, register=False, now=now)
+        give_up_at = deadline(begun=self.n_taken > 0)
+        while (committed := attempt(self.service.ping_reports, report, give_up_at)) is None:
+            time.sleep(POLL_S)
+        return committed.result()

@@ -15,12 +15,11 @@ from recrawl_client.wire.websub import (
     SubscriptionItem,
     SubscriptionsAnswer,
 )
-from service.api.guards import GUARDED
+from service.api import examples, openapi
 from service.api.requests.bodies import decode_object, read_content
-from service.api.requests.sitemaps import DocumentOptions, Reader
 from service.api.responses.encode import answer
-from service.api.route import DirectRoute
-from service.api.schemas import examples, openapi
+from service.api.route import GUARDED, DirectRoute
+from service.api.routes.sitemaps import DocumentOptions, Reader
 from service.api.service import Service, TheBody, TheService
 from service.connectors.feed import read_feed
 from service.connectors.websub import is_signed

@@ -1,14 +1,42 @@
 """The OpenAPI document: FastAPI's paths and parameters, the structs' schemas, our examples."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from msgspec import Struct
 
 from recrawl_client.wire import common, evidence, hosts, leases, pages, schedule, websub
 from service.api.requests.bodies import JSON, NDJSON
-from service.api.schemas import protocols
+
+
+class IndexNowBody(Struct, frozen=True, kw_only=True):
+    """URLs of one host that have changed, as the IndexNow protocol names the fields."""
+
+    host: str
+    key: str
+    urlList: list[str]  # noqa: N815 - the protocol's name
+    keyLocation: str | None = None  # noqa: N815
+
+
+class IndexNowAnswer(Struct, frozen=True, kw_only=True):
+    """What became of a submission by IndexNow."""
+
+    status: Literal["taken", "pending"]
+    """pending: the site's key is being looked at; the URLs are taken once it has been found."""
+    n_urls: int
+    """Distinct URLs; while pending the number of URLs as sent."""
+    n_taken: int
+    """Distinct URLs taken as change notices of this moment."""
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """The process is alive, or ready."""
+
+    status: Literal["ok"]
+    version: str
+
 
 TITLES = {
     400: "The body is not what its media type says",
@@ -30,14 +58,14 @@ WRITES = (400, 413, 415, 422, 507)
 
 STRUCTS = [
     kind
-    for module in (common, evidence, hosts, leases, pages, schedule, websub, protocols)
+    for module in (common, evidence, hosts, leases, pages, schedule, websub)
     for kind in vars(module).values()
     if isinstance(kind, type)
     and issubclass(kind, msgspec.Struct)
     and kind.__module__ == module.__name__
     and kind not in (common.Item, common.Counts)
-]
-"""Structs of the wire, by the modules that define them."""
+] + [IndexNowBody, IndexNowAnswer, Health]
+"""Structs of the wire, and those that the client does not use."""
 
 
 def ref(kind: type[msgspec.Struct]) -> dict[str, str]:

@@ -2,19 +2,133 @@
 
 import asyncio
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any
 
 import httptools
+from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import override
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.api.responses.problems import problem
-from service.api.server import deadlines
-from service.api.server.admission import only_health, transfer_fault
-from service.api.server.deadlines import Arrival, Stage
-from service.api.server.descriptors import SPARE
+
+HEAD_S = 10.0
+"""Maximum time for a head, from the opening of its connection or from its first byte, seconds."""
+
+BODY_GRACE_S = 10.0
+"""Time that a body may take before its rate counts, seconds."""
+
+BODY_RATE = 1_000
+"""Minimum rate of a body, bytes per second."""
+
+MAX_PAUSE_S = 60.0
+"""Maximum pause in a body, however fast the body came before, seconds."""
+
+RECHECK_S = 1.0
+"""Delay before a missed deadline counts, seconds: a busy process reads late what came in time."""
+
+
+class Stage(Enum):
+    """The part of a request that a connection reads."""
+
+    HEAD = 1
+    BODY = 2
+    NOTHING = 3
+
+
+class Arrival:
+    """The part of a request that arrives now, and the deadline of that part.
+
+    Instants are seconds of the event loop's clock. Every byte of a body moves its deadline by
+    1 / BODY_RATE.
+
+    >>> arrival = Arrival(now=0)
+    >>> arrival.begin(Stage.BODY)
+    >>> arrival.progress(20 * BODY_RATE)
+    >>> arrival.left(now=5)
+    25.0
+    """
+
+    __slots__ = ("deadline", "now", "stage")
+    deadline: float
+    now: float
+    stage: Stage
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+        self.begin(Stage.HEAD)
+
+    def receive(self, now: float) -> None:
+        """Set the instant of what is read next; a first byte begins a head."""
+        self.now = now
+        if self.stage is Stage.NOTHING:
+            self.stage, self.deadline = Stage.HEAD, now + HEAD_S
+
+    def begin(self, stage: Stage) -> None:
+        """Start the deadline of a part."""
+        self.stage = stage
+        self.deadline = self.now + (BODY_GRACE_S if stage is Stage.BODY else HEAD_S)
+
+    def progress(self, n_bytes: int) -> None:
+        """Move the deadline of a body by the bytes that have come."""
+        self.deadline = min(self.deadline + n_bytes / BODY_RATE, self.now + MAX_PAUSE_S)
+
+    def excuse(self, now: float) -> None:
+        """Start the deadline again, after a delay that the client did not cause."""
+        before, self.now = self.deadline, now
+        self.begin(self.stage)
+        self.deadline = max(before, self.deadline)
+
+    def left(self, now: float) -> float:
+        """Return the seconds until the next check, zero or less where the deadline is missed."""
+        return HEAD_S if self.stage is Stage.NOTHING else self.deadline - now
+
+
+HEALTH = ("/healthz", "/readyz")
+"""Paths that are served while there are too many connections."""
+
+CHUNKED = b"chunked"
+
+
+def transfer_fault(codings: Sequence[bytes], version: str) -> ASGIApp | None:
+    """Return the refusal of Transfer-Encoding headers, None where the server reads such a body."""
+    coding = b", ".join(codings)
+    if version == "1.0":
+        detail = "HTTP/1.0 has no Transfer-Encoding; send HTTP/1.1 or a Content-Length"
+        return refusal(400, "BadRequest", detail)
+    if coding.strip().lower() == CHUNKED:
+        return None
+    words = coding.decode("latin-1")[:40]
+    detail = f"Transfer-Encoding {words!r} is not supported; send chunked, or a Content-Length"
+    return refusal(501, "NotImplemented", f"{detail}; compress by Content-Encoding")
+
+
+def refusal(status: int, name: str, detail: str) -> ASGIApp:
+    """Return an application that answers each request with one problem, and closes."""
+
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        response = problem(status, name, detail)
+        response.headers["Connection"] = "close"
+        await response(scope, receive, send)
+
+    return refuse
+
+
+def only_health(app: ASGIApp, n_connections: int) -> ASGIApp:
+    """Return the application of a connection that is kept for probes of health."""
+    full = refusal(
+        503,
+        "TooManyConnections",
+        f"the server serves {n_connections} connections at a time; try again after Retry-After",
+    )
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        await (app if scope["path"] in HEALTH else full)(scope, receive, send)
+
+    return serve
+
 
 MAX_HEAD_BYTES = 262_144
 """Maximum size of a request line with its headers, or of the trailers of a body, bytes."""
@@ -24,6 +138,9 @@ TRANSFER_ENCODING = b"transfer-encoding"
 
 STALLED_S = 300.0
 """Abort a connection whose client has read nothing for this long, seconds."""
+
+SPARE = 8
+"""Number of connections beyond the limit, which are kept for probes of health."""
 
 SHED = 32
 """One in this many connections is closed to make room, when all are taken."""
@@ -91,7 +208,7 @@ class Connection(HttpToolsProtocol):
         self.arrival = Arrival(self.loop.time())
         self.flow = ExcusingFlow(transport, self._excuse)
         self.transport = QuietTransport(transport)  # type: ignore[assignment]
-        self.check = self.loop.call_later(deadlines.HEAD_S, self._check)
+        self.check = self.loop.call_later(HEAD_S, self._check)
         if self.max_connections is not None and len(self.connections) > self.max_connections:
             self._make_room(self.max_connections)
 
@@ -165,7 +282,7 @@ class Connection(HttpToolsProtocol):
             self._refuse_slow()
             return
         self.overdue = left <= 0
-        self.check = self.loop.call_later(left if left > 0 else deadlines.RECHECK_S, self._check)
+        self.check = self.loop.call_later(left if left > 0 else RECHECK_S, self._check)
 
     def _delayed(self) -> bool:
         """Return whether the client waits for the server to read or to answer."""
@@ -180,11 +297,11 @@ class Connection(HttpToolsProtocol):
     def _refuse_slow(self) -> None:
         if self.arrival.stage is Stage.BODY:
             detail = (
-                f"the body comes at less than {deadlines.BODY_RATE} bytes a second; send smaller "
+                f"the body comes at less than {BODY_RATE} bytes a second; send smaller "
                 "bodies; to send lines again that were kept changes nothing"
             )
         elif self.n_unread or self.cycle:
-            detail = f"the head was not complete in {deadlines.HEAD_S:g} s; send it at once"
+            detail = f"the head was not complete in {HEAD_S:g} s; send it at once"
         else:
             self.transport.close()
             return

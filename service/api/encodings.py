@@ -1,0 +1,228 @@
+"""Content encodings: bodies of requests are inflated, answers compressed, both piece by piece."""
+
+import zlib
+from collections.abc import AsyncIterator, Iterator
+from functools import lru_cache
+from typing import Protocol
+
+import zstandard
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.model.errors import MalformedBody, UnsupportedMediaType
+
+GZIP = ("gzip", "x-gzip")
+
+PIECE = 262_144
+"""Maximum size of an inflated piece, bytes."""
+SLICE = 256
+"""Size of a zstd body to inflate at once, bytes; 4 bytes of it may stand for 128 KiB."""
+
+
+def inflate(coding: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Undo a Content-Encoding.
+
+    Raises
+    ------
+    UnsupportedMediaType
+        Neither gzip nor zstd.
+    MalformedBody
+        Not of the stated encoding, or cut off; raised while the pieces are read.
+    """
+    if coding in ("", "identity"):
+        return chunks
+    if coding in GZIP:
+        return _inflated("gzip", Gzip(), chunks)
+    if coding == "zstd":
+        return _inflated("zstd", Zstd(), chunks)
+    raise UnsupportedMediaType(
+        f"Content-Encoding {coding[:40]} is not taken; send gzip, zstd or plain bytes"
+    )
+
+
+class Gzip:
+    """Members of gzip, one after the other."""
+
+    def __init__(self) -> None:
+        self.member = zlib.decompressobj(wbits=31)
+        self.begun = False
+
+    def pieces(self, content: bytes) -> Iterator[bytes]:
+        """Inflate the next bytes."""
+        while content:
+            self.begun = True
+            yield self.member.decompress(content, PIECE)
+            content = self.member.unconsumed_tail
+            if self.member.eof:
+                content, self.begun = self.member.unused_data, False
+                self.member = zlib.decompressobj(wbits=31)
+
+    def whole(self) -> bool:
+        """Return whether the last member is complete."""
+        return not self.begun
+
+
+class Zstd:
+    """Frames of zstd, one after the other."""
+
+    def __init__(self) -> None:
+        self.frame = zstandard.ZstdDecompressor().decompressobj()
+        self.begun = False
+
+    def pieces(self, content: bytes) -> Iterator[bytes]:
+        """Inflate the next bytes."""
+        for start in range(0, len(content), SLICE):
+            part = content[start : start + SLICE]
+            while part:
+                self.begun = True
+                yield self.frame.decompress(part)
+                part = self.frame.unused_data
+                if self.frame.eof:
+                    self.frame, self.begun = zstandard.ZstdDecompressor().decompressobj(), False
+
+    def whole(self) -> bool:
+        """Return whether the last frame is complete."""
+        return not self.begun
+
+
+async def _inflated(
+    coding: str, inflater: Gzip | Zstd, chunks: AsyncIterator[bytes]
+) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in chunks:
+            for piece in inflater.pieces(chunk):
+                yield piece
+    except (zlib.error, zstandard.ZstdError) as error:
+        raise MalformedBody(f"the body is not {coding}: {error}") from error
+    if not inflater.whole():
+        raise MalformedBody(f"the body is not {coding}: it ends too early")
+
+
+@lru_cache(maxsize=256)
+def best(header: str, offers: tuple[str, ...]) -> str | None:
+    """Return the offer of the highest quality; of equals the most exactly named, then the first.
+
+    None means that the client names or allows none of them.
+
+    >>> best("text/html;q=0.9, */*;q=0.1", ("application/json", "text/html"))
+    'text/html'
+    >>> best("gzip, zstd;q=0", ("zstd", "gzip"))
+    'gzip'
+    """
+    quality = qualities(header)
+    ranked = []
+    for place, offer in enumerate(offers):
+        ranges = (offer, f"{offer.partition('/')[0]}/*", "*/*", "*")
+        exactness = next((i for i, pattern in enumerate(ranges) if pattern in quality), None)
+        if exactness is not None and quality[ranges[exactness]] > 0:
+            ranked.append((-quality[ranges[exactness]], exactness, place))
+    return offers[min(ranked)[2]] if ranked else None
+
+
+def qualities(header: str) -> dict[str, float]:
+    """Return the quality of each name in a header; an unreadable one is 0.
+
+    >>> qualities("a/b;level=1;q=0.5, *;q=x, c")
+    {'a/b': 0.5, '*': 0.0, 'c': 1.0}
+    """
+    by_name = {}
+    for part in header.lower().split(","):
+        name, *parameters = (word.strip() for word in part.split(";"))
+        quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
+        try:
+            by_name[name] = float(quality)
+        except ValueError:
+            by_name[name] = 0.0
+    return by_name
+
+
+OFFERS = ("zstd", "gzip", "identity")
+LEAST_BYTES = 1_024
+"""Minimum size of a body that is compressed, bytes."""
+IN_A_THREAD = 65_536
+"""Minimum size of a part that a thread compresses, bytes."""
+
+
+class Compressor(Protocol):
+    """A stream of one content encoding."""
+
+    def compress(self, data: bytes) -> bytes:
+        """Compress the next bytes."""
+
+    def flush(self, mode: int) -> bytes:
+        """Return the rest of a block, or the end of the stream."""
+
+
+def compressor(encoding: str) -> tuple[Compressor, int, int]:
+    """Return a compressor of an encoding, and its modes of a flush and of the end."""
+    if encoding == "zstd":
+        flush, finish = zstandard.COMPRESSOBJ_FLUSH_BLOCK, zstandard.COMPRESSOBJ_FLUSH_FINISH
+        return zstandard.ZstdCompressor(level=1).compressobj(), flush, finish
+    gzip = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    return gzip, zlib.Z_SYNC_FLUSH, zlib.Z_FINISH
+
+
+class CompressMiddleware:
+    """Compresses each body that is long enough and has no content encoding yet."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        await self.app(scope, receive, Compressing(send, scope))
+
+
+class Compressing:
+    """The `send` of one response."""
+
+    def __init__(self, send: Send, scope: Scope) -> None:
+        self.send = send
+        self.scope = scope
+        self.stream: tuple[Compressor, int, int] | None = None
+
+    async def __call__(self, message: Message) -> None:
+        """Send one message, its body compressed."""
+        if message["type"] == "http.response.start":
+            self._begin(message)
+        elif message["type"] == "http.response.body" and self.stream is not None:
+            body, more = message.get("body", b""), message.get("more_body", False)
+            if len(body) < IN_A_THREAD:
+                message["body"] = self._compressed(body, more=more)
+            else:
+                message["body"] = await run_in_threadpool(self._compressed, body, more=more)
+        await self.send(message)
+
+    def _begin(self, message: Message) -> None:
+        if message["status"] in (204, 304):
+            return
+        headers = MutableHeaders(raw=message["headers"])
+        if not compressible(headers):
+            return
+        headers.add_vary_header("Accept-Encoding")
+        accepted = ", ".join(Headers(scope=self.scope).getlist("accept-encoding"))
+        encoding = best(accepted, OFFERS) or "identity"
+        if encoding != "identity":
+            headers["Content-Encoding"] = encoding
+            del headers["Content-Length"]
+            self.stream = compressor(encoding)
+
+    def _compressed(self, body: bytes, *, more: bool) -> bytes:
+        if self.stream is None or (more and not body):
+            return b""
+        stream, flush, finish = self.stream
+        return stream.compress(body) + stream.flush(flush if more else finish)
+
+
+def compressible(headers: Headers) -> bool:
+    """Return whether an answer has a plain body, long enough or of unknown length."""
+    length = headers.get("content-length")
+    return (
+        "content-encoding" not in headers
+        and not headers.get("content-type", "").startswith("image/")
+        and (length is None or int(length) >= LEAST_BYTES)
+    )

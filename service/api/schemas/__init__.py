@@ -1,1 +1,0 @@
-"""The wire format and its OpenAPI document."""

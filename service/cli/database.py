@@ -1,0 +1,80 @@
+"""`recrawl migrate` and `recrawl rebuild`: the schema of the database, and its estimates."""
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import Progress
+
+from service.cli.files import expected_pages
+from service.cli.options import DatabaseUrl, console, settings
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+
+Down = Annotated[
+    str | None, typer.Option(help="Go back to this revision instead (`base`: drop everything)")
+]
+
+
+def migrate(database_url: DatabaseUrl = None, down: Down = None) -> None:
+    """Bring the database to the schema this version needs."""
+    from service.estimation.estimates import width
+    from service.storage import migrations, open_store
+
+    chosen = settings(database_url)
+    url = chosen.database_url.get_secret_value()
+    opened: Any = open_store(url, width(chosen.plan().estimator))
+    with closing(opened) as store:
+        if down is None:
+            migrations.upgrade(store.engine)
+        else:
+            _downgrade(store.engine, down)
+        with store.engine.connect() as connection:
+            revision = migrations.current(connection)
+    typer.echo(f"the database is at revision {revision or 'base'}")
+
+
+def _downgrade(engine: "Engine", revision: str) -> None:
+    from alembic.util import CommandError
+
+    from service.storage import migrations
+
+    if not revision:
+        raise typer.BadParameter("name a revision, or base", param_hint="--down")
+    try:
+        migrations.downgrade(engine, revision)
+    except CommandError as error:
+        raise typer.BadParameter(str(error), param_hint="--down") from error
+
+
+def rebuild(database_url: DatabaseUrl = None) -> None:
+    """Replay the kept observation log into fresh estimates, as after a change of estimator.
+
+    Stop the service first. What retention has cut from the log is forgotten by this, and what was
+    imported as states, of which there is no log.
+    """
+    import numpy as np
+
+    from service.estimation.estimates import Rules, rules_in_force, width
+    from service.ingest.rebuild import rebuild
+    from service.storage import open_store
+    from service.storage.clock import system_clock
+
+    chosen = settings(database_url)
+    plan = chosen.plan()
+    rules = Rules(plan.estimator, plan.timing, np.random.default_rng())
+    url = chosen.database_url.get_secret_value()
+    with closing(open_store(url, width(plan.estimator))) as store:
+        store.check()
+        with store.begin(write=False) as tx:
+            rules = rules_in_force(tx, rules)
+            total = expected_pages(tx)
+        with Progress(console=console) as progress:
+            task = progress.add_task(f"rebuilding {plan.estimator.name} states", total=total)
+            done = 0
+            for n_pages in rebuild(store, rules):
+                done += n_pages
+                progress.update(task, completed=done)
+    typer.echo(f"{done} pages rebuilt at {system_clock():%Y-%m-%d %H:%M:%S}Z")

@@ -1,0 +1,243 @@
+"""`recrawl hosts`, `sitemap` and `websub`: what sites ask and tell, passed on to a service."""
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from service.cli.options import (
+    URL,
+    ApiKey,
+    Private,
+    To,
+    address,
+    connected,
+    console,
+    finite,
+    header,
+)
+
+if TYPE_CHECKING:
+    from service.connectors.watching import Step
+
+
+hosts = typer.Typer(no_args_is_help=True, help="Show and set how hosts are crawled.")
+
+HostName = Annotated[str, typer.Argument(help="Such as example.com")]
+
+
+@hosts.command()
+def robots(
+    files: Annotated[
+        list[Path], typer.Argument(help="robots.txt files: HOST.txt or HOST/robots.txt; - is stdin")
+    ],
+    host: Annotated[str | None, typer.Option(help="Whose robots.txt the one file is")] = None,
+    url: Annotated[str | None, typer.Option(help="Where the one file was fetched from")] = None,
+    user_agent: Annotated[str, typer.Option(help="What your crawler calls itself")] = "*",
+    to: To = URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Report what robots.txt files ask of your crawler: Crawl-delay and Request-rate.
+
+    The longer of the two becomes the host's robots_delay_s; a file that asks for neither clears
+    it. Who must not be fetched at all is your crawler's business.
+    """
+    from service.connectors.robots import host_of, requested_delay
+    from service.model.errors import InvalidUrl
+    from service.model.urls import normalise
+
+    if host and url:
+        raise typer.BadParameter("give one of --host and --url", param_hint="--host")
+    if (host or url) and len(files) > 1:
+        raise typer.BadParameter("names the host of one file only", param_hint="--host, --url")
+    try:
+        named = normalise(url).host if url else host
+    except InvalidUrl as error:
+        raise typer.BadParameter(error.detail, param_hint="--url") from error
+    delays = {
+        named or host_of(file): requested_delay(_read(file), user_agent) for file in files
+    }  # every file is read before anything is sent
+    with connected(to, api_key) as service:
+        for name, delay_s in delays.items():
+            service.set_host(name, robots_delay_s=delay_s)
+            typer.echo(f"{name}: {'no delay' if delay_s is None else f'{delay_s:g} s'}")
+
+
+@hosts.command(name="list")
+def list_hosts(to: To = URL, api_key: ApiKey = None) -> None:
+    """List all hosts, a line of JSON each."""
+    with connected(to, api_key) as service:
+        _echo_lines(service.hosts())
+
+
+@hosts.command()
+def show(host: HostName, to: To = URL, api_key: ApiKey = None) -> None:
+    """Show one host: settings, politeness in force, state, rates and feed."""
+    with connected(to, api_key) as service:
+        typer.echo(json.dumps(service.host(host), indent=2))
+
+
+@hosts.command(name="set")
+def set_(
+    host: HostName,
+    settings: Annotated[
+        list[str], typer.Argument(help="min_delay_s=2 group=shared-1 blocked_until=null …")
+    ],
+    to: To = URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Change settings of a host, seen or not, and show it; null sets one back."""
+    fields = dict(_setting(setting) for setting in settings)
+    with connected(to, api_key) as service:
+        typer.echo(json.dumps(service.set_host(host, **fields), indent=2))
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="SETTINGS")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _read(file: Path) -> bytes:
+    from service.model.errors import UnreadableFile
+
+    try:
+        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise UnreadableFile(f"{file}: {error.strerror}") from error
+
+
+sitemap = typer.Typer(no_args_is_help=True, help="Fetch sitemaps and pass them on.")
+
+
+@sitemap.callback()
+def common() -> None:
+    """Fetch sitemaps and pass them on."""
+
+
+@sitemap.command()
+def watch(
+    urls: Annotated[list[str], typer.Argument(metavar="URL…", help="Sitemaps, or their indexes")],
+    to: To = URL,
+    api_key: ApiKey = None,
+    interval: Annotated[
+        float, typer.Option(min=1, callback=finite, help="Seconds from one round to the next")
+    ] = 3_600,
+    once: Annotated[
+        bool, typer.Option("--once", help="One round; status 1 if a sitemap failed")
+    ] = False,
+    delay: Annotated[
+        float, typer.Option(min=0, callback=finite, help="Seconds between two fetches")
+    ] = 1.0,
+    max_bytes: Annotated[
+        int, typer.Option(min=1, help="Largest document, as it is sent")
+    ] = 52_428_800,
+    cross_host: Annotated[
+        bool, typer.Option("--cross-host", help="Take entries and children of other hosts too")
+    ] = False,
+    private: Private = False,
+    user_agent: Annotated[
+        str | None,
+        typer.Option(callback=header, help="How to call at sites; name an address to complain to"),
+    ] = None,
+    state: Annotated[
+        Path, typer.Option(dir_okay=False, help="Where it is kept what was fetched when")
+    ] = Path("recrawl-sitemaps.json"),
+) -> None:
+    """Fetch sitemaps again and again and pass on what has changed; tell a line about each.
+
+    One document is fetched at a time, only if it has changed since, and a site that asks to be
+    left alone (Retry-After) is. Children of an index are fetched too.
+    """
+    from service.connectors.watching import Manners, State, Watcher
+
+    agent = user_agent or Manners().user_agent
+    manners = Manners(delay, max_bytes, cross_host, private, agent)
+    n_failed = 0
+    with connected(to, api_key) as client:
+        watcher = Watcher(client, State(state, to), manners)
+        for step in watcher.rounds(urls, interval, 1 if once else None):
+            _show(step)
+            n_failed += step.outcome == "failed"
+    if n_failed:
+        raise typer.Exit(1)
+
+
+def _show(step: "Step") -> None:
+    """Print the outcome of one sitemap."""
+    answer = step.answer
+    if answer is None:
+        if step.outcome == "unchanged":
+            typer.echo(f"{step.url}: unchanged")
+        else:
+            _warn(f"{step.url}: {step.reason}")
+        return
+    counts = f"{answer.created} new, {answer.accepted - answer.created} changed"
+    if answer.kind == "index":
+        counts = f"{len(answer.children)} sitemaps"
+    typer.echo(
+        f"{step.url}: {answer.kind}, {counts}, {answer.n_rejected} rejected, "
+        f"{answer.n_crawl_now} to crawl now"
+    )
+    for warning in answer.warnings:
+        _warn(f"{step.url}: {warning}")
+
+
+def _warn(sentence: str) -> None:
+    console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+
+websub = typer.Typer(no_args_is_help=True, help="Subscribe to feeds at their hubs (WebSub).")
+
+
+@websub.command()
+def subscribe(
+    url: Annotated[str, typer.Argument(help="A feed or page that names a hub")],
+    callback: Annotated[
+        str, typer.Option(help="Where hubs reach the service: https://…", callback=address)
+    ],
+    to: To = URL,
+    api_key: ApiKey = None,
+    private: Private = False,
+) -> None:
+    """Find the hub of a feed, register the feed at the service, and ask the hub for its news.
+
+    Run it again before `expires_at` to renew.
+    """
+    import secrets
+
+    from service.connectors.websub import discover, patient_client
+    from service.connectors.websub import subscribe as ask
+    from service.model.errors import NotSubscribed
+
+    secret = secrets.token_urlsafe(32)
+    with patient_client(private=private) as client, connected(to, api_key) as service:
+        topic = discover(client, url)
+        registered = service.subscribe(topic.url, topic.hub, secret)
+        try:
+            ask(client, topic, callback.rstrip("/") + registered.callback, secret)
+        except NotSubscribed:
+            service.unsubscribe(registered.id)
+            raise
+    typer.echo(f"{topic.url}: asked {topic.hub}; `recrawl websub list` tells when it has verified")
+
+
+@websub.command(name="list")
+def list_subscriptions(to: To = URL, api_key: ApiKey = None) -> None:
+    """List all subscriptions, a line of JSON each."""
+    with connected(to, api_key) as service:
+        _echo_lines(service.subscriptions())
+
+
+def _echo_lines(items: Iterable[Any]) -> None:
+    from msgspec import to_builtins
+
+    for item in items:
+        typer.echo(json.dumps(to_builtins(item)))
