@@ -12,7 +12,7 @@ import httpx
 
 from service.api.server import running
 from service.api.service import open_service
-from service.connectors.guarded import Bounds, guarded_client
+from service.connectors.guarded import FetchLimits, guarded_client
 from service.connectors.indexnow import FETCH_S, MAX_KEY_FILE, shows_key
 from service.runtime.settings import read_settings
 
@@ -41,7 +41,7 @@ def main() -> None:
     service = open_service(settings)
 
     def client() -> httpx.Client:
-        bounds = Bounds(FETCH_S, MAX_KEY_FILE)
+        bounds = FetchLimits(FETCH_S, MAX_KEY_FILE)
         return guarded_client(bounds, look_up=lambda *_: ["8.8.8.8"], network=Sites(port))
 
     service.key_checks.look = partial(shows_key, client=client)

@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from functools import lru_cache
-from typing import Protocol
+from typing import Any
 
 import zstandard
 from starlette.concurrency import run_in_threadpool
@@ -144,17 +144,7 @@ IN_A_THREAD = 65_536
 """Minimum size of a part that a thread compresses, bytes."""
 
 
-class Compressor(Protocol):
-    """A stream of one content encoding."""
-
-    def compress(self, data: bytes) -> bytes:
-        """Compress the next bytes."""
-
-    def flush(self, mode: int) -> bytes:
-        """Return the rest of a block, or the end of the stream."""
-
-
-def compressor(encoding: str) -> tuple[Compressor, int, int]:
+def compressor(encoding: str) -> tuple[Any, int, int]:
     """Return a compressor of an encoding, and its modes of a flush and of the end."""
     if encoding == "zstd":
         flush, finish = zstandard.COMPRESSOBJ_FLUSH_BLOCK, zstandard.COMPRESSOBJ_FLUSH_FINISH
@@ -183,7 +173,7 @@ class Compressing:
     def __init__(self, send: Send, scope: Scope) -> None:
         self.send = send
         self.scope = scope
-        self.stream: tuple[Compressor, int, int] | None = None
+        self.stream: tuple[Any, int, int] | None = None
 
     async def __call__(self, message: Message) -> None:
         """Send one message, its body compressed."""
@@ -215,7 +205,8 @@ class Compressing:
         if self.stream is None or (more and not body):
             return b""
         stream, flush, finish = self.stream
-        return stream.compress(body) + stream.flush(flush if more else finish)
+        compressed: bytes = stream.compress(body) + stream.flush(flush if more else finish)
+        return compressed
 
 
 def compressible(headers: Headers) -> bool:

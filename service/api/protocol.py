@@ -175,7 +175,7 @@ class QuietTransport:
             self.transport.write(data)
 
 
-class Connection(HttpToolsProtocol):
+class BoundedConnection(HttpToolsProtocol):
     """A connection that no client can hold without a request.
 
     The parser buffers a line until it ends. The limit on a head keeps any caller from filling
@@ -309,7 +309,7 @@ class Connection(HttpToolsProtocol):
 
     def _make_room(self, n_allowed: int) -> None:
         """Close the longest idle connections; if there are none, serve this one only health."""
-        others = [c for c in self.connections if c is not self and isinstance(c, Connection)]
+        others = [c for c in self.connections if c is not self and isinstance(c, BoundedConnection)]
         waiting = [c for c in others if c.waits() and not c.transport.is_closing()]
         n_to_close = max(len(self.connections) - n_allowed, n_allowed // SHED)
         oldest = heapq.nsmallest(n_to_close, waiting, key=lambda c: c.arrival.deadline)
@@ -366,7 +366,7 @@ class UpgradeIgnoringParser:
     HTTP/2 send the header with every request.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: BoundedConnection) -> None:
         self.connection = connection
         self.parser = self._new()
 

@@ -79,10 +79,11 @@ class DirectRoute(APIRoute):
     An endpoint has parameters of the path, the query and the headers. A parameter `Depends(f)`
     is `f(request)`, awaited where it is a coroutine; `f` must not block. The dependencies of a
     router are its guards: each is called with the request first, and may raise. An endpoint
-    that is no coroutine function runs in a thread.
+    that is no coroutine function runs in a thread. Its name is the operation_id of the document.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        options["operation_id"] = options.get("operation_id") or endpoint.__name__
         super().__init__(path, endpoint, **options)
         needs = self.dependant.dependencies
         for need in needs:

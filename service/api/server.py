@@ -14,7 +14,7 @@ import structlog
 import uvicorn
 
 from service.api.app import create_app
-from service.api.protocol import SPARE, Connection
+from service.api.protocol import SPARE, BoundedConnection
 from service.api.service import Service
 
 MAX_CONNECTIONS = 16_384
@@ -119,7 +119,7 @@ def running(service: Service) -> Iterator[str]:
     """Serve on a free loopback port until the block ends; yield the base URL."""
     addresses: queue.Queue[str] = queue.Queue()
     config = uvicorn.Config(
-        create_app(service), port=0, log_level="warning", access_log=False, http=Connection
+        create_app(service), port=0, log_level="warning", access_log=False, http=BoundedConnection
     )
     server = GracefulServer(config, service, addresses.put)
     thread = threading.Thread(target=server.run, name="server", daemon=True)

@@ -116,6 +116,18 @@ class Service:
         reports = self.small_posts, self.crawl_reports, self.ping_reports
         return sum(batcher.n_waiting for batcher in reports)
 
+    def watch_queues(self) -> None:
+        """Add the numbers of waiting requests and items to the metrics."""
+        for name, help_text, read in (
+            ("recrawl_waiting", "Requests that wait for an epoch", lambda: self.watch.n_waiting),
+            (
+                "recrawl_waiting_items",
+                "Items that wait to be written",
+                lambda: self.n_waiting_items,
+            ),
+        ):
+            self.telemetry.watch(name, help_text, read)
+
 
 def open_service(
     settings: Settings,
@@ -134,7 +146,6 @@ def open_service(
     writers = n_writers, telemetry.count_commit
     recorder = Recorder(store, InForce(rules), settler)
     posts = PostRecorder(recorder, telemetry, now)
-    telemetry.watch("recrawl_waiting", "Requests that wait for an epoch", lambda: watch.n_waiting)
     service = Service(
         store=store,
         rules=recorder.rules,
@@ -159,9 +170,7 @@ def open_service(
         key_checks=KeyChecks(now) if settings.indexnow_check else None,
         key_hashes=tuple(key_hash(key.get_secret_value()) for key in settings.api_keys),
     )
-    telemetry.watch(
-        "recrawl_waiting_items", "Items that wait to be written", lambda: service.n_waiting_items
-    )
+    service.watch_queues()
     return service
 
 

@@ -53,7 +53,7 @@ def server_config(service: "Service", chosen: "Settings", host: str, port: int) 
     import uvicorn
 
     from service.api.app import create_app
-    from service.api.protocol import Connection
+    from service.api.protocol import BoundedConnection
     from service.api.server import GRACEFUL_S, max_connections
 
     return uvicorn.Config(
@@ -62,7 +62,7 @@ def server_config(service: "Service", chosen: "Settings", host: str, port: int) 
         port=port,
         access_log=False,
         log_level="warning",
-        http=Connection,
+        http=BoundedConnection,
         proxy_headers=bool(chosen.trusted_proxies),
         forwarded_allow_ips=list(chosen.trusted_proxies),
         timeout_graceful_shutdown=GRACEFUL_S,

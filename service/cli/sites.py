@@ -21,7 +21,7 @@ from service.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from service.connectors.watching import Step
+    from service.connectors.watching import SitemapStep
 
 
 hosts = typer.Typer(no_args_is_help=True, help="Show and set how hosts are crawled.")
@@ -122,34 +122,38 @@ def common() -> None:
     """Fetch sitemaps and pass them on."""
 
 
+Sitemaps = Annotated[list[str], typer.Argument(metavar="URL…", help="Sitemaps, or their indexes")]
+Interval = Annotated[
+    float, typer.Option(min=1, callback=finite, help="Seconds from one round to the next")
+]
+Once = Annotated[bool, typer.Option("--once", help="One round; status 1 if a sitemap failed")]
+Delay = Annotated[float, typer.Option(min=0, callback=finite, help="Seconds between two fetches")]
+MaxBytes = Annotated[int, typer.Option(min=1, help="Largest document, as it is sent")]
+CrossHost = Annotated[
+    bool, typer.Option("--cross-host", help="Take entries and children of other hosts too")
+]
+UserAgent = Annotated[
+    str | None,
+    typer.Option(callback=header, help="How to call at sites; name an address to complain to"),
+]
+StateFile = Annotated[
+    Path, typer.Option(dir_okay=False, help="Where it is kept what was fetched when")
+]
+
+
 @sitemap.command()
 def watch(
-    urls: Annotated[list[str], typer.Argument(metavar="URL…", help="Sitemaps, or their indexes")],
+    urls: Sitemaps,
     to: To = URL,
     api_key: ApiKey = None,
-    interval: Annotated[
-        float, typer.Option(min=1, callback=finite, help="Seconds from one round to the next")
-    ] = 3_600,
-    once: Annotated[
-        bool, typer.Option("--once", help="One round; status 1 if a sitemap failed")
-    ] = False,
-    delay: Annotated[
-        float, typer.Option(min=0, callback=finite, help="Seconds between two fetches")
-    ] = 1.0,
-    max_bytes: Annotated[
-        int, typer.Option(min=1, help="Largest document, as it is sent")
-    ] = 52_428_800,
-    cross_host: Annotated[
-        bool, typer.Option("--cross-host", help="Take entries and children of other hosts too")
-    ] = False,
+    interval: Interval = 3_600,
+    once: Once = False,
+    delay: Delay = 1.0,
+    max_bytes: MaxBytes = 52_428_800,
+    cross_host: CrossHost = False,
     private: Private = False,
-    user_agent: Annotated[
-        str | None,
-        typer.Option(callback=header, help="How to call at sites; name an address to complain to"),
-    ] = None,
-    state: Annotated[
-        Path, typer.Option(dir_okay=False, help="Where it is kept what was fetched when")
-    ] = Path("recrawl-sitemaps.json"),
+    user_agent: UserAgent = None,
+    state: StateFile = Path("recrawl-sitemaps.json"),
 ) -> None:
     """Fetch sitemaps again and again and pass on what has changed; tell a line about each.
 
@@ -170,7 +174,7 @@ def watch(
         raise typer.Exit(1)
 
 
-def _show(step: "Step") -> None:
+def _show(step: "SitemapStep") -> None:
     """Print the outcome of one sitemap."""
     answer = step.answer
     if answer is None:

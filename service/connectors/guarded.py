@@ -120,7 +120,7 @@ class AnswerTooLarge(httpx.TransportError):
     """The answer has more bytes than allowed."""
 
 
-class Bounds(NamedTuple):
+class FetchLimits(NamedTuple):
     """Limits of each request."""
 
     seconds: float
@@ -131,7 +131,7 @@ class Bounds(NamedTuple):
 
 
 def guarded_client(
-    bounds: Bounds,
+    bounds: FetchLimits,
     *,
     private: bool = False,
     headers: Mapping[str, str] | None = None,

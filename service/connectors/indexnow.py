@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from service.connectors.guarded import Bounds, guarded_client
+from service.connectors.guarded import FetchLimits, guarded_client
 from service.model.errors import InvalidField, InvalidUrl
 from service.model.urls import NormalUrl, normalise
 
@@ -107,7 +107,9 @@ def _netloc(site: NormalUrl) -> str:
 
 def key_client() -> httpx.Client:
     """Return a client for one key file; it follows no redirects."""
-    return guarded_client(Bounds(FETCH_S, MAX_KEY_FILE), headers={"Accept-Encoding": "identity"})
+    return guarded_client(
+        FetchLimits(FETCH_S, MAX_KEY_FILE), headers={"Accept-Encoding": "identity"}
+    )
 
 
 def shows_key(claim: Claim, client: Callable[[], httpx.Client] = key_client) -> bool:

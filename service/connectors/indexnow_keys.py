@@ -106,7 +106,7 @@ BOUNDS = (
 )
 
 
-class Line:
+class KeyQueue:
     """The line of all submissions that wait; for one thread at a time."""
 
     def __init__(self) -> None:
@@ -195,7 +195,7 @@ class KeyChecks:
         self.now = now
         self.look = look
         self.bodies = Room()
-        self._line = Line()
+        self._line = KeyQueue()
         self._changed = threading.Condition()
         self._until: dict[bool, dict[bytes, datetime]] = {True: {}, False: {}}
         self._n_fetchers = 0

@@ -18,7 +18,7 @@ import httpx
 
 from recrawl_client import Client, Refused, SitemapRead, Unavailable, retry_after
 from service import __version__
-from service.connectors.guarded import AnswerTooLarge, Bounds, guarded_client
+from service.connectors.guarded import AnswerTooLarge, FetchLimits, guarded_client
 from service.model.errors import SitemapNotFetched, UnreadableFile
 
 NOT_MODIFIED, OK = 304, 200
@@ -36,7 +36,7 @@ LONGEST_S = 120.0
 MAX_REDIRECTS = 10
 
 
-class Step(NamedTuple):
+class SitemapStep(NamedTuple):
     """What became of one sitemap."""
 
     url: str
@@ -116,7 +116,9 @@ class Watcher:
         self._not_before: dict[str, float] = {}
         self._next_fetch = clock()
 
-    def rounds(self, urls: list[str], interval_s: float, n: int | None = None) -> Iterator[Step]:
+    def rounds(
+        self, urls: list[str], interval_s: float, n: int | None = None
+    ) -> Iterator[SitemapStep]:
         """Look at everything every so often, from start to start; `n` times or for ever.
 
         Who watches for ever outlives a service that is away: the round ends, and the next one
@@ -131,13 +133,13 @@ class Watcher:
                 if n is not None or not done:
                     raise
                 reason = f"{error}; is it running?"
-                yield Step(str(self.client.http.base_url), "failed", reason=reason)
+                yield SitemapStep(str(self.client.http.base_url), "failed", reason=reason)
             done += 1
             if done == n:
                 return
             self.sleep(max(started + interval_s - self.clock(), 0.0))
 
-    def look(self, urls: Iterable[str]) -> Iterator[Step]:
+    def look(self, urls: Iterable[str]) -> Iterator[SitemapStep]:
         """Look at each sitemap once, and at the children of indexes.
 
         Raises
@@ -147,7 +149,7 @@ class Watcher:
         """
         waiting = deque((url, 1) for url in dict.fromkeys(urls))
         queued = {url for url, _ in waiting}
-        bounds = Bounds(LONGEST_S, self.manners.max_bytes, MAX_REDIRECTS)
+        bounds = FetchLimits(LONGEST_S, self.manners.max_bytes, MAX_REDIRECTS)
         with guarded_client(
             bounds,
             private=self.manners.private,
@@ -163,11 +165,11 @@ class Watcher:
                         queued.add(child)
                         waiting.append((child, depth + 1))
 
-    def _pass_on(self, client: httpx.Client, url: str) -> Step:
+    def _pass_on(self, client: httpx.Client, url: str) -> SitemapStep:
         try:
             fetched = self._fetch(client, url)
             if fetched.content is None:
-                return Step(url, "unchanged")
+                return SitemapStep(url, "unchanged")
             encoding = fetched.headers.get("content-encoding", "").strip().lower()
             answer = self.client.sitemap(
                 fetched.url,
@@ -176,14 +178,14 @@ class Watcher:
                 cross_host=self.manners.cross_host,
             )
         except SitemapNotFetched as error:
-            return Step(url, "failed", reason=str(error))
+            return SitemapStep(url, "failed", reason=str(error))
         except Refused as error:
             if error.status in UNWELCOME or not error.code:
                 raise
-            return Step(url, "failed", reason=f"{error.status} {error.problem.detail}")
+            return SitemapStep(url, "failed", reason=f"{error.status} {error.problem.detail}")
         validators = self._validators(fetched.headers) if answer.complete else {}
         self.state.remember(url, [child.loc for child in answer.children], **validators)
-        return Step(url, "taken", answer)
+        return SitemapStep(url, "taken", answer)
 
     def _validators(self, headers: httpx.Headers) -> dict[str, Any]:
         """Return the headers that identify a version of a document, and how it was taken."""

@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 import httpx
 
 from service import __version__
-from service.connectors.guarded import AnswerTooLarge, Bounds, guarded_client, gunzipped
+from service.connectors.guarded import AnswerTooLarge, FetchLimits, guarded_client, gunzipped
 from service.model.errors import NotSubscribed
 
 METHODS = ("sha1", "sha256", "sha384", "sha512")
@@ -51,7 +51,7 @@ def patient_client(*, private: bool = False) -> httpx.Client:
     """Return a guarded client for publishers and hubs."""
     headers = {"User-Agent": f"recrawl/{__version__}", "Accept-Encoding": "gzip"}
     return guarded_client(
-        Bounds(FETCH_S, MAX_BYTES, MAX_REDIRECTS), private=private, headers=headers
+        FetchLimits(FETCH_S, MAX_BYTES, MAX_REDIRECTS), private=private, headers=headers
     )
 
 

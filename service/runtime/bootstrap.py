@@ -93,22 +93,13 @@ def opened(
         The database does not answer.
     """
     url = settings.database_url.get_secret_value()
-    first = plan = settings.plan()
+    first = settings.plan()
     timeout_s = None if batch else settings.database_timeout_s
-    store = open_store(url, width(plan.estimator), clock=now, timeout_s=timeout_s)
+    store = open_store(url, width(first.estimator), clock=now, timeout_s=timeout_s)
     try:
         store.prepare(existing=existing)
         store.check()
-        stored = _stored_estimator(store, plan.estimator.name)
-        if settings.estimator is None and stored in ESTIMATORS:
-            plan = settings.plan(stored)
-        elif stored != plan.estimator.name:
-            otherwise = ", or unset RECRAWL_ESTIMATOR" if stored in ESTIMATORS else ""
-            raise EstimatorMismatch(
-                f"the database holds states of estimator {stored}, the settings ask for "
-                f"{plan.estimator.name}; stop the service and run `recrawl rebuild` to replay the "
-                f"log{otherwise}"
-            )
+        plan = _plan(store, settings)
     except RecrawlError:
         store.close()
         raise
@@ -129,6 +120,22 @@ def joined(threads: Collection[threading.Thread], within_s: float) -> bool:
     for thread in threads:
         thread.join(max(deadline - time.monotonic(), 0.0))
     return not any(thread.is_alive() for thread in threads)
+
+
+def _plan(store: Store, settings: Settings) -> Plan:
+    """Return the plan for the stored states; raise `EstimatorMismatch`."""
+    plan = settings.plan()
+    stored = _stored_estimator(store, plan.estimator.name)
+    if settings.estimator is None and stored in ESTIMATORS:
+        return settings.plan(stored)
+    if stored != plan.estimator.name:
+        otherwise = ", or unset RECRAWL_ESTIMATOR" if stored in ESTIMATORS else ""
+        raise EstimatorMismatch(
+            f"the database holds states of estimator {stored}, the settings ask for "
+            f"{plan.estimator.name}; stop the service and run `recrawl rebuild` to replay the "
+            f"log{otherwise}"
+        )
+    return plan
 
 
 def _stored_estimator(store: Store, name: str) -> str:

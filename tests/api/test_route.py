@@ -25,7 +25,7 @@ from starlette.types import ASGIApp
 
 from service.api.encodings import CompressMiddleware
 from service.api.responses import problems
-from service.api.route import GUARDED, DirectRoute
+from service.api.route import GUARDED, DirectMiddleware, DirectRoute
 from service.api.service import key_hash
 from service.runtime.metrics import MetricsMiddleware
 
@@ -135,6 +135,7 @@ def app(counts) -> FastAPI:
     app.router.routes.extend(ROUTER.routes)
     app.include_router(PLAIN)
     problems.install(app)
+    app.add_middleware(DirectMiddleware, routes=ROUTER.routes)
     app.add_middleware(CompressMiddleware)
     app.add_middleware(MetricsMiddleware, telemetry=counts)
     return app

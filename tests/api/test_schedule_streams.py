@@ -232,13 +232,13 @@ def asked_and_not_read(api: Live) -> socket.socket:
 
 
 def test_who_reads_nothing_of_an_answer_is_given_up(sqlite_api: Live, monkeypatch):
-    ended, lost = [], protocol.Connection.connection_lost
+    ended, lost = [], protocol.BoundedConnection.connection_lost
 
     def told(self, error):
         ended.append(self.client[1])
         lost(self, error)
 
-    monkeypatch.setattr(protocol.Connection, "connection_lost", told)
+    monkeypatch.setattr(protocol.BoundedConnection, "connection_lost", told)
     monkeypatch.setattr(protocol, "STALLED_S", 0.2)
     with asked_and_not_read(sqlite_api) as connection:
         port = connection.getsockname()[1]
@@ -247,7 +247,7 @@ def test_who_reads_nothing_of_an_answer_is_given_up(sqlite_api: Live, monkeypatc
 
 def test_who_reads_slowly_is_not():
     """What is left to be read at each look, every five minutes: only standing still ends it."""
-    connection, left, looks, ended = object.__new__(protocol.Connection), [9], [], []
+    connection, left, looks, ended = object.__new__(protocol.BoundedConnection), [9], [], []
     connection.loop = SimpleNamespace(call_later=lambda *given: looks.append(given))
     connection.transport = SimpleNamespace(
         get_write_buffer_size=lambda: left[0], abort=lambda: ended.append(left[0])

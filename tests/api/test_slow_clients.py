@@ -13,7 +13,7 @@ import pytest
 from support.live_server import PATIENCE_S, Live, until
 
 from service.api import protocol
-from service.api.protocol import Connection
+from service.api.protocol import BoundedConnection
 from service.api.requests import stream
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -170,13 +170,13 @@ def test_nonsense_after_a_request_does_not_take_its_place(sqlite_api: Live):
 def test_an_idle_connection_is_closed_after_a_while(
     sqlite_api: Live, monkeypatch: pytest.MonkeyPatch
 ):
-    made = Connection.connection_made
+    made = BoundedConnection.connection_made
 
-    def impatient(self: Connection, transport) -> None:
+    def impatient(self: BoundedConnection, transport) -> None:
         made(self, transport)
         self.timeout_keep_alive = 0.2
 
-    monkeypatch.setattr(Connection, "connection_made", impatient)
+    monkeypatch.setattr(BoundedConnection, "connection_made", impatient)
     with connected(sqlite_api) as connection:
         connection.sendall(HEAD + HEAD)
         assert rest(connection).count(b"HTTP/1.1 200") == 2

@@ -14,9 +14,9 @@ import pytest
 import zstandard
 from support.loopback import Loopback, Names
 
-from service.connectors.guarded import AnswerTooLarge, Bounds, guarded_client, gunzipped
+from service.connectors.guarded import AnswerTooLarge, FetchLimits, guarded_client, gunzipped
 
-BOUNDS = Bounds(seconds=60.0, max_bytes=100_000, max_redirects=3)
+BOUNDS = FetchLimits(seconds=60.0, max_bytes=100_000, max_redirects=3)
 PUBLIC = "93.184.215.14"
 
 
@@ -56,7 +56,7 @@ class Site:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.network = Loopback(self.server.server_port)
 
-    def client(self, names: Names, bounds: Bounds = BOUNDS, **options) -> httpx.Client:
+    def client(self, names: Names, bounds: FetchLimits = BOUNDS, **options) -> httpx.Client:
         return guarded_client(bounds, look_up=names, network=self.network, **options)
 
 
@@ -180,7 +180,7 @@ def test_more_bytes_than_allowed_end_the_answer(site):
 def test_an_answer_that_trickles_ends_at_the_deadline(site):
     started = time.monotonic()
     with (
-        site.client(Names(a_example=PUBLIC), Bounds(0.3, 100_000)) as client,
+        site.client(Names(a_example=PUBLIC), FetchLimits(0.3, 100_000)) as client,
         pytest.raises(httpx.ReadTimeout, match=r"not there after 0\.3 s"),
     ):
         client.get("http://a.example/trickle")
@@ -192,7 +192,7 @@ def test_a_name_look_up_that_hangs_ends_at_the_deadline(site):
         assert timeout_s <= 0.3
         raise TimeoutError
 
-    client = guarded_client(Bounds(0.3, 1), look_up=hangs, network=site.network)
+    client = guarded_client(FetchLimits(0.3, 1), look_up=hangs, network=site.network)
     with client, pytest.raises(httpx.ConnectTimeout, match=r"not there after 0\.3 s"):
         client.get("http://a.example/")
 

@@ -11,7 +11,7 @@ import pytest
 from support.loopback import Loopback, Names
 
 from service.connectors import indexnow
-from service.connectors.guarded import Bounds, guarded_client
+from service.connectors.guarded import FetchLimits, guarded_client
 from service.connectors.indexnow import Claim, shows_key, submission
 from service.model.errors import InvalidField
 
@@ -65,7 +65,7 @@ def looking(server: ThreadingHTTPServer) -> Callable[[Claim], bool]:
     """Look at the key file of a.example, whose address leads to this server."""
 
     def client() -> httpx.Client:
-        bounds = Bounds(indexnow.FETCH_S, indexnow.MAX_KEY_FILE)
+        bounds = FetchLimits(indexnow.FETCH_S, indexnow.MAX_KEY_FILE)
         network = Loopback(server.server_port)
         return guarded_client(bounds, look_up=Names(a_example="8.8.8.8"), network=network)
 

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 import uvicorn
 
 from service.api.app import create_app
-from service.api.protocol import Connection
+from service.api.protocol import BoundedConnection
 from service.api.service import Service, open_service
 from service.runtime.settings import read_settings
 
@@ -105,7 +105,7 @@ def running(
         access_log=False,
         log_level="warning",
         server_header=False,
-        http=Connection,
+        http=BoundedConnection,
         limit_concurrency=max_connections,
     )
     server = uvicorn.Server(config)

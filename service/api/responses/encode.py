@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from importlib.util import find_spec
-from typing import Any, Literal, cast
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -117,26 +117,35 @@ def decode_cursor(cursor: str) -> tuple[int, int]:
     return int(epoch), int(after)
 
 
+def shared(kind: type[msgspec.Struct], *sources: object) -> dict[str, Any]:
+    """Return the fields of a struct that sources have under the same names; the first source wins.
+
+    >>> from datetime import date
+    >>> class Month(msgspec.Struct):
+    ...     year: int
+    ...     month: int
+    >>> shared(Month, date(2026, 5, 1))
+    {'year': 2026, 'month': 5}
+    """
+    return {
+        name: getattr(source, name)
+        for name in kind.__struct_fields__
+        for source in reversed(sources)
+        if hasattr(source, name)
+    }
+
+
 def encode_epoch(epoch: Epoch) -> wire.Epoch:
     """Return one run, with the fields of its certificate."""
-    certificate = epoch.certificate
-    names = wire.Epoch.__struct_fields__ if certificate is not None else ()
-    return wire.Epoch(
-        epoch=epoch.epoch,
-        status=epoch.status.value,
-        requested_at=epoch.requested_at,
-        started_at=epoch.started_at,
-        finished_at=epoch.finished_at,
-        reason=epoch.reason,
-        **{name: getattr(certificate, name) for name in names if hasattr(certificate, name)},
-    )
+    fields = shared(wire.Epoch, epoch, epoch.certificate)
+    return wire.Epoch(**{**fields, "status": epoch.status.value})
 
 
 def encode_page(
     page: Page, log: list[LogEntry], epoch: Epoch | None, estimate: PageEstimate
 ) -> PageAnswer:
     """Return one page with its estimate, its schedule and the reason of its rate."""
-    scheduled = why = None
+    scheduled = why = target = None
     if epoch is not None and page.crawl_rate is not None:
         scheduled = PageScheduleAnswer(
             epoch=epoch.epoch,
@@ -147,51 +156,22 @@ def encode_page(
             next_crawl_at=due.next_crawl_at(page),
         )
         why = explain(page, epoch, estimate)
-    return PageAnswer(
-        page_id=page.page_id,
-        url=page.url,
-        host=page.host,
-        importance=page.importance,
-        observability=cast("Literal['incomplete', 'complete', 'auto']", page.observability.name),
-        min_crawl_rate=page.min_crawl_rate,
-        max_crawl_rate=page.max_crawl_rate,
-        created_at=page.created_at,
-        gone=page.gone,
-        n_failures=page.n_failures,
-        retired=due.retired(page),
-        redirects_to=None
-        if page.redirects_to is None
-        else RedirectAnswer(page_id=page.redirects_to, url=page.redirects_to_url),
-        last_crawl_at=page.last_crawl_at,
-        estimate=_estimate(page, estimate),
-        schedule=scheduled,
-        why=why,
-        last_crawls=[
-            CrawlAnswer(
-                observed_at=entry.observed_at,
-                kind=cast("Literal['crawl', 'ping']", entry.kind.name),
-                changed=entry.changed,
-                interval=entry.interval,
-                status=entry.status,
-            )
-            for entry in log
+    if page.redirects_to is not None:
+        target = RedirectAnswer(page_id=page.redirects_to, url=page.redirects_to_url)
+    bounds = estimate.interval and Interval(low=estimate.interval[0], high=estimate.interval[1])
+    estimated = shared(EstimateAnswer, estimate, page)
+    fields = {
+        "observability": page.observability.name,
+        "retired": due.retired(page),
+        "redirects_to": target,
+        "estimate": EstimateAnswer(**estimated, credible_interval=bounds),
+        "schedule": scheduled,
+        "why": why,
+        "last_crawls": [
+            CrawlAnswer(**{**shared(CrawlAnswer, entry), "kind": entry.kind.name}) for entry in log
         ],
-    )
-
-
-def _estimate(page: Page, estimate: PageEstimate) -> EstimateAnswer:
-    bounds = estimate.interval
-    return EstimateAnswer(
-        change_rate=estimate.change_rate,
-        credible_interval=bounds and Interval(low=bounds[0], high=bounds[1]),
-        url_group_change_rate=estimate.url_group_change_rate,
-        estimator=estimate.estimator,
-        n_observations=page.n_observations,
-        n_changes=page.n_changes,
-        n_pings=page.n_pings,
-        last_observed_at=page.last_observed_at,
-        last_ping_at=page.last_ping_at,
-    )
+    }
+    return PageAnswer(**{**shared(PageAnswer, page), **fields})
 
 
 LISTED = 1_000

@@ -18,18 +18,14 @@ log = structlog.get_logger()
 
 
 @router.head("/healthz", include_in_schema=False)
-@router.get(
-    "/healthz", operation_id="healthz", responses=openapi.open_answers(Health, examples.HEALTH)
-)
+@router.get("/healthz", responses=openapi.open_answers(Health, examples.HEALTH))
 async def healthz() -> Response:
     """Tell that the process is alive; asks nobody, so it answers when all threads are busy."""
     return answer(Health(status="ok", version=__version__))
 
 
 @router.head("/readyz", include_in_schema=False)
-@router.get(
-    "/readyz", operation_id="readyz", responses=openapi.open_answers(Health, examples.HEALTH, 503)
-)
+@router.get("/readyz", responses=openapi.open_answers(Health, examples.HEALTH, 503))
 async def readyz(service: TheService) -> Response:
     """Tell that the database answers, has the schema this version needs, and takes writes.
 
@@ -54,7 +50,6 @@ def not_ready(error: RecrawlError) -> Response:
 
 @router.get(
     "/metrics",
-    operation_id="metrics",
     response_class=Response,
     responses={200: {"description": "Prometheus text", "content": {"text/plain": {}}}},
 )

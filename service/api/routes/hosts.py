@@ -21,13 +21,13 @@ from recrawl_client.wire.hosts import (
 )
 from service.api import examples, openapi
 from service.api.requests.bodies import decode_object
-from service.api.responses.encode import answer
+from service.api.responses.encode import answer, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
 from service.epochs.solve import CONSTRAINED
 from service.leases.hosts import change_group, change_host, feed_of, in_force
 from service.model.arrays import EPOCH
-from service.model.domain import Host, HostQueue
+from service.model.domain import HostQueue
 from service.model.errors import InvalidField
 from service.model.urls import normalise_host
 from service.storage import Transaction
@@ -37,14 +37,9 @@ router = APIRouter(tags=["hosts"], route_class=DirectRoute, dependencies=GUARDED
 HostPath = Annotated[str, Path(max_length=2_000, description="A host name")]
 GroupPath = Annotated[str, Path(pattern=GROUP_PATTERN, description="A name of your own")]
 EARLIEST, LATEST = datetime(1990, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
-SETTINGS = ("min_delay_s", "robots_delay_s", "max_concurrency", "max_crawl_rate")
 
 
-@router.get(
-    "/hosts",
-    operation_id="list_hosts",
-    responses=openapi.answers(HostsAnswer, examples.HOSTS_ANSWER, 422),
-)
+@router.get("/hosts", responses=openapi.answers(HostsAnswer, examples.HOSTS_ANSWER, 422))
 def list_hosts(
     service: TheService,
     cursor: Annotated[
@@ -58,15 +53,11 @@ def list_hosts(
     next_cursor = str(listed[-1].host_id) if len(listed) == limit else None
     host_queues = _host_queues(service, [host.host_queue for host in listed])
     pairs = zip(listed, host_queues, strict=True)
-    items = [HostItem(**_host(host, host_queue)) for host, host_queue in pairs]
+    items = [HostItem(**{**shared(HostItem, host), "host_queue": queue}) for host, queue in pairs]
     return answer(HostsAnswer(items=items, next_cursor=next_cursor))
 
 
-@router.get(
-    "/hosts/{host}",
-    operation_id="get_host",
-    responses=openapi.answers(HostAnswer, examples.HOST_ANSWER, 404, 422),
-)
+@router.get("/hosts/{host}", responses=openapi.answers(HostAnswer, examples.HOST_ANSWER, 404, 422))
 def get_host(service: TheService, host: HostPath) -> Response:
     """Show how a host is crawled: settings, politeness in force, state, rates and feed."""
     with service.store.begin(write=False) as tx:
@@ -75,7 +66,6 @@ def get_host(service: TheService, host: HostPath) -> Response:
 
 @router.put(
     "/hosts/{host}",
-    operation_id="put_host",
     responses=openapi.answers(HostAnswer, examples.HOST_ANSWER, *openapi.WRITES),
     openapi_extra=openapi.request_body(HostBody, examples.HOST, batch=False),
 )
@@ -91,7 +81,6 @@ def put_host(service: TheService, host: HostPath, body: TheBody) -> Response:
 
 @router.patch(
     "/hosts/{host}",
-    operation_id="patch_host",
     responses=openapi.answers(HostAnswer, examples.HOST_ANSWER, *openapi.WRITES),
     openapi_extra=openapi.request_body(HostBody, examples.HOST_PATCH, batch=False),
 )
@@ -102,9 +91,7 @@ def patch_host(service: TheService, host: HostPath, body: TheBody) -> Response:
 
 
 @router.get(
-    "/groups/{group}",
-    operation_id="get_group",
-    responses=openapi.answers(GroupAnswer, examples.GROUP_ANSWER, 404, 422),
+    "/groups/{group}", responses=openapi.answers(GroupAnswer, examples.GROUP_ANSWER, 404, 422)
 )
 def get_group(service: TheService, group: GroupPath) -> Response:
     """Show how hosts that share a server are crawled."""
@@ -114,7 +101,6 @@ def get_group(service: TheService, group: GroupPath) -> Response:
 
 @router.put(
     "/groups/{group}",
-    operation_id="put_group",
     responses=openapi.answers(GroupAnswer, examples.GROUP_ANSWER, *openapi.WRITES),
     openapi_extra=openapi.request_body(GroupBody, examples.GROUP, batch=False),
 )
@@ -161,35 +147,22 @@ def _settings(service: Service, fields: dict[str, Any], *, whole: bool) -> dict[
 def _answer_host(service: Service, tx: Transaction, name: str) -> Response:
     host, now = tx.host(name), service.now()
     pages = tx.host_pages(host, now)
-    counts = {n: getattr(pages, n) for n in ("n_pages", "n_queued", "n_leased", "crawl_rate")}
     feed = feed_of(pages, now)
-    feed_answer = None
-    if feed is not None:
-        values = {name: getattr(feed, name) for name in feed.__dataclass_fields__}
-        feed_answer = FeedAnswer(**values, false=1.0 - feed.real)
-    (host_queue,) = _host_queues(service, [host.host_queue])
-    return answer(HostAnswer(**_host(host, host_queue), **counts, feed=feed_answer))
+    fields = {
+        "host_queue": _host_queues(service, [host.host_queue])[0],
+        "feed": feed and FeedAnswer(**shared(FeedAnswer, feed), false=1.0 - feed.real),
+    }
+    return answer(HostAnswer(**{**shared(HostAnswer, host, pages), **fields}))
 
 
 def _answer_group(service: Service, tx: Transaction, name: str) -> Response:
     group = tx.group(name)
-    own = {n: getattr(group.host_queue, n) for n in SETTINGS if n != "max_crawl_rate"}
-    (host_queue,) = _host_queues(service, [group.host_queue])
-    return answer(
-        GroupAnswer(
-            group=name,
-            max_crawl_rate=group.max_crawl_rate,
-            host_queue=host_queue,
-            n_members=group.n_members,
-            members=tx.members(group.group_id, MOST_MEMBERS),
-            **own,
-        )
-    )
-
-
-def _host(host: Host, host_queue: HostQueueAnswer) -> dict[str, Any]:
-    own = {name: getattr(host, name) for name in ("host", "group", *SETTINGS)}
-    return {**own, "host_queue": host_queue}
+    fields = {
+        "group": name,
+        "host_queue": _host_queues(service, [group.host_queue])[0],
+        "members": tx.members(group.group_id, MOST_MEMBERS),
+    }
+    return answer(GroupAnswer(**{**shared(GroupAnswer, group, group.host_queue), **fields}))
 
 
 def _host_queues(service: Service, host_queues: Sequence[HostQueue]) -> list[HostQueueAnswer]:
@@ -197,12 +170,13 @@ def _host_queues(service: Service, host_queues: Sequence[HostQueue]) -> list[Hos
     pairs = zip(host_queues, in_force(host_queues, service.settler.polite), strict=True)
     return [
         HostQueueAnswer(
+            **{**shared(HostQueueAnswer, host_queue), "next_at": _next_at(host_queue, now)},
             delay_s=polite.delay_s,
             concurrency=polite.concurrency or None,
-            n_failures=host_queue.n_failures,
-            blocked_until=host_queue.blocked_until,
-            ready_at=host_queue.ready_at,
-            next_at=now if host_queue.next_at == EPOCH else host_queue.next_at,
         )
         for host_queue, polite in pairs
     ]
+
+
+def _next_at(host_queue: HostQueue, now: datetime) -> datetime | None:
+    return now if host_queue.next_at == EPOCH else host_queue.next_at

@@ -150,7 +150,7 @@ RESPONSES = {
 }
 
 
-@router.get("/indexnow", operation_id="get_indexnow", responses=RESPONSES)
+@router.get("/indexnow", responses=RESPONSES)
 def get_indexnow(
     request: Request,
     service: TheService,
@@ -176,7 +176,6 @@ def get_indexnow(
 
 @router.post(
     "/indexnow",
-    operation_id="post_indexnow",
     responses=RESPONSES,
     openapi_extra=openapi.request_body(IndexNowBody, examples.INDEXNOW, batch=False),
 )

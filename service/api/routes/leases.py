@@ -41,7 +41,6 @@ LeasePath = Annotated[
 
 @router.post(
     "/leases",
-    operation_id="post_leases",
     responses=openapi.answers(Leased, examples.LEASES_ANSWER, *openapi.WRITES),
     openapi_extra=openapi.request_body(LeaseBody, examples.LEASE, batch=False),
 )
@@ -87,7 +86,6 @@ def _ahead(next_ready_at: datetime | None, now: datetime) -> float:
 
 @router.patch(
     "/leases/{lease}",
-    operation_id="patch_lease",
     responses=openapi.answers(LeaseAnswer, examples.LEASE_ANSWER, 404, *openapi.WRITES),
     openapi_extra=openapi.request_body(LeasePatchBody, examples.LEASE_PATCH, batch=False),
 )
@@ -104,10 +102,7 @@ def patch_lease(service: TheService, lease: LeasePath, body: TheBody) -> Respons
 
 
 @router.delete(
-    "/leases/{lease}",
-    operation_id="delete_lease",
-    status_code=204,
-    responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
+    "/leases/{lease}", status_code=204, responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422)
 )
 def delete_lease(service: TheService, lease: LeasePath) -> Response:
     """Give a crawl back that was not done; the page is due as before, its host keeps its delay."""

@@ -32,7 +32,6 @@ PageIdPath = Annotated[
 
 @router.post(
     "/pages",
-    operation_id="post_pages",
     responses=openapi.answers(Registered, examples.PAGES_ANSWER, *openapi.WRITES),
     openapi_extra=openapi.request_body(Page, examples.PAGES),
 )
@@ -60,9 +59,7 @@ def post_pages(service: TheService, body: TheBody) -> Response:
 
 
 @router.get(
-    "/pages/{page_id}",
-    operation_id="get_page",
-    responses=openapi.answers(PageAnswer, examples.PAGE_ANSWER, 404, 422),
+    "/pages/{page_id}", responses=openapi.answers(PageAnswer, examples.PAGE_ANSWER, 404, 422)
 )
 def get_page(service: TheService, page_id: PageIdPath) -> Response:
     """Show one page: what is known of it, when it is due, and why."""
@@ -70,11 +67,7 @@ def get_page(service: TheService, page_id: PageIdPath) -> Response:
         return _page(tx, service, page_id)
 
 
-@router.get(
-    "/pages",
-    operation_id="find_page",
-    responses=openapi.answers(PageAnswer, examples.PAGE_ANSWER, 404, 422),
-)
+@router.get("/pages", responses=openapi.answers(PageAnswer, examples.PAGE_ANSWER, 404, 422))
 def find_page(
     service: TheService,
     url: Annotated[
@@ -88,7 +81,6 @@ def find_page(
 
 @router.patch(
     "/pages/{page_id}",
-    operation_id="patch_page",
     responses=openapi.answers(PageAnswer, examples.PAGE_ANSWER, 404, *openapi.WRITES),
     openapi_extra=openapi.request_body(PagePatchBody, examples.PATCH, batch=False),
 )
@@ -105,7 +97,6 @@ def patch_page(service: TheService, page_id: PageIdPath, body: TheBody) -> Respo
 
 @router.delete(
     "/pages/{page_id}",
-    operation_id="delete_page",
     status_code=204,
     responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
 )

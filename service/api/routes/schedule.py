@@ -69,9 +69,49 @@ RESPONSES = openapi.answers(ScheduleAnswer, examples.SCHEDULE_ANSWER, 406, 410, 
 RESPONSES[200]["content"] |= openapi.streams(examples.SCHEDULE_ITEM, NDJSON, ARROW)
 
 
+Cursor = Annotated[str | None, Query(description="`next_cursor` of the page before")]
+Limit = Annotated[int, Query(ge=1, le=10_000, description="Most rows per page")]
+HostFilter = Annotated[str | None, Query(description="Only pages of this host")]
+UrlFilter = Annotated[str | None, Query(description="Only the page with this URL")]
+Watched = Annotated[Literal["incomplete", "complete", "auto"] | None, Query()]
+DueBefore = Annotated[
+    datetime | None, Query(description="Only pages due before this instant (RFC 3339, zone)")
+]
+SinceEpoch = Annotated[
+    int | None, Query(ge=1, le=2**63 - 1, description="Only what changed since this epoch")
+]
+MinChange = Annotated[
+    float,
+    Query(ge=0, le=10, description="With since_epoch: 0.1 leaves out what moved by up to 10 %"),
+]
+Wait = Annotated[
+    float, Query(ge=0, le=30, description="Wait so long for a newer epoch before a 304")
+]
+
+SCHEDULE = """\
+Give the schedule in force by ascending page_id.
+
+Follow `next_cursor` until it is null; a page may have fewer items than `limit`, even none,
+and not be the last. All pages of one chain belong to one epoch. With
+`Accept: application/x-ndjson` the whole is streamed, one page a line, with
+`application/vnd.apache.arrow.stream` as Arrow record batches. A stream that is cut off
+broke: start again.
+
+The ETag names the epoch: on a 304 rates and probabilities are what they were. With `wait_s`
+the 304 is held back until a newer epoch is published, which is then given.
+`next_crawl_at` moves with every reported crawl (last crawl + about 1/crawl_rate) and is told
+as of now; null means on a ping only.
+
+With `since_epoch`, the epoch you know, only pages come that are new or whose crawl rate or
+crawl probability moved by more than `min_change` since; `removed` names those that are no
+longer scheduled, in NDJSON as lines `{"page_id": 5, "removed": true}`. 304 while your epoch
+is in force; 410 when it is no longer kept: fetch the whole schedule."""
+"""Description of the call."""
+
+
 @router.get(
     "/schedule",
-    operation_id="get_schedule",
+    description=SCHEDULE,
     responses={
         **RESPONSES,
         304: {"description": "The epoch named by If-None-Match or since_epoch is still in force"},
@@ -79,45 +119,19 @@ RESPONSES[200]["content"] |= openapi.streams(examples.SCHEDULE_ITEM, NDJSON, ARR
 )
 async def get_schedule(
     service: TheService,
-    cursor: Annotated[str | None, Query(description="`next_cursor` of the page before")] = None,
-    limit: Annotated[int, Query(ge=1, le=10_000, description="Most rows per page")] = 1_000,
-    host: Annotated[str | None, Query(description="Only pages of this host")] = None,
-    url: Annotated[str | None, Query(description="Only the page with this URL")] = None,
-    observability: Annotated[Literal["incomplete", "complete", "auto"] | None, Query()] = None,
-    due_before: Annotated[
-        datetime | None, Query(description="Only pages due before this instant (RFC 3339, zone)")
-    ] = None,
-    since_epoch: Annotated[
-        int | None, Query(ge=1, le=2**63 - 1, description="Only what changed since this epoch")
-    ] = None,
-    min_change: Annotated[
-        float,
-        Query(ge=0, le=10, description="With since_epoch: 0.1 leaves out what moved by up to 10 %"),
-    ] = 0.1,
-    wait_s: Annotated[
-        float, Query(ge=0, le=30, description="Wait so long for a newer epoch before a 304")
-    ] = 0.0,
+    cursor: Cursor = None,
+    limit: Limit = 1_000,
+    host: HostFilter = None,
+    url: UrlFilter = None,
+    observability: Watched = None,
+    due_before: DueBefore = None,
+    since_epoch: SinceEpoch = None,
+    min_change: MinChange = 0.1,
+    wait_s: Wait = 0.0,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """Give the schedule in force by ascending page_id.
-
-    Follow `next_cursor` until it is null; a page may have fewer items than `limit`, even none,
-    and not be the last. All pages of one chain belong to one epoch. With
-    `Accept: application/x-ndjson` the whole is streamed, one page a line, with
-    `application/vnd.apache.arrow.stream` as Arrow record batches. A stream that is cut off
-    broke: start again.
-
-    The ETag names the epoch: on a 304 rates and probabilities are what they were. With `wait_s`
-    the 304 is held back until a newer epoch is published, which is then given.
-    `next_crawl_at` moves with every reported crawl (last crawl + about 1/crawl_rate) and is told
-    as of now; null means on a ping only.
-
-    With `since_epoch`, the epoch you know, only pages come that are new or whose crawl rate or
-    crawl probability moved by more than `min_change` since; `removed` names those that are no
-    longer scheduled, in NDJSON as lines `{"page_id": 5, "removed": true}`. 304 while your epoch
-    is in force; 410 when it is no longer kept: fetch the whole schedule.
-    """
+    """Return the schedule, a stream of it, or a 304."""
     query = ScheduleQuery(
         media=media_type_of(accept, since_epoch),
         etag=if_none_match if due_before is None else None,
@@ -301,11 +315,7 @@ def filter_of(tx: Transaction, query: ScheduleQuery) -> ScheduleFilter:
 epochs = APIRouter(tags=["epochs"], route_class=DirectRoute, dependencies=GUARDED)
 
 
-@epochs.get(
-    "/epochs",
-    operation_id="list_epochs",
-    responses=openapi.answers(EpochsAnswer, examples.EPOCHS_ANSWER, 422),
-)
+@epochs.get("/epochs", responses=openapi.answers(EpochsAnswer, examples.EPOCHS_ANSWER, 422))
 def list_epochs(
     service: TheService,
     before: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="`next_before`")] = None,
@@ -320,9 +330,7 @@ def list_epochs(
 
 
 @epochs.get(
-    "/epochs/latest",
-    operation_id="get_latest_epoch",
-    responses=openapi.answers(wire.Epoch, examples.EPOCH_ANSWER, 404, 422),
+    "/epochs/latest", responses=openapi.answers(wire.Epoch, examples.EPOCH_ANSWER, 404, 422)
 )
 def get_latest_epoch(service: TheService) -> Response:
     """Show the epoch in force, with the certificate of its optimality."""
@@ -335,9 +343,7 @@ def get_latest_epoch(service: TheService) -> Response:
 
 
 @epochs.get(
-    "/epochs/{epoch}",
-    operation_id="get_epoch",
-    responses=openapi.answers(wire.Epoch, examples.EPOCH_ANSWER, 404, 422),
+    "/epochs/{epoch}", responses=openapi.answers(wire.Epoch, examples.EPOCH_ANSWER, 404, 422)
 )
 def get_epoch(service: TheService, epoch: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> Response:
     """Show one epoch, whatever became of it."""
@@ -349,7 +355,6 @@ def get_epoch(service: TheService, epoch: Annotated[int, Path(ge=1, le=2**63 - 1
 
 @epochs.post(
     "/epochs",
-    operation_id="post_epoch",
     status_code=202,
     responses=openapi.answers(wire.Epoch, examples.REQUESTED, 422, 507, status=202),
 )

@@ -44,7 +44,6 @@ router = APIRouter(tags=["evidence"], route_class=DirectRoute, dependencies=GUAR
 
 @router.post(
     "/sitemaps",
-    operation_id="post_sitemap",
     responses=openapi.answers(SitemapRead, examples.SITEMAP_ANSWER, *openapi.WRITES),
     openapi_extra=openapi.document_body(examples.SITEMAP),
 )

@@ -17,7 +17,7 @@ from recrawl_client.wire.websub import (
 )
 from service.api import examples, openapi
 from service.api.requests.bodies import decode_object, read_content
-from service.api.responses.encode import answer
+from service.api.responses.encode import answer, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.sitemaps import DocumentOptions, Reader
 from service.api.service import Service, TheBody, TheService
@@ -41,7 +41,6 @@ SubscriptionPath = Annotated[str, Path(description="`id` as POST /websub gave it
 
 @router.post(
     "/websub",
-    operation_id="post_subscription",
     responses=openapi.answers(
         RegisteredSubscription, examples.SUBSCRIPTION_ANSWER, *openapi.WRITES
     ),
@@ -69,9 +68,7 @@ def post_subscription(service: TheService, body: TheBody) -> Response:
 
 
 @router.get(
-    "/websub",
-    operation_id="list_subscriptions",
-    responses=openapi.answers(SubscriptionsAnswer, examples.SUBSCRIPTIONS_ANSWER, 422),
+    "/websub", responses=openapi.answers(SubscriptionsAnswer, examples.SUBSCRIPTIONS_ANSWER, 422)
 )
 def list_subscriptions(
     service: TheService,
@@ -89,7 +86,6 @@ def list_subscriptions(
 
 @router.delete(
     "/websub/{subscription_id}",
-    operation_id="delete_subscription",
     status_code=204,
     responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
 )
@@ -103,7 +99,6 @@ def delete_subscription(service: TheService, subscription_id: SubscriptionPath) 
 
 @callbacks.get(
     "/websub/{subscription_id}",
-    operation_id="verify_subscription",
     response_class=Response,
     responses={
         200: {
@@ -148,7 +143,6 @@ def verify_subscription(
 
 @callbacks.post(
     "/websub/{subscription_id}",
-    operation_id="post_content",
     status_code=202,
     response_class=Response,
     responses={
@@ -220,13 +214,5 @@ def _callback(of: Subscription) -> str:
 
 
 def _item(of: Subscription) -> SubscriptionItem:
-    return SubscriptionItem(
-        id=of.id,
-        callback=_callback(of),
-        topic=of.topic,
-        hub=of.hub,
-        signed=of.secret is not None,
-        requested_at=of.requested_at,
-        verified_at=of.verified_at,
-        expires_at=of.expires_at,
-    )
+    fields = shared(SubscriptionItem, of)
+    return SubscriptionItem(**fields, callback=_callback(of), signed=of.secret is not None)

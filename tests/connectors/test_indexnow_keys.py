@@ -13,7 +13,7 @@ from service.connectors.indexnow_keys import (
     MAX_PEER_TURNS,
     MAX_SITE_TURNS,
     SHARE_WEIGHT,
-    Line,
+    KeyQueue,
     Waiting,
 )
 from service.model.errors import Overloaded
@@ -26,14 +26,14 @@ def waiting(peer: str, site: str, key: str = "key-0000", n_bytes: int = 100) -> 
     return Waiting(Claim(key, f"https://{site}/{key}.txt", site), peer, n_bytes, then=print)
 
 
-def filled(*waitings: Waiting) -> Line:
-    line = Line()
+def filled(*waitings: Waiting) -> KeyQueue:
+    line = KeyQueue()
     for one in waitings:
         line.add(one)
     return line
 
 
-def turns(line: Line) -> list[str]:
+def turns(line: KeyQueue) -> list[str]:
     """Serve all that waits, one after the other; gives the sites in their order."""
     sites = []
     while (claim := line.next()) is not None:
@@ -135,7 +135,7 @@ STEP = st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 20), st.bo
 
 @given(st.lists(STEP, max_size=200), st.integers(1, MB))
 def test_bounds_hold_whatever_comes_and_nothing_is_kept_of_who_has_gone(steps, n_bytes):
-    line = Line()
+    line = KeyQueue()
     n_in = n_out = 0
     for peer, site, key, serve in steps:
         try:
