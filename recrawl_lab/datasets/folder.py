@@ -37,5 +37,6 @@ class Folder:
             As `import_polite`.
         """
         rules = base.rules
-        learning = Learning(rules.estimator, rules.timing, rules.rng, instant(began), base.now())
+        now = base.store.clock()
+        learning = Learning(rules.estimator, rules.timing, rules.rng, instant(began), now)
         return import_polite(self.path, base.store, learning, standing)

@@ -6,7 +6,7 @@ import hashlib
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
 from typing import Annotated, Any, TypeVar
@@ -87,8 +87,6 @@ class Service:
     readers: asyncio.Semaphore
     """Limit of requests that read the schedule at a time. It is one on SQLite, because the driver
     releases the interpreter at every row and then waits for the requests that encode."""
-    readiness: BoundedCheck
-    scraping: BoundedCheck
     embedded: bool
     """Epochs run in a thread of this process."""
     now: Clock
@@ -98,6 +96,8 @@ class Service:
     key_hashes: tuple[bytes, ...]
     key_checks: KeyChecks | None
     """Checks of the keys of sites; None: IndexNow needs an API key."""
+    readiness: BoundedCheck = field(default_factory=BoundedCheck)
+    scraping: BoundedCheck = field(default_factory=BoundedCheck)
 
     @property
     def batchers(self) -> tuple[Batcher[Any, Any], ...]:
@@ -118,15 +118,12 @@ class Service:
 
     def watch_queues(self) -> None:
         """Add the numbers of waiting requests and items to the metrics."""
-        for name, help_text, read in (
-            ("recrawl_waiting", "Requests that wait for an epoch", lambda: self.watch.n_waiting),
-            (
-                "recrawl_waiting_items",
-                "Items that wait to be written",
-                lambda: self.n_waiting_items,
-            ),
-        ):
-            self.telemetry.watch(name, help_text, read)
+        self.telemetry.watch(
+            "recrawl_waiting", "Requests that wait for an epoch", lambda: self.watch.n_waiting
+        )
+        self.telemetry.watch(
+            "recrawl_waiting_items", "Items that wait to be written", lambda: self.n_waiting_items
+        )
 
 
 def open_service(
@@ -137,14 +134,13 @@ def open_service(
 ) -> Service:
     """Open the store and return the service; raise what `opened` raises."""
     base = opened(settings, now=now, rng=rng, batch=False)
-    store, rules, runner, embedded = base.store, base.rules, base.runner, base.embedded
-    now = base.now
-    watch, telemetry = Watch(store), Telemetry(store, now)
-    polite, (desk_rng, leasing_rng) = settings.politeness(), rules.rng.spawn(2)
-    settler = LeaseSettler(polite, runner.ahead, desk_rng)
-    n_writers = 1 if embedded else 2
+    store, now = base.store, base.store.clock
+    telemetry = Telemetry(store, now)
+    polite, (settler_rng, lease_rng) = settings.politeness(), base.rules.rng.spawn(2)
+    settler = LeaseSettler(polite, base.runner.ahead, settler_rng)
+    n_writers = 1 if store.embedded else 2
     writers = n_writers, telemetry.count_commit
-    recorder = Recorder(store, InForce(rules), settler)
+    recorder = Recorder(store, InForce(base.rules), settler)
     posts = PostRecorder(recorder, telemetry, now)
     service = Service(
         store=store,
@@ -153,16 +149,14 @@ def open_service(
         crawl_reports=batched("crawls", recorder.flush_crawls, *writers),
         ping_reports=batched("pings", recorder.flush_pings, *writers),
         registrations=batched_registrations(store, settler, n_writers),
-        lease_requests=batched_leases(store, polite, leasing_rng),
+        lease_requests=batched_leases(store, polite, lease_rng),
         settler=settler,
         lease_ttl=timedelta(seconds=settings.lease_ttl_s),
         plan=base.plan,
-        runner=runner,
-        watch=watch,
-        readers=asyncio.Semaphore(1 if embedded else MAX_THREADS),
-        readiness=BoundedCheck(),
-        scraping=BoundedCheck(),
-        embedded=embedded,
+        runner=base.runner,
+        watch=Watch(store),
+        readers=asyncio.Semaphore(1 if store.embedded else MAX_THREADS),
+        embedded=store.embedded,
         now=now,
         telemetry=telemetry,
         max_items=settings.max_items,

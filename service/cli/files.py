@@ -151,9 +151,9 @@ def _import_to_database(
         checkpoint, standing = _checkpoint(source, [source], _address(database_url), resume)
         line = standing.get("line", 0)
         if states:
-            steps = add_states(source, base.store, base.plan.estimator, base.now, line)
+            steps = add_states(source, base.store, base.plan.estimator, base.store.clock, line)
         else:
-            steps = add_pages(source, base.store, base.now, line)
+            steps = add_pages(source, base.store, base.store.clock, line)
         return _follow(steps, source, [source], checkpoint)
 
 

@@ -64,10 +64,6 @@ class Opened:
     plan: Plan
     rules: Rules
     runner: Runner
-    now: Clock
-    """The store's time."""
-    embedded: bool
-    """Whether one process is the whole service: on SQLite."""
 
 
 def opened(
@@ -106,12 +102,11 @@ def opened(
     if plan != first:
         store.close()
         store = open_store(url, width(plan.estimator), clock=now, timeout_s=timeout_s)
-    rules = Rules(
-        plan.estimator, plan.timing, rng or np.random.default_rng(), settings.ping_delay_s
-    )
+    rng = rng or np.random.default_rng()
+    rules = Rules(plan.estimator, plan.timing, rng, settings.ping_delay_s)
     interval = timedelta(seconds=settings.epoch_interval_s)
     runner = Runner(store, plan, interval, store.clock, settings.politeness())
-    return Opened(store, plan, rules, runner, store.clock, store.embedded)
+    return Opened(store, plan, rules, runner)
 
 
 def joined(threads: Collection[threading.Thread], within_s: float) -> bool:
