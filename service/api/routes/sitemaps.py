@@ -29,8 +29,7 @@ from service.api.responses.encode import (
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register
 from service.api.service import Service, TheService
-from service.batching.reports import Registration
-from service.batching.reports import CommittedPings, PingReport
+from service.batching.reports import CommittedPings, PingReport, Registration
 from service.connectors.sitemap import Entry, Sitemap, latest, parse_lastmod
 from service.ingest.record import PageNames
 from service.model.arrays import INSTANT, NO_TIME, Bools, Ints
