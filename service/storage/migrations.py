@@ -65,7 +65,8 @@ def fence() -> str:
     """Return a statement that fails (by a division by zero) under another revision than ours.
 
     Sent in front of a transaction's statements, it costs no round trip, and Postgres runs none of
-    them after it has failed. It locks `alembic_version` against a migration until the end.
+    them after it has failed. It locks `alembic_version` until the end: against a migration, and
+    against housekeeping that would drop the epoch by which the transaction goes.
     """
     return f"SELECT 1 / count(*) FROM alembic_version WHERE version_num = '{head()}'"
 

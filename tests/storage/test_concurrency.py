@@ -33,6 +33,7 @@ from service.leases.queue import fill_block, queue_rows
 from service.model.domain import EpochStatus, Observability, PagePatch
 from service.model.errors import CursorExpired, EpochRunning, PageNotFound
 from service.storage import open_store
+from service.storage.postgres.partitions import partitions
 from service.storage.postgres.statements import Statements
 
 PATIENCE_S = 60
@@ -327,6 +328,43 @@ def test_readers_see_whole_epochs_during_publishing(sql_store):
 
     _, seen, other, _ = together(write, read, read, ingest)
     assert len(seen | other) > 1
+
+
+def replace_epochs(store, ids):
+    """Publish until an epoch in force before is no longer kept, then keep house."""
+    for rate in (2.0, 3.0):
+        publish(store, schedule_columns(ids, crawl_rate=rate))
+    with store.lead() as lead:
+        lead.housekeep(None, T0)
+
+
+def test_a_writer_sees_the_epoch_that_it_asked_for_whatever_is_published_meanwhile(postgres_store):
+    ids = np.sort(register(postgres_store, 3))
+    first = publish(postgres_store, schedule_columns(ids, crawl_rate=1.0))
+    with postgres_store.begin() as tx:
+        assert tx.number_in_force() == first
+        replace_epochs(postgres_store, ids)
+        assert tx.lock_states(ids, scheduled=True).crawl_rate.tolist() == [1.0] * 3
+        assert tx.due_columns(ids).due_rate.tolist() == [1.0] * 3
+    with postgres_store.lead() as lead:
+        lead.housekeep(None, T0)
+    with postgres_store.begin() as tx:
+        assert f"schedule_{first}" not in partitions(tx, "schedule")
+        assert tx.lock_states(ids, scheduled=True).crawl_rate.tolist() == [3.0] * 3
+
+
+def test_a_reader_whose_epoch_was_dropped_reads_the_next(postgres_store):
+    ids = np.sort(register(postgres_store, 3))
+    first = publish(postgres_store, schedule_columns(ids, crawl_rate=1.0))
+    with postgres_store.begin(write=False) as tx:
+        assert tx.number_in_force() == first
+        replace_epochs(postgres_store, ids)
+        page = tx.page(int(ids[0]))
+        assert page.crawl_rate == 3.0
+    with postgres_store.begin(write=False) as tx:
+        assert tx.number_in_force() == first + 2
+        replace_epochs(postgres_store, ids)
+        assert tx.host_pages(tx.host(page.host), T0).crawl_rate >= 3.0
 
 
 def test_a_page_deleted_while_it_is_observed_is_gone_with_its_log(sql_store):

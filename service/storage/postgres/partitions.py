@@ -51,10 +51,12 @@ def chores(
     if keep_log_since is not None:
         steps += [(f"DELETE FROM observations_default WHERE observed_at < '{keep_log_since}'",)]
         oldest = f"observations_{keep_log_since:%Y_%m}"
-        old = sorted(m for m in months if m < oldest and not m.endswith("default"))
-        steps += [(f"DROP TABLE {name}",) for name in old]
+        past = sorted(m for m in months if m < oldest and not m.endswith("default"))
+        steps += [(f"DROP TABLE {name}",) for name in past]
     kept = {f"schedule_{e}" for e in tx.kept()}
-    return steps + [(f"DROP TABLE {name}",) for name in partitions(tx, "schedule") - kept]
+    old = partitions(tx, "schedule") - kept
+    # each writer has locked `alembic_version`, before it asked for the epoch in force
+    return steps + [("LOCK TABLE alembic_version", f"DROP TABLE {name}") for name in old]
 
 
 def month(tx: "PostgresTransaction", name: str, first: str, after: str) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from service.model.columns import (
     ScheduledPages,
     StoredPages,
 )
-from service.model.domain import Certificate, Observability, Page
+from service.model.domain import Certificate, Host, HostPages, Observability, Page
 from service.model.urls import url_groups
 from service.storage.clock import FollowingClock
 from service.storage.contract import Brought, Registered
@@ -297,9 +297,24 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     def page(self, page_id: int) -> Page:
         page = super().page(page_id)
         if page.crawl_rate is None:
-            return page
+            return self.page(page_id) if self._epoch_dropped() else page
         kept = broad(np.array([getattr(page, name) for name in SHORT_RATES])).tolist()
         return replace(page, **dict(zip(SHORT_RATES, kept, strict=True)))
+
+    @override
+    def host_pages(self, host: Host, now: datetime) -> HostPages:
+        pages = super().host_pages(host, now)
+        return self.host_pages(host, now) if self._epoch_dropped() else pages
+
+    def _epoch_dropped(self) -> bool:
+        """Return whether the epoch was dropped since this reader asked; the next one is asked anew.
+
+        Only readers can meet this: housekeeping waits for the transactions of writers.
+        """
+        dropped = self.number_in_force() not in (0, *self.kept())
+        if dropped:
+            self.asked = None
+        return dropped
 
     @override
     def read_schedule(
