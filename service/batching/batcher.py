@@ -1,28 +1,4 @@
-"""One class for all batching: jobs that wait at the same moment are flushed together.
-
-A request submits a job and waits for its future. A writer thread takes the waiting jobs as one
-batch and calls `flush`, which commits them. One commit serves all of them, so many small
-requests cost about as much as a large one.
-
-**Answered means committed.** A future has a result only after `flush` has committed. A batch that
-failed has left nothing behind.
-
-**A fault is the fault of one job.** When a batch fails for another reason than the database, its
-jobs are flushed one by one, in their order. When the database is away or full, every job of the
-batch fails with that error, and the writer continues with the next batch.
-
-**Order.** A batch has the oldest waiting job and the jobs of the same kind behind it. A client
-that waits for each answer has its requests recorded in the order of sending. Jobs that wait at the
-same moment have no order among them.
-
-**Linger.** Clients that were just answered are about to send again. A writer therefore waits for
-as many jobs as the last batch had, but no longer than a share of the time of the last flush.
-`min_batch` waiting items end the wait, and wake a further writer where there is one. With fewer
-items a further writer stays idle, because two small commits cost more than one.
-
-**Backpressure.** A job is refused with `Overloaded` when `max_waiting` items would wait. A batch
-has at most `max_batch` items or one job, so nobody waits long behind a large request.
-"""
+"""One class for all batching: jobs that wait at the same moment are committed together."""
 
 import threading
 import time
@@ -75,7 +51,16 @@ class Flush(NamedTuple):
 
 
 class Batcher(Generic[JobT, ResultT]):
-    """A queue of jobs and the threads that flush them in batches."""
+    """A queue of jobs and the threads that flush them in batches.
+
+    **Answered means committed.** A future has a result only after `flush` has committed.
+    **A fault is the fault of one job.** A batch that fails is flushed again job by job; an outage
+    of the database fails each of its jobs.
+    **Order.** A batch has the oldest job and those of its kind behind it, without order among them.
+    **Linger.** A writer waits for as many jobs as the last batch had, because clients that were
+    just answered send again. `min_batch` items end the wait and wake a further writer.
+    **Backpressure.** `Overloaded` refuses a job when `max_waiting` items would wait.
+    """
 
     def __init__(
         self,
@@ -200,8 +185,6 @@ class Batcher(Generic[JobT, ResultT]):
 def slices(sizes: Iterable[int]) -> list[slice]:
     """Return the rows of each part in the concatenation of parts of these sizes.
 
-    Examples
-    --------
     >>> slices([2, 0, 1])
     [slice(0, 2, None), slice(2, 2, None), slice(2, 3, None)]
     """

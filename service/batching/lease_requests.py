@@ -1,8 +1,4 @@
-"""Lease requests, batched: workers that ask at the same moment share transactions.
-
-One thread leases for all requests of this process. Its requests therefore never wait for each
-other's locks, share the cost of a commit, and receive the due pages round-robin.
-"""
+"""Lease requests, batched: one thread leases for all workers, which receive pages in turns."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime

@@ -1,9 +1,7 @@
 """Reports of crawls and pings, and registrations of pages, batched.
 
-The requests that wait are recorded in one transaction, as if one request had brought their items:
-per page in the order of time. Crawls and pings have a batcher each, so that one statement locks the
-pages of a batch in ascending order. Writers of several processes therefore wait for each other and
-never deadlock.
+A batch is recorded as if one request had brought its items: per page in the order of time. Crawls
+and pings have a batcher each, so one statement locks the pages of a batch: no deadlocks.
 """
 
 from collections.abc import Callable, Sequence
@@ -128,10 +126,9 @@ class Recorder:
         return [committed.take(rows) for rows in slices(len(job.columns) for job in jobs)]
 
     def _queue_apart(self, page_id: Ints, now: datetime) -> None:
-        """Queue pages in a transaction of their own, as the first one has locked host queues.
+        """Queue pages in a further transaction: the first has locked host queues.
 
-        The evidence is committed already. Where the database fails here, the next epoch queues
-        the pages.
+        Where the database fails here, the next epoch queues the pages.
         """
         if self.settler is None or not len(page_id):
             return
@@ -159,11 +156,7 @@ def batched(
     n_writers: int = 1,
     watch: Callable[[Flush], None] = lambda _: None,
 ) -> Batcher[JobT, ResultT]:
-    """Return a batcher of evidence.
-
-    A single writer lingers for a full batch. Where nobody else writes, one commit costs less than
-    two.
-    """
+    """Return a batcher of evidence; a single writer lingers for a full batch."""
     limits = LIMITS if n_writers > 1 else replace(LIMITS, min_batch=LIMITS.max_batch)
     return Batcher(name, flush, limits, n_writers=n_writers, watch=watch)
 
@@ -173,7 +166,7 @@ REGISTRATION_LIMITS = Limits(max_batch=50_000, max_waiting=1_000_000, min_batch=
 
 
 class OverlappingPages(Exception):
-    """Two requests bring the same page, so each request needs a statement of its own."""
+    """Two requests bring the same page: the batcher then flushes each alone, in order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,23 +188,13 @@ Registrations = Batcher[Registration, Registered]
 
 @dataclass(frozen=True, slots=True)
 class Registrar:
-    """Registers the pages of several requests in one transaction.
-
-    New pages fall all over the index of keys, so a commit of four requests costs little more than a
-    commit of one.
-    """
+    """Registers the pages of several requests in one transaction."""
 
     store: Store
     settler: LeaseSettler
 
     def flush(self, jobs: list[Registration]) -> list[Registered]:
-        """Register the pages and queue the new ones.
-
-        Raises
-        ------
-        OverlappingPages
-            Two jobs have a page in common; the batcher then flushes each alone, in order.
-        """
+        """Register the pages and queue the new ones; raise `OverlappingPages`."""
         pages = PageColumns.concatenate([job.pages for job in jobs])
         if len(jobs) > 1 and len(np.unique(pages.key)) < len(pages):
             raise OverlappingPages

@@ -1,12 +1,8 @@
 """Estimates of the pages' change rates: learnt from crawls, read off for an epoch.
 
-Pages differ by their observability. The estimator of the settings learns from every crawl of an
-`incomplete` page. The pings of a `complete` page are counted. For an `auto` page the estimator
-learns the changes without a ping, and the crawls after pings show how many pings are real
-(`core.pings`). An `auto` page without pings is estimated as an `incomplete` one.
-
-**Evidence without its prior.** A page stores sums over its own crawls. The prior and the shapes of
-its URL group are added when the estimate is read, so a new prior needs no pass over the pages.
+The estimator learns from every crawl of an `incomplete` page, and of an `auto` page without pings.
+Pings of a `complete` page are counted; those of an `auto` page are judged (`core.pings`).
+**Evidence without its prior.** The prior is added when an estimate is read.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -156,12 +152,7 @@ def learn_crawls(
     estimator: Estimator[Any], states: PageStates, evidence: CrawlEvidence
 ) -> EvidenceState:
     """Return the evidence after crawls, each page's in their order."""
-    learnt = EvidenceState(
-        states.estimate.copy(),
-        states.real_pings.copy(),
-        states.false_pings.copy(),
-        states.trust.copy(),
-    )
+    learnt = EvidenceState(*(getattr(states, name).copy() for name in EvidenceState._fields))
     pinged = np.zeros(len(evidence.page), np.bool_)
     if (steady := estimator.steady) is not None:
         auto = states.observability[evidence.page] == Observability.auto
@@ -193,14 +184,8 @@ def _learn_pinged(
     for entries in rounds(evidence.page):
         crawls = evidence.take(entries)
         page = crawls.page
-        before = PingState(
-            learnt.estimate[page, 0],
-            learnt.estimate[page, 1],
-            learnt.real_pings[page],
-            learnt.false_pings[page],
-            crawls.total_pings.astype(np.float64),
-            days_counted[entries],
-        )
+        own = EvidenceState(*(column[page] for column in learnt))
+        before = _ping_state(own, crawls.total_pings, days_counted[entries])
         rate = quality.estimate(before).change_rate
         after = quality.update(before, crawls.interval, crawls.n_pings, crawls.changed)
         learnt.estimate[page, 0], learnt.estimate[page, 1] = after.changes, after.days
@@ -261,9 +246,11 @@ def _pinged_rates(
     steady: Gamma, pages: EpochColumns, pinged: Bools, now: np.datetime64
 ) -> RateEstimates:
     """Return the estimates of the pinged pages; pings of low quality are ignored."""
-    state = _ping_state(pages, now, pinged)
+    own = EvidenceState(*(getattr(pages, name)[pinged] for name in EvidenceState._fields))
+    days_counted = np.maximum(days(now - pages.pings_since[pinged]), 0.0)
+    state = _ping_state(own, pages.n_pings[pinged], days_counted)
     quality = PingQuality(steady.of_url_groups(pages.url_group[pinged])).estimate(state)
-    trusted = TRUST.trusted(pages.trust[pinged])
+    trusted = TRUST.trusted(own.trust)
     pings = accepted(quality, state, trusted, silent(pages, pinged, quality, now))
     useful = (pings.precision >= LEAST_PRECISION) & (pings.recall >= LEAST_RECALL)
     return RateEstimates(
@@ -274,16 +261,10 @@ def _pinged_rates(
     )
 
 
-def _ping_state(pages: EpochColumns, now: np.datetime64, where: Bools) -> PingState:
-    days_counted = np.maximum(days(now - pages.pings_since[where]), 0.0)
-    return PingState(
-        pages.estimate[where, 0],
-        pages.estimate[where, 1],
-        pages.real_pings[where],
-        pages.false_pings[where],
-        pages.n_pings[where].astype(np.float64),
-        days_counted,
-    )
+def _ping_state(own: EvidenceState, n_pings: Ints, days_counted: Floats) -> PingState:
+    changes, exposure = own.estimate[:, 0], own.estimate[:, 1]
+    counts = n_pings.astype(np.float64)
+    return PingState(changes, exposure, own.real_pings, own.false_pings, counts, days_counted)
 
 
 def _rates(estimator: Estimator[Any], pages: EpochColumns) -> Floats:
@@ -332,16 +313,7 @@ def of_page(
     return PageEstimate(rate, _interval(own, state), estimator.name, group_rate)
 
 
-ESTIMATED_FROM = (
-    "page_id",
-    "observability",
-    "n_pings",
-    "real_pings",
-    "false_pings",
-    "trust",
-    "url_group",
-    "estimate",
-)
+ESTIMATED_FROM = ("page_id", "observability", "n_pings", "url_group", *EvidenceState._fields)
 """Columns of a page that its estimate reads, beside the instants."""
 
 

@@ -18,10 +18,8 @@ UNFINISHED = "unknown (a rebuild did not finish)"
 def rebuild(store: Store, rules: Rules, *, block: int = 5_000) -> Iterator[int]:
     """Replay the log into fresh estimates, block by block; yield the number of pages of each.
 
-    Nothing else may write meanwhile: stop the service first. During a rebuild the store belongs to
-    no estimator, so that after a crash only another rebuild can put it to use. The log has a crawl
-    rate only where the estimator of that time used it. Elsewhere one crawl in the page's mean
-    interval replaces it. The log has no `last_modified`.
+    Nothing else may write meanwhile. Until the end the store belongs to no estimator, so after a
+    crash only another rebuild can put it to use. The log has no `last_modified`.
     """
     with store.begin() as tx:
         tx.set_estimator(UNFINISHED)
@@ -41,13 +39,8 @@ def rebuild(store: Store, rules: Rules, *, block: int = 5_000) -> Iterator[int]:
 
 def _replay(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
     zero = np.zeros(len(states))
-    states = replace(
-        states,
-        estimate=np.zeros_like(states.estimate),
-        real_pings=zero.copy(),
-        false_pings=zero.copy(),
-        trust=zero.copy(),
-    )
+    blank = np.zeros_like(states.estimate)
+    states = replace(states, estimate=blank, real_pings=zero, false_pings=zero, trust=zero)
     since = states.pings_since[np.searchsorted(states.page_id, log.page_id)]
     total_pings, n_pings = _pings_before(log, since)
     crawls = ~np.isnan(log.interval)

@@ -1,8 +1,7 @@
 """Record what crawlers saw and what sites announced; an item names its page by id or by URL.
 
-Both ways read and lock the states of the pages, compute the new states on arrays, write them and
-append to the log. Per page, time moves forward: an entry that is not newer than the page's last
-one changes nothing. A batch may therefore arrive any number of times, in any order.
+Per page, time moves forward: an entry that is not newer than the page's last one changes nothing.
+A batch may therefore arrive any number of times, in any order.
 """
 
 from collections.abc import Sequence
@@ -39,10 +38,7 @@ class PingOutcome(NamedTuple):
 
 
 def record(tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce) -> CrawlOutcome:
-    """Record crawls; several crawls of one page are applied in the order of their time.
-
-    The pages are locked before the rules in force are read, which may come with the lock.
-    """
+    """Record crawls; several crawls of one page are applied in the order of their time."""
     states, row = _lock(tx, crawls.page_id, scheduled=rules.estimator.needs_crawl_rate)
     verdict, newer = _judge(row, crawls.observed_at, states.last_crawl_at)
     verdict[crawls.page_id == UNSPECIFIED] = Verdict.elsewhere

@@ -97,21 +97,16 @@ def reported_change(
 
 
 def age(crawls: CrawlColumns) -> Floats:
-    """Return the days since each page was last modified, as its site reports; NaN: no report.
-
-    Many servers generate pages for each visitor and date them at the request. Such a date, within
-    `GENERATED_WITHIN`, is ignored.
-    """
+    """Return the days since each page was last modified, as its site reports; NaN: no report."""
     since = crawls.observed_at - crawls.last_modified
-    age = days(since)
-    return np.where(since > GENERATED_WITHIN, age, np.nan)
+    return np.where(since > GENERATED_WITHIN, days(since), np.nan)
 
 
 def may_be_back(states: PageStates, groups: Groups, at: Instants) -> Bools:
     """Return which pings are reason enough to check whether a page that is gone is back.
 
-    The pings of a site that announces every change are trusted. Other sites may list what they
-    have deleted: their pings have a retired page crawled no more often than its last check.
+    Sites that do not announce every change may list what they have deleted: their pings have a
+    retired page crawled no more often than its last check.
     """
     if not states.gone.any():
         return np.zeros(len(at), np.bool_)
@@ -177,10 +172,8 @@ def compare(states: PageStates, groups: Groups, crawls: CrawlColumns) -> CrawlCo
     """Compare each crawl with the crawl before.
 
     A crawl that answered closes the running interval and opens the next. The interval is evidence
-    of a change rate when both ends could be compared. Crawls of a page whose changes are announced
-    follow its changes, so they are no evidence of its rate. A page that is gone, or has moved for
-    good, has changed, and so has one that comes back. Another redirect and a failure are no
-    evidence.
+    of the page's rate when both ends could be compared, unless the page's changes are announced:
+    then crawls follow changes. A page that goes, moves for good or comes back has changed.
     """
     page, at = groups.page, crawls.observed_at
     answer, gone = answers(crawls)
@@ -261,8 +254,7 @@ def _next_states(
 def _interval_factor(states: PageStates, groups: Groups, newest: Instants, rules: Rules) -> Floats:
     """Draw the time to the next crawl, in mean intervals of the page.
 
-    The first crawl that answers is followed by a random part of one interval, so that pages
-    that came together are not due together.
+    After the first answer it is a random part of one: pages that came together drift apart.
     """
     uniform = rules.rng.random(len(states))
     if rules.timing is Timing.poisson:
@@ -291,8 +283,8 @@ def notice(
 ) -> tuple[PageStates, LogColumns, Bools, NDArray[np.object_]]:
     """Return the states of (P,) pages after (N,) pings, the log, and whether and why to crawl.
 
-    Changes from before the start of counting are not counted. Their number is unknown, and the
-    oldest news of a new page would make the page look fast.
+    Pings of changes from before the start of counting are not counted: how many others there were
+    is unknown.
     """
     page, at, by = groups.page, pings.changed_at, pings.changed_by
     crawl, reason, credit = _decide(states, groups, pings, rules)
@@ -313,11 +305,7 @@ def notice(
 def _decide(
     states: PageStates, groups: Groups, pings: PingColumns, rules: Rules
 ) -> tuple[Bools, NDArray[np.object_], Floats]:
-    """Return which pings are worth a crawl, why, and the (P,) credit that remains.
-
-    A crawl within the day that a ping names may have come too early to see the change. Such a ping
-    is not stale.
-    """
+    """Return which pings are worth a crawl, why, and the (P,) credit that remains."""
     page, by = groups.page, pings.changed_by
     complete = states.observability == Observability.complete
     auto = states.observability == Observability.auto

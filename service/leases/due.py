@@ -46,8 +46,6 @@ WALK_BLOCK = 10_000
 def due_at(pages: DueColumns) -> Instants:
     """Return (N,) due times, NaT where only a ping makes the page due; rounded down to the μs.
 
-    Examples
-    --------
     >>> one = {name: np.array([value]) for name, value in {
     ...     "page_id": 1, "created_at": np.datetime64("2026-01-01", "us"),
     ...     "last_crawl_at": np.datetime64("2026-05-01", "us"), "requested_at": NO_TIME,
@@ -108,8 +106,7 @@ def due_before(
 ) -> SchedulePart:
     """Return the rows of `tx.schedule` that are due before an instant, at most `limit`.
 
-    A filter that matches little costs a bounded walk: after `MOST_SCANNED` rows, or a part that
-    the store has cut short, the next call goes on.
+    A part that `MOST_SCANNED` or the store has cut short may be empty and not be the last.
     """
     parts: list[ScheduledPages] = []
     n_read, size, place = 0, limit, after

@@ -65,8 +65,8 @@ def change_host(
 ) -> None:
     """Change settings of a host, seen before or not: fields of `Host` and `blocked_until`.
 
-    None clears a setting. A group of a new name is created. Queued pages move with their host. A
-    block holds for the host queue that the host is crawled in afterwards.
+    None clears a setting. A new group is created. Queued pages move with their host. A block holds
+    for the host queue that the host joins.
     """
     host_id = tx.host_ids([host])
     left = joined = tx.lock_hosts(host_id)

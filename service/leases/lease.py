@@ -1,12 +1,8 @@
-"""Hand out crawls that are due, each under a lease, and take the reports back.
+"""Hand out crawls that are due, each under a lease, and settle the leases that are reported.
 
-The most overdue page comes first, by (now - last crawl) x crawl rate; pages that a ping asked
-for come before all others. Politeness is a gate in front of each host queue (a host, or hosts that
-share a server): a delay from one crawl to the next, so many leases at a time, and a pause after
-trouble. A page whose host queue is shut waits, and comes first when it opens.
-
-**Fencing.** A lease that has ended, by a report, a release or time, ends once: whatever comes
-later under its token touches neither the page's next lease nor its host queue.
+Pages that a ping requested come first, then the most overdue; `leases.politeness` is the gate.
+**Fencing.** A lease ends once, by a report, a release or time: whatever comes later under its token
+touches neither the page's next lease nor its host queue.
 """
 
 from collections.abc import Sequence
@@ -117,9 +113,8 @@ class LeaseReports(NamedTuple):
 def dated(tx: Transaction, crawls: CrawlColumns, now: datetime) -> CrawlColumns:
     """Return the crawls, none of them dated before the lease in force that it was made under.
 
-    A worker with a slow clock dates crawls so, and they would come late or leave the page due,
-    again and again. A crawl no older than `PROMPT` keeps its time, because looking leases up takes
-    time, and a page that is due again too early by as much does no harm.
+    The crawls of a worker with a slow clock would leave the page due. A crawl no older than
+    `PROMPT` keeps its time: that saves a look-up and does no harm.
     """
     row = np.flatnonzero((crawls.token != 0) & (crawls.observed_at < instant(now) - PROMPT))
     if not len(row):
@@ -205,8 +200,7 @@ def lease(
 ) -> tuple[list[LeasedPages], bool]:
     """Deal what is due to the requests, in turns; return whether there may be more.
 
-    One transaction locks host queues once, so that no two can wait for each other; for more, lease
-    again in another. Leases and delays count from the store's time once the host queues are locked.
+    A transaction leases once: because it locks host queues once, no two can deadlock.
     """
     count = sum(request.count for request in requests)
     n_rows = max(COMPARED, 2 * count)
@@ -346,8 +340,8 @@ def settle(
 ) -> Bools:
     """End the leases that were reported, queue their pages again and update their host queues.
 
-    Return which tokens were in force. When a page is due again follows from its state, which is
-    written already. Trouble counts of crawls without a lease too.
+    Return which tokens were in force. The states of the pages are written already. Trouble counts
+    for crawls without a lease too.
     """
     at, until = instant(now), instant(now + horizon)
     locked, pages = tx.lock_leases(reports.tokens)

@@ -1,8 +1,7 @@
 """Politeness: when a host queue may be crawled, and what reports and settings make of it. Pure.
 
-A gate stands in front of each host queue: a host, or the hosts that share a server. The gate is
-open when the delay since the last crawl is over, fewer leases run than the concurrency allows, and
-the pause after trouble has passed. The store keeps gates as instants, so a restart forgets none.
+A host queue is open when the delay since the last crawl and the pause after trouble are over and
+fewer leases run than the concurrency allows. The store keeps instants: a restart forgets none.
 """
 
 from dataclasses import dataclass, replace
@@ -135,8 +134,8 @@ def gates(
 def heads(n: int, host_queue: Ints, bound: Instants, before: Instants, each: int) -> Instants:
     """Return a lower bound of when each of n host queues has a page; NaT where it has none.
 
-    Of each host queue the first `each` rows were read, in the order of `before`; `bound` is when
-    each row can be taken now (NaT: the row is out). If `each` rows came, more may follow the last.
+    The first `each` rows were read, in the order of `before`; `bound` is when each row can be
+    taken now (NaT: the row is out). If `each` rows came, more may follow the last.
     """
     first, last = np.full(n, LAST), np.full(n, FIRST)
     present = ~np.isnat(bound)
@@ -209,8 +208,8 @@ def sum_up(
 ) -> ReportSummary:
     """Return reports by host queue, but for those neither new nor under a lease.
 
-    A crawl that a slow clock dates before its lease is dated at the lease. Its host's delay counts
-    from the report, because the fetch may have been at any time until then.
+    A crawl that a slow clock dates before its lease is dated at the lease. Because it may have been
+    at any time until the report, the delay counts from there.
     """
     queue_id, n = settled.host_queues.queue_id, len(settled.host_queues)
     row = np.minimum(np.searchsorted(queue_id, settled.queue_id), n - 1)
@@ -316,10 +315,9 @@ def pause_length(n_pauses: Ints, retry_after_s: Floats, uniform: Floats) -> Span
 
 
 def set_back(host_queues: HostQueues, polite: Politeness, at: np.datetime64) -> HostQueues:
-    """Return host queues with nothing dated later than now.
+    """Return host queues with nothing dated later than now: the clock was set back.
 
-    A later date shows that the clock was set back. The rest of a delay or a pause counts from now,
-    and the host queue is looked at again. A block by hand keeps its end.
+    The rest of a delay or a pause counts from now. A block by hand keeps its end.
     """
     delay, _ = limits(host_queues, polite)
     ready_at = np.fmin(host_queues.ready_at, at + delay)

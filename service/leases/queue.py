@@ -49,7 +49,7 @@ def enqueue(tx: Transaction, pages: DueColumns, until: datetime) -> Ints:
 def fill_queue(store: Store, until: datetime, stopped: Callable[[], bool] = lambda: False) -> None:
     """Queue every page that is due before `until`, a block a transaction.
 
-    When this dies half-way, or is stopped, whoever runs epochs next finds that it was not done.
+    A fill that is stopped is not marked, so the next runner of epochs does it again.
     """
     with store.begin(write=False) as tx:
         epoch = tx.number_in_force()
@@ -67,8 +67,7 @@ def fill_queue(store: Store, until: datetime, stopped: Callable[[], bool] = lamb
 def fill_block(tx: Transaction, after: int, last: int, until: datetime) -> None:
     """Queue the pages of a range that are due before `until`, and take out the others.
 
-    Rows are taken out last, and rows that others have locked stay with bounds that are too early:
-    whoever holds one of them may wait for a row that has been queued.
+    Rows that others have locked stay: their holders may wait for a row that has been queued.
     """
     queued = enqueue(tx, tx.due_block(after, last), until)
     extra = np.setdiff1d(tx.waiting(after, last), queued, assume_unique=True)
@@ -80,14 +79,9 @@ def fill_block(tx: Transaction, after: int, last: int, until: datetime) -> None:
 
 
 def redate(store: Store, polite: Politeness, now: Clock) -> None:
-    """Date nothing later than now: pages, then leases, then hosts, a block a transaction.
+    """Date nothing later than now, as after a clock that ran ahead: pages, leases, then hosts.
 
-    A clock that ran ahead for a while leaves crawls, leases and delays dated in the future. Until
-    the clock has caught up, pages would not be due, leases would not end, hosts would stay shut
-    and reports would come late.
-
-    Where nothing is dated later nothing changes, so it may be run at any time, by anybody. The
-    queue has to be filled afterwards.
+    Where nothing is dated later nothing changes. The queue has to be filled afterwards.
     """
     after = 0
     while True:

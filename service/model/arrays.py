@@ -100,6 +100,10 @@ class Columns:
             **{f.name: np.zeros((0, *shapes.get(f.name, ())), COLUMN[f.type]) for f in fields(cls)}
         )
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the columns by name."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
         """Return the rows of all parts, one after the other."""
@@ -112,8 +116,7 @@ class Columns:
 
     def take(self, where: NDArray[Any] | slice) -> Self:
         """Return the rows that a mask, an index array or a slice selects."""
-        names = self.__dataclass_fields__
-        return type(self)(**{name: getattr(self, name)[where] for name in names})
+        return type(self)(**{name: column[where] for name, column in self.arrays().items()})
 
     def where(self, mask: Bools) -> Self:
         """Return the rows that a mask selects: where those are all, these columns themselves."""

@@ -1,8 +1,6 @@
-"""Time: the machine's, and clocks that keep to one source of it.
+"""Time: the service reads the machine's time of day here and nowhere else.
 
-The service reads the machine's time of day here and nowhere else. Several replicas share one
-source, the database's clock; a process that is alone keeps its own steady when the machine's time
-of day is set.
+Replicas follow the database's clock. A process that is alone keeps its own clock steady.
 """
 
 import time
@@ -47,19 +45,12 @@ class Bounds(NamedTuple):
     at: float
     """Seconds elapsed at the last reading."""
 
-    def widened(self, at: float) -> "Bounds":
-        """Return the bounds as drift may have moved them since."""
-        drift = timedelta(seconds=DRIFT * abs(at - self.at))
-        return Bounds(self.least - drift, self.largest + drift, at)
-
 
 class FollowingClock:
-    """A clock that follows another one, such as a database's, by readings of it.
+    """A clock that follows another one by readings of it; at first the machine's time of day.
 
-    A reading was true at some moment between the question and its answer, so it bounds by how much
-    the two clocks differ; readings narrow the bounds and time widens them. A reading outside of
-    the bounds shows that the other clock was set: it replaces them. Before the first reading this
-    is the machine's time of day.
+    A reading bounds by how much the two clocks differ; time widens the bounds. A reading outside
+    of the bounds shows that the other clock was set, and replaces them.
 
     >>> seconds = iter([10.0])
     >>> clock = FollowingClock(lambda: next(seconds))
@@ -81,21 +72,18 @@ class FollowingClock:
 
     def read(self, reading: datetime, *, sent: float, received: float) -> None:
         """Take a reading that was asked for and answered after so many elapsed seconds."""
-        new = Bounds(
-            reading - timedelta(seconds=received), reading - timedelta(seconds=sent), received
-        )
+        least, largest = reading - timedelta(seconds=received), reading - timedelta(seconds=sent)
+        new = Bounds(least, largest, received)
         if self._bounds is not None:
-            old = self._bounds.widened(received)
-            both = Bounds(max(old.least, new.least), min(old.largest, new.largest), received)
-            new = both if both.least <= both.largest else new
+            drift = timedelta(seconds=DRIFT * abs(received - self._bounds.at))
+            least = max(least, self._bounds.least - drift)
+            largest = min(largest, self._bounds.largest + drift)
+            new = Bounds(least, largest, received) if least <= largest else new
         self._bounds = new
 
 
 class SteadyClock:
-    """The machine's time of day, but for steps: these wait until somebody follows them.
-
-    So what is kept by this clock, such as leases that run, can be carried along first.
-    """
+    """The machine's time of day, but for steps: leases and delays are carried along first."""
 
     def __init__(self, wall: Clock | None = None, elapsed: Callable[[], float] = elapsed) -> None:
         self.wall = wall or system_clock

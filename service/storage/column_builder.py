@@ -10,16 +10,9 @@ from numpy.typing import NDArray
 class Gathered:
     """Columns that grow block by block.
 
-    A column of one value throughout, as bounds and pings are where nobody uses them, is one
-    element seen N times: it takes no memory and is read-only.
+    A column of one value throughout takes no memory and is read-only. `empty` has each column by
+    name, without rows.
 
-    Parameters
-    ----------
-    empty : mapping
-        Each column by name, without rows.
-
-    Examples
-    --------
     >>> gathered = Gathered({"page_id": np.zeros(0, np.int64), "max_crawl_rate": np.zeros(0)})
     >>> gathered.append([np.array([1, 2]), np.array([np.nan, np.nan])])
     >>> gathered.append([np.array([3]), np.array([np.nan])])
@@ -31,20 +24,18 @@ class Gathered:
         self.parts = {name: [column] for name, column in empty.items()}
 
     def append(self, block: Iterable[NDArray[Any]]) -> None:
-        """Take the next rows, one array a column, in the columns' order."""
+        """Append the next rows, one array a column, in the columns' order."""
         for parts, part in zip(self.parts.values(), block, strict=True):
             parts.append(_compact(part))
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Give the columns and keep nothing."""
+        """Return the columns and keep nothing."""
         return {name: _join(self.parts.pop(name)) for name in list(self.parts)}
 
 
 def placed(n: int, where: Any, values: NDArray[Any], none: np.generic) -> NDArray[Any]:
-    """Give a column in which most of n rows have nothing.
+    """Return a column in which most of n rows have nothing.
 
-    Examples
-    --------
     >>> placed(4, [2], np.array([7]), np.int64(0))
     array([0, 0, 7, 0])
     """

@@ -22,7 +22,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from service.model.arrays import Ints
-from service.storage.queue import LeaseFilter
 
 
 class Rows(Protocol):
@@ -32,14 +31,7 @@ class Rows(Protocol):
     def rowcount(self) -> int:
         """Rows read or written."""
 
-    def fetchone(self) -> Any:
-        """Return the next row, or None."""
-
-    def fetchall(self) -> list[Any]:
-        """Return the rows that are left."""
-
-    def __iter__(self) -> Iterator[Any]:
-        """Iterate over the rows that are left."""
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 class Dialect(ABC):
@@ -59,8 +51,8 @@ class Dialect(ABC):
 
     def scalar(self, statement: str, **parameters: Any) -> Any:
         """Return the first value of the first row, None without a row."""
-        rows = self.run(statement, **parameters).fetchall()
-        return rows[0][0] if rows else None
+        row = next(iter(self.run(statement, **parameters)), None)
+        return None if row is None else row[0]
 
 
 def assignments(names: Iterable[str]) -> str:
@@ -90,8 +82,3 @@ def all_of(conditions: Iterable[str]) -> str:
     'true'
     """
     return " AND ".join(f"({condition})" for condition in conditions) or "true"
-
-
-def in_reach(of: LeaseFilter, in_hosts: str, in_shard: str) -> list[str]:
-    """Return those of two conditions that a reach needs: on its hosts, on its shard."""
-    return ([in_hosts] if of.hosts else []) + ([in_shard] if of.shards > 1 else [])

@@ -1,9 +1,7 @@
 """Epochs, their certificates and schedules, in the words that both databases share.
 
-Every statement on the schedule walks along primary keys from `after` on and never further than
-`last`: the tables have the same key and are merged, and a filter that matches little costs a
-bounded walk. Each table is told where to begin and end; a planner does not conclude it from the
-join.
+A statement on the schedule walks along primary keys from `after` to `last`, so a filter that
+matches little costs a bounded walk. It bounds each table: planners do not conclude it from joins.
 """
 
 from abc import abstractmethod
@@ -63,8 +61,6 @@ BEFORE = f"""
 SELECT {COLUMNS} FROM epochs WHERE epoch < %(before)s ORDER BY epoch DESC LIMIT %(limit)s
 """
 
-NO_LATER = 2**63 - 1
-
 SCHEDULE = """
 SELECT schedule.page_id, created_at, last_crawl_at, requested_at, coalesce(gone, false) AS gone,
     coalesce(n_failures, 0) AS n_failures, coalesce(interval_factor, 1.0) AS interval_factor,
@@ -93,10 +89,7 @@ MEASURES = (RATE, f"{RATE} * {{row}}.urgency", "coalesce({row}.crawl_probability
 
 def _moved(measure: str) -> str:
     now, before = measure.format(row="schedule"), measure.format(row="before")
-    return (
-        f"{{greatest}}({now}, {before})\n"
-        f"            > %(ratio)s * {{least}}({now}, {before}, 1e300)"
-    )
+    return f"{{greatest}}({now}, {before}) > %(ratio)s * {{least}}({now}, {before}, 1e300)"
 
 
 MOVED = f"""(
@@ -110,14 +103,13 @@ MOVED = f"""(
 ) AS schedule"""
 """The rows that are news, in the place of the schedule: nothing is joined to the others."""
 
-REMOVED = """
+REMOVED = f"""
 SELECT before.page_id
 FROM schedule AS before
 LEFT JOIN schedule ON schedule.epoch = %(epoch)s AND schedule.page_id = before.page_id
-    AND schedule.page_id > %(after)s AND schedule.page_id <= %(last)s
-LEFT JOIN pages ON pages.page_id = before.page_id
-    AND pages.page_id > %(after)s AND pages.page_id <= %(last)s
-WHERE before.epoch = %(since)s AND before.page_id > %(after)s AND before.page_id <= %(last)s
+    AND {BETWEEN.format(table="schedule")}
+LEFT JOIN pages ON pages.page_id = before.page_id AND {BETWEEN.format(table="pages")}
+WHERE before.epoch = %(since)s AND {BETWEEN.format(table="before")}
     AND (schedule.page_id IS NULL OR pages.page_id IS NULL)
 ORDER BY before.page_id
 """
@@ -192,7 +184,7 @@ class EpochsSql(Dialect, Transaction):
 
     @override
     def epochs(self, before: int | None, limit: int) -> list[Epoch]:
-        last = NO_LATER if before is None else before
+        last = MOST_PAGE_ID if before is None else before
         return [decode_epoch(row) for row in self.read(BEFORE, before=last, limit=limit)]
 
     def _epoch(self, statement: str, **parameters: Any) -> Epoch | None:
@@ -210,14 +202,11 @@ class EpochsSql(Dialect, Transaction):
         filters = [name for name in ONLY if getattr(only, name) is not None]
         by_index = only.host is not None or only.page_id is not None
         last = MOST_PAGE_ID if by_index else min(after + MOST_SCANNED, MOST_PAGE_ID)
+        values = {name: getattr(only, name) for name in filters}
+        if only.host is not None:  # looked up first: the planner knows how many pages it has
+            values["host_id"] = self.scalar(HOST_ID, host=values.pop("host")) or 0
         rows, kept = self.read_schedule(
-            filters,
-            epoch=epoch,
-            after=after,
-            last=last,
-            limit=limit,
-            **{name: getattr(only, name) for name in filters if name != "host"},
-            **({} if only.host is None else {"host_id": self._host_id(only.host)}),
+            filters, epoch=epoch, after=after, last=last, limit=limit, **values
         )
         if epoch not in kept:
             raise CursorExpired
@@ -245,10 +234,6 @@ class EpochsSql(Dialect, Transaction):
             raise EpochNotKept
         return ScheduleChanges(there(rows), going_on, removed)
 
-    def _host_id(self, host: str) -> int:
-        """Look a host up beforehand, so that the planner knows how many pages it has."""
-        return self.scalar(HOST_ID, host=host) or 0
-
     def _next(self, rows: ScheduledPages, limit: int, last: int, *epochs: int) -> int | None:
         if len(rows) and len(rows) == limit:
             return int(rows.page_id[-1])
@@ -257,7 +242,7 @@ class EpochsSql(Dialect, Transaction):
 
     def kept(self) -> set[int]:
         """Return the published epochs whose schedule is kept."""
-        return {epoch for (epoch,) in self.run(KEPT).fetchall()}
+        return {epoch for (epoch,) in self.run(KEPT)}
 
     @abstractmethod
     def read_schedule(
@@ -271,26 +256,18 @@ class EpochsSql(Dialect, Transaction):
 
 def rows(only: Collection[str], *, since: bool) -> str:
     """Return the statement that reads rows under these filters, or what moved since an epoch."""
-    indexed = "host" in only or "page_id" in only
+    walk = "true" if "host" in only or "page_id" in only else BETWEEN
     conditions = [ONLY[name] for name in only]
     if not since:
-        conditions += ["schedule.epoch = %(epoch)s", *_walk("schedule", indexed=indexed)]
+        conditions += ["schedule.epoch = %(epoch)s", walk.format(table="schedule")]
+    same_page = f"{{table}}.page_id = schedule.page_id AND {walk}"
     return SCHEDULE.format(
         source=MOVED if since else "schedule",
-        pages=_same_page("pages", indexed=indexed),
-        states=_same_page("page_states", indexed=indexed),
+        pages=same_page.format(table="pages"),
+        states=same_page.format(table="page_states"),
         where=all_of(conditions),
         due_rate=DUE_RATE,
     )
-
-
-def _walk(table: str, *, indexed: bool) -> list[str]:
-    """Return where a walk along the key begins and ends; none where an index finds the rows."""
-    return [] if indexed else [BETWEEN.format(table=table)]
-
-
-def _same_page(table: str, *, indexed: bool) -> str:
-    return all_of([f"{table}.page_id = schedule.page_id", *_walk(table, indexed=indexed)])
 
 
 def there(rows: ScheduledPages) -> ScheduledPages:

@@ -13,7 +13,7 @@ from service.model.columns import CapColumns
 from service.model.domain import Host, HostGroup, HostPages, HostQueue, Observability
 from service.model.errors import GroupNotFound, HostNotFound
 from service.storage.contract import Transaction
-from service.storage.dialect import Dialect, all_of, assignments, in_reach
+from service.storage.dialect import Dialect, all_of, assignments
 from service.storage.queue import ALL_PAGES, MOST_SUMMED, HostQueueBounds, HostQueues, LeaseFilter
 
 HOST_QUEUE = "coalesce(-hosts.group_id, hosts.host_id)"
@@ -114,6 +114,15 @@ SAVE_HOST_CAP = "UPDATE hosts SET max_crawl_rate = %(cap)s WHERE host_id = %(id)
 SAVE_GROUP_CAP = "UPDATE host_groups SET max_crawl_rate = %(cap)s WHERE group_id = %(id)s"
 
 
+LOWER_ROW = """ON CONFLICT (page_id) DO UPDATE SET queue_id = excluded.queue_id,
+    next_at = {least}(due_pages.next_at, excluded.next_at),
+    last_crawl_at = excluded.last_crawl_at, crawl_rate = excluded.crawl_rate,
+    requested = excluded.requested
+WHERE due_pages.token IS NULL AND (excluded.next_at < due_pages.next_at
+    OR excluded.queue_id <> due_pages.queue_id OR excluded.requested <> due_pages.requested
+    OR (excluded.crawl_rate IS NULL) <> (due_pages.crawl_rate IS NULL)
+    OR abs(excluded.crawl_rate - due_pages.crawl_rate) > 0.1 * due_pages.crawl_rate)"""
+"""Lowers the bound of a row without a lease; a rate that moved by a tenth is written as well."""
 WAITING = """
 SELECT page_id FROM due_pages WHERE page_id > %(after)s AND page_id <= %(last)s AND token IS NULL
 ORDER BY page_id
@@ -141,9 +150,14 @@ RETURNING queue_id
 """
 
 
+def in_reach(of: LeaseFilter) -> list[str]:
+    """Return the conditions of host queues that a filter needs."""
+    return ([IN_HOSTS] if of.hosts else []) + ([IN_SHARD] if of.shards > 1 else [])
+
+
 def ready_in(of: LeaseFilter) -> str:
     """Return the statement that finds the host queues with something that a filter matches."""
-    conditions = in_reach(of, IN_HOSTS, IN_SHARD) + ([READY_HOSTS] if of.hosts else [])
+    conditions = in_reach(of) + ([READY_HOSTS] if of.hosts else [])
     return READY.format(where=all_of(["next_at <= %(now)s", *conditions]))
 
 
@@ -196,7 +210,7 @@ class QueueSql(Dialect, Transaction):
 
     @override
     def load_caps(self) -> CapColumns:
-        rows = self.run(CAPS).fetchall()
+        rows = list(self.run(CAPS))
         if not rows:
             return CapColumns.empty()
         read = zip(CapColumns.__dataclass_fields__.values(), zip(*rows, strict=True), strict=True)
@@ -213,7 +227,7 @@ class QueueSql(Dialect, Transaction):
         return np.array([ids[name] for name in names], np.int64)
 
     def _host_ids(self, names: Sequence[str]) -> dict[str, int]:
-        return dict(self.run(HOST_IDS, names=np.array(names, object)).fetchall())
+        return dict(iter(self.run(HOST_IDS, names=np.array(names, object))))
 
     @override
     def group_id(self, group: str) -> int:
@@ -238,12 +252,11 @@ class QueueSql(Dialect, Transaction):
         group_id = np.maximum(-queue_id, 0)
         for group in distinct(group_id).tolist():
             self.run(JOIN_GROUP, group_id=group or None, ids=host_id[group_id == group])
-        moved = self.run(MOVE_ROWS, ids=host_id).fetchall()
-        return distinct(np.array([queue_id for (queue_id,) in moved], np.int64))
+        return distinct(np.array([row[0] for row in self.run(MOVE_ROWS, ids=host_id)], np.int64))
 
     @override
     def robots_delays(self, queue_id: Ints) -> tuple[Ints, Floats]:
-        rows = self.run(ROBOTS_DELAYS, ids=queue_id).fetchall()
+        rows = list(self.run(ROBOTS_DELAYS, ids=queue_id))
         group, delay_s = zip(*rows, strict=True) if rows else ((), ())
         return np.array(group, np.int64), np.array(delay_s, np.float64)
 
@@ -273,14 +286,14 @@ class QueueSql(Dialect, Transaction):
     @override
     def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
         lease = {"page_id": page_id, "token": token, "now": now, "until": until}
-        row = self.run(EXTEND_LEASE, **lease).fetchone()
-        if row:  # a full host queue may open sooner now
-            self.lower_host_queues(HostQueueBounds.of(row[0], until))
-        return row is not None
+        queue_id = self.scalar(EXTEND_LEASE, **lease)
+        if queue_id is not None:  # a full host queue may open sooner now
+            self.lower_host_queues(HostQueueBounds.of(queue_id, until))
+        return queue_id is not None
 
     @override
     def next_ready_at(self, of: LeaseFilter = ALL_PAGES) -> datetime | None:
-        where = all_of(["next_at IS NOT NULL", *in_reach(of, IN_HOSTS, IN_SHARD)])
+        where = all_of(["next_at IS NOT NULL", *in_reach(of)])
         (row,) = self.read(NEXT_READY_AT.format(where=where), **filters(of))
         next_at: datetime | None = row["next_at"]
         return next_at

@@ -64,7 +64,7 @@ class Trial:
         rows = f"SELECT count(*), {spent} FROM schedule WHERE epoch = %(epoch)s"
         with self.store.begin(write=False) as tx:
             epoch, certificate = tx.number_in_force(), tx.epoch_in_force().certificate
-            n_rows, spent = tx.run(rows, epoch=epoch).fetchone()
+            ((n_rows, spent),) = tx.run(rows, epoch=epoch)
         assert n_rows == certificate.n_pages == self.n_pages
         assert spent == pytest.approx(certificate.bandwidth_used, rel=5e-7)
         return epoch

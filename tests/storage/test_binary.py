@@ -29,7 +29,7 @@ def connection(postgres_server):
 def run(connection):
     """Run a statement over the connection; gives its first row."""
     statements = Statements(connection)
-    return lambda statement, **given: statements.run(statement, given).fetchone()
+    return lambda statement, **given: next(iter(statements.run(statement, given)))
 
 
 def lengths():
@@ -180,9 +180,7 @@ def test_rows_written_are_counted_and_wait_for_the_commit(postgres_server):
         changed = statements.run("UPDATE t SET i = i + 10 WHERE i > %(least)s", {"least": 2})
         assert changed.rowcount == 3
         statements.rollback()
-        assert statements.run("SELECT i FROM t ORDER BY i", {}).fetchall() == [
-            (i,) for i in range(1, 6)
-        ]
+        assert list(statements.run("SELECT i FROM t ORDER BY i", {})) == [(i,) for i in range(1, 6)]
 
 
 def test_a_statement_is_parsed_once_unless_it_is_planned_for_its_parameters(postgres_server):

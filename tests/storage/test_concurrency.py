@@ -135,7 +135,7 @@ def wait_for_a_lock(store):
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         with store.begin(write=False) as tx:
-            if tx.run(waiting).fetchone()[0]:
+            if tx.scalar(waiting):
                 return
     raise AssertionError("nobody waits")
 

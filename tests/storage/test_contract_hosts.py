@@ -64,7 +64,7 @@ def queue(store, page_id, queue_id, next_at=T0, **leased):
 def host_queues_of(store):
     """Tell the host queue of each row of the queue."""
     with store.begin(write=False) as tx:
-        return dict(tx.run("SELECT page_id, queue_id FROM due_pages ORDER BY page_id").fetchall())
+        return dict(tx.run("SELECT page_id, queue_id FROM due_pages ORDER BY page_id"))
 
 
 def set_host_queue(store, queue_id, **values):

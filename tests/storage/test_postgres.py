@@ -144,8 +144,8 @@ def test_a_lead_whose_connection_died_is_lost_and_cannot_publish(postgres_store,
 def test_the_server_watches_whether_the_leaders_host_is_still_there(postgres_store):
     """On TCP the values shown are those of the server's socket; a lead is free within 30 s."""
     with postgres_store.lead() as lead, lead.begin() as tx:
-        shown = {name: tx.run(f"SHOW {name}").fetchone()[0] for name in LEAD_TIMEOUTS}
-        (over_tcp,) = tx.run("SELECT inet_client_addr() IS NOT NULL").fetchone()
+        shown = {name: tx.scalar(f"SHOW {name}") for name in LEAD_TIMEOUTS}
+        over_tcp = tx.scalar("SELECT inet_client_addr() IS NOT NULL")
     assert shown["client_connection_check_interval"] == "5s"
     if over_tcp:
         idle, interval, count = (
@@ -209,7 +209,7 @@ def test_the_time_zone_of_the_server_moves_no_instant(postgres_url, zone):
             edges = [midnight - timedelta(microseconds=1), midnight]
             tx.append_log(log_columns([page_id] * 2, edges))
             where = "SELECT tableoid::regclass::text FROM observations ORDER BY observed_at"
-            tables = [name for (name,) in tx.run(where).fetchall()]
+            tables = [name for (name,) in tx.run(where)]
         assert tables == ["observations_2026_03", "observations_2026_04"]
     finally:
         store.close()
@@ -287,13 +287,13 @@ def test_an_epochs_table_cannot_hold_rows_of_another_epoch(postgres_store):
     ids = np.sort(register(postgres_store))
     epoch = publish(postgres_store, schedule_columns(ids))
     with postgres_store.begin(write=False) as tx:
-        found = tx.run("SELECT DISTINCT epoch FROM schedule").fetchall()
-        attached = tx.run(
+        found = list(tx.run("SELECT DISTINCT epoch FROM schedule"))
+        attached = tx.scalar(
             "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE relname = %(name)s",
             name=f"schedule_{epoch}",
-        ).fetchone()
+        )
     assert found == [(epoch,)]
-    assert attached == (f"FOR VALUES IN ({epoch})",)
+    assert attached == f"FOR VALUES IN ({epoch})"
 
 
 def test_states_are_rewritten_in_place(postgres_store, postgres_url):
@@ -395,7 +395,7 @@ def test_too_much_to_move_stays_in_the_default_partition_and_is_cut_there(
 
 def partitions_of_log(tx):
     query = "SELECT tableoid::regclass::text, count(*) FROM observations GROUP BY 1"
-    return dict(tx.run(query).fetchall())
+    return dict(tx.run(query))
 
 
 def test_an_epoch_loads_in_a_transaction_that_cannot_write(postgres_store, monkeypatch):
@@ -403,7 +403,7 @@ def test_an_epoch_loads_in_a_transaction_that_cannot_write(postgres_store, monke
     plain, told = PostgresTransaction.load_columns, []
 
     def load(tx):
-        told.append(tx.run("SHOW transaction_read_only").fetchone()[0])
+        told.append(tx.scalar("SHOW transaction_read_only"))
         return plain(tx)
 
     monkeypatch.setattr(PostgresTransaction, "load_columns", load)
@@ -433,10 +433,10 @@ def test_a_schedule_is_written_once_and_never_vacuumed(postgres_store):
     """COPY FREEZE into a table of the same transaction: nothing is left to do for autovacuum."""
     epoch = publish(postgres_store, schedule_columns(np.sort(register(postgres_store))))
     with postgres_store.begin(write=False) as tx:
-        options, n_visible = tx.run(
+        ((options, n_visible),) = tx.run(
             "SELECT reloptions, relallvisible FROM pg_class WHERE relname = %(name)s",
             name=f"schedule_{epoch}",
-        ).fetchone()
-        (frozen,) = tx.run(f"SELECT bool_and(xmin = '2') FROM schedule_{epoch}").fetchone()
+        )
+        frozen = tx.scalar(f"SELECT bool_and(xmin = '2') FROM schedule_{epoch}")
     assert options == ["autovacuum_enabled=false"]
     assert n_visible == 1 or frozen

@@ -16,7 +16,7 @@ def add(tx, name):
 
 
 def count(tx, name):
-    return tx.run(COUNT, name=name).fetchone()[0]
+    return tx.scalar(COUNT, name=name)
 
 
 def kept(store, name):
@@ -107,7 +107,7 @@ def test_a_transaction_that_is_rolled_back_leaves_nothing_to_the_next(postgres_s
     with pytest.raises(KeyError):
         give_up()
     with pytest.raises(psycopg.ProgrammingError):
-        put_off[0].fetchall()
+        list(put_off[0])
     with postgres_store.begin() as tx:
         assert count(tx, "a") == 0
     assert kept(postgres_store, "a") == 0

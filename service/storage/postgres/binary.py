@@ -372,8 +372,6 @@ def narrow(rate: Floats) -> NDArray[np.float32]:
 def broad(rate: Floats) -> Floats:
     """Return the seven digits of rates that were kept: 0.1 is 0.1 again, not 0.10000000149.
 
-    Examples
-    --------
     >>> broad(np.array([0.1, 1 / 3, 0.0, 1e9], np.float32).astype(np.float64))
     array([1.000000e-01, 3.333333e-01, 0.000000e+00, 1.000000e+09])
     """

@@ -41,7 +41,7 @@ def keep_house(
 def chores(
     tx: "PostgresTransaction", keep_log_since: datetime | None, now: datetime
 ) -> list[tuple[str, ...]]:
-    """Tell what housekeeping has to do, step by step."""
+    """Return what housekeeping has to do, step by step."""
     months = partitions(tx, "observations")
     steps = [
         month(tx, name, f"{first:%Y-%m-01}Z", f"{next_month(first):%Y-%m-01}Z")
@@ -77,12 +77,12 @@ def month(tx: "PostgresTransaction", name: str, first: str, after: str) -> tuple
 
 
 def partitions(tx: "PostgresTransaction", parent: str) -> set[str]:
-    """Name the partitions of a table."""
-    return {name for (name,) in tx.run(sql.PARTITIONS, parent=parent).fetchall()}
+    """Return the names of the partitions of a table."""
+    return {name for (name,) in tx.run(sql.PARTITIONS, parent=parent)}
 
 
 def attempt(tx: "PostgresTransaction", *statements: str) -> bool:
-    """Run them all or none; tell whether nobody was in the way for long."""
+    """Run them all or none; return whether nobody was in the way for long."""
     try:
         with tx.driver.transaction():
             tx.once(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
@@ -94,12 +94,12 @@ def attempt(tx: "PostgresTransaction", *statements: str) -> bool:
 
 
 def next_month(moment: datetime) -> datetime:
-    """Give the first day of the next month."""
+    """Return the first day of the next month."""
     return moment.replace(year=moment.year + moment.month // 12, month=moment.month % 12 + 1, day=1)
 
 
 def months_ahead(now: datetime) -> list[tuple[datetime, str]]:
-    """Give the running month and the two after it, with the names of their partitions."""
+    """Return the running month and the two after it, with the names of their partitions."""
     first = now.replace(day=1)
     months = [first, next_month(first), next_month(next_month(first))]
     return [(month, f"observations_{month:%Y_%m}") for month in months]

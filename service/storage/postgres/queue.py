@@ -1,19 +1,16 @@
 """The queue on Postgres: arrays in, arrays out, one statement a step."""
 
-from abc import abstractmethod
-from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints
+from service.model.arrays import INSTANT, Bools, Instants, Ints
 from service.model.columns import DueColumns
-from service.storage.contract import Transaction
 from service.storage.epochs_sql import BETWEEN, DUE_RATE
 from service.storage.postgres.sql import given
-from service.storage.postgres.statements import Rows
+from service.storage.postgres.statements import PostgresDialect, named
 from service.storage.queue import (
     ALL_PAGES,
     DuePages,
@@ -26,9 +23,14 @@ from service.storage.queue import (
     QueuedPages,
     QueueRows,
 )
-from service.storage.queue_sql import HOST_QUEUE, NEXT_HOST_QUEUES, filters, ready_in, rows_in
-
-C = TypeVar("C", bound=Columns)
+from service.storage.queue_sql import (
+    HOST_QUEUE,
+    LOWER_ROW,
+    NEXT_HOST_QUEUES,
+    filters,
+    ready_in,
+    rows_in,
+)
 
 DUE = {
     "page_id": "page_id",
@@ -83,14 +85,7 @@ WITH queued AS (
         nullif(crawl_rate, 'NaN'), requested
     FROM {ROWS} JOIN pages USING (page_id) JOIN hosts USING (host_id)
     ORDER BY page_id
-    ON CONFLICT (page_id) DO UPDATE SET queue_id = excluded.queue_id,
-        next_at = least(due_pages.next_at, excluded.next_at),
-        last_crawl_at = excluded.last_crawl_at, crawl_rate = excluded.crawl_rate,
-        requested = excluded.requested
-    WHERE due_pages.token IS NULL AND (excluded.next_at < due_pages.next_at
-        OR excluded.queue_id <> due_pages.queue_id OR excluded.requested <> due_pages.requested
-        OR (excluded.crawl_rate IS NULL) <> (due_pages.crawl_rate IS NULL)
-        OR abs(excluded.crawl_rate - due_pages.crawl_rate) > 0.1 * due_pages.crawl_rate)
+    {LOWER_ROW}
     RETURNING queue_id, next_at
 )
 SELECT array_agg(queue_id), array_agg(next_at) FROM (
@@ -215,72 +210,61 @@ LEFT JOIN due_pages USING (page_id, token)
 """
 
 
-class PostgresQueue(Transaction):
-    """The queue in Postgres's words."""
+class PostgresQueue(PostgresDialect):
+    """The queue in Postgres's words.
 
-    @abstractmethod
-    def run(self, statement: str, **parameters: Any) -> Rows:
-        """Run one statement, which the connection parses but once."""
-
-    @abstractmethod
-    def later(self, statement: str, **parameters: Any) -> Rows:
-        """Run one statement with the next one: its answer can wait."""
-
-    @abstractmethod
-    def ask_epoch(self) -> Rows:
-        """Ask which epoch is in force, with the next statement."""
+    Locks have statements of their own: the next one sees what others committed before the lock.
+    """
 
     @override
     def due_columns(self, page_id: Ints) -> DueColumns:
-        return self._read(DueColumns, DUE_COLUMNS, page_id=page_id, epoch=self.number_in_force())
+        return self.columns(DueColumns, DUE_COLUMNS, page_id=page_id, epoch=self.number_in_force())
 
     @override
     def due_block(self, after: int, last: int) -> DueColumns:
         epoch = self.number_in_force()
-        return self._read(DueColumns, DUE_BLOCK, after=after, last=last, epoch=epoch)
+        return self.columns(DueColumns, DUE_BLOCK, after=after, last=last, epoch=epoch)
 
     @override
     def enqueue(self, rows: QueueRows) -> HostQueueBounds:
         if not len(rows):
             return HostQueueBounds.empty()
-        return self._read(HostQueueBounds, ENQUEUE, **_arrays(rows))
+        return self.columns(HostQueueBounds, ENQUEUE, **rows.arrays())
 
     @override
     def lock_pages(self, page_id: Ints, now: datetime) -> tuple[DuePages, Bools]:
-        """Two statements: the second sees what others have committed before the first locked."""
         epoch = self.number_in_force()
         locked = self.later(LOCK_PAGES, page_id=page_id, now=now)
-        pages = self._read(DuePages, DUE_PAGES, page_id=page_id, epoch=epoch)
-        return pages, np.isin(page_id, _page_ids(locked))
+        pages = self.columns(DuePages, DUE_PAGES, page_id=page_id, epoch=epoch)
+        ((locked_id,),) = locked
+        return pages, np.isin(page_id, [] if locked_id is None else locked_id)
 
     @override
     def lower_host_queues(self, bounds: HostQueueBounds) -> None:
         if len(bounds):
-            self.later(LOWER_HOST_QUEUES, queue_id=bounds.queue_id, next_at=bounds.next_at)
+            self.later(LOWER_HOST_QUEUES, **bounds.arrays())
 
+    @override
     def ready(
         self, now: datetime, n_host_queues: int, n_rows: int, of: LeaseFilter = ALL_PAGES
     ) -> tuple[HostQueues, QueuedPages]:
-        """Find them by their index, lock them in their order, then walk along that of the rows.
-
-        What others have done to the rows before they let go of a host queue is seen only by a
-        statement that begins when the host queue is locked. Who leases asks for the epoch anyway:
-        asked first, its way of planning holds here too.
-        """
-        self.ask_epoch()
+        self.ask_epoch()  # its way of planning holds for these statements too
         ids = f"ARRAY({ready_in(of)})"
         lock = HOST_QUEUES.format(note=NOTED, locked=LOCKED.format(ids=ids))
         locked = self.later(lock, now=now, limit=n_host_queues, **filters(of))
         queued = QUEUED.format(where=rows_in(of))
-        rows = self._read(QueuedPages, queued, n_rows=n_rows, **filters(of))
-        (_, *host_queues), *_ = locked
-        return _columns(HostQueues, host_queues), rows
+        rows = self.columns(QueuedPages, queued, n_rows=n_rows, **filters(of))
+        ((_, *host_queues),) = locked
+        return named(HostQueues, tuple(host_queues)), rows
 
     @override
     def lock_host_queues(self, queue_id: Ints) -> HostQueues:
         self.later(ADD_HOST_QUEUES, queue_id=queue_id)
-        locked = LOCKED.format(ids="%(queue_id)s::bigint[]")
-        return self._read(HostQueues, HOST_QUEUES.format(note="", locked=locked), queue_id=queue_id)
+        return self._lock("%(queue_id)s::bigint[]", queue_id=queue_id)
+
+    def _lock(self, ids: str, **parameters: Any) -> HostQueues:
+        statement = HOST_QUEUES.format(note="", locked=LOCKED.format(ids=ids))
+        return self.columns(HostQueues, statement, **parameters)
 
     @override
     def save_host_queues(self, host_queues: HostQueues) -> None:
@@ -290,64 +274,38 @@ class PostgresQueue(Transaction):
 
     @override
     def next_host_queues(self, after: int, limit: int) -> HostQueues:
-        statement = HOST_QUEUES.format(
-            note="", locked=LOCKED.format(ids=f"ARRAY({NEXT_HOST_QUEUES})")
-        )
-        return self._read(HostQueues, statement, after=after, limit=limit)
+        return self._lock(f"ARRAY({NEXT_HOST_QUEUES})", after=after, limit=limit)
 
     @override
     def running(self, queue_id: Ints, after: Instants) -> tuple[Ints, Instants]:
-        row = self.run(RUNNING, queue_id=queue_id, after=after).fetchone()
-        if row is None or row[0] is None:
-            return np.zeros(0, np.int64), np.zeros(0, "M8[us]")
-        return row[0], row[1]
+        ((n_running, first_end),) = self.run(RUNNING, queue_id=queue_id, after=after)
+        if n_running is None:
+            return np.zeros(0, np.int64), np.zeros(0, INSTANT)
+        return n_running, first_end
 
     @override
     def lock_reported(self, queue_id: Ints, changes: Bools) -> HostQueues:
-        return self._read(HostQueues, LOCK_REPORTED, queue_id=queue_id, changes=changes)
+        return self.columns(HostQueues, LOCK_REPORTED, queue_id=queue_id, changes=changes)
 
     @override
     def lease(self, leases: Leases, now: datetime) -> None:
         if len(leases):
-            self.later(LEASE, **_arrays(leases), now=now)
+            self.later(LEASE, **leases.arrays(), now=now)
 
     @override
     def requeue(self, rows: QueueRows) -> None:
         if len(rows):
-            self.later(REQUEUE, **_arrays(rows))
+            self.later(REQUEUE, **rows.arrays())
 
     @override
     def lock_leases(self, tokens: LeaseTokens) -> tuple[LockedLeases, DueColumns]:
-        """Two statements: the second sees what others have committed before the first locked."""
         epoch = self.number_in_force()
-        locked = self.later(LOCK_LEASES, page_id=tokens.page_id, token=tokens.token)
-        columns = self._read(DueColumns, DUE_COLUMNS, page_id=tokens.page_id, epoch=epoch)
+        locked = self.later(LOCK_LEASES, **tokens.arrays())
+        columns = self.columns(DueColumns, DUE_COLUMNS, page_id=tokens.page_id, epoch=epoch)
         (row,) = locked
-        return _columns(LockedLeases, row), columns
+        return named(LockedLeases, row), columns
 
     @override
     def leased_at(self, tokens: LeaseTokens) -> Instants:
-        (row,) = self.run(LEASED_AT, page_id=tokens.page_id, token=tokens.token)
-        return np.zeros(0, INSTANT) if row[0] is None else row[0]
-
-    def _read(self, kind: type[C], statement: str, **parameters: Any) -> C:
-        """Name the columns of a statement that gives one array each."""
-        (row,) = self.run(statement, **parameters)
-        return _columns(kind, row)
-
-
-def _page_ids(rows: Rows) -> Ints:
-    """Return the one array of ids that a statement returns; NULL is none."""
-    ((page_id,),) = rows
-    return np.zeros(0, np.int64) if page_id is None else page_id
-
-
-def _arrays(columns: Columns) -> dict[str, Any]:
-    return {name: getattr(columns, name) for name in columns.__dataclass_fields__}
-
-
-def _columns(kind: type[C], row: Sequence[Any]) -> C:
-    """Name arrays; those of no row are NULL."""
-    if row[0] is None:
-        return kind.empty()
-    return kind(**dict(zip(kind.__dataclass_fields__, row, strict=True)))
+        leased_at = self.scalar(LEASED_AT, **tokens.arrays())
+        return np.zeros(0, INSTANT) if leased_at is None else leased_at

@@ -1,27 +1,31 @@
 """The one way to run a statement on Postgres: parsed once a connection, values in binary.
 
-A statement is its text with parameters `%(name)s`. psycopg finds an adapter for each value and
-makes a cursor for each statement, which takes longer than Postgres needs for a few rows. This
-module therefore speaks to libpq; connections, waits, errors and COPY are psycopg's.
-
-**Fewer waits.** BEGIN travels with the first statement of a transaction. A statement whose answer
-can wait (`later`) travels with the next one that cannot, or with COMMIT. Postgres runs nothing that
-comes after a failure, so nothing is committed that failed.
+psycopg's adapters and cursors take longer than Postgres needs for a few rows, so this module speaks
+to libpq. **Fewer waits.** BEGIN, and a statement whose answer can wait (`later`), travel with the
+next statement. Postgres runs nothing after a failure, so nothing is committed that failed.
 """
 
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import psycopg
 from psycopg import generators, pq
 from psycopg.abc import PQGen
+from typing_extensions import override
 
-from service.storage.clock import elapsed
-from service.storage.dialect import worded
+from service.model.arrays import Columns, Ints
+from service.storage.clock import FollowingClock, elapsed
+from service.storage.contract import Transaction
+from service.storage.dialect import Dialect, worded
+from service.storage.epochs_sql import NUMBER_IN_FORCE
 from service.storage.postgres.binary import dumped, loaded
+
+ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
 GOOD = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 PLACE = re.compile(r"%(?:%|\((\w+)\)s)")
@@ -72,14 +76,6 @@ class Rows:
         """Names of the columns."""
         fields = (self.result.fname(i) for i in range(self.result.nfields))
         return [name.decode() for name in fields if name is not None]
-
-    def fetchone(self) -> Row | None:
-        """Return the first row."""
-        return next(iter(self), None)
-
-    def fetchall(self) -> list[Row]:
-        """Return all rows."""
-        return list(self)
 
     def __iter__(self) -> Iterator[Row]:
         result = self.result
@@ -161,9 +157,7 @@ class Statements:
             results = self.driver.wait(generators.execute(pgconn))
         received_at = elapsed()
         for result, (_, rows) in zip(results, messages, strict=False):
-            if result.status not in GOOD:
-                raise psycopg.errors.error_from_result(result)
-            rows.answer = result
+            rows.answer = _good(result)
             rows.sent_at, rows.received_at = sent_at, received_at
 
     def commit(self) -> None:
@@ -186,11 +180,15 @@ class Statements:
         if key not in self.names:
             name = b"recrawl_%d" % len(self.names)
             self.driver.pgconn.send_prepare(name, text, kinds)
-            (result,) = self.driver.wait(generators.execute(self.driver.pgconn))
-            if result.status not in GOOD:
-                raise psycopg.errors.error_from_result(result)
+            _good(*self.driver.wait(generators.execute(self.driver.pgconn)))
             self.names[key] = name
         return self.names[key]
+
+
+def _good(result: pq.abc.PGresult) -> pq.abc.PGresult:
+    if result.status not in GOOD:
+        raise psycopg.errors.error_from_result(result)
+    return result
 
 
 def answers(pgconn: pq.abc.PGconn, n: int) -> PQGen[list[pq.abc.PGresult]]:
@@ -224,3 +222,85 @@ def parsed(statement: str) -> tuple[bytes, tuple[str, ...]]:
         return f"${names.setdefault(match[1], len(names) + 1)}"
 
     return PLACE.sub(place, worded(statement, WORDS)).encode(), tuple(names)
+
+
+ASK_EPOCH = f"""
+SELECT ({NUMBER_IN_FORCE}), clock_timestamp(),
+    set_config('plan_cache_mode', 'force_generic_plan', true)
+"""
+"""The epoch in force and the database's time, which most transactions read first.
+
+Statements that go by a schedule look rows up by their keys: one plan is as good as another, and
+planning takes longer than looking up a few. The setting lasts as long as the transaction."""
+
+
+class PostgresDialect(Dialect, Transaction):
+    """A transaction that runs text on Postgres."""
+
+    database_clock: FollowingClock
+
+    def __init__(self, statements: Statements, width: int) -> None:
+        self.statements = statements
+        self.width = width
+        self.asked: Rows | None = None
+        """The epoch that this transaction goes by, once it has asked."""
+
+    @override
+    def run(self, statement: str, **parameters: Any) -> Rows:
+        return self.statements.run(statement, parameters)
+
+    def later(self, statement: str, **parameters: Any) -> Rows:
+        """Run one statement with the next one: its answer can wait."""
+        return self.statements.later(statement, parameters)
+
+    def once(self, statement: str, **parameters: Any) -> Rows:
+        """Run one statement that is planned for these parameters alone."""
+        return self.statements.run(statement, parameters, kept=False)
+
+    @override
+    def read(self, statement: str, **parameters: Any) -> list[dict[str, Any]]:
+        rows = self.run(statement, **parameters)
+        names = rows.names
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    @override
+    def ids(self, statement: str, **parameters: Any) -> Ints:
+        return self.id_array(f"SELECT array_agg(id) FROM ({statement}) AS ids (id)", **parameters)
+
+    def id_array(self, statement: str, **parameters: Any) -> Ints:
+        """Return the one array of a statement; that of no row is NULL."""
+        ids = self.scalar(statement, **parameters)
+        return np.zeros(0, np.int64) if ids is None else ids
+
+    def columns(self, kind: type[ColumnsT], statement: str, **parameters: Any) -> ColumnsT:
+        """Return the columns of a statement that reads one array each."""
+        (row,) = self.run(statement, **parameters)
+        return named(kind, row)
+
+    @override
+    def number_in_force(self) -> int:
+        # in a statement of its own: Postgres plans a statement before it takes the snapshot that
+        # it runs on, so the plan may be older than the partition of the epoch that it finds
+        rows = self.ask_epoch()
+        (epoch, reading, _), *_ = rows
+        self.database_clock.read(reading, sent=rows.sent_at, received=rows.received_at)
+        return epoch or 0
+
+    def ask_epoch(self) -> Rows:
+        """Ask for the epoch in force, once, with the next statement."""
+        if self.asked is None:
+            self.asked = self.later(ASK_EPOCH)
+        return self.asked
+
+    @override
+    def now(self) -> datetime:
+        # the database's time comes with the epoch; later calls add what passed
+        self.number_in_force()
+        return self.clock()
+
+
+def named(kind: type[ColumnsT], row: Row) -> ColumnsT:
+    """Return arrays as columns; those of no row are NULL."""
+    if row[0] is None:
+        return kind.empty()
+    return kind(**dict(zip(kind.__dataclass_fields__, row, strict=True)))

@@ -1,7 +1,4 @@
-"""Transactions on Postgres: arrays in, arrays out, one statement a step.
-
-Pages are locked with `FOR NO KEY UPDATE` in page_id order, a page before its state.
-"""
+"""Transactions on Postgres: arrays in, arrays out; locks by page_id, a page before its state."""
 
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext
@@ -20,7 +17,6 @@ from service.model.columns import (
     EpochColumns,
     EvidenceColumns,
     LogColumns,
-    LoggedT,
     PageColumns,
     PageStates,
     ScheduleColumns,
@@ -29,14 +25,12 @@ from service.model.columns import (
 )
 from service.model.domain import Certificate, Host, HostPages, Observability, Page
 from service.model.urls import url_groups
-from service.storage.clock import FollowingClock
 from service.storage.contract import Brought, Registered
-from service.storage.epochs_sql import NUMBER_IN_FORCE
 from service.storage.postgres import binary, sql
 from service.storage.postgres.binary import SHORT, SHORT_RATES, broad, masked, narrow, short
 from service.storage.postgres.partitions import keep_house
 from service.storage.postgres.queue import PostgresQueue
-from service.storage.postgres.statements import Rows, Statements
+from service.storage.postgres.statements import named
 from service.storage.sql import SqlTransaction
 
 FEW = 100
@@ -46,44 +40,8 @@ OWN = len(sql.OF_STATES)
 """Columns of a state without the rates in force, which are read with it or not."""
 
 
-ASK_EPOCH = f"""
-SELECT ({NUMBER_IN_FORCE}), clock_timestamp(),
-    set_config('plan_cache_mode', 'force_generic_plan', true)
-"""
-"""The epoch in force and the database's time, which most transactions read first.
-
-Statements that go by a schedule look rows up by their keys: one plan is as good as another, and
-planning takes longer than looking up a few. The setting lasts as long as the transaction."""
-
-
 class PostgresTransaction(SqlTransaction, PostgresQueue):
     """The statements in Postgres's words."""
-
-    def __init__(self, statements: Statements, width: int) -> None:
-        self.statements = statements
-        self.width = width
-
-    database_clock: FollowingClock
-    asked: Rows | None = None
-    """The epoch that this transaction goes by, once it has asked."""
-
-    @override
-    def run(self, statement: str, **parameters: Any) -> Rows:
-        return self.statements.run(statement, parameters)
-
-    @override
-    def later(self, statement: str, **parameters: Any) -> Rows:
-        return self.statements.later(statement, parameters)
-
-    def once(self, statement: str, **parameters: Any) -> Rows:
-        """Run one statement that is planned for these parameters alone."""
-        return self.statements.run(statement, parameters, kept=False)
-
-    @override
-    def read(self, statement: str, **parameters: Any) -> list[dict[str, Any]]:
-        rows = self.run(statement, **parameters)
-        names = rows.names
-        return [dict(zip(names, row, strict=True)) for row in rows]
 
     @property
     def driver(self) -> psycopg.Connection[Any]:
@@ -94,19 +52,16 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     @override
     def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
         # in key order, so that two callers with the same new pages cannot deadlock
-        columns = {name: getattr(new, name) for name in PageColumns.__dataclass_fields__}
+        columns: dict[str, Any] = new.arrays()
         url_group = url_groups(new.url)
         self.run(sql.ADD_HOSTS, host=new.host)
         if brought is None:
-            zeros = bytes(8 * self.width)
-            row = self.run(
-                sql.ADD_PAGES, **columns, url_group=url_group, now=now, estimate=zeros
-            ).fetchone()
+            columns |= {"url_group": url_group, "now": now, "estimate": bytes(8 * self.width)}
+            page_id = self.id_array(sql.ADD_PAGES, **columns)
         else:
             undated = np.isnat(brought.created_at)
-            created_at = np.where(undated, instant(now), brought.created_at)
-            row = self.run(sql.BRING_PAGES, **columns, created_at=created_at).fetchone()
-        page_id: Ints = np.zeros(0, np.int64) if row is None or row[0] is None else row[0].copy()
+            columns["created_at"] = np.where(undated, instant(now), brought.created_at)
+            page_id = self.id_array(sql.BRING_PAGES, **columns)
         created = page_id > 0
         if brought is not None and created.any():
             states = replace(
@@ -129,54 +84,22 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
 
     @override
     def page_ids(self, key: Keys) -> Ints:
-        return self._ids(sql.PAGE_IDS, key=key)
-
-    @override
-    def ids(self, statement: str, **parameters: Any) -> Ints:
-        return self._ids(f"SELECT array_agg(id) FROM ({statement}) AS ids (id)", **parameters)
-
-    def _ids(self, statement: str, **parameters: Any) -> Ints:
-        """Return the one array of a statement; that of no row is NULL."""
-        ids = self.scalar(statement, **parameters)
-        return np.zeros(0, np.int64) if ids is None else ids
-
-    def number_in_force(self) -> int:
-        """Ask once, in a statement of its own.
-
-        Postgres plans a statement before it takes the snapshot that it runs on, so one that finds
-        the epoch by itself may have been planned when that epoch's partition was not there yet.
-        """
-        rows = self.ask_epoch()
-        (epoch, reading, _), *_ = rows
-        self.database_clock.read(reading, sent=rows.sent_at, received=rows.received_at)
-        return epoch or 0
-
-    @override
-    def now(self) -> datetime:
-        # the database's time comes with the epoch; later calls add what passed
-        self.number_in_force()
-        return self.clock()
-
-    def ask_epoch(self) -> Rows:
-        """Ask with the next statement."""
-        if self.asked is None:
-            self.asked = self.later(ASK_EPOCH)
-        return self.asked
+        return self.id_array(sql.PAGE_IDS, key=key)
 
     @override
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
         self.ask_epoch()
         if scheduled:
             epoch = self.number_in_force()
-            row = self.run(sql.LOCK_SCHEDULED_STATES, page_id=page_id, epoch=epoch).fetchone()
+            (row,) = self.run(sql.LOCK_SCHEDULED_STATES, page_id=page_id, epoch=epoch)
         else:
-            row = self.run(sql.LOCK_STATES, page_id=page_id).fetchone()
-        if row is None or row[0] is None:
-            return PageStates.empty(estimate=(self.width,))
+            (row,) = self.run(sql.LOCK_STATES, page_id=page_id)
         return self._states(row[:OWN], row[OWN:])
 
     def _states(self, own: Sequence[Any], rates: Sequence[Any] = ()) -> PageStates:
         """Name the columns; rates in force that were not read are NaN."""
+        if own[0] is None:
+            return PageStates.empty(estimate=(self.width,))
         states = dict(zip(sql.OF_STATES, own, strict=True))
         states["estimate"] = states["estimate"].view("<f8").reshape(-1, self.width)
         crawl_rate, crawl_probability = rates or np.full((2, len(own[0])), np.nan)
@@ -185,12 +108,8 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
         # one statement is one snapshot
-        row = self.run(sql.READ_PAGES, after=after, limit=limit).fetchone()
-        if row is None or row[0] is None:
-            return StoredPages.empty(), PageStates.empty(estimate=(self.width,))
-        columns = row[0], *row[OWN:]
-        read = dict(zip(StoredPages.__dataclass_fields__, columns, strict=True))
-        return StoredPages(**read), self._states(row[:OWN])
+        (row,) = self.run(sql.READ_PAGES, after=after, limit=limit)
+        return named(StoredPages, (row[0], *row[OWN:])), self._states(row[:OWN])
 
     @override
     def save_states(self, states: PageStates) -> None:
@@ -212,17 +131,15 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
 
     @override
     def wake(self, page_id: Ints, now: datetime) -> Ints:
-        return self._ids(sql.WAKE, page_id=page_id, now=now)
+        return self.id_array(sql.WAKE, page_id=page_id, now=now)
 
     @override
     def append_log(self, entries: LogColumns) -> None:
         # few are inserted, which takes one message instead of three
         if len(entries) <= FEW:
-            values = {n: getattr(entries, n) for n in LogColumns.__dataclass_fields__}
-            self.later(sql.INSERT_LOG, **values)
+            self.later(sql.INSERT_LOG, **entries.arrays())
             return
-        columns = [masked(getattr(entries, n)) for n in LogColumns.__dataclass_fields__]
-        self._copy(sql.APPEND_LOG, columns)
+        self._copy(sql.APPEND_LOG, [masked(column) for column in entries.arrays().values()])
 
     def _copy(self, statement: str, columns: list[NDArray[Any]]) -> None:
         with self.driver.cursor().copy(statement) as copy:
@@ -231,16 +148,11 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
 
     @override
     def log_of(self, page_id: Ints) -> LogColumns:
-        return self._logged(sql.LOG_OF, page_id, LogColumns)
+        return self.columns(LogColumns, sql.LOG_OF, page_id=page_id)
 
     @override
     def evidence_of(self, page_id: Ints) -> EvidenceColumns:
-        return self._logged(sql.EVIDENCE_OF, page_id, EvidenceColumns)
-
-    def _logged(self, statement: str, page_id: Ints, kind: type[LoggedT]) -> LoggedT:
-        row = self.run(statement, page_id=page_id).fetchone()
-        columns = dict(zip(kind.__dataclass_fields__, row or (), strict=True))
-        return kind.empty() if columns["page_id"] is None else kind(**columns)
+        return self.columns(EvidenceColumns, sql.EVIDENCE_OF, page_id=page_id)
 
     @override
     def load_columns(self) -> EpochColumns:
@@ -322,20 +234,16 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     ) -> tuple[ScheduledPages, Collection[int]]:
         # planned anew for every place, as the statistics are
         statement = sql.schedule(only, since="since" in parameters)
-        row = self.once(statement, **parameters).fetchone()
-        columns = dict(zip((*ScheduledPages.__dataclass_fields__, "kept"), row or (), strict=True))
-        kept = columns.pop("kept")
-        if columns["page_id"] is None:
+        ((*row, kept),) = self.once(statement, **parameters)
+        if row[0] is None:
             return ScheduledPages.empty(), kept
+        columns = dict(zip(ScheduledPages.__dataclass_fields__, row, strict=True))
         columns["url"] = np.array(columns["url"].split("\n"), object)
         columns |= {name: broad(columns[name]) for name in SHORT_RATES}
         return ScheduledPages(**columns), kept
 
+    @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
-        """Make the log's months ahead; drop months and schedules that are no longer kept.
-
-        What a reader still holds is left for the next round.
-        """
         keep_house(lambda: nullcontext(self), keep_log_since, now)
 
 

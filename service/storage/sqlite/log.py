@@ -1,8 +1,7 @@
-"""The log of observations on SQLite: a table in order of day, stretch of the day, page and time.
+"""The log of observations on SQLite, in order of day, stretch of the day, page and time.
 
-A stretch has `STRETCH` entries that came one after the other. Were a day one piece, the entries
-of a commit would each fall on a leaf of their own, and a commit writes whole leaves. A day's
-stretches end with it, so that retention drops whole days.
+A stretch has entries that came one after the other. Were a day one piece, each entry of a commit
+would fall on a leaf of its own, and a commit writes whole leaves.
 """
 
 import sqlite3
@@ -12,9 +11,15 @@ import numpy as np
 from typing_extensions import override
 
 from service.model.arrays import Ints
-from service.model.columns import EvidenceColumns, LogColumns, LoggedT
-from service.storage.contract import Transaction
-from service.storage.sqlite.sql import STRETCHES, add_rows, columns, listed, microseconds, values
+from service.model.columns import EvidenceColumns, LogColumns
+from service.storage.sqlite.sql import (
+    STRETCHES,
+    SqliteDialect,
+    add_rows,
+    listed,
+    microseconds,
+    values,
+)
 
 STRETCH = 32_768
 """Entries. A page's log is looked up in each stretch; a longer one has more leaves to rewrite."""
@@ -66,18 +71,14 @@ DELETE FROM observations WHERE stretch = ?1 AND page_id <= coalesce(
 
 
 class Stretches:
-    """The stretch that each day's next entries go to, counted by the process that writes them.
-
-    Where another process writes too, or a transaction is rolled back, stretches become longer or
-    shorter: that costs time, nothing else.
-    """
+    """The stretch of each day's next entries, as this process counts; it need not be exact."""
 
     def __init__(self) -> None:
         self.filled: dict[int, tuple[int, int]] = {}
         """By day: the number of its newest stretch, and how many entries that has."""
 
     def take(self, driver: sqlite3.Connection, day: int, n: int) -> int:
-        """Give the stretch for n entries of a day, which is looked up the first time."""
+        """Return the stretch for n entries of a day, which is looked up the first time."""
         newest, n_entries = self.filled.get(day) or _newest(driver, day)
         if n_entries > 0 and n_entries + n > STRETCH and newest % OF_A_DAY < OF_A_DAY - 1:
             newest, n_entries = newest + 1, 0
@@ -94,41 +95,34 @@ def _newest(driver: sqlite3.Connection, day: int) -> tuple[int, int]:
     return newest, n_entries
 
 
-class SqliteLog(Transaction):
+class SqliteLog(SqliteDialect):
     """The log in SQLite's words."""
 
     stretches: Stretches
-
-    driver: sqlite3.Connection
 
     @override
     def append_log(self, entries: LogColumns) -> None:
         days, which = np.unique(entries.observed_at.astype("M8[D]"), return_inverse=True)
         counts = zip(days.astype(np.int64).tolist(), np.bincount(which).tolist(), strict=True)
         taken = [self.stretches.take(self.driver, day, n) for day, n in counts]
-        rows = (values(getattr(entries, name)) for name in LogColumns.__dataclass_fields__)
         stretch = np.array(taken, np.int64)[which]
-        add_rows(self.driver, APPEND, values(stretch), *rows)
+        add_rows(self.driver, APPEND, values(stretch), *map(values, entries.arrays().values()))
 
     @override
     def log_of(self, page_id: Ints) -> LogColumns:
-        log = self._logged(LOG_OF, page_id, LogColumns)
+        log = self.columns(LogColumns, self._of_pages(LOG_OF, page_id))
         return log.take(np.lexsort((log.kind, log.observed_at, log.page_id)))
 
     @override
     def evidence_of(self, page_id: Ints) -> EvidenceColumns:
-        return self._logged(EVIDENCE_OF, page_id, EvidenceColumns)
+        return self.columns(EvidenceColumns, self._of_pages(EVIDENCE_OF, page_id))
 
-    def _logged(self, statement: str, page_id: Ints, kind: type[LoggedT]) -> LoggedT:
+    def _of_pages(self, statement: str, page_id: Ints) -> sqlite3.Cursor:
         first, last = int(page_id.min(initial=0)), int(page_id.max(initial=0))
-        rows = self.driver.execute(statement, (first, last, listed(page_id))).fetchall()
-        if not rows:
-            return kind.empty()
-        types = {name: field.type for name, field in kind.__dataclass_fields__.items()}
-        return kind(**columns(types, rows, 0))
+        return self.driver.execute(statement, (first, last, listed(page_id)))
 
     def drop_log(self, since: datetime, limit: int) -> bool:
-        """Delete so many entries of a day before that of `since`; tell whether there were any."""
+        """Delete so many entries of a day before that of `since`; return whether there were any."""
         first_kept = microseconds(since) // DAY_US * OF_A_DAY
         old = self.driver.execute(OLD_STRETCH, (first_kept,)).fetchall()
         for (stretch,) in old:

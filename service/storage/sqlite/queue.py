@@ -1,8 +1,5 @@
 """The queue on SQLite: one writer at a time, so nobody has to be locked out or passed over."""
 
-import sqlite3
-from abc import abstractmethod
-from dataclasses import fields
 from datetime import datetime, timedelta
 from itertools import repeat
 from typing import Any, TypeVar
@@ -12,7 +9,6 @@ from typing_extensions import override
 
 from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints, nothing
 from service.model.columns import DueColumns
-from service.storage.contract import Transaction
 from service.storage.epochs_sql import DUE_RATE
 from service.storage.queue import (
     ALL_PAGES,
@@ -27,9 +23,17 @@ from service.storage.queue import (
     QueueRows,
     share,
 )
-from service.storage.queue_sql import HOST_QUEUE, NEXT_HOST_QUEUES, filters, ready_in, rows_in
+from service.storage.queue_sql import (
+    HOST_QUEUE,
+    LOWER_ROW,
+    NEXT_HOST_QUEUES,
+    filters,
+    ready_in,
+    rows_in,
+)
 from service.storage.sqlite.sql import (
     NAT,
+    SqliteDialect,
     column,
     columns,
     listed,
@@ -39,7 +43,6 @@ from service.storage.sqlite.sql import (
     values,
 )
 
-C = TypeVar("C", bound=Columns)
 DUE_ROW = np.dtype(
     [("page_id", "i8"), ("last_crawl_at", "i8"), ("interval_factor", "f8"), ("due_rate", "f8")]
 )
@@ -50,6 +53,8 @@ RARE_KINDS: dict[str, Any] = {
     "n_failures": Ints,
 }
 DueT = TypeVar("DueT", bound=DueColumns)
+ROW = ("next_at", "last_crawl_at", "crawl_rate", "requested", "page_id")
+"""Columns of a row of the queue in the order of `ENQUEUE` and `REQUEUE`."""
 
 DUE_RATE_NOW = named(DUE_RATE)
 DUE = f"""created_at, last_crawl_at, requested_at, coalesce(gone, 0), coalesce(n_failures, 0),
@@ -80,18 +85,11 @@ FROM {GIVEN} LEFT JOIN {STATES} LEFT JOIN hosts ON hosts.host_id = pages.host_id
 ORDER BY given.key
 """
 
-ENQUEUE = """
+ENQUEUE = named(f"""
 INSERT INTO due_pages (next_at, last_crawl_at, crawl_rate, requested, page_id, queue_id)
 VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (page_id) DO UPDATE SET queue_id = excluded.queue_id,
-    next_at = min(due_pages.next_at, excluded.next_at),
-    last_crawl_at = excluded.last_crawl_at, crawl_rate = excluded.crawl_rate,
-    requested = excluded.requested
-WHERE due_pages.token IS NULL AND (excluded.next_at < due_pages.next_at
-    OR excluded.queue_id <> due_pages.queue_id OR excluded.requested <> due_pages.requested
-    OR (excluded.crawl_rate IS NULL) <> (due_pages.crawl_rate IS NULL)
-    OR abs(excluded.crawl_rate - due_pages.crawl_rate) > 0.1 * due_pages.crawl_rate)
-"""
+{LOWER_ROW}
+""")
 
 IDLE = """
 SELECT page_id FROM due_pages WHERE page_id IN (SELECT value FROM json_each(?))
@@ -139,7 +137,7 @@ WHERE queue_id = ? AND next_at > ? AND token IS NOT NULL
 """
 
 LEASE = """
-UPDATE due_pages SET token = ?, worker = ?, leased_at = ?, expires_at = ?, next_at = ?
+UPDATE due_pages SET leased_at = ?, token = ?, worker = ?, expires_at = ?, next_at = ?
 WHERE page_id = ?
 """
 
@@ -157,22 +155,16 @@ WHERE page_id IN (SELECT value FROM json_each(?))
 """
 
 
-class SqliteQueue(Transaction):
+class SqliteQueue(SqliteDialect):
     """The queue in SQLite's words."""
 
-    driver: sqlite3.Connection
-
-    @abstractmethod
-    def run(self, statement: str, *row: Any, **parameters: Any) -> sqlite3.Cursor:
-        """Run one statement."""
-
-    def _due(self, kind: type[DueT], statement: str, **parameters: Any) -> DueT:
-        parameters["epoch"] = self.number_in_force()
-        return _columns(kind, self.driver.execute(statement, parameters).fetchall())
+    def _due(self, kind: type[DueT], statement: str, page_id: Ints) -> DueT:
+        given = {"page_id": listed(page_id), "epoch": self.number_in_force()}
+        return self.columns(kind, self.driver.execute(statement, given))
 
     @override
     def due_columns(self, page_id: Ints) -> DueColumns:
-        return self._due(DueColumns, DUE_COLUMNS, page_id=listed(page_id))
+        return self._due(DueColumns, DUE_COLUMNS, page_id)
 
     @override
     def due_block(self, after: int, last: int) -> DueColumns:
@@ -197,8 +189,7 @@ class SqliteQueue(Transaction):
     def enqueue(self, rows: QueueRows) -> HostQueueBounds:
         queue_id = self._queue_of(rows.page_id)
         rows, queue_id = rows.take(queue_id != 0), queue_id[queue_id != 0]
-        cells = zip(*_cells(rows), queue_id.tolist(), strict=True)
-        self.driver.executemany(ENQUEUE, cells)
+        self.run_many(ENQUEUE, *_cells(rows, *ROW), queue_id.tolist())
         order = np.lexsort((rows.next_at, queue_id))
         ordered = queue_id[order]
         first = order[np.diff(ordered, prepend=0) != 0]
@@ -211,14 +202,12 @@ class SqliteQueue(Transaction):
 
     @override
     def lock_pages(self, page_id: Ints, now: datetime) -> tuple[DuePages, Bools]:
-        ids = listed(page_id)
-        idle = [page for (page,) in self.driver.execute(IDLE, (ids, microseconds(now)))]
-        return self._due(DuePages, DUE_PAGES, page_id=ids), np.isin(page_id, idle)
+        idle = [page for (page,) in self.run(IDLE, listed(page_id), microseconds(now))]
+        return self._due(DuePages, DUE_PAGES, page_id), np.isin(page_id, idle)
 
     @override
     def lower_host_queues(self, bounds: HostQueueBounds) -> None:
-        rows = zip(bounds.queue_id.tolist(), values(bounds.next_at), strict=True)
-        self.driver.executemany(LOWER_HOST_QUEUE, rows)
+        self.run_many(LOWER_HOST_QUEUE, *map(values, bounds.arrays().values()))
 
     @override
     def ready(
@@ -232,24 +221,23 @@ class SqliteQueue(Transaction):
         rows: list[Any] = []
         for host_queue in host_queues.queue_id.tolist():
             rows += self.driver.execute(queued, {**said, "queue_id": host_queue})
-        return host_queues, _columns(QueuedPages, rows)
+        return host_queues, self.columns(QueuedPages, rows)
 
     def _locked(self, statement: str, **parameters: Any) -> HostQueues:
-        return _columns(HostQueues, self.run(statement, **parameters).fetchall())
+        return self.columns(HostQueues, self.run(statement, **parameters))
 
     def _host_queues(self, queue_id: Ints) -> HostQueues:
         return self._locked(HOST_QUEUES.format(ids="SELECT value FROM {ids}"), ids=queue_id)
 
     @override
     def lock_host_queues(self, queue_id: Ints) -> HostQueues:
-        self.driver.executemany(ADD_HOST_QUEUE, ((each,) for each in queue_id.tolist()))
+        self.run_many(ADD_HOST_QUEUE, queue_id.tolist())
         return self._host_queues(queue_id)
 
     @override
     def save_host_queues(self, host_queues: HostQueues) -> None:
         names = ("n_failures", "blocked_until", "paused_at", "ready_at", "next_at", "queue_id")
-        columns = (values(getattr(host_queues, name)) for name in names)
-        self.driver.executemany(SAVE_HOST_QUEUE, zip(*columns, strict=True))
+        self.run_many(SAVE_HOST_QUEUE, *_cells(host_queues, *names))
 
     @override
     def next_host_queues(self, after: int, limit: int) -> HostQueues:
@@ -267,30 +255,24 @@ class SqliteQueue(Transaction):
     @override
     def running(self, queue_id: Ints, after: Instants) -> tuple[Ints, Instants]:
         of_host_queues = zip(queue_id.tolist(), values(after), strict=True)
-        rows = [
-            self.driver.execute(RUNNING, host_queue).fetchone() for host_queue in of_host_queues
-        ]
+        rows = [self.run(RUNNING, *host_queue).fetchone() for host_queue in of_host_queues]
         ends = column([end for _, end in rows], Instants, 0)
         return np.array([n for n, _ in rows], np.int64), ends
 
     @override
     def lock_reported(self, queue_id: Ints, changes: Bools) -> HostQueues:
-        """Read all of them: who writes has locked everything."""
-        return self._host_queues(np.unique(queue_id))
+        return self._host_queues(np.unique(queue_id))  # who writes has locked everything
 
     @override
     def lease(self, leases: Leases, now: datetime) -> None:
-        names = ("token", "worker", "expires_at", "expires_at", "page_id")
-        token, worker, *rest = (values(getattr(leases, name)) for name in names)
-        at = repeat(microseconds(now), len(leases))
-        self.driver.executemany(LEASE, zip(token, worker, at, *rest, strict=True))
+        cells = _cells(leases, "token", "worker", "expires_at", "expires_at", "page_id")
+        self.run_many(LEASE, repeat(microseconds(now), len(leases)), *cells)
 
     @override
     def requeue(self, rows: QueueRows) -> None:
         out = np.isnat(rows.next_at)
-        dropped = ((page,) for page in rows.page_id[out].tolist())
-        self.driver.executemany("DELETE FROM due_pages WHERE page_id = ?", dropped)
-        self.driver.executemany(REQUEUE, zip(*_cells(rows.take(~out)), strict=True))
+        self.run_many("DELETE FROM due_pages WHERE page_id = ?", rows.page_id[out].tolist())
+        self.run_many(REQUEUE, *_cells(rows.take(~out), *ROW))
 
     @override
     def lock_leases(self, tokens: LeaseTokens) -> tuple[LockedLeases, DueColumns]:
@@ -301,18 +283,10 @@ class SqliteQueue(Transaction):
     @override
     def leased_at(self, tokens: LeaseTokens) -> Instants:
         pairs = zip(tokens.page_id.tolist(), tokens.token.tolist(), strict=True)
-        rows = [self.driver.execute(LEASED_AT, pair).fetchone() for pair in pairs]
+        rows = [self.run(LEASED_AT, *pair).fetchone() for pair in pairs]
         return column([None if row is None else row[0] for row in rows], Instants, 0)
 
 
-def _cells(rows: QueueRows) -> list[list[Any]]:
-    """Return the cells of each column, the page_id last."""
-    names = ("next_at", "last_crawl_at", "crawl_rate", "requested", "page_id")
+def _cells(rows: Columns, *names: str) -> list[list[Any]]:
+    """Return the cells of these columns."""
     return [values(getattr(rows, name)) for name in names]
-
-
-def _columns(kind: type[C], rows: list[Any]) -> C:
-    if not rows:
-        return kind.empty()
-    read = zip(fields(kind), zip(*rows, strict=True), strict=True)
-    return kind(**{f.name: column(cells, f.type, 0) for f, cells in read})

@@ -7,18 +7,22 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from service.model.arrays import COLUMN, EPOCH, INSTANT, Bools, Floats, Instants, Ints
+from service.model.arrays import COLUMN, EPOCH, INSTANT, Bools, Columns, Floats, Instants, Ints
 from service.model.columns import RARE, EpochColumns, PageStates
 from service.model.urls import URL_GROUPS
-from service.storage.contract import EPOCHS_KEPT, GONE_CHECKS
-from service.storage.dialect import worded
+from service.storage.contract import GONE_CHECKS, Transaction
+from service.storage.dialect import Dialect, worded
+from service.storage.epochs_sql import KEPT, NUMBER_IN_FORCE
 from service.storage.tables import NULL_FOR_ZERO, Instant, metadata
+
+ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
 NAT = np.iinfo(np.int64).min
 """The bits of numpy's NaT."""
@@ -27,10 +31,7 @@ TOGETHER = 100
 """Rows that one statement inserts: a thousand variables or so."""
 
 NOT_WRITTEN = ("page_id", "pings_since", "observability", "crawl_rate", "crawl_probability")
-WRITTEN = (
-    *(name for name in PageStates.__dataclass_fields__ if name not in NOT_WRITTEN),
-    "page_id",
-)
+WRITTEN = (*(n for n in PageStates.__dataclass_fields__ if n not in NOT_WRITTEN), "page_id")
 """Columns of a state in the order of `SAVE_STATES`."""
 
 EPOCH_KINDS: dict[str, Any] = {f.name: f.type for f in fields(EpochColumns)}
@@ -114,7 +115,7 @@ LOCK_SCHEDULED_STATES = f"""
 {STATES}, crawl_rate, CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END
 FROM page_states
 LEFT JOIN schedule ON schedule.page_id = page_states.page_id
-    AND schedule.epoch = (SELECT max(epoch) FROM epochs WHERE status = 'published')
+    AND schedule.epoch = ({NUMBER_IN_FORCE})
 WHERE page_states.page_id IN (SELECT value FROM json_each(?))
 ORDER BY page_states.page_id
 """
@@ -154,8 +155,7 @@ ORDER BY pages.page_id
 
 STALE_EPOCH = f"""
 SELECT epoch FROM epochs WHERE EXISTS (SELECT 1 FROM schedule WHERE schedule.epoch = epochs.epoch)
-    AND epoch NOT IN (SELECT epoch FROM epochs WHERE status = 'published'
-        ORDER BY epoch DESC LIMIT {EPOCHS_KEPT})
+    AND epoch NOT IN ({KEPT})
 LIMIT 1
 """
 
@@ -234,6 +234,45 @@ def column(listed: Sequence[Any], kind: Any, width: int) -> NDArray[Any]:
     return np.array(listed, COLUMN[kind])
 
 
+class SqliteDialect(Dialect, Transaction):
+    """A transaction that runs text on SQLite."""
+
+    driver: sqlite3.Connection
+    width: int
+
+    @override
+    def run(self, statement: str, *row: Any, **parameters: Any) -> sqlite3.Cursor:
+        if row:
+            return self.driver.execute(statement, row)
+        values = {name: parameter(value) for name, value in parameters.items()}
+        return self.driver.execute(named(statement), values)
+
+    @override
+    def read(self, statement: str, **parameters: Any) -> list[dict[str, Any]]:
+        cursor = self.run(statement, **parameters)
+        names = [name for name, *_ in cursor.description]
+        rows = (zip(names, row, strict=True) for row in cursor.fetchall())
+        return [{name: decoded(name, cell) for name, cell in row} for row in rows]
+
+    @override
+    def ids(self, statement: str, **parameters: Any) -> Ints:
+        return np.array([row[0] for row in self.run(statement, **parameters)], np.int64)
+
+    def run_many(self, statement: str, *columns: Iterable[Any]) -> None:
+        """Run one prepared statement for every row of the columns, inside SQLite."""
+        self.driver.executemany(statement, zip(*columns, strict=True))
+
+    def columns(self, kind: type[ColumnsT], rows: Iterable[Any]) -> ColumnsT:
+        """Return rows as columns."""
+        if not (fetched := list(rows)):
+            return kind.empty(estimate=(self.width,))
+        return kind(**columns({f.name: f.type for f in fields(kind)}, fetched, self.width))
+
+    @override
+    def number_in_force(self) -> int:
+        return self.scalar(NUMBER_IN_FORCE) or 0
+
+
 def columns(kinds: Mapping[str, Any], rows: list[Any], width: int) -> dict[str, NDArray[Any]]:
     """Return rows, of which there are some, as columns of these types."""
     read = zip(kinds.items(), zip(*rows, strict=True), strict=True)
@@ -253,8 +292,7 @@ def listed(page_id: Ints) -> str:
 def add_rows(driver: sqlite3.Connection, statement: str, *columns: Iterable[Any]) -> None:
     """Run `INSERT … VALUES (…)` for every row of the columns, most of them `TOGETHER` at a time.
 
-    The driver lets go of the interpreter while a statement runs. At every row that gains nothing
-    and costs a struggle for it with other threads; for many rows they work meanwhile.
+    The driver lets go of the interpreter while a statement runs, which pays for many rows only.
     """
     rows = list(zip(*columns, strict=True))
     whole = len(rows) - len(rows) % TOGETHER

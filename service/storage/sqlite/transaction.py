@@ -6,13 +6,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from datetime import datetime
 from itertools import repeat
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from service.model.arrays import COLUMN, UNSPECIFIED, Columns, Ints, Keys, instant
+from service.model.arrays import COLUMN, UNSPECIFIED, Ints, Keys, instant
 from service.model.columns import (
     RARE,
     EpochColumns,
@@ -27,7 +27,6 @@ from service.model.urls import URL_GROUPS, url_groups
 from service.storage import epochs_sql
 from service.storage.column_builder import Gathered, placed
 from service.storage.contract import Brought, Registered
-from service.storage.epochs_sql import NUMBER_IN_FORCE
 from service.storage.sql import SqlTransaction
 from service.storage.sqlite import sql
 from service.storage.sqlite.connections import Turns
@@ -39,15 +38,11 @@ from service.storage.sqlite.sql import (
     OBSERVABILITIES,
     add_rows,
     columns,
-    decoded,
     listed,
     microseconds,
-    parameter,
     values,
     written,
 )
-
-C = TypeVar("C", bound=Columns)
 
 MOST_VARIABLES = 32_000
 """A statement of an unmodified SQLite takes 32,766."""
@@ -60,11 +55,7 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
     """The statements in SQLite's words."""
 
     def __init__(
-        self,
-        driver: sqlite3.Connection,
-        width: int,
-        fetching: Turns,
-        stretches: Stretches,
+        self, driver: sqlite3.Connection, width: int, fetching: Turns, stretches: Stretches
     ) -> None:
         self.driver = driver
         self.width = width
@@ -72,38 +63,8 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         self.stretches = stretches
 
     @override
-    def run(self, statement: str, *row: Any, **parameters: Any) -> sqlite3.Cursor:
-        if row:
-            return self.driver.execute(statement, row)
-        values = {name: parameter(value) for name, value in parameters.items()}
-        return self.driver.execute(sql.named(statement), values)
-
-    @override
-    def read(self, statement: str, **parameters: Any) -> list[dict[str, Any]]:
-        cursor = self.run(statement, **parameters)
-        names = [name for name, *_ in cursor.description]
-        return [
-            {name: decoded(name, cell) for name, cell in zip(names, row, strict=True)}
-            for row in cursor.fetchall()
-        ]
-
-    @override
-    def ids(self, statement: str, **parameters: Any) -> Ints:
-        return np.array([row[0] for row in self.run(statement, **parameters)], np.int64)
-
-    def run_many(self, statement: str, *columns: Iterable[Any]) -> None:
-        """Run one prepared statement for every row of the columns, inside SQLite."""
-        self.driver.executemany(statement, zip(*columns, strict=True))
-
-    @override
-    def number_in_force(self) -> int:
-        return self.scalar(NUMBER_IN_FORCE) or 0
-
     def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
-        """Insert hosts, pages and states in the order of the keys, which lie so in their index.
-
-        The only writer's ids have no gaps, unless a page was known: then all are looked up.
-        """
+        # in the order of the keys, which lie so in their index
         order = np.argsort(new.key)
         page_id, created = self._add_sorted(new.take(order), now, brought and brought.take(order))
         back = np.argsort(order)
@@ -127,7 +88,7 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
             values(new.max_crawl_rate),
             values(created_at),
         )
-        if self.driver.total_changes - n_before == len(new):
+        if self.driver.total_changes - n_before == len(new):  # the only writer's ids have no gaps
             ((last,),) = self.run("SELECT last_insert_rowid()")
             page_id = np.arange(last - len(new), last) + 1
         else:
@@ -160,16 +121,10 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
 
     @override
     def change_pages(self, page_id: Ints, settings: PageColumns, now: datetime) -> None:
-        since = repeat(microseconds(now), len(settings))
-        watched = (since, values(page_id), values(settings.observability))
-        self.run_many(sql.CHANGE_STATES, *watched)
-        self.run_many(
-            sql.CHANGE_PAGES,
-            values(settings.importance),
-            values(settings.min_crawl_rate),
-            values(settings.max_crawl_rate),
-            values(page_id),
-        )
+        since, pages = repeat(microseconds(now), len(settings)), values(page_id)
+        self.run_many(sql.CHANGE_STATES, since, pages, values(settings.observability))
+        rates = values(settings.min_crawl_rate), values(settings.max_crawl_rate)
+        self.run_many(sql.CHANGE_PAGES, values(settings.importance), *rates, pages)
 
     @override
     def page_ids(self, key: Keys) -> Ints:
@@ -185,7 +140,7 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
         # the write transaction is the lock
         statement = sql.LOCK_SCHEDULED_STATES if scheduled else sql.LOCK_STATES
-        return self._columns(PageStates, self.run(statement, listed(page_id)).fetchall())
+        return self.columns(PageStates, self.run(statement, listed(page_id)))
 
     @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
@@ -194,7 +149,7 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         n_states = len(fields(PageStates))
         pages = [(row[0], *row[n_states:]) for row in rows]
         states = [row[:n_states] for row in rows]
-        return self._columns(StoredPages, pages), self._columns(PageStates, states)
+        return self.columns(StoredPages, pages), self.columns(PageStates, states)
 
     @override
     def save_states(self, states: PageStates) -> None:
@@ -231,35 +186,27 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
             gathered.append(columns(kinds, rows, self.width).values())
         return gathered.columns()
 
-    def _columns(self, kind: type[C], rows: list[Any]) -> C:
-        if not rows:
-            return kind.empty(estimate=(self.width,))
-        return kind(**columns({f.name: f.type for f in fields(kind)}, rows, self.width))
-
     @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
-        columns = [values(getattr(schedule, name)) for name in ScheduleColumns.__dataclass_fields__]
+        columns = map(values, schedule.arrays().values())
         add_rows(self.driver, sql.ADD_SCHEDULE, repeat(epoch, len(schedule)), *columns)
 
+    @override
     def read_schedule(
         self, only: Collection[str], **parameters: Any
     ) -> tuple[ScheduledPages, Collection[int]]:
-        """Read rows and turn them into columns, one reader at a time.
-
-        The driver lets go of the interpreter at every row: threads that fetch at the same time
-        spend more on handing it over than on the rows.
-        """
+        # one reader at a time: the driver lets go of the interpreter at every row
         statement = epochs_sql.rows(only, since="since" in parameters)
         with self.fetching:
             rows = self.run(statement, **parameters).fetchall()
-        return self._columns(ScheduledPages, rows), self.kept()
+        return self.columns(ScheduledPages, rows), self.kept()
 
     @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
         keep_house(lambda: nullcontext(self), keep_log_since)
 
     def drop_schedule(self) -> bool:
-        """Delete a block of a schedule that is no longer kept; tell whether there was one."""
+        """Delete a block of a schedule that is no longer kept; return whether there was one."""
         stale = self.run(sql.STALE_EPOCH).fetchall()
         for (epoch,) in stale:
             self.run(sql.DROP_SCHEDULE, epoch, BLOCK - 1)
