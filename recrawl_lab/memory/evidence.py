@@ -17,10 +17,8 @@ PART = 1 << 16
 class Evidence:
     """Entries of a log that have an interval, by page and time; brought up to date when read.
 
-    An epoch reads a year of evidence, of which a day is new. Entries have ascending numbers, so
-    that the log itself tells what came since, and whether only the oldest went. Where others did,
-    or some came late, all is read anew, as after a rollback (`forget`). Entries of pages that were
-    deleted may stay: nobody asks for them.
+    An epoch reads a year of evidence, of which a day is new. Entries have ascending numbers, which
+    show what came since. Where others than the oldest went, or some came late, all is read anew.
     """
 
     def __init__(self) -> None:
@@ -35,7 +33,7 @@ class Evidence:
         """How many entries the log had, and the number of the last."""
 
     def of(self, log: Table) -> EvidenceColumns:
-        """Give the evidence of a whole log, whose entries are in the order of their numbers."""
+        """Return the evidence of a whole log, whose entries are in the order of their numbers."""
         number = log["number"]
         now = (number.size, int(number.max(initial=-1)))
         if now == self.read:

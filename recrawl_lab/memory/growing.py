@@ -23,7 +23,7 @@ class Table:
         }
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """Give the filled part of a column."""
+        """Return the filled part of a column."""
         return self.columns[name][: self.n]
 
     def append(self, undo: Undo, n: int, **values: Any) -> None:

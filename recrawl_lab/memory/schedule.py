@@ -37,6 +37,11 @@ class MemorySchedule(Transaction):
     states: Table
     undo: Undo
 
+    def set(self, name: str, value: object) -> None:
+        """Change one attribute of the store."""
+        self.undo.append(partial(setattr, self.store, name, getattr(self.store, name)))
+        setattr(self.store, name, value)
+
     # -- epochs
 
     @override
@@ -55,10 +60,8 @@ class MemorySchedule(Transaction):
 
     @override
     def fail_epoch(self, epoch: int, reason: str, now: datetime) -> None:
-        failed = replace(
-            self.epoch(epoch), status=EpochStatus.failed, reason=reason, finished_at=now
-        )
-        self._put_epoch(failed)
+        failed = replace(self.epoch(epoch), status=EpochStatus.failed, reason=reason)
+        self._put_epoch(replace(failed, finished_at=now))
 
     @override
     def load_columns(self) -> EpochColumns:
@@ -78,9 +81,8 @@ class MemorySchedule(Transaction):
 
     @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
-        self.undo.append(partial(setattr, self.store, "written", self.store.written))
         copied = schedule.take(np.arange(len(schedule)))
-        self.store.written = {**self.store.written, epoch: copied}
+        self.set("written", {**self.store.written, epoch: copied})
 
     @override
     def publish(
@@ -90,25 +92,14 @@ class MemorySchedule(Transaction):
         now: datetime,
         url_group_rate: UrlGroupRates | None = None,
     ) -> None:
-        schedules = self.store.schedules
-        self.undo.append(partial(setattr, self.store, "schedules", schedules))
-        newest = sorted([*schedules, epoch])[-EPOCHS_KEPT:]
-        given = {**schedules, epoch: self.store.written[epoch]}
-        self.undo.append(partial(setattr, self.store, "written", self.store.written))
-        self.store.written = {}
-        self.store.schedules = {e: given[e] for e in newest}
-        rates = self.store.url_group_rates
-        self.undo.append(partial(setattr, self.store, "url_group_rates", rates))
-        told = {**rates, epoch: url_group_rate}
-        self.store.url_group_rates = {e: told.get(e) for e in newest}
-        self._put_epoch(
-            replace(
-                self.epoch(epoch),
-                status=EpochStatus.published,
-                finished_at=now,
-                certificate=_copy(certificate),
-            )
-        )
+        schedules = {**self.store.schedules, epoch: self.store.written[epoch]}
+        newest = sorted(schedules)[-EPOCHS_KEPT:]
+        rates = {**self.store.url_group_rates, epoch: url_group_rate}
+        self.set("written", {})
+        self.set("schedules", {e: schedules[e] for e in newest})
+        self.set("url_group_rates", {e: rates.get(e) for e in newest})
+        published = replace(self.epoch(epoch), status=EpochStatus.published, finished_at=now)
+        self._put_epoch(replace(published, certificate=_copy(certificate)))
 
     @override
     def url_group_rate(self, epoch: int) -> UrlGroupRates | None:
@@ -118,7 +109,7 @@ class MemorySchedule(Transaction):
         return next((e for e in self._unfinished() if e.status is EpochStatus.requested), None)
 
     def _unfinished(self) -> list[Epoch]:
-        """Give those that wait or run: whatever came before the first of them is finished."""
+        """Return those that wait or run: whatever came before the first of them is finished."""
         newest = reversed(self.store.epochs)
         return list(takewhile(lambda epoch: epoch.status in UNFINISHED, newest))
 
@@ -220,7 +211,7 @@ class MemorySchedule(Transaction):
         return mask
 
     def _in_force(self, page_id: Ints) -> ScheduleColumns:
-        """Give the rows of the schedule in force, NaN where it has none."""
+        """Return the rows of the schedule in force, NaN where it has none."""
         newest = max(self.store.schedules, default=None)
         rows = ScheduleColumns.empty() if newest is None else self.store.schedules[newest]
         return self._rates(rows, page_id)
@@ -237,7 +228,7 @@ class MemorySchedule(Transaction):
 
 
 def moved(before: ScheduleColumns, now: ScheduleColumns, ratio: float) -> Bools:
-    """Which rows are new or have a rate, urgency or probability that moved by more than a ratio."""
+    """Return which rows are new or have a rate or probability that moved by more than a ratio."""
     mask: Bools = np.isnan(before.crawl_rate)
     for then, rate in (
         (before.crawl_rate, now.crawl_rate),
@@ -253,5 +244,5 @@ def _copy(certificate: Certificate) -> Certificate:
 
 
 def _own(epoch: Epoch) -> Epoch:
-    """Give a copy whose dictionaries are the caller's."""
+    """Return a copy whose dictionaries are the caller's."""
     return replace(epoch, certificate=epoch.certificate and _copy(epoch.certificate))

@@ -1,8 +1,7 @@
 """Transactions on arrays of this process: pages, their states and the log.
 
-A page's row is its page_id - 1, for ever, so every statement is indexing. What a transaction
-overwrites it notes first, and an exception puts the notes back, newest first: a rollback costs
-as much as the transaction wrote, not as much as the store holds.
+A page's row is its page_id - 1, for ever, so every statement is indexing. A transaction notes what
+it overwrites, so a rollback costs as much as the transaction wrote.
 """
 
 from abc import update_abstractmethods
@@ -17,38 +16,12 @@ from typing_extensions import override
 
 from recrawl_lab.memory.growing import Undo
 from recrawl_lab.memory.schedule import MemorySchedule
-from service.model.arrays import (
-    INSTANT,
-    NO_TIME,
-    UNSPECIFIED,
-    Ints,
-    Keys,
-    instant,
-    moment,
-)
-from service.model.columns import (
-    EvidenceColumns,
-    LogColumns,
-    PageColumns,
-    PageStates,
-    StoredPages,
-)
-from service.model.domain import (
-    Kind,
-    LogEntry,
-    Observability,
-    Page,
-    PagePatch,
-)
-from service.model.errors import (
-    PageNotFound,
-)
+from service.model.arrays import INSTANT, NO_TIME, UNSPECIFIED, Ints, Keys, instant, moment
+from service.model.columns import EvidenceColumns, LogColumns, PageColumns, PageStates, StoredPages
+from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch
+from service.model.errors import PageNotFound
 from service.model.urls import url_groups
-from service.storage.contract import (
-    GONE_CHECKS,
-    Brought,
-    Registered,
-)
+from service.storage.contract import GONE_CHECKS, Brought, Registered
 
 if TYPE_CHECKING:
     from recrawl_lab.memory.store import MemoryStore
@@ -68,11 +41,8 @@ PAGE: dict[str, Any] = {
 }
 """What is kept of a page beside its state."""
 
-WRITTEN = tuple(
-    f
-    for f in PageStates.__dataclass_fields__
-    if f not in ("page_id", "pings_since", "observability", "crawl_rate", "crawl_probability")
-)
+READ_ONLY = ("page_id", "pings_since", "observability", "crawl_rate", "crawl_probability")
+WRITTEN = tuple(f for f in PageStates.__dataclass_fields__ if f not in READ_ONLY)
 """What `save_states` writes."""
 
 
@@ -167,20 +137,10 @@ class MemoryTransaction(MemorySchedule):
     def _change(self, row: Ints, said: PageColumns, now: np.datetime64) -> None:
         complete = said.observability == Observability.complete
         self._recount_pings(row[complete], now)
-        self.pages.put(
-            self.undo,
-            row,
-            observability=np.where(
-                said.observability == UNSPECIFIED,
-                self.pages["observability"][row],
-                said.observability,
-            ),
-            **{
-                name: np.where(np.isnan(value), self.pages[name][row], value)
-                for name in ("importance", "min_crawl_rate", "max_crawl_rate")
-                for value in (getattr(said, name),)
-            },
-        )
+        for name in ("observability", "importance", "min_crawl_rate", "max_crawl_rate"):
+            new = getattr(said, name)
+            keeps = new == UNSPECIFIED if name == "observability" else np.isnan(new)
+            self.pages.put(self.undo, row, **{name: np.where(keeps, self.pages[name][row], new)})
 
     def _recount_pings(self, row: Ints, now: np.datetime64) -> None:
         became = row[self.pages["observability"][row] != Observability.complete]
@@ -201,7 +161,7 @@ class MemoryTransaction(MemorySchedule):
         row = self._row(page_id)
         rates = self._in_force(np.array([page_id]))
         due = self._due_columns(np.array([row]), rates)
-        cells: dict[str, Any] = {f.name: getattr(rates, f.name)[0] for f in fields(rates)}
+        cells: dict[str, Any] = {name: column[0] for name, column in rates.arrays().items()}
         for table in (self.pages, self.states):
             cells |= {name: table[name][row] for name in table.columns}
         target = int(cells["redirects_to"])
@@ -287,10 +247,9 @@ class MemoryTransaction(MemorySchedule):
     def append_log(self, entries: LogColumns) -> None:
         # by time, so that the oldest come first
         entries = entries.take(np.argsort(entries.observed_at, kind="stable"))
-        columns = {f.name: getattr(entries, f.name) for f in fields(LogColumns)}
         number = self.store.n_logged + np.arange(len(entries))
         self.store.n_logged += len(entries)
-        self.log.append(self.undo, len(entries), number=number, **columns)
+        self.log.append(self.undo, len(entries), number=number, **entries.arrays())
 
     @override
     def log_of(self, page_id: Ints) -> LogColumns:
@@ -332,8 +291,7 @@ class MemoryTransaction(MemorySchedule):
 
     @override
     def set_estimator(self, name: str) -> None:
-        self.undo.append(partial(setattr, self.store, "estimator", self.store.estimator))
-        self.store.estimator = name
+        self.set("estimator", name)
 
     @override
     def next_page_ids(self, after: int, limit: int) -> Ints:
@@ -353,7 +311,7 @@ class MemoryTransaction(MemorySchedule):
 
 
 def decode(cell: Any, kind: Any) -> Any:
-    """Give a cell as the type a single value is annotated with; "none" is None."""
+    """Return a cell as the type a single value is annotated with; "none" is None."""
     if isinstance(cell, np.datetime64):
         return moment(cell)
     if isinstance(cell, np.ndarray):

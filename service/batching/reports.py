@@ -107,7 +107,7 @@ class Recorder:
         committed = CommittedCrawls(
             page_id=crawls.page_id, verdict=outcome.verdict, lease_ended=lease_ended
         )
-        return [committed.take(rows) for rows in slices(len(job.columns) for job in jobs)]
+        return [committed.take(rows) for rows in _rows(jobs)]
 
     def flush_pings(self, jobs: list[Report[PingColumns]]) -> list[CommittedPings]:
         """Record pings and queue the pages that they want crawled."""
@@ -117,13 +117,8 @@ class Recorder:
             outcome = ping(tx, pings, self.rules)
             if self.settler is not None and outcome.crawl.any():
                 self.settler.queue_pinged(tx, pings.page_id[outcome.crawl], tx.now())
-        committed = CommittedPings(
-            page_id=pings.page_id,
-            verdict=outcome.verdict,
-            crawl=outcome.crawl,
-            reason=outcome.reason,
-        )
-        return [committed.take(rows) for rows in slices(len(job.columns) for job in jobs)]
+        committed = CommittedPings(page_id=pings.page_id, **outcome._asdict())
+        return [committed.take(rows) for rows in _rows(jobs)]
 
     def _queue_apart(self, page_id: Ints, now: datetime) -> None:
         """Queue pages in a further transaction: the first has locked host queues.
@@ -136,15 +131,16 @@ class Recorder:
             self.settler.queue_pinged(tx, page_id, now)
 
 
+def _rows(jobs: list[Report[ColumnsT]]) -> list[slice]:
+    return slices(len(job.columns) for job in jobs)
+
+
 def _latest(jobs: list[Report[ColumnsT]]) -> datetime:
     return max(job.now for job in jobs)
 
 
 def _resolve(
-    tx: Transaction,
-    jobs: list[Report[ColumnsT]],
-    now: datetime,
-    leased: Ints | None = None,
+    tx: Transaction, jobs: list[Report[ColumnsT]], now: datetime, leased: Ints | None = None
 ) -> PageRows:
     names = merge_names([job.names for job in jobs])
     return resolve(tx, names, now, register=jobs[0].register, leased=leased)

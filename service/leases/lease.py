@@ -153,28 +153,49 @@ class LeaseSettler:
             reports = LeaseReports(
                 tokens, some.observed_at, some.status, some.retry_after_s, new[row]
             )
-            held[row] = settle(tx, reports, self.polite, self.horizon, now, self.rng)
+            held[row] = self.settle(tx, reports, now)
         return held
+
+    def settle(self, tx: Transaction, reports: LeaseReports, now: datetime) -> Bools:
+        """End the leases that were reported, queue their pages again and update their host queues.
+
+        Return which tokens were in force. The states of the pages are written already. Trouble
+        counts for crawls without a lease too.
+        """
+        at, until = instant(now), instant(now + self.horizon)
+        locked, pages = tx.lock_leases(reports.tokens)
+        held = _once(locked.held, reports.tokens.page_id)
+        due = due_at(pages)
+        soon = held & (due < until)
+        next_at = np.where(soon, due, NO_TIME)
+        tx.requeue(queue_rows(pages, next_at).take(held))
+        changes = soon | trouble(reports.status) | self.polite.gated
+        host_queues = tx.lock_reported(locked.queue_id, changes)
+        if len(host_queues):
+            leased_at = np.where(held, locked.leased_at, NO_TIME)
+            settled = SettledLeases(locked.queue_id, held, next_at, leased_at, host_queues)
+            summary = sum_up(settled, *reports[1:], at)
+            own = set_back(host_queues, self.polite, at)
+            after = after_reports(own, summary, self.polite, at, self.rng.random(len(own)))
+            tx.save_host_queues(after.take(differs(host_queues, after)))
+        return held
+
+    def release(self, tx: Transaction, page_id: int, token: int, now: datetime) -> bool:
+        """End a lease whose crawl was not made; return whether the lease still ran."""
+        if not tx.extend_lease(page_id, token, now, now):
+            return False
+        report = LeaseReports(
+            LeaseTokens(page_id=np.array([page_id]), token=np.array([token])),
+            observed_at=np.array([NO_TIME]),
+            status=np.array([UNSPECIFIED], np.int16),
+            retry_after_s=np.array([np.nan]),
+            new=np.array([False]),
+        )
+        return bool(self.settle(tx, report, now)[0])
 
     def queue_pinged(self, tx: Transaction, page_id: Ints, now: datetime) -> None:
         """Queue the pages that pings want crawled."""
         queue_due(tx, page_id, now + self.horizon)
-
-
-def release(
-    tx: Transaction, page_id: int, token: int, settler: LeaseSettler, now: datetime
-) -> bool:
-    """End a lease whose crawl was not made; return whether the lease still ran."""
-    if not tx.extend_lease(page_id, token, now, now):
-        return False
-    report = LeaseReports(
-        LeaseTokens(page_id=np.array([page_id]), token=np.array([token])),
-        np.array([NO_TIME]),
-        np.array([UNSPECIFIED], np.int16),
-        np.array([np.nan]),
-        np.array([False]),
-    )
-    return bool(settle(tx, report, settler.polite, settler.horizon, now, settler.rng)[0])
 
 
 class Offer(NamedTuple):
@@ -328,42 +349,6 @@ def deal(counts: Sequence[int], n: int) -> Ints:
     who = np.repeat(np.arange(len(counts)), counts)
     turn = np.concatenate([np.arange(count) for count in counts])
     return who[np.lexsort((who, turn))][:n]
-
-
-def settle(
-    tx: Transaction,
-    reports: LeaseReports,
-    polite: Politeness,
-    horizon: timedelta,
-    now: datetime,
-    rng: np.random.Generator,
-) -> Bools:
-    """End the leases that were reported, queue their pages again and update their host queues.
-
-    Return which tokens were in force. The states of the pages are written already. Trouble counts
-    for crawls without a lease too.
-    """
-    at, until = instant(now), instant(now + horizon)
-    locked, pages = tx.lock_leases(reports.tokens)
-    held = _once(locked.held, reports.tokens.page_id)
-    due = due_at(pages)
-    soon = held & (due < until)
-    tx.requeue(queue_rows(pages, np.where(soon, due, NO_TIME)).take(held))
-    changes = soon | trouble(reports.status) | polite.gated
-    host_queues = tx.lock_reported(locked.queue_id, changes)
-    if len(host_queues):
-        settled = SettledLeases(
-            queue_id=locked.queue_id,
-            held=held,
-            next_at=np.where(soon, due, NO_TIME),
-            leased_at=np.where(held, locked.leased_at, NO_TIME),
-            host_queues=host_queues,
-        )
-        summary = sum_up(settled, *reports[1:], at)
-        own = set_back(host_queues, polite, at)
-        after = after_reports(own, summary, polite, at, rng.random(len(own)))
-        tx.save_host_queues(after.take(differs(host_queues, after)))
-    return held
 
 
 def _once(held: Bools, page_id: Ints) -> Bools:

@@ -18,15 +18,10 @@ __all__ = [
 def open_store(
     url: str, width: int, *, clock: Clock | None = None, timeout_s: float | None = None
 ) -> Store:
-    """Open the store a database URL names; `width` is the estimator's numbers per page.
+    """Open the store of a database URL; `width` is the estimator's numbers per page.
 
-    A `clock` replaces the store's own. Callers who wait for answers set `timeout_s`, which one
-    statement may take; batches do not.
-
-    Raises
-    ------
-    InvalidSettings
-        The URL names neither a SQLite file nor a Postgres database.
+    A `clock` replaces the store's own. `timeout_s` limits one statement; None for batches. Raises
+    `InvalidSettings` where the URL names neither a SQLite file nor a Postgres database.
     """
     import sqlalchemy as sa
 

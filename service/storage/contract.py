@@ -1,32 +1,18 @@
 """What every store promises. One test suite runs against each implementation.
 
-**By value.** Columns go in and come out; no row object, cursor or lock leaves a transaction. A
-column that comes out with one value throughout may be read-only.
-
-**Transactions.** All work happens inside `with store.begin(...) as tx`. Leaving the block
-commits; an exception rolls back everything the block did. `begin(write=False)` reads; what
-one call returns is one snapshot. Use cases receive `tx` and never commit.
-
-**Durability.** When a write transaction has been left without an exception, its effects
-survive a crash of the process and of the database.
-
-**Locks.** `lock_states` locks the pages it returns until the transaction ends, always in
-ascending page_id, so concurrent writers of the same pages wait and never deadlock. Reads
-take no lock that a writer waits for.
-
-**Epochs.** At every instant readers see one whole published epoch, or none before the first.
-Only the holder of `store.lead()` may start, publish or fail an epoch; a holder that has
-silently lost the lead cannot publish (`LeadershipLost`).
-
-**Subscriptions** to topics at WebSub hubs have ids that nobody guesses: the id is what entitles a
-hub to call back. A subscription is in force from its hub's verification until its lease ends. One
-that is verified takes the place of earlier ones at the same hub, so renewing interrupts no feed.
-
-**Time.** All who share a database go by one clock: Postgres's own, or the one of the process that
-has the SQLite file. A replica whose machine has another time of day does as the others do.
-
-**Errors.** A database that does not answer raises `StoreUnavailable`, one without room
-`StoreFull`; a schema of another version's raises `SchemaBehind` or `SchemaAhead`. Each means that
+**By value.** Columns go in and come out; a column of one value throughout may be read-only.
+**Transactions.** All work happens inside `with store.begin(...) as tx`: leaving the block commits,
+an exception rolls back. What one call returns is one snapshot. Use cases never commit.
+**Durability.** What a block has committed survives a crash of the process and of the database.
+**Locks.** Pages are locked until the transaction ends, in ascending page_id, so writers of the same
+pages wait and never deadlock. Reads take no lock that a writer waits for.
+**Epochs.** At every instant readers see one whole published epoch, or none before the first; a
+transaction that writes keeps to one. Only the holder of `store.lead()` starts, publishes or fails
+epochs; one that has silently lost the lead cannot publish (`LeadershipLost`).
+**Subscriptions** to topics at WebSub hubs are in force from the hub's verification until the lease
+ends. A verified one replaces earlier ones at the same hub. Nobody guesses ids: they entitle hubs.
+**Time.** All who share a database go by one clock: Postgres's, or that of SQLite's one process.
+**Errors.** `StoreUnavailable`, `StoreFull` (no room), `SchemaBehind` and `SchemaAhead` mean that
 nothing of the transaction was kept.
 """
 
@@ -255,20 +241,19 @@ class Transaction(QueueStatements, HostStatements):
     def schedule(self, epoch: int, after: int, limit: int, only: ScheduleFilter) -> SchedulePart:
         """Return rows of a kept epoch with page_id > after, ascending, at most `limit`.
 
-        Not more than `MOST_SCANNED` page_ids are looked at, so a part may have fewer rows, even
-        none, and not be the last. Raises `CursorExpired` when that epoch is no longer kept.
+        At most `MOST_SCANNED` page_ids are looked at: a part with fewer rows, even none, may not be
+        the last. Raises `CursorExpired` when that epoch is no longer kept.
         """
 
     @abstractmethod
     def schedule_changes(
         self, epoch: int, since: int, min_change: float, after: int, limit: int
     ) -> ScheduleChanges:
-        """Return the rows of `schedule` that are news to who knows the epoch `since`.
+        """Return the rows of `schedule` that are new or have changed since an epoch.
 
-        News is a page that is new, and one whose crawl rate, crawl rate times urgency or crawl
-        probability, the larger of then and now over the smaller, is more than 1 + min_change. The
-        removed pages are those between `after` and the next part. Raises `EpochNotKept` when
-        `since` is no longer kept, `CursorExpired` when `epoch` is not.
+        Changed is a crawl rate, crawl rate times urgency or crawl probability whose larger value
+        over the smaller is more than 1 + min_change. Pages are removed between `after` and the next
+        part. Raises `EpochNotKept` when `since` is not kept, `CursorExpired` when `epoch` is not.
         """
 
     # -- subscriptions

@@ -27,7 +27,7 @@ SCRIPTS = _INSTALLED if _INSTALLED.is_dir() else _SOURCE
 
 
 def config(connection: sa.Connection | None = None) -> Config:
-    """Give Alembic's configuration, its output kept quiet."""
+    """Return Alembic's configuration, its output kept quiet."""
     configured = Config(attributes={"connection": connection})
     configured.set_main_option("script_location", str(SCRIPTS))
     configured.set_main_option("path_separator", "os")
@@ -44,12 +44,12 @@ def scripts() -> ScriptDirectory:
 
 @cache
 def head() -> str:
-    """Give the revision this code needs."""
+    """Return the revision this code needs."""
     return scripts().get_current_head() or ""
 
 
 def current(connection: sa.Connection) -> str | None:
-    """Give the revision the database is at, None for a new one; raises `SchemaAhead`."""
+    """Return the revision the database is at, None for a new one; raises `SchemaAhead`."""
     found = MigrationContext.configure(connection).get_current_revision()
     known = {script.revision for script in scripts().walk_revisions()}
     if found is not None and found not in known:
@@ -64,9 +64,8 @@ def current(connection: sa.Connection) -> str | None:
 def fence() -> str:
     """Return a statement that fails (by a division by zero) under another revision than ours.
 
-    Sent in front of a transaction's statements, it costs no round trip, and Postgres runs none of
-    them after it has failed. It locks `alembic_version` until the end: against a migration, and
-    against housekeeping that would drop the epoch by which the transaction goes.
+    It goes in front of a transaction's statements. Until the end it locks `alembic_version` against
+    migrations, and against housekeeping that would drop the epoch by which the transaction goes.
     """
     return f"SELECT 1 / count(*) FROM alembic_version WHERE version_num = '{head()}'"
 

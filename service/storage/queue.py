@@ -1,21 +1,12 @@
 """What every database promises of pages due soon and of hosts: queue, host queues and leases.
 
-**Queue.** A page that is due before the horizon has a row with a bound of the instant from which
-it can be leased; a leased page from when its lease ends. Bounds may be too early, never too late:
-whoever leases locks the rows, reads what decides (`lock_pages`) and mends the bounds (`requeue`).
-A row that a ping requested has the bound `EPOCH`, which puts it and its host queue before all
-others. When a page is due is no rule of the store, see `leases.due`.
-
-**Host queues.** What is crawled politely, one after the other, is a host queue: a host, or a group
-of hosts that share a server. The host queue of a host has the host's id, that of a group minus the
-group's id. A host in a group is crawled in the group's host queue; its own settings hold again when
-it leaves. What settings, moves and reports make of a host queue is no rule of the store, see
-`leases.politeness`. Only the holder of a host queue's lock leases its pages. A host queue's
-`next_at` is a lower bound as well.
-
-**Leases.** A page has at most one lease that runs, whatever publishes, restarts and late reports
-come between; each has a token of its own, and only its token ends it before its time.
-
+**Queue.** A page due before the horizon has a row with a bound of the instant from which it can be
+leased: maybe too early, never too late. Whoever leases locks the rows, reads what decides
+(`lock_pages`, rule: `leases.due`) and mends the bounds (`requeue`). A request's bound is `EPOCH`.
+**Host queues.** A host (its id) or a group of hosts that share a server (minus its id); the rules
+are in `leases.politeness`. A host in a group is crawled in the group's host queue; its own settings
+hold again when it leaves. Only the holder of a host queue's lock leases its pages.
+**Leases.** A page has at most one lease that runs; only the lease's token ends it before its time.
 **Locks.** Page states or hosts, then rows of the queue, then host queues, each by ascending id;
 a lease locks host queues first and passes over rows that others have locked.
 """

@@ -1,48 +1,14 @@
 """The tables, the same on Postgres and SQLite; migrations/ builds them, a test keeps both equal.
 
-Postgres checks no foreign key: it would look every new row's page and host up once more and lock
-that host's row. One statement inserts a page with its state, one method deletes both, and hosts
-stay for ever.
+Postgres checks no foreign key: it would look up every new row's page and lock its host's row. One
+statement inserts a page with its state, one method deletes both, and hosts stay for ever.
 """
-
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.engine import Dialect
-from sqlalchemy.types import TypeDecorator
 
-from service.model.arrays import EPOCH
-
-
-class Instant(TypeDecorator[datetime]):
-    """UTC to the microsecond: `timestamptz` on Postgres, microseconds since 1970 on SQLite."""
-
-    impl = sa.BigInteger
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> Any:
-        """Choose the column type."""
-        postgres = dialect.name == "postgresql"
-        return dialect.type_descriptor(sa.DateTime(timezone=True) if postgres else sa.BigInteger())
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
-        """Write an aware datetime."""
-        if value is None or dialect.name == "postgresql":
-            return value
-        return (value - EPOCH) // timedelta(microseconds=1)
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
-        """Read an aware datetime in UTC."""
-        if value is None:
-            return None
-        if dialect.name == "postgresql":
-            read: datetime = value.astimezone(UTC)
-            return read
-        return EPOCH + timedelta(microseconds=value)
-
-
+Instant = sa.DateTime(timezone=True).with_variant(sa.BigInteger(), "sqlite")
+"""UTC to the microsecond: `timestamptz` on Postgres, microseconds since 1970 on SQLite."""
 Key = sa.LargeBinary(16).with_variant(postgresql.UUID(as_uuid=False), "postgresql")
 Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 Short: sa.types.TypeEngine[float] = sa.Double().with_variant(sa.REAL, "postgresql")

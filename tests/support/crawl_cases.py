@@ -79,7 +79,7 @@ def report(store, given, at, now=None, status=200, changed=0, retry_after_s=np.n
             np.full(len(given), retry_after_s),
             made.verdict == Verdict.accepted,
         )
-        held = lease.settle(tx, reports, polite, UNTIL, now or at, RULES.rng)
+        held = lease.LeaseSettler(polite, UNTIL, RULES.rng).settle(tx, reports, now or at)
     queue(store, page_id[made.sooner & ~held], now or at)
     return held.tolist()
 
@@ -95,7 +95,7 @@ def release(store, given, now, polite=RUDE):
         np.zeros(len(given), np.bool_),
     )
     with store.begin() as tx:
-        return lease.settle(tx, reports, polite, UNTIL, now, RULES.rng).tolist()
+        return lease.LeaseSettler(polite, UNTIL, RULES.rng).settle(tx, reports, now).tolist()
 
 
 def next_ready_at(store, hosts=()):

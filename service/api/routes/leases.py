@@ -17,7 +17,7 @@ from service.api.responses.encode import answer, encode_leased
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import TheBody, TheService
 from service.batching.lease_requests import LeaseRequest
-from service.leases.lease import WorkerRequest, release
+from service.leases.lease import WorkerRequest
 from service.model.errors import InvalidField, LeaseNotHeld
 from service.model.urls import normalise_host
 from service.storage.queue import LeaseFilter
@@ -107,7 +107,7 @@ def delete_lease(service: TheService, lease: LeasePath) -> Response:
     """Give a crawl back that was not done; the page is due as before, its host keeps its delay."""
     page_id, token = read_lease(lease)
     with service.store.begin() as tx:
-        if not release(tx, page_id, token, service.settler, tx.now()):
+        if not service.settler.release(tx, page_id, token, tx.now()):
             raise LeaseNotHeld
     service.telemetry.count_leases("given_back", 1)
     return Response(status_code=204)

@@ -1,9 +1,8 @@
 """Arrays to and from Postgres in its binary formats, without a Python object per value.
 
-A statement takes `unnest($1::bigint[])` with a numpy array for the parameter, and gives one
-row of `array_agg`s back as numpy arrays; COPY moves whole tables. All elements of a column
-but texts have one width. In arrays none is null: "none" travels as -infinity, NaN or 0 and is
-turned into NULL (and back) by the statement. Into COPY, what a masked array masks goes as NULL.
+A statement takes numpy arrays for `unnest` and returns `array_agg`s as such; COPY moves tables. In
+arrays none is null: it travels as -infinity, NaN or 0, which the statement turns into NULL and
+back. COPY writes NULL for what a masked array masks.
 """
 
 import json
@@ -51,7 +50,7 @@ HEAD = struct.Struct(">5i")
 
 @cache
 def _element(value: Any) -> np.dtype[Any]:
-    """Give an element behind its length, as both travel."""
+    """Return the type of an element behind its length, as both travel."""
     return np.dtype([("length", ">i4"), ("value", value)])
 
 
@@ -64,7 +63,7 @@ def _oids(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def wire(values: NDArray[Any]) -> NDArray[Any]:
-    """Give a column in the bytes Postgres sends: big-endian, instants counted from 2000."""
+    """Return a column in the bytes Postgres sends: big-endian, instants counted from 2000."""
     if values.dtype.kind == "M":
         return (values.astype(INSTANT, copy=False) - POSTGRES_EPOCH).view(np.int64).astype(">i8")
     if values.ndim == MATRIX:  # rows of float64: one bytea each, little-endian as in memory
@@ -85,13 +84,7 @@ def unwire(values: NDArray[Any], oid: int) -> NDArray[Any]:
 
 
 def dumped(value: Any) -> tuple[int, bytes | None]:
-    """Return a parameter's type and its bytes; Postgres infers the type of None.
-
-    Raises
-    ------
-    TypeError
-        No Postgres type is known for it.
-    """
+    """Return a parameter's type and its bytes; Postgres infers the type of None."""
     if isinstance(value, np.ndarray):
         return _dumped_array(value)
     if value is None:
@@ -148,16 +141,9 @@ def _texts(data: bytes, n: int) -> NDArray[np.object_]:
 
 
 ELEMENT_DTYPES = {
-    oid: np.dtype(kind)
-    for oid, kind in (
-        (16, "?"),
-        (21, ">i2"),
-        (23, ">i4"),
-        (20, ">i8"),
-        (701, ">f8"),
-        (1184, ">i8"),
-        (2950, "V16"),
-    )
+    oid: np.dtype(f">{kind.replace('M', 'i')}")
+    for kind, (oid, _) in OIDS.items()
+    if kind not in ("V", "O")
 }
 TEXT = OIDS["O"][0]
 JSONB, JSONB_VERSION = 3802, b"\1"
@@ -197,7 +183,7 @@ LOADERS: dict[int, Callable[[bytes], Any]] = {
 
 
 def loaded(oid: int, data: bytes | None) -> Any:
-    """Give a value of an answer."""
+    """Return a value of an answer."""
     return None if data is None else LOADERS[oid](data)
 
 
@@ -216,7 +202,7 @@ def _row_dtype(values: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
 
 
 def copy_in(columns: list[NDArray[Any]], block: int = 65_536) -> Iterator[bytes]:
-    """Give the bytes of COPY … FROM STDIN (FORMAT BINARY) for these columns, block by block."""
+    """Yield the bytes of COPY … FROM STDIN (FORMAT BINARY) for these columns, block by block."""
     dtype = _row_dtype([wire(np.ma.getdata(c[:0])).dtype for c in columns])
     yield HEADER
     for start in range(0, len(columns[0]), block):
@@ -233,7 +219,7 @@ def copy_in(columns: list[NDArray[Any]], block: int = 65_536) -> Iterator[bytes]
 
 
 def _without(rows: NDArray[np.void], nulls: list[NDArray[np.bool_]]) -> bytes:
-    """Give the rows with NULL, a length of -1 and no value, where the masks say so."""
+    """Return the rows with NULL, a length of -1 and no value, where the masks say so."""
     octets = rows.view(np.uint8).reshape(len(rows), rows.dtype.itemsize)
     kept = np.ones(octets.shape, np.bool_)
     for i, null in enumerate(nulls):
@@ -250,11 +236,10 @@ def copy_out(
     block: int = 65_536,
     rare: Mapping[str, np.generic] | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Run COPY (…) TO STDOUT (FORMAT BINARY) and give its columns.
+    """Run COPY (…) TO STDOUT (FORMAT BINARY) and return its columns.
 
-    `dtypes` names each column with its numpy type (`M8[us]`, `f8`, `V16`, …); these are not null
-    and of fixed width. Behind them come `rare` columns, which are null in most rows: each named
-    with what stands for null, in its type. A column of one value takes no memory and is read-only.
+    `dtypes` has the numpy type of each column, not null and of fixed width. Behind them come `rare`
+    columns, null in most rows: each with what stands for null.
     """
     empty = {name: np.empty(0, dtype) for name, dtype in dtypes.items()}
     nulls = dict(rare or {})
@@ -279,10 +264,9 @@ def _oid(column: NDArray[Any]) -> int:
 def _row_blocks(
     connection: psycopg.Connection[Any], dtype: np.dtype[Any], n_rare: int, block: int
 ) -> Iterator[tuple[NDArray[np.void], list[int], list[bytes]]]:
-    """Read rows until the trailer, as libpq hands out one message a row.
+    """Yield blocks of rows without their rare columns, which rows have any of these, and what.
 
-    Gives each block of them without their rare columns, and which rows have any of these, with
-    what they have.
+    libpq hands out one message a row.
     """
     pgconn, n_trailer = connection.pgconn, len(TRAILER)
     receive = partial(pgconn.get_copy_data, 1)  # 0 bytes: the rest has not arrived

@@ -7,9 +7,8 @@
 | batch | none | 60 s | asks after 30 s | an epoch of 20 million pages indexes for minutes |
 | migration | none | 10 s | asks after 30 s | writers queue behind one that waits |
 
-A stopped server acknowledges what is sent and ends nothing itself. The limit on silence is
-therefore the client's: a connection on which nothing arrives for so long is closed. Batches ask
-on another connection first: a busy server answers there, a stopped one does not.
+A stopped server ends nothing itself, so the client closes a connection on which nothing arrives.
+Batches ask on another connection first: a busy server answers there, a stopped one does not.
 """
 
 import select
@@ -66,8 +65,7 @@ class Silent(psycopg.OperationalError):
 class Silence:
     """Whether the server answers, shared by all connections of one store.
 
-    After one connection has given up, callers are refused at once. This avoids that they wait one
-    behind the other. Once a second one of the callers asks the server whether it answers again.
+    While it is silent callers are refused at once; once a second one of them asks the server again.
     """
 
     def __init__(self, connect: Callable[[Deadlines], psycopg.Connection[Any]]) -> None:
@@ -254,11 +252,7 @@ def limit(driver: Connection, deadlines: Deadlines) -> None:
 
 
 def refuse_lost(driver: Connection, _record: object, _proxy: object) -> None:
-    """Replace a pooled connection that the server has closed: its socket has an end to read.
-
-    Asking the server would cost a round trip and show no more. A new connection is not checked:
-    its first statement shows what is wrong, such as a server that shuts down.
-    """
+    """Replace a pooled connection that the server has closed: its socket has an end to read."""
     if driver.fresh:
         driver.fresh = False
         return
@@ -272,11 +266,7 @@ def refuse_lost(driver: Connection, _record: object, _proxy: object) -> None:
 
 @contextmanager
 def taken(engine: sa.Engine) -> Iterator[Connection]:
-    """Take a connection out of the pool; a connection that was lost meanwhile is replaced.
-
-    SQLAlchemy takes longer to begin and to end a transaction than Postgres takes for a small
-    statement, so only its pool has a part in this.
-    """
+    """Take a connection out of the pool; a connection that was lost meanwhile is replaced."""
     pooled = engine.raw_connection()
     driver = pooled.driver_connection
     assert isinstance(driver, Connection)  # noqa: S101 - for mypy
@@ -327,10 +317,7 @@ def watch(statements: Statements) -> None:
 
 @contextmanager
 def translated(check: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Raise the service's conditions for the driver's.
-
-    An error that is no outage may come from another version's schema: then `check` raises that.
-    """
+    """Raise the service's conditions; `check` raises those of another version's schema."""
     try:
         yield
     except sa.exc.TimeoutError as error:

@@ -35,51 +35,43 @@ ORDER BY host
 ON CONFLICT DO NOTHING
 """
 
-ADD_PAGES = """
+ADDED = """
 WITH given AS (
-    SELECT * FROM unnest(%(key)s::uuid[], %(url)s::text[], %(host)s::text[],
-        %(importance)s::float8[], %(observability)s::smallint[], %(min_crawl_rate)s::float8[],
-        %(max_crawl_rate)s::float8[], %(url_group)s::integer[]) WITH ORDINALITY AS given (key, url,
-        host, importance, observability, min_crawl_rate, max_crawl_rate, url_group, position)
+    SELECT * FROM unnest(%(key)s, %(url)s, %(host)s, %(importance)s, %(min_crawl_rate)s,
+        %(max_crawl_rate)s, {arrays}) WITH ORDINALITY AS given (key, url, host, importance,
+        min_crawl_rate, max_crawl_rate, {columns}, position)
 ), added AS (
     INSERT INTO pages (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
     SELECT key, url, host_id, coalesce(nullif(importance, 'NaN'), 1),
-        nullif(min_crawl_rate, 'NaN'), nullif(given.max_crawl_rate, 'NaN'), %(now)s
+        nullif(min_crawl_rate, 'NaN'), nullif(given.max_crawl_rate, 'NaN'), {created_at}
     FROM given JOIN hosts USING (host)
     ORDER BY key
     ON CONFLICT (key) DO NOTHING
     RETURNING page_id, key
-), states AS (
+)"""
+ROWS_ADDED = """
+SELECT array_agg(coalesce(page_id, 0) ORDER BY position) FROM given LEFT JOIN added USING (key)
+"""
+
+_NEW = ADDED.format(
+    arrays="%(observability)s, %(url_group)s",
+    columns="observability, url_group",
+    created_at="%(now)s",
+)
+ADD_PAGES = f"""{_NEW}, states AS (
     INSERT INTO page_states
         (page_id, pings_since, interval_factor, n_observations, n_changes, observability, gone,
-        url_group,
-        estimate)
+        url_group, estimate)
     SELECT page_id, %(now)s, 1, 0, 0, coalesce(nullif(observability, -1::smallint), 2), false,
         url_group, %(estimate)s
     FROM added JOIN given USING (key)
     ORDER BY page_id
 )
-SELECT array_agg(coalesce(page_id, 0) ORDER BY position) FROM given LEFT JOIN added USING (key)
-"""
+{ROWS_ADDED}"""
 """It inserts their states too."""
 
-BRING_PAGES = """
-WITH given AS (
-    SELECT * FROM unnest(%(key)s::uuid[], %(url)s::text[], %(host)s::text[],
-        %(importance)s::float8[], %(min_crawl_rate)s::float8[], %(max_crawl_rate)s::float8[],
-        %(created_at)s::timestamptz[]) WITH ORDINALITY AS given (key, url, host, importance,
-        min_crawl_rate, max_crawl_rate, created_at, position)
-), added AS (
-    INSERT INTO pages (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
-    SELECT key, url, host_id, coalesce(nullif(importance, 'NaN'), 1),
-        nullif(min_crawl_rate, 'NaN'), nullif(given.max_crawl_rate, 'NaN'), created_at
-    FROM given JOIN hosts USING (host)
-    ORDER BY key
-    ON CONFLICT (key) DO NOTHING
-    RETURNING page_id, key
-)
-SELECT array_agg(coalesce(page_id, 0) ORDER BY position) FROM given LEFT JOIN added USING (key)
-"""
+_DATED = ADDED.format(arrays="%(created_at)s", columns="created_at", created_at="created_at")
+BRING_PAGES = f"{_DATED}{ROWS_ADDED}"
 
 CHANGE_PAGES = f"""
 WITH given AS (

@@ -1,10 +1,8 @@
 """The store on Postgres, for any number of processes.
 
-An epoch's schedule is one partition, loaded by COPY into a table that nobody sees and attached in
-one transaction; a second one, of a single row, puts the epoch in force, so a crash leaves either
-the old epoch or the new one, and at most a partition that the next round drops. One process leads
-epochs by a session-level advisory lock and publishes over the very connection that holds it: when
-that connection is lost, so are the lead and the right to publish.
+An epoch's schedule is one partition, loaded and attached in one transaction; a second one, of a
+single row, puts the epoch in force. One process leads epochs by an advisory lock and publishes over
+the connection that holds it: who loses that connection loses the right to publish.
 """
 
 import base64
@@ -54,10 +52,8 @@ DELETE = "DELETE FROM meta WHERE name = %(name)s"
 class Trial:
     """A trial of what every writer needs: its locks, and room for a small batch.
 
-    An update of one short row succeeds on a full disk: it fits into pages that are there. The
-    trial therefore writes as much as a small batch, in a form that Postgres cannot compress, and
-    commits it to the write-ahead log. The same transaction deletes the row again, so trials of
-    several servers never wait for each other.
+    A short row would fit into the pages of a full disk, so the trial writes as much as a small
+    batch, incompressible. It deletes its own row, so several servers never wait for each other.
     """
 
     def __init__(self) -> None:
@@ -125,10 +121,7 @@ class PostgresStore(Store):
             yield PostgresLead(driver, self)
 
     def check_schema(self) -> None:
-        """Raise `SchemaBehind` or `SchemaAhead`; a database that does not answer decides nothing.
-
-        The store's pool has no part in this: the caller may hold its last connection.
-        """
+        """Raise `SchemaBehind` or `SchemaAhead`; a silent database decides nothing."""
         with suppress(psycopg.Error, sa.exc.SQLAlchemyError), self.checking.connect() as connection:
             migrations.check(connection)
 

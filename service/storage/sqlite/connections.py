@@ -73,7 +73,7 @@ READING_CACHE = -4096
 def opened(url: str, cache_size: int, begin: str) -> sa.Engine:
     """Return a pool whose connections cache so many pages (or, if negative, KiB).
 
-    Transactions of SQLAlchemy, such as a migration's, start with the statement `begin`.
+    SQLAlchemy's own transactions, such as a migration's, start with the statement `begin`.
     """
     engine = sa.create_engine(url, pool_size=10, max_overflow=40)
     sa.event.listen(engine, "connect", partial(prepare, cache_size=cache_size))
@@ -139,10 +139,7 @@ def begin_patiently(goes_on: Callable[[], bool], driver: sqlite3.Connection) -> 
 
 @contextmanager
 def translated(check: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Name the driver's conditions in the service's words.
-
-    What is no outage may come of another version's schema: then `check` raises that.
-    """
+    """Raise the service's conditions; `check` raises those of another version's schema."""
     try:
         yield
     except sa.exc.TimeoutError as error:

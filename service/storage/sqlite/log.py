@@ -12,14 +12,7 @@ from typing_extensions import override
 
 from service.model.arrays import Ints
 from service.model.columns import EvidenceColumns, LogColumns
-from service.storage.sqlite.sql import (
-    STRETCHES,
-    SqliteDialect,
-    add_rows,
-    listed,
-    microseconds,
-    values,
-)
+from service.storage.sqlite import sql
 
 STRETCH = 32_768
 """Entries. A page's log is looked up in each stretch; a longer one has more leaves to rewrite."""
@@ -44,7 +37,7 @@ SELECT count(*) FROM (SELECT 1 FROM observations WHERE stretch = ? LIMIT {STRETC
 """
 
 OF_PAGES = f"""
-FROM observations WHERE stretch IN ({STRETCHES}) AND page_id BETWEEN ?1 AND ?2
+FROM observations WHERE stretch IN ({sql.STRETCHES}) AND page_id BETWEEN ?1 AND ?2
     AND +page_id IN (SELECT value FROM json_each(?3))
 """
 
@@ -95,7 +88,7 @@ def _newest(driver: sqlite3.Connection, day: int) -> tuple[int, int]:
     return newest, n_entries
 
 
-class SqliteLog(SqliteDialect):
+class SqliteLog(sql.SqliteDialect):
     """The log in SQLite's words."""
 
     stretches: Stretches
@@ -106,7 +99,9 @@ class SqliteLog(SqliteDialect):
         counts = zip(days.astype(np.int64).tolist(), np.bincount(which).tolist(), strict=True)
         taken = [self.stretches.take(self.driver, day, n) for day, n in counts]
         stretch = np.array(taken, np.int64)[which]
-        add_rows(self.driver, APPEND, values(stretch), *map(values, entries.arrays().values()))
+        sql.add_rows(
+            self.driver, APPEND, sql.values(stretch), *map(sql.values, entries.arrays().values())
+        )
 
     @override
     def log_of(self, page_id: Ints) -> LogColumns:
@@ -119,11 +114,11 @@ class SqliteLog(SqliteDialect):
 
     def _of_pages(self, statement: str, page_id: Ints) -> sqlite3.Cursor:
         first, last = int(page_id.min(initial=0)), int(page_id.max(initial=0))
-        return self.driver.execute(statement, (first, last, listed(page_id)))
+        return self.driver.execute(statement, (first, last, sql.listed(page_id)))
 
     def drop_log(self, since: datetime, limit: int) -> bool:
         """Delete so many entries of a day before that of `since`; return whether there were any."""
-        first_kept = microseconds(since) // DAY_US * OF_A_DAY
+        first_kept = sql.microseconds(since) // DAY_US * OF_A_DAY
         old = self.driver.execute(OLD_STRETCH, (first_kept,)).fetchall()
         for (stretch,) in old:
             self.driver.execute(DROP, (stretch, limit - 1))

@@ -31,17 +31,7 @@ from service.storage.queue_sql import (
     ready_in,
     rows_in,
 )
-from service.storage.sqlite.sql import (
-    NAT,
-    SqliteDialect,
-    column,
-    columns,
-    listed,
-    microseconds,
-    named,
-    parameter,
-    values,
-)
+from service.storage.sqlite import sql
 
 DUE_ROW = np.dtype(
     [("page_id", "i8"), ("last_crawl_at", "i8"), ("interval_factor", "f8"), ("due_rate", "f8")]
@@ -56,7 +46,7 @@ DueT = TypeVar("DueT", bound=DueColumns)
 ROW = ("next_at", "last_crawl_at", "crawl_rate", "requested", "page_id")
 """Columns of a row of the queue in the order of `ENQUEUE` and `REQUEUE`."""
 
-DUE_RATE_NOW = named(DUE_RATE)
+DUE_RATE_NOW = sql.named(DUE_RATE)
 DUE = f"""created_at, last_crawl_at, requested_at, coalesce(gone, 0), coalesce(n_failures, 0),
     coalesce(interval_factor, 1.0), {DUE_RATE_NOW}"""
 """What `DueColumns` are but for the page_id."""
@@ -66,7 +56,7 @@ GIVEN = "json_each(:page_id) AS given LEFT JOIN pages ON pages.page_id = given.v
 BLOCK = "page_states.page_id > :after AND page_states.page_id <= :last"
 
 DUE_BLOCK = f"""
-SELECT page_states.page_id, coalesce(last_crawl_at, {NAT}), interval_factor,
+SELECT page_states.page_id, coalesce(last_crawl_at, {sql.NAT}), interval_factor,
     coalesce({DUE_RATE_NOW}, -1.0) FROM page_states
 LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND schedule.epoch = :epoch
 WHERE {BLOCK} ORDER BY page_states.page_id
@@ -85,7 +75,7 @@ FROM {GIVEN} LEFT JOIN {STATES} LEFT JOIN hosts ON hosts.host_id = pages.host_id
 ORDER BY given.key
 """
 
-ENQUEUE = named(f"""
+ENQUEUE = sql.named(f"""
 INSERT INTO due_pages (next_at, last_crawl_at, crawl_rate, requested, page_id, queue_id)
 VALUES (?, ?, ?, ?, ?, ?)
 {LOWER_ROW}
@@ -155,11 +145,11 @@ WHERE page_id IN (SELECT value FROM json_each(?))
 """
 
 
-class SqliteQueue(SqliteDialect):
+class SqliteQueue(sql.SqliteDialect):
     """The queue in SQLite's words."""
 
     def _due(self, kind: type[DueT], statement: str, page_id: Ints) -> DueT:
-        given = {"page_id": listed(page_id), "epoch": self.number_in_force()}
+        given = {"page_id": sql.listed(page_id), "epoch": self.number_in_force()}
         return self.columns(kind, self.driver.execute(statement, given))
 
     @override
@@ -173,7 +163,7 @@ class SqliteQueue(SqliteDialect):
         rare = self.driver.execute(DUE_RARE, block).fetchall()
         read = {name: nothing(kind, len(rows)) for name, kind in RARE_KINDS.items()}
         if rare:
-            some = columns({"page_id": Ints, **RARE_KINDS}, rare, 0)
+            some = sql.columns({"page_id": Ints, **RARE_KINDS}, rare, 0)
             where = np.searchsorted(rows["page_id"], some.pop("page_id"))
             for name, cells in some.items():
                 read[name][where] = cells
@@ -197,17 +187,17 @@ class SqliteQueue(SqliteDialect):
 
     def _queue_of(self, page_id: Ints) -> Ints:
         """Return (N,) the host queues of pages, 0 where there is no such page."""
-        queues = dict(self.driver.execute(HOST_QUEUES_OF, (listed(page_id),)).fetchall())
+        queues = dict(self.driver.execute(HOST_QUEUES_OF, (sql.listed(page_id),)).fetchall())
         return np.array([queues.get(page, 0) for page in page_id.tolist()], np.int64)
 
     @override
     def lock_pages(self, page_id: Ints, now: datetime) -> tuple[DuePages, Bools]:
-        idle = [page for (page,) in self.run(IDLE, listed(page_id), microseconds(now))]
+        idle = [page for (page,) in self.run(IDLE, sql.listed(page_id), sql.microseconds(now))]
         return self._due(DuePages, DUE_PAGES, page_id), np.isin(page_id, idle)
 
     @override
     def lower_host_queues(self, bounds: HostQueueBounds) -> None:
-        self.run_many(LOWER_HOST_QUEUE, *map(values, bounds.arrays().values()))
+        self.run_many(LOWER_HOST_QUEUE, *map(sql.values, bounds.arrays().values()))
 
     @override
     def ready(
@@ -215,8 +205,8 @@ class SqliteQueue(SqliteDialect):
     ) -> tuple[HostQueues, QueuedPages]:
         ready = HOST_QUEUES.format(ids=ready_in(of))
         host_queues = self._locked(ready, now=now, limit=n_host_queues, **filters(of))
-        queued = named(QUEUED.format(where=rows_in(of)))
-        said = {name: parameter(value) for name, value in filters(of).items()}
+        queued = sql.named(QUEUED.format(where=rows_in(of)))
+        said = {name: sql.parameter(value) for name, value in filters(of).items()}
         said["each"] = share(n_rows, len(host_queues)) if len(host_queues) else 0
         rows: list[Any] = []
         for host_queue in host_queues.queue_id.tolist():
@@ -254,9 +244,9 @@ class SqliteQueue(SqliteDialect):
 
     @override
     def running(self, queue_id: Ints, after: Instants) -> tuple[Ints, Instants]:
-        of_host_queues = zip(queue_id.tolist(), values(after), strict=True)
+        of_host_queues = zip(queue_id.tolist(), sql.values(after), strict=True)
         rows = [self.run(RUNNING, *host_queue).fetchone() for host_queue in of_host_queues]
-        ends = column([end for _, end in rows], Instants, 0)
+        ends = sql.column([end for _, end in rows], Instants, 0)
         return np.array([n for n, _ in rows], np.int64), ends
 
     @override
@@ -266,7 +256,7 @@ class SqliteQueue(SqliteDialect):
     @override
     def lease(self, leases: Leases, now: datetime) -> None:
         cells = _cells(leases, "token", "worker", "expires_at", "expires_at", "page_id")
-        self.run_many(LEASE, repeat(microseconds(now), len(leases)), *cells)
+        self.run_many(LEASE, repeat(sql.microseconds(now), len(leases)), *cells)
 
     @override
     def requeue(self, rows: QueueRows) -> None:
@@ -284,9 +274,9 @@ class SqliteQueue(SqliteDialect):
     def leased_at(self, tokens: LeaseTokens) -> Instants:
         pairs = zip(tokens.page_id.tolist(), tokens.token.tolist(), strict=True)
         rows = [self.run(LEASED_AT, *pair).fetchone() for pair in pairs]
-        return column([None if row is None else row[0] for row in rows], Instants, 0)
+        return sql.column([None if row is None else row[0] for row in rows], Instants, 0)
 
 
 def _cells(rows: Columns, *names: str) -> list[list[Any]]:
     """Return the cells of these columns."""
-    return [values(getattr(rows, name)) for name in names]
+    return [sql.values(getattr(rows, name)) for name in names]

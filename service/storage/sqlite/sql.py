@@ -20,7 +20,7 @@ from service.model.urls import URL_GROUPS
 from service.storage.contract import GONE_CHECKS, Transaction
 from service.storage.dialect import Dialect, worded
 from service.storage.epochs_sql import KEPT, NUMBER_IN_FORCE
-from service.storage.tables import NULL_FOR_ZERO, Instant, metadata
+from service.storage.tables import NULL_FOR_ZERO, metadata
 
 ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
@@ -36,7 +36,7 @@ WRITTEN = (*(n for n in PageStates.__dataclass_fields__ if n not in NOT_WRITTEN)
 
 EPOCH_KINDS: dict[str, Any] = {f.name: f.type for f in fields(EpochColumns)}
 COLUMNS = [column for table in metadata.tables.values() for column in table.c]
-INSTANTS = {c.name for c in COLUMNS if isinstance(c.type, Instant)}
+INSTANTS = {c.name for c in COLUMNS if isinstance(c.type, sa.DateTime)}
 JSONS = {c.name for c in COLUMNS if isinstance(c.type, sa.JSON)}
 """Names of the columns that `decoded` reads as instants and as JSON."""
 

@@ -1,9 +1,8 @@
 """The store in one SQLite file: one writer at a time, readers never wait.
 
-Writers queue on a lock inside the process and on SQLite's own between processes. WAL with
-`synchronous = FULL`: a commit that was answered survives a power cut. The leader of epochs holds a
-lock on a file beside the database, which the system releases when that process dies, however it
-dies.
+Writers queue on a lock inside the process and on SQLite's own between processes. A commit survives
+a power cut (WAL, `synchronous = FULL`). The leader of epochs locks a file beside the database,
+which the system unlocks however that process dies.
 """
 
 import fcntl
@@ -19,9 +18,7 @@ import sqlalchemy as sa
 from typing_extensions import override
 
 from service.model.arrays import EPOCH
-from service.model.columns import (
-    ScheduleColumns,
-)
+from service.model.columns import ScheduleColumns
 from service.model.errors import EpochRunning, NoDatabase, StoreFull, StoreUnavailable
 from service.storage import migrations
 from service.storage.clock import SMALL_STEP, Clock, SteadyClock, boot_id
@@ -85,8 +82,8 @@ class SqliteStore(Store):
         if self.ended:
             raise StoreUnavailable(ENDED)
         with translated(self._check_schema):
-            opening = self._writing(self.timeout_s) if write else self._reading()
-            with opening as driver:
+            reading = transaction(self.reading, lambda driver: driver.execute("BEGIN"))
+            with self._writing(self.timeout_s) if write else reading as driver:
                 yield self._transaction(driver)
 
     def _transaction(self, driver: sqlite3.Connection) -> SqliteTransaction:
@@ -94,13 +91,9 @@ class SqliteStore(Store):
         tx.clock = self.clock
         return tx
 
+    @override
     def keep_time(self) -> None:
-        """Follow the machine's time of day; where it was set, leases and delays go with it.
-
-        The file keeps the start of the clock, so a step that came while no process ran is noticed
-        by the next one. Nobody writes between the commit and the new time, or goes by it without
-        the commit.
-        """
+        # the file keeps the start of the clock: the next process notices a step while none ran
         clock = self.steady_clock
         if self.kept_start is None:
             self._resume()
@@ -126,9 +119,6 @@ class SqliteStore(Store):
         if boot and boot == boot_id():
             self.steady_clock.start = self.kept_start = datetime.fromisoformat(start)
 
-    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
-        return transaction(self.reading, lambda driver: driver.execute("BEGIN"))
-
     @contextmanager
     def _writing(
         self, timeout_s: float, committed: Callable[[], None] = lambda: None
@@ -146,22 +136,15 @@ class SqliteStore(Store):
 
         try:
             begin = partial(begin_patiently, goes_on)
-            with transaction(self.engine, begin) as driver, self._held():
+            with transaction(self.engine, begin) as driver:
+                self.held, self.held_at = True, time.monotonic()
                 self._stay()
                 self._fence(driver)
                 yield driver
             committed()
         finally:
-            self.writing.hand_on()
-
-    @contextmanager
-    def _held(self) -> Iterator[None]:
-        """Note that a writer of this process has the file's lock."""
-        self.held, self.held_at = True, time.monotonic()
-        try:
-            yield
-        finally:
             self.held = False
+            self.writing.hand_on()
 
     def _fence(self, driver: sqlite3.Connection) -> None:
         """Refuse to write under another revision; the write lock keeps migrations out."""
@@ -186,11 +169,9 @@ class SqliteStore(Store):
             self._try()
 
     def _try(self) -> None:
-        """Write as much as a small batch, at most once a second.
+        """Write as much as a small batch, at most once a second: a short row fits on a full disk.
 
-        A change of one short row would succeed on a full disk, over pages that the write-ahead log
-        has already. Where a writer of this process has the file's lock for long, that is proof
-        enough.
+        A writer of this process that has the file's lock for long is proof enough.
         """
         began = time.monotonic()
         if began - self.tried_at < TRY_EVERY_S:
@@ -242,10 +223,7 @@ class SqliteStore(Store):
             )
 
     def _stay(self) -> None:
-        """See that the file which was opened is still the one of this name.
-
-        What is written into one that was moved away, or replaced by a backup, nobody will read.
-        """
+        """Raise `StoreUnavailable` where the file that was opened was moved or replaced."""
         path = Path(str(self.engine.url.database))
         try:
             found = path.stat()
@@ -297,10 +275,7 @@ class SqliteLead(Lead):
         self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Move what was committed into the file, so that the WAL starts over and stays small.
-
-        Where the disk is full it stays where it is, as safe and as readable, until there is room.
-        """
+        """Move what was committed into the file: the WAL stays small, unless the disk is full."""
         reading = transaction(self.store.reading, lambda _: None)
         with suppress(StoreFull), translated(), reading as driver:
             driver.execute("PRAGMA wal_checkpoint(PASSIVE)")

@@ -32,17 +32,6 @@ from service.storage.sqlite import sql
 from service.storage.sqlite.connections import Turns
 from service.storage.sqlite.log import SqliteLog, Stretches
 from service.storage.sqlite.queue import SqliteQueue
-from service.storage.sqlite.sql import (
-    LOADED,
-    LOADED_RARE,
-    OBSERVABILITIES,
-    add_rows,
-    columns,
-    listed,
-    microseconds,
-    values,
-    written,
-)
 
 MOST_VARIABLES = 32_000
 """A statement of an unmodified SQLite takes 32,766."""
@@ -77,16 +66,16 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         ((newest,),) = self.run("SELECT coalesce(max(page_id), 0) FROM pages")
         host_id = list(self._of_hosts(new.host))
         n_before = self.driver.total_changes
-        add_rows(
+        sql.add_rows(
             self.driver,
             sql.ADD_PAGES,
-            values(new.key),
+            sql.values(new.key),
             new.url,
             host_id,
-            values(new.importance),
-            values(new.min_crawl_rate),
-            values(new.max_crawl_rate),
-            values(created_at),
+            sql.values(new.importance),
+            sql.values(new.min_crawl_rate),
+            sql.values(new.max_crawl_rate),
+            sql.values(created_at),
         )
         if self.driver.total_changes - n_before == len(new):  # the only writer's ids have no gaps
             ((last,),) = self.run("SELECT last_insert_rowid()")
@@ -102,16 +91,18 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         self, page_id: Ints, new: PageColumns, now: datetime, brought: Brought | None
     ) -> None:
         unsaid = new.observability == UNSPECIFIED
-        watched = values(np.where(unsaid, Observability.auto, new.observability))
-        url_group = values(url_groups(new.url))
+        watched = sql.values(np.where(unsaid, Observability.auto, new.observability))
+        url_group = sql.values(url_groups(new.url))
         if brought is None:
-            since = repeat(microseconds(now), len(new))
+            since = repeat(sql.microseconds(now), len(new))
             zeros = repeat(bytes(8 * self.width), len(new))
-            add_rows(self.driver, sql.ADD_STATES, values(page_id), since, watched, url_group, zeros)
+            sql.add_rows(
+                self.driver, sql.ADD_STATES, sql.values(page_id), since, watched, url_group, zeros
+            )
             return
         states = replace(brought.states, page_id=page_id)
-        pings_since = values(states.pings_since)
-        self.run_many(sql.BRING_STATES, pings_since, *written(states), watched, url_group)
+        pings_since = sql.values(states.pings_since)
+        self.run_many(sql.BRING_STATES, pings_since, *sql.written(states), watched, url_group)
 
     def _of_hosts(self, host: Iterable[str]) -> Iterable[int]:
         """Return the id of each host; new ones are inserted."""
@@ -121,14 +112,14 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
 
     @override
     def change_pages(self, page_id: Ints, settings: PageColumns, now: datetime) -> None:
-        since, pages = repeat(microseconds(now), len(settings)), values(page_id)
-        self.run_many(sql.CHANGE_STATES, since, pages, values(settings.observability))
-        rates = values(settings.min_crawl_rate), values(settings.max_crawl_rate)
-        self.run_many(sql.CHANGE_PAGES, values(settings.importance), *rates, pages)
+        since, pages = repeat(sql.microseconds(now), len(settings)), sql.values(page_id)
+        self.run_many(sql.CHANGE_STATES, since, pages, sql.values(settings.observability))
+        rates = sql.values(settings.min_crawl_rate), sql.values(settings.max_crawl_rate)
+        self.run_many(sql.CHANGE_PAGES, sql.values(settings.importance), *rates, pages)
 
     @override
     def page_ids(self, key: Keys) -> Ints:
-        keys = values(key)
+        keys = sql.values(key)
         found: dict[bytes, int] = {}
         for start in range(0, len(keys), MOST_VARIABLES):
             some = keys[start : start + MOST_VARIABLES]
@@ -140,7 +131,7 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
         # the write transaction is the lock
         statement = sql.LOCK_SCHEDULED_STATES if scheduled else sql.LOCK_STATES
-        return self.columns(PageStates, self.run(statement, listed(page_id)))
+        return self.columns(PageStates, self.run(statement, sql.listed(page_id)))
 
     @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
@@ -153,25 +144,25 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
 
     @override
     def save_states(self, states: PageStates) -> None:
-        self.run_many(sql.SAVE_STATES, *written(states))
+        self.run_many(sql.SAVE_STATES, *sql.written(states))
 
     @override
     def restore_states(self, states: PageStates) -> None:
-        self.run_many(sql.RESTORE_STATES, values(states.pings_since), *written(states))
+        self.run_many(sql.RESTORE_STATES, sql.values(states.pings_since), *sql.written(states))
 
     @override
     def wake(self, page_id: Ints, now: datetime) -> Ints:
-        woken = self.run(sql.WAKE, microseconds(now), listed(page_id))
+        woken = self.run(sql.WAKE, sql.microseconds(now), sql.listed(page_id))
         return np.array([page for (page,) in woken], np.int64)
 
     @override
     def load_columns(self) -> EpochColumns:
-        found = self._gathered(sql.LOAD_COLUMNS, LOADED)
-        code, observability = np.divmod(found.pop("code"), OBSERVABILITIES)
+        found = self._gathered(sql.LOAD_COLUMNS, sql.LOADED)
+        code, observability = np.divmod(found.pop("code"), sql.OBSERVABILITIES)
         found["host_id"], url_group = np.divmod(code, URL_GROUPS)
         found["observability"] = observability.astype(np.int16)
         found["url_group"] = url_group.astype(np.int32)
-        page_id, seldom = found["page_id"], self._gathered(sql.LOAD_RARE, LOADED_RARE)
+        page_id, seldom = found["page_id"], self._gathered(sql.LOAD_RARE, sql.LOADED_RARE)
         where = np.searchsorted(page_id, seldom["page_id"])
         for name, absent in RARE.items():
             found[name] = placed(len(page_id), where, seldom[name], absent)
@@ -183,13 +174,13 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         gathered = Gathered({n: np.empty(shapes[n], COLUMN[kind]) for n, kind in kinds.items()})
         cursor = self.driver.execute(statement)
         while rows := cursor.fetchmany(BLOCK):
-            gathered.append(columns(kinds, rows, self.width).values())
+            gathered.append(sql.columns(kinds, rows, self.width).values())
         return gathered.columns()
 
     @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
-        columns = map(values, schedule.arrays().values())
-        add_rows(self.driver, sql.ADD_SCHEDULE, repeat(epoch, len(schedule)), *columns)
+        columns = map(sql.values, schedule.arrays().values())
+        sql.add_rows(self.driver, sql.ADD_SCHEDULE, repeat(epoch, len(schedule)), *columns)
 
     @override
     def read_schedule(
