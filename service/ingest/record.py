@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.estimation.estimates import InForce, Rules
-from service.ingest.states import notice, observe
+from service.ingest.crawls import observe
+from service.ingest.pings import notice
 from service.model.arrays import UNSPECIFIED, Bools, Codes, Groups, Instants, Ints, distinct
 from service.model.columns import CrawlColumns, PageColumns, PageStates, PingColumns
 from service.model.domain import PingReason, Verdict

@@ -1,0 +1,124 @@
+"""How a ping decides whether its page is crawled now, and what it makes of the state. Pure.
+
+Arrays are (N,) for pings, ordered by page and time, and (P,) for their pages.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.core import timing
+from service.estimation.estimates import Rules
+from service.ingest.crawls import add_counts
+from service.model.arrays import (
+    NO_TIME,
+    UNSPECIFIED,
+    Bools,
+    Floats,
+    Groups,
+    Instants,
+    Ints,
+    rounds,
+)
+from service.model.columns import LogColumns, PageStates, PingColumns
+from service.model.domain import Kind, Observability, PingReason, Timing
+from service.storage.contract import GONE_CHECKS
+
+RETRY_RETIRED = np.timedelta64(1 << (GONE_CHECKS - 1), "D")
+"""Minimum time between two crawls of a retired page that doubtful pings ask for."""
+
+
+def notice(
+    states: PageStates, groups: Groups, pings: PingColumns, rules: Rules
+) -> tuple[PageStates, LogColumns, Bools, NDArray[np.object_]]:
+    """Return the states of (P,) pages after (N,) pings, the log, and whether and why to crawl.
+
+    Pings of changes from before the start of counting are not counted: how many others there were
+    is unknown.
+    """
+    page, at, by = groups.page, pings.changed_at, pings.changed_by
+    crawl, reason, credit = _decide(states, groups, pings, rules)
+    earliest = np.fmin.reduceat(np.where(crawl, by, NO_TIME), groups.start)
+    unseen = ~(by <= states.last_observed_at[page])
+    counts = at >= states.pings_since[page]
+    after = replace(
+        states,
+        n_pings=add_counts(states.n_pings, groups.count(counts)),
+        pings_since_crawl=add_counts(states.pings_since_crawl, groups.count(unseen)),
+        last_ping_at=at[groups.end],
+        ping_credit=credit,
+        requested_at=np.where(np.isnat(states.requested_at), earliest, states.requested_at),
+    )
+    return after, _log_pings(pings, states.crawl_rate[page]), crawl, reason
+
+
+def may_be_back(states: PageStates, groups: Groups, at: Instants) -> Bools:
+    """Return which pings are reason enough to check whether a page that is gone is back.
+
+    Sites that do not announce every change may list what they have deleted: their pings have a
+    retired page crawled no more often than its last check.
+    """
+    if not states.gone.any():
+        return np.zeros(len(at), np.bool_)
+    trusted = states.gone & (states.observability == Observability.complete)
+    retired = states.gone & (states.n_failures > GONE_CHECKS)
+    overdue = at >= (states.last_crawl_at + RETRY_RETIRED)[groups.page]
+    back: Bools = trusted[groups.page] | (retired[groups.page] & overdue)
+    return back
+
+
+def _decide(
+    states: PageStates, groups: Groups, pings: PingColumns, rules: Rules
+) -> tuple[Bools, NDArray[np.object_], Floats]:
+    """Return which pings are worth a crawl, why, and the (P,) credit that remains."""
+    page, by = groups.page, pings.changed_by
+    complete = states.observability == Observability.complete
+    auto = states.observability == Observability.auto
+    trusted = (complete | (auto & (states.crawl_probability > 0)))[page]
+    first = np.isnat(states.last_crawl_at)[page]
+    stale = by <= states.last_crawl_at[page]
+    back = ~stale & may_be_back(states, groups, by)
+    unscheduled = np.isnan(states.crawl_probability)
+    probability = np.where(unscheduled, 1.0, states.crawl_probability)
+    spend, credit = _spend(states, page, probability, trusted & ~stale & ~first & ~back, rules)
+    choices = (
+        (first, PingReason.never_crawled),
+        (back, PingReason.may_be_back),
+        (~trusted, PingReason.not_trusted),
+        (stale, PingReason.crawled_since),
+        (unscheduled[page], PingReason.unscheduled),
+        (spend, PingReason.credit),
+    )
+    choice = np.select([mask for mask, _ in choices], range(len(choices)), len(choices))
+    reason = np.array([*(name for _, name in choices), PingReason.saving], object)[choice]
+    return first | back | (trusted & ~stale & spend), reason, credit
+
+
+def _spend(
+    states: PageStates, page: Ints, probability: Floats, counts: Bools, rules: Rules
+) -> tuple[Bools, Floats]:
+    """Return which pings are worth a crawl, and the (P,) credit after the pings that count."""
+    if rules.timing is Timing.poisson:
+        uniform = rules.rng.random(len(page))
+        return timing.poisson_ping(probability[page], uniform), states.ping_credit
+    spend, credit = np.zeros(len(page), np.bool_), states.ping_credit.copy()
+    eligible = np.flatnonzero(counts)
+    for entries in rounds(page[eligible]):
+        row = page[eligible[entries]]
+        spend[eligible[entries]], credit[row] = timing.ping_credit(credit[row], probability[row])
+    return spend, credit
+
+
+def _log_pings(pings: PingColumns, crawl_rate: Floats) -> LogColumns:
+    """Return the log's entries of pings, which are no evidence by themselves."""
+    unspecified = np.full(len(pings), UNSPECIFIED, np.int16)
+    return LogColumns(
+        page_id=pings.page_id,
+        observed_at=pings.changed_at,
+        kind=np.full(len(pings), Kind.ping, np.int16),
+        changed=unspecified,
+        interval=np.full(len(pings), np.nan),
+        crawl_rate=crawl_rate,
+        status=unspecified,
+    )
