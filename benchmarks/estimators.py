@@ -27,12 +27,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from recrawl_lab.experiments.runs import gather_history
 from recrawl_lab.worlds.phases import phase
 from service.core.allocation.harmonic import allocate_harmonic
 from service.core.costs import costs
 from service.core.estimators.base import Estimator
 from service.core.estimators.gamma import CompleteObservations, Gamma
-from service.core.estimators.history import gather_history
 from service.core.estimators.lln import LLN
 from service.core.estimators.lognormal import LogNormal
 from service.core.estimators.mle import MLE, BinnedMLE

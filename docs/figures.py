@@ -7,10 +7,10 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from recrawl_lab.experiments.runs import gather_history
 from service.core.allocation.harmonic import allocate_harmonic
 from service.core.costs import costs
 from service.core.estimators.gamma import Gamma
-from service.core.estimators.history import gather_history
 from service.core.estimators.lln import LLN
 from service.core.estimators.mle import MLE
 from service.core.estimators.naive import Naive

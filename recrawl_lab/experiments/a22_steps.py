@@ -5,9 +5,11 @@ paper's choices are read off its text; where only its figure names them (three f
 SA) those of its theorems stand in.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from recrawl_lab.experiments.base import Check, Experiment, Result, ResultTable, Setup
 from recrawl_lab.experiments.runs import (
@@ -34,12 +36,15 @@ SIMILAR = 1.5
 START = start_at(CRAWL_RATE)
 
 
+@dataclass(frozen=True, slots=True)
 class SteepLLN(LLN):
-    """LLN with alpha_k = k^0.75, which the service does not offer, on the same sums."""
+    """LLN with alpha_k = k^power, which the service does not offer, on the same sums."""
 
+    power: float = 0.75
+
+    @override
     def change_rate(self, state: LLNState) -> Floats:
-        """Estimate, 1/day."""
-        return np.asarray(state.rates_changed / (state.unchanged + state.crawls**0.75))
+        return np.asarray(state.rates_changed / (state.unchanged + state.crawls**self.power))
 
 
 class StepCurve(NamedTuple):
@@ -64,9 +69,9 @@ class StepCurve(NamedTuple):
 AFTER = checkpoints(CRAWLS, also=SHOWN)
 PANELS = ("LLN", "SA", "SAM, eta = 0.8", "SAM, beta = 0.4")
 ESTIMATORS: dict[tuple[str, str], Estimator[Any]] = {
-    ("LLN", "alpha = 1"): LLN("one", START),
-    ("LLN", "alpha = sqrt k"): LLN("sqrt", START),
-    ("LLN", "alpha = k^0.75"): SteepLLN("one", START),
+    ("LLN", "alpha = 1"): LLN(START),
+    ("LLN", "alpha = sqrt k"): SteepLLN(START, power=0.5),
+    ("LLN", "alpha = k^0.75"): SteepLLN(START),
     **{("SA", f"eta = {eta}"): SA(eta, START) for eta in (0.5, 0.75, 1.0)},
     **{("SAM, eta = 0.8", f"beta = {b}"): SAM(0.8, b, prior=START) for b in (0.4, 0.5, 0.6)},
     **{("SAM, beta = 0.4", f"eta = {e}"): SAM(e, 0.4, prior=START) for e in (0.5, 0.6, 0.7, 0.8)},

@@ -20,11 +20,14 @@ from recrawl_lab.experiments.gf08_pages import (
     follow,
     watched,
 )
-from recrawl_lab.experiments.imaginary import fit_imaginary_intervals
+from recrawl_lab.experiments.imaginary import (
+    ImaginaryIntervals,
+    ImaginaryMLE,
+    fit_imaginary_intervals,
+)
 from recrawl_lab.experiments.plain import NEITHER, Estimate, plain_likelihood
+from recrawl_lab.experiments.runs import gather_history
 from service.core.estimators.gamma import Gamma
-from service.core.estimators.history import gather_history
-from service.core.estimators.mle import MLE, ImaginaryIntervals
 from service.core.prior import Prior
 from service.model.arrays import Bools, Floats
 
@@ -43,7 +46,7 @@ LEAD = 100.0
 
 def with_intervals(imaginary: ImaginaryIntervals) -> Estimated:
     """Likeliest rates with two imaginary crawls (the paper's prior)."""
-    mle = MLE(imaginary=imaginary)
+    mle = ImaginaryMLE(imaginary=imaginary)
 
     def estimated(interval: Floats, changed: Bools) -> Estimate:
         n_crawls, n_pages = interval.shape

@@ -73,12 +73,10 @@ def watched(rng: np.random.Generator, change_rate: Floats) -> Estimate:
     chance = -np.expm1(-change_rate * WATCH_INTERVAL)
     quiet = np.asarray(rng.negative_binomial(CHANGES_SEEN, chance) * WATCH_INTERVAL, np.float64)
 
-    def sum_undated(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
+    def sum_changed(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
         return tuple(CHANGES_SEEN * term for term in terms(rate * WATCH_INTERVAL))
 
-    likelihood = Likelihood(
-        0.0 * n_changes, n_changes, n_changes * WATCH_INTERVAL, quiet, sum_undated
-    )
+    likelihood = Likelihood(n_changes, n_changes * WATCH_INTERVAL, quiet, sum_changed)
     rate = likeliest_rate(likelihood, quiet > 0)
     return Estimate(
         np.where(quiet > 0, rate, 1.0 / WATCH_INTERVAL), np.where(quiet > 0, NEITHER, ALWAYS)

@@ -21,10 +21,13 @@ from recrawl_lab.experiments.gf08_pages import (
     corpus,
     watched,
 )
-from recrawl_lab.experiments.imaginary import fit_imaginary_intervals
+from recrawl_lab.experiments.imaginary import (
+    ImaginaryIntervals,
+    ImaginaryMLE,
+    fit_imaginary_intervals,
+)
+from recrawl_lab.experiments.runs import gather_history
 from service.core.estimators.gamma import Gamma, GammaState
-from service.core.estimators.history import gather_history
-from service.core.estimators.mle import MLE, ImaginaryIntervals
 from service.core.prior import Prior
 from service.model.arrays import Floats
 
@@ -120,7 +123,7 @@ def quiet_page(
     history = gather_history(
         np.zeros(n_crawls, np.int64), np.full(n_crawls, DAY), np.zeros(n_crawls, np.bool_), 1
     )
-    imaginary = float(MLE(imaginary=intervals).change_rate(history)[0])
+    imaginary = float(ImaginaryMLE(imaginary=intervals).change_rate(history)[0])
     most_probable, mean = float(period[smooth.argmax()]), float(np.sum(period * posterior))
     rates = 1.0 / exact, 1.0 / two_numbers, 1.0 / imaginary
     return QuietPage(hours, likelihood, smooth, most_probable, mean, *rates)

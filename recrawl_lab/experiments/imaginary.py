@@ -1,11 +1,61 @@
 """GF08's two imaginary intervals, fitted to a corpus of change rates."""
 
+from dataclasses import KW_ONLY, dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
+from typing_extensions import override
 
-from service.core.conditions import InvalidInput, check_array
-from service.core.estimators.mle import ImaginaryIntervals
+from service.core.conditions import Floats, InvalidInput, check_array
+from service.core.estimators.history import History
+from service.core.estimators.likelihood import likeliest_rate, with_imaginary
+from service.core.estimators.mle import MLE
+
+
+@dataclass(frozen=True, slots=True)
+class ImaginaryIntervals:
+    """A prior as two crawls that every page is taken to have had before its first one.
+
+    Density of the change rate ∝ (1 - e^(-changed x)) e^(-unchanged x).
+
+    Parameters
+    ----------
+    changed, unchanged : float, days
+        Lengths of the interval that found a change and of the one that did not. Positive.
+
+    Examples
+    --------
+    >>> f"{ImaginaryIntervals(changed=10.0, unchanged=20.0).change_rate:.4f}"
+    '0.0405'
+    """
+
+    changed: float
+    unchanged: float
+
+    def __post_init__(self) -> None:
+        for name, value in (("changed", self.changed), ("unchanged", self.unchanged)):
+            if not 0 < value < np.inf:
+                raise InvalidInput(f"imaginary.{name}", f"must be positive, not {value}")
+
+    @property
+    def change_rate(self) -> float:
+        """Likeliest change rate before the first crawl, 1/day."""
+        return float(np.log1p(self.changed / self.unchanged) / self.changed)
+
+
+@dataclass(frozen=True, slots=True)
+class ImaginaryMLE(MLE):
+    """MLE with imaginary intervals of the same lengths for every page (GF08 section 4.4)."""
+
+    _: KW_ONLY
+    imaginary: ImaginaryIntervals
+
+    @override
+    def change_rate(self, state: History) -> Floats:
+        lengths = self.imaginary.changed, self.imaginary.unchanged
+        changed, unchanged = (np.full(len(state.crawls), length) for length in lengths)
+        return likeliest_rate(with_imaginary(self.likelihood(state), changed, unchanged))
 
 
 def fit_imaginary_intervals(change_rate: ArrayLike) -> ImaginaryIntervals:

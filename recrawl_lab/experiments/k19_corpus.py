@@ -20,17 +20,17 @@ from recrawl_lab.datasets.polite import (
     read_histories,
     read_numbers,
 )
+from recrawl_lab.experiments.imaginary import ImaginaryIntervals, ImaginaryMLE
+from recrawl_lab.experiments.runs import gather_history
 from recrawl_lab.worlds.world import LOG_CHANGE_RATE, LOG_IMPORTANCE
 from service.core.allocation.problem import Allocation
 from service.core.costs import costs
-from service.core.estimators.history import gather_history
-from service.core.estimators.mle import MLE, ImaginaryIntervals
 from service.model.arrays import Bools, Floats, Ints
 from service.model.errors import UnreadableFile
 
 COMPLETE_SHARE = 0.04
 BANDWIDTH_PER_PAGE = 0.2
-EQUATION_10 = MLE(imaginary=ImaginaryIntervals(0.5, 0.5))
+EQUATION_10 = ImaginaryMLE(imaginary=ImaginaryIntervals(0.5, 0.5))
 """K19's estimator of pages without complete observations, half a day each way added."""
 STAND_IN = (
     "log-normal importances and change rates of the published shape, 4 % of the pages with "

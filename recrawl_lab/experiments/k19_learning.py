@@ -11,11 +11,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from recrawl_lab.experiments.k19_corpus import EQUATION_10, Corpus
+from recrawl_lab.experiments.runs import gather_history
 from recrawl_lab.worlds.phases import phase
 from service.core.allocation import Allocator
 from service.core.allocation.problem import Allocation
 from service.core.estimators.gamma import CompleteObservations, Gamma
-from service.core.estimators.history import gather_history
 from service.core.prior import fit_gamma_prior
 from service.model.arrays import Bools, Floats, Ints
 

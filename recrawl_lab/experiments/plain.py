@@ -36,15 +36,14 @@ def plain_likelihood(interval: Floats, changed: Bools) -> Estimate:
     n_changed = changed.sum(axis=0)
     edge = np.where(n_changed == 0, NO_TIME, np.where(n_changed == len(changed), ALWAYS, NEITHER))
 
-    def sum_undated(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
+    def sum_changed(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
         return tuple((term * changed).sum(axis=0) for term in terms(rate * interval))
 
     likelihood = Likelihood(
-        np.zeros(edge.shape),
         n_changed.astype(np.float64),
         (interval * changed).sum(axis=0),
         (interval * ~changed).sum(axis=0),
-        sum_undated,
+        sum_changed,
     )
     rate = likeliest_rate(likelihood, edge == NEITHER)
     substitute = 1.0 / np.where(edge == NO_TIME, interval.sum(axis=0), interval.min(axis=0))

@@ -7,9 +7,11 @@ and the estimator is told the crawl rate. Arrays are (K, R): K crawls of R indep
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from service.core.estimators.base import Estimator
-from service.core.estimators.history import gather_history
+from service.core.conditions import check_array
+from service.core.estimators.base import Estimator, check_crawl
+from service.core.estimators.history import History
 from service.core.prior import Prior
 from service.model.arrays import Bools, Floats, Ints
 
@@ -72,6 +74,23 @@ def estimates(estimator: Estimator[Any], runs: CrawlRuns, after: Ints) -> Floats
         if k + 1 in row:
             rates[row[k + 1]] = estimator.change_rate(state)
     return rates
+
+
+def gather_history(page: ArrayLike, interval: ArrayLike, changed: ArrayLike, n: int) -> History:
+    """Return the history of n pages from (K,) crawls; those of a page oldest first.
+
+    Examples
+    --------
+    >>> history = gather_history([1, 0, 1], [2.0, 5.0, 3.0], [True, False, False], n=3)
+    >>> history.starts, history.interval
+    (array([0, 1, 3, 3]), array([5., 2., 3.]))
+    """
+    pages = np.asarray(page, np.intp)
+    days, was_changed = check_crawl(pages.shape, interval, changed)
+    check_array("page", pages, pages.shape, test=lambda i: (i >= 0) & (i < n), must=f"below {n}")
+    order = np.argsort(pages, kind="stable")
+    columns = (np.broadcast_to(column, pages.shape)[order] for column in (days, was_changed))
+    return History(np.concatenate([[0], np.cumsum(np.bincount(pages, minlength=n))]), *columns)
 
 
 def _from_history(estimator: Estimator[Any], runs: CrawlRuns, k: int) -> Floats:

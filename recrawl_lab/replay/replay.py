@@ -13,6 +13,7 @@ import numpy as np
 
 from recrawl_lab.memory.store import MemoryStore
 from recrawl_lab.memory.transaction import MemoryTransaction
+from recrawl_lab.replay.forecast import probability_unchanged
 from recrawl_lab.replay.playing import Due, announcements, crawl
 from recrawl_lab.replay.staleness import Crawls, merged
 from recrawl_lab.worlds.simulated_time import START, Clock, day_of, instant_of
@@ -232,7 +233,7 @@ class LocalFleet:
         own = estimator.of_url_groups(self._url_group[page])
         state = from_columns(own, tx.states["estimate"][row[again_later]])
         more = (self._observed_ratio[page] - 1.0) * np.maximum(self._epoch_at - before, 0.0)
-        unchanged = own.probability_unchanged(state, at - before + more)
+        unchanged = probability_unchanged(own, state, at - before + more)
         changed = version[again_later] > version_before[again_later]
         self._predicted.append(Predicted(page, at, 1.0 - unchanged, changed))
 

@@ -18,7 +18,7 @@ from scipy.special import gammaln
 
 from service.core.conditions import Bools, Floats, InvalidInput, check_amount
 from service.core.estimators.base import check_crawl, zeros
-from service.core.estimators.gamma import Gamma, GammaState
+from service.core.estimators.gamma import Gamma, GammaState, gamma_unchanged
 
 LEAST_BETA = 0.01
 """Neither parameter of a precision's Beta posterior falls below this, whatever is observed."""
@@ -146,7 +146,7 @@ class PingQuality:
         before = GammaState(state.changes, state.days)
         after = gamma.update(before, days, changed)
         c, d = self._beta(state)
-        quiet = gamma.probability_unchanged(before, days)
+        quiet = gamma_unchanged(*gamma.posterior(before), days)
         new_c, new_d = precision_after_change(c, d, np.maximum(n, 1.0), quiet)
         pinged = (n > 0).astype(np.float64)
         n_real = pinged * was_changed

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from service.core.estimators.base import Estimator, from_columns, to_columns
-from service.core.estimators.gamma import CompleteObservations, CompleteState, Gamma
+from service.core.estimators.gamma import CompleteObservations, Gamma, GammaState
 from service.core.estimators.history import History
 from service.core.pings import (
     PingEstimate,
@@ -170,8 +170,8 @@ def _learn(estimator: Estimator[Any], states: Floats, evidence: CrawlEvidence) -
     for entries in rounds(evidence.page):
         crawls = evidence if len(entries) == len(evidence) else evidence.take(entries)
         before = estimator.State(*(number[crawls.page] for number in state))
-        columns = crawls.interval, crawls.changed, crawls.age, crawls.crawl_rate
-        for number, new in zip(state, estimator.update_dated(before, *columns), strict=True):
+        columns = crawls.interval, crawls.changed, crawls.crawl_rate, crawls.age
+        for number, new in zip(state, estimator.update(before, *columns), strict=True):
             number[crawls.page] = new
 
 
@@ -209,7 +209,7 @@ def history_of(tx: Transaction, page_id: Ints) -> History:
     crawls = tx.evidence_of(page_id)
     starts = np.append(np.searchsorted(crawls.page_id, page_id), len(crawls))
     changed = (crawls.changed == 1).astype(np.float64)
-    return History(starts, crawls.interval, changed, np.broadcast_to(np.nan, len(crawls)))
+    return History(starts, crawls.interval, changed)
 
 
 def estimate_rates(
@@ -229,7 +229,7 @@ def estimate_rates(
     complete = pages.observability == Observability.complete
     if complete.any():
         days_counted = np.maximum(days(now - pages.pings_since[complete]), 0.0)
-        state = CompleteState(pages.n_pings[complete], days_counted)
+        state = GammaState(pages.n_pings[complete], days_counted)
         rate[complete] = CompleteObservations().change_rate(state)
         recall = complete.astype(np.float64)
     pinged = (pages.observability == Observability.auto) & (pages.n_pings > 0)
@@ -301,7 +301,7 @@ def of_page(
     rate = float(estimate_rates(row, estimator, now, from_log).change_rate[0])
     if page.observability is Observability.complete:
         days_counted = float(np.maximum(days(now - row.pings_since), 0.0)[0])
-        complete = CompleteState(float(page.n_pings), days_counted)
+        complete = GammaState(float(page.n_pings), days_counted)
         interval = _interval(CompleteObservations(), complete)
         return PageEstimate(rate, interval, CompleteObservations.name, None)
     means = estimator.url_group_rate

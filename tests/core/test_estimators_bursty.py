@@ -8,6 +8,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import digamma, gammaln
 from scipy.stats import gamma as gamma_law
 
+from recrawl_lab.replay.forecast import probability_unchanged
 from service.core.conditions import InvalidInput
 from service.core.estimators.bursty import Bursty, BurstyState
 from service.core.estimators.gamma import Gamma, GammaState
@@ -78,8 +79,8 @@ def test_on_a_steady_corpus_it_is_gamma(history):
     assert state[:2] == tuple(plain)
     np.testing.assert_allclose(bursty.posterior(state), steady.posterior(plain), rtol=1e-6)
     np.testing.assert_allclose(
-        bursty.probability_unchanged(state, 9.0),
-        steady.probability_unchanged(plain, 9.0),
+        probability_unchanged(bursty, state, 9.0),
+        probability_unchanged(steady, plain, 9.0),
         rtol=1e-5,
         atol=1e-12,
     )
@@ -118,8 +119,8 @@ def test_a_date_tells_how_recent_a_change_is():
     intervals, ages = np.full(6, 10.0), [0.0, 2.0, 10.0, np.nan, 11.0, 2.0]
     changed = np.array([True] * 5 + [False])
     before = BurstyState(*np.full((3, 6), 4.0))
-    after = bursty.update_dated(before, intervals, changed, ages)
-    long_run = gamma.update_dated(GammaState(*before[:2]), intervals, changed, ages)
+    after = bursty.update(before, intervals, changed, age=ages)
+    long_run = gamma.update(GammaState(*before[:2]), intervals, changed, age=ages)
     np.testing.assert_array_equal(after[:2], long_run)
     old = 4.0 * 2**-0.5
     np.testing.assert_allclose(after.recent[:3], old + 2.0 ** -(np.array([0.0, 2.0, 10.0]) / 20))
@@ -141,7 +142,7 @@ def log_loss(estimator, changes):
     """Of the forecasts of (N, days) pages crawled every 5 days, the first 100 days left out."""
     state, losses = estimator.init(len(changes)), []
     for day in range(0, changes.shape[1], 5):
-        unchanged = np.clip(estimator.probability_unchanged(state, 5.0), 1e-9, 1 - 1e-9)
+        unchanged = np.clip(probability_unchanged(estimator, state, 5.0), 1e-9, 1 - 1e-9)
         seen = changes[:, day : day + 5].sum(axis=1) > 0
         losses.append(-np.log(np.where(seen, 1 - unchanged, unchanged)).mean())
         state = estimator.update(state, 5.0, seen)

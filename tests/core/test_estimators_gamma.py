@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recrawl_lab.replay.forecast import probability_unchanged
 from service.core.conditions import InvalidInput
 from service.core.estimators.gamma import Gamma, GammaState
 from service.core.prior import Prior
@@ -67,7 +68,7 @@ def test_a_change_adds_at_most_one_change_and_never_removes_evidence(a, b, inter
 @given(a=shapes, b=days, interval=intervals)
 def test_what_was_probable_before_is_the_average_of_what_is_estimated_after(a, b, interval):
     gamma = Gamma(Prior(a, b))
-    unchanged = gamma.probability_unchanged(gamma.init(), interval)
+    unchanged = probability_unchanged(gamma, gamma.init(), interval)
     after = [
         gamma.change_rate(gamma.update(gamma.init(), interval, seen)) for seen in (False, True)
     ]
@@ -94,7 +95,7 @@ def test_extreme_intervals_and_states_stay_finite_without_warnings():
             state = gamma.update(GammaState(changes, watched), interval, changed)
             rate = gamma.change_rate(state)
             low, high = gamma.credible_interval(state)
-            unchanged = gamma.probability_unchanged(state, 1e5)
+            unchanged = probability_unchanged(gamma, state, 1e5)
         assert np.isfinite([*state, rate, low, high, unchanged]).all()
         assert ((low >= 0) & (low <= high)).all()
         assert (np.array([*state]) >= 0).all()
@@ -144,18 +145,11 @@ def test_a_new_prior_shifts_every_posterior_and_touches_no_state():
     np.testing.assert_allclose(new.change_rate(state), [0.2, 5.0 / 60.0])
 
 
-def test_counted_changes_are_exact_poisson_evidence():
-    gamma = Gamma(Prior(0.5, 15.0))
-    state = gamma.update_counted(gamma.init(2), [4.0, 4.0], [3, 0])
-    np.testing.assert_allclose(gamma.posterior(state), ([3.5, 0.5], [19.0, 19.0]))
-
-
 def test_a_last_modified_age_counts_one_change_and_the_quiet_days_since():
     gamma = Gamma(Prior(0.5, 15.0))
-    state = gamma.update_dated(
-        gamma.init(5), [10.0] * 5, [True, True, True, False, True], [2.0, np.nan, 11.0, 2.0, -1.0]
-    )
-    plain = gamma.update(gamma.init(5), [10.0] * 5, [True, True, True, False, True])
+    crawl = [10.0] * 5, [True, True, True, False, True]
+    state = gamma.update(gamma.init(5), *crawl, age=[2.0, np.nan, 11.0, 2.0, -1.0])
+    plain = gamma.update(gamma.init(5), *crawl)
     np.testing.assert_allclose([state.changes[0], state.days[0]], [1.0, 2.0])
     np.testing.assert_array_equal(state.changes[1:], plain.changes[1:])
     np.testing.assert_array_equal(state.days[1:], plain.days[1:])
@@ -182,9 +176,7 @@ def test_parameters_outside_of_their_domain_are_refused():
     with pytest.raises(InvalidInput, match="mass"):
         Gamma().credible_interval(Gamma().init(), mass=1.0)
     with pytest.raises(InvalidInput, match="t must be"):
-        Gamma().probability_unchanged(Gamma().init(), -1.0)
-    with pytest.raises(InvalidInput, match="n_changes"):
-        Gamma().update_counted(Gamma().init(), 1.0, -1)
+        probability_unchanged(Gamma(), Gamma().init(), -1.0)
 
 
 def test_ninety_percent_intervals_hold_the_rate_nine_times_in_ten():
@@ -207,7 +199,7 @@ def test_predictions_are_calibrated():
     rate = rng.gamma(prior.a, 1 / prior.b, 20_000)
     interval = np.full(20_000, 3.0)
     state = gamma.update(gamma.init(20_000), interval, rng.random(20_000) < -np.expm1(-rate * 3.0))
-    predicted = gamma.probability_unchanged(state, 5.0)
+    predicted = probability_unchanged(gamma, state, 5.0)
     seen = rng.random(20_000) < np.exp(-rate * 5.0)
     for low, high in ((0.0, 0.3), (0.3, 0.6), (0.6, 1.0)):
         group = (predicted >= low) & (predicted < high)

@@ -7,17 +7,19 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import chi2
 
+from recrawl_lab.experiments.imaginary import ImaginaryIntervals, ImaginaryMLE
+from recrawl_lab.experiments.runs import gather_history
 from service.core.conditions import InvalidInput
-from service.core.estimators.history import History, gather_history
-from service.core.estimators.mle import MLE, BinnedMLE, ImaginaryIntervals
+from service.core.estimators.history import History
+from service.core.estimators.mle import MLE, BinnedMLE
 from service.core.estimators.mm import MM
 from service.core.prior import Prior
 
 TAU, CHANGED = np.array([1.0, 2.0, 0.5, 1.0]), np.array([True, False, True, False])
 
 
-def one_page(interval, changed, age=np.nan):
-    return gather_history(np.zeros(len(interval), int), interval, changed, n=1, age=age)
+def one_page(interval, changed):
+    return gather_history(np.zeros(len(interval), int), interval, changed, n=1)
 
 
 def random_history(rng, n=40, longest=30, change_rate=0.7):
@@ -41,7 +43,7 @@ def root_of_cg03(interval, changed, imaginary_changed, imaginary_unchanged):
 
 
 def test_half_a_day_each_gives_the_golden_rate():
-    mle = MLE(imaginary=ImaginaryIntervals(0.5, 0.5))
+    mle = ImaginaryMLE(imaginary=ImaginaryIntervals(0.5, 0.5))
     rate = mle.change_rate(one_page(TAU, CHANGED))
     np.testing.assert_allclose(rate, 0.6794158018724343, rtol=1e-12)
 
@@ -52,11 +54,9 @@ def test_three_changes_in_three_days_give_the_golden_rate():
 
 
 def test_vanishing_imaginary_intervals_add_one_change_at_a_known_time():
-    rate = MLE(imaginary=ImaginaryIntervals(1e-12, 1e-12)).change_rate(one_page(TAU, CHANGED))
-    dated = one_page(np.append(TAU, 1.0), np.append(CHANGED, [True]), age=[np.nan] * 4 + [0.0])
+    mle = ImaginaryMLE(imaginary=ImaginaryIntervals(1e-12, 1e-12))
+    rate = mle.change_rate(one_page(TAU, CHANGED))
     assert rate > 0.5414430876173044  # the golden rate without any imaginary interval
-    both = MLE(imaginary=ImaginaryIntervals(1e-12, 1e-12)).change_rate(dated)
-    assert both > rate
 
 
 def test_every_page_of_a_ragged_history_is_the_root_of_its_own_equation():
@@ -81,27 +81,7 @@ def test_one_sided_histories_have_a_positive_finite_rate(k, changed, tau):
     np.testing.assert_allclose(rate * tau, expected, rtol=1e-9)
 
 
-def test_a_known_change_time_is_one_change_and_the_quiet_days_since():
-    mle = MLE(imaginary=ImaginaryIntervals(1.0, 1.0))
-    rate = mle.change_rate(one_page([4.0, 4.0, 4.0], [True, True, False], age=[1.0, 0.5, 2.0]))[0]
-    quiet = 1.0 + 0.5 + 4.0 + 1.0  # two ages, the unchanged interval, the imaginary one
-    np.testing.assert_allclose(2.0 + rate / np.expm1(rate), rate * quiet, rtol=1e-12)
-
-
-def test_an_age_beyond_the_interval_is_not_believed():
-    plain = MLE().change_rate(one_page(TAU, CHANGED))
-    np.testing.assert_array_equal(MLE().change_rate(one_page(TAU, CHANGED, age=9.0)), plain)
-
-
-def test_only_the_suffix_counts():
-    interval, changed = np.array([9.0, 9.0, *TAU]), np.array([True, True, *CHANGED])
-    for estimator in (MLE, MM):
-        whole = estimator().change_rate(one_page(TAU, CHANGED))
-        suffix = estimator(suffix=4).change_rate(one_page(interval, changed))
-        np.testing.assert_allclose(suffix, whole, rtol=1e-14)
-
-
-@pytest.mark.parametrize("estimator", [MLE(suffix=3), MM(suffix=3), MLE(), MM()])
+@pytest.mark.parametrize("estimator", [MLE(), MM()])
 def test_growing_a_history_crawl_by_crawl_is_gathering_it(estimator):
     rng = np.random.default_rng(2)
     interval, changed = rng.exponential(1.0, (8, 5)), rng.random((8, 5)) < 0.5
@@ -112,7 +92,7 @@ def test_growing_a_history_crawl_by_crawl_is_gathering_it(estimator):
     gathered = gather_history(page, interval.ravel(), changed.ravel(), n=5)
     rates = estimator.change_rate(state), estimator.change_rate(gathered)
     np.testing.assert_allclose(*rates, rtol=1e-13)
-    assert len(state.interval) == 5 * (estimator.suffix or 8)
+    assert len(state.interval) == 5 * 8
 
 
 def test_moments_expect_as_many_unchanged_crawls_as_there_were():
@@ -182,15 +162,12 @@ def test_intervals_beyond_the_bins_are_counted_in_the_outer_ones():
     assert (binned.change_rate(state) > 0).all()
 
 
-def on_a_grid(interval, changed, mass, age=None):
+def on_a_grid(interval, changed, mass):
     """Rates within chi²/2 of the likelihood's top, by looking everywhere."""
     rate = np.exp(np.linspace(np.log(1e-4), np.log(1e3), 60_001))
     log = np.zeros_like(rate)
-    for k, (tau, found) in enumerate(zip(interval, changed, strict=True)):
-        if found and age is not None and age[k] >= 0:
-            log += np.log(rate) - rate * age[k]
-        else:
-            log += np.log(-np.expm1(-rate * tau)) if found else -rate * tau
+    for tau, found in zip(interval, changed, strict=True):
+        log += np.log(-np.expm1(-rate * tau)) if found else -rate * tau
     near = rate[log >= log.max() - chi2.ppf(mass, 1) / 2]
     return near[0], near[-1]
 
@@ -206,16 +183,6 @@ def test_the_interval_is_where_the_likelihood_is_near_its_top(mass):
         np.testing.assert_allclose([low[0], high[0]], expected, rtol=5e-4)
 
 
-def test_dated_changes_narrow_the_interval_as_the_likelihood_says():
-    interval, changed = np.full(8, 4.0), np.array([True] * 6 + [False] * 2)
-    age = np.array([1.0, 0.5, np.nan, 3.0, 0.1, 2.0, np.nan, np.nan])
-    low, high = MLE().confidence_interval(one_page(interval, changed, age))
-    expected = on_a_grid(interval, changed, 0.9, age)
-    np.testing.assert_allclose([low[0], high[0]], expected, rtol=5e-4)
-    plain = MLE().confidence_interval(one_page(interval, changed))
-    assert high / low < plain[1] / plain[0]
-
-
 def test_one_sided_histories_have_one_sided_intervals_in_closed_form():
     drop = chi2.ppf(0.9, 1) / 2
     low, high = MLE().confidence_interval(one_page([1.0, 2.0, 5.0], [False] * 3))
@@ -224,8 +191,6 @@ def test_one_sided_histories_have_one_sided_intervals_in_closed_form():
     np.testing.assert_allclose(low[0], -np.log(-np.expm1(-drop / 7)) / 2, rtol=1e-9)
     assert high[0] == np.inf
     assert np.isnan(MLE().confidence_interval(MLE().init(3))).all()
-    at_once = one_page([2.0], [True], age=[0.0])  # one change, and no time at all to compare with
-    assert np.isnan(MLE().confidence_interval(at_once)).all()
 
 
 def test_intervals_hold_the_rate_as_often_as_they_say():
@@ -288,11 +253,6 @@ def test_senseless_histories_and_parameters_are_refused():
         gather_history([0, 2], [1.0, 1.0], [True, True], n=2)
     with pytest.raises(InvalidInput, match="interval has shape"):
         gather_history([0, 1], [1.0], [True, True], n=2)
-    with pytest.raises(InvalidInput, match="age has shape"):
-        gather_history([0, 1], [1.0, 1.0], [True, True], n=2, age=[1.0])
-    for estimator in (MLE, MM):
-        with pytest.raises(InvalidInput, match="suffix"):
-            estimator(suffix=0)
     with pytest.raises(InvalidInput, match="shortest"):
         BinnedMLE(shortest=0.0)
     with pytest.raises(InvalidInput, match=r"imaginary\.changed"):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
+from recrawl_lab.replay.forecast import probability_unchanged
 from service.core.conditions import InvalidInput
 from service.core.estimators.lognormal import LogNormal, LogNormalState
 from service.core.prior import Prior, fit_gamma_prior
@@ -143,7 +144,7 @@ def test_the_prior_fitted_to_a_corpus_has_its_mean_and_forecasts_better(
     def forecast(lognormal):
         score = 0.0
         for t in (1.0, mean_interval):
-            told = lognormal.probability_unchanged(lognormal.init(), t)
+            told = probability_unchanged(lognormal, lognormal.init(), t)
             happened = np.exp(-fresh * t).mean()
             score += happened * np.log(told) + (1 - happened) * np.log1p(-told)
         return score
@@ -175,7 +176,7 @@ def test_the_interval_is_that_of_a_normal_and_the_prediction_its_average():
     rng = np.random.default_rng(2)
     rates = np.exp(rng.normal(-1.0, 0.5, 400_000))
     for t in (0.0, 0.1, 3.0, 100.0):
-        predicted = lognormal.probability_unchanged(lognormal.init(), t)
+        predicted = probability_unchanged(lognormal, lognormal.init(), t)
         np.testing.assert_allclose(predicted, np.exp(-rates * t).mean(), atol=2e-3)
 
 

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import gamma
 
+from recrawl_lab.replay.forecast import probability_unchanged
 from service.core.conditions import InvalidInput
 from service.core.estimators import ESTIMATORS, make_estimator
 from service.core.estimators.base import from_columns, to_columns
+from service.core.estimators.gamma import GammaState
 from service.core.prior import Prior
 
 names = pytest.mark.parametrize("name", sorted(ESTIMATORS))
@@ -53,14 +55,14 @@ def test_it_forecasts_from_certainty_down_and_never_below_its_own_estimate(name)
     for _ in range(12):
         state = estimator.update(state, rng.exponential(0.5, 20), rng.random(20) < 0.6, 2.0)
     rate = estimator.change_rate(state)
-    np.testing.assert_array_equal(estimator.probability_unchanged(state, 0.0), np.ones(20))
-    soon, later = (estimator.probability_unchanged(state, t) for t in (0.1, 3.0))
+    np.testing.assert_array_equal(probability_unchanged(estimator, state, 0.0), np.ones(20))
+    soon, later = (probability_unchanged(estimator, state, t) for t in (0.1, 3.0))
     assert ((later <= soon) & (soon <= 1)).all()
     assert (later >= np.exp(-rate * 3.0) * (1 - 1e-12)).all()  # Jensen: an average, or a plug-in
-    each = estimator.probability_unchanged(state, np.full(20, 3.0))
+    each = probability_unchanged(estimator, state, np.full(20, 3.0))
     np.testing.assert_array_equal(each, later)
     with pytest.raises(InvalidInput, match="t must be"):
-        estimator.probability_unchanged(state, -1.0)
+        probability_unchanged(estimator, state, -1.0)
 
 
 @names
@@ -97,11 +99,11 @@ def test_its_state_survives_storage_row_by_row(name):
 
 def test_counted_changes_have_the_exact_posterior():
     complete = make_estimator("complete")
-    state = complete.update(complete.init(), interval=9.5, changed=4)
+    state = GammaState(changes=4.0, days=9.5)
     low, high = complete.credible_interval(state, mass=0.9)
     np.testing.assert_allclose(gamma(4.5, scale=0.1).cdf([low, high]), [0.05, 0.95], rtol=1e-9)
     assert complete.change_rate(state) == gamma(4.5, scale=0.1).mean()
-    np.testing.assert_allclose(complete.probability_unchanged(state, 10.0), 0.5**4.5)
+    np.testing.assert_allclose(probability_unchanged(complete, state, 10.0), 0.5**4.5)
 
 
 def test_a_state_of_another_estimator_is_refused():

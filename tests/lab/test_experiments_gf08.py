@@ -9,8 +9,8 @@ from support.sim_cases import write_trace
 from recrawl_lab.errors import InvalidTrace
 from recrawl_lab.experiments import gf08_corpus, gf08_initial, gf08_new, gf08_pages, gf08_prior
 from recrawl_lab.experiments.base import Setup
+from recrawl_lab.experiments.imaginary import ImaginaryIntervals
 from recrawl_lab.experiments.plain import ALWAYS, NEITHER, NO_TIME, plain_likelihood
-from service.core.estimators.mle import ImaginaryIntervals
 from service.core.prior import Prior
 
 SMALL = Setup(scale=0.1)

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from recrawl_lab.experiments.imaginary import fit_imaginary_intervals
+from recrawl_lab.experiments.imaginary import ImaginaryIntervals, fit_imaginary_intervals
 from service.core.conditions import InvalidInput
-from service.core.estimators.mle import ImaginaryIntervals
 
 
 def imaginary_density(x, c, u):

@@ -7,6 +7,7 @@ import pytest
 from support.sim_cases import world_of
 
 from recrawl_lab.policies import plain
+from recrawl_lab.replay.forecast import probability_unchanged
 from recrawl_lab.replay.playing import CARRIED_DAYS
 from recrawl_lab.replay.replay import LocalFleet, replay
 from recrawl_lab.replay.staleness import Crawls, staleness
@@ -123,7 +124,7 @@ def test_a_prediction_is_that_of_the_estimator_before_the_crawl():
     predicted = replay(world, 2.0, plan).predicted
     first = np.flatnonzero(predicted.page == 1)[0]
     assert not predicted.changed[first]
-    unchanged = Gamma().probability_unchanged(Gamma().init(), predicted.at[first])
+    unchanged = probability_unchanged(Gamma(), Gamma().init(), predicted.at[first])
     assert predicted.probability[first] == pytest.approx(1.0 - unchanged, rel=0.05)
     seen = predicted.at[(predicted.page == 0) & predicted.changed]
     assert len(seen) == 1

@@ -3,12 +3,13 @@
 from abc import abstractmethod
 from dataclasses import Field, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from typing_extensions import override
 
-from service.core.conditions import Floats, InvalidInput, check_amount, check_array
+from service.core.conditions import Floats, InvalidInput, check_array
 from service.core.pooling import (
     PagePriors,
     Totals,
@@ -22,7 +23,7 @@ from service.core.prior import Prior, fit_gamma_prior
 if TYPE_CHECKING:
     from service.core.estimators.gamma import Gamma
 
-S = TypeVar("S")
+S = TypeVar("S", bound=tuple[Any, ...])
 
 POISSON_ONLY = (
     "assumes exponentially distributed intervals: under periodic timing at crawl rate p it "
@@ -31,20 +32,32 @@ POISSON_ONLY = (
 """Reason to refuse LLN, SA and SAM with periodic timing; docs/theory.md, "Which estimator when"."""
 
 
+class Crawl(NamedTuple):
+    """One crawl of every page, checked; numbers or (N,) arrays."""
+
+    days: Floats
+    """Time since the previous crawl; positive."""
+    changed: Floats
+    """1.0 where the page changed since, else 0.0."""
+    rate: Floats
+    """Crawl rate in force, 1/day; 0 where none was, or where the estimator does not need it."""
+    in_force: Floats
+    """1.0 where a crawl rate was in force, else 0.0."""
+    age: Floats | None
+    """Days since the last modification, NaN where unknown; None where it is nowhere known."""
+
+
 class Estimator(Protocol[S]):
     """The change rate of a page from its crawls.
 
     An estimator is a frozen dataclass of parameters. Its state is a NamedTuple of numbers, or of
     (N,) float64 arrays: `init(None)` serves one page, `init(n)` serves n, by the same code.
-    `update` is pure and elementwise. Memory is constant but for the estimators that need the
-    history: their state is a `History` of all crawls.
+    Memory is constant but for the estimators that need the history.
 
-    `update_dated`, `steady` and the methods of a prior have defaults for estimators without these
-    abilities. Estimators with a prior that an epoch fits derive from `PriorEstimator`.
-
-    Those with a posterior also have ``credible_interval(state, mass)``, which holds the change
-    rate with probability `mass`; those with a likelihood ``confidence_interval(state, mass)``,
-    which holds it in a share `mass` of repetitions; the others no interval.
+    Estimators with a prior that an epoch fits derive from `PriorEstimator`. Those with a posterior
+    have ``credible_interval(state, mass)``, which holds the change rate with probability `mass`;
+    those with a likelihood ``confidence_interval(state, mass)``, which holds it in a share `mass`
+    of repetitions; the others no interval.
     """
 
     name: ClassVar[str]
@@ -60,10 +73,9 @@ class Estimator(Protocol[S]):
     refusal: ClassVar[str] = ""
     """Why not, if not; else empty."""
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-    """The parameters."""
 
     def init(self, n: int | None = None) -> S:
-        """State before the first crawl: zeros, of shape (n,) or scalar."""
+        """Return the state before the first crawl: zeros, of shape (n,) or scalar."""
         state: S = self.State(*(zeros(n) for _ in self.State._fields))
         return state
 
@@ -73,52 +85,46 @@ class Estimator(Protocol[S]):
         interval: ArrayLike,
         changed: ArrayLike,
         crawl_rate: ArrayLike = np.nan,
+        age: ArrayLike = np.nan,
     ) -> S:
-        """State after one more crawl of every page.
+        """Return the state after one more crawl of every page; pure and elementwise.
 
         Parameters
         ----------
-        state : State
-            Shape (N,) or scalar.
         interval : array_like, days
             Time since the previous crawl, positive.
         changed : array_like of bool
             Did the page change since the previous crawl?
         crawl_rate : array_like, 1/day
             The crawl rate in force over the interval; NaN where none was.
+        age : array_like, days
+            Time since the last modification, as the site reports it; NaN where it does not.
 
         Raises
         ------
         InvalidInput
-            An interval is not positive and finite, or an array is not of the state's shape.
+            An interval is not positive and finite, a crawl rate negative or infinite, or an array
+            not of the state's shape.
         """
-        ...
+        shape = self.shape(state)
+        days, was_changed = check_crawl(shape, interval, changed)
+        rate = in_force = np.zeros(())
+        if self.needs_crawl_rate:
+            rate, in_force = _rate_in_force(shape, crawl_rate)
+        ages = None if np.isnan(age).all() else np.asarray(age, np.float64)
+        return self.learn(state, Crawl(days, was_changed, rate, in_force, ages))
 
-    def update_dated(
-        self,
-        state: S,
-        interval: ArrayLike,
-        changed: ArrayLike,
-        age: ArrayLike,  # noqa: ARG002 - for estimators that can use it
-        crawl_rate: ArrayLike = np.nan,
-    ) -> S:
-        """State after a crawl that also reports the days since the last modification, `age`.
+    def shape(self, state: S) -> tuple[int, ...]:
+        """Return the shape of numbers of pages: (N,), or () for one page."""
+        return np.shape(state[-1])
 
-        An unknown age is NaN. Without the ability, this is `update`.
-        """
-        return self.update(state, interval, changed, crawl_rate)
+    @abstractmethod
+    def learn(self, state: S, crawl: Crawl) -> S:
+        """Return the state after a crawl that `update` has checked."""
 
+    @abstractmethod
     def change_rate(self, state: S) -> Floats:
-        """Estimate of the change rate, 1/day, shape of the state."""
-        ...
-
-    def probability_unchanged(self, state: S, t: ArrayLike) -> Floats:
-        """P(no change in the next `t` days); of a posterior its average, else a plug-in.
-
-        Plugging in an estimate ignores its error: the forecast is too sure, the more the fewer
-        the crawls, and an estimate of 0 forecasts that the page never changes.
-        """
-        return np.exp(-self.change_rate(state) * check_amount("t", t, np.shape(t)))
+        """Return the estimate of the change rate, 1/day, in the shape of the state."""
 
     @property
     def steady(self) -> "Gamma | None":
@@ -136,16 +142,16 @@ class Estimator(Protocol[S]):
         return self
 
     def of_url_groups(self, url_group: NDArray[np.integer]) -> Self:  # noqa: ARG002
-        """Return the estimator of (N,) pages, on the priors of their URL groups."""
+        """Return the estimator of (N,) pages, on the priors of their URL groups if fitted."""
         return self
 
     def corpus(self) -> dict[str, float]:
-        """Return the numbers that `fit` has found, by name; empty without a prior."""
+        """Return the numbers that `fit` has determined, by name; empty without a prior."""
         return {}
 
     @property
     def url_group_rate(self) -> UrlGroupRates | None:
-        """Mean change rate of each URL group that `fit` has found, 1/day."""
+        """Mean change rate of each URL group that `fit` has determined, 1/day."""
         return None
 
     def with_corpus(
@@ -160,7 +166,7 @@ class Estimator(Protocol[S]):
 def check_crawl(
     shape: tuple[int, ...], interval: ArrayLike, changed: ArrayLike
 ) -> tuple[Floats, Floats]:
-    """Intervals and 1.0 where changed, as float64, each a number or of the state's `shape`.
+    """Return intervals and 1.0 where changed, each a number or of the state's `shape`.
 
     Raises
     ------
@@ -180,21 +186,7 @@ def check_crawl(
     return days, was_changed.astype(np.float64)
 
 
-def check_mass(mass: float) -> float:
-    """Return the probability of an interval, refused unless strictly between 0 and 1."""
-    if not 0 < mass < 1:
-        raise InvalidInput("mass", f"must lie strictly between 0 and 1, not {mass}")
-    return mass
-
-
-def rate_in_force(shape: tuple[int, ...], crawl_rate: ArrayLike) -> tuple[Floats, Floats]:
-    """Crawl rates with 0 for "none in force" (NaN or 0), and 1.0 where one was in force.
-
-    Raises
-    ------
-    InvalidInput
-        A rate is negative or infinite.
-    """
+def _rate_in_force(shape: tuple[int, ...], crawl_rate: ArrayLike) -> tuple[Floats, Floats]:
     rate = check_array(
         "crawl_rate",
         crawl_rate,
@@ -206,18 +198,39 @@ def rate_in_force(shape: tuple[int, ...], crawl_rate: ArrayLike) -> tuple[Floats
     return np.where(in_force, rate, 0.0), np.asarray(in_force, np.float64)
 
 
+def check_mass(mass: float) -> float:
+    """Return the probability of an interval, refused unless strictly between 0 and 1."""
+    if not 0 < mass < 1:
+        raise InvalidInput("mass", f"must lie strictly between 0 and 1, not {mass}")
+    return mass
+
+
+def check_half_life(half_life_days: float | None) -> None:
+    """Raise `InvalidInput` for a half-life that is not positive; None never fades."""
+    if half_life_days is not None and not half_life_days > 0:
+        raise InvalidInput("half_life_days", f"must be positive, not {half_life_days}")
+
+
+def faded(state: S, days: Floats, half_life_days: float | None) -> S:
+    """Return evidence of which half is left after each `half_life_days`; None: all of it."""
+    if half_life_days is None:
+        return state
+    fraction = np.exp2(-days / half_life_days)
+    return type(state)(*(evidence * fraction for evidence in state))
+
+
 def zeros(n: int | None) -> Any:
-    """Zero as a number, or as an array of shape (n,)."""
+    """Return zero as a number, or as an array of shape (n,)."""
     return 0.0 if n is None else np.zeros(n)
 
 
 def to_columns(state: Any) -> Floats:
-    """Lay the state of N pages out as one (N, W) matrix, to store a page's state as one row."""
+    """Return the state of N pages as one (N, W) matrix, to store a page's state as one row."""
     return np.column_stack(state)
 
 
 def from_columns(estimator: Estimator[S], columns: Floats) -> S:
-    """State whose (N, W) matrix is `columns`; its arrays are views.
+    """Return the state whose (N, W) matrix is `columns`; its arrays are views.
 
     Raises
     ------
@@ -263,6 +276,7 @@ class PriorEstimator(Estimator[S]):
         """Return the estimator, whose prior is fitted, with its other parameters fitted."""
         return self
 
+    @override
     def fit(
         self,
         state: S,
@@ -274,8 +288,8 @@ class PriorEstimator(Estimator[S]):
 
         With the (N,) URL groups of the pages the prior is a `UrlGroupPrior`. URL groups whose
         numbers are the same modulo `n_url_groups` count as one. The search begins at the `last`
-        fit. While the totals of the evidence are those of the last whole fit (`Totals.like`), its
-        shapes remain and only the means of the URL groups move.
+        fit. While the totals of the evidence are close to those of the last whole fit, its shapes
+        remain and only the means of the URL groups move.
         """
         changes, days = self.evidence(state)
         last = last or self
@@ -290,14 +304,14 @@ class PriorEstimator(Estimator[S]):
         pooled = fit_url_groups(changes, days, url_group, prior, n_url_groups, near)
         return replace(self, prior=pooled).fit_parameters(state, url_group, last)
 
+    @override
     def of_url_groups(self, url_group: NDArray[np.integer]) -> Self:
-        """Return the estimator of (N,) pages, on the priors of their URL groups if fitted."""
         if isinstance(self.prior, UrlGroupPrior):
             return replace(self, prior=self.prior.of_pages(url_group))
         return self
 
+    @override
     def corpus(self) -> dict[str, float]:
-        """Return the numbers that `fit` has found, by name."""
         prior = self.corpus_prior()
         numbers = {"a": prior.a, "b": prior.b}
         if isinstance(prior, UrlGroupPrior):
@@ -319,10 +333,11 @@ class PriorEstimator(Estimator[S]):
         return self.prior
 
     @property
+    @override
     def url_group_rate(self) -> UrlGroupRates | None:
-        """Mean change rate of each URL group that `fit` has found, 1/day."""
         return self.prior.url_group_rate if isinstance(self.prior, UrlGroupPrior) else None
 
+    @override
     def with_corpus(
         self, numbers: dict[str, float], url_group_rate: UrlGroupRates | None = None
     ) -> Self:

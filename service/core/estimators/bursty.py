@@ -4,11 +4,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+from typing_extensions import override
 
 from service.core.conditions import Floats, InvalidInput
-from service.core.estimators.base import PriorEstimator
-from service.core.estimators.gamma import Gamma, GammaState, gamma_interval, gamma_unchanged
+from service.core.estimators.base import Crawl, PriorEstimator
+from service.core.estimators.gamma import Gamma, GammaState, gamma_interval
 from service.core.pooling import PagePriors
 from service.core.prior import DEFAULT_PRIOR, SAMPLE, START_DISPERSION, Prior, fit_dispersion
 
@@ -85,12 +86,13 @@ class Bursty(PriorEstimator[BurstyState]):
                 raise InvalidInput(name, f"must be positive, not {value}")
 
     @property
+    @override
     def steady(self) -> Gamma:
         """The estimator of the long-run rate."""
         return Gamma(self.prior, self.half_life_days)
 
     def posterior(self, state: BurstyState) -> tuple[Floats, Floats]:
-        """Shape a and rate b (days) of what is believed of the rate of now."""
+        """Return shape a and rate b (days) of what is believed of the rate of now."""
         a, b = self.steady.posterior(_long_run(state))
         doubt = 1.0 / (self.dispersion + state.recent)
         variance = (1.0 + 1.0 / a) * (1.0 + doubt) - 1.0  # over the square of the mean
@@ -107,52 +109,25 @@ class Bursty(PriorEstimator[BurstyState]):
         watched = -np.expm1(-rate * np.asarray(state.days)) / rate
         return np.asarray(self.steady.change_rate(_long_run(state)) * watched)
 
-    def update(
-        self,
-        state: BurstyState,
-        interval: ArrayLike,
-        changed: ArrayLike,
-        crawl_rate: ArrayLike = np.nan,  # noqa: ARG002 - every estimator has it
-    ) -> BurstyState:
-        """Add "changed" or "unchanged" over `interval` days; see `Estimator.update`.
-
-        Whatever changes the evidence of the long run gains are recent.
-        """
-        after = self.steady.update(_long_run(state), interval, changed)
-        return self._remember(state, after, np.asarray(interval, np.float64), 0.0)
-
-    def update_dated(
-        self,
-        state: BurstyState,
-        interval: ArrayLike,
-        changed: ArrayLike,
-        age: ArrayLike,
-        crawl_rate: ArrayLike = np.nan,  # noqa: ARG002 - every estimator has it
-    ) -> BurstyState:
-        """Add a crawl that also reports how long ago the page was last modified, as `Gamma` does.
+    @override
+    def learn(self, state: BurstyState, crawl: Crawl) -> BurstyState:
+        """Add a crawl to the evidence of the long run; whatever changes that gains are recent.
 
         A change of known age counts as recent by so much less.
         """
-        if np.isnan(age).all():
-            return self.update(state, interval, changed)
-        after = self.steady.update_dated(_long_run(state), interval, changed, age)
-        days, since = np.asarray(interval, np.float64), np.asarray(age, np.float64)
-        dated = (since >= 0) & (since <= days)
-        return self._remember(state, after, days, np.where(dated, since, 0.0))
-
-    def _remember(
-        self, state: BurstyState, after: GammaState, days: Floats, age: ArrayLike
-    ) -> BurstyState:
-        """Let what was recent fade, and add what the long run has gained, made `age` days ago."""
+        days, age = crawl.days, crawl.age
+        after = self.steady.learn(_long_run(state), crawl)
         fraction = 1.0 if self.half_life_days is None else np.exp2(-days / self.half_life_days)
         gained = np.maximum(after.changes - state.changes * fraction, 0.0)
-        faded, fresh = (np.exp2(-np.asarray(t) / self.memory_days) for t in (days, age))
+        since = 0.0 if age is None else np.where((age >= 0) & (age <= days), age, 0.0)
+        faded, fresh = (np.exp2(-np.asarray(t) / self.memory_days) for t in (days, since))
         return BurstyState(*after, state.recent * faded + gained * fresh)
 
+    @override
     def evidence(self, state: BurstyState) -> tuple[Floats, Floats]:
-        """Return changes and days to fit a prior to (`fit_gamma_prior`): those of the long run."""
         return self.steady.evidence(_long_run(state))
 
+    @override
     def fit_parameters(
         self, state: BurstyState, url_group: NDArray[np.integer] | None, last: "Bursty"
     ) -> "Bursty":
@@ -166,17 +141,13 @@ class Bursty(PriorEstimator[BurstyState]):
             self, dispersion=fit_dispersion(sample.recent, expected, near=last.dispersion)
         )
 
+    @override
     def change_rate(self, state: BurstyState) -> Floats:
-        """Posterior mean of the rate of now, 1/day."""
         return np.asarray(self.steady.change_rate(_long_run(state)) * self.factor(state))
 
     def credible_interval(self, state: BurstyState, mass: float = 0.9) -> tuple[Floats, Floats]:
-        """Central interval that holds the rate of now with probability `mass`, 1/day."""
+        """Return the central interval of the rate of now with probability `mass`, 1/day."""
         return gamma_interval(*self.posterior(state), mass)
-
-    def probability_unchanged(self, state: BurstyState, t: ArrayLike) -> Floats:
-        """P(no change in the next `t` days), as if the rate stayed what it is."""
-        return gamma_unchanged(*self.posterior(state), t)
 
 
 def _long_run(state: BurstyState) -> GammaState:

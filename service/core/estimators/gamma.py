@@ -4,11 +4,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import gammaincinv
+from typing_extensions import override
 
-from service.core.conditions import Floats, InvalidInput, check_amount
-from service.core.estimators.base import Estimator, PriorEstimator, check_crawl, check_mass
+from service.core.conditions import Floats
+from service.core.estimators.base import (
+    Crawl,
+    Estimator,
+    PriorEstimator,
+    check_half_life,
+    check_mass,
+    faded,
+)
 from service.core.pooling import PagePriors
 from service.core.prior import DEFAULT_PRIOR, Prior
 
@@ -53,8 +60,8 @@ class Gamma(PriorEstimator[GammaState]):
     0.1324
     0.1197
     >>> low, high = gamma.credible_interval(state)
-    >>> print(f"{low:.3f} {high:.3f} {gamma.probability_unchanged(state, 7.0):.3f}")
-    0.027 0.265 0.486
+    >>> print(f"{low:.3f} {high:.3f}")
+    0.027 0.265
 
     References
     ----------
@@ -68,139 +75,82 @@ class Gamma(PriorEstimator[GammaState]):
     State: ClassVar[type[GammaState]] = GammaState
 
     def __post_init__(self) -> None:
-        if self.half_life_days is not None and not self.half_life_days > 0:
-            raise InvalidInput("half_life_days", f"must be positive, not {self.half_life_days}")
+        check_half_life(self.half_life_days)
 
     @property
+    @override
     def steady(self) -> "Gamma":
-        """The estimator itself."""
         return self
 
     def posterior(self, state: GammaState) -> tuple[Floats, Floats]:
-        """Shape a and rate b (days) of the posterior."""
+        """Return shape a and rate b (days) of the posterior."""
         return self.prior.a + state.changes, self.prior.b + state.days
 
-    def update(
-        self,
-        state: GammaState,
-        interval: ArrayLike,
-        changed: ArrayLike,
-        crawl_rate: ArrayLike = np.nan,  # noqa: ARG002 - every estimator has it
-    ) -> GammaState:
-        """Add "changed" or "unchanged" over `interval` days; see `Estimator.update`.
+    @override
+    def learn(self, state: GammaState, crawl: Crawl) -> GammaState:
+        """Add "changed" or "unchanged" over an interval.
 
         With w = b/(b + interval) the moments m1, m2 of the exact posterior give a' = m1²/v,
         b' = m1/v. Written as gains over (a, b), with e = 1 - w^(a+1), s = (a+1)(1-w)/e >= 1 and
         r = (1-w) w^a/e, r s <= 1/(a+1), nothing cancels and no gain is negative:
 
             a' - a = a r s/(1 - r s),  b' - b = b r (s - 1)/(1 - r s)
+
+        A changed page last modified `age` days ago is one change and then `age` quiet days; of
+        the time before, the date says nothing. An age that exceeds the interval is ignored.
         """
-        days, was_changed = check_crawl(np.shape(state.days), interval, changed)
-        state = self._fade(state, days)
+        days = crawl.days
+        state = faded(state, days, self.half_life_days)
         a, b = self.posterior(state)
         ratio = days / b
         e = -np.expm1(-(a + 1.0) * np.log1p(ratio))
         s = np.maximum((a + 1.0) * days / ((b + days) * e), 1.0)
         r = (1.0 - e) * ratio / e
-        scale = was_changed * r / (1.0 - r * s)
-        return GammaState(
+        scale = crawl.changed * r / (1.0 - r * s)
+        after = GammaState(
             state.changes + a * s * scale,
-            state.days + b * (s - 1.0) * scale + (1.0 - was_changed) * days,
+            state.days + b * (s - 1.0) * scale + (1.0 - crawl.changed) * days,
         )
-
-    def update_counted(
-        self, state: GammaState, interval: ArrayLike, n_changes: ArrayLike
-    ) -> GammaState:
-        """Add exactly `n_changes` changes in `interval` days (a trusted feed, an edit history).
-
-        Raises
-        ------
-        InvalidInput
-            An interval is not positive, or a count negative or not finite.
-        """
-        shape = np.shape(state.days)
-        days, _ = check_crawl(shape, interval, changed=True)
-        counts = check_amount("n_changes", n_changes, np.shape(n_changes) and shape)
-        state = self._fade(state, days)
-        return GammaState(state.changes + counts, state.days + days)
-
-    def update_dated(
-        self,
-        state: GammaState,
-        interval: ArrayLike,
-        changed: ArrayLike,
-        age: ArrayLike,
-        crawl_rate: ArrayLike = np.nan,  # noqa: ARG002 - every estimator has it
-    ) -> GammaState:
-        """Add a crawl that also reports how long ago the page was last modified.
-
-        A changed page last modified `age` days ago is one change and then `age` quiet days; of
-        the time before, the date says nothing. Where the age is unknown (NaN) or contradicts
-        `changed` (older than the interval), and where the page is unchanged, this is `update`.
-        """
-        plain = self.update(state, interval, changed)
-        if np.isnan(age).all():
-            return plain
-        days, since = np.asarray(interval, np.float64), np.asarray(age, np.float64)
-        dated = np.asarray(changed, np.bool_) & (since >= 0) & (since <= days)
-        faded = self._fade(state, days)
+        if crawl.age is None:
+            return after
+        dated = (crawl.changed > 0) & (crawl.age >= 0) & (crawl.age <= days)
         return GammaState(
-            np.where(dated, faded.changes + 1.0, plain.changes),
-            np.where(dated, faded.days + since, plain.days),
+            np.where(dated, state.changes + 1.0, after.changes),
+            np.where(dated, state.days + crawl.age, after.days),
         )
 
+    @override
     def evidence(self, state: GammaState) -> tuple[Floats, Floats]:
-        """Return changes and days to fit a prior to (`fit_gamma_prior`): the state."""
         return np.asarray(state.changes), np.asarray(state.days)
 
+    @override
     def change_rate(self, state: GammaState) -> Floats:
-        """Posterior mean, the plug-in for the allocation (the median doubles its excess cost)."""
+        """Return the posterior mean (the median doubles the excess cost of the allocation)."""
         a, b = self.posterior(state)
         return a / b
 
     def credible_interval(self, state: GammaState, mass: float = 0.9) -> tuple[Floats, Floats]:
-        """Central interval that holds the change rate with probability `mass`, 1/day."""
+        """Return the central interval of the posterior with probability `mass`, 1/day."""
         return gamma_interval(*self.posterior(state), mass)
-
-    def probability_unchanged(self, state: GammaState, t: ArrayLike) -> Floats:
-        """P(no change in the next `t` days) = (b/(b + t))^a."""
-        return gamma_unchanged(*self.posterior(state), t)
-
-    def _fade(self, state: GammaState, days: Floats) -> GammaState:
-        if self.half_life_days is None:
-            return state
-        fraction = np.exp2(-days / self.half_life_days)
-        return GammaState(state.changes * fraction, state.days * fraction)
 
 
 def gamma_interval(a: Floats, b: Floats, mass: float) -> tuple[Floats, Floats]:
-    """Central interval of Gamma(a, b) that holds the change rate with probability `mass`."""
+    """Return the central interval of Gamma(a, b) with probability `mass`."""
     tail = 0.5 - check_mass(mass) / 2
     return gammaincinv(a, tail) / b, gammaincinv(a, 1.0 - tail) / b
 
 
-def gamma_unchanged(a: Floats, b: Floats, t: ArrayLike) -> Floats:
-    """P(no change in `t` days) = (b/(b + t))^a, where the change rate is Gamma(a, b)."""
-    return np.asarray(np.exp(-a * np.log1p(check_amount("t", t, np.shape(t)) / b)))
-
-
-COUNTED = Gamma(Prior(0.5, 0.5))
-"""Counted changes need no approximation: this posterior is exact."""
-
-
-class CompleteState(NamedTuple):
-    """Announced changes and the time they were announced in."""
-
-    changes: Any
-    days: Any
+def gamma_unchanged(a: Floats, b: Floats, days: Floats) -> Floats:
+    """Return P(no change in so many days) = (b/(b + days))^a of a Gamma(a, b) change rate."""
+    return np.asarray(np.exp(-a * np.log1p(days / b)))
 
 
 @dataclass(frozen=True, slots=True)
-class CompleteObservations(Estimator[CompleteState]):
+class CompleteObservations(Estimator[GammaState]):
     """Announced changes per day of watching, half a change in half a day added.
 
-    For pages whose pings are trusted: every change is seen, so counts are exact. The estimate is
-    the mean of the posterior Gamma(changes + 0.5, days + 0.5).
+    For pages whose pings are trusted: every change is seen, so that the posterior
+    Gamma(changes + 0.5, days + 0.5), of which this is the mean, is exact.
 
     Examples
     --------
@@ -219,29 +169,21 @@ class CompleteObservations(Estimator[CompleteState]):
     """
 
     name: ClassVar[str] = "complete"
-    State: ClassVar[type[CompleteState]] = CompleteState
+    State: ClassVar[type[GammaState]] = GammaState
 
-    def update(
-        self,
-        state: CompleteState,
-        interval: ArrayLike,
-        changed: ArrayLike,
-        crawl_rate: ArrayLike = np.nan,  # noqa: ARG002 - every estimator has it
-    ) -> CompleteState:
-        """Add `interval` days that ended with one announced change, or without any.
+    def posterior(self, state: GammaState) -> tuple[Floats, Floats]:
+        """Return shape a and rate b (days) of the posterior."""
+        return state.changes + 0.5, state.days + 0.5
 
-        `changed` may also be the number of changes announced in the interval.
-        """
-        return CompleteState(*COUNTED.update_counted(GammaState(*state), interval, changed))
+    @override
+    def learn(self, state: GammaState, crawl: Crawl) -> GammaState:
+        return GammaState(state.changes + crawl.changed, state.days + crawl.days)
 
-    def change_rate(self, state: CompleteState) -> Floats:
-        """Estimate, 1/day."""
-        return np.asarray((state.changes + 0.5) / (state.days + 0.5))
+    @override
+    def change_rate(self, state: GammaState) -> Floats:
+        a, b = self.posterior(state)
+        return np.asarray(a / b)
 
-    def credible_interval(self, state: CompleteState, mass: float = 0.9) -> tuple[Floats, Floats]:
-        """Central interval that holds the change rate with probability `mass`, 1/day."""
-        return COUNTED.credible_interval(GammaState(*state), mass)
-
-    def probability_unchanged(self, state: CompleteState, t: ArrayLike) -> Floats:
-        """P(no change in the next `t` days), averaged over the posterior."""
-        return COUNTED.probability_unchanged(GammaState(*state), t)
+    def credible_interval(self, state: GammaState, mass: float = 0.9) -> tuple[Floats, Floats]:
+        """Return the central interval of the posterior with probability `mass`, 1/day."""
+        return gamma_interval(*self.posterior(state), mass)

@@ -1,9 +1,9 @@
 """The likelihood of censored Poisson intervals: its top and what lies near it.
 
-    l(D) = sum_j ln(1 - exp(-D tau_j)) + dated ln D - D days_quiet
+    l(D) = sum_j ln(1 - exp(-D tau_j)) - D days_quiet
 
 The tau_j are intervals known to hold at least one change. With D the change rate, l is concave in
-ln D, with slope dated + sum_j h(D tau_j) - D days_quiet, h(x) = x/(e^x - 1).
+ln D, with slope sum_j h(D tau_j) - D days_quiet, h(x) = x/(e^x - 1).
 """
 
 from collections.abc import Callable
@@ -18,15 +18,12 @@ from service.core.estimators.base import check_mass
 
 TOLERANCE = 1e-13
 """Relative length of the last step."""
-
-LONGEST_STEP = 3.0
-"""In ln(rate), towards an end of an interval."""
-
-END_TOLERANCE = 1e-9
-"""The same for the ends of an interval, where the log-likelihood itself is rounded."""
-
 MAX_STEPS = 100
 """Newton steps; about 6 are taken, 30 where every one of 10^6 crawls found a change."""
+END_TOLERANCE = 1e-9
+"""Relative length of the last step to an end of an interval, where l itself is rounded."""
+LONGEST_STEP = 3.0
+"""Longest step to an end of an interval, in ln(rate)."""
 
 Terms = Callable[[Floats], tuple[Floats, ...]]
 """x = D tau of each undated interval -> terms to add up, one array or more of its shape."""
@@ -46,58 +43,48 @@ def log_changed(x: Floats) -> tuple[Floats]:
 class Likelihood(NamedTuple):
     """What the likelihoods of N pages consist of."""
 
-    dated: Floats
-    """(N,) changes at known times."""
-    undated: Floats
+    changes: Floats
     """(N,) intervals known to hold at least one change: the tau_j."""
-    days_undated: Floats
+    days_changed: Floats
     """(N,) their sum."""
     days_quiet: Floats
     """(N,) days known to hold no change."""
-    sum_undated: Callable[[Terms, Floats], tuple[Floats, ...]]
-    """Terms and (N,) rates D -> sums over each page's undated intervals of its terms at D tau."""
+    sum_changed: Callable[[Terms, Floats], tuple[Floats, ...]]
+    """Terms and (N,) rates D -> sums over each page's tau_j of its terms at D tau_j."""
 
     def log(self, rate: Floats) -> Floats:
-        """l(rate), but for a constant."""
-        (log_likelihood,) = self.sum_undated(log_changed, rate)
-        return log_likelihood + self.dated * np.log(rate) - rate * self.days_quiet
+        """Return l(rate)."""
+        (log_likelihood,) = self.sum_changed(log_changed, rate)
+        return log_likelihood - rate * self.days_quiet
 
     def slope(self, rate: Floats) -> tuple[Floats, Floats]:
-        """Slope of l in ln(rate), and minus its curvature."""
-        value, bend = self.sum_undated(hazard, rate)
+        """Return the slope of l in ln(rate), and minus its curvature."""
+        value, bend = self.sum_changed(hazard, rate)
         expected = rate * self.days_quiet
-        return self.dated + value - expected, bend + expected
+        return value - expected, bend + expected
 
 
 def with_imaginary(crawls: Likelihood, changed: Floats, quiet: Floats) -> Likelihood:
     """Add one changed and one unchanged interval a page, of (N,) days."""
 
-    def sum_undated(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
-        pairs = zip(terms(rate * changed), crawls.sum_undated(terms, rate), strict=True)
+    def sum_changed(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
+        pairs = zip(terms(rate * changed), crawls.sum_changed(terms, rate), strict=True)
         return tuple(imaginary + log_likelihood for imaginary, log_likelihood in pairs)
 
     return Likelihood(
-        crawls.dated,
-        crawls.undated + 1.0,
-        crawls.days_undated + changed,
-        crawls.days_quiet + quiet,
-        sum_undated,
+        crawls.changes + 1.0, crawls.days_changed + changed, crawls.days_quiet + quiet, sum_changed
     )
 
 
 def likeliest_rate(likelihood: Likelihood, where: Bools | None = None) -> Floats:
-    """Root (N,) of the slope, 1/day; `where` there is one: some changes and some quiet days.
+    """Return the (N,) roots of the slope, 1/day; `where` there are changes and quiet days.
 
-    In the rate the slope is convex and decreasing: Newton's method climbs to the root from 0, no
-    bracket.
-
-    References
-    ----------
-    CG03 section 5; K19, equation 10.
+    In the rate the slope is convex and decreasing: Newton's method climbs to the root (CG03
+    section 5; K19, equation 10).
     """
-    inside = np.ones(np.shape(likelihood.dated), np.bool_) if where is None else where
-    changes = likelihood.dated + likelihood.undated
-    rate = _divide(changes, likelihood.days_quiet + 0.5 * likelihood.days_undated, inside, 1.0)
+    inside = np.ones(np.shape(likelihood.changes), np.bool_) if where is None else where
+    days = likelihood.days_quiet + 0.5 * likelihood.days_changed
+    rate = _divide(likelihood.changes, days, inside, 1.0)
     for _ in range(MAX_STEPS):
         slope, bend = likelihood.slope(rate)
         step = _divide(slope, bend, inside, 0.0)
@@ -108,16 +95,14 @@ def likeliest_rate(likelihood: Likelihood, where: Bools | None = None) -> Floats
 
 
 def ratio_interval(crawls: Likelihood, estimate: Floats, mass: float) -> tuple[Floats, Floats]:
-    """Rates (N,) between which l stays within chi²/2 of its top, chi² the quantile of `mass`.
+    """Return rates (N,) between which l stays within chi²/2 of its top; chi² is that of `mass`.
 
     By Wilks's theorem they enclose the change rate in a share `mass` of repetitions, as the
     crawls grow many. Without a change the lower end is 0, without quiet days the upper one inf;
-    without either both are NaN. The positive `estimate`, which imaginary crawls may have pulled
-    out, is included. Newton's method in ln(rate), where l is concave: it lands outside of the
-    end and climbs back.
+    without either both are NaN. The positive `estimate` is included.
     """
     drop = 0.5 * float(chdtri(1.0, 1.0 - check_mass(mass)))
-    changes, quiet = crawls.dated + crawls.undated > 0, crawls.days_quiet > 0
+    changes, quiet = crawls.changes > 0, crawls.days_quiet > 0
     inside = changes & quiet
     top = np.where(inside, likeliest_rate(crawls, inside), estimate)
     level = np.where(inside, crawls.log(top), 0.0) - drop
@@ -131,12 +116,11 @@ def ratio_interval(crawls: Likelihood, estimate: Floats, mass: float) -> tuple[F
             if np.all(np.abs(step) <= END_TOLERANCE):
                 break
         ends.append(np.where(wanted, rate, open_end))
-    bounded = inside | (changes & (crawls.dated == 0)) | quiet
+    bounded = changes | quiet
     low, high = np.minimum(ends[0], estimate), np.maximum(ends[1], estimate)
     return np.where(bounded, low, np.nan), np.where(bounded, high, np.nan)
 
 
 def _divide(over: ArrayLike, under: Floats, where: Bools, other: float) -> Floats:
-    """Ratio where it has a meaning, else `other`."""
     result = np.full(np.shape(where), other)
     return np.asarray(np.divide(over, under, out=result, where=where))

@@ -4,20 +4,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import ndtri
+from typing_extensions import override
 
-from service.core.conditions import Floats, InvalidInput, check_amount
-from service.core.estimators.base import PriorEstimator, check_crawl, check_mass
+from service.core.conditions import Floats
+from service.core.estimators.base import Crawl, PriorEstimator, check_half_life, check_mass, faded
 from service.core.estimators.likelihood import hazard
 from service.core.pooling import PagePriors
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 MAX_EXPECTED = 50.0
 """Changes expected in one interval beyond which a Newton step would hardly move: start there."""
-
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
-"""Gauss-Hermite quadrature for expectations over the posterior."""
 
 
 class LogNormalState(NamedTuple):
@@ -69,34 +66,25 @@ class LogNormal(PriorEstimator[LogNormalState]):
     State: ClassVar[type[LogNormalState]] = LogNormalState
 
     def __post_init__(self) -> None:
-        if self.half_life_days is not None and not self.half_life_days > 0:
-            raise InvalidInput("half_life_days", f"must be positive, not {self.half_life_days}")
+        check_half_life(self.half_life_days)
 
     def posterior(self, state: LogNormalState) -> tuple[Floats, Floats]:
-        """Mean and precision of ln(change rate)."""
+        """Return mean and precision of ln(change rate)."""
         prior_precision = 1.0 / np.log1p(1.0 / self.prior.a)
         prior_log = np.log(self.prior.mean) - 0.5 / prior_precision
         precision = prior_precision + state.precision
         return (prior_precision * prior_log + state.weighted_log) / precision, precision
 
-    def update(
-        self,
-        state: LogNormalState,
-        interval: ArrayLike,
-        changed: ArrayLike,
-        crawl_rate: ArrayLike = np.nan,  # noqa: ARG002 - every estimator has it
-    ) -> LogNormalState:
+    @override
+    def learn(self, state: LogNormalState, crawl: Crawl) -> LogNormalState:
         """Climb to the mode of the log posterior and add the curvature found there.
 
         With x = interval e^theta the log-likelihood of "unchanged" is -x (slope -x, curvature x)
         and that of "changed" ln(1 - e^-x) (slope h = x/(e^x - 1), curvature h (h + x - 1)).
         """
-        days, was_changed = check_crawl(np.shape(state.precision), interval, changed)
-        if self.half_life_days is not None:
-            fraction = np.exp2(-days / self.half_life_days)
-            state = LogNormalState(state.weighted_log * fraction, state.precision * fraction)
+        was_changed, log_days = crawl.changed, np.log(crawl.days)
+        state = faded(state, crawl.days, self.half_life_days)
         before, precision = self.posterior(state)
-        log_days = np.log(days)
 
         def likelihood(log_rate: Floats) -> tuple[Floats, Floats]:
             x = np.exp(log_rate + log_days)
@@ -117,8 +105,9 @@ class LogNormal(PriorEstimator[LogNormalState]):
             state.precision + curvature,
         )
 
+    @override
     def evidence(self, state: LogNormalState) -> tuple[Floats, Floats]:
-        """Return changes and days to fit a prior to (`fit_gamma_prior`).
+        """Return changes and days to fit a prior to.
 
         A page watched exactly, k changes in T days, has the log-likelihood k theta - T e^theta:
         here the one whose slope and curvature are those of the state at the posterior's mode.
@@ -130,24 +119,13 @@ class LogNormal(PriorEstimator[LogNormalState]):
         changes = state.weighted_log - state.precision * log_rate + state.precision
         return np.maximum(changes, 0.0), state.precision * np.exp(-log_rate)
 
+    @override
     def change_rate(self, state: LogNormalState) -> Floats:
-        """Posterior mean, exp(mean + 1/(2 precision)), 1/day."""
         log_rate, precision = self.posterior(state)
         return np.exp(log_rate + 0.5 / precision)
 
     def credible_interval(self, state: LogNormalState, mass: float = 0.9) -> tuple[Floats, Floats]:
-        """Central interval that holds the change rate with probability `mass`, 1/day."""
+        """Return the central interval that holds the change rate with probability `mass`, 1/day."""
         log_rate, precision = self.posterior(state)
         half = ndtri(0.5 + check_mass(mass) / 2) / np.sqrt(precision)
         return np.exp(log_rate - half), np.exp(log_rate + half)
-
-    def probability_unchanged(self, state: LogNormalState, t: ArrayLike) -> Floats:
-        """P(no change in the next `t` days), by quadrature over the posterior."""
-        log_rate, precision = self.posterior(state)
-        days = check_amount("t", t, np.shape(t))
-        log_change = log_rate + np.log(np.maximum(days, np.finfo(float).tiny))
-        total = sum(
-            weight * np.exp(-np.exp(log_change + node / np.sqrt(precision)))
-            for node, weight in zip(NODES, WEIGHTS / WEIGHTS.sum(), strict=True)
-        )
-        return np.asarray(total, np.float64)

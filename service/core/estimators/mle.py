@@ -1,14 +1,14 @@
-"""MLE and BinnedMLE: maximum likelihood over the kept history, and in fixed memory."""
+"""MLE and BinnedMLE: maximum likelihood over the whole history, and in fixed memory."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from typing_extensions import override
 
 from service.core.conditions import Floats, InvalidInput
-from service.core.estimators.base import Estimator, check_crawl, zeros
-from service.core.estimators.history import History, HistoryEstimator, sum_by_page
+from service.core.estimators.base import Crawl, Estimator, zeros
+from service.core.estimators.history import History, HistoryEstimator
 from service.core.estimators.likelihood import (
     Likelihood,
     Terms,
@@ -20,53 +20,17 @@ from service.core.prior import DEFAULT_PRIOR, Prior
 
 
 @dataclass(frozen=True, slots=True)
-class ImaginaryIntervals:
-    """A prior as two crawls that every page is taken to have had before its first one.
-
-    Density of the change rate ∝ (1 - e^(-changed x)) e^(-unchanged x).
-
-    Parameters
-    ----------
-    changed, unchanged : float, days
-        Lengths of the interval that found a change and of the one that did not. Positive.
-
-    Examples
-    --------
-    >>> f"{ImaginaryIntervals(changed=10.0, unchanged=20.0).change_rate:.4f}"
-    '0.0405'
-    """
-
-    changed: float
-    unchanged: float
-
-    def __post_init__(self) -> None:
-        for name, value in (("changed", self.changed), ("unchanged", self.unchanged)):
-            if not 0 < value < np.inf:
-                raise InvalidInput(f"imaginary.{name}", f"must be positive, not {value}")
-
-    @property
-    def change_rate(self) -> float:
-        """Likeliest change rate before the first crawl, 1/day."""
-        return float(np.log1p(self.changed / self.unchanged) / self.changed)
-
-
-@dataclass(frozen=True, slots=True)
 class MLE(HistoryEstimator):
-    """The change rate under which the kept crawls are likeliest, with two imaginary ones added.
+    """The change rate under which the crawls are likeliest, with two imaginary ones added.
 
     One imaginary interval changed and one unchanged keep the estimate finite and positive when
-    every crawl, or none, found a change. A change whose last-modified age y is known counts as
-    one change followed by y quiet days.
+    every crawl, or none, found a change. Each is half of the page's mean interval, which unlike
+    K19's half a day does not depend on the unit.
 
     Parameters
     ----------
-    suffix : int or None
-        Crawls that are looked at, the last of each page (K19's S(n)). None: all.
-    imaginary : ImaginaryIntervals or None
-        Lengths of the imaginary intervals, e.g. fitted to the corpus (GF08). None: half of the
-        page's mean interval each, which unlike K19's half a day does not depend on the unit.
     prior : Prior
-        Its mean stands in before the first crawl, where no imaginary intervals are given.
+        Its mean stands in before the first crawl.
 
     Examples
     --------
@@ -80,62 +44,52 @@ class MLE(HistoryEstimator):
     [0.5923]
     [0.4172]
     >>> low, high = mle.confidence_interval(history, mass=0.9)
-    >>> low.round(2), high.round(2), mle.probability_unchanged(history, 2.0).round(2)
-    (array([0.08]), array([0.95]), array([0.43]))
+    >>> low.round(2), high.round(2)
+    (array([0.08]), array([0.95]))
 
     References
     ----------
     CG03 section 5; K19, equation 10; GF08 section 4.4.
     """
 
-    suffix: int | None = None
-    imaginary: ImaginaryIntervals | None = None
     prior: Prior = DEFAULT_PRIOR
 
     name: ClassVar[str] = "mle"
 
+    @override
     def change_rate(self, state: History) -> Floats:
-        """Estimate of each page, 1/day."""
-        crawls, crawled = self._crawls(state), state.crawls > 0
-        if self.imaginary is None:
-            history = self.recent(state)
-            half = 0.5 * history.sum_by_page(history.interval) / np.maximum(history.crawls, 1)
-            changed = quiet = np.where(crawled, half, 1.0)
-        else:
-            crawled = np.ones_like(crawled)
-            changed = np.full(len(crawled), self.imaginary.changed)
-            quiet = np.full(len(crawled), self.imaginary.unchanged)
-        rate = likeliest_rate(with_imaginary(crawls, changed, quiet))
+        crawled = state.crawls > 0
+        half = 0.5 * state.sum_by_page(state.interval) / np.maximum(state.crawls, 1)
+        half = np.where(crawled, half, 1.0)
+        rate = likeliest_rate(with_imaginary(self.likelihood(state), half, half))
         return np.where(crawled, rate, self.prior.mean)
 
     def confidence_interval(self, state: History, mass: float = 0.9) -> tuple[Floats, Floats]:
-        """Likelihood-ratio interval of each page from its crawls alone, 1/day.
+        """Return the likelihood-ratio interval of each page from its crawls alone, 1/day.
 
         `mass` is a promise for many crawls (Wilks's theorem), not a probability given the data.
         From ten crawls on, 90 % intervals hold the rate 86 to 100 times in a hundred between 0.03
         and ten changes per crawl, but for regular crawls of which a few only find no change (72).
-        Where no crawl found a change the lower end is 0, where all did the upper one is inf: the
-        imaginary crawls, which keep the estimate away from both, are no evidence. NaN before
-        the first crawl.
+        Where no crawl found a change the lower end is 0, where all did the upper one is inf. NaN
+        before the first crawl.
         """
-        return ratio_interval(self._crawls(state), self.change_rate(state), mass)
+        return ratio_interval(self.likelihood(state), self.change_rate(state), mass)
 
-    def _crawls(self, state: History) -> Likelihood:
-        """Likelihood of what the kept crawls saw."""
-        history, n = self.recent(state), len(state.starts) - 1
-        changed = history.changed > 0
-        page, tau, age = history.page[changed], history.interval[changed], history.age[changed]
-        quiet_days = history.sum_by_page(np.where(changed, 0.0, history.interval))
-        dated = (age >= 0) & (age <= tau)
-        quiet_days += sum_by_page(page[dated], age[dated], n)
-        dates = sum_by_page(page[dated], np.ones(np.count_nonzero(dated)), n)
-        page, tau = page[~dated], tau[~dated]
+    def likelihood(self, state: History) -> Likelihood:
+        """Return the likelihood of the crawls, without imaginary ones."""
+        n, changed = len(state.crawls), state.changed > 0
+        page, tau = state.page[changed], state.interval[changed]
 
-        def sum_undated(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
-            return tuple(sum_by_page(page, term, n) for term in terms(rate[page] * tau))
+        def sum_by_page(values: Floats) -> Floats:
+            return np.bincount(page, values, n).astype(np.float64, copy=False)
 
-        undated = sum_by_page(page, np.ones(page.size), n)
-        return Likelihood(dates, undated, sum_by_page(page, tau, n), quiet_days, sum_undated)
+        def sum_changed(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
+            return tuple(sum_by_page(term) for term in terms(rate[page] * tau))
+
+        days_quiet = state.sum_by_page(np.where(changed, 0.0, state.interval))
+        return Likelihood(
+            sum_by_page(np.ones(page.size)), sum_by_page(tau), days_quiet, sum_changed
+        )
 
 
 BINS = 32
@@ -197,55 +151,45 @@ class BinnedMLE(Estimator[BinnedState]):
         if not 0 < self.shortest < np.inf:
             raise InvalidInput("shortest", f"must be positive and finite, not {self.shortest}")
 
+    @override
     def init(self, n: int | None = None) -> BinnedState:
-        """No crawls."""
         shape = (BINS,) if n is None else (n, BINS)
         return BinnedState(np.zeros(shape), np.zeros(shape), zeros(n), zeros(n))
 
-    def update(
-        self,
-        state: BinnedState,
-        interval: ArrayLike,
-        changed: ArrayLike,
-        crawl_rate: ArrayLike = np.nan,  # noqa: ARG002 - every estimator has it
-    ) -> BinnedState:
-        """Sort one crawl into its bin; see `Estimator.update`."""
-        days, was_changed = check_crawl(np.shape(state.unchanged), interval, changed)
-        half_octave = np.floor(2.0 * np.log2(days / self.shortest))
+    @override
+    def learn(self, state: BinnedState, crawl: Crawl) -> BinnedState:
+        half_octave = np.floor(2.0 * np.log2(crawl.days / self.shortest))
         into = np.clip(half_octave, 0, BINS - 1)[..., np.newaxis] == np.arange(BINS)
-        added = into * was_changed[..., np.newaxis]
+        added = into * crawl.changed[..., np.newaxis]
         return BinnedState(
             state.bin_changes + added,
-            state.bin_days + added * days[..., np.newaxis],
-            state.unchanged + (1.0 - was_changed),
-            state.unchanged_days + (1.0 - was_changed) * days,
+            state.bin_days + added * crawl.days[..., np.newaxis],
+            state.unchanged + (1.0 - crawl.changed),
+            state.unchanged_days + (1.0 - crawl.changed) * crawl.days,
         )
 
+    @override
     def change_rate(self, state: BinnedState) -> Floats:
-        """Estimate, 1/day; the prior mean before the first crawl."""
-        crawls = self._crawls(state)
-        n = crawls.undated + state.unchanged
-        mean_interval = (crawls.days_undated + crawls.days_quiet) / np.maximum(n, 1.0)
+        crawls = self._likelihood(state)
+        n = crawls.changes + state.unchanged
+        mean_interval = (crawls.days_changed + crawls.days_quiet) / np.maximum(n, 1.0)
         imaginary = np.where(n > 0, 0.5 * mean_interval, 1.0)
         rate = likeliest_rate(with_imaginary(crawls, imaginary, imaginary))
         return np.where(n > 0, rate, self.prior.mean)
 
     def confidence_interval(self, state: BinnedState, mass: float = 0.9) -> tuple[Floats, Floats]:
-        """Likelihood-ratio interval from the crawls alone, 1/day; its limits are MLE's."""
-        return ratio_interval(self._crawls(state), self.change_rate(state), mass)
+        """Return the likelihood-ratio interval, 1/day; its limits are MLE's."""
+        return ratio_interval(self._likelihood(state), self.change_rate(state), mass)
 
-    def _crawls(self, state: BinnedState) -> Likelihood:
-        """Likelihood of what the crawls saw."""
+    def _likelihood(self, state: BinnedState) -> Likelihood:
         bin_interval = np.where(
             state.bin_changes > 0, state.bin_days / np.maximum(state.bin_changes, 1.0), 1.0
         )
 
-        def sum_undated(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
+        def sum_changed(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
             of_bins = terms(rate[..., np.newaxis] * bin_interval)
             return tuple(np.sum(state.bin_changes * term, axis=-1) for term in of_bins)
 
         changes = np.asarray(np.sum(state.bin_changes, axis=-1))
         days = np.sum(state.bin_days, axis=-1)
-        return Likelihood(
-            np.zeros_like(changes), changes, days, np.asarray(state.unchanged_days), sum_undated
-        )
+        return Likelihood(changes, days, np.asarray(state.unchanged_days), sum_changed)

@@ -1,4 +1,4 @@
-"""MM: the method of moments over the kept history."""
+"""MM: the method of moments over the whole history."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -27,8 +27,6 @@ class MM(HistoryEstimator):
 
     Parameters
     ----------
-    suffix : int or None
-        Crawls that are looked at, the last of each page. None: all.
     prior : Prior
         Its mean stands in before the first crawl.
 
@@ -49,22 +47,19 @@ class MM(HistoryEstimator):
     A22 section 3.4, after Matloff 2005.
     """
 
-    suffix: int | None = None
     prior: Prior = DEFAULT_PRIOR
 
     name: ClassVar[str] = "mm"
 
     def change_rate(self, state: History) -> Floats:
-        """Estimate of each page, 1/day, by Newton's method on a concave increasing sum.
+        """Return the estimates, 1/day, by Newton's method on a concave increasing sum.
 
-        It begins at the root for regular intervals, which is never above that of others, and
-        looks at the crawls only of pages that changed, until each has its own root.
+        It begins at the root for regular intervals, which is never above that of others.
         """
-        history = self.recent(state)
-        rate = np.where(history.crawls > 0, 0.0, self.prior.mean)
-        changes = np.minimum(history.sum_by_page(history.changed), history.crawls - 0.5)
+        rate = np.where(state.crawls > 0, 0.0, self.prior.mean)
+        changes = np.minimum(state.sum_by_page(state.changed), state.crawls - 0.5)
         left = np.flatnonzero(changes > 0)
-        history, changes = history.take(left), changes[left]
+        history, changes = state.take(left), changes[left]
         crawls, days = history.crawls, history.sum_by_page(history.interval)
         now = -np.log1p(-changes / crawls) * crawls / days
         for _ in range(MAX_STEPS):

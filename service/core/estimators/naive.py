@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from typing_extensions import override
 
 from service.core.conditions import Floats
-from service.core.estimators.base import Estimator, check_crawl, rate_in_force
+from service.core.estimators.base import Crawl, Estimator
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 
@@ -53,20 +53,12 @@ class Naive(Estimator[NaiveState]):
     State: ClassVar[type[NaiveState]] = NaiveState
     needs_crawl_rate: ClassVar[bool] = True
 
-    def update(
-        self,
-        state: NaiveState,
-        interval: ArrayLike,
-        changed: ArrayLike,
-        crawl_rate: ArrayLike = np.nan,
-    ) -> NaiveState:
-        """Count one crawl; see `Estimator.update`."""
-        shape = np.shape(state.crawls)
-        _, was_changed = check_crawl(shape, interval, changed)
-        rate, in_force = rate_in_force(shape, crawl_rate)
-        return NaiveState(state.crawls + in_force, state.rates_changed + rate * was_changed)
+    @override
+    def learn(self, state: NaiveState, crawl: Crawl) -> NaiveState:
+        rates_changed = state.rates_changed + crawl.rate * crawl.changed
+        return NaiveState(state.crawls + crawl.in_force, rates_changed)
 
+    @override
     def change_rate(self, state: NaiveState) -> Floats:
-        """Estimate, 1/day; the prior mean before the first crawl."""
         estimate = state.rates_changed / np.maximum(state.crawls, 1.0)
         return np.where(state.crawls > 0, estimate, self.prior.mean)

@@ -4,15 +4,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from typing_extensions import override
 
 from service.core.conditions import Floats, InvalidInput
-from service.core.estimators.base import (
-    POISSON_ONLY,
-    Estimator,
-    check_crawl,
-    rate_in_force,
-)
+from service.core.estimators.base import POISSON_ONLY, Crawl, Estimator
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 
@@ -65,23 +60,16 @@ class SA(Estimator[SAState]):
         if not 0 < self.eta <= 1:
             raise InvalidInput("eta", f"must lie in (0, 1], not {self.eta} (A22, Theorem 2)")
 
-    def update(
-        self,
-        state: SAState,
-        interval: ArrayLike,
-        changed: ArrayLike,
-        crawl_rate: ArrayLike = np.nan,
-    ) -> SAState:
-        """Take one step, y += eta_k (I (y + p) - y); see `Estimator.update`."""
-        shape = np.shape(state.crawls)
-        _, was_changed = check_crawl(shape, interval, changed)
-        rate, in_force = rate_in_force(shape, crawl_rate)
+    @override
+    def learn(self, state: SAState, crawl: Crawl) -> SAState:
+        """Take one step, y += eta_k (I (y + p) - y)."""
         y = self.change_rate(state)
-        step = in_force * (state.crawls + 1.0) ** -self.eta
-        return SAState(state.crawls + in_force, y + step * (was_changed * (y + rate) - y))
+        step = crawl.in_force * (state.crawls + 1.0) ** -self.eta
+        move = step * (crawl.changed * (y + crawl.rate) - y)
+        return SAState(state.crawls + crawl.in_force, y + move)
 
+    @override
     def change_rate(self, state: SAState) -> Floats:
-        """Estimate, 1/day; the prior mean before the first crawl."""
         return np.where(state.crawls > 0, state.estimate, self.prior.mean)
 
 
@@ -150,31 +138,22 @@ class SAM(Estimator[SAMState]):
         if not 0 < self.omega < np.inf:
             raise InvalidInput("omega", f"must be positive and finite, not {self.omega}")
 
-    def update(
-        self,
-        state: SAMState,
-        interval: ArrayLike,
-        changed: ArrayLike,
-        crawl_rate: ArrayLike = np.nan,
-    ) -> SAMState:
-        """Take one step with momentum; see `Estimator.update`."""
-        shape = np.shape(state.crawls)
-        _, was_changed = check_crawl(shape, interval, changed)
-        rate, in_force = rate_in_force(shape, crawl_rate)
+    @override
+    def learn(self, state: SAMState, crawl: Crawl) -> SAMState:
         k = state.crawls
         started = k > 0
         z = np.where(started, state.estimate, self.prior.mean)
         eta_k = (k + 1.0) ** -self.eta
         previous_beta = np.maximum(k, 1.0) ** -self.beta
         zeta_k = ((k + 1.0) ** -self.beta - self.omega * eta_k) / previous_beta
-        drive = eta_k * (was_changed * (z + rate) - z)
+        drive = eta_k * (crawl.changed * (z + crawl.rate) - z)
         momentum = started * zeta_k * (z - state.previous)
         return SAMState(
-            k + in_force,
-            z + in_force * (drive + momentum),
-            np.where(in_force > 0, z, state.previous),
+            k + crawl.in_force,
+            z + crawl.in_force * (drive + momentum),
+            np.where(crawl.in_force > 0, z, state.previous),
         )
 
+    @override
     def change_rate(self, state: SAMState) -> Floats:
-        """Estimate, 1/day, at least 0; the prior mean before the first crawl."""
         return np.where(state.crawls > 0, np.maximum(state.estimate, 0.0), self.prior.mean)

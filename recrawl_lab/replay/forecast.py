@@ -1,0 +1,43 @@
+"""P(no change in the next days), by what each estimator believes of the change rate."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from service.core.conditions import Floats, check_amount
+from service.core.estimators.base import Estimator
+from service.core.estimators.bursty import Bursty
+from service.core.estimators.gamma import CompleteObservations, Gamma, gamma_unchanged
+from service.core.estimators.lognormal import LogNormal
+
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
+"""Gauss-Hermite quadrature for expectations over a normal posterior."""
+
+
+def probability_unchanged(estimator: Estimator[Any], state: Any, t: ArrayLike) -> Floats:
+    """Return P(no change in the next `t` days); of a posterior its average, else a plug-in.
+
+    Plugging in an estimate ignores its error: the forecast is too sure, the more the fewer the
+    crawls, and an estimate of 0 forecasts that the page never changes.
+
+    Examples
+    --------
+    >>> gamma = Gamma()
+    >>> state = gamma.update(gamma.init(), interval=2.0, changed=True)
+    >>> print(f"{probability_unchanged(gamma, state, 7.0):.3f}")
+    0.589
+    """
+    days = check_amount("t", t, np.shape(t))
+    match estimator:
+        case Gamma() | Bursty() | CompleteObservations():
+            return gamma_unchanged(*estimator.posterior(state), days)
+        case LogNormal():
+            log_rate, precision = estimator.posterior(state)
+            log_change = log_rate + np.log(np.maximum(days, np.finfo(float).tiny))
+            total = sum(
+                weight * np.exp(-np.exp(log_change + node / np.sqrt(precision)))
+                for node, weight in zip(NODES, WEIGHTS / WEIGHTS.sum(), strict=True)
+            )
+            return np.asarray(total, np.float64)
+    return np.exp(-estimator.change_rate(state) * days)
