@@ -130,9 +130,7 @@ def states_after(taught: Taught, complete_rate: Floats, learning: Learning) -> P
         false_pings=zero,
         trust=zero,
         requested_at=never,
-        interval_factor=timing.poisson_gap(1.0, uniform)
-        if poisson
-        else timing.first_due_in(1.0, uniform),
+        interval_factor=timing.exponential(uniform) if poisson else uniform,
         last_interval=zero,
         estimate=taught.estimate,
         observability=np.full(n, UNSPECIFIED, np.int16),

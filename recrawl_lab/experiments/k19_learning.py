@@ -13,7 +13,6 @@ import numpy as np
 from recrawl_lab.experiments.k19_corpus import EQUATION_10, Corpus
 from recrawl_lab.experiments.runs import gather_history
 from recrawl_lab.worlds.phases import phase
-from service.core.allocation import Allocator
 from service.core.allocation.problem import Allocation
 from service.core.estimators.gamma import CompleteObservations, Gamma
 from service.core.prior import fit_gamma_prior
@@ -100,7 +99,7 @@ class Policy:
     """What is learned, how the bandwidth is divided, and when within a day crawls happen."""
 
     name: str
-    allocate: Allocator
+    allocate: Callable[..., Allocation]
     learner: Callable[[int], Learner] = Likeliest
     """Made for so many pages."""
     on_time: bool = False

@@ -26,7 +26,7 @@ def probability_unchanged(estimator: Estimator[Any], state: Any, t: ArrayLike) -
     >>> gamma = Gamma()
     >>> state = gamma.update(gamma.init(), interval=2.0, changed=True)
     >>> print(f"{probability_unchanged(gamma, state, 7.0):.3f}")
-    0.589
+    0.580
     """
     days = check_amount("t", t, np.shape(t))
     match estimator:

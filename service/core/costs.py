@@ -22,9 +22,7 @@ Timing = Literal["poisson", "periodic"]
 class _Pages(NamedTuple):
     """What the costs depend on; rates in 1/day.
 
-    `missed`: changes that no crawl answers at once; `crawls`: on the clock and on pings. At random
-    times the page is fresh until the next of the first, then out of date until the next of the
-    second.
+    `missed`: changes that no crawl answers at once; `crawls`: on the clock and on pings.
     """
 
     importance: Floats
@@ -33,7 +31,6 @@ class _Pages(NamedTuple):
     probability: Floats
     missed: Floats
     crawls: Floats
-    noisy: bool
 
 
 class Costs(NamedTuple):
@@ -59,33 +56,20 @@ def costs(
     ping_recall: ArrayLike | None = None,
     ping_precision: ArrayLike | None = None,
 ) -> Costs:
-    r"""Harmonic and binary cost of each page; binary: importance times share of time out of date.
-
-    On Poisson clocks :math:`\mu \ln(1 + (1-p)\Delta / (\rho + p\Delta))`, which is K19's
-    :math:`\mu \ln(1 + \Delta/\rho)` for pages without pings and :math:`-\mu \ln p` for pages
-    crawled on pings alone; binary :math:`\mu (1-p) \Delta / (\Delta + \rho)`. On time, with
-    :math:`x = \Delta/\rho`, :math:`\mu [Ein(x) - 1 + (1 - e^{-x})/x]`; binary
-    :math:`\mu [1 - (1 - e^{-x})/x]`. With ping credits, :math:`\mu (H_k - k p)`,
-    :math:`k = \lfloor 1/p \rfloor`; binary :math:`\mu (1 - p)`.
+    """Return harmonic and binary cost of each page.
 
     Parameters
     ----------
-    importance : (N,) >= 0
-    change_rate : (N,) >= 0, 1/day
-    crawl_rate : (N,) >= 0, 1/day
-        On the clock.
+    importance, change_rate, crawl_rate : (N,) >= 0, the rates in 1/day
+        Crawls on the clock.
     crawl_probability : (N,) in [0, 1]
         On a ping; of no effect where `complete` is false.
     complete : (N,) bool
         Every change is announced by a ping.
     timing : {"poisson", "periodic"}
-        Clock and pings as drawn by lot (K19), or on time and by ping credit. A complete page
-        that is crawled both on time and by credit has no closed form; the better of the two
-        alone bounds it from above.
+        Clock and pings as drawn by lot (K19), or on time and by ping credit.
     ping_recall, ping_precision : (N,) in [0, 1], optional
-        As in `allocate_harmonic`; for Poisson timing. With pings at rate g of which a share q is
-        right and :math:`\alpha` changes a day without a ping the harmonic cost is
-        :math:`\mu \ln(1 + (\alpha + (1-p) q g)/(\rho + p g))`.
+        As in `allocate_harmonic`; for Poisson timing.
 
     Returns
     -------
@@ -102,48 +86,46 @@ def costs(
     --------
     >>> costs([1, 1], [0.5, 0.5], [0.5, 0], [0, 0.5], [False, True]).harmonic.round(6)
     array([0.693147, 0.693147])
-    >>> costs([1, 1], [0.5, 0.5], [0.5, 0], [0, 0.5], [False, True],
-    ...       timing="periodic").harmonic.round(6)
-    array([0.42872, 0.5    ])
-    >>> costs([1, 1], [0.5, 0.5], [0.5, 0], [0, 0.25], [False, True]).binary
-    array([0.5 , 0.75])
     """
-    pages = _check(
-        importance,
-        change_rate,
-        crawl_rate,
-        crawl_probability,
-        complete,
-        ping_recall,
-        ping_precision,
+    if timing not in {"poisson", "periodic"}:
+        raise InvalidInput("timing", f"is {timing!r}, expected 'poisson' or 'periodic'")
+    if timing == "periodic" and (ping_recall is not None or ping_precision is not None):
+        raise InvalidInput("timing", "'periodic' has no closed form for noisy pings")
+    rates = change_rate, crawl_rate, crawl_probability
+    pages = _check(importance, *rates, complete, ping_recall, ping_precision)
+    matters = (pages.importance > 0) & (pages.change_rate > 0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        each = (_on_time if timing == "periodic" else _at_random)(pages)
+        return Costs(*(np.where(matters, pages.importance * cost, 0.0) for cost in each))
+
+
+def _at_random(pages: _Pages) -> Costs:
+    r"""Return :math:`\ln(1 + (\alpha + (1-p) q g)/(\rho + p g))` and the share of time out of date.
+
+    Without false and missing pings the former is K19's :math:`\ln(1 + \Delta/\rho)` of pages
+    without pings and :math:`-\ln p` of pages crawled on pings alone.
+    """
+    return Costs(
+        np.log1p(pages.missed / pages.crawls), pages.missed / (pages.missed + pages.crawls)
     )
-    return Costs(_harmonic(pages, timing), _binary(pages, timing))
 
 
-def _harmonic(pages: _Pages, timing: Timing) -> Floats:
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        if _periodic(timing, pages):
-            by_clock = _harmonic_on_time(pages.change_rate / pages.clock)
-            if pages.probability.any():
-                by_clock = np.minimum(by_clock, _harmonic_by_credit(pages.probability))
-            return _weigh(pages, by_clock)
-        return _weigh(pages, np.log1p(pages.missed / pages.crawls))
+def _on_time(pages: _Pages) -> Costs:
+    r"""Return :math:`Ein(x) - 1 + (1 - e^{-x})/x`, :math:`x = \Delta/\rho`, and 1 - its last term.
 
-
-def _binary(pages: _Pages, timing: Timing) -> Floats:
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        if _periodic(timing, pages):
-            by_clock = _binary_on_time(pages.change_rate / pages.clock)
-            return _weigh(pages, np.minimum(by_clock, 1 - pages.probability))
-        return _weigh(pages, pages.missed / (pages.missed + pages.crawls))
-
-
-def _harmonic_on_time(x: Floats) -> Floats:
-    return _by_series_below_1(x, _HARMONIC_SERIES, _interpolated)
+    By ping credit :math:`H_k - k p`, :math:`k = \lfloor 1/p \rfloor`, and 1 - p. A complete page
+    that is crawled in both ways has no closed form; the better of the two bounds it from above.
+    """
+    x = pages.change_rate / pages.clock
+    harmonic = _by_series_below_1(x, _HARMONIC_SERIES, _interpolated)
+    if pages.probability.any():
+        harmonic = np.minimum(harmonic, _harmonic_by_credit(pages.probability))
+    binary = _by_series_below_1(x, _BINARY_SERIES, lambda x: 1 + np.expm1(-x) / x)
+    return Costs(harmonic, np.minimum(binary, 1 - pages.probability))
 
 
 def _interpolated(x: Floats) -> Floats:
-    """Return `_on_time` of x >= 1 to 14 digits in a tenth of its time."""
+    """Return `_harmonic_on_time` of x >= 1 to 14 digits in a tenth of its time."""
     log_x = np.log(x)
     cost = _BETWEEN(np.minimum(log_x, _LOG_FAR))
     far = log_x > _LOG_FAR
@@ -151,17 +133,13 @@ def _interpolated(x: Floats) -> Floats:
     return cost
 
 
-def _on_time(log_x: Floats) -> Floats:
+def _harmonic_on_time(log_x: Floats) -> Floats:
     x = np.exp(log_x)
     return np.asarray(np.euler_gamma + log_x + exp1(x) - 1 - np.expm1(-x) / x)
 
 
 _LOG_FAR = np.log(40.0)
-_BETWEEN = Chebyshev.interpolate(_on_time, 32, [0.0, _LOG_FAR])
-
-
-def _binary_on_time(x: Floats) -> Floats:
-    return _by_series_below_1(x, _BINARY_SERIES, lambda x: 1 + np.expm1(-x) / x)
+_BETWEEN = Chebyshev.interpolate(_harmonic_on_time, 32, [0.0, _LOG_FAR])
 
 
 def _by_series_below_1(
@@ -183,11 +161,6 @@ def _harmonic_by_credit(p: Floats) -> Floats:
     return cost
 
 
-def _weigh(pages: _Pages, cost: Floats) -> Floats:
-    matters = (pages.importance > 0) & (pages.change_rate > 0)
-    return np.where(matters, pages.importance * cost, 0.0)
-
-
 def _check(
     importance: ArrayLike,
     change_rate: ArrayLike,
@@ -205,20 +178,12 @@ def _check(
     change = check_amount("change_rate", change_rate, shape)
     clock = check_amount("crawl_rate", crawl_rate, shape)
     probability = check_share("crawl_probability", crawl_probability, shape)
-    noisy = ping_recall is not None or ping_precision is not None
-    announced = np.where(observed, change, 0.0)
-    unannounced, pings = np.where(observed, 0.0, change), announced
-    if noisy:
-        none, all_ = np.zeros(shape), np.ones(shape)
-        recall = check_share("ping_recall", none if ping_recall is None else ping_recall, shape)
-        precision = check_share(
-            "ping_precision", all_ if ping_precision is None else ping_precision, shape
-        )
-        announced = np.where(observed, change, recall * change)
-        unannounced = np.where(observed, 0.0, (1 - recall) * change)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            right = np.where(observed, 1.0, precision)
-            pings = np.where(announced > 0, announced / right, 0.0)
+    recall = 0.0 if ping_recall is None else check_share("ping_recall", ping_recall, shape)
+    right = 1.0 if ping_precision is None else check_share("ping_precision", ping_precision, shape)
+    announced = np.where(observed, change, recall * change)
+    unannounced = np.where(observed, 0.0, (1 - recall) * change)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pings = np.where(announced > 0, announced / np.where(observed, 1.0, right), 0.0)
     return _Pages(
         check_amount("importance", importance, shape),
         change,
@@ -226,13 +191,4 @@ def _check(
         np.where(observed, probability, 0.0),
         missed=unannounced + (1 - probability) * announced,
         crawls=clock + probability * pings,
-        noisy=noisy,
     )
-
-
-def _periodic(timing: str, pages: _Pages) -> bool:
-    if timing not in {"poisson", "periodic"}:
-        raise InvalidInput("timing", f"is {timing!r}, expected 'poisson' or 'periodic'")
-    if timing == "periodic" and pages.noisy:
-        raise InvalidInput("timing", "'periodic' has no closed form for noisy pings")
-    return timing == "periodic"

@@ -1,21 +1,7 @@
 r"""Partial pooling: a page is taken to be like its siblings, as far as the corpus bears it out.
 
 Change rates are Gamma(p, p/m_s) about the mean m_s of their URL group s, and these Gamma(g,
-g/m) about the corpus' mean m. With credibility weights w_i = p/(p + m_s T_i), under which a
-page that was watched for ever weighs as much as one of which p changes were expected,
-
-.. math:: m_s = \frac{g + \sum w_i k_i}{g/m + \sum w_i T_i}
-
-is the mode of ln m_s: the score of the negative binomial likelihood of k_i is
-w_i (k_i - m_s T_i). The likelihood is concave in ln m_s; each round takes a step of Newton's.
-Where nothing is known of a URL group, m_s = m.
-
-The weighted sums have the mean and nearly the variance of a Poisson distribution, so g is that
-of `fit_dispersion`. The shape p is the one under which the evidence of each page is likeliest
-given its siblings' (m_s without the page itself): negative binomial of the mean m_{s,-i} T_i
-and a shape q, 1/q = 1/p + (1 + 1/p)/(g + K_{s,-i}), K being the weighted changes. As in
-`fit_gamma_prior`, `START_WEIGHT` further URL groups and pages, these distributed as the corpus'
-prior has it, keep the fit from degenerating.
+g/m) about the corpus' mean m. The model and its weights: docs/theory.md, "URL groups".
 """
 
 from dataclasses import dataclass, field, replace
@@ -25,11 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.core.conditions import Floats, InvalidInput, check_amount
-from service.core.prior import MAX_SHAPE, SAMPLE, Prior, fit_dispersion, fit_shape
+from service.core.prior import MAX_SHAPE, SAMPLE, START_DISPERSION, Prior, fit_dispersion, fit_shape
 from service.core.url_groups import renumber
-
-START_BETWEEN_SHAPE = 5.0
-"""How alike URL groups are believed to be before any evidence: rates 45 % about their mean."""
 
 MAX_ROUNDS = 30
 """Means and shapes by turns: 3 to 8 rounds on real sites, 1 to 3 from the last fit on."""
@@ -55,18 +38,12 @@ UrlGroupRates = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PagePriors:
-    """(N,) priors of pages: Gamma distributions of one shape, each with a mean of its own.
-
-    Parameters
-    ----------
-    a : float
-        Shape of all of them. Positive.
-    b : (N,) days
-        Rates. Positive.
-    """
+    """(N,) priors of pages: Gamma distributions of one shape, each with a mean of its own."""
 
     a: float
+    """Shape of all of them. Positive."""
     b: Floats
+    """Rates, days. Positive."""
 
     @property
     def mean(self) -> Floats:
@@ -103,19 +80,6 @@ class UrlGroupPrior(Prior):
 
     Compared by its numbers, not by the URL groups' rates.
 
-    Parameters
-    ----------
-    a, b
-        As of any page, as in `Prior`.
-    within_shape : float
-        Shape of the pages' rates about their URL group's mean: alike if large. Positive.
-    between_shape : float
-        Shape of the URL groups' means about the corpus'. Positive.
-    url_group_rate : (S,) float32, 1/day
-        Mean of each URL group, the corpus' where nothing is known of it. Positive.
-    totals : Totals or None
-        The evidence that the shapes were fitted to, if that is known.
-
     Examples
     --------
     >>> prior = UrlGroupPrior(0.5, 15.0, 2.0, 0.7, np.array([0.25, 0.03125], np.float32))
@@ -124,9 +88,13 @@ class UrlGroupPrior(Prior):
     """
 
     within_shape: float
+    """Shape of the pages' rates about their URL group's mean: alike if large. Positive."""
     between_shape: float
+    """Shape of the URL groups' means about the corpus'. Positive."""
     url_group_rate: UrlGroupRates = field(compare=False, repr=False)
+    """(S,) mean of each URL group, 1/day; the corpus' where nothing is known of it. Positive."""
     totals: Totals | None = None
+    """The evidence that the shapes were fitted to, if that is known."""
 
     def of_pages(self, url_group: UrlGroups) -> PagePriors:
         """Return the priors of pages by their (N,) URL groups, of which every S-th is one."""
@@ -148,9 +116,11 @@ def fit_url_groups(
     n_url_groups: int,
     near: Prior | None = None,
 ) -> UrlGroupPrior:
-    r"""Fit what pages of each URL group have in common: the chain corpus, URL group, page.
+    """Return the chain corpus, URL group, page that is fitted to all pages; O(N + S).
 
-    Time and memory O(N + S).
+    The weighted sums of a URL group have the mean and nearly the variance of a Poisson
+    distribution, so the shape between groups is that of `fit_dispersion`. The shape within is the
+    one under which the evidence of each page is likeliest given its siblings'.
 
     Parameters
     ----------
@@ -160,17 +130,8 @@ def fit_url_groups(
         In [0, n_url_groups).
     corpus : Prior
         As fitted to the same evidence by `fit_gamma_prior`.
-    n_url_groups : int
-        S, how many URL groups there may be.
     near : Prior or None
-        Where to search first, such as the last fit: what is found is the same, sooner, if it is
-        a `UrlGroupPrior` of as many URL groups.
-
-    Returns
-    -------
-    UrlGroupPrior
-        With MIN_SHAPE <= within_shape <= MAX_SHAPE; the corpus' prior for all pages where nothing
-        was observed.
+        Where to search first, such as the last fit, if it has as many URL groups.
 
     Raises
     ------
@@ -198,40 +159,41 @@ def fit_url_groups(
     """
     pages = GroupEvidence.checked(changes, days, url_group, n_url_groups)
     rate = np.full(n_url_groups, corpus.mean, np.float32)
-    within_shape, between_shape = corpus.a, START_BETWEEN_SHAPE
+    within, between = corpus.a, START_DISPERSION
     if pages.days.any():
         used, pages = pages.renumbered()
         means = np.full(used.size, corpus.mean)
         if isinstance(near, UrlGroupPrior) and near.url_group_rate.size == n_url_groups:
-            within_shape, between_shape = near.within_shape, near.between_shape
+            within, between = near.within_shape, near.between_shape
             means = near.url_group_rate[used].astype(np.float64)
-        for _ in range(MAX_ROUNDS):
-            before = np.log([within_shape, between_shape])
-            sums = pages.sums(means, within_shape, corpus.mean)
-            between_shape = fit_dispersion(
-                sums.changes, sums.expected, START_BETWEEN_SHAPE, between_shape, SEARCH_TOLERANCE
-            )
-            expected = pages.from_siblings(sums, means, within_shape, between_shape, corpus.mean)
-            step = sums.newton_step(means / corpus.mean, between_shape)
-            means = means * np.exp(step)
-            within_shape = fit_shape(*expected, corpus.a, within_shape, MAX_SHAPE, SEARCH_TOLERANCE)
-            moved = np.abs(np.log([within_shape, between_shape]) - before).max()
-            if moved < SHAPE_TOLERANCE and np.abs(step).max() < MEAN_TOLERANCE:
-                break
-        rate[used] = means
-    return UrlGroupPrior(
-        corpus.a, corpus.b, within_shape, between_shape, rate, Totals.of(changes, days)
-    )
+        within, between, rate[used] = _climb(pages, means, within, between, corpus)
+    return UrlGroupPrior(corpus.a, corpus.b, within, between, rate, Totals.of(changes, days))
+
+
+def _climb(
+    pages: "GroupEvidence", means: Floats, within_shape: float, between_shape: float, corpus: Prior
+) -> tuple[float, float, Floats]:
+    """Return the likeliest shapes and means: a step in the means and a search for each by turns."""
+    for _ in range(MAX_ROUNDS):
+        before = np.log([within_shape, between_shape])
+        sums = pages.sums(means, within_shape, corpus.mean)
+        between_shape = fit_dispersion(sums.changes, sums.expected, between_shape, SEARCH_TOLERANCE)
+        expected = pages.from_siblings(sums, means, within_shape, between_shape, corpus.mean)
+        step = sums.newton_step(means / corpus.mean, between_shape)
+        means = means * np.exp(step)
+        within_shape = fit_shape(*expected, corpus.a, within_shape, MAX_SHAPE, SEARCH_TOLERANCE)
+        moved = np.abs(np.log([within_shape, between_shape]) - before).max()
+        if moved < SHAPE_TOLERANCE and np.abs(step).max() < MEAN_TOLERANCE:
+            break
+    return within_shape, between_shape, means
 
 
 def update_group_means(
     prior: UrlGroupPrior, changes: ArrayLike, days: ArrayLike, url_group: UrlGroups
 ) -> UrlGroupPrior:
-    """Move the means of the URL groups to the evidence of today, by a step of Newton's each.
+    """Return the prior with the means moved to the evidence of today, by a step of Newton's each.
 
-    Shapes stay: they say how unequal pages are all together, and hardly move while the totals of
-    the evidence do not (`Totals.close_to`). A tenth of the work of `fit_url_groups`, with the same
-    parameters and errors.
+    A tenth of the work of `fit_url_groups`, with the same parameters and errors.
     """
     pages = GroupEvidence.checked(changes, days, url_group, prior.url_group_rate.size)
     used, pages = pages.renumbered()
@@ -246,7 +208,6 @@ class GroupSums(NamedTuple):
     """(S,) credible evidence of URL groups at their present means."""
 
     changes: Floats
-    """Changes."""
     expected: Floats
     """As many changes as the corpus' mean makes one expect."""
     curvature: Floats
@@ -297,7 +258,7 @@ class GroupEvidence:
         return used, GroupEvidence(self.changes, self.days, place, used.size)
 
     def sums(self, rate: Floats, within_shape: float, mean: float) -> GroupSums:
-        """Sum up by URL group."""
+        """Return the sums by URL group."""
         total, exposed, curvature = np.zeros((3, self.n_url_groups))
         for start in range(0, self.days.size, BLOCK):
             block = slice(start, start + BLOCK)

@@ -31,24 +31,13 @@ def peak(
 ) -> float:
     """Return where a score falls through zero between two ends, or the end that it points to.
 
-    By the secant method in the logarithm, from `near` on: a good guess makes the steps few. A step
-    that leaves the bracket is replaced by a bisection.
-
-    Parameters
-    ----------
-    score
-        Derivative of the likelihood, times any positive function.
-    near, low, high : float
-        Where to begin, and the ends. Positive.
-    tolerance : float
-        A step no longer than this, in the logarithm, is the last.
+    By the secant method in the logarithm, from `near` on, until a step is no longer than
+    `tolerance`. A step that leaves the bracket is replaced by a bisection.
 
     Examples
     --------
     >>> print(f"{peak(lambda x: 2.0 - x, 1.0, 0.05, 20.0):.9f}")
     2.000000000
-    >>> peak(lambda x: 30.0 - x, 1.0, 0.05, 20.0)
-    20.0
     """
     first, last = float(np.log(low)), float(np.log(high))
     below, above = first - 1.0, last + 1.0
@@ -75,7 +64,7 @@ MIN_SHAPE, MAX_SHAPE = 0.05, 20.0
 """A fitted prior is never so broad that one crawl overrules the corpus, nor worth > 20 changes."""
 
 START_DISPERSION, MAX_DISPERSION = 5.0, 100.0
-"""How steady rates are believed to be before any evidence; and where steadier makes no odds."""
+"""Shape of rates, or of URL groups' means, before any evidence; and where it is as good as inf."""
 
 START_WEIGHT = 20.0
 """Pages' worth of belief that a fit keeps in the prior it starts from."""
@@ -100,11 +89,6 @@ class Prior:
         Shape: as many changes' worth of belief. Positive.
     b : float, days
         Rate: as many days' worth of belief. Positive.
-
-    Examples
-    --------
-    >>> Prior(a=0.5, b=15.0).mean
-    0.03333333333333333
     """
 
     a: float
@@ -131,34 +115,20 @@ Documentation sites have medians of 0.003 to 0.01 changes a day, news 0.3: broad
 def fit_gamma_prior(
     changes: ArrayLike, days: ArrayLike, start: Prior = DEFAULT_PRIOR, near: Prior | None = None
 ) -> Prior:
-    """Fit the prior under which the evidence of the whole corpus is likeliest.
+    """Return the prior under which the evidence of the whole corpus is likeliest.
 
-    Each page's posterior is Gamma(a + changes, b + days). The fixed point of the EM iteration
-    of docs/theory.md, "What is estimated" (E: means of rate and log-rate under the posteriors; M:
-    the Gamma with those means) maximises the negative binomial marginal likelihood
-
-        sum_i ln Γ(a + k_i) - ln Γ(a) + a ln b - (a + k_i) ln(b + T_i)
-
-    and is found here directly: for given a the best b is the root of a convex decreasing
-    function (Newton), and a is the zero of the profile likelihood's score (`peak`).
     `START_WEIGHT` further pages with known rates, distributed as `start`, take part: with few
     pages the prior moves little, with none not at all, and it degenerates never.
 
     Parameters
     ----------
     changes, days : array_like, shape (N,)
-        Evidence per page beyond the prior, as in `GammaState`. Not negative. Pages with no
-        days do not matter. Of more than `SAMPLE` pages an evenly spread sample is used.
+        Evidence per page beyond the prior, as in `GammaState`. Not negative. Of more than
+        `SAMPLE` pages with days an evenly spread sample is used.
     start : Prior
         What to believe without evidence.
     near : Prior or None
-        Where to search first, such as the last fit: what is found is the same, sooner. None: at
-        `start`.
-
-    Returns
-    -------
-    Prior
-        With MIN_SHAPE <= a <= MAX_SHAPE, unless nothing was observed: then `start`.
+        Where to search first, such as the last fit, which saves time; None: at `start`.
 
     Raises
     ------
@@ -181,56 +151,63 @@ def fit_gamma_prior(
     if not counts.size:
         return start
     near = near or start
-    start_log_mean = float(digamma(start.a)) - np.log(start.b)
-    changed = counts[counts > 0]
-    days_per_change = 1.0 / near.mean
+    likelihood = _CorpusLikelihood(counts, exposure, start, 1.0 / near.mean)
+    a = peak(likelihood.score, near.a, MIN_SHAPE, MAX_SHAPE)
+    return Prior(a, likelihood.best_b(a))
 
-    def best_b(a: float) -> float:
-        """Root in b of sum_i [a - b (a + k_i)/(b + T_i)] + weight (a - b start.mean).
 
-        Searched from the last root on, at the same mean rate.
-        """
-        nonlocal days_per_change
-        b = a * days_per_change
+@dataclass(slots=True)
+class _CorpusLikelihood:
+    """The negative binomial likelihood of a corpus, and of `START_WEIGHT` pages like `start`.
+
+        sum_i ln Γ(a + k_i) - ln Γ(a) + a ln b - (a + k_i) ln(b + T_i)
+
+    For given a the best b is the root of a convex decreasing function, so that a is the zero of
+    the score along these.
+    """
+
+    counts: Floats
+    exposure: Floats
+    start: Prior
+    days_per_change: float
+    """b/a of the last root, where the search for the next begins."""
+
+    def best_b(self, a: float) -> float:
+        """Return the root of sum_i [a - b (a + k_i)/(b + T_i)] + weight (a - b start.mean)."""
+        b = a * self.days_per_change
         for _ in range(MAX_STEPS):
-            watched = b + exposure
-            quiet, share = exposure / watched, b / watched
-            prior_days = START_WEIGHT * b * start.mean
-            value = np.sum(a * quiet - counts * share) + START_WEIGHT * a - prior_days
-            step = b * value / (np.sum((a + counts) * quiet * share) + prior_days)
+            watched = b + self.exposure
+            quiet, share = self.exposure / watched, b / watched
+            prior_days = START_WEIGHT * b * self.start.mean
+            value = np.sum(a * quiet - self.counts * share) + START_WEIGHT * a - prior_days
+            step = b * value / (np.sum((a + self.counts) * quiet * share) + prior_days)
             b = float(np.maximum(b + step, b / 16))
             if abs(step) <= NEAR * b:
                 break
-        days_per_change = b / a
+        self.days_per_change = b / a
         return b
 
-    def score(a: float) -> float:
-        """Differentiate the profile likelihood in a."""
-        b = best_b(a)
+    def score(self, a: float) -> float:
+        """Return the derivative in a along the best b."""
+        b = self.best_b(a)
+        changed = self.counts[self.counts > 0]
         log_mean, log_b = float(digamma(a)), np.log(b)
         gained = np.sum(digamma(a + changed)) - changed.size * log_mean
-        spent = np.sum(np.log(b + exposure)) - exposure.size * log_b
+        spent = np.sum(np.log(b + self.exposure)) - self.exposure.size * log_b
+        start_log_mean = float(digamma(self.start.a)) - np.log(self.start.b)
         return float(gained - spent + START_WEIGHT * (start_log_mean - log_mean + log_b))
-
-    a = peak(score, near.a, MIN_SHAPE, MAX_SHAPE)
-    return Prior(a, best_b(a))
 
 
 def fit_dispersion(
     recent: ArrayLike,
     expected: ArrayLike,
-    start: float = START_DISPERSION,
-    near: float | None = None,
+    near: float = START_DISPERSION,
     tolerance: float = TOLERANCE,
 ) -> float:
-    """Fit how steady the change rates of a corpus are about their long-run values.
+    """Return how steady the change rates of a corpus are about their long-run values.
 
-    The shape s under which the `recent` changes of all pages are likeliest, if the rate of each is
-    its long-run one times a factor of density Gamma(s, s):
-
-        sum_i ln Γ(s + k_i) - ln Γ(s) + s ln s - (s + k_i) ln(s + x_i)
-
-    `START_WEIGHT` further pages with known factors, distributed by `start`, take part.
+    The shape s, up to `MAX_DISPERSION`, under which the `recent` changes of all pages are
+    likeliest, if the rate of each is its long-run one times a factor of density Gamma(s, s).
 
     Parameters
     ----------
@@ -238,39 +215,24 @@ def fit_dispersion(
         Changes' worth of recent evidence per page, and what its long-run rate makes one expect.
         Not negative. Pages of which nothing is expected do not matter. Of more than `SAMPLE`
         pages an evenly spread sample is used.
-    start : float
-        What to believe without evidence.
-    near : float or None
-        Where to search first, as in `fit_gamma_prior`.
-    tolerance : float
+    near, tolerance : float
         As in `peak`.
-
-    Returns
-    -------
-    float
-        Between MIN_SHAPE and MAX_DISPERSION.
 
     Raises
     ------
     InvalidInput
         Negative or non-finite evidence, or arrays of different shapes.
 
-    References
-    ----------
-    Derived, as `fit_gamma_prior` with mean 1.
-
     Examples
     --------
-    Pages that changed three times as often as usual or not at all, and pages as usual:
+    Pages that changed three times as often as usual or not at all:
 
     >>> f"{fit_dispersion([6.0, 0.0, 0.0] * 300, [2.0] * 900):.2f}"
     '0.21'
-    >>> f"{fit_dispersion([2.0] * 900, [2.0] * 900):.2f}"
-    '22.73'
     """
     counts, mean = _sample(recent, expected)
-    prior_days = np.zeros(counts.size)
-    return fit_shape(counts, mean, prior_days, start, near or start, MAX_DISPERSION, tolerance)
+    certain = np.zeros(counts.size)
+    return fit_shape(counts, mean, certain, START_DISPERSION, near, MAX_DISPERSION, tolerance)
 
 
 def fit_shape(
@@ -282,7 +244,7 @@ def fit_shape(
     most: float,
     tolerance: float,
 ) -> float:
-    """Fit the shape of the factors by which pages' rates differ from what one expects of them.
+    """Return the shape of the factors by which pages' rates differ from what one expects of them.
 
     Maximises the negative binomial likelihood of the changes, of mean `expected` and shape
     q, 1/q = 1/a + (1 + 1/a) doubt, in a, plus that of `START_WEIGHT` pages with known factors,
@@ -302,7 +264,7 @@ def fit_shape(
     counts = changes[changed]
 
     def score(a: float) -> float:
-        """Differentiate the likelihood in a; by dq/da = (1 + doubt) (q/a)^2."""
+        """Return the derivative in a; dq/da = (1 + doubt) (q/a)^2."""
         q = 1.0 / (1.0 / a + (1.0 + 1.0 / a) * doubt)
         slope = (expected - changes) / (q + expected) + np.log(q / (q + expected))
         shape = q[changed]

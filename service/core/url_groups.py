@@ -1,9 +1,9 @@
 """What siblings have shown since a page was crawled last, and how fast its clock should run.
 
-One revision often touches many pages of a directory: a page found changed says that its siblings
-may have changed too, siblings found unchanged say that a page is likely to be as it was. On the
-recorded sites a change of one page tells as much of each sibling as 2 to 240 days of waiting do.
+One revision often touches many pages of a directory: docs/theory.md, "When rates become crawls".
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,17 +17,9 @@ SPARSE = 1 / 32
 def renumber(
     url_group: NDArray[np.integer], n_url_groups: int
 ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    """Return the URL groups that have pages, each page's index: O(N log N) or O(N + S).
+    """Return the (U,) URL groups in [0, n_url_groups) that have pages, and each page's index.
 
-    Parameters
-    ----------
-    url_group : (N,) int
-        In [0, n_url_groups).
-
-    Returns
-    -------
-    used : (U,) int, ascending
-    place : (N,) int in [0, U)
+    O(N log N) or O(N + S).
 
     Examples
     --------
@@ -59,19 +51,15 @@ FINEST, AGES = 0.01, 32
 def observed_ratio(
     url_group: NDArray[np.integer], age: ArrayLike, interval: ArrayLike, change_rate: ArrayLike
 ) -> Floats:
-    r"""How many times as many changes as its rate says are expected of a page since its last crawl.
+    r"""Return how many times as many changes as its rate says to expect of a page since its crawl.
 
     Page j of change rate Delta_j was crawled a_j days ago. Of its siblings' last intervals those
-    count whose middle lies after that crawl: O_j were found changed, and E_j = sum of
-    1 - exp(-Delta_i L_i) were expected to be. A Gamma distribution of mean 1 and shape
-    kappa Delta_j a_j (kappa = `OWN_WEIGHT`) for the changes that come together, and s = `SHARED`
-    of them, give
+    count whose middle lies after that crawl: O_j were found changed, and E_j were expected to be.
+    With kappa = `OWN_WEIGHT` and s = `SHARED`
 
     .. math:: F_j = 1 - s + s \frac{\kappa \Delta_j a_j + O_j}{\kappa \Delta_j a_j + E_j}
 
-    so that Delta_j a_j F_j changes are expected: the age of the page counts F_j times. With O = E,
-    and where nothing is known, F = 1; it is never below 1 - s. Time and memory O(N + 32 S) for
-    S URL groups.
+    With O = E, and where nothing is known, F = 1. Time and memory O(N + 32 S).
 
     Parameters
     ----------
@@ -97,8 +85,6 @@ def observed_ratio(
 
     Examples
     --------
-    Of three siblings one was found changed after the others were crawled:
-
     >>> url_groups, age, interval = np.zeros(3, int), [5.0, 5.0, 1.0], [-9.0, -9.0, 4.0]
     >>> observed_ratio(url_groups, age, interval, change_rate=0.01).round(3)
     array([1.487, 1.487, 1.   ])
@@ -114,67 +100,72 @@ def observed_ratio(
         return np.ones(shape)
     length = np.abs(interval[with_interval])
     own = OWN_WEIGHT * rate * np.nan_to_num(days)
-    present, place = renumber(url_group, int(url_group.max(initial=-1)) + 1)
-    first, n_cells = place * np.int64(AGES), present.size * AGES
-    bin_of_crawl = first + _bin(np.nan_to_num(days))
-    cell = first[with_interval] + _bin(days[with_interval] + 0.5 * length)
-    changed = (interval[with_interval] > 0).astype(np.float64)
-    observed = own + _since(cell, changed, bin_of_crawl, with_interval, n_cells)
-    expected = own + _since(
-        cell, -np.expm1(-rate[with_interval] * length), bin_of_crawl, with_interval, n_cells
+    cells = _Cells.of(
+        url_group, np.nan_to_num(days), days[with_interval] + 0.5 * length, with_interval
     )
+    observed = own + cells.since((interval[with_interval] > 0).astype(np.float64))
+    expected = own + cells.since(-np.expm1(-rate[with_interval] * length))
     ratio = np.divide(observed, expected, out=np.ones(shape), where=own > 0)
     return np.asarray(1.0 - SHARED + SHARED * ratio)
 
 
+class _Cells(NamedTuple):
+    """Cells of a URL group and an age: of each page's crawl, and of each interval's middle."""
+
+    of_crawl: NDArray[np.int64]
+    of_interval: NDArray[np.int64]
+    with_interval: NDArray[np.intp]
+    n: int
+
+    @classmethod
+    def of(
+        cls,
+        url_group: NDArray[np.integer],
+        crawled: Floats,
+        middle: Floats,
+        with_interval: NDArray[np.intp],
+    ) -> "_Cells":
+        """Return the cells of (N,) crawls and of the middles of some pages' intervals, by age."""
+        present, place = renumber(url_group, int(url_group.max(initial=-1)) + 1)
+        first = place * np.int64(AGES)
+        of_interval = first[with_interval] + _bin(middle)
+        return cls(first + _bin(crawled), of_interval, with_interval, present.size * AGES)
+
+    def since(self, weight: Floats) -> Floats:
+        """Return what siblings have in younger cells than the page's crawl, and half of its cell.
+
+        `weight` is that of each interval.
+        """
+        of_bin = np.bincount(self.of_interval, weight, self.n)
+        total = -0.5 * of_bin[self.of_crawl]
+        by_url_group = of_bin.reshape(-1, AGES)
+        np.cumsum(by_url_group, axis=1, out=by_url_group)
+        total += of_bin[self.of_crawl]
+        own = self.of_interval == self.of_crawl[self.with_interval]
+        total[self.with_interval] -= 0.5 * weight * own
+        return np.asarray(np.maximum(total, 0.0))
+
+
 def _bin(age: Floats) -> NDArray[np.int64]:
-    """Return ages the numbers of their bins."""
     steps = np.log2(np.maximum(age, FINEST) / FINEST)
     return np.minimum(2.0 * steps, AGES - 1).astype(np.int64)
 
 
-def _since(
-    cell: NDArray[np.int64],
-    weight: Floats,
-    bin_of_crawl: NDArray[np.int64],
-    with_interval: NDArray[np.intp],
-    n_cells: int,
-) -> Floats:
-    """Add up what siblings have in younger bins than the one asked for, and half of that one."""
-    of_bin = np.bincount(cell, weight, n_cells)
-    total = -0.5 * of_bin[bin_of_crawl]
-    by_url_group = of_bin.reshape(-1, AGES)
-    np.cumsum(by_url_group, axis=1, out=by_url_group)
-    total += of_bin[bin_of_crawl]
-    total[with_interval] -= 0.5 * weight * (cell == bin_of_crawl[with_interval])  # the page's own
-    return np.asarray(np.maximum(total, 0.0))
-
-
 def budget_factor(ripeness: ArrayLike, n_due: float) -> float:
-    """By how much all clocks must run faster for `n_due` pages to be due.
+    """Return by how much all clocks must run faster for `n_due` pages to be due; at least 1.
 
-    Quiet siblings let more pages wait than observed-to-expected ratio brings forward, because a
-    page that was crawled early starts anew: without budget factor a part of the bandwidth would be
-    left over.
+    Because a page that was crawled early starts anew, quiet siblings let more pages wait than
+    changed ones bring forward. Without this factor a part of the bandwidth would be left over.
 
     Parameters
     ----------
     ripeness : array_like, shape (N,)
         How much of its interval each page will have behind it: due at 1.
-    n_due : float
-        How many should be.
-
-    Returns
-    -------
-    float
-        At least 1: nothing is put off, as what was not crawled in time is still to be crawled.
 
     Examples
     --------
     >>> budget_factor([0.2, 0.5, 0.8, 1.1], n_due=2)
     1.25
-    >>> budget_factor([0.2, 1.5, 1.8, 1.1], n_due=2)
-    1.0
     """
     ripe = np.asarray(ripeness, np.float64)
     n = round(n_due)

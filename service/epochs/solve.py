@@ -5,7 +5,6 @@ crawl rate: a page is due sooner after pages of its URL group were seen changed,
 they were seen unchanged (`core.url_groups`).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ import numpy as np
 import structlog
 from numpy.typing import ArrayLike, NDArray
 
-from service.core.allocation import ALLOCATORS
+from service.core.allocation import ALLOCATORS, SEARCHING
 from service.core.allocation.problem import Allocation
 from service.core.conditions import BandwidthInfeasible
 from service.core.costs import costs
@@ -176,7 +175,7 @@ def solve(
     bandwidth = DEFAULT_BANDWIDTH_PER_PAGE * n_pages if plan.bandwidth is None else plan.bandwidth
     constraints = constrain(pages, estimates, caps, plan.objective)
     try:
-        allocation = allocate(
+        allocation = _allocate(
             pages, estimates, plan.objective, bandwidth, start, constraints.arguments()
         )
     except BandwidthInfeasible as error:
@@ -186,7 +185,7 @@ def solve(
     if audits.any():
         spared = max(bandwidth - float(audits.sum()), float(np.nansum(pages.min_crawl_rate)))
         arguments, start = constraints.arguments(audits), allocation.multiplier
-        allocation = allocate(pages, estimates, plan.objective, spared, start, arguments)
+        allocation = _allocate(pages, estimates, plan.objective, spared, start, arguments)
         crawl_rate = allocation.crawl_rate + audits
     schedule = ScheduleColumns(
         page_id=pages.page_id,
@@ -208,7 +207,7 @@ def greediest(pages: EpochColumns) -> str:
     return f"the most is asked by {', '.join(names)}"
 
 
-def allocate(
+def _allocate(
     pages: EpochColumns,
     estimates: RateEstimates,
     objective: str,
@@ -216,13 +215,12 @@ def allocate(
     start: float | None,
     constraints: dict[str, Any],
 ) -> Allocation:
-    """Call the objective's solver."""
-    solver: Callable[..., Allocation] = ALLOCATORS[objective]
+    if objective in SEARCHING:
+        constraints = constraints | {"start": start}
     complete = pages.observability == Observability.complete
     importance = np.ascontiguousarray(pages.importance)
-    return solver(
-        importance, estimates.change_rate, complete, bandwidth, start=start, **constraints
-    )
+    columns = importance, estimates.change_rate, complete
+    return ALLOCATORS[objective](*columns, bandwidth, **constraints)
 
 
 def audit_rates(pages: EpochColumns, estimates: RateEstimates, allocation: Allocation) -> Floats:

@@ -17,9 +17,10 @@ from service.core.pings import (
     PingEstimate,
     PingQuality,
     PingState,
-    TrustTest,
     accepted,
+    audited,
     silent_feeds,
+    trusted,
 )
 from service.core.prior import DEFAULT_PRIOR
 from service.model.arrays import (
@@ -44,7 +45,6 @@ HISTORY_BLOCK = 4_000
 RATES_BLOCK = 1 << 16
 """Maximum pages whose rates are computed at a time."""
 
-TRUST = TrustTest()
 LEAST_PRECISION = 0.1
 """Minimum precision of pings in use; a clock of the same rate does better than less."""
 LEAST_RECALL = 0.2
@@ -191,7 +191,7 @@ def _learn_pinged(
         learnt.estimate[page, 0], learnt.estimate[page, 1] = after.changes, after.days
         learnt.real_pings[page] = after.real
         learnt.false_pings[page] = after.false
-        audit = TRUST.update(learnt.trust[page], crawls.interval, crawls.changed, rate)
+        audit = audited(learnt.trust[page], crawls.interval, crawls.changed, rate)
         learnt.trust[page] = np.where(crawls.n_pings == 0, audit, learnt.trust[page])
 
 
@@ -250,8 +250,8 @@ def _pinged_rates(
     days_counted = np.maximum(days(now - pages.pings_since[pinged]), 0.0)
     state = _ping_state(own, pages.n_pings[pinged], days_counted)
     quality = PingQuality(steady.of_url_groups(pages.url_group[pinged])).estimate(state)
-    trusted = TRUST.trusted(own.trust)
-    pings = accepted(quality, state, trusted, silent(pages, pinged, quality, now))
+    complete = trusted(own.trust)
+    pings = accepted(quality, state, complete, silent(pages, pinged, quality, now))
     useful = (pings.precision >= LEAST_PRECISION) & (pings.recall >= LEAST_RECALL)
     return RateEstimates(
         pings.change_rate,

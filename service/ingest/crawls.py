@@ -237,10 +237,10 @@ def _interval_factor(states: PageStates, groups: Groups, newest: Instants, rules
     """
     uniform = rules.rng.random(len(states))
     if rules.timing is Timing.poisson:
-        return timing.poisson_gap(1.0, uniform)
-    factor = timing.next_due_in(1.0, JITTER, uniform)
+        return timing.exponential(uniform)
+    factor = timing.jittered(JITTER, uniform)
     first = np.isnat(states.last_observed_at) & ~np.isnat(newest) & (groups.start == groups.end)
-    return np.where(first, timing.first_due_in(1.0, uniform), factor) if first.any() else factor
+    return np.where(first, uniform, factor) if first.any() else factor
 
 
 def _log_crawls(

@@ -101,7 +101,7 @@ def _spend(
     """Return which pings are worth a crawl, and the (P,) credit after the pings that count."""
     if rules.timing is Timing.poisson:
         uniform = rules.rng.random(len(page))
-        return timing.poisson_ping(probability[page], uniform), states.ping_credit
+        return uniform < probability[page], states.ping_credit
     spend, credit = np.zeros(len(page), np.bool_), states.ping_credit.copy()
     eligible = np.flatnonzero(counts)
     for entries in rounds(page[eligible]):

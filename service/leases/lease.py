@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.core import timing
 from service.leases.due import due_at, requested
 from service.leases.politeness import (
     Gates,
@@ -317,7 +316,7 @@ def how_overdue(pages: DuePages, at: np.datetime64) -> Floats:
     rate = np.where(pages.due_rate > 0, pages.due_rate, UNSCHEDULED_RATE)
     first = np.isnat(pages.last_crawl_at)
     since: Instants = np.where(first, pages.created_at, pages.last_crawl_at)
-    return timing.overdue(days(at - since), rate) + first
+    return days(at - since) * rate + first
 
 
 def most_overdue(
@@ -327,7 +326,7 @@ def most_overdue(
     rate = np.where(rows.crawl_rate > 0, rows.crawl_rate, UNSCHEDULED_RATE)
     first = np.isnat(rows.last_crawl_at)
     since: Instants = np.where(first, rows.next_at, rows.last_crawl_at)
-    overdue = timing.overdue(np.maximum(days(at - since), 0.0), rate) + first
+    overdue = np.maximum(days(at - since), 0.0) * rate + first
     overdue[rows.requested] = np.inf
     can = np.flatnonzero((rows.next_at <= at) & (room[host_queue] > 0))
     order = can[np.lexsort((rows.page_id[can], rows.next_at[can], -overdue[can]))]

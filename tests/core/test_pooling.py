@@ -12,14 +12,20 @@ from service.core.estimators.bursty import Bursty
 from service.core.estimators.gamma import Gamma, GammaState
 from service.core.estimators.lognormal import LogNormal
 from service.core.pooling import (
-    START_BETWEEN_SHAPE,
     GroupEvidence,
     Totals,
     UrlGroupPrior,
     fit_url_groups,
     update_group_means,
 )
-from service.core.prior import DEFAULT_PRIOR, MAX_SHAPE, MIN_SHAPE, Prior, fit_gamma_prior
+from service.core.prior import (
+    DEFAULT_PRIOR,
+    MAX_SHAPE,
+    MIN_SHAPE,
+    START_DISPERSION,
+    Prior,
+    fit_gamma_prior,
+)
 
 MEAN = 0.01
 
@@ -79,7 +85,7 @@ def test_url_groups_foresee_their_pages_better_than_the_corpus_does():
 def test_nothing_observed_leaves_the_corpus_prior():
     prior = fit_url_groups(np.zeros(5), np.zeros(5), np.arange(5), DEFAULT_PRIOR, 8)
     assert (prior.a, prior.b, prior.within_shape) == (0.5, 15.0, 0.5)
-    assert prior.between_shape == START_BETWEEN_SHAPE
+    assert prior.between_shape == START_DISPERSION
     np.testing.assert_allclose(prior.of_pages(np.arange(8)).b, 15.0, rtol=1e-7)
 
 

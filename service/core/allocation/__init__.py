@@ -1,11 +1,6 @@
-"""Crawl rates within a bandwidth: the optimum of each objective, and baselines.
+"""Crawl rates within a bandwidth: the optimum of each objective, and baselines."""
 
-`ALLOCATORS` names the choices of the setting `objective`.
-"""
-
-from typing import Protocol
-
-from numpy.typing import ArrayLike
+from collections.abc import Callable
 
 from service.core.allocation.alternatives import (
     allocate_approximate,
@@ -17,24 +12,7 @@ from service.core.allocation.alternatives import (
 from service.core.allocation.harmonic import allocate_harmonic
 from service.core.allocation.problem import Allocation
 
-
-class Allocator(Protocol):
-    """What every objective's solver accepts."""
-
-    def __call__(
-        self,
-        importance: ArrayLike,
-        change_rate: ArrayLike,
-        complete: ArrayLike,
-        bandwidth: float,
-        *,
-        start: float | None = None,
-    ) -> Allocation:
-        """Allocate `bandwidth` to pages; `start` is an earlier multiplier, where one is of use."""
-        ...
-
-
-ALLOCATORS: dict[str, Allocator] = {
+ALLOCATORS: dict[str, Callable[..., Allocation]] = {
     "harmonic": allocate_harmonic,
     "approximate": allocate_approximate,
     "binary": allocate_binary,
@@ -42,3 +20,7 @@ ALLOCATORS: dict[str, Allocator] = {
     "uniform": allocate_uniform,
     "change_rate": allocate_change_rate,
 }
+"""Choice of the setting `objective` -> solver of importance, change rate, complete, bandwidth."""
+
+SEARCHING = ("harmonic", "approximate")
+"""Objectives whose solver begins at `start`, the multiplier of an earlier allocation."""

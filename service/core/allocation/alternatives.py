@@ -1,4 +1,4 @@
-"""Objectives beside the harmonic cost.
+"""Objectives beside the harmonic cost; parameters, units and errors as in `allocate_harmonic`.
 
 LambdaCrawlApprox needs no change rates to rank pages without pings (K19 Proposition 9).
 BinaryLambdaCrawl has the least binary cost, exact and with a floor (Az18; K19 supplement 9.3).
@@ -34,8 +34,8 @@ def allocate_approximate(
     .. math:: t \sum_{inc} \mu + \sum_{com} \min(\Delta, \mu s(t)) = R, \quad
               s(t) = t \sum_{inc} \mu \Big/ \sum_{inc} \frac{\mu}{1 + \mu t / \Delta},
 
-    s being the reciprocal of what one more crawl a day of the incomplete pages saves.
-    Parameters, units and errors as in `allocate_harmonic`; the multiplier is 1/s.
+    s being the reciprocal of what one more crawl a day of the incomplete pages saves. The
+    multiplier is 1/s.
 
     Examples
     --------
@@ -94,24 +94,21 @@ def _split_bandwidth(pages: Pages, clock: Bools, budget: float) -> Allocation:
 
 
 def allocate_binary(
-    importance: ArrayLike,
-    change_rate: ArrayLike,
-    complete: ArrayLike,
-    bandwidth: float,
-    *,
-    start: float | None = None,  # noqa: ARG001
+    importance: ArrayLike, change_rate: ArrayLike, complete: ArrayLike, bandwidth: float
 ) -> Allocation:
     r"""Least share of time out of date, :math:`\sum \mu \Delta / (\Delta + \rho)`; pings ignored.
 
     The optimum crawls only pages with :math:`\mu/\Delta` above a threshold, so many starve.
-    Parameters, units and errors as in `allocate_harmonic`. O(N log N), no iteration.
+    O(N log N), no iteration.
 
     Examples
     --------
     >>> allocate_binary([10, 5, 8], [0.1, 1.0, 0.25], [False] * 3, 0.5).crawl_rate.round(4)
     array([0.2521, 0.    , 0.2479])
     """
-    return _allocate(importance, change_rate, complete, check_bandwidth(bandwidth), 0.0)
+    return _allocate(
+        check_pages(importance, change_rate, complete), check_bandwidth(bandwidth), 0.0
+    )
 
 
 def allocate_binary_floor(
@@ -120,13 +117,12 @@ def allocate_binary_floor(
     complete: ArrayLike,
     bandwidth: float,
     *,
-    start: float | None = None,  # noqa: ARG001
     floor_share: float = FLOOR_SHARE,
 ) -> Allocation:
     r"""Least binary cost with every page crawled at least `floor_share` R/N times a day; BLC(eps).
 
     The optimum under the floor, which K19's experiments ran; re-solving without the starved pages,
-    as its text says, starves others. Parameters, units and errors as in `allocate_harmonic`.
+    as its text says, starves others.
 
     Examples
     --------
@@ -138,17 +134,10 @@ def allocate_binary_floor(
         raise InvalidInput("floor_share", f"is {floor_share}, expected a share in [0, 1]")
     budget = check_bandwidth(bandwidth)
     floor = floor_share * budget / max(1, np.size(importance))
-    return _allocate(importance, change_rate, complete, budget, floor)
+    return _allocate(check_pages(importance, change_rate, complete), budget, floor)
 
 
-def _allocate(
-    importance: ArrayLike,
-    change_rate: ArrayLike,
-    complete: ArrayLike,
-    budget: float,
-    floor: float,
-) -> Allocation:
-    pages = check_pages(importance, change_rate, complete)
+def _allocate(pages: Pages, budget: float, floor: float) -> Allocation:
     n = pages.importance.size
     spread = np.sqrt(pages.importance * pages.change_rate)
     rate = np.full(n, floor)
@@ -197,16 +186,9 @@ def _violation(change: Floats, spread: Floats, rate: Floats, t: float, floor: fl
 
 
 def allocate_uniform(
-    importance: ArrayLike,
-    change_rate: ArrayLike,
-    complete: ArrayLike,
-    bandwidth: float,
-    *,
-    start: float | None = None,  # noqa: ARG001
+    importance: ArrayLike, change_rate: ArrayLike, complete: ArrayLike, bandwidth: float
 ) -> Allocation:
     """Every page of any importance at the same rate, pings ignored (UniformCrawl).
-
-    Parameters, units and errors as in `allocate_harmonic`.
 
     Examples
     --------
@@ -218,17 +200,11 @@ def allocate_uniform(
 
 
 def allocate_change_rate(
-    importance: ArrayLike,
-    change_rate: ArrayLike,
-    complete: ArrayLike,
-    bandwidth: float,
-    *,
-    start: float | None = None,  # noqa: ARG001
+    importance: ArrayLike, change_rate: ArrayLike, complete: ArrayLike, bandwidth: float
 ) -> Allocation:
     """Every page in proportion to its change rate, pings ignored (ChangeRateCrawl).
 
-    Parameters, units and errors as in `allocate_harmonic`; pages of no importance are given
-    nothing, and nothing is spent where no page changes.
+    Pages of no importance get nothing, and nothing is spent where no page changes.
 
     Examples
     --------

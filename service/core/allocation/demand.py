@@ -49,7 +49,7 @@ class Violation(NamedTuple):
 
 
 def demand(pages: Pages, s: Floats | float) -> Taken:
-    """Answer a 1/multiplier `s`, one for all pages or one a page, within the bounds of each."""
+    """Return what pages take at a 1/multiplier `s`, one for all or one a page, within bounds."""
     taken = _exact_demand(pages, s) if pages.ping_recall is None else _noisy_demand(pages, s)
     if pages.min_crawl_rate is None or pages.max_crawl_rate is None:
         return taken
@@ -59,7 +59,7 @@ def demand(pages: Pages, s: Floats | float) -> Taken:
 
 
 def violation(pages: Pages, s: Floats | float, rate: Floats) -> Violation:
-    """Check rates against the price; a page at a bound may want to go beyond it."""
+    """Return the violations of rates; a page at a bound may want to go beyond it."""
     form = _exact_violation if pages.ping_recall is None else _noisy_violation
     broken = form(pages, s, rate)
     if pages.min_crawl_rate is not None and pages.max_crawl_rate is not None:
@@ -69,7 +69,7 @@ def violation(pages: Pages, s: Floats | float, rate: Floats) -> Violation:
 
 
 def by_clock(importance: Floats, change_rate: Floats, s: Floats | float) -> Taken:
-    """Evaluate the crawl rate of pages without pings."""
+    """Return the crawl rate of pages without pings."""
     slope = importance * change_rate
     rate = slope * s
     rate *= 4
@@ -110,7 +110,7 @@ def _exact_violation(pages: Pages, s: Floats | float, rate: Floats) -> Violation
 
 
 def _pinged(pages: Pages, s: Floats | float) -> tuple[np.ndarray, Floats, Floats, Floats]:
-    """Gather the complete pages: positions, importance, change rate and the rate they want."""
+    """Return the complete pages: positions, importance, change rate and the rate they want."""
     pinged = np.flatnonzero(pages.complete)
     importance = pages.importance[pinged]
     at = s[pinged] if isinstance(s, np.ndarray) else s
@@ -164,5 +164,4 @@ def _off(is_now: Floats, change_rate: Floats, pages: Pages, s: Floats | float) -
 
 
 def _false(pages: Pages) -> Floats | float:
-    """Share of the pings that announce nothing."""
     return 0.0 if pages.ping_precision is None else 1 - pages.ping_precision

@@ -29,23 +29,20 @@ def allocate_harmonic(
     ping_recall: ArrayLike | None = None,
     ping_precision: ArrayLike | None = None,
 ) -> Allocation:
-    r"""Least harmonic cost within a bandwidth.
+    r"""Return the allocation of least harmonic cost within a bandwidth.
 
     Minimises :math:`\sum_{inc} \mu \ln(1 + \Delta/\rho) - \sum_{com} \mu \ln p` subject to
-    :math:`\sum \rho + \sum p \Delta = R`, :math:`0 < p \le 1` (K19 Problems 1-3), where
-    wanted with the same limit on the pages of each host and each group of hosts, bounds on the
-    crawls of each page, and pings of which some are missing or wrong. In :math:`s = 1/\lambda`
-    every page has a closed form (`demand`), so that one root a budget remains (`multipliers`).
-    O(N) a pass; about 4 passes, and with hosts a few more over those that have a root.
+    :math:`\sum \rho + \sum p \Delta = R`, :math:`0 < p \le 1` (K19 Problems 1-3). In
+    :math:`s = 1/\lambda` every page has a closed form (`demand`), so that one root a budget remains
+    (`multipliers`). O(N) a pass; about 4 passes, with hosts a few more over those with a root.
 
     Parameters
     ----------
-    importance : (N,) >= 0
-    change_rate : (N,) >= 0, 1/day
+    importance, change_rate : (N,) >= 0, the latter in 1/day
     complete : (N,) bool
         All changes are announced by pings, and nothing else is.
     bandwidth : float, 1/day
-        Pages of no importance or that never change are given none; a negative bandwidth is 0.
+        Pages of no importance or that never change get none; a negative bandwidth is 0.
     start : float, optional
         The multiplier of an earlier allocation of similar pages.
     host, host_bandwidth : (N,) integers, (H,) 1/day, optional
@@ -55,13 +52,8 @@ def allocate_harmonic(
     min_crawl_rate, max_crawl_rate : (N,) 1/day, optional
         Bounds on the crawls of a page, on the clock and on pings together.
     ping_recall, ping_precision : (N,) in [0, 1], optional
-        Share of a page's changes that a ping announces (0 if not given), share of its pings that
-        announce a change (1 if not given). Complete pages have 1 and 1.
-
-    Returns
-    -------
-    Allocation
-        Pages are crawled on pings first, on the clock only if that is worth more than that.
+        Share of a page's changes that a ping announces (default 0), share of its pings that
+        announce a change (default 1). Complete pages have 1 and 1.
 
     Raises
     ------
@@ -76,18 +68,9 @@ def allocate_harmonic(
     >>> allocation = allocate_harmonic(*pages, 0.5)
     >>> allocation.crawl_rate.round(4), allocation.crawl_probability.round(4)
     (array([0.1298, 0.1317, 0.    ]), array([0.    , 0.    , 0.9541]))
-    >>> allocate_harmonic(*pages, 0.5, host=[0, 0, 1], host_bandwidth=[0.2, 9]).crawl_rate.round(4)
-    array([0.1037, 0.0963, 0.    ])
     """
-    pages = check_pages(
-        importance,
-        change_rate,
-        complete,
-        ping_recall,
-        ping_precision,
-        min_crawl_rate,
-        max_crawl_rate,
-    )
+    noise, bounds = (ping_recall, ping_precision), (min_crawl_rate, max_crawl_rate)
+    pages = check_pages(importance, change_rate, complete, *noise, *bounds)
     n = pages.importance.size
     hosts = check_hosts(n, host, host_bandwidth, host_group, group_bandwidth)
     levels = grow(check_bandwidth(bandwidth), hosts)
@@ -112,7 +95,6 @@ def _certified(
     crawl_rate: Floats,
     crawl_probability: Floats,
 ) -> Allocation:
-    """Return the allocation with the certificate that it is one."""
     used = np.array([settled.used]) if solution.used is None else solution.used
     slack, gap = _unspent(levels, solution, used)
     multiplier, *nested = (_multiplier(s) for s in solution.levels)
@@ -150,8 +132,7 @@ def _multiplier(s: Floats) -> Floats:
 def _unspent(levels: list[TreeLevel], solution: Solution, leaf: Floats) -> tuple[float, float]:
     """Return the largest relative overspending, or underspending of a budget that has a price.
 
-    `leaf` has what leaves take. Returns that and the cost that the bandwidth left over could save
-    at most.
+    Return too what the bandwidth left over could save at most. `leaf` has what leaves take.
     """
     worst = gap = 0.0
     above = np.array([UNLIMITED])

@@ -1,10 +1,8 @@
 """Nested budgets: pages < hosts < groups < everything, one multiplier each.
 
-A node whose members would take more than its bandwidth at the multiplier of its parent has a
-larger multiplier of its own. What the members of a node take, each capped by its own bandwidth, is
-an increasing function of the node's s = 1/multiplier. A node that stays below its bandwidth at the
-s of its parent inherits the s of the parent (docs/theory.md, "What is optimised"); the others have
-a root of their own below it. Many such roots are found at once, each by a bracketed iteration.
+What the members of a node take, each capped by its own bandwidth, increases with the node's
+s = 1/multiplier. A node that stays below its bandwidth at the s of its parent inherits that s; the
+others have a root of their own below it (docs/theory.md, "What is optimised").
 """
 
 from collections.abc import Callable
@@ -20,17 +18,13 @@ UNLIMITED = 1e170
 """The s of bandwidth that costs nothing: every page takes all that it can use."""
 
 CLOSE = 1e-15
-"""Relative distance from the target at which a root is found."""
-
+"""Relative distance from the target that is a root."""
 NEAR = 1e-12
 """Relative distance from the target from which one more step, if it is small, is the last."""
-
 EXACT = 2e-14
 """Relative step in s, beside a target, that is not worth taking."""
-
 WELL_KNOWN = 1e-9
 """Relative step in s that is small: its error is the square of that, or rounding."""
-
 ADJACENT = 4e-16
 """Relative width of a bracket without a number inside."""
 
