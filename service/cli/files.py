@@ -117,7 +117,7 @@ def import_(
     nothing, so an interrupted import may be repeated, or taken up with --resume: how far it came
     is kept in a small file beside the source.
     """
-    from service.transfer.importing import holds_states
+    from service.transfer.files import holds_states
 
     folder = folder_importer()(source) if source.is_dir() else None
     states = folder is None and holds_states(source)

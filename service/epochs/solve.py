@@ -296,14 +296,11 @@ def total_costs(
             complete,
         )
         pinged = estimates.ping_rate[block] > 0
-        if not pinged.any():
-            total += np.sum(costs(*columns, timing=timing.value), axis=1)
-            continue
-        quiet = (column[~pinged] for column in columns)
-        total += np.sum(costs(*quiet, timing=timing.value), axis=1)
-        noisy = (column[pinged] for column in columns)
-        recall, precision = estimates.recall[block][pinged], estimates.precision[block][pinged]
-        total += np.sum(costs(*noisy, ping_recall=recall, ping_precision=precision), axis=1)
+        quality = estimates.recall[block][pinged], estimates.precision[block][pinged]
+        noise = dict(zip(("ping_recall", "ping_precision"), quality, strict=True))
+        for where, model in ((~pinged, {"timing": timing.value}), (pinged, noise)):
+            if where.any():
+                total += np.sum(costs(*(column[where] for column in columns), **model), axis=1)
     return float(total[0]), float(total[1])
 
 
@@ -342,15 +339,10 @@ def urgency(
     caps: CapColumns,
     now: np.datetime64,
 ) -> Urgency:
-    """Return the urgency of (N,) pages.
+    """Return the urgency of pages with (N,) crawl rates on the clock, 1/day.
 
     It is 1 for pages with pings of use, and for pages of hosts with a cap. A page's own bounds hold
     for its crawl rate times its urgency.
-
-    Parameters
-    ----------
-    crawl_rate : (N,) 1/day
-        Crawl rate of each page in the optimum, pings apart.
     """
     clocked = ~np.isnat(pages.last_observed_at) & (crawl_rate > TINY) & (crawl_rate < 1 / TINY)
     if not clocked.any():

@@ -1,44 +1,7 @@
 """The conditions this service names; the docstring of each is its default message.
 
-RecrawlError
-├── RequestError              the caller can mend it
-│   ├── MalformedBody         the body is not what its media type says
-│   ├── BodyTooLarge          more bytes than a request may have
-│   ├── TooManyItems          more items than a batch may have
-│   ├── UnsupportedMediaType  neither JSON nor NDJSON
-│   ├── BatchRejected         every item of a batch was rejected
-│   ├── InvalidField          one field outside of its domain
-│   ├── InvalidUrl            not an http(s) URL the service can key
-│   ├── NotAcceptable         none of the media types the client takes
-│   ├── BadCursor             not a cursor this service handed out
-│   ├── CursorExpired         its epoch is no longer kept
-│   ├── EpochNotKept          nothing can be compared with this epoch
-│   ├── Unauthorized          no valid API key
-│   ├── KeyNotShown           the site does not show its IndexNow key
-│   ├── TooManyRequests       more change notices than can be taken now
-│   ├── PageNotFound          no page with this id or url
-│   ├── HostNotFound          no host of this name
-│   ├── GroupNotFound         no group of this name
-│   ├── LeaseNotHeld          the lease has ended
-│   ├── SubscriptionNotFound  no such subscription at a hub
-│   ├── SubscriptionGone      a hub tells of what is no longer subscribed to
-│   └── EpochNotFound         no such epoch
-├── EpochRunning              another process leads an epoch
-├── LeadershipLost            the epoch lost its lead before it could publish
-├── Overloaded                more evidence is waiting to be written than may wait
-├── StoreUnavailable          the database did not answer
-├── StoreFull                 the database has no room left
-├── UnreadableFile            a file of pages that cannot be read
-├── NotExportable             what is asked for would not hold all that it needs
-├── SitemapNotFetched         a site did not give a sitemap
-├── NotSubscribed             a topic names no hub, or its hub refuses
-├── UnexpectedAnswer          the service answered a client with what it cannot go on from
-└── StartupRefused            the service will not start like this
-    ├── InvalidSettings       a setting is unknown, malformed or contradicts another
-    ├── SchemaBehind          the database is not at the revision this code needs
-    ├── SchemaAhead           a newer version has migrated the database
-    ├── NoDatabase            the SQLite file to read is not there
-    └── EstimatorMismatch     the database holds another estimator's states
+A caller can mend a `RequestError`. A `StartupRefused` ends the process; any other `RecrawlError`
+may be over at the next attempt.
 """
 
 from collections.abc import Mapping

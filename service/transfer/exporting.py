@@ -14,40 +14,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from recrawl_client.wire.pages import Page
 from service.core.estimators.base import Estimator
 from service.model.columns import PageStates, StoredPages
 from service.model.domain import Observability
 from service.model.errors import NotExportable, UnreadableFile
 from service.storage import Store
-from service.transfer.files import kind_of
+from service.transfer.files import StateLine, kind_of
 
 BLOCK = 10_000
-PAGE = ("url", "importance", "observability", "min_crawl_rate", "max_crawl_rate")
-STATE = (
-    *PAGE,
-    "created_at",
-    "estimator",
-    "estimate",
-    "interval_factor",
-    "n_observations",
-    "n_changes",
-    "last_crawl_at",
-    "last_observed_at",
-    "digest",
-    "gone",
-    "pings_since",
-    "n_pings",
-    "pings_since_crawl",
-    "last_ping_at",
-    "requested_at",
-    "ping_credit",
-    "real_pings",
-    "false_pings",
-    "trust",
-    "n_failures",
-    "last_interval",
-)
-NAMES = np.array([watched.name for watched in Observability], object)
+PAGE = Page.__struct_fields__
+STATE = StateLine.__struct_fields__
+NAMES = np.array([kind.name for kind in Observability], object)
 """Observability by its code."""
 
 Block = dict[str, NDArray[Any]]

@@ -93,9 +93,9 @@ def read_items(
             raise UnreadableFile(f"{path}: not CSV: {error}") from error
 
 
-def first_item(path: Path) -> dict[str, Any]:
-    """Return the first item of a file, empty for a file without items."""
-    return next((b.items[0] for b in read_items(path, block=1) if b.items), {})
+def holds_states(path: Path) -> bool:
+    """Return whether the items of a file are pages with states, by its first item."""
+    return "estimator" in next((b.items[0] for b in read_items(path, block=1) if b.items), {})
 
 
 def _block(rows: list[tuple[int, Any]], bytes_read: int) -> Block:
@@ -228,7 +228,7 @@ NAT = np.iinfo(np.int64).min
 
 
 class StateLine(Page, frozen=True, kw_only=True):
-    """A page and its state."""
+    """A page and its state; the order is that of the columns of a file."""
 
     created_at: Moment
     estimator: str
@@ -237,11 +237,11 @@ class StateLine(Page, frozen=True, kw_only=True):
     interval_factor: Amount
     n_observations: Count
     n_changes: Count
-    pings_since: Moment
     last_crawl_at: Moment | None = None
     last_observed_at: Moment | None = None
     digest: Digest = 0
     gone: bool = False
+    pings_since: Moment
     n_pings: Count = 0
     pings_since_crawl: Count = 0
     last_ping_at: Moment | None = None
@@ -250,8 +250,8 @@ class StateLine(Page, frozen=True, kw_only=True):
     real_pings: Number = 0.0
     false_pings: Number = 0.0
     trust: Number = 0.0
-    last_interval: Interval = 0.0
     n_failures: Annotated[int, Meta(ge=0, le=1_000)] = 0
+    last_interval: Interval = 0.0
 
 
 class Parsed(NamedTuple):

@@ -25,7 +25,6 @@ from service.storage import Brought, Store, Transaction
 from service.transfer.files import (
     Block,
     StateLine,
-    first_item,
     instants,
     parse,
     read_items,
@@ -104,11 +103,6 @@ class ImportStep(NamedTuple):
     """Bytes of the file up to here."""
     standing: dict[str, Any]
     """Position from which `--resume` goes on."""
-
-
-def holds_states(path: Path) -> bool:
-    """Return whether the lines of a file are pages with states."""
-    return "estimator" in first_item(path)
 
 
 def send_pages(path: Path, client: Client, after_line: int = 0) -> Iterator[ImportStep]:

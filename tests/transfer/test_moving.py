@@ -24,8 +24,8 @@ from service.model.domain import Timing
 from service.model.errors import EstimatorMismatch, NotExportable, UnreadableFile
 from service.storage import open_store
 from service.transfer.exporting import exported, writer
-from service.transfer.files import StateLine, instants, parse, read_items, states_of
-from service.transfer.importing import add_pages, add_states, holds_states
+from service.transfer.files import StateLine, holds_states, instants, parse, read_items, states_of
+from service.transfer.importing import add_pages, add_states
 
 GAMMA = Gamma()
 END = T0 + 40 * DAY

@@ -1,8 +1,4 @@
-"""Columns of pages: cut into blocks that fit the cache, shared among threads, ordered by host.
-
-Everything the solvers know about the pages is a sum or a maximum over such blocks, so a
-partition may as well live in another process: one multiplier goes out, one pair comes back.
-"""
+"""Columns of pages: cut into blocks that fit the cache, shared among threads, ordered by host."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -82,12 +78,6 @@ def over_blocks(function: Callable[[slice], T], n: int, size: int = BLOCK) -> It
     """Apply `function` to every block of n pages, parts in threads; results in order."""
     for results in over_parts(lambda part: [function(block) for block in blocks(part, size)], n):
         yield from results
-
-
-def in_blocks(function: Callable[[slice], None], n: int, size: int = BLOCK) -> None:
-    """Apply `function` to every block of n numbers for what it writes there, parts in threads."""
-    for _ in over_blocks(function, n, size):
-        pass
 
 
 MOST_BUCKETS = 1 << 7
@@ -181,5 +171,5 @@ def _distribute(
             if source is not None and target is not None:
                 target[to] = source[chunk][order]
 
-    in_blocks(copy, n, CHUNK)
+    list(over_blocks(copy, n, CHUNK))
     return Buckets(copies, host_in_bucket, edges, width, relative=True)

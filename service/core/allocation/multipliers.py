@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.core.allocation.blocks import Indices, blocks, in_blocks
+from service.core.allocation.blocks import Indices, blocks
 from service.core.allocation.problem import Hosts
 from service.core.conditions import BandwidthInfeasible, Bools, Floats
 
@@ -252,13 +252,12 @@ def _roots(levels: list[TreeLevel], depth: int, sums: PageSums) -> Roots:
 def _bound(level: TreeLevel, sums: PageSums) -> Floats:
     """Bound the s at which nodes take their bandwidth from below, by 0 only where it is that."""
     _check_feasible(level, sums.floor)
-    lower = np.empty_like(level.bandwidth)
-
-    def bound(block: slice) -> None:
-        lower[block] = _lower(level.bandwidth[block], PageSums(*(column[block] for column in sums)))
-
-    in_blocks(bound, lower.size)
-    return lower
+    spare = np.maximum(level.bandwidth - sums.floor, 0.0)
+    beyond = np.maximum(spare - sums.ping_rate, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        linear = np.where(spare > 0, spare / sums.importance, 0.0)
+        root = np.where(beyond > 0, beyond / sums.spread, 0.0)
+    return np.asarray(np.minimum(np.maximum(linear, np.minimum(root, 1e85) ** 2), UNLIMITED))
 
 
 def _choose(levels: list[TreeLevel], roots: list[Roots]) -> list[Nodes]:
@@ -291,16 +290,6 @@ def _sum_by(parent: Indices, column: Floats, n: int) -> Floats:
     if n == 1:
         return np.array([column.sum()])
     return np.bincount(parent, column, n).astype(np.float64, copy=False)
-
-
-def _lower(bandwidth: Floats, sums: PageSums) -> Floats:
-    """Bound from below the s at which a node takes its bandwidth."""
-    spare = np.maximum(bandwidth - sums.floor, 0.0)
-    beyond = np.maximum(spare - sums.ping_rate, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        linear = np.where(spare > 0, spare / sums.importance, 0.0)
-        root = np.where(beyond > 0, beyond / sums.spread, 0.0)
-    return np.asarray(np.minimum(np.maximum(linear, np.minimum(root, 1e85) ** 2), UNLIMITED))
 
 
 def _check_feasible(level: TreeLevel, floor: Floats) -> None:
