@@ -1,11 +1,4 @@
-"""What the numeric core refuses, and the checks that refuse it.
-
-    CoreError (ValueError)
-    ├── InvalidInput         an array or parameter outside of its domain
-    └── BandwidthInfeasible  constraints that no allocation can meet
-
-Each names the entries that are at fault.
-"""
+"""What the numeric core refuses, by the entries at fault, and the checks that refuse it."""
 
 from collections.abc import Callable
 from typing import Any

@@ -15,13 +15,13 @@ import structlog
 
 from service.core.conditions import BandwidthInfeasible
 from service.core.estimators.base import Estimator, from_columns
-from service.epochs.solve import Plan, solve, steady, urgency
-from service.estimation.estimates import RateEstimates, estimate_rates, fitted_last, rates_from_log
+from service.epochs.solve import Plan, solve
+from service.estimation.estimates import estimate_rates, fitted_last, rates_from_log
 from service.leases.politeness import Politeness
 from service.leases.queue import fill_queue, redate
 from service.model.arrays import instant
-from service.model.columns import CapColumns, EpochColumns, ScheduleColumns
-from service.model.domain import Certificate, Epoch, EpochStatus, Observability
+from service.model.columns import EpochColumns
+from service.model.domain import Epoch, EpochStatus, Observability
 from service.model.errors import OUTAGES, EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.model.urls import n_buckets
 from service.storage import Lead, Store
@@ -98,7 +98,8 @@ def _load_solve_publish(
         estimator = refit(plan.estimator, pages, fitted)
         estimates = estimate_rates(pages, estimator, instant(now()), from_log)
     with stopwatch(seconds, "allocate"):
-        schedule, certificate = _scheduled(pages, estimates, plan, last, caps, now)
+        start = last.certificate.multiplier if last and last.certificate else None
+        schedule, certificate = solve(pages, estimates, plan, start, caps, instant(now()))
     epoch_log.info("epoch allocated", seconds=seconds["allocate"], passes=certificate.passes)
     with stopwatch(seconds, "publish"):
         lead.write_schedule(epoch.epoch, schedule)
@@ -106,25 +107,6 @@ def _load_solve_publish(
         certificate = replace(certificate, prior=estimator.corpus(), seconds=seconds)
         tx.publish(epoch.epoch, certificate, now(), estimator.url_group_rate)
     epoch_log.info("epoch published", seconds=seconds)
-
-
-def _scheduled(
-    pages: EpochColumns,
-    estimates: RateEstimates,
-    plan: Plan,
-    last: Epoch | None,
-    caps: CapColumns,
-    now: Clock,
-) -> tuple[ScheduleColumns, Certificate]:
-    start = last.certificate.multiplier if last and last.certificate else None
-    schedule, certificate = solve(pages, estimates, plan, start, caps)
-    clocks = steady(len(pages))
-    if plan.with_urgency:
-        clocks = urgency(pages, estimates, schedule.crawl_rate, caps, instant(now()))
-    return (
-        replace(schedule, urgency=clocks.of_pages),
-        replace(certificate, budget_factor=clocks.budget_factor),
-    )
 
 
 def refit(

@@ -5,7 +5,7 @@ crawl rate: a page is due sooner after pages of its URL group were seen changed,
 they were seen unchanged (`core.url_groups`).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -77,7 +77,7 @@ class Constraints:
     of_pages: dict[str, Floats]
     levels: tuple[CapLevel, ...] = ()
 
-    def arguments(self, granted: ArrayLike = 0.0) -> dict[str, Any]:
+    def arguments(self, granted: ArrayLike) -> dict[str, Any]:
         """Return the solver's keyword arguments; maxima and caps without crawls already granted."""
         arguments: dict[str, Any] = dict(self.of_pages)
         if "max_crawl_rate" in arguments:
@@ -165,38 +165,76 @@ MAX_NAMES = 3
 
 
 def solve(
-    pages: EpochColumns, estimates: RateEstimates, plan: Plan, start: float | None, caps: CapColumns
+    pages: EpochColumns,
+    estimates: RateEstimates,
+    plan: Plan,
+    start: float | None,
+    caps: CapColumns,
+    now: np.datetime64,
 ) -> tuple[ScheduleColumns, Certificate]:
     """Allocate the bandwidth; return the schedule and its certificate. Pure.
 
     `start` is the multiplier of the last epoch, where the search begins.
     """
-    n_pages = len(pages)
-    bandwidth = DEFAULT_BANDWIDTH_PER_PAGE * n_pages if plan.bandwidth is None else plan.bandwidth
-    constraints = constrain(pages, estimates, caps, plan.objective)
-    try:
-        allocation = _allocate(
-            pages, estimates, plan.objective, bandwidth, start, constraints.arguments()
-        )
-    except BandwidthInfeasible as error:
-        raise BandwidthInfeasible(f"{error}; {greediest(pages)}") from error
-    audits = audit_rates(pages, estimates, allocation)
-    crawl_rate = allocation.crawl_rate
-    if audits.any():
-        spared = max(bandwidth - float(audits.sum()), float(np.nansum(pages.min_crawl_rate)))
-        arguments, start = constraints.arguments(audits), allocation.multiplier
-        allocation = _allocate(pages, estimates, plan.objective, spared, start, arguments)
-        crawl_rate = allocation.crawl_rate + audits
+    bandwidth = plan.bandwidth
+    if bandwidth is None:
+        bandwidth = DEFAULT_BANDWIDTH_PER_PAGE * len(pages)
+    allocation, audits = _optimum(pages, estimates, plan.objective, bandwidth, start, caps)
+    crawl_rate = allocation.crawl_rate + audits
+    clocks = Urgency(np.ones(len(pages)), 1.0)
+    if plan.with_urgency:
+        clocks = urgency(pages, estimates, crawl_rate, caps, now)
     schedule = ScheduleColumns(
         page_id=pages.page_id,
         change_rate=estimates.change_rate,
         crawl_rate=crawl_rate,
         crawl_probability=allocation.crawl_probability,
-        urgency=np.broadcast_to(1.0, n_pages),
+        urgency=clocks.of_pages,
     )
-    certificate = certify(pages, estimates, schedule, allocation, plan.timing)
-    used = allocation.bandwidth_used + float(audits.sum())
-    return schedule, replace(certificate, bandwidth=bandwidth, bandwidth_used=used)
+    harmonic, binary = total_costs(pages, estimates, schedule, plan.timing)
+    return schedule, Certificate(
+        bandwidth=bandwidth,
+        bandwidth_used=allocation.bandwidth_used + float(audits.sum()),
+        multiplier=allocation.multiplier,
+        harmonic_cost=harmonic,
+        binary_cost=binary,
+        kkt_residual=allocation.kkt_residual,
+        passes=allocation.passes,
+        n_pages=len(pages),
+        prior={},
+        crawl_rate_quantiles=percentiles(crawl_rate),
+        seconds={},
+        budget_factor=clocks.budget_factor,
+    )
+
+
+def _optimum(
+    pages: EpochColumns,
+    estimates: RateEstimates,
+    objective: str,
+    bandwidth: float,
+    start: float | None,
+    caps: CapColumns,
+) -> tuple[Allocation, Floats]:
+    """Return the optimum beside the audits, and the audits, crawls a day."""
+    constraints = constrain(pages, estimates, caps, objective)
+    complete = pages.observability == Observability.complete
+    columns = np.ascontiguousarray(pages.importance), estimates.change_rate, complete
+
+    def allocate(bandwidth: float, start: float | None, audits: ArrayLike) -> Allocation:
+        searching = {"start": start} if objective in SEARCHING else {}
+        arguments = constraints.arguments(audits)
+        return ALLOCATORS[objective](*columns, bandwidth, **searching, **arguments)
+
+    try:
+        allocation = allocate(bandwidth, start, 0.0)
+    except BandwidthInfeasible as error:
+        raise BandwidthInfeasible(f"{error}; {greediest(pages)}") from error
+    audits = audit_rates(pages, estimates, allocation)
+    if audits.any():
+        spared = max(bandwidth - float(audits.sum()), float(np.nansum(pages.min_crawl_rate)))
+        allocation = allocate(spared, allocation.multiplier, audits)
+    return allocation, audits
 
 
 def greediest(pages: EpochColumns) -> str:
@@ -205,22 +243,6 @@ def greediest(pages: EpochColumns) -> str:
     first = np.argsort(-low, kind="stable")[:MAX_NAMES]
     names = (f"page {pages.page_id[i]} ({low[i]:g})" for i in first.tolist() if low[i] > 0)
     return f"the most is asked by {', '.join(names)}"
-
-
-def _allocate(
-    pages: EpochColumns,
-    estimates: RateEstimates,
-    objective: str,
-    bandwidth: float,
-    start: float | None,
-    constraints: dict[str, Any],
-) -> Allocation:
-    if objective in SEARCHING:
-        constraints = constraints | {"start": start}
-    complete = pages.observability == Observability.complete
-    importance = np.ascontiguousarray(pages.importance)
-    columns = importance, estimates.change_rate, complete
-    return ALLOCATORS[objective](*columns, bandwidth, **constraints)
 
 
 def audit_rates(pages: EpochColumns, estimates: RateEstimates, allocation: Allocation) -> Floats:
@@ -236,31 +258,6 @@ def audit_rates(pages: EpochColumns, estimates: RateEstimates, allocation: Alloc
     target = audit_rate(estimate, allocation.crawl_probability)
     missing = np.fmin(np.maximum(target - allocation.crawl_rate, 0.0), pages.max_crawl_rate)
     return np.where(pinged, missing, 0.0)
-
-
-def certify(
-    pages: EpochColumns,
-    estimates: RateEstimates,
-    schedule: ScheduleColumns,
-    allocation: Allocation,
-    timing: Timing,
-) -> Certificate:
-    """Return the costs and the residuals of a schedule."""
-    harmonic, binary = total_costs(pages, estimates, schedule, timing)
-    return Certificate(
-        bandwidth=allocation.bandwidth,
-        bandwidth_used=allocation.bandwidth_used,
-        multiplier=allocation.multiplier,
-        harmonic_cost=harmonic,
-        binary_cost=binary,
-        kkt_residual=allocation.kkt_residual,
-        passes=allocation.passes,
-        n_pages=len(pages),
-        prior={},
-        crawl_rate_quantiles=percentiles(schedule.crawl_rate),
-        seconds={},
-        budget_factor=1.0,
-    )
 
 
 def percentiles(values: Floats) -> tuple[float, ...]:
@@ -327,11 +324,6 @@ class Urgency(NamedTuple):
     """Factor on all clocks, so that the bandwidth is used up."""
 
 
-def steady(n_pages: int) -> Urgency:
-    """Return clocks that follow the crawl rates alone."""
-    return Urgency(np.ones(n_pages), 1.0)
-
-
 def urgency(
     pages: EpochColumns,
     estimates: RateEstimates,
@@ -346,7 +338,7 @@ def urgency(
     """
     clocked = ~np.isnat(pages.last_observed_at) & (crawl_rate > TINY) & (crawl_rate < 1 / TINY)
     if not clocked.any():
-        return steady(len(pages))
+        return Urgency(np.ones(len(pages)), 1.0)
     age = np.where(clocked, np.maximum(days(now - pages.last_observed_at), 0.0), np.nan)
     interval = np.where(pages.importance > 0, pages.last_interval, 0.0)
     factor = observed_ratio(pages.url_group, age, interval, estimates.change_rate)

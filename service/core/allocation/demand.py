@@ -1,23 +1,8 @@
 r"""The crawls a day that pages take at a price: closed forms in :math:`s = 1/\lambda`.
 
-A page without pings takes the crawl rate (K19 Proposition 2, rationalised)
-
-.. math:: \rho(s) = 2 \mu s \Delta / (\Delta + r), \quad r = \sqrt{\Delta^2 + 4 \mu s \Delta},
-
-and a page whose changes are all announced the crawl probability
-:math:`p(s) = \min(1, \mu s/\Delta)` (Proposition 5). Nothing cancels, and a page without
-importance or without changes takes nothing.
-
-Noisy pings miss changes or announce none (derived; contains pages with all or no pings). With
-pings at rate :math:`g` of which a share q (precision) is right, and :math:`\alpha` changes a day
-without a ping, a page crawled :math:`c = \rho + p g` times a day costs
-:math:`\mu \ln(1 + (\alpha + (1-p) q g)/c)`, least with :math:`p = \min(1, c/g)`,
-:math:`\rho = \max(0, c - g)`. That cost is convex in c. The page takes
-
-.. math:: c_1 = 2 \mu s / (1 + \sqrt{1 + 4 (1-q) \mu s / \Delta})
-
-if that is at most g, else the larger of g and the crawl rate of a page without pings that changes
-:math:`\alpha` times a day.
+Nothing cancels, and a page without importance or without changes takes nothing. Noisy pings miss
+changes or announce none; their form contains pages with all or no pings (docs/theory.md, "What is
+optimised").
 """
 
 from typing import NamedTuple
@@ -69,7 +54,10 @@ def violation(pages: Pages, s: Floats | float, rate: Floats) -> Violation:
 
 
 def by_clock(importance: Floats, change_rate: Floats, s: Floats | float) -> Taken:
-    """Return the crawl rate of pages without pings."""
+    r"""Return the crawl rate of pages without pings (K19 Proposition 2, rationalised).
+
+    .. math:: \rho(s) = 2 \mu s \Delta / (\Delta + r), \quad r = \sqrt{\Delta^2 + 4 \mu s \Delta}
+    """
     slope = importance * change_rate
     rate = slope * s
     rate *= 4
@@ -85,6 +73,7 @@ def by_clock(importance: Floats, change_rate: Floats, s: Floats | float) -> Take
 
 
 def _exact_demand(pages: Pages, s: Floats | float) -> Taken:
+    r"""Return the clock's rate, or :math:`\Delta \min(1, \mu s/\Delta)` on pings (Proposition 5)."""
     taken = by_clock(pages.importance, pages.change_rate, s)
     pinged, importance, change, wanted = _pinged(pages, s)
     taken.rate[pinged] = np.minimum(change, wanted)
@@ -127,6 +116,10 @@ def pings(pages: Pages) -> tuple[Floats, Floats]:
 
 
 def _noisy_demand(pages: Pages, s: Floats | float) -> Taken:
+    r"""Return :math:`c_1 = 2 \mu s / (1 + \sqrt{1 + 4 (1-q) \mu s / \Delta})` up to the ping rate g.
+
+    Beyond, return the larger of g and what a page without pings takes that changes alpha times.
+    """
     unannounced, ping_rate = pings(pages)
     changes = pages.change_rate > 0
     importance = np.where(changes, pages.importance, 0.0)

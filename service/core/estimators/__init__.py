@@ -15,34 +15,20 @@ from service.core.estimators.naive import Naive
 from service.core.estimators.stochastic import SA, SAM
 from service.core.prior import DEFAULT_PRIOR, Prior
 
-ESTIMATORS: dict[str, type[Estimator[Any]]] = {
-    estimator.name: estimator
-    for estimator in (
-        Gamma,
-        Bursty,
-        LogNormal,
-        MLE,
-        BinnedMLE,
-        MM,
-        LLN,
-        SA,
-        SAM,
-        Naive,
-        CompleteObservations,
-    )
-}
+_ALL = (Gamma, Bursty, LogNormal, MLE, BinnedMLE, MM, LLN, SA, SAM, Naive, CompleteObservations)
+ESTIMATORS: dict[str, type[Estimator[Any]]] = {estimator.name: estimator for estimator in _ALL}
 """Name in the settings -> class."""
 
 
 def make_estimator(
     name: str, *, prior: Prior = DEFAULT_PRIOR, half_life_days: float | None = None
 ) -> Estimator[Any]:
-    """Estimator by name; prior and half-life go to those that have a use for them.
+    """Return an estimator by name; prior and half-life go to those that have a use for them.
 
     Raises
     ------
     InvalidInput
-        Unknown name (the message lists the known ones).
+        Unknown name.
 
     Examples
     --------

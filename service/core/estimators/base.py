@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=tuple[Any, ...])
 
-POISSON_ONLY = (
-    "assumes exponentially distributed intervals: under periodic timing at crawl rate p it "
-    "converges to p (exp(change_rate / p) - 1) instead of the change rate"
-)
-"""Reason to refuse LLN, SA and SAM with periodic timing; docs/theory.md, "Which estimator when"."""
-
 
 class Crawl(NamedTuple):
     """One crawl of every page, checked; numbers or (N,) arrays."""
@@ -52,7 +46,8 @@ class Estimator(Protocol[S]):
 
     An estimator is a frozen dataclass of parameters. Its state is a NamedTuple of numbers, or of
     (N,) float64 arrays: `init(None)` serves one page, `init(n)` serves n, by the same code.
-    Memory is constant but for the estimators that need the history.
+    Memory is constant but for the estimators that need the history. The mean of a `prior` stands
+    in before the first crawl.
 
     Estimators with a prior that an epoch fits derive from `PriorEstimator`. Those with a posterior
     have ``credible_interval(state, mass)``, which holds the change rate with probability `mass`;
@@ -91,10 +86,8 @@ class Estimator(Protocol[S]):
 
         Parameters
         ----------
-        interval : array_like, days
-            Time since the previous crawl, positive.
-        changed : array_like of bool
-            Did the page change since the previous crawl?
+        interval, changed
+            Days since the previous crawl, positive; whether the page changed since.
         crawl_rate : array_like, 1/day
             The crawl rate in force over the interval; NaN where none was.
         age : array_like, days
@@ -161,6 +154,17 @@ class Estimator(Protocol[S]):
     ) -> Self:
         """Return the estimator as `corpus` and `url_group_rate` describe it."""
         return self
+
+
+class PoissonEstimator(Estimator[S]):
+    """An estimator of A22, for Poisson clocks; docs/theory.md, "Which estimator when"."""
+
+    needs_crawl_rate: ClassVar[bool] = True
+    periodic_timing_ok: ClassVar[bool] = False
+    refusal: ClassVar[str] = (
+        "assumes exponentially distributed intervals: under periodic timing at crawl rate p it "
+        "converges to p (exp(change_rate / p) - 1) instead of the change rate"
+    )
 
 
 def check_crawl(

@@ -37,10 +37,9 @@ class Bursty(PriorEstimator[BurstyState]):
 
     .. math:: \phi \sim \mathrm{Gamma}(s + \mathit{recent}, s + x).
 
-    The product is taken for the Gamma of its mean and variance. Where pages are steady, s is
-    found to be large and this is `Gamma`. Where changes come in bursts, a page that has just
-    changed is looked at again soon, as by the heuristics that halve an interval after a change,
-    and is left alone again when it stays quiet.
+    The product is taken for the Gamma of its mean and variance. Where pages are steady, s is large
+    and this is `Gamma`. Where changes come in bursts, a page that has just changed is looked at
+    again soon, and is left alone again when it stays quiet.
 
     Parameters
     ----------

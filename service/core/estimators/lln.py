@@ -7,7 +7,7 @@ import numpy as np
 from typing_extensions import override
 
 from service.core.conditions import Floats
-from service.core.estimators.base import POISSON_ONLY, Crawl, Estimator
+from service.core.estimators.base import Crawl, PoissonEstimator
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 
@@ -21,16 +21,11 @@ class LLNState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LLN(Estimator[LLNState]):
+class LLN(PoissonEstimator[LLNState]):
     """Sum of the crawl rates in force at changes, over the number of unchanged crawls + 1.
 
     On Poisson crawls at rate p, P(changed) = D/(D + p), so p changed/unchanged -> D. Summing the
     rates in force keeps it consistent when p moves between epochs, and equals A22 when it does not.
-
-    Parameters
-    ----------
-    prior : Prior
-        Its mean stands in before the first crawl.
 
     Examples
     --------
@@ -53,9 +48,6 @@ class LLN(Estimator[LLNState]):
 
     name: ClassVar[str] = "lln"
     State: ClassVar[type[LLNState]] = LLNState
-    needs_crawl_rate: ClassVar[bool] = True
-    periodic_timing_ok: ClassVar[bool] = False
-    refusal: ClassVar[str] = POISSON_ONLY
 
     @override
     def learn(self, state: LLNState, crawl: Crawl) -> LLNState:

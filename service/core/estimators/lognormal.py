@@ -36,11 +36,8 @@ class LogNormal(PriorEstimator[LogNormalState]):
 
     Parameters
     ----------
-    prior : Prior or PagePriors
-        Belief before the first crawl, of any page or of each of the (N,) pages of the state; the
-        log-normal of the same mean and variance is used.
-    half_life_days : float or None
-        Drift: evidence loses half of its weight in so many days. None: never.
+    prior, half_life_days
+        As in `Gamma`; the log-normal of the prior's mean and variance is used.
 
     Examples
     --------
@@ -107,13 +104,11 @@ class LogNormal(PriorEstimator[LogNormalState]):
 
     @override
     def evidence(self, state: LogNormalState) -> tuple[Floats, Floats]:
-        """Return changes and days to fit a prior to.
+        """Return changes and days to fit a prior to, on the prior that the fit starts from.
 
         A page watched exactly, k changes in T days, has the log-likelihood k theta - T e^theta:
         here the one whose slope and curvature are those of the state at the posterior's mode.
-        The state itself, a parabola anywhere, would run away: it puts a page that changed at
-        every crawl ever higher, with the prior behind it. Call it on the prior that a fit
-        starts from, so that no fit feeds on the last one.
+        The state itself, a parabola anywhere, would run away.
         """
         log_rate, _ = self.posterior(state)
         changes = state.weighted_log - state.precision * log_rate + state.precision

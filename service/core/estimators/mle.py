@@ -27,11 +27,6 @@ class MLE(HistoryEstimator):
     every crawl, or none, found a change. Each is half of the page's mean interval, which unlike
     K19's half a day does not depend on the unit.
 
-    Parameters
-    ----------
-    prior : Prior
-        Its mean stands in before the first crawl.
-
     Examples
     --------
     >>> mle = MLE()
@@ -121,8 +116,6 @@ class BinnedMLE(Estimator[BinnedState]):
     shortest : float, days
         Lower end of the bins: shorter intervals share the first one, those beyond 2^16 times it
         the last. The default spans a quarter of an hour to two years.
-    prior : Prior
-        Its mean stands in before the first crawl.
 
     Examples
     --------

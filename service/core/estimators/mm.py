@@ -25,11 +25,6 @@ class MM(HistoryEstimator):
     regular intervals): unstable near both ends, so prefer MLE. It has no interval: its sources
     give no variance, and where it has a finite one the likelihood's is narrower.
 
-    Parameters
-    ----------
-    prior : Prior
-        Its mean stands in before the first crawl.
-
     Examples
     --------
     >>> mm = MM()

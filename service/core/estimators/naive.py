@@ -25,11 +25,6 @@ class Naive(Estimator[NaiveState]):
 
     It converges to p D/(D + p) on Poisson crawls at rate p, and never exceeds p.
 
-    Parameters
-    ----------
-    prior : Prior
-        Its mean stands in before the first crawl.
-
     Examples
     --------
     >>> naive = Naive()

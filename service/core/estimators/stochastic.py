@@ -7,7 +7,7 @@ import numpy as np
 from typing_extensions import override
 
 from service.core.conditions import Floats, InvalidInput
-from service.core.estimators.base import POISSON_ONLY, Crawl, Estimator
+from service.core.estimators.base import Crawl, PoissonEstimator
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 
@@ -20,15 +20,13 @@ class SAState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SA(Estimator[SAState]):
+class SA(PoissonEstimator[SAState]):
     """Steps of (k+1)^-eta towards the root of E[changed] (y + p) = y, which is the change rate.
 
     Parameters
     ----------
     eta : float
         Step exponent in (0, 1]: above 1/2 the iterate converges almost surely, below in mean.
-    prior : Prior
-        Its mean is the initial value y_0.
 
     Examples
     --------
@@ -52,9 +50,6 @@ class SA(Estimator[SAState]):
 
     name: ClassVar[str] = "sa"
     State: ClassVar[type[SAState]] = SAState
-    needs_crawl_rate: ClassVar[bool] = True
-    periodic_timing_ok: ClassVar[bool] = False
-    refusal: ClassVar[str] = POISSON_ONLY
 
     def __post_init__(self) -> None:
         if not 0 < self.eta <= 1:
@@ -84,7 +79,7 @@ class SAMState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SAM(Estimator[SAMState]):
+class SAM(PoissonEstimator[SAMState]):
     """SA plus zeta_k = (beta_k - omega eta_k)/beta_(k-1) times the last move.
 
     With eta_k = (k+1)^-eta and beta_k = (k+1)^-beta; the first step has no momentum.
@@ -98,8 +93,6 @@ class SAM(Estimator[SAMState]):
         does not meet, though it converges in practice. At eta <= beta nothing is known.
     omega : float
         Friction, positive.
-    prior : Prior
-        Its mean is the initial value z_0.
 
     Examples
     --------
@@ -125,9 +118,6 @@ class SAM(Estimator[SAMState]):
 
     name: ClassVar[str] = "sam"
     State: ClassVar[type[SAMState]] = SAMState
-    needs_crawl_rate: ClassVar[bool] = True
-    periodic_timing_ok: ClassVar[bool] = False
-    refusal: ClassVar[str] = POISSON_ONLY
 
     def __post_init__(self) -> None:
         if not 0 < self.beta <= 1:
