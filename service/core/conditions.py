@@ -43,12 +43,9 @@ def check_array(
     test: Callable[[Floats], Any],
     must: str,
 ) -> Floats:
-    """Coerce to float64 of `shape` and refuse entries that fail `test`, naming them.
+    """Return values as float64 of `shape`.
 
-    Raises
-    ------
-    InvalidInput
-        Wrong shape, or entries for which `test` is not true.
+    Raise `InvalidInput` for another shape, or with the entries for which `test` is not true.
     """
     array = np.asarray(values, np.float64)
     if array.shape != shape:
@@ -60,7 +57,7 @@ def check_array(
 
 
 def check_amount(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
-    """Coerce to float64 of `shape` and refuse negative and non-finite entries."""
+    """Return values as float64 of `shape`; refuse negative and non-finite entries."""
     return check_array(
         name,
         values,
@@ -71,7 +68,7 @@ def check_amount(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats
 
 
 def check_share(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
-    """Coerce to float64 of `shape` and refuse entries outside of [0, 1]."""
+    """Return values as float64 of `shape`; refuse entries outside of [0, 1]."""
     return check_array(
         name, values, shape, test=lambda share: (share >= 0) & (share <= 1), must="in [0, 1]"
     )

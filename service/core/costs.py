@@ -58,6 +58,8 @@ def costs(
 ) -> Costs:
     """Return harmonic and binary cost of each page.
 
+    For a changing page that is never crawled the former is infinite, the latter its importance.
+
     Parameters
     ----------
     importance, change_rate, crawl_rate : (N,) >= 0, the rates in 1/day
@@ -70,12 +72,6 @@ def costs(
         Clock and pings as drawn by lot (K19), or on time and by ping credit.
     ping_recall, ping_precision : (N,) in [0, 1], optional
         As in `allocate_harmonic`; for Poisson timing.
-
-    Returns
-    -------
-    Costs
-        0 where importance or change_rate is 0. For a changing page that is never crawled the
-        harmonic cost is infinite, the binary cost its importance.
 
     Raises
     ------

@@ -78,11 +78,6 @@ class PingQuality:
     Intervals without pings update the unannounced rate (a `Gamma`), those with pings the
     precision (Beta by moments); updating both from one interval is biased.
 
-    Parameters
-    ----------
-    unannounced : Gamma
-        Estimator of the unannounced rate; its half-life fades all evidence.
-
     Examples
     --------
     >>> quality = PingQuality()
@@ -101,6 +96,7 @@ class PingQuality:
     """
 
     unannounced: Gamma = field(default_factory=Gamma)
+    """Estimator of the unannounced rate; its half-life fades all evidence."""
 
     def init(self, n: int | None = None) -> PingState:
         """Return no evidence: the priors."""
@@ -120,10 +116,7 @@ class PingQuality:
     ) -> PingState:
         """Return the evidence after one crawl of every page; arguments since the previous crawl.
 
-        Raises
-        ------
-        InvalidInput
-            An interval is not positive, a number of pings negative, or a shape differs.
+        Raise `InvalidInput` for an interval that is not positive, or a negative number of pings.
         """
         shape = np.shape(state.days)
         days, was_changed = check_crawl(shape, interval, changed)

@@ -128,10 +128,8 @@ def fit_url_groups(
         Evidence per page beyond the prior, as in `GammaState`. Not negative.
     url_group : (N,) int
         In [0, n_url_groups).
-    corpus : Prior
-        As fitted to the same evidence by `fit_gamma_prior`.
-    near : Prior or None
-        Where to search first, such as the last fit, if it has as many URL groups.
+    corpus, near : Prior
+        The fit of `fit_gamma_prior`; where to search first, such as the last fit.
 
     Raises
     ------
@@ -221,15 +219,6 @@ class GroupSums(NamedTuple):
         )
 
 
-class SiblingForecasts(NamedTuple):
-    """(M,) pages, and what others of their URL group make one expect of them."""
-
-    changes: Floats
-    expected: Floats
-    doubt: Floats
-    """One over as many changes' worth is what is expected."""
-
-
 @dataclass(frozen=True, slots=True)
 class GroupEvidence:
     """(N,) what is known of pages, and in which URL group each is."""
@@ -271,12 +260,12 @@ class GroupEvidence:
 
     def from_siblings(
         self, sums: GroupSums, rate: Floats, within_shape: float, between_shape: float, mean: float
-    ) -> SiblingForecasts:
-        """Return the sums of each page's URL group without the page, for at most `SAMPLE` pages."""
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return the arguments of `fit_shape` from siblings, for at most `SAMPLE` pages."""
         some = np.flatnonzero(self.days)
         some = some[:: max(1, -(-some.size // SAMPLE))]
         url_group, changes, days = self.url_group[some], self.changes[some], self.days[some]
         weight = within_shape / (within_shape + rate[url_group] * days)
         shape = between_shape + np.maximum(sums.changes[url_group] - weight * changes, 0.0)
         exposed = between_shape + np.maximum(sums.expected[url_group] - weight * days * mean, 0.0)
-        return SiblingForecasts(changes, mean * shape / exposed * days, 1.0 / shape)
+        return changes, mean * shape / exposed * days, 1.0 / shape

@@ -115,7 +115,7 @@ Documentation sites have medians of 0.003 to 0.01 changes a day, news 0.3: broad
 def fit_gamma_prior(
     changes: ArrayLike, days: ArrayLike, start: Prior = DEFAULT_PRIOR, near: Prior | None = None
 ) -> Prior:
-    """Return the prior under which the evidence of the whole corpus is likeliest.
+    """Return the prior under which the evidence of the whole corpus is likeliest (GF08's idea).
 
     `START_WEIGHT` further pages with known rates, distributed as `start`, take part: with few
     pages the prior moves little, with none not at all, and it degenerates never.
@@ -134,10 +134,6 @@ def fit_gamma_prior(
     ------
     InvalidInput
         Negative or non-finite evidence, or arrays of different shapes.
-
-    References
-    ----------
-    Grimes, Ford 2008 (the idea: a prior fitted to the corpus); closed form derived.
 
     Examples
     --------
@@ -213,15 +209,10 @@ def fit_dispersion(
     ----------
     recent, expected : array_like, shape (N,)
         Changes' worth of recent evidence per page, and what its long-run rate makes one expect.
-        Not negative. Pages of which nothing is expected do not matter. Of more than `SAMPLE`
-        pages an evenly spread sample is used.
+        Pages of which nothing is expected do not matter. Checked and sampled as in
+        `fit_gamma_prior`.
     near, tolerance : float
         As in `peak`.
-
-    Raises
-    ------
-    InvalidInput
-        Negative or non-finite evidence, or arrays of different shapes.
 
     Examples
     --------
@@ -276,7 +267,7 @@ def fit_shape(
 
 
 def _sample(changes: ArrayLike, days: ArrayLike) -> tuple[Floats, Floats]:
-    """Check the evidence; keep that of at most `SAMPLE` pages that were watched."""
+    """Return the evidence, checked, of at most `SAMPLE` pages that were watched."""
     counts = check_amount("changes", changes, np.shape(changes))
     exposure = check_amount("days", days, np.shape(changes))
     observed = np.flatnonzero(exposure > 0)

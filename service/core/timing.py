@@ -42,15 +42,8 @@ def exponential(uniform: ArrayLike) -> Floats:
 def ping_credit(credit: ArrayLike, crawl_probability: ArrayLike) -> tuple[Bools, Floats]:
     """Return whether one ping of each page leads to a crawl now, and the credit after it.
 
-    Each ping adds crawl_probability to the credit; a whole credit buys a crawl. At 1/k every k-th
-    ping is crawled, at cost mu (H_k - 1) instead of the mu ln k of independent draws.
-
-    Parameters
-    ----------
-    credit : array_like, shape (N,)
-        In [0, 1), left by the last call; 0 for a new page.
-    crawl_probability : array_like, shape (N,)
-        In [0, 1].
+    Each ping adds crawl_probability to the credit in [0, 1); a whole credit buys a crawl. At 1/k
+    every k-th ping is crawled, at cost mu (H_k - 1) instead of the mu ln k of independent draws.
 
     Examples
     --------

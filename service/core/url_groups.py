@@ -65,13 +65,12 @@ def observed_ratio(
     ----------
     url_group : (N,) int
         Which pages are siblings. Not negative.
-    age : array_like, shape (N,)
-        Days since each page's last crawl; NaN if there was none.
-    interval : array_like, shape (N,)
-        Days of the interval that this crawl closed, negative if the page had not changed in it;
-        0 where it is not known.
-    change_rate : array_like, shape (N,)
-        1/day. Not negative.
+    age : (N,) days
+        Since each page's last crawl; NaN if there was none.
+    interval : (N,) days
+        The interval that this crawl closed, negative if the page had not changed in it; 0 where
+        it is not known.
+    change_rate : (N,) >= 0, 1/day
 
     Raises
     ------

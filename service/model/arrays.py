@@ -43,11 +43,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def instant(moment: datetime) -> np.datetime64:
-    """One aware datetime as an array element.
-
-    >>> instant(datetime(2026, 5, 1, tzinfo=UTC))
-    np.datetime64('2026-05-01T00:00:00.000000')
-    """
+    """Return an aware datetime as an array element."""
     delta = moment - EPOCH
     return np.datetime64(
         (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds, "us"
@@ -55,7 +51,7 @@ def instant(moment: datetime) -> np.datetime64:
 
 
 def moment(value: np.datetime64) -> datetime | None:
-    """Return one array element back as an aware datetime; NaT is None."""
+    """Return an array element as an aware datetime; NaT is None."""
     if np.isnat(value):
         return None
     plain = value.astype(INSTANT).item()
@@ -68,13 +64,7 @@ def days(span: NDArray[np.timedelta64]) -> Floats:
 
 
 def distinct(ids: Ints) -> Ints:
-    """Return ids once each, ascending; ten times as fast as `np.unique`, which hashes them.
-
-    Examples
-    --------
-    >>> distinct(np.array([7, 3, 7]))
-    array([3, 7])
-    """
+    """Return ids once each, ascending; ten times as fast as `np.unique`, which hashes them."""
     ordered = np.sort(ids)
     first = np.ones(len(ids), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])

@@ -57,5 +57,4 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any] | Contradiction:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return whether two values are equal; true is not 1."""
-    return one == other and isinstance(one, bool) == isinstance(other, bool)
+    return one == other and isinstance(one, bool) == isinstance(other, bool)  # true is not 1

@@ -193,7 +193,6 @@ def _parquet(path: Path, after_line: int, block: int, fields: Collection[str]) -
 
 
 def _items(batch: Any) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a batch without their nulls."""
     columns = [_values(column) for column in batch.columns]
     names = batch.schema.names
     for row in zip(*columns, strict=True):

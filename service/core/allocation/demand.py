@@ -73,7 +73,7 @@ def by_clock(importance: Floats, change_rate: Floats, s: Floats | float) -> Take
 
 
 def _exact_demand(pages: Pages, s: Floats | float) -> Taken:
-    r"""Return the clock's rate, or :math:`\Delta \min(1, \mu s/\Delta)` on pings (Proposition 5)."""
+    r"""Return the rate on the clock, or :math:`\min(\Delta, \mu s)` on pings (Proposition 5)."""
     taken = by_clock(pages.importance, pages.change_rate, s)
     pinged, importance, change, wanted = _pinged(pages, s)
     taken.rate[pinged] = np.minimum(change, wanted)
@@ -116,7 +116,7 @@ def pings(pages: Pages) -> tuple[Floats, Floats]:
 
 
 def _noisy_demand(pages: Pages, s: Floats | float) -> Taken:
-    r"""Return :math:`c_1 = 2 \mu s / (1 + \sqrt{1 + 4 (1-q) \mu s / \Delta})` up to the ping rate g.
+    r"""Return :math:`c = 2 \mu s / (1 + \sqrt{1 + 4 (1-q) \mu s / \Delta})` up to the ping rate g.
 
     Beyond, return the larger of g and what a page without pings takes that changes alpha times.
     """

@@ -48,7 +48,7 @@ def allocate_harmonic(
     host, host_bandwidth : (N,) integers, (H,) 1/day, optional
         The host of each page and the most crawls a day of a host; infinite for no limit.
     host_group, group_bandwidth : (H,) integers, (G,) 1/day, optional
-        The same one level up, for domains or networks of hosts.
+        The same one level up.
     min_crawl_rate, max_crawl_rate : (N,) 1/day, optional
         Bounds on the crawls of a page, on the clock and on pings together.
     ping_recall, ping_precision : (N,) in [0, 1], optional

@@ -31,13 +31,10 @@ def check_pages(
     min_crawl_rate: ArrayLike | None = None,
     max_crawl_rate: ArrayLike | None = None,
 ) -> Pages:
-    """Coerce the columns of a set of pages; those that are not given stay None.
+    """Return the columns of a set of pages, coerced; missing ones stay None.
 
-    Raises
-    ------
-    InvalidInput
-        An entry is negative, not finite or beyond `SMALLEST`, `LARGEST`; a recall or precision is
-        no probability; a minimum is above its maximum; or shapes differ.
+    Raise `InvalidInput` for an entry that is negative, not finite or beyond `SMALLEST`, `LARGEST`,
+    a share that is no probability, a minimum above its maximum, or shapes that differ.
     """
     n = np.shape(importance)[:1] or (0,)
     observed = np.asarray(complete)
@@ -68,12 +65,10 @@ def check_hosts(
     host_group: ArrayLike | None,
     group_bandwidth: ArrayLike | None,
 ) -> Hosts | None:
-    """Coerce the tree of pages, hosts and groups; without hosts, None.
+    """Return the tree of pages, hosts and groups, coerced; without hosts, None.
 
-    Raises
-    ------
-    InvalidInput
-        An index points nowhere, a cap is negative or NaN, or one array of a pair is missing.
+    Raise `InvalidInput` for an index that points nowhere, a cap that is negative or NaN, or a
+    missing array of a pair.
     """
     if (host is None) != (host_bandwidth is None):
         raise InvalidInput("host", "and host_bandwidth go together")
@@ -108,10 +103,8 @@ def check_magnitude(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Flo
 def check_cap(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
     """Coerce an array of upper limits: as `check_magnitude`, or infinite for no limit."""
     capped = np.asarray(values, np.float64)
-    if np.isposinf(capped).any():
-        check_magnitude(name, np.where(np.isposinf(capped), 0.0, capped), shape)
-        return capped
-    return check_magnitude(name, capped, shape)
+    check_magnitude(name, np.where(np.isposinf(capped), 0.0, capped), shape)
+    return capped
 
 
 def check_index(name: str, values: ArrayLike, size: int, limit: int) -> Indices:
@@ -126,13 +119,7 @@ def check_index(name: str, values: ArrayLike, size: int, limit: int) -> Indices:
 
 
 def check_bandwidth(bandwidth: float) -> float:
-    """Coerce the bandwidth; a negative one spends nothing, like 0.
-
-    Raises
-    ------
-    InvalidInput
-        Not a number, infinite or out of range.
-    """
+    """Return the bandwidth, 0 for a negative one; raise `InvalidInput` where it is no number."""
     value = float(bandwidth)
     return float(check_magnitude("bandwidth", 0.0 if value < 0 else value, ()))
 

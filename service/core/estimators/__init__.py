@@ -25,15 +25,7 @@ def make_estimator(
 ) -> Estimator[Any]:
     """Return an estimator by name; prior and half-life go to those that have a use for them.
 
-    Raises
-    ------
-    InvalidInput
-        Unknown name.
-
-    Examples
-    --------
-    >>> make_estimator("gamma", half_life_days=365.0)
-    Gamma(prior=Prior(a=0.5, b=15.0), half_life_days=365.0)
+    Raise `InvalidInput` for an unknown name.
     """
     if name not in ESTIMATORS:
         raise InvalidInput("estimator", f"must be one of {', '.join(ESTIMATORS)}, not {name!r}")

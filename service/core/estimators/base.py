@@ -172,10 +172,7 @@ def check_crawl(
 ) -> tuple[Floats, Floats]:
     """Return intervals and 1.0 where changed, each a number or of the state's `shape`.
 
-    Raises
-    ------
-    InvalidInput
-        Another shape, or an interval that is not positive and finite.
+    Raise `InvalidInput` for another shape, or an interval that is not positive and finite.
     """
     days = check_array(
         "interval",
@@ -236,10 +233,7 @@ def to_columns(state: Any) -> Floats:
 def from_columns(estimator: Estimator[S], columns: Floats) -> S:
     """Return the state whose (N, W) matrix is `columns`; its arrays are views.
 
-    Raises
-    ------
-    InvalidInput
-        Another estimator wrote the matrix: its width is not that of this one's state.
+    Raise `InvalidInput` for the width of another estimator's state.
     """
     empty: Any = estimator.init(0)
     ends = list(accumulate(1 if field.ndim == 1 else field.shape[1] for field in empty))
@@ -325,13 +319,7 @@ class PriorEstimator(Estimator[S]):
         return numbers | {name: getattr(self, name) for name in self.fitted_parameters}
 
     def corpus_prior(self) -> Prior:
-        """Return the prior of any page.
-
-        Raises
-        ------
-        InvalidInput
-            The estimator is that of single pages (`of_url_groups`).
-        """
+        """Return the prior of any page; raise `InvalidInput` on an estimator of single pages."""
         if not isinstance(self.prior, Prior):
             raise InvalidInput("prior", "is that of single pages; pass the estimator of all pages")
         return self.prior

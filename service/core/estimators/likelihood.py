@@ -1,9 +1,8 @@
 """The likelihood of censored Poisson intervals: its top and what lies near it.
 
-    l(D) = sum_j ln(1 - exp(-D tau_j)) - D days_quiet
-
-The tau_j are intervals known to hold at least one change. With D the change rate, l is concave in
-ln D, with slope sum_j h(D tau_j) - D days_quiet, h(x) = x/(e^x - 1).
+l(D) = sum_j ln(1 - exp(-D tau_j)) - D days_quiet, D being the change rate. The tau_j are intervals
+known to hold at least one change. l is concave in ln D, with slope sum_j h(D tau_j) - D days_quiet,
+h(x) = x/(e^x - 1).
 """
 
 from collections.abc import Callable
