@@ -66,23 +66,10 @@ def fit_imaginary_intervals(change_rate: ArrayLike) -> ImaginaryIntervals:
         mean ln(1 - e^(-c x)) - u mean(x) + ln u + ln(u + c) - ln c,
 
     where GF08 anneal the squared distance of densities: the same two numbers wherever the family
-    fits, without a histogram and reproducibly. Given c, u is a root of a quadratic; c is
-    searched between 1/1000 and 1000 mean change intervals. The family is narrow (coefficient of
-    variation between 0.71 and 1): a corpus that is more spread out gets the largest c.
+    fits, without a histogram and reproducibly. Given c, u is the root of 1/u + 1/(u + c) = 1; c is
+    searched between 1/1000 and 1000 mean change intervals.
 
-    Parameters
-    ----------
-    change_rate : array_like, shape (N,), 1/day
-        Positive.
-
-    Raises
-    ------
-    InvalidInput
-        No rate, or one that is not positive and finite.
-
-    References
-    ----------
-    GF08 section 4.4.
+    Raise `InvalidInput` for no rate, or one that is not positive and finite (GF08 section 4.4).
 
     Examples
     --------
@@ -102,7 +89,6 @@ def fit_imaginary_intervals(change_rate: ArrayLike) -> ImaginaryIntervals:
     x = rates / rates.mean()
 
     def best_unchanged(c: float) -> float:
-        """Root u of 1/u + 1/(u + c) = mean(x) = 1."""
         return float(2.0 * c / (c - 2.0 + np.hypot(c, 2.0)))
 
     def negative(log_c: float) -> float:

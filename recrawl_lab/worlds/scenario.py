@@ -44,29 +44,11 @@ def scenario(
     importance: Importance | None = None,
     bulk: bool = False,
 ) -> Scenario:
-    """Build the synthetic world, or read DIR/SITE; None asks for what suits the world.
+    """Return the synthetic world, or the recorded one of DIR/SITE; None takes what suits it.
 
-    Parameters
-    ----------
-    trace
-        DIR/SITE of a recorded history; without one the world is made up.
-    n_pages
-        Of the synthetic world; a recording has the pages it has.
-    days
-        60, or the last three years of a recording.
-    bandwidth_per_page
-        Crawls a day for each page that exists, on average over time: 0.2, or 0.02.
-    step
-        Days between epochs: 1, or 7.
-    importance
-        "lognormal" for the synthetic world, "equal" for a recording.
-    bulk
-        Count revisions of a recording that touched more than 200 pages at once.
-
-    Raises
-    ------
-    InvalidTrace
-        The recording cannot be read.
+    A recording has its own pages; `bulk` counts its revisions of more than 200 pages at once.
+    `bandwidth_per_page` is in crawls a day, `step` in days between epochs. Raise `InvalidTrace`
+    where the recording cannot be read.
 
     Examples
     --------

@@ -10,7 +10,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 SHOWN = 5
-"""How many offending entries a message names."""
+"""Entries that a message names."""
 
 
 class CoreError(ValueError):

@@ -114,8 +114,7 @@ def refit(
 ) -> Estimator[Any]:
     """Return the estimator with the prior that the incomplete pages of each URL group bear out.
 
-    Pages without importance, among them those that are gone, do not count. The search begins at
-    the `last` fit.
+    Pages without importance, among them those that are gone, do not count.
     """
     if estimator.needs_history:
         return estimator

@@ -52,7 +52,6 @@ CONSTRAINED = "harmonic"
 
 LEAST = 1e-9
 """Smallest bound passed to the solver, crawls a day; the smallest maximum of the API."""
-
 ROUNDING = 1e-9
 """Relative rounding error of a sum of minima, in whatever order it is added up."""
 

@@ -52,7 +52,6 @@ def allocate_approximate(
 
 
 def _split_bandwidth(pages: Pages, clock: Bools, budget: float) -> Allocation:
-    """Split a bandwidth between incomplete pages (`clock`) and complete ones."""
     pinged = pages.complete & (pages.change_rate > 0)
     weight, change = pages.importance[clock], pages.change_rate[clock]
     pinged_weight, most = pages.importance[pinged], pages.change_rate[pinged]

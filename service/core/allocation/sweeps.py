@@ -179,7 +179,6 @@ class HostSweeps(Sweeps):
 
 
 def _add(form: Form, pages: Pages, host: Indices, s: Floats, sums: Floats) -> None:
-    """Add columns of pages to the sums of their hosts."""
     at = float(s[0]) if s.size == 1 else s.take(host)
     for row, column in enumerate(form(pages, at)):
         sums[row] += np.bincount(host, column, sums.shape[1])

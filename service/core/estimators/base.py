@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=tuple[Any, ...])
 
 
-class Crawl(NamedTuple):
+class CheckedCrawl(NamedTuple):
     """One crawl of every page, checked; numbers or (N,) arrays."""
 
     days: Floats
@@ -34,7 +34,7 @@ class Crawl(NamedTuple):
     changed: Floats
     """1.0 where the page changed since, else 0.0."""
     rate: Floats
-    """Crawl rate in force, 1/day; 0 where none was, or where the estimator does not need it."""
+    """CheckedCrawl rate in force, 1/day; 0 where none was, or where the estimator does not need it."""
     in_force: Floats
     """1.0 where a crawl rate was in force, else 0.0."""
     age: Floats | None
@@ -105,14 +105,14 @@ class Estimator(Protocol[S]):
         if self.needs_crawl_rate:
             rate, in_force = _rate_in_force(shape, crawl_rate)
         ages = None if np.isnan(age).all() else np.asarray(age, np.float64)
-        return self.learn(state, Crawl(days, was_changed, rate, in_force, ages))
+        return self.learn(state, CheckedCrawl(days, was_changed, rate, in_force, ages))
 
     def shape(self, state: S) -> tuple[int, ...]:
         """Return the shape of numbers of pages: (N,), or () for one page."""
         return np.shape(state[-1])
 
     @abstractmethod
-    def learn(self, state: S, crawl: Crawl) -> S:
+    def learn(self, state: S, crawl: CheckedCrawl) -> S:
         """Return the state after a crawl that `update` has checked."""
 
     @abstractmethod

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from service.core.conditions import Floats, InvalidInput
-from service.core.estimators.base import Crawl, PriorEstimator
+from service.core.estimators.base import CheckedCrawl, PriorEstimator
 from service.core.estimators.gamma import Gamma, GammaState, gamma_interval
 from service.core.pooling import PagePriors
 from service.core.prior import DEFAULT_PRIOR, SAMPLE, START_DISPERSION, Prior, fit_dispersion
@@ -109,7 +109,7 @@ class Bursty(PriorEstimator[BurstyState]):
         return np.asarray(self.steady.change_rate(_long_run(state)) * watched)
 
     @override
-    def learn(self, state: BurstyState, crawl: Crawl) -> BurstyState:
+    def learn(self, state: BurstyState, crawl: CheckedCrawl) -> BurstyState:
         """Add a crawl to the evidence of the long run; whatever changes that gains are recent.
 
         A change of known age counts as recent by so much less.
@@ -130,7 +130,6 @@ class Bursty(PriorEstimator[BurstyState]):
     def fit_parameters(
         self, state: BurstyState, url_group: NDArray[np.integer] | None, last: "Bursty"
     ) -> "Bursty":
-        """Return the estimator with the dispersion of a sample of the pages."""
         watched = np.flatnonzero(state.days)
         some = watched[:: max(1, -(-watched.size // SAMPLE))]
         sample = BurstyState(*(np.asarray(column)[some] for column in state))

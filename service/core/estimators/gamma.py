@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from service.core.conditions import Floats
 from service.core.estimators.base import (
-    Crawl,
+    CheckedCrawl,
     Estimator,
     PriorEstimator,
     check_half_life,
@@ -87,7 +87,7 @@ class Gamma(PriorEstimator[GammaState]):
         return self.prior.a + state.changes, self.prior.b + state.days
 
     @override
-    def learn(self, state: GammaState, crawl: Crawl) -> GammaState:
+    def learn(self, state: GammaState, crawl: CheckedCrawl) -> GammaState:
         """Add "changed" or "unchanged" over an interval.
 
         With w = b/(b + interval) the moments m1, m2 of the exact posterior give a' = m1²/v,
@@ -176,7 +176,7 @@ class CompleteObservations(Estimator[GammaState]):
         return state.changes + 0.5, state.days + 0.5
 
     @override
-    def learn(self, state: GammaState, crawl: Crawl) -> GammaState:
+    def learn(self, state: GammaState, crawl: CheckedCrawl) -> GammaState:
         return GammaState(state.changes + crawl.changed, state.days + crawl.days)
 
     @override

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from service.core.conditions import Floats
-from service.core.estimators.base import Crawl, Estimator
+from service.core.estimators.base import CheckedCrawl, Estimator
 
 Index = NDArray[np.intp]
 
@@ -59,7 +59,6 @@ class HistoryEstimator(Estimator[History]):
 
     @override
     def init(self, n: int | None = None) -> History:
-        """Return the history of n pages (of one, for None) without crawls."""
         pages = 1 if n is None else n
         return History(np.zeros(pages + 1, np.intp), np.zeros(0), np.zeros(0))
 
@@ -68,7 +67,7 @@ class HistoryEstimator(Estimator[History]):
         return state.crawls.shape
 
     @override
-    def learn(self, state: History, crawl: Crawl) -> History:
+    def learn(self, state: History, crawl: CheckedCrawl) -> History:
         ends = state.starts[1:]
         return History(
             state.starts + np.arange(len(state.starts)),

@@ -7,7 +7,7 @@ import numpy as np
 from typing_extensions import override
 
 from service.core.conditions import Floats
-from service.core.estimators.base import Crawl, PoissonEstimator
+from service.core.estimators.base import CheckedCrawl, PoissonEstimator
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 
@@ -50,7 +50,7 @@ class LLN(PoissonEstimator[LLNState]):
     State: ClassVar[type[LLNState]] = LLNState
 
     @override
-    def learn(self, state: LLNState, crawl: Crawl) -> LLNState:
+    def learn(self, state: LLNState, crawl: CheckedCrawl) -> LLNState:
         return LLNState(
             state.crawls + crawl.in_force,
             state.unchanged + crawl.in_force * (1.0 - crawl.changed),

@@ -8,7 +8,13 @@ from scipy.special import ndtri
 from typing_extensions import override
 
 from service.core.conditions import Floats
-from service.core.estimators.base import Crawl, PriorEstimator, check_half_life, check_mass, faded
+from service.core.estimators.base import (
+    CheckedCrawl,
+    PriorEstimator,
+    check_half_life,
+    check_mass,
+    faded,
+)
 from service.core.estimators.likelihood import hazard
 from service.core.pooling import PagePriors
 from service.core.prior import DEFAULT_PRIOR, Prior
@@ -73,7 +79,7 @@ class LogNormal(PriorEstimator[LogNormalState]):
         return (prior_precision * prior_log + state.weighted_log) / precision, precision
 
     @override
-    def learn(self, state: LogNormalState, crawl: Crawl) -> LogNormalState:
+    def learn(self, state: LogNormalState, crawl: CheckedCrawl) -> LogNormalState:
         """Climb to the mode of the log posterior and add the curvature found there.
 
         With x = interval e^theta the log-likelihood of "unchanged" is -x (slope -x, curvature x)

@@ -7,7 +7,7 @@ import numpy as np
 from typing_extensions import override
 
 from service.core.conditions import Floats, InvalidInput
-from service.core.estimators.base import Crawl, Estimator, zeros
+from service.core.estimators.base import CheckedCrawl, Estimator, zeros
 from service.core.estimators.history import History, HistoryEstimator
 from service.core.estimators.likelihood import (
     Likelihood,
@@ -150,7 +150,7 @@ class BinnedMLE(Estimator[BinnedState]):
         return BinnedState(np.zeros(shape), np.zeros(shape), zeros(n), zeros(n))
 
     @override
-    def learn(self, state: BinnedState, crawl: Crawl) -> BinnedState:
+    def learn(self, state: BinnedState, crawl: CheckedCrawl) -> BinnedState:
         half_octave = np.floor(2.0 * np.log2(crawl.days / self.shortest))
         into = np.clip(half_octave, 0, BINS - 1)[..., np.newaxis] == np.arange(BINS)
         added = into * crawl.changed[..., np.newaxis]

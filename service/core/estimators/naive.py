@@ -7,7 +7,7 @@ import numpy as np
 from typing_extensions import override
 
 from service.core.conditions import Floats
-from service.core.estimators.base import Crawl, Estimator
+from service.core.estimators.base import CheckedCrawl, Estimator
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 
@@ -49,7 +49,7 @@ class Naive(Estimator[NaiveState]):
     needs_crawl_rate: ClassVar[bool] = True
 
     @override
-    def learn(self, state: NaiveState, crawl: Crawl) -> NaiveState:
+    def learn(self, state: NaiveState, crawl: CheckedCrawl) -> NaiveState:
         rates_changed = state.rates_changed + crawl.rate * crawl.changed
         return NaiveState(state.crawls + crawl.in_force, rates_changed)
 

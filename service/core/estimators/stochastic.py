@@ -7,7 +7,7 @@ import numpy as np
 from typing_extensions import override
 
 from service.core.conditions import Floats, InvalidInput
-from service.core.estimators.base import Crawl, PoissonEstimator
+from service.core.estimators.base import CheckedCrawl, PoissonEstimator
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 
@@ -56,7 +56,7 @@ class SA(PoissonEstimator[SAState]):
             raise InvalidInput("eta", f"must lie in (0, 1], not {self.eta} (A22, Theorem 2)")
 
     @override
-    def learn(self, state: SAState, crawl: Crawl) -> SAState:
+    def learn(self, state: SAState, crawl: CheckedCrawl) -> SAState:
         """Take one step, y += eta_k (I (y + p) - y)."""
         y = self.change_rate(state)
         step = crawl.in_force * (state.crawls + 1.0) ** -self.eta
@@ -129,7 +129,7 @@ class SAM(PoissonEstimator[SAMState]):
             raise InvalidInput("omega", f"must be positive and finite, not {self.omega}")
 
     @override
-    def learn(self, state: SAMState, crawl: Crawl) -> SAMState:
+    def learn(self, state: SAMState, crawl: CheckedCrawl) -> SAMState:
         k = state.crawls
         started = k > 0
         z = np.where(started, state.estimate, self.prior.mean)
