@@ -83,7 +83,8 @@ def play_page(
     and false pings come at the rate that leaves a share `ping_precision` of all pings true. The
     page is crawled at `crawl_rate` on the clock and on pings with `crawl_probability`.
 
-    Timing is a Poisson clock and a lot at each ping (K19), or on time and by ping credit. Raise `InvalidInput` for a number outside of its domain.
+    Timing is a Poisson clock and a lot at each ping (K19), or on time and by ping credit. Raise
+    `InvalidInput` for a number outside of its domain.
 
     Examples
     --------

@@ -131,10 +131,7 @@ def fit_url_groups(
     corpus, near : Prior
         The fit of `fit_gamma_prior`; where to search first, such as the last fit.
 
-    Raises
-    ------
-    InvalidInput
-        Negative or non-finite evidence, a URL group out of range, or arrays of different shapes.
+    Raise `InvalidInput` for negative or infinite evidence, or a URL group out of range.
 
     References
     ----------

@@ -72,10 +72,7 @@ def observed_ratio(
         it is not known.
     change_rate : (N,) >= 0, 1/day
 
-    Raises
-    ------
-    InvalidInput
-        An array is of another shape, negative where it must not be, or infinite.
+    Raise `InvalidInput` for another shape, or an entry that is negative or infinite.
 
     References
     ----------

@@ -34,11 +34,11 @@ class CheckedCrawl(NamedTuple):
     changed: Floats
     """1.0 where the page changed since, else 0.0."""
     rate: Floats
-    """CheckedCrawl rate in force, 1/day; 0 where none was, or where the estimator does not need it."""
+    """Crawl rate in force, 1/day; 0 where none was, or where the estimator does not need it."""
     in_force: Floats
     """1.0 where a crawl rate was in force, else 0.0."""
     age: Floats | None
-    """Days since the last modification, NaN where unknown; None where it is nowhere known."""
+    """Days since the last modification, NaN where unknown; None: unknown of all pages."""
 
 
 class Estimator(Protocol[S]):

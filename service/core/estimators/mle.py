@@ -65,8 +65,6 @@ class MLE(HistoryEstimator):
         `mass` is a promise for many crawls (Wilks's theorem), not a probability given the data.
         From ten crawls on, 90 % intervals hold the rate 86 to 100 times in a hundred between 0.03
         and ten changes per crawl, but for regular crawls of which a few only find no change (72).
-        Where no crawl found a change the lower end is 0, where all did the upper one is inf. NaN
-        before the first crawl.
         """
         return ratio_interval(self.likelihood(state), self.change_rate(state), mass)
 
