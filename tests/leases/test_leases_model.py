@@ -2,8 +2,7 @@
 
 import shutil
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import chain
 
 import numpy as np
@@ -19,7 +18,8 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from support.crawl_cases import RULES, UNTIL, next_ready_at, queue, release, report, rows
+from support.crawl_cases import POLITE, RULES, UNTIL, next_ready_at, queue, release, report, rows
+from support.lease_model import GROUPED, HOST_QUEUES, Model, Page
 from support.live_server import command
 from support.own_postgres import EMPTY
 from support.store_cases import (
@@ -38,148 +38,18 @@ from service.batching.lease_requests import LeaseRequest, lease_all
 from service.ingest import record
 from service.leases import lease
 from service.leases import queue as due_queue
-from service.leases.due import RETRY_S
 from service.leases.hosts import change_group, change_host
 from service.leases.lease import WorkerRequest
-from service.leases.politeness import TROUBLE, Politeness
+from service.leases.politeness import TROUBLE
 from service.leases.queue import fill_queue, queue_due
 from service.model.domain import Verdict
 from service.storage import open_store
-from service.storage.contract import GONE_CHECKS
 from service.storage.queue import ALL_PAGES, LeaseFilter
 
-POLITE = Politeness(delay_s=1.0, concurrency=1)
 SLACK = timedelta(milliseconds=1)
 """Databases round due times to the microsecond, each in its own way."""
 
 HOSTS = ["plain.example", "slow.example", "wide.example", "a.example", "b.example"]
-GROUPED = {"a.example": "cdn", "b.example": "cdn"}
-HOST_QUEUES = {
-    "plain.example": (1.0, 1),
-    "slow.example": (5.0, 1),
-    "wide.example": (0.0, 2),
-    "cdn": (3.0, 2),
-}
-"""The delay and the concurrency of each to begin with; the first says nothing of its own."""
-
-
-@dataclass
-class HostQueue:
-    """What stands in front of a host or a group."""
-
-    delay_s: float
-    concurrency: int
-    ready_at: datetime | None = None
-    blocked_until: datetime = T0
-
-    @property
-    def waits_until(self):
-        return max(self.ready_at or T0, self.blocked_until)
-
-
-@dataclass
-class Page:
-    """A page as `service.ingest.record` and the schedule leave it."""
-
-    host: str
-    created_at: datetime
-    last_crawl_at: datetime | None = None
-    last_ping_at: datetime | None = None
-    requested_at: datetime | None = None
-    interval_factor: float = 1.0
-    gone: bool = False
-    n_failures: int = 0
-    rate: float | None = None
-    token: int = 0
-    leased_at: datetime = T0
-    expires_at: datetime = T0
-
-    @property
-    def host_queue(self):
-        return GROUPED.get(self.host, self.host)
-
-    @property
-    def requested(self):
-        return self.requested_at is not None and not self._crawled_since()
-
-    def _crawled_since(self):
-        return self.last_crawl_at is not None and self.last_crawl_at >= self.requested_at
-
-    def due_at(self):
-        """Give when it is due; None: never."""
-        times = [self.requested_at] if self.requested else []
-        if self.last_crawl_at is None:
-            times.append(self.created_at)
-        elif (wait := self._wait()) is not None:
-            times.append(self.last_crawl_at + wait)
-        return min(times, default=None)
-
-    def _wait(self):
-        """Give how long after its last crawl it is due by itself; None: never."""
-        asked, n = self.requested_at is not None, self.n_failures
-        if self.gone:
-            rests = n > GONE_CHECKS and (not asked or self.requested)
-            return None if rests else DAY * 2 ** (min(n, GONE_CHECKS) - 1)
-        interval = DAY * (self.interval_factor / self.rate) if self.rate else DAY
-        if n and (asked or self.rate != 0):
-            delay = min(timedelta(seconds=RETRY_S), interval) * 2 ** (n - 1)
-            return min(delay, max(interval, DAY))
-        return interval if self.rate else None
-
-    def urgency(self, now):
-        if self.requested:
-            return np.inf
-        since = self.last_crawl_at or self.created_at
-        return (now - since) / DAY * (self.rate or 1.0) + (self.last_crawl_at is None)
-
-
-@dataclass
-class Model:
-    """All that leases depend on."""
-
-    now: datetime = T0
-    pages: dict[int, Page] = field(default_factory=dict)
-    host_queues: dict[str, HostQueue] = field(
-        default_factory=lambda: {name: HostQueue(*said) for name, said in HOST_QUEUES.items()}
-    )
-    filled_at: datetime | None = T0
-    """When the queue was last filled; None: an epoch was published since."""
-
-    def live(self, page):
-        return page.token and page.expires_at > self.now
-
-    def running(self, host_queue):
-        """Give until when leases count, the first to end first.
-
-        Whoever let one expire may have crawled at its last instant: the delay counts from there.
-        """
-        delay = timedelta(seconds=self.host_queues[host_queue].delay_s)
-        held = (p for p in self.pages.values() if p.host_queue == host_queue and p.token)
-        ends = (page.expires_at + delay for page in held)
-        return sorted(end for end in ends if end > self.now)
-
-    def opens_at(self, name):
-        """Give when the gate of a host queue opens, if nothing is reported."""
-        host_queue, running = self.host_queues[name], self.running(name)
-        opens = max(self.now, host_queue.waits_until)
-        if host_queue.concurrency and len(running) >= host_queue.concurrency:
-            opens = max(opens, running[len(running) - host_queue.concurrency])
-        return opens
-
-    def next_ready_at(self, hosts=()):
-        """Give when the first page can be leased, if nothing is said meanwhile; None: never."""
-        times = []
-        for page in self.pages.values():
-            due_at = page.due_at()
-            if due_at is None or (hosts and page.host not in hosts):
-                continue
-            free_at = page.expires_at if self.live(page) else self.now
-            times.append(max(due_at, free_at, self.opens_at(page.host_queue)))
-        return min(times, default=None)
-
-    def knows(self, at):
-        """Tell whether the queue must know what falls due at an instant."""
-        return self.filled_at is not None and at < self.filled_at + UNTIL
 
 
 class Leases(RuleBasedStateMachine):

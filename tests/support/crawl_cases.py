@@ -1,14 +1,17 @@
 """Steps that tests of leases build on."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import NamedTuple
 
 import numpy as np
 
 from service.batching.lease_requests import LeaseRequest, lease_all
+from service.batching.reports import CrawlReport, Recorder
 from service.core.estimators.gamma import Gamma
-from service.estimation.estimates import Rules
+from service.estimation.estimates import InForce, Rules
 from service.ingest import record
+from service.ingest.record import PageNames
 from service.leases import lease
 from service.leases.lease import LeaseReports, WorkerRequest
 from service.leases.politeness import Politeness
@@ -16,12 +19,13 @@ from service.leases.queue import queue_due
 from service.model.arrays import UNSPECIFIED
 from service.model.domain import Timing, Verdict
 from service.storage.queue import LeaseFilter, LeaseTokens
-from support.store_cases import crawl_columns, instants
+from support.store_cases import T0, crawl_columns, instants, page_columns, register
 
 HOUR = timedelta(hours=1)
 SECOND = timedelta(seconds=1)
 TTL = timedelta(minutes=5)
 UNTIL = timedelta(days=2)
+POLITE = Politeness(delay_s=1.0, concurrency=1)
 RUDE = Politeness(delay_s=0, concurrency=0)
 
 
@@ -45,6 +49,12 @@ RULES = Rules(Gamma(), Timing.periodic, rng())
 def queue(store, page_id, now, ahead=UNTIL):
     with store.begin() as tx:
         queue_due(tx, np.asarray(page_id, np.int64), now + ahead)
+
+
+def add(store, n=3, now=T0, host="example.org"):
+    page_id = register(store, n, now, host)
+    queue(store, page_id, now)
+    return page_id.tolist()
 
 
 def take(store, now, count=100, polite=RUDE, hosts=(), ttl=TTL, tokens=RULES.rng, **shard):
@@ -101,3 +111,19 @@ def release(store, given, now, polite=RUDE):
 def next_ready_at(store, hosts=()):
     with store.begin(write=False) as tx:
         return tx.next_ready_at(LeaseFilter(tuple(hosts)))
+
+
+def commit_reports(store, given, observed_at, now, retry_after_s=np.nan, **seen):
+    """Report as the service does: in one commit with the evidence. Gives the verdicts."""
+    page_id = np.array(ids(given), np.int64)
+    at = observed_at if isinstance(observed_at, list) else [observed_at] * len(given)
+    crawled = crawl_columns(page_id, instants(at), **seen)
+    token = np.array([crawl.token for crawl in given], np.int64)
+    pause_s = np.full(len(given), retry_after_s)
+    crawled = replace(crawled, token=token, leased_page_id=page_id, retry_after_s=pause_s)
+    nowhere = PageNames(page_id, np.full(len(given), -1), page_columns([]))
+    settler = lease.LeaseSettler(RUDE, UNTIL, rng())
+    store.clock = lambda: now
+    report = CrawlReport(crawled, nowhere, False, now)
+    (done,) = Recorder(store, InForce(RULES), settler).flush_crawls([report])
+    return done
