@@ -1,19 +1,24 @@
-# make demo   see it work, end to end, on SQLite     make test   set up and pass all tests
+# make demo   see it work, end to end, on SQLite     make test       set up and pass the quick tests
+#                                                    make test-all   those that take long, too
 # Needs Python >= 3.11, pip and make, the tests git too; everything else comes from PyPI into .venv.
 
 PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
+PARALLEL := -n $(WORKERS) --dist worksteal
 TREE := --editable recrawl_client --editable recrawl_lab
 PROJECTS := pyproject.toml recrawl_client/pyproject.toml recrawl_lab/pyproject.toml
 
-.PHONY: demo test lint serve bench bench-leases bench-core bench-polite bench-strangers faults fuzz clean
+.PHONY: demo test test-all lint serve bench bench-leases bench-core bench-polite bench-strangers faults fuzz clean
 
 demo: .venv/demo
 	$(BIN)/recrawl demo $(ARGS)
 
 test: .venv/dev
-	$(BIN)/pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/pytest $(PARALLEL) -m "not slow" $(ARGS)
+
+test-all: .venv/dev
+	$(BIN)/pytest $(PARALLEL) --hypothesis-profile thorough $(ARGS)
 
 lint: .venv/dev
 	$(BIN)/ruff check .

@@ -18,14 +18,20 @@ from recrawl_lab.memory.store import MemoryStore
 from service.runtime.settings import Settings
 from service.storage import Store, migrations, open_store
 
+settings.register_profile("quick", deadline=None)
+settings.register_profile("thorough", deadline=None)
+settings.load_profile("quick")
+
 WIDTH = 2
 """Numbers in the state of Gamma, with which most tests learn."""
 
-settings.register_profile("recrawl", deadline=None)
-settings.load_profile("recrawl")
-
 for name in [n for n in os.environ if n.startswith("RECRAWL_") and "_TEST_" not in n]:
     del os.environ[name]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put slow tests first: one that begins last keeps a core idle while the other ends."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(scope="session", autouse=True)

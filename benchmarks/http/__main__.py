@@ -38,12 +38,14 @@ from benchmarks.http.command import FAILURES, options, run, tell
 from benchmarks.http.rows import OWN, ROWS, Bench, Figure, Row, prepared
 
 QUICK = {
-    "pages": 10_000,
+    "pages": 5_000,
     "small_pages": 2_000,
-    "seconds": 0.5,
+    "seconds": 0.2,
     "rounds": 1,
     "busy_seconds": 5.0,
-    "singles": 8,
+    "clients": 2,
+    "singles": 2,
+    "readers": 2,
 }
 """A sanity run: its figures mean nothing."""
 

@@ -33,7 +33,14 @@ from benchmarks.leases.kill import killed
 from benchmarks.leases.rows import measure
 
 ROWS = ("batches", "single", "polite", "empty")
-QUICK = {"pages": 50_000, "hosts": 5_000, "waiting_hosts": 1_000, "seconds": 0.3, "rounds": 1}
+QUICK = {
+    "pages": 10_000,
+    "hosts": 1_000,
+    "waiting_hosts": 200,
+    "seconds": 0.2,
+    "rounds": 1,
+    "clients": 2,
+}
 """A sanity run: its figures mean nothing."""
 
 

@@ -100,13 +100,13 @@ def test_too_much_at_once_is_told_by_429(sqlite_url, monkeypatch):
 
         def held(jobs):
             writing.set()
-            going.wait(30)
+            going.wait(180)
             return flush(jobs)
 
         monkeypatch.setattr(line, "flush", held)
         threads = [threading.Thread(target=stranger, args=(api,)) for _ in range(2)]
         threads[0].start()
-        assert writing.wait(30)
+        assert writing.wait(180)
         threads[1].start()
         until(lambda: line.n_waiting == 1, "a second one waits")
         response = api.get("/indexnow", url=URLS[2], key=KEY)
@@ -137,7 +137,7 @@ def test_an_api_key_is_asked_for_where_sites_are_not_checked(sqlite_url):
 def test_a_new_key_is_pending_and_its_urls_are_taken_once_it_is_found(checked: Live):
     checked.register(*URLS)
     going = threading.Event()
-    checked.service.key_checks.look = lambda _: going.wait(30)
+    checked.service.key_checks.look = lambda _: going.wait(180)
     for _ in range(2):
         response = stranger(checked)
         assert response.status_code == 202, response.text
@@ -178,7 +178,7 @@ def test_keys_beyond_those_that_may_wait_are_told_by_429(checked: Live, monkeypa
     )
     monkeypatch.setattr(indexnow_keys, "BOUNDS", bounds)
     going = threading.Event()
-    checked.service.key_checks.look = lambda _: going.wait(30)
+    checked.service.key_checks.look = lambda _: going.wait(180)
     assert stranger(checked).status_code == 202
     response = stranger(checked, key="another-key")
     assert response.status_code == 429

@@ -195,7 +195,7 @@ def test_who_waits_is_served_as_soon_as_something_is_due(rude):
 
 def test_who_hangs_up_while_waiting_is_leased_nothing(rude):
     with pytest.raises(httpx.ReadTimeout):
-        rude.client.post("/leases", json={"wait_s": 30}, timeout=0.1)
+        rude.client.post("/leases", json={"wait_s": 30}, timeout=httpx.Timeout(30, read=0.3))
     gone = 'recrawl_requests_total{method="POST",route="/leases",status="400"} 1.0'
     until(lambda: gone in rude.get("/metrics").text, "the service has noticed")
     rude.register("https://a.example/")

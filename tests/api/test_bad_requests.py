@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 import zstandard
-from support.live_server import Live
+from support.live_server import PATIENCE_S, Live
 
 GOOD = '{"url": "https://good.example/"}'
 JSON = "application/json"
@@ -155,7 +155,7 @@ def test_a_body_of_50_megabytes_is_refused(shared: Live, chunked):
 
 def test_a_body_without_end_is_cut_off(shared: Live):
     """The server answers and hangs up; it does not read on for ever."""
-    with socket.create_connection(("127.0.0.1", shared.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", shared.port), timeout=PATIENCE_S) as connection:
         connection.sendall(
             b"POST /pages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
             b"Transfer-Encoding: chunked\r\n\r\n"
@@ -172,8 +172,8 @@ def test_a_body_without_end_is_cut_off(shared: Live):
 
 
 def raw(api: Live, *parts: bytes) -> bytes:
-    """Send bytes as they are; give what comes back until the server closes or falls silent."""
-    with socket.create_connection(("127.0.0.1", api.port), timeout=5) as connection:
+    """Send bytes as they are; give what comes back until the server closes."""
+    with socket.create_connection(("127.0.0.1", api.port), timeout=PATIENCE_S) as connection:
         for part in parts:
             connection.sendall(part)
         connection.shutdown(socket.SHUT_WR)
@@ -233,7 +233,7 @@ def test_a_body_whose_end_is_not_certain_is_refused(shared: Live, status, versio
     """Otherwise a proxy may see another request where this body ends (RFC 9112, section 6)."""
     head = "\r\n".join([f"POST /pages HTTP/{version}", "Host: x", *headers, "\r\n"])
     second = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", shared.port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", shared.port), timeout=PATIENCE_S) as connection:
         connection.sendall(head.encode() + b"2\r\n[]\r\n0\r\n\r\n" + second)
         received = b"".join(iter(partial(connection.recv, 65_536), b""))
     answer, _, body = received.partition(b"\r\n\r\n")
@@ -246,7 +246,7 @@ def test_a_body_whose_end_is_not_certain_is_refused(shared: Live, status, versio
 def test_chunks_are_taken(shared: Live, coding):
     head = f"POST /pages HTTP/1.1\r\n{HOST.decode()}Transfer-Encoding: {coding}\r\n\r\n"
     body = f"[{GOOD}]".encode()
-    with socket.create_connection(("127.0.0.1", shared.port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", shared.port), timeout=PATIENCE_S) as connection:
         connection.sendall(head.encode() + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body))
         assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
 
@@ -265,7 +265,7 @@ CHUNKED = b"POST /pages HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\
     ],
 )
 def test_a_head_without_end_is_not_read_to_the_end(shared: Live, begun, more):
-    with socket.create_connection(("127.0.0.1", shared.port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", shared.port), timeout=PATIENCE_S) as connection:
         connection.sendall(begun)
         with pytest.raises(ConnectionError):
             connection.sendall(1_000 * more)

@@ -15,13 +15,13 @@ def test_slow_readers_hold_up_neither_health_nor_evidence(api: Live, monkeypatch
 
     def slow(*_):
         waiting.release()
-        assert let_go.wait(30)
+        assert let_go.wait(180)
 
     monkeypatch.setattr(Watch, "note", slow)
     with ThreadPoolExecutor(2 * MAX_THREADS) as pool:
         asked = [pool.submit(api.get, "/epochs") for _ in range(2 * MAX_THREADS)]
         for _ in range(MAX_THREADS):
-            assert waiting.acquire(timeout=30)
+            assert waiting.acquire(timeout=180)
         for path in ("/healthz", "/readyz", "/metrics"):
             assert api.get(path).status_code == 200
         crawl = [{"page_id": page_id, "observed_at": START.isoformat(), "changed": True}]

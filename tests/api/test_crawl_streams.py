@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 import zstandard
-from support.live_server import START, Live, running, until
+from support.live_server import PATIENCE_S, START, Live, running, until
 from support.processes import serving
 
 from service.api.requests.stream import cut
@@ -280,7 +280,7 @@ def test_a_fault_of_the_service_claims_nothing_of_a_stream(small: Live, monkeypa
 def test_a_caller_who_leaves_half_way_leaves_whole_blocks(small: Live):
     content = b"\n".join(lines("gone", range(45)))
     head = b"POST /observations HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
-    with socket.create_connection(("127.0.0.1", small.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", small.port), timeout=PATIENCE_S) as connection:
         connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(content))
         connection.sendall(content[: content.index(b"/35")])
         url = {"url": "https://gone.example/19"}
@@ -302,7 +302,7 @@ def slow(small: Live, monkeypatch):
 
     def held(jobs):
         seen.append(sum(len(job.columns) for job in jobs))
-        assert let_go.acquire(timeout=60)
+        assert let_go.acquire(timeout=PATIENCE_S)
         return flush(jobs)
 
     monkeypatch.setattr(line, "flush", held)

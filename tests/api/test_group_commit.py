@@ -24,7 +24,7 @@ def held_up(sqlite_api: Live, monkeypatch):
 
     def held(jobs):
         reached.set()
-        assert let_go.wait(30)
+        assert let_go.wait(180)
         return flush(jobs)
 
     monkeypatch.setattr(line, "flush", held)
@@ -38,7 +38,7 @@ def test_too_much_waiting_is_refused_with_the_time_to_try_again(sqlite_api: Live
     line.limits = replace(line.limits, max_waiting=2)
     with ThreadPoolExecutor(3) as pool:
         sent = [pool.submit(sqlite_api.post, "/observations", crawl(99))]
-        assert reached.wait(30)
+        assert reached.wait(180)
         for n in (1, 2):
             sent.append(pool.submit(sqlite_api.post, "/observations", crawl(99)))
             until(lambda n=n: line.n_waiting == n, "the next one waits")

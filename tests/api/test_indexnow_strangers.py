@@ -32,7 +32,7 @@ def body(host: str = "a.example", key: str = KEY, urls: list[str] | None = None)
 def stranger(api: Live, source: str = "127.0.0.1") -> httpx.Client:
     """A client without an API key, from an address of its own."""
     return httpx.Client(
-        base_url=api.url, transport=httpx.HTTPTransport(local_address=source), timeout=60
+        base_url=api.url, transport=httpx.HTTPTransport(local_address=source), timeout=180
     )
 
 
@@ -94,7 +94,7 @@ def test_more_urls_than_allowed_are_refused_before_they_are_decoded(checked: Liv
 
 def test_urls_are_decoded_only_once_the_key_is_believed(checked: Live, going, monkeypatch):
     checked.register(*URLS)
-    checked.service.key_checks.look = lambda _: going.wait(60)
+    checked.service.key_checks.look = lambda _: going.wait(180)
     broken = body(urls=[URLS[0], "https://b.example/"])
     with stranger(checked) as client:
         for content in (body(urls=URLS), broken):
@@ -145,7 +145,7 @@ def test_hostile_submissions_do_not_hold_up_an_honest_site(checked: Live, going)
     checked.register("https://honest.example/")
 
     def look(claim):
-        return claim.host == "honest.example" or going.wait(60)
+        return claim.host == "honest.example" or going.wait(180)
 
     checked.service.key_checks.look = look
     statuses = set()
@@ -164,7 +164,7 @@ def test_hostile_submissions_do_not_hold_up_an_honest_site(checked: Live, going)
 
 
 def test_a_refused_and_a_displaced_submission_are_counted(checked: Live, going):
-    checked.service.key_checks.look = lambda _: not going.wait(60)
+    checked.service.key_checks.look = lambda _: not going.wait(180)
     with stranger(checked) as flood, stranger(checked, "127.0.0.2") as other:
         keys = (f"bogus-key-{i}" for i in count())
         while (response := flood.post("/indexnow", content=body(key=next(keys)))).is_success:
@@ -178,7 +178,7 @@ def test_a_refused_and_a_displaced_submission_are_counted(checked: Live, going):
 
 def test_a_server_ends_though_key_files_hang(sqlite_url, going):
     with running(sqlite_url, indexnow_check=True) as api:
-        api.service.key_checks.look = lambda _: going.wait(60)
+        api.service.key_checks.look = lambda _: going.wait(180)
         with stranger(api) as client:
             assert client.post("/indexnow", content=body()).status_code == 202
     assert not going.is_set()

@@ -5,7 +5,7 @@ from functools import partial
 from unittest.mock import Mock
 
 import pytest
-from support.live_server import Live
+from support.live_server import PATIENCE_S, Live
 
 from service.api.protocol import ExcusingFlow, QuietTransport
 
@@ -53,7 +53,7 @@ def test_a_wish_for_another_protocol_costs_no_body(sqlite_api: Live, wish: bytes
         ]
     )
     last = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", sqlite_api.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", sqlite_api.port), timeout=PATIENCE_S) as connection:
         if body == "later":
             connection.sendall(head)
             connection.sendall(sent + last)

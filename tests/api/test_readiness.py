@@ -15,7 +15,7 @@ from service.storage import migrations
 from service.storage.sqlite.transaction import SqliteTransaction
 
 PAGE = [{"url": "https://a.example/"}]
-TIMEOUT_S = 1
+TIMEOUT_S = 2
 
 
 @pytest.fixture
@@ -133,8 +133,8 @@ def test_a_check_that_does_not_end_is_cut_off_and_metrics_of_the_process_remain(
 ):
     let_go = threading.Event()
     store = type(sqlite_api.service.store)
-    monkeypatch.setattr(store, "check_ready", lambda _: let_go.wait(60))
-    monkeypatch.setattr(type(sqlite_api.service.telemetry), "scrape", lambda _: let_go.wait(60))
+    monkeypatch.setattr(store, "check_ready", lambda _: let_go.wait(180))
+    monkeypatch.setattr(type(sqlite_api.service.telemetry), "scrape", lambda _: let_go.wait(180))
     try:
         assert failed_check(sqlite_api) == "connection"
         assert "recrawl_up 0.0" in sqlite_api.get("/metrics").text

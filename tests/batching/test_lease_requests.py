@@ -13,7 +13,7 @@ from service.leases.lease import WorkerRequest
 from service.model.errors import Overloaded
 from service.storage.queue import ALL_PAGES
 
-PATIENCE_S = 30
+PATIENCE_S = 180
 LONG_S = 600.0
 
 

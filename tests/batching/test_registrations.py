@@ -15,7 +15,7 @@ from service.batching.reports import Registration, batched_registrations
 from service.leases.lease import LeaseSettler
 from service.model.errors import StoreFull, StoreUnavailable
 
-PATIENCE_S = 30
+PATIENCE_S = 180
 
 
 class Watched:

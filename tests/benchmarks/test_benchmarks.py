@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 ROWS = {
     "epoch": 2,
@@ -33,10 +35,6 @@ def test_every_row_is_measured_beside_its_floor(store, postgres_server, tmp_path
             "-m",
             "benchmarks.http",
             "--quick",
-            "--seconds",
-            "0.2",
-            "--pages",
-            "5000",
             "--stores",
             store,
             "--rows",
@@ -52,7 +50,7 @@ def test_every_row_is_measured_beside_its_floor(store, postgres_server, tmp_path
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     assert run.returncode == 0, run.stdout + run.stderr
     rows = json.loads(written.read_text())["rows"]
@@ -85,7 +83,7 @@ def test_every_row_of_the_leases_is_measured(store, postgres_server, tmp_path) -
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     assert run.returncode == 0, run.stdout + run.stderr
     rows = json.loads(written.read_text())["rows"]
@@ -114,7 +112,7 @@ def test_a_made_up_data_set_is_imported_and_scheduled(postgres_server, tmp_path)
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert "1000 new pages registered, 1000 states taken over, 0 lines skipped" in run.stdout
@@ -157,7 +155,7 @@ def test_the_grid_goes_on_where_it_was_interrupted(tmp_path) -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=120,
+            timeout=300,
         ).stdout
 
     first = run("--policies", "uniform,recrawl")
@@ -190,7 +188,7 @@ def test_an_attack_of_strangers_is_measured(tmp_path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     assert run.returncode == 0, run.stdout + run.stderr
     figures = json.loads(written.read_text())

@@ -84,7 +84,7 @@ def test_valid_requests_are_taken(sqlite_url):
 @pytest.mark.parametrize("store", ["postgres", "sqlite"])
 def test_a_short_campaign_meets_no_fault_of_the_service(store, tmp_path):
     written = tmp_path / "fuzz.json"
-    command = [sys.executable, "-m", "benchmarks.fuzz", "--requests", "1500", "--store", store]
+    command = [sys.executable, "-m", "benchmarks.fuzz", "--requests", "600", "--store", store]
     run = subprocess.run(
         [*command, "--json", written],
         cwd=ROOT,
@@ -95,5 +95,5 @@ def test_a_short_campaign_meets_no_fault_of_the_service(store, tmp_path):
     )
     assert written.exists(), run.stdout + run.stderr
     outcome = json.loads(written.read_text())
-    assert sum(outcome["shares"].values()) >= 1_500
+    assert sum(outcome["shares"].values()) >= 600
     assert outcome["complaints"] == {}

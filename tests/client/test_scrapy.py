@@ -12,14 +12,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from support.live_server import running, until
+from support.live_server import PATIENCE_S, running, until
 from support.processes import environment, free_port
 
 from recrawl_client import Problem, Refused, Unavailable, Undelivered
 from recrawl_client.scrapy import _ended
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "spider.py"
-GATE_WAITS_S = 30
+GATE_WAITS_S = 180
 
 
 class Site:
@@ -117,7 +117,7 @@ def status(live, url):
 def test_a_site_is_found_crawled_once_and_reported(tmp_path, live, site):
     home = f"http://127.0.0.1:{site.port}"
     with scrapy(tmp_path, live, f"{home}/", RECRAWL_CLOSE_IDLE_S=2) as spider:
-        ended = spider.wait(60)
+        ended = spider.wait(PATIENCE_S)
     log = (tmp_path / "scrapy.log").read_text()
     assert ended == 0, log
     assert "spider_exceptions" not in log, log
@@ -144,7 +144,7 @@ def test_a_spider_that_is_stopped_reports_what_it_did_and_gives_back_the_rest(tm
         spider.send_signal(signal.SIGTERM)
         until(lambda: "Closing spider" in (tmp_path / "scrapy.log").read_text(), "it closes")
         site.gate.set()
-        assert spider.wait(60) == 0
+        assert spider.wait(PATIENCE_S) == 0
     fetched = [path for path in site.hits if path.startswith("/gated/")]
     host = live.get("/hosts/127.0.0.1").json()
     assert (host["n_leased"], host["n_pages"]) == (0, 21)
@@ -186,7 +186,7 @@ def test_a_spider_may_announce_changes_judge_content_and_crawl_by_itself(tmp_pat
     path.write_text(SPIDER)
     asked = {"RECRAWL_REGISTER": False, "RECRAWL_CLOSE_IDLE_S": 2}
     with scrapy(tmp_path, live, home, path, **asked) as spider:
-        assert spider.wait(60) == 0, (tmp_path / "scrapy.log").read_text()
+        assert spider.wait(PATIENCE_S) == 0, (tmp_path / "scrapy.log").read_text()
     del site.hits["/robots.txt"]
     assert site.hits == {"/now": 1, "/1": 1}
     shown = live.get("/pages", url=home + "1").json()
@@ -217,7 +217,7 @@ def test_a_digest_that_fails_is_told_and_holds_no_lease(tmp_path, live, site):
     path = tmp_path / "broken.py"
     path.write_text(BROKEN_DIGEST)
     with scrapy(tmp_path, live, home, path, RECRAWL_CLOSE_IDLE_S=2) as spider:
-        assert spider.wait(60) == 0
+        assert spider.wait(PATIENCE_S) == 0
     assert "no main in it" in (tmp_path / "scrapy.log").read_text()
     assert status(live, home) == 403
     assert live.get("/hosts/127.0.0.1").json()["n_leased"] == 0
@@ -245,7 +245,7 @@ def test_a_spider_without_a_valid_key_closes_and_says_why(tmp_path, sqlite_url, 
         running(sqlite_url, api_keys=("k1",)) as live,
         scrapy(tmp_path, live, f"http://127.0.0.1:{site.port}/", RECRAWL_API_KEY="k2") as spider,
     ):
-        assert spider.wait(60) == 0
+        assert spider.wait(PATIENCE_S) == 0
     log = (tmp_path / "scrapy.log").read_text()
     assert "the service refused: 401 Unauthorized" in log
     assert "1 items were not delivered: 401" in log

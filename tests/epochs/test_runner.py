@@ -120,14 +120,14 @@ def test_runners_on_one_database_share_the_work(sql_store, clock):
     ran = []
 
     def work(runner):
-        start.wait(10)
+        start.wait(180)
         ran.append(runner.run_once())
 
     threads = [threading.Thread(target=work, args=(runner,)) for runner in runners]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(180)
     assert len(ran) == 3
     with sql_store.begin(write=False) as tx:
         statuses = {e.status for e in tx.epochs(None, 10)}
@@ -230,13 +230,13 @@ def test_a_sleeping_loop_wakes_for_a_request_and_for_the_stop(memory, clock, mon
     monkeypatch.setattr(runner, "run_once", once)
     thread = threading.Thread(target=runner.run_every)
     thread.start()
-    assert slept.wait(30)
+    assert slept.wait(180)
     with memory.begin() as tx:
         tx.request_epoch(T0)
     runner.wake()
-    assert published.wait(30)
+    assert published.wait(180)
     runner.stop()
-    thread.join(30)
+    thread.join(180)
     assert not thread.is_alive()
 
 

@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import psycopg
 import pytest
-from support.live_server import until
+from support.live_server import PATIENCE_S, until
 from support.processes import Serving, serving
+
+pytestmark = pytest.mark.slow
 
 BASE = datetime.now(UTC).replace(microsecond=0) - timedelta(days=2)
 
@@ -34,7 +36,7 @@ def unanswered(server: Serving, items: list[dict], answers: list) -> threading.T
     def post() -> None:
         try:
             answers.append(
-                httpx.post(f"{server.client.base_url}/observations", json=items, timeout=60)
+                httpx.post(f"{server.client.base_url}/observations", json=items, timeout=PATIENCE_S)
             )
         except httpx.TransportError:
             return
@@ -68,7 +70,7 @@ def test_a_replica_killed_while_it_writes_leaves_all_or_nothing(postgres_url, tm
             stopped = f"{write}%"  # the log is written to a partition
             until(lambda: other.execute(STOPPED, [stopped]).fetchone()[0], "the write waits")
             one.kill()
-            post.join(60)
+            post.join(PATIENCE_S)
         assert answers == []
         again = two.post("/observations", batch(1, n_pages))
         assert sorted((again["accepted"], again["duplicate"])) == [0, n_pages]
@@ -91,7 +93,7 @@ def test_a_server_on_sqlite_killed_inside_its_transaction_leaves_all_or_nothing(
             frozen = frozen_inside(server, sqlite_url.removeprefix("sqlite:///"), post)
             if frozen:
                 server.kill()
-            post.join(60)
+            post.join(PATIENCE_S)
             if frozen:
                 break
             answers.clear()

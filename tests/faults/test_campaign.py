@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("store", ["postgres", "sqlite"])
 def test_a_campaign_of_faults_breaks_no_promise(store, tmp_path):
     written = tmp_path / "faults.json"
-    command = [sys.executable, "-m", "benchmarks.faults", "--minutes", "0.5", "--store", store]
+    command = [sys.executable, "-m", "benchmarks.faults", "--minutes", "0.25", "--store", store]
     command += ["--folder", tmp_path / "history", "--json", written]
     run = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=400

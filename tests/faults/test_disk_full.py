@@ -8,9 +8,12 @@ import resource
 import sqlite3
 from pathlib import Path
 
+import pytest
 from support.live_server import until
 from support.processes import serving
 from support.traffic import Reporter, polite
+
+pytestmark = pytest.mark.slow
 
 ROOM = 1_000_000
 """Bytes that a file may still grow by: many small batches, but no large one."""

@@ -22,6 +22,9 @@ from service.model.domain import Epoch, EpochStatus
 from service.runtime.settings import Settings
 from service.storage import open_store
 from service.storage.contract import EPOCHS_KEPT
+from service.storage.sqlite.transaction import BLOCK
+
+pytestmark = pytest.mark.slow
 
 
 class Trial:
@@ -32,7 +35,7 @@ class Trial:
         self.directory = directory
         self.store = open_store(url, width(Settings().plan().estimator))
         self.on_sqlite = self.store.engine.dialect.name == "sqlite"
-        self.n_pages = 50_000 if self.on_sqlite else 1_000  # three blocks
+        self.n_pages = BLOCK + 1_000 if self.on_sqlite else 1_000  # two blocks
         with self.store.begin() as tx:
             tx.register(page_columns(urls(self.n_pages)), datetime.now(UTC))
 
@@ -268,7 +271,7 @@ def test_an_epoch_may_die_at_every_stage(database_url, tmp_path):
         assert len(died) == len(LEAVES) - 1
 
 
-TAKEOVER_S = 10
+TAKEOVER_S = 30
 
 
 def test_another_worker_takes_over_an_epoch_whose_leader_died(database_url, tmp_path):

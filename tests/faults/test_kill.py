@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
-from support.live_server import until
+from support.live_server import PATIENCE_S, until
 from support.processes import Serving, serving, started
+
+pytestmark = pytest.mark.slow
 
 N_CLIENTS = 3
 N_PAGES = 20
@@ -33,7 +35,7 @@ class Crawler(threading.Thread):
         ]
 
     def run(self) -> None:
-        with httpx.Client(base_url=self.url, timeout=30) as client:
+        with httpx.Client(base_url=self.url, timeout=PATIENCE_S) as client:
             while True:
                 self.n_sent = self.n_acknowledged + 1
                 try:

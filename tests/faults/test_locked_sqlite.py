@@ -5,11 +5,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
+import pytest
 from support.live_server import until
-from support.processes import serving
+from support.processes import ENDS_WITHIN_S, serving
 from support.traffic import polite
 
-ENDS_WITHIN_S = 10.0
+pytestmark = pytest.mark.slow
+
 PAGE = [{"url": "https://a.example/"}]
 
 

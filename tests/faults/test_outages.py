@@ -12,7 +12,7 @@ from support.traffic import Reporter, polite
 from service.model.errors import StoreUnavailable
 from service.storage import migrations, open_store
 
-BACK_WITHIN_S = 60
+pytestmark = pytest.mark.slow
 
 
 def reporters(*urls: str) -> list[Reporter]:
@@ -28,7 +28,6 @@ def go_on(crawlers: list[Reporter], n_more: int = 3) -> None:
     until(
         lambda: all(c.n_accepted >= n or c.problem for c, n in zip(crawlers, enough, strict=True)),
         "every crawler is answered again",
-        BACK_WITHIN_S,
     )
 
 
@@ -76,9 +75,9 @@ def test_sessions_ended_and_a_restart_of_postgres_are_waited_out(tmp_path):
             for path in ("/healthz", "/metrics"):
                 assert server.client.get(path).status_code == 200
             postgres.start()
-            until(server.ready, "the server is ready again", BACK_WITHIN_S)
+            until(server.ready, "the server is ready again")
             go_on(crawlers)
-            until(lambda: published(server.client) > in_force, "an epoch after it", BACK_WITHIN_S)
+            until(lambda: published(server.client) > in_force, "an epoch after it")
             for crawler in crawlers:
                 crawler.stop()
                 assert crawler.hung_up == []

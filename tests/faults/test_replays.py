@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import numpy as np
-from support.live_server import until
+import pytest
+from support.live_server import PATIENCE_S, until
 from support.processes import serving
 from support.store_cases import T0, crawl_columns, page_columns, states_of
 
@@ -17,6 +18,8 @@ from service.ingest.record import record
 from service.model.arrays import UNSPECIFIED
 from service.runtime.settings import read_settings
 from service.storage import open_store
+
+pytestmark = pytest.mark.slow
 
 N_PAGES = 40
 N_TIMES = 30
@@ -57,7 +60,7 @@ class Client(threading.Thread):
         self.problems: list[str] = []
 
     def run(self) -> None:
-        with httpx.Client(base_url=self.server, timeout=60) as client:
+        with httpx.Client(base_url=self.server, timeout=PATIENCE_S) as client:
             for batch in self.batches:
                 response = client.post("/observations", json=batch)
                 answer = response.json()
@@ -101,7 +104,7 @@ def test_two_replicas_and_many_replays_leave_what_the_log_says(database_url, tmp
         for client in clients:
             client.start()
         for client in clients:
-            client.join(60)
+            client.join(PATIENCE_S)
             assert not client.is_alive(), "a call never ended"
             assert client.problems == []
     counts = sum((client.counts for client in clients), Counter())

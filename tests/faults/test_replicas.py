@@ -4,8 +4,11 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import httpx
-from support.live_server import until
+import pytest
+from support.live_server import PATIENCE_S, until
 from support.processes import serving, started
+
+pytestmark = pytest.mark.slow
 
 N_PAGES = 120
 N_ROUNDS = 12
@@ -24,7 +27,7 @@ class Caller(threading.Thread):
         self.problems: list[str] = []
 
     def run(self) -> None:
-        with httpx.Client(base_url=self.url, timeout=60) as client:
+        with httpx.Client(base_url=self.url, timeout=PATIENCE_S) as client:
             for batch in self.batches:
                 response = client.post(self.path, json=batch)
                 if response.status_code != 200 or response.json()["rejected"]:
@@ -88,7 +91,7 @@ def test_concurrent_batches_over_the_same_pages_add_up(postgres_url, tmp_path):
         for caller in callers:
             caller.start()
         for caller in callers:
-            caller.join(60)
+            caller.join(PATIENCE_S)
             assert not caller.is_alive(), "a call never ended"
             assert caller.problems == []
 
@@ -121,10 +124,11 @@ def test_concurrent_batches_over_the_same_pages_add_up(postgres_url, tmp_path):
 def test_two_workers_take_turns(postgres_url, tmp_path):
     settings = {"database_url": postgres_url, "epoch_interval_s": 1}
     with (
-        serving(tmp_path, **settings) as server,
+        serving(tmp_path, wait=False, **settings) as server,
         started(tmp_path, "worker", **settings) as first,
         started(tmp_path, "worker", **settings) as second,
     ):
+        until(server.ready, "the server is ready")
         server.post("/pages", [{"url": url} for url in URLS])
 
         def published() -> int:
@@ -135,6 +139,6 @@ def test_two_workers_take_turns(postgres_url, tmp_path):
         until(lambda: published() >= 2, "two epochs")
         first.kill()
         before = published()
-        until(lambda: published() > before, "the other worker takes over", patience_s=10)
+        until(lambda: published() > before, "the other worker takes over", patience_s=30)
         until(lambda: published() >= before + 2, "the other worker goes on")
         assert not second.ended()

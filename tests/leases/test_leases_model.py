@@ -46,6 +46,8 @@ from service.model.domain import Verdict
 from service.storage import open_store
 from service.storage.queue import ALL_PAGES, LeaseFilter
 
+N_RUNS = {"quick": 8, "thorough": 20}
+"""Sequences of steps by the profile of hypothesis; `make test-all` is thorough."""
 SLACK = timedelta(milliseconds=1)
 """Databases round due times to the microsecond, each in its own way."""
 
@@ -430,7 +432,7 @@ def test_any_steps_in_any_order_lose_no_page_and_lease_none_twice(kind, request,
     run_state_machine_as_test(
         fresh,
         settings=settings(
-            max_examples=20,
+            max_examples=N_RUNS[settings.get_current_profile_name()],
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),

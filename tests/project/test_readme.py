@@ -59,7 +59,7 @@ def shape(value: Any) -> Any:
 def test_the_quickstart_gives_the_answers_it_shows(tmp_path: Path) -> None:
     service = open_service(read_settings(database_url=f"sqlite:///{tmp_path}/readme.db"))
     commands = 0
-    with running(service) as url, httpx.Client(base_url=url, timeout=20) as client:
+    with running(service) as url, httpx.Client(base_url=url, timeout=180) as client:
         for block, shown in shell_blocks():
             if "curl" not in block:
                 continue
@@ -77,7 +77,7 @@ def test_the_quickstart_gives_the_answers_it_shows(tmp_path: Path) -> None:
 
 
 def wait_for_epoch(client: httpx.Client, epoch: int) -> None:
-    for _ in range(500):
+    for _ in range(5_000):
         if client.get(f"/epochs/{epoch}").json()["status"] == "published":
             return
         time.sleep(0.02)

@@ -36,7 +36,7 @@ from service.storage import open_store
 from service.storage.postgres.partitions import partitions
 from service.storage.postgres.statements import Statements
 
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 def together(*tasks):

@@ -134,7 +134,7 @@ def test_an_abort_ends_every_wait_and_begins_nothing_more(opened):
     with ThreadPoolExecutor(2) as pool:
         waits = [pool.submit(wait, write) for write in (False, True)]
         for _ in waits:
-            assert running.acquire(timeout=60)
+            assert running.acquire(timeout=180)
         store.abort()
         for each in waits:
             with pytest.raises(StoreUnavailable):

@@ -130,10 +130,10 @@ def test_a_migration_waits_for_the_writers_that_have_passed_the_fence(sql_store)
     with sql_store.begin() as tx:
         tx.register(page_columns(urls(2)), T0)
         migrating.start()
-        assert began.wait(60)
+        assert began.wait(180)
         assert not end.wait(0.3)
         tx.register(page_columns(urls(4)), T0)
-    migrating.join(60)
+    migrating.join(180)
     assert end.is_set()
     migrations.upgrade(sql_store.engine)
 

@@ -151,7 +151,7 @@ def test_two_migrations_at_once_take_turns(empty_database_url):
     start = threading.Barrier(3)
 
     def migrate(store):
-        start.wait(10)
+        start.wait(180)
         migrations.upgrade(store.engine)
 
     with ThreadPoolExecutor(3) as pool:

@@ -425,7 +425,7 @@ def test_writers_take_their_turns_in_the_order_they_came():
             waiting.append(thread)
         order.append("first")
     for thread in waiting:
-        thread.join(10)
+        thread.join(180)
     assert order == ["first", 0, 1, 2, 3, 4]
     with turns:  # and it is free again
         pass

@@ -11,7 +11,7 @@ from service.core.estimators.gamma import Gamma
 from service.estimation.estimates import InForce, Rules
 from service.model.domain import Timing
 
-PATIENCE_S = 30
+PATIENCE_S = 180
 
 
 def rules() -> Rules:

@@ -13,6 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from support.live_server import PATIENCE_S
 from support.processes import free_port
 
 EMPTY = """
@@ -87,7 +88,7 @@ class OwnPostgres:
             ("-D", str(self.programs.pgdata), *arguments),
             bin_path=self.programs.bin_path,
             user=self.programs.system_user,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
 
 

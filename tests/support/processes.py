@@ -13,9 +13,10 @@ from typing import Any
 
 import httpx
 
-from support.live_server import until
+from support.live_server import PATIENCE_S, until
 
-ENDS_WITHIN_S = 15.0
+ENDS_WITHIN_S = 30.0
+"""Limit for a process to end when asked, seconds: far less than what it might wait for."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -39,7 +40,7 @@ def run(directory: Path, *arguments: str, **settings: Any) -> subprocess.Complet
         cwd=directory,
         text=True,
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -127,7 +128,7 @@ def serving(
     port = port or free_port()
     with (
         started(directory, "serve", "--port", str(port), **settings) as running,
-        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client,
     ):
         server = Serving(running.popen, running.log, client)
         if wait:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 
-from support.live_server import until
+from support.live_server import PATIENCE_S, until
 
 BASE = datetime.now(UTC).replace(microsecond=0) - timedelta(days=30)
 PAUSE_S = 0.02
@@ -32,7 +32,7 @@ class Reporter(threading.Thread):
         return [{"url": url, "observed_at": at, "changed": k % 3 == 0} for url in self.pages]
 
     def run(self) -> None:
-        with httpx.Client(base_url=self.url, timeout=60) as client:
+        with httpx.Client(base_url=self.url, timeout=PATIENCE_S) as client:
             while not self.told.is_set() and self.problem is None:
                 self.send(client, self.batch(self.n_accepted + 1))
 
@@ -57,7 +57,7 @@ class Reporter(threading.Thread):
     def stop(self) -> None:
         """Let it end after the attempt it is in."""
         self.told.set()
-        self.join(60)
+        self.join(PATIENCE_S)
         assert not self.is_alive(), "a call never ended"
         assert self.problem is None, self.problem
 
