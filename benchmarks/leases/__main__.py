@@ -59,6 +59,12 @@ def parser() -> argparse.ArgumentParser:
         default=5.0,
         help="seconds between crawls; of others twice and four times",
     )
+    given.add_argument(
+        "--late",
+        type=float,
+        default=1.0,
+        help="seconds a page may be late in the end",
+    )
     given.add_argument("--seed", type=int, default=1, help="of who is killed when")
     return given
 

@@ -40,8 +40,6 @@ SETTINGS = {"host_delay_s": DELAY_S, "host_concurrency": 1}
 """One lease at a time: a host's next crawl comes a delay after the last one that was reported."""
 FILLED_WITHIN_S = 4.0
 SETTLES_S = 2.0 * TTL_S
-LATE_S = 1.0
-"""So late a page may be when all is settled, on a machine that does other things as well."""
 
 
 @dataclass
@@ -131,7 +129,7 @@ def killed(store: str, given: Namespace, folder: Path) -> list[Figure]:
         "hosts crawled within their delay": pressed(crawls),
         "pages leased twice at a time": leased_twice(crawls, acknowledged),
         "acknowledged reports that are lost": lost(crawls, acknowledged, logged),
-        "pages unaccounted for": int((last_crawl + 1.05 * period_s + LATE_S < ended).sum()),
+        "pages unaccounted for": int((last_crawl + 1.05 * period_s + given.late < ended).sum()),
     }
     what = f"{given.workers} workers, {given.kill_seconds:g} s"
     note = f"{n_workers} workers and {n_servers} servers killed, {len(crawls):,} crawls"

@@ -24,6 +24,8 @@ from recrawl_client.wire.evidence import Pinged, Reported
 from recrawl_client.wire.pages import PageAnswer, Registered
 from service.api.app import create_app
 
+pytestmark = pytest.mark.slow
+
 CHECKS = [
     not_a_server_error,
     status_code_conformance,

@@ -24,6 +24,8 @@ from service.ingest.record import ping, record
 from service.model.arrays import instant
 from service.model.domain import Observability, Timing
 
+pytestmark = pytest.mark.slow
+
 DAY = timedelta(days=1)
 DAYS = 120
 SEEDS = (1, 2, 3, 4)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from support.live_server import START, running
 
+pytestmark = pytest.mark.slow
+
 DOCUMENT = Path(__file__).parents[2] / "openapi" / "openapi.json"
 
 

@@ -4,7 +4,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import pytest
@@ -90,19 +89,18 @@ def test_a_look_up_that_hangs_is_given_up_and_its_place_comes_back():
 
     def hangs(host, *_, **__):
         if host == "hangs.example":
-            going.wait(60)
+            going.wait(180)
             done.set()
         return entries("8.8.8.8")
 
     resolver = Resolver(1, hangs)
-    started = time.monotonic()
     with pytest.raises(TimeoutError):
         resolver("hangs.example", 0.05)
     with pytest.raises(TimeoutError):
         resolver("a.example", 0.05)
-    assert time.monotonic() - started < 30
+    assert not done.is_set()
     going.set()
-    assert done.wait(60)
+    assert done.wait(180)
     assert resolver("a.example", 60.0) == ["8.8.8.8"]
 
 

@@ -32,6 +32,8 @@ def test_pages_are_crawled_on_time_and_politely_whoever_is_killed(store, postgre
             "8",
             "--period",
             "4",
+            "--late",
+            "5",
             "--kill-hosts",
             "20",
             "--postgres",

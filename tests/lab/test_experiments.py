@@ -103,6 +103,7 @@ HOLDS = {
 """Claims that hold, by how they begin."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_tells_draws_and_finds_what_it_should(name, tmp_path):
     heard = []
