@@ -22,7 +22,6 @@ from service.model.domain import Epoch, EpochStatus
 from service.runtime.settings import Settings
 from service.storage import open_store
 from service.storage.contract import EPOCHS_KEPT
-from service.storage.sqlite.transaction import BLOCK
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +34,7 @@ class Trial:
         self.directory = directory
         self.store = open_store(url, width(Settings().plan().estimator))
         self.on_sqlite = self.store.engine.dialect.name == "sqlite"
-        self.n_pages = BLOCK + 1_000 if self.on_sqlite else 1_000  # two blocks
+        self.n_pages = 50_000 if self.on_sqlite else 1_000  # three blocks
         with self.store.begin() as tx:
             tx.register(page_columns(urls(self.n_pages)), datetime.now(UTC))
 
