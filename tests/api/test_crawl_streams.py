@@ -413,6 +413,7 @@ def deflated(parts: Iterator[bytes]) -> Iterator[bytes]:
     yield packer.flush()
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_stream(sqlite_url, tmp_path):
     with serving(tmp_path, database_url=sqlite_url) as server:
         server.client.headers.update(NDJSON)

@@ -124,6 +124,7 @@ def test_duplicates_in_a_batch_are_skipped(api):
     assert lease(api.client) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [30])
 def test_all_hosts_are_recovered_after_a_crash(database_url, tmp_path, n):
     names = [f"h{i:02}.example" for i in range(n)]

@@ -121,6 +121,7 @@ def test_a_service_that_stays_away_leaves_the_observations_with_the_caller():
     assert [observation.url for observation in left.value.items] == URLS[:2]
 
 
+@pytest.mark.slow
 def test_a_service_killed_in_between_and_started_again_gets_everything_once(tmp_path, database_url):
     port = free_port()
     client = Client(f"http://127.0.0.1:{port}", patience_s=1)

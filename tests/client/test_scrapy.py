@@ -114,6 +114,7 @@ def status(live, url):
     return live.get("/pages", url=url).json()["last_crawls"][0]["status"]
 
 
+@pytest.mark.slow
 def test_a_site_is_found_crawled_once_and_reported(tmp_path, live, site):
     home = f"http://127.0.0.1:{site.port}"
     with scrapy(tmp_path, live, f"{home}/", RECRAWL_CLOSE_IDLE_S=2) as spider:
@@ -136,6 +137,7 @@ def test_a_site_is_found_crawled_once_and_reported(tmp_path, live, site):
     assert busy["n_leased"] == live.get("/hosts/127.0.0.1").json()["n_leased"] == 0
 
 
+@pytest.mark.slow
 def test_a_spider_that_is_stopped_reports_what_it_did_and_gives_back_the_rest(tmp_path, live, site):
     home = f"http://127.0.0.1:{site.port}"
     with scrapy(tmp_path, live, f"{home}/gated", CONCURRENT_REQUESTS_PER_DOMAIN=4) as spider:
@@ -180,6 +182,7 @@ class Own(Spider):
 """
 
 
+@pytest.mark.slow
 def test_a_spider_may_announce_changes_judge_content_and_crawl_by_itself(tmp_path, live, site):
     home = f"http://127.0.0.1:{site.port}/"
     path = tmp_path / "own.py"
@@ -212,6 +215,7 @@ class Broken(Spider):
 """
 
 
+@pytest.mark.slow
 def test_a_digest_that_fails_is_told_and_holds_no_lease(tmp_path, live, site):
     home = f"http://127.0.0.1:{site.port}/"
     path = tmp_path / "broken.py"
@@ -240,6 +244,7 @@ def test_leases_are_given_back_unless_the_service_is_away(why, was_there, caplog
     assert record.exc_info is None
 
 
+@pytest.mark.slow
 def test_a_spider_without_a_valid_key_closes_and_says_why(tmp_path, sqlite_url, site):
     with (
         running(sqlite_url, api_keys=("k1",)) as live,

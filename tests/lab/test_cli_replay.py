@@ -79,6 +79,7 @@ def test_the_same_command_gives_the_same_bytes(recrawl, tmp_path):
     assert files[0] == files[1]
 
 
+@pytest.mark.slow
 def test_processes_side_by_side_find_what_one_finds(recrawl, tmp_path):
     for processes in (1, 2):
         ended = recrawl("replay", *TINY[:-1], processes, "--out", processes)
@@ -87,6 +88,7 @@ def test_processes_side_by_side_find_what_one_finds(recrawl, tmp_path):
     assert one["policies"] == two["policies"]
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_ends_it_with_a_remedy(recrawl, tmp_path, monkeypatch):
     """As the kernel kills one when memory runs out."""
 

@@ -87,7 +87,7 @@ def test_the_site_is_met_where_the_proxy_is_and_nothing_else_is(monkeypatch):
 @pytest.mark.slow
 def test_the_live_demo_ends_by_itself_and_says_what_it_measured(tmp_path):
     ended = subprocess.run(
-        [sys.executable, "-m", "service", "demo", "--live", "--seconds", "5", "--seed", "3"],
+        [sys.executable, "-m", "service", "demo", "--live", "--seconds", "10", "--seed", "3"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -96,6 +96,7 @@ def in_bursts(n_url_groups=40, size=15, days=200.0, seed=3):
     return replace(world, url=tuple(f"https://s{i // size}.example/{i}" for i in pages))
 
 
+@pytest.mark.slow
 def test_pages_that_change_with_their_siblings_are_crawled_with_them():
     """The same world with its URL groups taken apart: nothing but siblings can make the odds."""
     world = in_bursts()

@@ -91,6 +91,7 @@ def free_port() -> int:
         return port
 
 
+@pytest.mark.slow
 def test_the_commands_of_compose_bring_up_the_whole_service(
     empty_postgres_url: str, tmp_path: Path
 ) -> None:
@@ -171,6 +172,7 @@ def test_postgres_is_started_with_settings_that_it_knows(empty_postgres_url: str
                 assert given[name] in words or "lz4" not in words, "built without it here"
 
 
+@pytest.mark.slow
 def test_the_image_alone_serves_on_sqlite(tmp_path: Path) -> None:
     written = re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
     port = free_port()
