@@ -19,13 +19,15 @@ def test_every_module_named_exists():
 
 @pytest.mark.parametrize(("walk", "most"), [("observation", 28), ("lease", 15), ("epoch", 25)])
 def test_a_walk_names_few_modules(walk, most):
-    (section,) = re.findall(rf"^## The walk of an? {walk}$(.*?)(?=^## |\Z)", TEXT, re.M | re.S)
+    (section,) = re.findall(
+        rf"^## The walk of an? {walk}$(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL
+    )
     assert 5 < len(modules(section)) <= most
     assert "```mermaid" in section
 
 
 def index() -> list[list[str]]:
-    rows = re.findall(r"^\| [^|]+ \| (`service/[^|]+) \| ([^|]+) \|$", TEXT, re.M)
+    rows = re.findall(r"^\| [^|]+ \| (`service/[^|]+) \| ([^|]+) \|$", TEXT, re.MULTILINE)
     return [re.findall(r"`([^`]+)`", " ".join(row)) for row in rows]
 
 
@@ -34,4 +36,6 @@ def test_the_index_names_what_its_modules_define(entry):
     source = "\n".join((ROOT / name).read_text() for name in entry if name.endswith(".py"))
     for name in entry:
         if not name.endswith(".py"):
-            assert re.search(rf"^(def|async def|class) {name}\b|^{name}\b.* = ", source, re.M), name
+            assert re.search(
+                rf"^(def|async def|class) {name}\b|^{name}\b.* = ", source, re.MULTILINE
+            ), name
