@@ -7,8 +7,8 @@ from datetime import datetime
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import EPOCH, UNSPECIFIED, Ints, Keys
-from service.model.columns import PageColumns
+from service.model.arrays import EPOCH, UNSPECIFIED, Bools, Ints, Keys
+from service.model.columns import PageColumns, PageStates
 from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch, Subscription
 from service.model.errors import PageNotFound, SubscriptionNotFound
 from service.storage.contract import Brought, Registered
@@ -16,6 +16,7 @@ from service.storage.dialect import assignments
 from service.storage.epochs_sql import EpochsSql
 from service.storage.queue import FillMark, HostQueueBounds
 from service.storage.queue_sql import QueueSql
+from service.storage.tables import SELDOM_SET
 
 FIRST = 100
 """Keys of a batch of new pages that are looked up; most batches have known pages or none."""
@@ -301,3 +302,12 @@ class SqlTransaction(EpochsSql, QueueSql):
 
 def _no_page(page_id: int) -> PageNotFound:
     return PageNotFound(f"no page has the id {page_id}; register it with POST /pages")
+
+
+def any_seldom_set(states: PageStates) -> Bools:
+    """Return which rows have a value in a column of `SELDOM_SET`."""
+    is_set = np.zeros(len(states), np.bool_)
+    for name in SELDOM_SET:
+        column = getattr(states, name)
+        is_set |= ~np.isnat(column) if column.dtype.kind == "M" else column != 0
+    return is_set

@@ -119,6 +119,8 @@ NULL_FOR_ZERO = (
     "redirects_to",
 )
 """Columns of `page_states` that are NULL where they are 0, as most are: rows are shorter."""
+SELDOM_SET = (*(name for name in NULL_FOR_ZERO if name != "digest"), "last_ping_at", "requested_at")
+"""Columns of `page_states` that few pages have: those of pings, requests and failures."""
 
 HOT = {
     "fillfactor": "70",

@@ -1,6 +1,7 @@
 """The schedule in force, whole or what changed of it, and the epochs that published it."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -255,15 +256,21 @@ class ScheduleReader:
     def parts(self, part: SchedulePart) -> Iterator[SchedulePart]:
         """Yield this part and the following ones, each from a short transaction of its own.
 
-        An epoch that is dropped meanwhile raises, and the connection breaks off. This keeps a
-        client from taking a part of the schedule for all of it.
+        A thread reads the next part while this one is encoded and sent. An epoch that is dropped
+        meanwhile raises, and the connection breaks off. This keeps a client from taking a part of
+        the schedule for all of it.
         """
-        while True:
+        with ThreadPoolExecutor(1, "schedule") as ahead:
+            while part.after is not None:
+                following = ahead.submit(self.read, part.after)
+                yield part
+                part = following.result()
             yield part
-            if part.after is None:
-                return
-            with self.service.store.begin(write=False) as tx:
-                part = self.next(tx, part.after)
+
+    def read(self, after: int) -> SchedulePart:
+        """Return the rows after a page_id in a transaction of their own."""
+        with self.service.store.begin(write=False) as tx:
+            return self.next(tx, after)
 
     def lines(self, part: SchedulePart) -> Iterator[bytes]:
         """Yield one page a line."""

@@ -111,8 +111,6 @@ OF_STATES = [name for name in PageStates.__dataclass_fields__ if name not in RAT
 NULL_FOR_NO_TIME = ("last_crawl_at", "last_observed_at", "last_ping_at", "requested_at")
 NONE = dict.fromkeys(NULL_FOR_ZERO, "0") | dict.fromkeys(NULL_FOR_NO_TIME, "'-infinity'")
 """What columns of a state travel as where they are NULL."""
-SELDOM_SET = [n for n in NONE if n not in ("digest", "last_crawl_at", "last_observed_at")]
-"""Columns of a state that few pages have: those of pings, requests and failures."""
 WIDE: dict[Any, str] = {Ints: "::bigint", Floats: "::float8"}
 
 

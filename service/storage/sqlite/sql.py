@@ -20,7 +20,7 @@ from service.model.urls import URL_GROUPS
 from service.storage.contract import GONE_CHECKS, Transaction
 from service.storage.dialect import Dialect, worded
 from service.storage.epochs_sql import KEPT, NUMBER_IN_FORCE
-from service.storage.tables import NULL_FOR_ZERO, metadata
+from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET, metadata
 
 ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
@@ -33,6 +33,8 @@ TOGETHER = 100
 NOT_WRITTEN = ("page_id", "pings_since", "observability", "crawl_rate", "crawl_probability")
 WRITTEN = (*(n for n in PageStates.__dataclass_fields__ if n not in NOT_WRITTEN), "page_id")
 """Columns of a state in the order of `SAVE_STATES`."""
+COMMON = tuple(name for name in WRITTEN if name not in SELDOM_SET)
+"""Columns of a state in the order of `SAVE_COMMON_STATES`."""
 
 EPOCH_KINDS: dict[str, Any] = {f.name: f.type for f in fields(EpochColumns)}
 COLUMNS = [column for table in metadata.tables.values() for column in table.c]
@@ -122,6 +124,13 @@ ORDER BY page_states.page_id
 
 _SAVE = ", ".join(f"{name} = {place}" for name, place in PLACES.items() if name != "page_id")
 SAVE_STATES = f"UPDATE page_states SET {_SAVE} WHERE page_id = ?"
+_SAVE_COMMON = ", ".join(
+    f"{name} = NULL" if name in SELDOM_SET else f"{name} = {place}"
+    for name, place in PLACES.items()
+    if name != "page_id"
+)
+SAVE_COMMON_STATES = f"UPDATE page_states SET {_SAVE_COMMON} WHERE page_id = ?"
+"""Of pages without pings, requests and failures: half as many values are bound."""
 RESTORE_STATES = f"UPDATE page_states SET pings_since = ?, {_SAVE} WHERE page_id = ?"
 
 WAKE = f"""
@@ -303,9 +312,9 @@ def add_rows(driver: sqlite3.Connection, statement: str, *columns: Iterable[Any]
     driver.executemany(statement, rows[whole:])
 
 
-def written(states: PageStates) -> Iterator[list[Any]]:
+def written(states: PageStates, names: Sequence[str] = WRITTEN) -> Iterator[list[Any]]:
     """Return columns as they are stored, the pages they are of last."""
-    return (values(getattr(states, name)) for name in WRITTEN)
+    return (values(getattr(states, name)) for name in names)
 
 
 def parameter(value: Any) -> Any:

@@ -27,7 +27,7 @@ from service.model.urls import URL_GROUPS, url_groups
 from service.storage import epochs_sql
 from service.storage.column_builder import Gathered, placed
 from service.storage.contract import Brought, Registered
-from service.storage.sql import SqlTransaction
+from service.storage.sql import SqlTransaction, any_seldom_set
 from service.storage.sqlite import sql
 from service.storage.sqlite.connections import Turns
 from service.storage.sqlite.log import SqliteLog, Stretches
@@ -144,7 +144,10 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
 
     @override
     def save_states(self, states: PageStates) -> None:
-        self.run_many(sql.SAVE_STATES, *sql.written(states))
+        is_rare = any_seldom_set(states)
+        rare, common = states.take(is_rare), states.take(~is_rare)
+        self.run_many(sql.SAVE_STATES, *sql.written(rare))
+        self.run_many(sql.SAVE_COMMON_STATES, *sql.written(common, sql.COMMON))
 
     @override
     def restore_states(self, states: PageStates) -> None:
