@@ -15,6 +15,20 @@ from support.store_cases import (
 from service.storage.postgres.statements import Statements
 
 
+def run_most_statements(tx, n):
+    """Register n pages, observe them, run an epoch and read its schedule."""
+    ids = np.sort(tx.register(page_columns(urls(n, f"{n}.example")), T0).page_id)
+    tx.register(page_columns(urls(n, f"{n}.example"), observability=1), T0)
+    tx.save_states(tx.lock_states(ids))
+    tx.append_log(log_columns(ids, T0))
+    tx.log_of(ids)
+    epoch = tx.start_epoch(T0).epoch
+    tx.write_schedule(epoch, schedule_columns(tx.load_columns().page_id))
+    tx.publish(epoch, CERTIFICATE, T0)
+    tx.schedule(epoch, 0, n, EVERYTHING)
+    tx.next_page_ids(0, n)
+
+
 def test_the_number_of_statements_does_not_grow_with_the_number_of_pages(
     postgres_store, monkeypatch
 ):
@@ -32,17 +46,7 @@ def test_the_number_of_statements_does_not_grow_with_the_number_of_pages(
     def work(n):
         sent.clear()
         with postgres_store.begin() as tx:
-            ids = np.sort(tx.register(page_columns(urls(n, f"{n}.example")), T0).page_id)
-            tx.register(page_columns(urls(n, f"{n}.example"), observability=1), T0)
-            states = tx.lock_states(ids)
-            tx.save_states(states)
-            tx.append_log(log_columns(ids, T0))
-            tx.log_of(ids)
-            epoch = tx.start_epoch(T0).epoch
-            tx.write_schedule(epoch, schedule_columns(tx.load_columns().page_id))
-            tx.publish(epoch, CERTIFICATE, T0)
-            tx.schedule(epoch, 0, n, EVERYTHING)
-            tx.next_page_ids(0, n)
+            run_most_statements(tx, n)
         return len(sent)
 
     work(1)
@@ -58,16 +62,7 @@ def test_sqlite_steps_through_no_statement_for_each_page_but_the_prepared_writes
             run, run_many = tx.run, tx.run_many
             tx.run = lambda *a, **named: calls.append(a[0]) or run(*a, **named)
             tx.run_many = lambda *a: calls.append(a[0]) or run_many(*a)
-            ids = np.sort(tx.register(page_columns(urls(n, f"{n}.example")), T0).page_id)
-            tx.register(page_columns(urls(n, f"{n}.example"), observability=1), T0)
-            tx.save_states(tx.lock_states(ids))
-            tx.append_log(log_columns(ids, T0))
-            tx.log_of(ids)
-            epoch = tx.start_epoch(T0).epoch
-            tx.write_schedule(epoch, schedule_columns(tx.load_columns().page_id))
-            tx.publish(epoch, CERTIFICATE, T0)
-            tx.schedule(epoch, 0, n, EVERYTHING)
-            tx.next_page_ids(0, n)
+            run_most_statements(tx, n)
         return len(calls)
 
     work(1)
