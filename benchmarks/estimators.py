@@ -288,8 +288,8 @@ def timings(batch: int = 10_000, pages: int = 1_000_000, repeats: int = 51) -> l
     ]
     rows.append(("prior fit", prior_fit_time(pages, 5), f"s, {pages:,} pages"))
     n_url_groups = pages // PAGES_A_URL_GROUP
-    told = f"s, {pages:,} pages in {n_url_groups:,} url_groups"
-    rows.append(("url_groups fit", url_groups_fit_time(pages, n_url_groups, 5), told))
+    fit_unit = f"s, {pages:,} pages in {n_url_groups:,} url_groups"
+    rows.append(("url_groups fit", url_groups_fit_time(pages, n_url_groups, 5), fit_unit))
     return [
         {"what": what, "figure": figure, "unit": unit, "target": TARGETS.get(what)}
         for what, figure, unit in rows
@@ -338,14 +338,14 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=51)
     parser.add_argument("--json", type=Path, default=Path("bench-out/estimators.json"))
-    given = parser.parse_args()
+    options = parser.parse_args()
     console = Console()
 
-    table = accuracy(given.runs)
+    table = accuracy(options.runs)
     good = show_accuracy(console, table)
 
     posterior = {
-        str(setting): exact(setting, given.runs) for setting in SETTINGS if setting.regular
+        str(setting): exact(setting, options.runs) for setting in SETTINGS if setting.regular
     }
     for name, row in posterior.items():
         text = "; ".join(
@@ -361,11 +361,11 @@ def main() -> None:
         text = " ".join(f"{share:.2%}" for share in excess)
         console.print(f"Excess cost after {LEARNING_DAYS} days of learning, {name}: {text}")
 
-    times = timings(given.batch, given.pages, given.repeats)
+    times = timings(options.batch, options.pages, options.repeats)
     show_timings(console, times)
 
     figures = {
-        "runs": given.runs,
+        "runs": options.runs,
         "rmse": {
             name: {setting: [e._asdict() for e in errors] for setting, errors in row.items()}
             for name, row in table.items()
@@ -375,8 +375,8 @@ def main() -> None:
         "excess_cost": learned,
         "timings": times,
     }
-    given.json.parent.mkdir(parents=True, exist_ok=True)
-    given.json.write_text(json.dumps(figures, indent=2) + "\n")
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(figures, indent=2) + "\n")
 
 
 if __name__ == "__main__":

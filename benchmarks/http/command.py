@@ -29,14 +29,14 @@ def options(
         prog=f"python -m benchmarks.{name}", description=doc.splitlines()[0]
     )
     default = [row for row in rows if row not in left_out]
-    told = f"all but {' '.join(left_out)}" if left_out else "all"
+    default_rows = f"all but {' '.join(left_out)}" if left_out else "all"
     given.add_argument(
         "--rows",
         nargs="+",
         choices=rows,
         default=default,
         metavar="ROW",
-        help=f"of {' '.join(rows)} (default: {told})",
+        help=f"of {' '.join(rows)} (default: {default_rows})",
     )
     given.add_argument(
         "--stores", nargs="+", choices=["postgres", "sqlite"], default=["postgres", "sqlite"]

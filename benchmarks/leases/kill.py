@@ -82,8 +82,8 @@ class Server:
     running: ExitStack = field(default_factory=ExitStack)
 
     def start(self) -> None:
-        said = serving(self.url, self.folder, new=True, port=self.port, **SETTINGS)
-        self.pid = self.running.enter_context(said).server
+        migrated = serving(self.url, self.folder, new=True, port=self.port, **SETTINGS)
+        self.pid = self.running.enter_context(migrated).server
 
     def restart(self) -> None:
         os.kill(self.pid, signal.SIGKILL)

@@ -38,13 +38,13 @@ class Evidence:
         now = (number.size, int(number.max(initial=-1)))
         if now == self.read:
             return self.columns
-        told = ~np.isnan(log["interval"])
+        has_interval = ~np.isnan(log["interval"])
         first = int(np.searchsorted(number, self.read[1], side="right"))
-        new = first + np.flatnonzero(told[first:])
+        new = first + np.flatnonzero(has_interval[first:])
         at = log["observed_at"][new]
         late = at.size > 0 and at.min() < self.newest
-        kept = self.number >= (number[told.argmax()] if number.size else 0)
-        if late or np.count_nonzero(kept) != np.count_nonzero(told[:first]):
+        kept = self.number >= (number[has_interval.argmax()] if number.size else 0)
+        if late or np.count_nonzero(kept) != np.count_nonzero(has_interval[:first]):
             self.forget()
             return self.of(log)
         self._merge(kept, log, new[np.lexsort((at, log["page_id"][new]))])

@@ -220,11 +220,11 @@ class MemorySchedule(Transaction):
         at = np.searchsorted(rows.page_id, page_id)
         known = at < len(rows)
         known[known] = rows.page_id[at[known]] == page_id[known]
-        given: dict[str, Any] = {}
+        choices: dict[str, Any] = {}
         for name in ("change_rate", "crawl_rate", "crawl_probability", "urgency"):
-            given[name] = np.full(len(page_id), np.nan)
-            given[name][known] = getattr(rows, name)[at[known]]
-        return ScheduleColumns(page_id=page_id, **given)
+            choices[name] = np.full(len(page_id), np.nan)
+            choices[name][known] = getattr(rows, name)[at[known]]
+        return ScheduleColumns(page_id=page_id, **choices)
 
 
 def moved(before: ScheduleColumns, now: ScheduleColumns, ratio: float) -> Bools:

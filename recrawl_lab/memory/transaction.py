@@ -93,7 +93,7 @@ class MemoryTransaction(MemorySchedule):
     def _add(self, new: PageColumns, now: np.datetime64) -> None:
         start = self.pages.n
         host_ids = self.store.host_ids
-        said = new.observability != UNSPECIFIED
+        has_observability = new.observability != UNSPECIFIED
         host_id = [host_ids.setdefault(host, len(host_ids)) for host in new.host]
         self.pages.append(
             self.undo,
@@ -103,7 +103,7 @@ class MemoryTransaction(MemorySchedule):
             host_id=host_id,
             url_group=url_groups(new.url),
             importance=np.where(np.isnan(new.importance), 1.0, new.importance),
-            observability=np.where(said, new.observability, Observability.auto),
+            observability=np.where(has_observability, new.observability, Observability.auto),
             created_at=now,
             min_crawl_rate=new.min_crawl_rate,
             max_crawl_rate=new.max_crawl_rate,
@@ -126,8 +126,8 @@ class MemoryTransaction(MemorySchedule):
     def _bring(self, brought: Brought) -> None:
         row = np.arange(self.pages.n - len(brought.created_at), self.pages.n)
         self.restore_states(replace(brought.states, page_id=row + 1))
-        told = ~np.isnat(brought.created_at)
-        self.pages.put(self.undo, row[told], created_at=brought.created_at[told])
+        dated = ~np.isnat(brought.created_at)
+        self.pages.put(self.undo, row[dated], created_at=brought.created_at[dated])
 
     def _forget_keys(self, start: int) -> None:
         for key in self.store.key_of[start:]:
@@ -177,9 +177,9 @@ class MemoryTransaction(MemorySchedule):
     @override
     def change_page(self, page_id: int, patch: PagePatch, now: datetime) -> None:
         row = self._row(page_id)
-        said = {f.name: getattr(patch, f.name) for f in fields(PagePatch)}
-        cleared = said.pop("cleared")
-        values = {name: value for name, value in said.items() if value is not None}
+        settings = {f.name: getattr(patch, f.name) for f in fields(PagePatch)}
+        cleared = settings.pop("cleared")
+        values = {name: value for name, value in settings.items() if value is not None}
         if patch.observability is Observability.complete:
             self._recount_pings(np.array([row]), instant(now))
         self.pages.put(self.undo, row, **values, **dict.fromkeys(cleared, np.nan))

@@ -147,7 +147,7 @@ class LogColumns(Columns):
     crawl_rate: Floats
     """The rate in force over the interval; NaN where none was."""
     status: Codes
-    """HTTP status of the crawl; UNSPECIFIED where none was told."""
+    """HTTP status of the crawl; UNSPECIFIED where none was reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from service.model.domain import Host, HostGroup, HostPages
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostQueues(Columns):
-    """(N,) host queues by ascending queue_id; times to wait are NaN where nobody has told one."""
+    """(N,) host queues by ascending queue_id; delays are NaN where none is set."""
 
     queue_id: Ints
     """A host's id, or minus a group's."""

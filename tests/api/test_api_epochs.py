@@ -35,9 +35,9 @@ def test_a_published_epoch_carries_its_certificate(api: Live):
     assert abs(epoch["kkt_residual"]) < 1e-9
     assert epoch["passes"] >= 1
     assert epoch["reason"] is None
-    told = {"a", "b", "within_shape", "between_shape", "dispersion"}
+    prior_names = {"a", "b", "within_shape", "between_shape", "dispersion"}
     seen = {"seen_pages", "seen_changes", "seen_days", "seen_squares"}
-    assert epoch["prior"].keys() == told | seen
+    assert epoch["prior"].keys() == prior_names | seen
     assert epoch["seconds"].keys() >= {"load", "estimate", "allocate", "publish"}
     assert epoch["requested_at"] <= epoch["started_at"] <= epoch["finished_at"]
 

@@ -35,11 +35,11 @@ CRAWLED = b'{"url":"http://c.example/%d","observed_at":"2026-01-01T00:00:00Z","c
 @pytest.mark.parametrize("body", ["with the head", "later", "in chunks"])
 def test_a_wish_for_another_protocol_costs_no_body(sqlite_api: Live, wish: bytes, body: str):
     """As `curl --http2` and Java's client send it; a further request follows on the connection."""
-    said = b"".join(CRAWLED % page for page in range(3))
-    length, sent = b"Content-Length: %d" % len(said), said
+    sent_lines = b"".join(CRAWLED % page for page in range(3))
+    length, sent = b"Content-Length: %d" % len(sent_lines), sent_lines
     if body == "in chunks":
         length = b"Transfer-Encoding: chunked"
-        sent = b"%x\r\n%s\r\n0\r\n\r\n" % (len(said), said)
+        sent = b"%x\r\n%s\r\n0\r\n\r\n" % (len(sent_lines), sent_lines)
     head = b"\r\n".join(
         [
             b"POST /observations?register=true HTTP/1.1",

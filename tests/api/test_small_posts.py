@@ -22,8 +22,8 @@ def store():
     return Faulty()
 
 
-def crawl(page_id, **told):
-    return {"page_id": int(page_id), "observed_at": T0.isoformat(), "changed": True} | told
+def crawl(page_id, **rejections):
+    return {"page_id": int(page_id), "observed_at": T0.isoformat(), "changed": True} | rejections
 
 
 def answered(store, *requests, flushes=None):
@@ -62,8 +62,8 @@ def test_each_is_told_of_its_own_items_by_its_own_index(store):
     first, mixed, bad, empty = answered(store, *((items, True) for items in requests))
     assert outcomes(first) == [1, 0, 0, 0]
     assert outcomes(mixed) == [1, 1, 0, 3]
-    told = [(r.index, r.code, r.field) for r in mixed["rejected"]]
-    assert told == [
+    rejections = [(r.index, r.code, r.field) for r in mixed["rejected"]]
+    assert rejections == [
         (0, "invalid", "page_id"),
         (1, "page_not_found", "page_id"),
         (3, "invalid", "status"),

@@ -40,9 +40,9 @@ def by_id(page_id) -> PageNames:
     return PageNames(ids, np.full(len(ids), -1), PageColumns.empty())
 
 
-def crawls(page_id, at, *, register=False, **told) -> CrawlReport:
+def crawls(page_id, at, *, register=False, **outcome) -> CrawlReport:
     """One request's crawls of pages named by id."""
-    columns = crawl_columns(page_id, at, **told)
+    columns = crawl_columns(page_id, at, **outcome)
     return CrawlReport(columns, by_id(page_id), register, T0)
 
 
@@ -143,10 +143,12 @@ def test_batched_or_one_by_one_the_states_are_the_same():
         for k in range(1, 12)
     ]
     with writing(stores[0]) as line, held_up(stores[0], line, crawls(ids, T0)):
-        folded = [line.submit(crawls(page_id, at, **told)) for page_id, at, told in jobs]
+        folded = [line.submit(crawls(page_id, at, **outcome)) for page_id, at, outcome in jobs]
     with writing(stores[1]) as line:
         line.submit(crawls(ids, T0)).result(PATIENCE_S)
-        alone = [verdicts(line.submit(crawls(page_id, at, **told))) for page_id, at, told in jobs]
+        alone = [
+            verdicts(line.submit(crawls(page_id, at, **outcome))) for page_id, at, outcome in jobs
+        ]
     assert [verdicts(one) for one in folded] == alone
     before, after = (states_of(store, ids) for store in stores)
     assert before.n_changes.sum() > 0
@@ -303,8 +305,8 @@ def test_one_clients_requests_keep_their_order(sql_store):
 
         def send(client: int) -> None:
             for k in range(15):
-                told = verdicts(line.submit(crawls(page_id[[client]], T0 + k * DAY)))
-                answers[client].append(told[0])
+                outcome = verdicts(line.submit(crawls(page_id[[client]], T0 + k * DAY)))
+                answers[client].append(outcome[0])
 
         answers = [[] for _ in range(4)]
         clients = [threading.Thread(target=send, args=(k,)) for k in range(4)]
@@ -329,11 +331,11 @@ def test_writers_that_meet_on_the_same_pages_wait_and_none_is_lost(postgres_stor
             for k in range(40)
             for line, make in ((crawled, partial(crawls, changed=1)), (pinged, pings))
         ]
-        told = [job.result(PATIENCE_S).verdict for job in sent]
-    n_accepted = sum(int((one == ACCEPTED).sum()) for one in told[::2])
+        outcome = [job.result(PATIENCE_S).verdict for job in sent]
+    n_accepted = sum(int((one == ACCEPTED).sum()) for one in outcome[::2])
     states = states_of(postgres_store, page_id)
     assert states.n_observations.sum() == n_accepted - len(page_id)
-    assert states.n_pings.sum() == sum(int((one == ACCEPTED).sum()) for one in told[1::2])
+    assert states.n_pings.sum() == sum(int((one == ACCEPTED).sum()) for one in outcome[1::2])
 
 
 def test_who_has_left_before_his_turn_is_not_written(faulty):

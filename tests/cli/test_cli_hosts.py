@@ -58,11 +58,11 @@ def delay_of(api: Live, host: str):
 def test_the_delay_is_that_for_the_crawlers_own_name(api: Live, recrawl, tmp_path):
     path = tmp_path / "robots.txt"
     path.write_bytes(ROBOTS)
-    told = recrawl("hosts", "robots", path, "--host", "Example.org", "--to", api.url)
-    assert (told.status, told.out) == (0, "Example.org: 5 s\n")
+    answer = recrawl("hosts", "robots", path, "--host", "Example.org", "--to", api.url)
+    assert (answer.status, answer.out) == (0, "Example.org: 5 s\n")
     assert delay_of(api, "example.org") == 5
     url = ("--url", "https://example.org/robots.txt")
-    told = recrawl(
+    answer = recrawl(
         "hosts",
         "robots",
         path,
@@ -72,7 +72,7 @@ def test_the_delay_is_that_for_the_crawlers_own_name(api: Live, recrawl, tmp_pat
         "--to",
         api.url,
     )
-    assert told.out == "example.org: 30 s\n"
+    assert answer.out == "example.org: 30 s\n"
     assert delay_of(api, "example.org") == 30
 
 
@@ -93,8 +93,8 @@ def test_many_files_name_their_hosts_and_one_without_a_delay_clears_it(
     files = [tmp_path / "a.example" / "robots.txt", tmp_path / "b.example.txt"]
     for file, content in zip(files, (ROBOTS, b"User-agent: *\nDisallow:\n"), strict=True):
         file.write_bytes(content)
-    told = recrawl("hosts", "robots", *files, url=api.url)
-    assert told.out == "a.example: 5 s\nb.example: no delay\n"
+    answer = recrawl("hosts", "robots", *files, url=api.url)
+    assert answer.out == "a.example: 5 s\nb.example: no delay\n"
     assert (delay_of(api, "a.example"), delay_of(api, "b.example")) == (5, None)
 
 
@@ -107,19 +107,19 @@ def test_a_file_may_come_from_a_pipe(api: Live, recrawl, monkeypatch):
 def test_a_file_of_no_host_or_that_is_not_there_sends_nothing(api: Live, recrawl, tmp_path):
     (tmp_path / "good.example.txt").write_bytes(ROBOTS)
     (tmp_path / "robots.txt").write_bytes(ROBOTS)
-    told = recrawl("hosts", "robots", "good.example.txt", "nowhere.example.txt", url=api.url)
-    assert "nowhere.example.txt" in told.refusal()
-    told = recrawl("hosts", "robots", "good.example.txt", "robots.txt", url=api.url)
-    assert "--host" in told.refusal()
+    answer = recrawl("hosts", "robots", "good.example.txt", "nowhere.example.txt", url=api.url)
+    assert "nowhere.example.txt" in answer.refusal()
+    answer = recrawl("hosts", "robots", "good.example.txt", "robots.txt", url=api.url)
+    assert "--host" in answer.refusal()
     assert api.get("/hosts").json()["items"] == []
 
 
 def test_hosts_are_set_shown_and_listed(sqlite_url, recrawl):
     with running(sqlite_url, api_keys=("secret",)) as api:
         at = {"url": api.url, "api_key": "secret"}
-        told = recrawl("hosts", "set", "a.example", "min_delay_s=2.5", "group=shared", **at)
+        answer = recrawl("hosts", "set", "a.example", "min_delay_s=2.5", "group=shared", **at)
         shown = recrawl("hosts", "show", "a.example", **at)
-        assert json.loads(told.out) == json.loads(shown.out) == api.get("/hosts/a.example").json()
+        assert json.loads(answer.out) == json.loads(shown.out) == api.get("/hosts/a.example").json()
         cleared = recrawl("hosts", "set", "a.example", "group=null", **at)
         assert json.loads(cleared.out)["group"] is None
         recrawl("hosts", "set", "b.example", "blocked_until=2026-06-01T00:00:00Z", **at)

@@ -200,8 +200,8 @@ def test_what_is_fitted_is_put_down_and_taken_up_again(estimator):
 
 
 def test_a_corpus_that_gamma_put_down_is_of_use():
-    told = Gamma(Prior(2.0, 9.0)).corpus()
-    assert Bursty().with_corpus(told) == Bursty(Prior(2.0, 9.0))
+    corpus_prior = Gamma(Prior(2.0, 9.0)).corpus()
+    assert Bursty().with_corpus(corpus_prior) == Bursty(Prior(2.0, 9.0))
 
 
 @pytest.mark.parametrize("name", ["half_life_days", "memory_days", "dispersion"])

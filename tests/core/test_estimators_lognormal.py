@@ -144,9 +144,9 @@ def test_the_prior_fitted_to_a_corpus_has_its_mean_and_forecasts_better(
     def forecast(lognormal):
         score = 0.0
         for t in (1.0, mean_interval):
-            told = probability_unchanged(lognormal, lognormal.init(), t)
+            unchanged = probability_unchanged(lognormal, lognormal.init(), t)
             happened = np.exp(-fresh * t).mean()
-            score += happened * np.log(told) + (1 - happened) * np.log1p(-told)
+            score += happened * np.log(unchanged) + (1 - happened) * np.log1p(-unchanged)
         return score
 
     assert forecast(fitted) > forecast(default)

@@ -183,8 +183,8 @@ def test_shapes_are_fitted_again_when_there_is_more_evidence(estimator):
     rng = np.random.default_rng(8)
     state, url_group = corpus(estimator, rng)
     last = estimator.fit(state, url_group, 32)
-    told = last.corpus(), last.url_group_rate
-    same = estimator.fit(state, url_group, 32, estimator.with_corpus(*told))
+    last_fit = last.corpus(), last.url_group_rate
+    same = estimator.fit(state, url_group, 32, estimator.with_corpus(*last_fit))
     assert same.corpus() == last.corpus()
     np.testing.assert_allclose(same.url_group_rate, last.url_group_rate, rtol=0.01)
     state = estimator.update(state, 2.0, rng.random(600) < 0.02 * url_group)

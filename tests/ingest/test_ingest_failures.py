@@ -24,8 +24,14 @@ from service.model.domain import Observability
 
 def test_failures_in_a_row_are_counted_until_the_page_answers(memory, page):
     counted = []
-    told = [{"status": 503}, {"status": 0}, {"status": 429}, {"digest": 5}, {"status": 400}]
-    for hour, what in enumerate(told):
+    result = [
+        {"status": 503},
+        {"status": 0},
+        {"status": 429},
+        {"digest": 5},
+        {"status": 400},
+    ]
+    for hour, what in enumerate(result):
         crawl(memory, page, T0 + hour * HOUR, **what)
         counted.append(page_of(memory, page).n_failures)
     assert counted == [1, 2, 3, 0, 1]
@@ -69,11 +75,13 @@ def test_a_gone_page_is_checked_after_1_2_4_8_and_16_days_and_then_retired(memor
     assert counts(memory, page) == (6, 1)
 
 
-@pytest.mark.parametrize("told", [{"status": 503}, {"status": 302, "redirects_to": -1}])
-def test_a_crawl_that_says_nothing_of_a_gone_page_leaves_its_checks_as_they_are(memory, page, told):
+@pytest.mark.parametrize("result", [{"status": 503}, {"status": 302, "redirects_to": -1}])
+def test_a_crawl_that_says_nothing_of_a_gone_page_leaves_its_checks_as_they_are(
+    memory, page, result
+):
     for day in range(3):
         crawl(memory, page, T0 + day * DAY, status=404)
-    crawl(memory, page, T0 + 9 * DAY, **told)
+    crawl(memory, page, T0 + 9 * DAY, **result)
     found = page_of(memory, page)
     assert (found.gone, found.n_failures) == (True, 3)
     assert next_crawl_at(found) == T0 + 13 * DAY

@@ -117,10 +117,13 @@ class AnyTransaction(RuleBasedStateMachine):
         which=numbers, kind=st.sampled_from([-1, 0, 1, 2]), importance=st.sampled_from([1.0, 3.0])
     )
     def register(self, which, kind, importance):
-        said = page_columns(
+        new = page_columns(
             np.array(urls(12))[which].tolist(), observability=kind, importance=importance
         )
-        self.both(lambda tx: tx.register(said, T0), lambda tx: tx.register(said, T0 + DAY))
+        self.both(
+            lambda tx: tx.register(new, T0),
+            lambda tx: tx.register(new, T0 + DAY),
+        )
 
     @rule(page_id=st.integers(1, 14))
     def delete(self, page_id):

@@ -46,11 +46,11 @@ from service.storage.queue import ALL_PAGES
 
 def test_new_pages_are_due_at_once(queue_store):
     a, b, c = add(queue_store)
-    given = take(queue_store, T0)
-    assert sorted(ids(given)) == sorted([a, b, c])
-    assert {crawl.url for crawl in given} == set(urls(3))
-    assert {crawl.host for crawl in given} == {"example.org"}
-    assert len({crawl.token for crawl in given}) == 3
+    batch = take(queue_store, T0)
+    assert sorted(ids(batch)) == sorted([a, b, c])
+    assert {crawl.url for crawl in batch} == set(urls(3))
+    assert {crawl.host for crawl in batch} == {"example.org"}
+    assert len({crawl.token for crawl in batch}) == 3
     assert take(queue_store, T0) == []
 
 
@@ -81,9 +81,9 @@ def test_a_page_whose_siblings_have_changed_comes_before_one_of_the_same_rate(qu
     publish(queue_store, schedule_columns(page_id, crawl_rate=0.5, urgency=[1.0, 4.0, 0.5, 2.0]))
     save(queue_store, page_id, last_crawl_at=T0 - 3 * DAY, interval_factor=1.0)
     queue(queue_store, page_id.tolist(), T0)
-    given = take(queue_store, T0, 10)
-    assert ids(given) == page_id[[1, 3, 0]].tolist()
-    assert [crawl.overdue for crawl in given] == pytest.approx([6.0, 3.0, 1.5])
+    batch = take(queue_store, T0, 10)
+    assert ids(batch) == page_id[[1, 3, 0]].tolist()
+    assert [crawl.overdue for crawl in batch] == pytest.approx([6.0, 3.0, 1.5])
 
 
 @pytest.mark.parametrize("urgency", [0.6, 1000.0])
@@ -94,10 +94,10 @@ def test_rates_of_any_size_go_through_the_queue(queue_store, urgency):
     late = T0 + 36_500 * DAY
     queue(queue_store, page_id.tolist(), late)
     queue(queue_store, page_id.tolist(), late)
-    given = take(queue_store, late)
+    batch = take(queue_store, late)
     scheduled = [page for page, rate in zip(page_id, EXTREME, strict=True) if rate]
-    assert ids(given) == scheduled[::-1]
-    assert report(queue_store, given, late) == [True] * len(given)
+    assert ids(batch) == scheduled[::-1]
+    assert report(queue_store, batch, late) == [True] * len(batch)
 
 
 def test_a_page_is_leased_once_at_a_time_and_again_when_its_lease_has_ended(queue_store):
@@ -113,8 +113,8 @@ def test_a_report_ends_the_lease_and_the_page_is_due_again_by_its_rate(queue_sto
     (page,) = register(queue_store, 1).tolist()
     publish(queue_store, schedule_columns(np.array([page]), crawl_rate=2.0))
     queue(queue_store, [page], T0)
-    given = take(queue_store, T0)
-    assert report(queue_store, given, T0 + SECOND) == [True]
+    batch = take(queue_store, T0)
+    assert report(queue_store, batch, T0 + SECOND) == [True]
     save(queue_store, [page], interval_factor=1.0)
     queue(queue_store, [page], T0)
     due = T0 + SECOND + DAY / 2
@@ -135,8 +135,8 @@ def test_a_late_report_is_evidence_but_touches_no_newer_lease(queue_store):
 
 def test_a_late_report_of_a_page_that_nobody_leased_again_ends_its_lease(queue_store):
     add(queue_store, 1)
-    given = take(queue_store, T0)
-    assert report(queue_store, given, T0 + SECOND, now=T0 + HOUR) == [True]
+    batch = take(queue_store, T0)
+    assert report(queue_store, batch, T0 + SECOND, now=T0 + HOUR) == [True]
     assert take(queue_store, T0 + HOUR) == []  # no epoch has given it a rate
 
 
@@ -175,35 +175,35 @@ def test_a_slow_clock_makes_no_page_due_again_at_once(queue_store):
 
 def test_a_crawl_of_a_moment_ago_is_believed(queue_store):
     (page,) = add(queue_store, 1)
-    given = take(queue_store, T0)
-    commit_reports(queue_store, given, T0 - SECOND / 2, T0 + SECOND / 4, digest=1)
+    batch = take(queue_store, T0)
+    commit_reports(queue_store, batch, T0 - SECOND / 2, T0 + SECOND / 4, digest=1)
     with queue_store.begin(write=False) as tx:
         assert tx.page(page).last_crawl_at == T0 - SECOND / 2
 
 
 def test_a_crawl_that_another_has_overtaken_keeps_its_own_time(queue_store):
     (page,) = add(queue_store, 1)
-    given = take(queue_store, T0)
+    batch = take(queue_store, T0)
     save(queue_store, np.array([page]), last_crawl_at=[T0 + 2 * SECOND])
-    done = commit_reports(queue_store, given, T0 + SECOND, T0 + 3 * SECOND, digest=1)
+    done = commit_reports(queue_store, batch, T0 + SECOND, T0 + 3 * SECOND, digest=1)
     assert done.verdict.tolist() == [Verdict.late]
-    done = commit_reports(queue_store, given, T0 - HOUR, T0 + 4 * SECOND, digest=1)
+    done = commit_reports(queue_store, batch, T0 - HOUR, T0 + 4 * SECOND, digest=1)
     assert done.verdict.tolist() == [Verdict.late]  # no lease runs any more
 
 
 def test_a_report_sent_twice_ends_one_lease(queue_store):
     add(queue_store, 1)
-    given = take(queue_store, T0)
-    assert report(queue_store, given, T0 + SECOND) == [True]
-    assert report(queue_store, given, T0 + SECOND) == [False]
+    batch = take(queue_store, T0)
+    assert report(queue_store, batch, T0 + SECOND) == [True]
+    assert report(queue_store, batch, T0 + SECOND) == [False]
 
 
 def test_a_released_page_is_due_again_at_once(queue_store):
     page_id = add(queue_store, 2)
-    given = take(queue_store, T0)
-    assert release(queue_store, given[:1], T0) == [True]
-    assert ids(take(queue_store, T0)) == ids(given[:1])
-    assert release(queue_store, given[:1], T0) == [False]
+    batch = take(queue_store, T0)
+    assert release(queue_store, batch[:1], T0) == [True]
+    assert ids(take(queue_store, T0)) == ids(batch[:1])
+    assert release(queue_store, batch[:1], T0) == [False]
     assert len(page_id) == 2
 
 
@@ -222,12 +222,12 @@ def test_an_extended_lease_lasts(queue_store):
 
 def test_a_lease_runs_on_across_a_publish_and_a_fill(queue_store):
     page_id = add(queue_store, 3)
-    given = take(queue_store, T0, 1)
+    batch = take(queue_store, T0, 1)
     publish(queue_store, schedule_columns(np.sort(page_id)), T0 + SECOND)
     fill_queue(queue_store, T0 + UNTIL)
     rest = take(queue_store, T0 + 2 * SECOND)
-    assert sorted(ids(given + rest)) == sorted(page_id)
-    assert report(queue_store, given, T0 + 3 * SECOND) == [True]
+    assert sorted(ids(batch + rest)) == sorted(page_id)
+    assert report(queue_store, batch, T0 + 3 * SECOND) == [True]
 
 
 def test_filling_queues_what_is_due_soon_and_drops_what_is_not(queue_store):
@@ -280,10 +280,10 @@ def test_a_deleted_page_is_not_handed_out(queue_store):
 
 def test_a_page_deleted_while_leased_stays_deleted(queue_store):
     (page,) = add(queue_store, 1)
-    given = take(queue_store, T0)
+    batch = take(queue_store, T0)
     with queue_store.begin() as tx:
         tx.delete_page(page)
-    assert report(queue_store, given, T0 + SECOND) == [False]
+    assert report(queue_store, batch, T0 + SECOND) == [False]
     fill_queue(queue_store, T0 + UNTIL)
     assert take(queue_store, T0 + DAY) == []
 
@@ -320,15 +320,15 @@ def test_what_a_ping_asks_for_comes_before_any_backlog(queue_store):
 def test_only_the_hosts_asked_for(queue_store):
     for host in ("a.example", "b.example", "c.example"):
         add(queue_store, 2, host=host)
-    given = take(queue_store, T0, hosts=("a.example", "c.example"))
-    assert sorted(crawl.host for crawl in given) == ["a.example"] * 2 + ["c.example"] * 2
+    batch = take(queue_store, T0, hosts=("a.example", "c.example"))
+    assert sorted(crawl.host for crawl in batch) == ["a.example"] * 2 + ["c.example"] * 2
     assert take(queue_store, T0, hosts=("nowhere.example",)) == []
 
 
 def test_the_answer_to_nobody_says_when_to_come_back(queue_store):
     add(queue_store, 2)
-    given = take(queue_store, T0, polite=POLITE)
-    report(queue_store, given, T0, polite=POLITE)
+    batch = take(queue_store, T0, polite=POLITE)
+    report(queue_store, batch, T0, polite=POLITE)
     assert take(queue_store, T0, polite=POLITE) == []
     assert next_ready_at(queue_store) == T0 + SECOND
     assert next_ready_at(queue_store, ("example.org",)) == T0 + SECOND

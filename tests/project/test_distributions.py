@@ -78,34 +78,25 @@ def test_without_the_laboratory_a_folder_is_refused_with_the_name_of_the_extra(
     assert "pip install 'recrawl[lab]'" in " ".join(ended.err.replace("│", " ").split())
 
 
-@pytest.fixture(scope="session")
-def hatchling(tmp_path_factory) -> list[str]:
-    """The build backend's command, in an environment of its own."""
-    folder = tmp_path_factory.mktemp("hatchling")
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    install = [folder / "bin" / "pip", "install", "--quiet", "hatchling>=1.27,<2"]
-    ended = subprocess.run(install, capture_output=True, text=True, check=False)
-    if ended.returncode:
-        pytest.skip(f"hatchling cannot be installed: {ended.stderr.splitlines()[-1]}")
-    return [str(folder / "bin" / "python"), "-m", "hatchling", "build"]
+BUILD = (sys.executable, "-m", "hatchling", "build")
 
 
-def built(hatchling: list[str], project: Path, target: str, out: Path) -> Path:
-    subprocess.run([*hatchling, "-t", target, "-d", out], cwd=project, check=True)
+def built(project: Path, target: str, out: Path) -> Path:
+    subprocess.run([*BUILD, "-t", target, "-d", out], cwd=project, check=True)
     (path,) = out.iterdir()
     return path
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROJECTS)
-def test_a_wheel_of_the_sdist_is_the_wheel_of_the_tree(hatchling, tmp_path, name):
-    sdist = built(hatchling, PROJECTS[name], "sdist", tmp_path / "sdist")
+def test_a_wheel_of_the_sdist_is_the_wheel_of_the_tree(tmp_path, name):
+    sdist = built(PROJECTS[name], "sdist", tmp_path / "sdist")
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path / "unpacked", filter="data")
     (unpacked,) = (tmp_path / "unpacked").iterdir()
     sources = {"tree": PROJECTS[name], "sdist": unpacked}
     wheels = {
-        where: zipfile.ZipFile(built(hatchling, source, "wheel", tmp_path / where / "wheel"))
+        where: zipfile.ZipFile(built(source, "wheel", tmp_path / where / "wheel"))
         for where, source in sources.items()
     }
     tree, again = ({n: wheel.read(n) for n in wheel.namelist()} for wheel in wheels.values())

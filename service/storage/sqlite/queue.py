@@ -149,8 +149,8 @@ class SqliteQueue(sql.SqliteDialect):
     """The queue in SQLite's words."""
 
     def _due(self, kind: type[DueT], statement: str, page_id: Ints) -> DueT:
-        given = {"page_id": sql.listed(page_id), "epoch": self.number_in_force()}
-        return self.columns(kind, self.driver.execute(statement, given))
+        parameters = {"page_id": sql.listed(page_id), "epoch": self.number_in_force()}
+        return self.columns(kind, self.driver.execute(statement, parameters))
 
     @override
     def due_columns(self, page_id: Ints) -> DueColumns:
@@ -206,11 +206,11 @@ class SqliteQueue(sql.SqliteDialect):
         ready = HOST_QUEUES.format(ids=ready_in(of))
         host_queues = self._locked(ready, now=now, limit=n_host_queues, **filters(of))
         queued = sql.named(QUEUED.format(where=rows_in(of)))
-        said = {name: sql.parameter(value) for name, value in filters(of).items()}
-        said["each"] = share(n_rows, len(host_queues)) if len(host_queues) else 0
+        filter_values = {name: sql.parameter(value) for name, value in filters(of).items()}
+        filter_values["each"] = share(n_rows, len(host_queues)) if len(host_queues) else 0
         rows: list[Any] = []
         for host_queue in host_queues.queue_id.tolist():
-            rows += self.driver.execute(queued, {**said, "queue_id": host_queue})
+            rows += self.driver.execute(queued, {**filter_values, "queue_id": host_queue})
         return host_queues, self.columns(QueuedPages, rows)
 
     def _locked(self, statement: str, **parameters: Any) -> HostQueues:
