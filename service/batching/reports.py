@@ -101,7 +101,9 @@ class Recorder:
             outcome = record(tx, crawls, self.rules)
             if self.settler is not None:
                 accepted = outcome.verdict == Verdict.accepted
-                lease_ended = self.settler.settle_crawls(tx, crawls, accepted, tx.now())
+                lease_ended = self.settler.settle_crawls(
+                    tx, crawls, accepted, outcome.states, tx.now()
+                )
         sooner = crawls.page_id[outcome.sooner & ~lease_ended]
         self._queue_apart(np.union1d(pages.new, sooner), now)
         committed = CommittedCrawls(

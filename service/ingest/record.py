@@ -27,6 +27,8 @@ class CrawlOutcome(NamedTuple):
     verdict: Codes
     sooner: Bools
     """Whether the page may be due sooner than its rate says: it fails or is gone, or was."""
+    states: PageStates
+    """(P,) the states of the known pages after the crawls, by ascending page_id."""
 
 
 class PingOutcome(NamedTuple):
@@ -51,7 +53,8 @@ def record(tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce) -> Cra
         sooner[newer] = ((before.n_failures > 0) | (after.n_failures > 0))[groups.page]
         tx.append_log(entries)
         tx.save_states(after)
-    return CrawlOutcome(verdict, sooner)
+        states = _with(states, after)
+    return CrawlOutcome(verdict, sooner, states)
 
 
 def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> PingOutcome:
@@ -112,6 +115,14 @@ def _verdict(at: Instants, last: Instants) -> Codes:
 def _of(groups: Groups, states: PageStates, row: Ints) -> PageStates:
     """Return the states of the pages that have entries."""
     return states if len(groups.start) == len(states) else states.take(row[groups.start])
+
+
+def _with(states: PageStates, after: PageStates) -> PageStates:
+    """Return the states with those of some pages in place of what they were."""
+    if len(after) == len(states):
+        return after
+    every = PageStates.concatenate([after, states])
+    return every.take(np.unique(every.page_id, return_index=True)[1])
 
 
 class PageNames(NamedTuple):

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from service.model.arrays import DAY, INSTANT, NO_TIME, Bools, Floats, Instants, instant, moment
-from service.model.columns import DueColumns, ScheduledPages, SchedulePart
+from service.model.columns import DueColumns, PageStates, ScheduledPages, SchedulePart
 from service.model.domain import Page, ScheduleFilter
 from service.storage.contract import GONE_CHECKS, MOST_SCANNED, Transaction
 
@@ -81,6 +81,14 @@ def requested(pages: DueColumns) -> Bools:
     """Return whether a request is newer than the last crawl."""
     waiting: Bools = ~np.isnat(pages.requested_at) & ~(pages.last_crawl_at >= pages.requested_at)
     return waiting
+
+
+def of_crawled(states: PageStates) -> DueColumns:
+    """Return what decides when crawled pages are due, but for the rate, which is NaN."""
+    names = ("page_id", "last_crawl_at", "requested_at", "gone", "n_failures", "interval_factor")
+    never, none = np.full(len(states), NO_TIME), np.full(len(states), np.nan)
+    columns = {name: getattr(states, name) for name in names}
+    return DueColumns(**columns, created_at=never, due_rate=none)
 
 
 def next_crawl_at(page: Page) -> datetime | None:

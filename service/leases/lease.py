@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.leases.due import due_at, requested
+from service.leases.due import due_at, of_crawled, requested
 from service.leases.politeness import (
     Gates,
     Politeness,
@@ -40,7 +40,7 @@ from service.model.arrays import (
     days,
     instant,
 )
-from service.model.columns import CrawlColumns
+from service.model.columns import CrawlColumns, DueColumns, PageStates
 from service.storage import Transaction
 from service.storage.queue import (
     DuePages,
@@ -135,34 +135,42 @@ class LeaseSettler:
     rng: np.random.Generator
 
     def settle_crawls(
-        self, tx: Transaction, crawls: CrawlColumns, new: Bools, now: datetime
+        self,
+        tx: Transaction,
+        crawls: CrawlColumns,
+        new: Bools,
+        states: PageStates,
+        now: datetime,
     ) -> Bools:
         """End the leases that were reported; return which were in force.
 
-        Host queues ignore what is not `new`, except under a lease in force.
+        `states` are those of the known pages after the crawls. Host queues ignore what is not
+        `new`, except under a lease in force.
         """
         held = np.zeros(len(crawls), np.bool_)
-        row = np.flatnonzero(
-            ((crawls.token != 0) | (new & trouble(crawls.status))) & (crawls.page_id != UNSPECIFIED)
-        )
+        row = np.flatnonzero((crawls.token != 0) | (new & trouble(crawls.status)))
+        row = row[np.isin(crawls.page_id[row], states.page_id)] if len(row) else row
         if len(row):
             some = crawls.take(row)
-            page_id = np.where(some.token != 0, some.leased_page_id, some.page_id)
-            tokens = LeaseTokens(page_id=page_id, token=some.token)
+            tokens = LeaseTokens(page_id=some.page_id, token=some.token)
             reports = LeaseReports(
                 tokens, some.observed_at, some.status, some.retry_after_s, new[row]
             )
-            held[row] = self.settle(tx, reports, now)
+            pages = of_crawled(states.take(states.page_id.searchsorted(some.page_id)))
+            held[row] = self.settle(tx, reports, pages, now)
         return held
 
-    def settle(self, tx: Transaction, reports: LeaseReports, now: datetime) -> Bools:
+    def settle(
+        self, tx: Transaction, reports: LeaseReports, pages: DueColumns, now: datetime
+    ) -> Bools:
         """End the leases that were reported, queue their pages again and update their host queues.
 
-        Return which tokens were in force. The states of the pages are written already. Trouble
-        counts for crawls without a lease too.
+        `pages` are the leased pages after the reports; their rates are read here. Return which
+        tokens were in force. Trouble counts for crawls without a lease too.
         """
         at, until = instant(now), instant(now + self.horizon)
-        locked, pages = tx.lock_leases(reports.tokens)
+        locked = tx.lock_leases(reports.tokens)
+        pages = replace(pages, due_rate=locked.due_rate)
         held = _once(locked.held, reports.tokens.page_id)
         due = due_at(pages)
         soon = held & (due < until)
@@ -190,7 +198,7 @@ class LeaseSettler:
             retry_after_s=np.array([np.nan]),
             new=np.array([False]),
         )
-        return bool(self.settle(tx, report, now)[0])
+        return bool(self.settle(tx, report, tx.due_columns(report.tokens.page_id), now)[0])
 
     def queue_pinged(self, tx: Transaction, page_id: Ints, now: datetime) -> None:
         """Queue the pages that pings want crawled."""

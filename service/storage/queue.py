@@ -114,6 +114,8 @@ class LockedLeases(Columns):
     """Whether the token is in force."""
     leased_at: Instants
     """When the lease was given; NaT where none is in force."""
+    due_rate: Floats
+    """As in `DueColumns`."""
 
 
 class FillMark(NamedTuple):
@@ -235,11 +237,8 @@ class QueueStatements(ABC):
         """Write leases of pages whose rows and host queues are locked."""
 
     @abstractmethod
-    def lock_leases(self, tokens: LeaseTokens) -> tuple[LockedLeases, DueColumns]:
-        """Lock the rows that have these tokens, waiting for others.
-
-        Return them, and what decides when the pages are due, both in this order.
-        """
+    def lock_leases(self, tokens: LeaseTokens) -> LockedLeases:
+        """Lock the rows that have these tokens, waiting for others; return them in this order."""
 
     @abstractmethod
     def leased_at(self, tokens: LeaseTokens) -> Instants:

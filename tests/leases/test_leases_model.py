@@ -234,9 +234,8 @@ class Leases(RuleBasedStateMachine):
         with self.store.begin() as tx:
             made = record.record(tx, crawled, RULES)
             new = made.verdict == Verdict.accepted
-            lease.LeaseSettler(POLITE, UNTIL, RULES.rng).settle_crawls(
-                tx, crawled, new, self.model.now
-            )
+            settler = lease.LeaseSettler(POLITE, UNTIL, RULES.rng)
+            settler.settle_crawls(tx, crawled, new, made.states, self.model.now)
         queue(self.store, crawled.page_id[made.sooner], self.model.now)
         spoke = {page for page in page_id if self.saw(page, self.model.now, status)}
         self.heard(page_id, spoke, status, self.model.now)

@@ -80,16 +80,17 @@ def report(store, given, at, now=None, status=200, changed=0, retry_after_s=np.n
     page_id = np.array(ids(given), np.int64)
     observed_at = instants([at] * len(given))
     crawled = crawl_columns(page_id, observed_at, changed, status=status)
+    crawled = replace(
+        crawled,
+        leased_page_id=page_id,
+        token=np.array([c.token for c in given], np.int64),
+        retry_after_s=np.full(len(given), retry_after_s),
+    )
+    settler = lease.LeaseSettler(polite, UNTIL, RULES.rng)
     with store.begin() as tx:
         made = record.record(tx, crawled, RULES)
-        reports = LeaseReports(
-            LeaseTokens(page_id=page_id, token=np.array([c.token for c in given], np.int64)),
-            observed_at,
-            np.full(len(given), status, np.int16),
-            np.full(len(given), retry_after_s),
-            made.verdict == Verdict.accepted,
-        )
-        held = lease.LeaseSettler(polite, UNTIL, RULES.rng).settle(tx, reports, now or at)
+        new = made.verdict == Verdict.accepted
+        held = settler.settle_crawls(tx, crawled, new, made.states, now or at)
     queue(store, page_id[made.sooner & ~held], now or at)
     return held.tolist()
 
@@ -104,8 +105,9 @@ def release(store, given, now, polite=RUDE):
         np.full(len(given), np.nan),
         np.zeros(len(given), np.bool_),
     )
+    settler = lease.LeaseSettler(polite, UNTIL, RULES.rng)
     with store.begin() as tx:
-        return lease.LeaseSettler(polite, UNTIL, RULES.rng).settle(tx, reports, now).tolist()
+        return settler.settle(tx, reports, tx.due_columns(page_id), now).tolist()
 
 
 def next_ready_at(store, hosts=()):

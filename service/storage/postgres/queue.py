@@ -185,8 +185,10 @@ SELECT array_agg(coalesce(locked.queue_id, (
         WHERE pages.page_id = given.page_id
     ), 0) ORDER BY position),
     array_agg(locked.page_id IS NOT NULL ORDER BY position),
-    array_agg(coalesce(leased_at, '-infinity') ORDER BY position)
+    array_agg(coalesce(leased_at, '-infinity') ORDER BY position),
+    array_agg(coalesce({DUE_RATE}, 'NaN') ORDER BY position)
 FROM given LEFT JOIN locked USING (page_id, token)
+LEFT JOIN schedule ON schedule.page_id = given.page_id AND schedule.epoch = %(epoch)s
 """
 
 LOCK_REPORTED = HOST_QUEUES.format(
@@ -298,12 +300,9 @@ class PostgresQueue(PostgresDialect):
             self.later(REQUEUE, **rows.arrays())
 
     @override
-    def lock_leases(self, tokens: LeaseTokens) -> tuple[LockedLeases, DueColumns]:
+    def lock_leases(self, tokens: LeaseTokens) -> LockedLeases:
         epoch = self.number_in_force()
-        locked = self.later(LOCK_LEASES, **tokens.arrays())
-        columns = self.columns(DueColumns, DUE_COLUMNS, page_id=tokens.page_id, epoch=epoch)
-        (row,) = locked
-        return named(LockedLeases, row), columns
+        return self.columns(LockedLeases, LOCK_LEASES, **tokens.arrays(), epoch=epoch)
 
     @override
     def leased_at(self, tokens: LeaseTokens) -> Instants:

@@ -11,7 +11,7 @@ from service.model.arrays import Floats, Ints
 from service.model.columns import PageStates
 from service.storage import epochs_sql
 from service.storage.contract import GONE_CHECKS
-from service.storage.tables import NULL_FOR_ZERO
+from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET
 
 FORMS = "%({})s", '"{}"'
 RATES_IN_FORCE = ("crawl_rate", "crawl_probability")
@@ -123,12 +123,17 @@ def _write(name: str) -> str:
     return f"nullif(given.{name}, {NONE[name]})" if name in NONE else f"given.{name}"
 
 
-STATES = ", ".join(f"array_agg({_read(name)})" for name in OF_STATES)
+RARE = f"NOT ROW({', '.join(SELDOM_SET)}) IS NULL AS rare"
+IF_RARE = dict.fromkeys(SELDOM_SET, " FILTER (WHERE rare)")
+STATES = ", ".join(
+    [*(f"array_agg({_read(name)}){IF_RARE.get(name, '')}" for name in OF_STATES), "array_agg(rare)"]
+)
+"""The columns, those of `SELDOM_SET` only of the rows that have any, and then which rows have."""
 
 LOCK_STATES = f"""
 SELECT {STATES}
 FROM (
-    SELECT * FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
+    SELECT *, {RARE} FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_id FOR NO KEY UPDATE
 ) AS locked
 """
@@ -137,7 +142,7 @@ LOCK_SCHEDULED_STATES = f"""
 SELECT {STATES},
     array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(crawl_probability, 'NaN'))
 FROM (
-    SELECT page_states.*, crawl_rate::float8,
+    SELECT page_states.*, {RARE}, crawl_rate::float8,
         CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0) END AS crawl_probability
     FROM page_states
     LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND epoch = %(epoch)s
@@ -179,7 +184,7 @@ READ_PAGES = f"""
 SELECT {STATES}, array_agg(url), array_agg(importance), array_agg(coalesce(min_crawl_rate, 'NaN')),
     array_agg(coalesce(max_crawl_rate, 'NaN')), array_agg(created_at)
 FROM (
-    SELECT * FROM pages JOIN page_states USING (page_id) WHERE page_id > %(after)s
+    SELECT *, {RARE} FROM pages JOIN page_states USING (page_id) WHERE page_id > %(after)s
     ORDER BY page_id LIMIT %(limit)s
 ) AS read
 """

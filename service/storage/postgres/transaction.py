@@ -11,7 +11,15 @@ import psycopg
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from service.model.arrays import UNSPECIFIED, Ints, Keys, UrlGroupRates, instant
+from service.model.arrays import (
+    UNSPECIFIED,
+    Floats,
+    Ints,
+    Keys,
+    UrlGroupRates,
+    instant,
+    nothing,
+)
 from service.model.columns import (
     RARE,
     EpochColumns,
@@ -37,8 +45,9 @@ from service.storage.tables import SELDOM_SET
 FEW = 100
 """Entries of the log up to which they are inserted rather than copied in."""
 
-OWN = len(sql.OF_STATES)
-"""Columns of a state without the rates in force, which are read with it or not."""
+PAGE_STATE = PageStates.__dataclass_fields__
+OWN = len(sql.OF_STATES) + 1
+"""Columns of `sql.STATES`; the rates in force are read with them or not."""
 
 
 class PostgresTransaction(SqlTransaction, PostgresQueue):
@@ -97,13 +106,18 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
             (row,) = self.run(sql.LOCK_STATES, page_id=page_id)
         return self._states(row[:OWN], row[OWN:])
 
-    def _states(self, own: Sequence[Any], rates: Sequence[Any] = ()) -> PageStates:
+    def _states(self, own: Sequence[Any], rates: Sequence[Floats] = ()) -> PageStates:
         """Name the columns; rates in force that were not read are NaN."""
-        if own[0] is None:
+        *columns, rare = own
+        if rare is None:
             return PageStates.empty(estimate=(self.width,))
-        states = dict(zip(sql.OF_STATES, own, strict=True))
+        states = dict(zip(sql.OF_STATES, columns, strict=True))
+        for name in SELDOM_SET:
+            some, states[name] = states[name], nothing(PAGE_STATE[name].type, len(rare))
+            if some is not None:
+                states[name][rare] = some
         states["estimate"] = states["estimate"].view("<f8").reshape(-1, self.width)
-        crawl_rate, crawl_probability = rates or np.full((2, len(own[0])), np.nan)
+        crawl_rate, crawl_probability = rates or np.full((2, len(rare)), np.nan)
         return PageStates(**states, crawl_rate=crawl_rate, crawl_probability=crawl_probability)
 
     @override

@@ -265,10 +265,14 @@ class SqliteQueue(sql.SqliteDialect):
         self.run_many(REQUEUE, *_cells(rows.take(~out), *ROW))
 
     @override
-    def lock_leases(self, tokens: LeaseTokens) -> tuple[LockedLeases, DueColumns]:
-        leased_at, queue_id = self.leased_at(tokens), self._queue_of(tokens.page_id)
-        leases = LockedLeases(queue_id=queue_id, held=~np.isnat(leased_at), leased_at=leased_at)
-        return leases, self.due_columns(tokens.page_id)
+    def lock_leases(self, tokens: LeaseTokens) -> LockedLeases:
+        leased_at = self.leased_at(tokens)
+        return LockedLeases(
+            queue_id=self._queue_of(tokens.page_id),
+            held=~np.isnat(leased_at),
+            leased_at=leased_at,
+            due_rate=self.due_columns(tokens.page_id).due_rate,
+        )
 
     @override
     def leased_at(self, tokens: LeaseTokens) -> Instants:
