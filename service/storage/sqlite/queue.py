@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints, nothing
+from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints
 from service.model.columns import DueColumns
 from service.storage.epochs_sql import DUE_RATE
 from service.storage.queue import (
@@ -34,14 +34,14 @@ from service.storage.queue_sql import (
 from service.storage.sqlite import sql
 
 DUE_ROW = np.dtype(
-    [("page_id", "i8"), ("last_crawl_at", "i8"), ("interval_factor", "f8"), ("due_rate", "f8")]
+    [
+        ("page_id", "i8"),
+        ("last_crawl_at", "i8"),
+        ("interval_factor", "f8"),
+        ("due_rate", "f8"),
+        ("rarely", "O"),
+    ]
 )
-RARE_KINDS: dict[str, Any] = {
-    "created_at": Instants,
-    "requested_at": Instants,
-    "gone": Bools,
-    "n_failures": Ints,
-}
 DueT = TypeVar("DueT", bound=DueColumns)
 ROW = ("next_at", "last_crawl_at", "crawl_rate", "requested", "page_id")
 """Columns of a row of the queue in the order of `ENQUEUE` and `REQUEUE`."""
@@ -53,21 +53,13 @@ DUE = f"""created_at, last_crawl_at, requested_at, coalesce(gone, 0), coalesce(n
 STATES = """page_states ON page_states.page_id = pages.page_id
 LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = :epoch"""
 GIVEN = "json_each(:page_id) AS given LEFT JOIN pages ON pages.page_id = given.value"
-BLOCK = "page_states.page_id > :after AND page_states.page_id <= :last"
-
 DUE_BLOCK = f"""
-SELECT page_states.page_id, coalesce(last_crawl_at, {sql.NAT}), interval_factor,
-    coalesce({DUE_RATE_NOW}, -1.0) FROM page_states
-LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND schedule.epoch = :epoch
-WHERE {BLOCK} ORDER BY page_states.page_id
-"""
-DUE_RARE = f"""
-SELECT page_states.page_id, created_at, requested_at, gone, coalesce(n_failures, 0)
+SELECT page_states.page_id, coalesce(last_crawl_at, {sql.NAT}), interval_factor, {DUE_RATE_NOW},
+    {sql.RARELY}
 FROM page_states JOIN pages ON pages.page_id = page_states.page_id
-WHERE {BLOCK} AND (last_crawl_at IS NULL OR gone
-    OR coalesce(requested_at, n_failures) IS NOT NULL) ORDER BY page_states.page_id
+LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND schedule.epoch = :epoch
+WHERE page_states.page_id > :after AND page_states.page_id <= :last ORDER BY page_states.page_id
 """
-"""What of a block most pages do not have: a row costs by its columns."""
 DUE_COLUMNS = f"SELECT given.value, {DUE} FROM {GIVEN} LEFT JOIN {STATES} ORDER BY given.key"
 DUE_PAGES = f"""
 SELECT given.value, {DUE}, coalesce(url, ''), coalesce(host, '')
@@ -160,19 +152,12 @@ class SqliteQueue(sql.SqliteDialect):
     def due_block(self, after: int, last: int) -> DueColumns:
         block = {"after": after, "last": last, "epoch": self.number_in_force()}
         rows = np.fromiter(self.driver.execute(DUE_BLOCK, block), DUE_ROW)
-        rare = self.driver.execute(DUE_RARE, block).fetchall()
-        read = {name: nothing(kind, len(rows)) for name, kind in RARE_KINDS.items()}
-        if rare:
-            some = sql.columns({"page_id": Ints, **RARE_KINDS}, rare, 0)
-            where = np.searchsorted(rows["page_id"], some.pop("page_id"))
-            for name, cells in some.items():
-                read[name][where] = cells
         return DueColumns(
             page_id=rows["page_id"],
             last_crawl_at=rows["last_crawl_at"].view(INSTANT),
             interval_factor=rows["interval_factor"],
-            due_rate=np.where(rows["due_rate"] < 0, np.nan, rows["due_rate"]),
-            **read,
+            due_rate=rows["due_rate"],
+            **sql.rarely_due(rows["rarely"]),
         )
 
     @override

@@ -14,8 +14,18 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from service.model.arrays import COLUMN, EPOCH, INSTANT, Bools, Columns, Floats, Instants, Ints
-from service.model.columns import RARE, EpochColumns, PageStates
+from service.model.arrays import (
+    COLUMN,
+    EPOCH,
+    INSTANT,
+    Bools,
+    Columns,
+    Floats,
+    Instants,
+    Ints,
+    nothing,
+)
+from service.model.columns import RARE, EpochColumns, PageStates, ScheduledPages
 from service.model.urls import URL_GROUPS
 from service.storage.contract import GONE_CHECKS, Transaction
 from service.storage.dialect import Dialect, worded
@@ -231,6 +241,38 @@ def _with_none(column: NDArray[Any], none: Bools) -> list[Any]:
         column[none] = None
     listed: list[Any] = column.tolist()
     return listed
+
+
+RARELY_DUE: dict[str, Any] = {
+    "created_at": Instants,
+    "requested_at": Instants,
+    "gone": Bools,
+    "n_failures": Ints,
+}
+"""Columns of `DueColumns` that decide for few pages; `created_at` of those never crawled."""
+RARELY = """
+CASE WHEN last_crawl_at IS NULL OR requested_at IS NOT NULL OR gone OR n_failures > 0
+    THEN json_array(created_at, requested_at, coalesce(gone, 0), coalesce(n_failures, 0)) END
+"""
+"""The columns of `RARELY_DUE` in one, because the driver's time goes by columns."""
+SCHEDULED = [f for f in fields(ScheduledPages) if f.name not in RARELY_DUE]
+SCHEDULE = ", ".join(
+    [*(f"coalesce({f.name}, {NAT})" if f.type == Instants else f.name for f in SCHEDULED), RARELY]
+)
+_KINDS = [(f.name, "i8" if f.type == Instants else COLUMN[f.type]) for f in SCHEDULED]
+SCHEDULE_ROW = np.dtype([*_KINDS, ("rarely", "O")])
+"""A row that `SCHEDULE` selects; numpy takes such rows as they come, without a list of them."""
+
+
+def rarely_due(cells: NDArray[np.object_]) -> dict[str, NDArray[Any]]:
+    """Return the columns of `RARELY_DUE` from what `RARELY` selected."""
+    row = np.flatnonzero(cells.astype(np.bool_))
+    columns = {name: nothing(kind, len(cells)) for name, kind in RARELY_DUE.items()}
+    if len(row):
+        read = zip(*map(json.loads, cells[row]), strict=True)
+        for (name, kind), some in zip(RARELY_DUE.items(), read, strict=True):
+            columns[name][row] = column(some, kind, 0)
+    return columns
 
 
 def column(listed: Sequence[Any], kind: Any, width: int) -> NDArray[Any]:

@@ -190,10 +190,12 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         self, only: Collection[str], **parameters: Any
     ) -> tuple[ScheduledPages, Collection[int]]:
         # one reader at a time: the driver lets go of the interpreter at every row
-        statement = epochs_sql.rows(only, since="since" in parameters)
+        rows = epochs_sql.rows(only, since="since" in parameters)
         with self.fetching:
-            rows = self.run(statement, **parameters).fetchall()
-        return self.columns(ScheduledPages, rows), self.kept()
+            cursor = self.run(f"SELECT {sql.SCHEDULE} FROM ({rows})", **parameters)
+            read = np.fromiter(cursor, sql.SCHEDULE_ROW)
+        columns = {f.name: read[f.name].view(COLUMN[f.type]) for f in sql.SCHEDULED}
+        return ScheduledPages(**columns, **sql.rarely_due(read["rarely"])), self.kept()
 
     @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
