@@ -61,6 +61,11 @@ LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND schedule.epoch 
 WHERE page_states.page_id > :after AND page_states.page_id <= :last ORDER BY page_states.page_id
 """
 DUE_COLUMNS = f"SELECT given.value, {DUE} FROM {GIVEN} LEFT JOIN {STATES} ORDER BY given.key"
+DUE_RATES = f"""
+SELECT {DUE_RATE_NOW} FROM json_each(:page_id) AS given
+LEFT JOIN schedule ON schedule.page_id = given.value AND schedule.epoch = :epoch
+ORDER BY given.key
+"""
 DUE_PAGES = f"""
 SELECT given.value, {DUE}, coalesce(url, ''), coalesce(host, '')
 FROM {GIVEN} LEFT JOIN {STATES} LEFT JOIN hosts ON hosts.host_id = pages.host_id
@@ -252,11 +257,13 @@ class SqliteQueue(sql.SqliteDialect):
     @override
     def lock_leases(self, tokens: LeaseTokens) -> LockedLeases:
         leased_at = self.leased_at(tokens)
+        parameters = {"page_id": sql.listed(tokens.page_id), "epoch": self.number_in_force()}
+        rates = [rate for (rate,) in self.driver.execute(DUE_RATES, parameters)]
         return LockedLeases(
             queue_id=self._queue_of(tokens.page_id),
             held=~np.isnat(leased_at),
             leased_at=leased_at,
-            due_rate=self.due_columns(tokens.page_id).due_rate,
+            due_rate=np.array(rates, np.float64),
         )
 
     @override
