@@ -233,6 +233,7 @@ def test_what_is_readable_of_a_document_cut_short_is_taken_and_said(sqlite_api: 
     assert any("cut short" in warning for warning in answer["warnings"])
 
 
+@pytest.mark.slow
 def test_fifty_thousand_pages_come_in_blocks(api: Live):
     document = urlset(*((f"https://a.example/{i}", YESTERDAY) for i in range(50_000)))
     answer = taken(api, gzip.compress(document, 1))

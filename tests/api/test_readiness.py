@@ -70,6 +70,7 @@ def test_a_read_only_postgres_is_not_ready(own_api, postgres_server):
         check(own_api)
 
 
+@pytest.mark.slow
 def test_a_file_that_another_process_writes_to_for_long_is_not_ready(sqlite_url):
     path = sqlite_url.removeprefix("sqlite:///")
     with (

@@ -174,6 +174,7 @@ def test_waits_that_cannot_be_are_refused(sqlite_api: Live, wait_s):
     assert response.json()["field"] == "wait_s"
 
 
+@pytest.mark.slow
 def test_a_server_that_ends_answers_those_who_wait(sqlite_url, tmp_path):
     with serving(tmp_path, database_url=sqlite_url, epoch_interval_s=3600) as server:
         etag = server.client.get("/schedule").headers["ETag"]

@@ -251,6 +251,7 @@ def test_a_claim_of_200_mb_is_refused_in_little_memory(layers):
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [

@@ -16,6 +16,7 @@ def test_an_unknown_name_is_refused_before_anything_runs(recrawl, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_it_prints_the_table_and_writes_figure_csv_and_json(recrawl, tmp_path):
     ended = recrawl("experiment", "gf08-7", "--scale", 0.02, "--out", "found")
     assert ended.status == 0

@@ -98,6 +98,7 @@ def served(sqlite_url):
         context.__exit__(None, None, None)
 
 
+@pytest.mark.slow
 def test_recrawl_beats_uniform_by_far_more_than_30_percent_over_http(served):
     small = scenario(n_pages=400, days=30)
     client, clock, asked = served(small.bandwidth)

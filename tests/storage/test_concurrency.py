@@ -284,6 +284,7 @@ def test_of_many_that_want_the_lead_one_has_it(sql_store):
         assert sum(together(*[want] * 4)) == 1
 
 
+@pytest.mark.slow
 def test_readers_see_whole_epochs_during_publishing(sql_store):
     n = 700
     ids = np.sort(register(sql_store, n))
@@ -392,6 +393,7 @@ def _count_up_in_a_process(url, ids, rounds):
     store.close()
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_database_lose_nothing(database_url):
     store = open_store(database_url, 2)
     ids = np.sort(register(store, 20))
@@ -425,6 +427,7 @@ def _lead_and_die(url, started):
         threading.Event().wait()
 
 
+@pytest.mark.slow
 def test_the_lead_of_a_killed_process_is_free_and_its_run_has_failed(database_url):
     store = open_store(database_url, 2)
     spawn = multiprocessing.get_context("spawn")

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import numpy as np
+import pytest
 from support.store_cases import DAY, T0, crawl_columns, register
 
 from service.core.estimators.gamma import Gamma
@@ -25,6 +26,7 @@ WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname !~ '^o
 SQLITE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 
 
+@pytest.mark.slow
 def test_after_the_third_epoch_a_database_with_retention_grows_by_less_than_a_tenth(sql_store):
     rng = np.random.default_rng(2)
     ids = np.sort(register(sql_store, N_PAGES))

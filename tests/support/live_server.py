@@ -1,5 +1,6 @@
 """The service behind a real socket: uvicorn in a thread, a clock that tests set, httpx."""
 
+import asyncio
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ import httpx
 import numpy as np
 import sqlalchemy as sa
 import uvicorn
+from typing_extensions import override
 
 from service.api.app import create_app
 from service.api.protocol import BoundedConnection
@@ -86,6 +88,28 @@ class Live:
         return self.get("/healthz").status_code == self.get("/readyz").status_code == 200
 
 
+class PromptServer(uvicorn.Server):
+    """A server that ends when it is asked to, not at its next look at a flag."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ending = asyncio.Event()
+
+    @override
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+
+    @override
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self.ending.wait()
+
+    def end(self) -> None:
+        if self.started:
+            self.loop.call_soon_threadsafe(self.ending.set)
+
+
 @contextmanager
 def running(
     database_url: str,
@@ -108,7 +132,7 @@ def running(
         http=BoundedConnection,
         limit_concurrency=max_connections,
     )
-    server = uvicorn.Server(config)
+    server = PromptServer(config)
     listening = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
@@ -116,10 +140,12 @@ def running(
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     headers = {"Authorization": f"Bearer {given['api_keys'][0]}"} if "api_keys" in given else {}
     try:
-        with httpx.Client(base_url=url, headers=headers, timeout=PATIENCE_S) as client:
+        with httpx.Client(
+            base_url=url, headers=headers, timeout=PATIENCE_S, verify=False
+        ) as client:
             yield Live(service, clock, client, url)
     finally:
-        server.should_exit = True
+        server.end()
         thread.join()
         listening.close()
 
