@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 
 def test_it_lists_what_there_is(recrawl):
     for ended in (recrawl("experiment", "--list"), recrawl("experiment")):
