@@ -95,6 +95,8 @@ class ImportCounts(NamedTuple):
     """States taken over."""
     skipped: int = 0
     """Lines that were not imported."""
+    hosts: str = ""
+    """Sentence of the settings of hosts that were imported."""
 
 
 def import_(
@@ -111,17 +113,21 @@ def import_(
     observability, min_crawl_rate, max_crawl_rate. A file that `recrawl export --states` wrote
     goes straight to the database (--database-url or RECRAWL_DATABASE_URL), as does the
     PoliteCrawling data set; a state is taken over only if it has newer evidence than the stored
-    one.
+    one. The settings of hosts come from the file FILE.hosts.ndjson beside it.
 
     Bad lines are told and skipped; the command then ends with status 1. Importing again changes
     nothing, so an interrupted import may be repeated, or taken up with --resume: how far it came
     is kept in a small file beside the source.
     """
     from service.transfer.files import holds_states
+    from service.transfer.hosts import SUFFIX
 
     folder = folder_importer()(source) if source.is_dir() else None
-    states = folder is None and holds_states(source)
-    if folder:
+    of_hosts = folder is None and source.name.endswith(SUFFIX)
+    states = not (folder or of_hosts) and holds_states(source)
+    if of_hosts:
+        counts = _import_hosts(source, database_url)
+    elif folder:
         counts = _import_folder(source, folder, database_url, began, resume)
     elif states or database_url is not None:
         counts = _import_to_database(source, database_url, states, resume)
@@ -129,6 +135,8 @@ def import_(
         counts = _import_to_service(source, to or URL, api_key, resume)
     restored = f", {counts.restored} states taken over" if folder or states else ""
     typer.echo(f"{counts.created} new pages registered{restored}, {counts.skipped} lines skipped")
+    if counts.hosts:
+        typer.echo(counts.hosts)
     if counts.skipped:
         raise typer.Exit(1)
 
@@ -145,23 +153,49 @@ def _import_folder(
 def _import_to_database(
     source: Path, database_url: str | None, states: bool, resume: bool
 ) -> ImportCounts:
+    from service.transfer.hosts import settings_file
     from service.transfer.importing import add_pages, add_states
 
+    beside, of_hosts = settings_file(source), ImportCounts()
     with _opened(database_url) as base:
         checkpoint, standing = _checkpoint(source, [source], _address(database_url), resume)
         line = standing.get("line", 0)
+        if states and beside.is_file():  # first, so that no page is crawled without them
+            of_hosts = _set_hosts(base, beside)
+        elif states:
+            of_hosts = ImportCounts(hosts=f"no settings of hosts: there is no file {beside}")
         if states:
             steps = add_states(source, base.store, base.plan.estimator, base.store.clock, line)
         else:
             steps = add_pages(source, base.store, base.store.clock, line)
-        return _follow(steps, source, [source], checkpoint)
+        counts = _follow(steps, source, [source], checkpoint)
+    skipped = counts.skipped + of_hosts.skipped
+    return counts._replace(skipped=skipped, hosts=of_hosts.hosts)
+
+
+def _import_hosts(source: Path, database_url: str | None) -> ImportCounts:
+    with _opened(database_url) as base:
+        return _set_hosts(base, source)
+
+
+def _set_hosts(base: "Opened", path: Path) -> ImportCounts:
+    """Set hosts and groups as a file of settings says."""
+    from service.transfer.hosts import add_settings
+
+    n_hosts = n_groups = n_skipped = 0
+    for step in add_settings(path, base.store, base.runner.polite):
+        _print_skipped(step.skipped[: max(MAX_SHOWN - n_skipped, 0)])
+        n_hosts, n_groups = n_hosts + step.n_hosts, n_groups + step.n_groups
+        n_skipped += len(step.skipped)
+    sentence = f"settings of {n_hosts} hosts and {n_groups} groups taken over from {path.name}"
+    return ImportCounts(skipped=n_skipped, hosts=sentence)
 
 
 def _import_to_service(source: Path, url: str, api_key: str | None, resume: bool) -> ImportCounts:
     from service.transfer.importing import send_pages
 
     checkpoint, standing = _checkpoint(source, [source], url, resume)
-    with connected(url, api_key) as client:
+    with connected(url, api_key, waits=True) as client:
         steps = send_pages(source, client, standing.get("line", 0))
         return _follow(steps, source, [source], checkpoint)
 
@@ -233,12 +267,14 @@ def export(
     """Write all pages to a file that `recrawl import` takes.
 
     With --states the file holds all it needs to go on elsewhere, on SQLite or Postgres: estimates,
-    last crawls, counts, digests and pings. The service may run meanwhile; each page is as of
-    one instant. Schedules are not exported: the next epoch writes one.
+    last crawls, counts, digests and pings. The file FILE.hosts.ndjson beside it holds the settings
+    of hosts and groups: delays, also those of robots.txt, concurrency, caps, groups and blocks.
+    The service may run meanwhile; each page is as of one instant. Schedules are not exported: the
+    next epoch writes one.
     """
     from service.transfer.exporting import exported, writer
 
-    n_rows = 0
+    n_rows, of_hosts = 0, ""
     with (
         _opened(database_url, existing=True) as base,
         writer(file, format, states=states) as write,
@@ -251,4 +287,19 @@ def export(
             write(block)
             n_rows += len(block["url"])
             show_rows(progress, task, n_rows, n_rows)
-    console.print(f"{n_rows} pages exported", highlight=False)
+        if states:
+            of_hosts = _export_hosts(base, file)
+    sentence = f"{n_rows} pages exported{of_hosts}"
+    console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+
+def _export_hosts(base: "Opened", states: Path) -> str:
+    """Write the settings of hosts beside a file of states; return what to add to the sentence."""
+    from service.transfer.hosts import settings_file, write_settings
+
+    if str(states) == "-" or (states.exists() and not states.is_file()):
+        return "; the settings of hosts are not, because they need a file: name one instead of -"
+    path = settings_file(states)
+    steps = list(write_settings(path, base.store, base.store.clock()))
+    n_hosts, n_groups = sum(step.n_hosts for step in steps), sum(step.n_groups for step in steps)
+    return f", and the settings of {n_hosts} hosts and {n_groups} groups to {path}"

@@ -88,10 +88,29 @@ def cells(name: str, column: NDArray[Any]) -> list[Any]:
 
 
 @contextmanager
-def writer(path: Path, kind: str | None, *, states: bool) -> Iterator[Write]:
-    """Yield a function that writes blocks to a file, which gets its name once it is whole.
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a file that gets its name once it is whole; a device or a pipe has it from the start.
 
-    A device or a pipe has its name from the start.
+    Raises
+    ------
+    UnreadableFile
+        The folder cannot be written to.
+    """
+    whole = path.is_file() or not path.exists()
+    part = path.with_name(path.name + ".part") if whole else path
+    try:
+        file = part.open("wb")
+    except OSError as error:
+        raise UnreadableFile(f"{path}: {error.strerror}; choose another place") from error
+    with file:
+        yield file
+    if whole:
+        part.replace(path)
+
+
+@contextmanager
+def writer(path: Path, kind: str | None, *, states: bool) -> Iterator[Write]:
+    """Yield a function that writes blocks to a file; `replacing` says when it gets its name.
 
     Raises
     ------
@@ -103,18 +122,11 @@ def writer(path: Path, kind: str | None, *, states: bool) -> Iterator[Write]:
             yield write
         return
     kind = kind or kind_of(path)
-    whole = path.is_file() or not path.exists()
-    part = path.with_name(path.name + ".part") if whole else path
     with ExitStack() as opened:
-        try:
-            file: Any = opened.enter_context(part.open("wb"))
-        except OSError as error:
-            raise UnreadableFile(f"{part}: {error.strerror}") from error
+        file: Any = opened.enter_context(replacing(path))
         if path.suffix == ".gz":
             file = opened.enter_context(gzip.open(file, "wb", compresslevel=3))
         yield opened.enter_context(_formatted(file, kind, states=states))
-    if whole:
-        part.replace(path)
 
 
 @contextmanager

@@ -66,9 +66,11 @@ def test_all_that_is_known_moves_to_another_database(
     recrawl("migrate", database_url=empty_postgres_url)
     out = recrawl("export", tmp_path / name, "--states", "--database-url", learnt_url)
     assert (out.status, out.out) == (0, "")
-    assert "5 pages exported" in out.err
+    assert "5 pages exported, and the settings of 0 hosts and 0 groups to" in out.err
     ended = recrawl("import", tmp_path / name, database_url=empty_postgres_url)
-    assert ended == (0, "5 new pages registered, 5 states taken over, 0 lines skipped\n", ended.err)
+    pages, hosts = ended.out.splitlines()
+    assert pages == "5 new pages registered, 5 states taken over, 0 lines skipped"
+    assert hosts == f"settings of 0 hosts and 0 groups taken over from {name}.hosts.ndjson"
     assert contents(empty_postgres_url) == contents(learnt_url)
     assert not list(tmp_path.glob("*.import-progress*"))
 
