@@ -138,7 +138,7 @@ def _play(scenario: "Scenario", seed: int, plot: Path) -> None:
         console.print(f"Recrawl serves at {base_url}; the fleet calls it over HTTP.")
         game.run(client, scenario, clock, console=Console(), plot=plot if can_plot else None)
     if not can_plot:
-        console.print("For a plot of staleness over time: pip install 'recrawl[lab]'")
+        console.print("For a plot of staleness over time: pip install 'recrawl[lab]'", markup=False)
 
 
 def _crawl_live(seconds: float, seed: int) -> None:

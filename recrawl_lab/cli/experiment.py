@@ -69,7 +69,7 @@ def experiment(
         setup = Setup(seed=seed, scale=scale, trace=trace, data=data)
         _run(each, setup, out, as_json=as_json)
     if find_spec("matplotlib") is None:
-        console.print("For the figures: pip install 'recrawl[lab]'")
+        console.print("For the figures: pip install 'recrawl[lab]'", markup=False)
 
 
 def _print_names() -> None:

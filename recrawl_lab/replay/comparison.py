@@ -33,6 +33,10 @@ LEARNT_AFTER = 0.25
 NO_GAP = 0.01
 """Where hindsight gains less than this over uniform there is no gap to close."""
 CURVE_BINS = 40
+MIN_CRAWLS = 200
+"""Minimum crawls of a policy for a verdict; below, each crawl moves the outcome by over 0.5 %."""
+MIN_CHANGES = 100
+"""Minimum changes of the site for a verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +89,21 @@ class Comparison:
     def __contains__(self, name: str) -> bool:
         """Return whether a policy has played."""
         return name in self.measures
+
+    @property
+    def n_crawls(self) -> int:
+        """Number of crawls that the bandwidth pays for."""
+        return round(self.game.bandwidth * self.game.world.days)
+
+    @property
+    def n_changes(self) -> int:
+        """Number of changes of the site."""
+        return len(self.game.world.changed_at)
+
+    @property
+    def allows_verdict(self) -> bool:
+        """Whether there are enough crawls and changes to call one policy better than another."""
+        return self.n_crawls >= MIN_CRAWLS and self.n_changes >= MIN_CHANGES
 
     @cached_property
     def measures(self) -> dict[str, Measures]:

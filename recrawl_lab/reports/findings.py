@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import isnan
 
 from recrawl_lab.policies.lineup import HINDSIGHT, RECRAWL, UNIFORM, PolicyKind
-from recrawl_lab.replay.comparison import Comparison, Outcome
+from recrawl_lab.replay.comparison import MIN_CHANGES, MIN_CRAWLS, Comparison, Outcome
 from recrawl_lab.replay.measures import MASS, ConfidenceInterval
 
 USED_UP = 0.97
@@ -17,6 +17,9 @@ def findings(comparison: Comparison) -> list[str]:
 
 
 def _sentences(comparison: Comparison) -> Iterator[str]:
+    if not comparison.allows_verdict:
+        yield from _too_little(comparison)
+        return
     subject = RECRAWL if RECRAWL in comparison else comparison.best(PolicyKind.learning)
     if subject is not None:
         yield from _against(comparison, subject)
@@ -25,6 +28,17 @@ def _sentences(comparison: Comparison) -> Iterator[str]:
         yield from _never_crawled(comparison, subject)
     yield from _deaf(comparison)
     yield from _unused(comparison)
+
+
+def _too_little(comparison: Comparison) -> Iterator[str]:
+    yield (
+        f"No verdict: {comparison.n_crawls:,} crawls and {comparison.n_changes:,} changes are too "
+        "few to compare policies."
+    )
+    yield (
+        f"A verdict needs at least {MIN_CRAWLS} crawls and {MIN_CHANGES} changes: play a longer "
+        "history, more pages or more bandwidth."
+    )
 
 
 def _against(comparison: Comparison, subject: str) -> Iterator[str]:

@@ -75,7 +75,7 @@ PAGE = Template("""<!doctype html>
 <style>$style</style>
 <h1>$title</h1>
 <p class="soft">$subtitle</p>
-<url_group class="findings">$findings</url_group>
+<section class="findings">$findings</section>
 <h2>What was played</h2>
 <dl>$facts</dl>
 <h2>All policies</h2>

@@ -57,7 +57,9 @@ def curve_edges(comparison: Comparison) -> Any:
 
 
 def _policy(comparison: Comparison, outcome: Outcome) -> dict[str, Any]:
-    name = outcome.name
+    name, verdict = outcome.name, comparison.allows_verdict
+    saving = comparison.saving(name, UNIFORM) if verdict and UNIFORM in comparison else None
+    gap = comparison.gap_closed(name) if verdict else None
     return {
         "policy": name,
         "kind": outcome.entrant.kind.value,
@@ -68,10 +70,8 @@ def _policy(comparison: Comparison, outcome: Outcome) -> dict[str, Any]:
             measure: _bounded(value, comparison.interval(name, measure))
             for measure, value in zip(Measures._fields, comparison.measures[name], strict=True)
         },
-        "saving_over_uniform": _bounded(*comparison.saving(name, UNIFORM))
-        if UNIFORM in comparison
-        else None,
-        "gap_closed": _bounded(*gap) if (gap := comparison.gap_closed(name)) else None,
+        "saving_over_uniform": _bounded(*saving) if saving else None,
+        "gap_closed": _bounded(*gap) if gap else None,
         "calibration": _calibration(outcome.calibration),
         "calibration_learnt": _calibration(outcome.calibration_learnt),
         "curve": outcome.curve.tolist(),

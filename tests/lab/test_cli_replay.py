@@ -5,13 +5,18 @@ import json
 import re
 import shlex
 import subprocess
+import sys
 from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
 from rich.progress import Progress
 
+from recrawl_lab.replay.comparison import MIN_CHANGES, MIN_CRAWLS
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "replay.md"
+ENOUGH = ("--pages", 60, "--days", 20, "--policies", "uniform,recrawl,hindsight")
 TINY = ("--pages", 40, "--days", 6, "--policies", "uniform,recrawl,hindsight", "--processes", 1)
 
 
@@ -51,15 +56,15 @@ def clone(tmp_path, git_command):
 
 
 def test_it_prints_the_table_and_what_it_means_and_writes_files(recrawl, tmp_path):
-    ended = recrawl("replay", *TINY, "--out", "found")
+    ended = recrawl("replay", *ENOUGH, "--processes", 1, "--out", "found")
     assert ended.status == 0, ended.err
-    for text in ("Staleness, synthetic: 40 pages, 6 days", "hindsight", "than uniform crawling"):
+    for text in ("Staleness, synthetic: 60 pages, 20 days", "hindsight", "than uniform crawling"):
         assert text in ended.out
     names = {"report.html", "results.json", "policies.csv", "curves.csv", "reliability.csv"}
     assert {path.name for path in (tmp_path / "found").iterdir()} == names
     made = json.loads((tmp_path / "found" / "results.json").read_text())
-    assert made["command"].startswith("recrawl replay --pages 40")
-    assert made["bandwidth"] == pytest.approx(8.0)
+    assert made["command"].startswith("recrawl replay --pages 60")
+    assert made["bandwidth"] == pytest.approx(12.0)
     with (tmp_path / "found" / "policies.csv").open() as file:
         rows = {row["policy"]: row for row in csv.DictReader(file)}
     for policy in made["policies"]:
@@ -108,6 +113,26 @@ def test_a_crawl_log_is_played(recrawl, crawl_log):
     ended = recrawl("replay", "--crawl-log", crawl_log, "--processes", 1, "--bandwidth", 3)
     assert ended.status == 0, ended.err
     assert "Staleness, log: 5 pages, 11 days" in ended.out
+
+
+def test_the_format_of_the_how_to_page_is_read_and_too_short_for_a_verdict(recrawl, tmp_path):
+    text = re.search(r"```csv\n(.*?)```", HOW_TO.read_text(), re.DOTALL).group(1)
+    (tmp_path / "log.csv").write_text(text)
+    ended = recrawl("replay", "--crawl-log", "log.csv", "--processes", 1, "--bandwidth", 2)
+    assert ended.status == 0, ended.err
+    said = " ".join(ended.out.split())
+    assert "No verdict: 4 crawls and 3 changes are too few to compare policies." in said
+    assert f"at least {MIN_CRAWLS} crawls and {MIN_CHANGES} changes" in said
+    assert "than uniform" not in said
+    results = json.loads((tmp_path / "replay" / "results.json").read_text())
+    for policy in results["policies"]:
+        assert policy["saving_over_uniform"] is policy["gap_closed"] is None
+
+
+def test_the_sample_log_is_what_its_script_writes():
+    script = [sys.executable, EXAMPLES / "crawl_log.py"]
+    written = subprocess.run(script, check=True, capture_output=True).stdout
+    assert (EXAMPLES / "crawl-log.csv").read_bytes() == written
 
 
 def test_a_git_history_is_played(recrawl, clone):
@@ -189,7 +214,7 @@ def test_options_that_contradict_each_other_are_refused(recrawl, tmp_path, argum
 
 def test_the_commands_of_the_how_to_page_do_what_it_says(recrawl, clone, tmp_path):
     text = HOW_TO.read_text()
-    (tmp_path / "log.csv").write_text(re.search(r"```csv\n(.*?)```", text, re.DOTALL).group(1))
+    (tmp_path / "examples").symlink_to(EXAMPLES)
     commands = re.findall(r"```sh\nrecrawl (.*?)\n```", text)
     assert len(commands) == 3
     for command in commands:
@@ -197,6 +222,8 @@ def test_the_commands_of_the_how_to_page_do_what_it_says(recrawl, clone, tmp_pat
         ended = recrawl(*shlex.split(played), "--processes", 1)
         assert ended.status == 0, ended.err
     assert (tmp_path / "replay" / "git" / "report.html").is_file()
+    results = json.loads((tmp_path / "replay" / "log" / "results.json").read_text())
+    assert "less staleness than uniform crawling" in results["findings"][0]
     options = re.findall(r"^\| (`--.*?) \|", text, re.MULTILINE)
     said = " ".join(recrawl("replay", "--help").out.split())
     for option in re.findall(r"--[a-z-]+", " ".join(options)):
