@@ -27,7 +27,7 @@ from service.api.routes import (
 )
 from service.api.service import MAX_THREADS, Service, keep_for_good, start_runner
 from service.runtime.bootstrap import joined
-from service.runtime.metrics import MetricsMiddleware
+from service.runtime.requests import RequestMiddleware
 
 DESCRIPTION = """\
 Recrawl decides when to crawl which page again. Register pages, report what your crawlers saw,
@@ -35,7 +35,8 @@ pass on change notices; poll the schedule. Rates are per day, intervals are days
 RFC 3339 with a zone. Batches are JSON arrays or NDJSON, plain or compressed (gzip, zstd); each
 item succeeds or fails alone; one that holds a key twice with different values is rejected.
 Errors are RFC 9457 problems. A head that takes over 10 s, or a body that comes at under 1 KB/s, is
-answered 408; a Transfer-Encoding other than chunked 501; one connection too many 503.
+answered 408; a Transfer-Encoding other than chunked 501; one connection too many 503. A path may
+end in a slash. Each answer has an X-Request-ID: that of the request, or a new one.
 """
 
 GRACE_S, ABORTED_S = 2.5, 1.0
@@ -66,6 +67,7 @@ def create_app(service: Service | None = None) -> FastAPI:
         version=__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
+        redirect_slashes=False,  # DirectMiddleware takes both spellings of a path
         telemetry={"tracing": False, "metrics": False, "logs": False},  # a fifth of a 304
     )
     app.state.service = service
@@ -78,7 +80,12 @@ def create_app(service: Service | None = None) -> FastAPI:
     app.add_middleware(DirectMiddleware, routes=direct)
     app.add_middleware(CompressMiddleware)
     if service is not None:
-        app.add_middleware(MetricsMiddleware, telemetry=service.telemetry)
+        app.add_middleware(
+            RequestMiddleware,
+            telemetry=service.telemetry,
+            slow_s=service.slow_request_s,
+            log_all=service.log_requests,
+        )
     return app
 
 

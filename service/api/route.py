@@ -140,7 +140,8 @@ class DirectRoute(APIRoute):
 class DirectMiddleware:
     """Calls direct routes by method and path; the router of FastAPI compares a path with each.
 
-    Paths with parameters, and requests that no route answers, are the router's.
+    Paths with parameters, and requests that no route answers, are the router's. A path that ends in
+    a slash is the path without it: many clients of IndexNow follow no redirect.
     """
 
     def __init__(self, app: ASGIApp, routes: Iterable[DirectRoute]) -> None:
@@ -156,6 +157,8 @@ class DirectMiddleware:
         """Answer a request."""
         route = None
         if scope["type"] == "http":
+            if len(scope["path"]) > 1:
+                scope["path"] = scope["path"].removesuffix("/")
             route = self.routes.get((scope["method"], scope["path"]))
         if route is None:
             await self.app(scope, receive, send)

@@ -93,6 +93,10 @@ class Service:
     telemetry: Telemetry
     max_items: int
     max_body_bytes: int
+    slow_request_s: float
+    """Duration from which a request is logged as slow, seconds; waiting is not counted."""
+    log_requests: bool
+    """Whether each request is logged."""
     key_hashes: tuple[bytes, ...]
     key_checks: KeyChecks | None
     """Checks of the keys of sites; None: IndexNow needs an API key."""
@@ -161,6 +165,8 @@ def open_service(
         telemetry=telemetry,
         max_items=settings.max_items,
         max_body_bytes=settings.max_body_bytes,
+        slow_request_s=settings.slow_request_s,
+        log_requests=settings.log_level == "debug",
         key_checks=KeyChecks(now) if settings.indexnow_check else None,
         key_hashes=tuple(key_hash(key.get_secret_value()) for key in settings.api_keys),
     )

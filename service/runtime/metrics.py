@@ -1,6 +1,5 @@
 """Metrics: what an operator watches."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -9,7 +8,6 @@ from typing import Any, NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.batching.batcher import Flush
 from service.model.domain import Epoch, EpochStatus
@@ -94,9 +92,16 @@ class Telemetry:
         )
         self.seconds = Histogram(
             "recrawl_request_seconds",
-            "Time to answer",
+            "Time to answer, without the time that requests wait on purpose",
             ("method", "route"),
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
+            registry=self.registry,
+        )
+        self.waits = Histogram(
+            "recrawl_wait_seconds",
+            "Time that requests waited on purpose, as wait_s asks; only of those that waited",
+            ("method", "route"),
+            buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60),
             registry=self.registry,
         )
         self.items = Counter(
@@ -131,7 +136,9 @@ class Telemetry:
         self.epochs.epochs = None
         return generate_latest(self.registry)
 
-    def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
+    def count_request(
+        self, method: str, route: str, status: int, seconds: float, waited_s: float = 0.0
+    ) -> None:
         """Count one request; its series are looked up by their labels once."""
         series = self._series.get((method, route, status))
         if series is None:
@@ -142,6 +149,8 @@ class Telemetry:
             self._series[method, route, status] = series
         series[0].inc()
         series[1].observe(seconds)
+        if waited_s:
+            self.waits.labels(method, route).observe(waited_s)
 
     def count_commit(self, flush: Flush) -> None:
         """Count one group commit."""
@@ -176,31 +185,3 @@ class Telemetry:
     def count_unsigned(self) -> None:
         """Count what came from a hub and was not signed as agreed."""
         self.items.labels("websub", "unsigned").inc()
-
-
-class MetricsMiddleware:
-    """Time every request by its route; a plain ASGI wrapper, which costs next to nothing."""
-
-    def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
-        self.app = app
-        self.telemetry = telemetry
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request and write down how it went."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        started, status = time.perf_counter(), 500
-
-        async def watched(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self.app(scope, receive, watched)
-        finally:
-            route = getattr(scope.get("route"), "path", "unknown")
-            method = scope["method"] if scope["method"] in METHODS else "other"
-            self.telemetry.count_request(method, route, status, time.perf_counter() - started)

@@ -75,9 +75,12 @@ class Settings(BaseSettings):
     api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = ()
     """API keys, separated by commas; every call must show one; empty: no key is required."""
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
-    """Addresses or networks, separated by commas, whose X-Forwarded-For names the caller."""
+    """Addresses or networks of proxies, separated by commas; only their X-Forwarded-For and
+    X-Forwarded-Proto count."""
     open: bool = False
     """Whether `recrawl serve` may listen beyond this machine without keys."""
+    slow_request_s: Annotated[float, Field(ge=0, le=3_600)] = 1
+    """Duration from which a request is logged as slow, seconds; waiting is not counted."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @model_validator(mode="before")

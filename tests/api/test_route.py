@@ -27,7 +27,7 @@ from service.api.encodings import CompressMiddleware
 from service.api.responses import problems
 from service.api.route import GUARDED, DirectMiddleware, DirectRoute
 from service.api.service import key_hash
-from service.runtime.metrics import MetricsMiddleware
+from service.runtime.requests import RequestMiddleware
 
 N = Annotated[int, Query(ge=1, le=10, description="A number")]
 Kind = Annotated[Literal["a", "b"] | None, Query()]
@@ -47,8 +47,10 @@ class StubService:
 class Counts(list):
     """What the middleware needs of telemetry: each request's method, route and status."""
 
-    def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
-        assert seconds >= 0
+    def count_request(
+        self, method: str, route: str, status: int, seconds: float, waited_s: float
+    ) -> None:
+        assert seconds >= 0 == waited_s
         self.append((method, route, status))
 
 
@@ -137,7 +139,7 @@ def app(counts) -> FastAPI:
     problems.install(app)
     app.add_middleware(DirectMiddleware, routes=ROUTER.routes)
     app.add_middleware(CompressMiddleware)
-    app.add_middleware(MetricsMiddleware, telemetry=counts)
+    app.add_middleware(RequestMiddleware, telemetry=counts, slow_s=60)
     return app
 
 
@@ -180,7 +182,7 @@ def ask(
     ],
 )
 def test_parameters_are_validated_as_on_a_route_of_fastapi(app, counts, path):
-    headers = {"X-Signature": "s"}
+    headers = {"X-Signature": "s", "X-Request-ID": "job 7"}
     expected, answer = ask(app, f"/plain{path}", **headers), ask(app, path, **headers)
     assert answer.status_code == expected.status_code
     if answer.is_success:

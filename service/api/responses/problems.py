@@ -19,6 +19,7 @@ from starlette.routing import Match
 from recrawl_client.wire.common import Problem, Rejection
 from service.core.conditions import CoreError
 from service.model import errors
+from service.runtime.requests import REQUEST_ID
 
 log = structlog.get_logger()
 
@@ -132,14 +133,20 @@ async def answer_disconnected(_: Request, __: Exception) -> Response:
     return problem(400, "ClientDisconnect", "the connection ended before the answer")
 
 
-async def answer_unexpected(_: Request, __: Exception) -> Response:
-    """Return the problem of a fault of the service; only the log has the traceback."""
-    return problem(
+async def answer_unexpected(request: Request, _: Exception) -> Response:
+    """Return the problem of a fault of the service; only the log has the traceback.
+
+    FastAPI sends it past `RequestMiddleware`, so the identifier of the request is added here.
+    """
+    response = problem(
         500,
         "InternalError",
         "the service failed, its log says why; of this request nothing was kept, or of a stream "
         "its first blocks",
     )
+    if request_id := request.scope.get("request_id"):
+        response.headers[REQUEST_ID] = request_id
+    return response
 
 
 HANDLERS = {

@@ -20,6 +20,7 @@ from service.batching.lease_requests import LeaseRequest
 from service.leases.lease import WorkerRequest
 from service.model.errors import InvalidField, LeaseNotHeld
 from service.model.urls import normalise_host
+from service.runtime.requests import waiting
 from service.storage.queue import LeaseFilter
 
 router = APIRouter(tags=["leases"], route_class=DirectRoute, dependencies=GUARDED)
@@ -74,7 +75,8 @@ async def post_leases(request: Request, service: TheService, body: TheBody) -> R
             retry_after = {"Retry-After": str(-int(-wait_s // 1))}
             return answer(Leased(items=[], retry_after_s=wait_s), headers=retry_after)
         pause_s = MIN_PAUSE_S if ahead_s > 0 else POLL_S  # ready crawls are not for this caller
-        await asyncio.sleep(min(left_s, POLL_S, max(ahead_s, pause_s)))
+        with waiting(request.scope):
+            await asyncio.sleep(min(left_s, POLL_S, max(ahead_s, pause_s)))
         if await request.is_disconnected():
             raise ClientDisconnect
 

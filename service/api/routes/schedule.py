@@ -7,10 +7,11 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Annotated, Literal, NamedTuple
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from msgspec import UNSET, json
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Scope
 
 from recrawl_client.wire import schedule as wire
 from recrawl_client.wire.schedule import EpochsAnswer, ScheduleAnswer
@@ -43,6 +44,7 @@ from service.model.errors import (
     PageNotFound,
 )
 from service.model.urls import normalise_host
+from service.runtime.requests import waiting
 from service.storage import Transaction
 
 router = APIRouter(tags=["schedule"], route_class=DirectRoute, dependencies=GUARDED)
@@ -119,6 +121,7 @@ is in force; 410 when it is no longer kept: fetch the whole schedule."""
     },
 )
 async def get_schedule(
+    request: Request,
     service: TheService,
     cursor: Cursor = None,
     limit: Limit = 1_000,
@@ -146,7 +149,7 @@ async def get_schedule(
         due_before=due_before,
     )
     check(query)
-    if query.place is None and await unchanged(service.watch, query, wait_s):
+    if query.place is None and await unchanged(service.watch, query, wait_s, request.scope):
         return not_modified(service.watch.newest)
     async with service.readers:
         return await run_in_threadpool(first_rows, service, query)
@@ -177,13 +180,14 @@ def check(query: ScheduleQuery) -> None:
         raise InvalidField("since_epoch", "since_epoch goes without host, url and other filters")
 
 
-async def unchanged(watch: Watch, query: ScheduleQuery, wait_s: float) -> bool:
+async def unchanged(watch: Watch, query: ScheduleQuery, wait_s: float, scope: Scope) -> bool:
     """Return whether the client's epoch is in force, after a wait for a newer one."""
     epoch = watch.in_force
     if epoch is None or not (query.since == epoch or matches(query.etag, epoch)):
         return False
     if wait_s:
-        await watch.newer(epoch, wait_s)
+        with waiting(scope):
+            await watch.newer(epoch, wait_s)
     return watch.in_force == epoch
 
 
