@@ -1,6 +1,7 @@
 """A server within the limit of open files, that announces its address and ends in order."""
 
 import asyncio
+import errno
 import logging
 import queue
 import resource
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import structlog
 import uvicorn
@@ -16,6 +18,7 @@ import uvicorn
 from service.api.app import create_app
 from service.api.protocol import SPARE, BoundedConnection
 from service.api.service import Service
+from service.model.errors import AddressUnavailable
 
 MAX_CONNECTIONS = 16_384
 """Maximum number of connections, however many descriptors there are."""
@@ -82,6 +85,69 @@ def no_fault(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
+ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+"""Errors of an address that this machine lacks, as ::1 of localhost where there is no IPv6."""
+
+
+def bind(host: str, port: int) -> list[socket.socket]:
+    """Return a socket for each address of a host; port 0 takes a free one.
+
+    Raises
+    ------
+    AddressUnavailable
+        The port is in use, or the server may not listen there.
+    """
+    sockets: list[socket.socket] = []
+    absent: OSError | None = None
+    try:
+        for family, *_, address in _addresses(host, port):
+            try:
+                sockets.append(_bound(family, address))
+            except OSError as error:
+                if error.errno not in ABSENT:
+                    raise
+                absent = error
+        if absent is not None and not sockets:
+            raise absent
+    except OSError as error:
+        for each in sockets:
+            each.close()
+        raise unavailable(host, port, error) from error
+    return sockets
+
+
+def _addresses(host: str, port: int) -> list[Any]:
+    kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
+    return list(dict.fromkeys(socket.getaddrinfo(host or None, port, type=kind, flags=flags)))
+
+
+def _bound(family: socket.AddressFamily, address: Any) -> socket.socket:
+    each = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        each.bind(address)
+    except OSError:
+        each.close()
+        raise
+    return each
+
+
+def unavailable(host: str, port: int, error: OSError) -> AddressUnavailable:
+    """Return why the server cannot listen, and what to do."""
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        reason = "the port is in use; end the program that listens there, or choose another --port"
+    elif error.errno == errno.EACCES:
+        reason = "this user may not; choose a --port above 1023"
+    elif error.errno == errno.EADDRNOTAVAIL:
+        reason = "this machine has no such address; choose another --host"
+    else:
+        reason = f"{error.strerror or error}; choose another --host or --port"
+    return AddressUnavailable(f"the server cannot listen on {address}: {reason}")
+
+
 class GracefulServer(uvicorn.Server):
     """A server that announces its address, and at its end releases requests that wait."""
 
@@ -103,8 +169,11 @@ class GracefulServer(uvicorn.Server):
         timer.cancel()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start listening, and announce the address."""
-        await super().startup(sockets)
+        """Start listening, and announce the address; raise `AddressUnavailable`."""
+        try:
+            await super().startup(sockets)
+        except OSError as error:  # another server has bound the port at the same time
+            raise unavailable(self.config.host, self.config.port, error) from error
         open_connections = self.server_state.connections
         self.service.telemetry.watch(
             "recrawl_connections", "Open connections", lambda: len(open_connections)

@@ -14,6 +14,7 @@ from service.cli.options import console
 from service.cli.plugins import add_commands
 from service.cli.serve import openapi, serve, worker
 from service.cli.sites import hosts, sitemap, websub
+from service.cli.status import epochs, status, why
 from service.model.errors import RecrawlError
 
 app = typer.Typer(
@@ -86,6 +87,8 @@ for command in (serve, worker, migrate, rebuild):
     app.command()(command)
 app.command(name="import")(import_)
 app.command()(export)
+for reading in (status, why, epochs):
+    app.command()(reading)
 app.add_typer(sitemap, name="sitemap")
 app.add_typer(hosts, name="hosts")
 app.add_typer(websub, name="websub")

@@ -19,10 +19,11 @@ console = Console(stderr=True)
 URL = "http://127.0.0.1:8000"
 """Address at which a service listens by default."""
 PATIENCE_S = 60.0
-"""How long commands wait for a service that is busy, restarting or out of reach, seconds."""
+"""Maximum wait of `import` and `sitemap watch` for a service that is away, seconds."""
+SOON_S = 1.0
+"""Maximum wait of other commands for a service that is away, seconds."""
 BATCH = 5_000
 """Most pages of one request."""
-STRANGER = "; is that the service?"
 
 
 def finite(number: float | None) -> float | None:
@@ -80,16 +81,21 @@ def settings(database_url: str | None = None, **overrides: Any) -> "Settings":
 
 
 @contextmanager
-def connected(to: str, api_key: str | None) -> Iterator["Client"]:
-    """Open a client of a running service; its errors become `UnexpectedAnswer`."""
-    from recrawl_client import Client, ClientError, Refused
-    from service.model.errors import UnexpectedAnswer
+def connected(to: str, api_key: str | None, *, waits: bool = False) -> Iterator["Client"]:
+    """Open a client of a running service; its errors become `UnexpectedAnswer`.
 
-    with Client(to, api_key, patience_s=PATIENCE_S, batch=BATCH) as client:
+    A command that `waits` does so for `PATIENCE_S` where the service is away, others for `SOON_S`.
+    """
+    from recrawl_client import Client, ClientError
+    from service.cli.connection import Notice, explained
+
+    patience_s = PATIENCE_S if waits else SOON_S
+    notice = Notice(f"waiting for {to}, which has not answered yet; Ctrl-C ends the command")
+    with (
+        Client(to, api_key, patience_s=patience_s, batch=BATCH) as client,
+        notice.watching(client.http),
+    ):
         try:
             yield client
-        except Refused as error:
-            raise UnexpectedAnswer(f"{error}{'' if error.code else STRANGER}") from error
         except ClientError as error:
-            doubt = "" if str(error).endswith("?") else "; is it running?"
-            raise UnexpectedAnswer(f"{error}{doubt}") from error
+            raise explained(error, notice) from error

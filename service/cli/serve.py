@@ -10,8 +10,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import structlog
 import typer
 
+from service import __version__
 from service.cli.options import DatabaseUrl, console, settings
 from service.model.errors import InvalidSettings
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import uvicorn
 
     from service.api.service import Service
+    from service.runtime.bootstrap import Opened
     from service.runtime.settings import Settings
 
 
@@ -33,17 +36,23 @@ def serve(host: Host = "127.0.0.1", port: Port = 8000, database_url: DatabaseUrl
     epochs run in a thread. On Postgres run `recrawl migrate` first and `recrawl worker` beside;
     any number of servers may share one database.
     """
-    from service.api.server import GracefulServer
+    from service.api.server import GracefulServer, bind
     from service.api.service import open_service
+    from service.model.errors import AddressUnavailable
     from service.runtime.bootstrap import configure_logging
 
     chosen = settings(database_url)
     refuse_strangers(host, chosen)
     configure_logging(chosen.log_level)
     service = open_service(chosen)
+    try:
+        sockets = bind(host, port)
+    except AddressUnavailable:
+        service.store.close()
+        raise
     config = server_config(service, chosen, host, port)
     server = GracefulServer(config, service, lambda url: console.print(f"Recrawl serves at {url}"))
-    server.run()
+    server.run(sockets)
     if not server.started:
         raise typer.Exit(3)
 
@@ -120,6 +129,7 @@ def worker(database_url: DatabaseUrl = None) -> None:
     chosen = settings(database_url)
     configure_logging(chosen.log_level)
     base = opened(chosen)
+    log_start(base, chosen)
     stopping = threading.Event()
     rounds = threading.Thread(target=base.runner.run_every, name="epochs", daemon=True)
     with closing(base.store), stopped_by_signals(stopping.set):
@@ -130,6 +140,19 @@ def worker(database_url: DatabaseUrl = None) -> None:
         if not joined([rounds], GRACE_S):
             base.store.abort()
             joined([rounds], ABORTED_S)
+    structlog.get_logger().info("worker ended")
+
+
+def log_start(base: "Opened", chosen: "Settings") -> None:
+    """Log what a worker works on; no password, because the address of the database has one."""
+    structlog.get_logger().info(
+        "worker started",
+        version=__version__,
+        database="sqlite" if base.store.embedded else "postgres",
+        estimator=base.plan.estimator.name,
+        objective=base.plan.objective,
+        epoch_interval_s=chosen.epoch_interval_s,
+    )
 
 
 @contextmanager

@@ -165,7 +165,7 @@ def watch(
     agent = user_agent or Manners().user_agent
     manners = Manners(delay, max_bytes, cross_host, private, agent)
     n_failed = 0
-    with connected(to, api_key) as client:
+    with connected(to, api_key, waits=True) as client:
         watcher = Watcher(client, State(state, to), manners)
         for step in watcher.rounds(urls, interval, 1 if once else None):
             _show(step)

@@ -5,7 +5,7 @@ A `Runner` runs epochs whenever one is due, and keeps the queue of due pages fil
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from time import perf_counter
@@ -52,6 +52,7 @@ def run_epoch(store: Store, plan: Plan, now: Clock) -> Epoch:
         _keep_house(lead, plan, now)  # first, because a run that died may have left its schedule
         with lead.begin() as tx:
             last, epoch = tx.epoch_in_force(), tx.start_epoch(now())
+        log.info("this process leads: epoch started", epoch=epoch.epoch)
         try:
             _load_solve_publish(lead, plan, epoch, last, now)
         except Exception as error:
@@ -136,6 +137,9 @@ FILL_EVERY = timedelta(hours=1)
 
 POLITE = Politeness()
 
+WAITING = "waiting for the next epoch to be due"
+STANDBY = "waiting: another process leads"
+
 
 class Runner:
     """Run an epoch when the interval has passed, on request, or after a run that died.
@@ -160,6 +164,7 @@ class Runner:
         self.now = now
         self.polite = polite
         self._latest = now()
+        self._state = ""
         self._wake = threading.Event()
         self._stopped = threading.Event()
 
@@ -187,10 +192,21 @@ class Runner:
         """Run an epoch if one is due and no other runner runs it; then queue the pages due soon."""
         epoch = None
         self.store.keep_time()
-        with suppress(EpochRunning):
+        try:
             epoch = run_epoch(self.store, self.plan, self.now) if self.due() else None
             self.fill_queue()
+        except EpochRunning:
+            self._log_once(STANDBY)
+        else:
+            self._state = self._state if epoch is None else ""
+            self._log_once(WAITING)
         return epoch
+
+    def _log_once(self, state: str) -> None:
+        """Log a state when it begins; an epoch that runs here ends the state."""
+        if state != self._state:
+            log.info(state, epoch_interval_s=self.interval.total_seconds())
+        self._state = state
 
     @property
     def ahead(self) -> timedelta:

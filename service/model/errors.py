@@ -161,6 +161,10 @@ class InvalidSettings(StartupRefused):
     """A setting is unknown, malformed or contradicts another."""
 
 
+class AddressUnavailable(StartupRefused):
+    """The server cannot listen on this address; choose another --host or --port."""
+
+
 class SchemaBehind(StartupRefused):
     """The database is not at the revision this code needs; run `recrawl migrate`."""
 

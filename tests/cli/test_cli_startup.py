@@ -416,12 +416,15 @@ def test_a_demo_whose_plot_has_no_folder_is_refused_before_it_plays(recrawl):
 def test_only_trusted_proxies_name_the_caller(recrawl, monkeypatch, sqlite_url, proxies, trusted):
     configs = []
 
-    def run(server):
+    def run(server, sockets):
         configs.append(server.config)
         server.started = True
+        for each in sockets:
+            each.close()
 
     monkeypatch.setattr(GracefulServer, "run", run)
-    assert recrawl("serve", database_url=sqlite_url, trusted_proxies=proxies).status == 0
+    serve = ("serve", "--port", 0)
+    assert recrawl(*serve, database_url=sqlite_url, trusted_proxies=proxies).status == 0
     (config,) = configs
     assert config.proxy_headers is bool(trusted)
     assert config.forwarded_allow_ips == trusted

@@ -20,7 +20,7 @@ from support.store_cases import (
 
 from service.core.allocation import ALLOCATORS
 from service.core.estimators.gamma import Gamma
-from service.epochs.run import Runner, run_epoch
+from service.epochs.run import STANDBY, WAITING, Runner, run_epoch
 from service.epochs.solve import Plan
 from service.model.domain import EpochStatus, Timing
 from service.model.errors import LeadershipLost, StoreFull, StoreUnavailable
@@ -283,3 +283,25 @@ def test_siblings_move_crawls_where_they_are_asked_to_and_clocks_keep_time(memor
         steady, budget_factor = paces(**given)
         assert (steady == 1.0).all()
         assert budget_factor == 1.0
+
+
+def events(logs):
+    return [entry["event"] for entry in logs if entry["log_level"] == "info"]
+
+
+def test_a_runner_logs_when_it_leads_and_when_it_waits_each_once(runner, memory):
+    with capture_logs() as logs:
+        runner.run_every(loops=3)
+    assert events(logs) == [WAITING]
+    register(memory, 1)
+    with capture_logs() as logs:
+        runner.run_every(loops=3)
+    assert events(logs)[0] == "this process leads: epoch started"
+    assert events(logs)[-2:] == ["epoch published", WAITING]
+
+
+def test_a_runner_logs_that_another_process_leads(runner, memory):
+    register(memory, 1)
+    with memory.lead(), capture_logs() as logs:
+        runner.run_every(loops=3)
+    assert events(logs) == [STANDBY]

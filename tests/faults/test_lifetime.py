@@ -1,5 +1,6 @@
 """How processes begin and end: refused in one sentence, ended cleanly when asked."""
 
+import json
 import signal
 import socket
 import subprocess
@@ -65,6 +66,10 @@ def test_a_worker_ends_cleanly_when_asked(postgres_url, tmp_path):
         assert time.monotonic() - began < ENDS_WITHIN_S
         for process in (worker, server):
             assert "Traceback" not in process.log.read_text()
+        events = [json.loads(line)["event"] for line in worker.log.read_text().splitlines()]
+    assert events[0] == "worker started"
+    assert "this process leads: epoch started" in events
+    assert events[-1] == "worker ended"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +121,7 @@ def test_a_port_in_use_is_refused(sqlite_url, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         sentence = told(run(tmp_path, "serve", "--port", str(port), database_url=sqlite_url))
-    assert "in use" in sentence
+    assert "the port is in use" in sentence
 
 
 def test_an_interrupted_server_leaves_its_port_free(sqlite_url, tmp_path):

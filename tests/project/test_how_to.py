@@ -1,12 +1,15 @@
 """What the how-to pages show is run as it stands."""
 
 import re
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import pytest
 from support.live_server import running
+
+from service.cli.options import URL as DEFAULT_URL
 
 ROOT = Path(__file__).parents[2]
 HOW_TO = ROOT / "docs" / "how-to"
@@ -42,3 +45,39 @@ def test_every_setting_of_the_scrapy_page_is_read_and_every_one_read_is_there():
     read = (ROOT / "recrawl_client" / "scrapy.py").read_text()
     named = set(re.findall(r"^\| `(RECRAWL_\w+)` \|", table, re.MULTILINE))
     assert named == set(re.findall(r'"(RECRAWL_\w+)"', read))
+
+
+def commands_of(page):
+    """Return the commands of all shell blocks of a page, as a shell splits them."""
+    lines = "".join(blocks(page, "sh")).splitlines()
+    return [shlex.split(line) for line in lines]
+
+
+def test_the_commands_of_the_page_on_moving_carry_pages_and_hosts(recrawl, tmp_path):
+    with running(f"sqlite:///{tmp_path}/recrawl.db") as live:
+        live.register("https://slow.example/", "https://example.com/")
+        live.client.patch("/hosts/slow.example", json={"min_delay_s": 30})
+    *commands, last = commands_of("move.md")
+    outputs = [recrawl(*command[1:]) for command in commands]
+    assert [output.status for output in outputs] == [0, 0, 0], outputs
+    assert "2 pages exported, and the settings of 1 hosts and 0 groups" in outputs[0].err
+    assert "settings of 1 hosts and 0 groups taken over" in outputs[-1].out
+    assert "settings of 1 hosts" in recrawl(*last[1:]).out
+    with running(f"sqlite:///{tmp_path}/new.db") as live:
+        assert live.get("/hosts/slow.example").json()["min_delay_s"] == 30
+
+
+def test_the_commands_of_the_page_on_inspection_show_a_service(recrawl, sqlite_url):
+    with running(sqlite_url) as live:
+        live.register("https://example.com/news")
+        live.epoch()
+        *commands, curl = commands_of("inspect.md")
+        outputs = [recrawl(*command[1:], url=live.url) for command in commands]
+        assert [output.status for output in outputs] == [0, 0, 0], outputs
+        for output, text in zip(
+            outputs, ("health   ok", "crawled every", "published"), strict=True
+        ):
+            assert text in output.out
+        name, identifier = curl[3].split(": ")
+        answer = live.client.get(curl[-1].removeprefix(DEFAULT_URL), headers={name: identifier})
+        assert answer.headers["X-Request-ID"] == identifier == "nightly-42"

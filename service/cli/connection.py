@@ -1,0 +1,81 @@
+"""A service that a command calls: soon refused when it is down, or waited for with a notice."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+
+from recrawl_client import ClientError, Refused, Unauthorized, Unavailable
+from service.model.errors import UnexpectedAnswer
+
+NOTICE_S = 1.0
+"""Time without an answer after which a command says that it waits, seconds."""
+CONNECT_S = 1.0
+"""Maximum time for a connection to open, seconds; a host that is away may not even refuse it."""
+BUSY = frozenset({429, 502, 503, 504, 507})
+"""Statuses of a service that is busy, and of a proxy before a service that is away."""
+STRANGER = "; is that the service?"
+START = "; is it running? Start it by `recrawl serve`, or name its address by --to or RECRAWL_URL"
+LATER = "; it is busy, or its database is away: try again"
+SHOW_KEY = "; pass one of the service's keys by --api-key or RECRAWL_API_KEY"
+
+
+class Notice:
+    """Print one sentence when a service has not answered for `NOTICE_S`.
+
+    `Client` sends a request again by itself; the notice counts from the first time.
+    """
+
+    def __init__(self, sentence: str, interval_s: float = NOTICE_S) -> None:
+        self.sentence = sentence
+        self.interval_s = interval_s
+        self.timer: threading.Timer | None = None
+        self.is_busy = False
+        """Whether the last answer said that the service is busy."""
+
+    @contextmanager
+    def watching(self, http: httpx.Client) -> Iterator[None]:
+        """Watch the requests of a client for the time of the block."""
+        http.event_hooks = {"request": [self._begin], "response": [self._answered]}
+        try:
+            yield
+        finally:
+            self._stop()
+
+    def _begin(self, request: httpx.Request) -> None:
+        request.extensions["timeout"]["connect"] = CONNECT_S
+        self.is_busy = False
+        if self.timer is None:
+            self.timer = threading.Timer(self.interval_s, self._show)
+            self.timer.daemon = True
+            self.timer.start()
+
+    def _answered(self, response: httpx.Response) -> None:
+        self.is_busy = response.status_code in BUSY
+        if not self.is_busy:
+            self._stop()
+
+    def _stop(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer = None
+
+    def _show(self) -> None:
+        from service.cli.options import console
+
+        console.print(self.sentence, highlight=False, markup=False, soft_wrap=True)
+
+
+def explained(error: ClientError, notice: Notice) -> UnexpectedAnswer:
+    """Return the error of a call with what to do about it."""
+    remedy = START
+    if isinstance(error, Unauthorized):
+        remedy = SHOW_KEY
+    elif isinstance(error, Refused):
+        remedy = "" if error.code else STRANGER
+    elif not isinstance(error, Unavailable) or str(error).endswith("?"):
+        remedy = ""
+    elif notice.is_busy:
+        remedy = LATER
+    return UnexpectedAnswer(f"{error}{remedy}")

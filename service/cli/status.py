@@ -1,0 +1,229 @@
+"""`recrawl status`, `why` and `epochs`: what a running service does, and why."""
+
+import json
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from service.cli.options import URL, ApiKey, To, connected
+
+if TYPE_CHECKING:
+    from recrawl_client import Client, Epoch
+
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs")]
+OK = 200
+UNITS = (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0), ("seconds", 1.0))
+"""Units of time, seconds; a span is written in the first unit that it has two of."""
+
+
+def status(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
+    """Show whether a service is ready, its epoch in force, pages, budget and queue.
+
+    Ends with status 1 if the service is not ready.
+    """
+    with connected(to, api_key) as client:
+        state = state_of(client)
+    if as_json:
+        typer.echo(json.dumps(state, indent=2))
+    else:
+        for name, text in lines(state):
+            typer.echo(f"{name:8} {text}")
+    if state["health"] != "ok":
+        raise typer.Exit(1)
+
+
+def state_of(client: "Client") -> dict[str, Any]:
+    """Return the state of a service; of one that is not ready only that and why."""
+    answer = _get(client, "/readyz")
+    health = _object(answer)
+    state: dict[str, Any] = {"address": str(client.http.base_url).rstrip("/")}
+    if answer.status_code != OK or health.get("status") != "ok":
+        reason = health.get("detail", f"GET /readyz answers {answer.status_code}")
+        return state | {"health": "not ready", "reason": reason}
+    state |= {"health": "ok", "version": health.get("version", "unknown")}
+    newest = next(client.epochs(), None)
+    gauges = _gauges(client)
+    return state | {
+        "epoch": _as_json(_in_force(client)),
+        "newest_epoch": _as_json(newest),
+        "ready_s": gauges.get("recrawl_ready_seconds"),
+        "waiting_items": gauges.get("recrawl_waiting_items"),
+    }
+
+
+def lines(state: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the state as short texts, each with its name."""
+    if state["health"] != "ok":
+        return [("health", f"not ready, at {state['address']}: {state['reason']}")]
+    rows = [("health", f"ok, version {state['version']}, at {state['address']}")]
+    epoch, newest = state["epoch"], state["newest_epoch"]
+    if epoch is None:
+        rows.append(("epoch", "none yet; the first one runs once pages are registered"))
+    else:
+        rows += [
+            ("epoch", f"{epoch['epoch']}, published {_ago(epoch['finished_at'])}"),
+            ("pages", f"{epoch['n_pages']:,}"),
+            ("budget", f"{_rate(epoch['bandwidth'])}, {_rate(epoch['bandwidth_used'])} scheduled"),
+        ]
+    rows.append(("queue", _queue(state)))
+    if newest is not None and newest["status"] == "failed":
+        rows.append(("warning", f"epoch {newest['epoch']} failed: {newest['reason']}"))
+    return rows
+
+
+def _queue(state: dict[str, Any]) -> str:
+    ready_s = state["ready_s"]
+    if ready_s is None:
+        crawls = "no crawl is queued"
+    elif ready_s:
+        crawls = f"a crawl has been ready for {span(ready_s)}"
+    else:
+        crawls = "no crawl is ready yet"
+    waiting = state["waiting_items"]
+    return crawls if waiting is None else f"{crawls}, {waiting:,.0f} reports wait to be written"
+
+
+def why(
+    page: Annotated[str, typer.Argument(metavar="URL", help="URL of a page, or its page_id")],
+    to: To = URL,
+    api_key: ApiKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Explain when a page is crawled, and why then."""
+    from msgspec import to_builtins
+
+    with connected(to, api_key) as client:
+        answer = to_builtins(client.page(int(page) if page.isdecimal() else page))
+    if as_json:
+        typer.echo(json.dumps(answer, indent=2))
+        return
+    schedule, estimate = answer["schedule"], answer["estimate"]
+    typer.echo(answer["url"])
+    if answer["why"] is None:
+        typer.echo("not scheduled yet: the next epoch schedules it")
+    else:
+        typer.echo(answer["why"]["sentence"])
+    if schedule is not None:
+        next_at = schedule["next_crawl_at"]
+        typer.echo(f"next crawl  {_moment(next_at) if next_at else 'on a ping only'}")
+    last_at = answer["last_crawl_at"]
+    typer.echo(f"last crawl  {_moment(last_at) if last_at else 'never'}")
+    counts = f"{estimate['n_observations']:,} crawls, {estimate['n_changes']:,} changes"
+    typer.echo(f"evidence    {counts}, {estimate['n_pings']:,} pings")
+
+
+def epochs(
+    limit: Annotated[int, typer.Option(min=1, help="Most epochs, newest first")] = 20,
+    to: To = URL,
+    api_key: ApiKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """List epochs, newest first, failed ones with their reason; with --json a line each."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    with connected(to, api_key) as client:
+        listed = [_as_json(epoch) or {} for epoch in islice(client.epochs(), limit)]
+    if as_json:
+        for epoch in listed:
+            typer.echo(json.dumps(epoch))
+        return
+    view = Table("epoch", "status", "started", "took", "pages", "crawls a day", "reason")
+    for epoch in listed:
+        view.add_row(*map(Text, _row(epoch)))
+    Console().print(view)
+
+
+def _row(epoch: dict[str, Any]) -> tuple[str, ...]:
+    started, seconds = epoch["started_at"], sum((epoch["seconds"] or {}).values())
+    return (
+        str(epoch["epoch"]),
+        epoch["status"],
+        started[:19].replace("T", " ") + "Z" if started else "",
+        f"{seconds:.1f} s" if epoch["seconds"] else "",
+        "" if epoch["n_pages"] is None else f"{epoch['n_pages']:,}",
+        "" if epoch["bandwidth_used"] is None else f"{epoch['bandwidth_used']:,.1f}",
+        epoch["reason"] or "",
+    )
+
+
+# -- what the service answers
+
+
+def _get(client: "Client", path: str) -> Any:
+    """Return an answer whatever its status; raise `Unavailable` where there is none."""
+    import httpx
+
+    from recrawl_client import Unavailable
+
+    try:
+        return client.http.get(path)
+    except (httpx.RequestError, httpx.InvalidURL) as error:
+        address = str(client.http.base_url).rstrip("/")
+        raise Unavailable(f"GET {address}{path}: {error}") from error
+
+
+def _object(answer: Any) -> dict[str, Any]:
+    """Return the JSON object of an answer, an empty one where it has none."""
+    try:
+        content = answer.json()
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _in_force(client: "Client") -> "Epoch | None":
+    from recrawl_client import NotFound
+
+    try:
+        return client.epoch()
+    except NotFound:
+        return None
+
+
+def _gauges(client: "Client") -> dict[str, float]:
+    """Return the metrics that have no labels; none where a proxy keeps /metrics to itself."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    answer = _get(client, "/metrics")
+    if answer.status_code != OK or "text/plain" not in answer.headers.get("Content-Type", ""):
+        return {}
+    families = text_string_to_metric_families(answer.text)
+    samples = (sample for family in families for sample in family.samples)
+    return {sample.name: sample.value for sample in samples if not sample.labels}
+
+
+def _as_json(epoch: "Epoch | None") -> dict[str, Any] | None:
+    from msgspec import to_builtins
+
+    as_json: dict[str, Any] | None = to_builtins(epoch)
+    return as_json
+
+
+# -- texts
+
+
+def span(seconds: float) -> str:
+    """Return a duration in words.
+
+    >>> [span(seconds) for seconds in (0.5, 59, 150, 7_200, 400_000)]
+    ['0.5 seconds', '59.0 seconds', '2.5 minutes', '2.0 hours', '4.6 days']
+    """
+    name, length = next((unit for unit in UNITS if seconds >= 2 * unit[1]), UNITS[-1])
+    return f"{seconds / length:,.1f} {name}"
+
+
+def _rate(crawls: float) -> str:
+    return f"{crawls:,.1f} crawls a day"
+
+
+def _moment(at: str) -> str:
+    return f"{at[:19].replace('T', ' ')}Z, {_ago(at)}"
+
+
+def _ago(at: str) -> str:
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds()
+    return f"{span(seconds)} ago" if seconds >= 0 else f"in {span(-seconds)}"
