@@ -132,7 +132,9 @@ def test_the_certificate_can_be_checked_from_what_is_published(store, clock):
     assert list(quantiles) == sorted(quantiles)
     assert set(certificate.seconds) == {"load", "estimate", "allocate", "publish"}
     assert all(seconds >= 0 for seconds in certificate.seconds.values())
-    stages = [(e["event"], e["epoch"], e["n_pages"]) for e in logs]
+    begin, *rest = logs
+    assert (begin["event"], begin["epoch"]) == ("this process leads: epoch started", epoch.epoch)
+    stages = [(e["event"], e["epoch"], e["n_pages"]) for e in rest]
     told = ("epoch loaded", "epoch allocated", "epoch published")
     assert stages == [(event, epoch.epoch, 60) for event in told]
     assert (epoch.started_at, epoch.finished_at, epoch.reason) == (clock.at, clock.at, None)

@@ -8,7 +8,7 @@ import pytest
 from support.sim_cases import world_of
 
 from recrawl_lab.policies.lineup import Game
-from recrawl_lab.replay.comparison import Comparison, play
+from recrawl_lab.replay.comparison import MIN_CHANGES, MIN_CRAWLS, Comparison, play
 from recrawl_lab.replay.staleness import Crawls
 from recrawl_lab.reports.charts import Bar, Series, bars, ceiling, lines, reliability
 from recrawl_lab.reports.findings import findings
@@ -55,8 +55,20 @@ def test_each_finding_names_its_numbers(found):
 
 
 def test_what_bootstrap_cannot_tell_apart_is_not_called_better():
-    said = findings(compared(["uniform", "recrawl"], n_pages=12, days=6.0))
+    said = findings(compared(["uniform", "recrawl"], n_pages=12, days=100.0))
     assert said[0].startswith("Recrawl and uniform crawling cannot be told apart here")
+
+
+@pytest.mark.parametrize(("per_page", "days"), [(0.001, 30.0), (30.0, 0.5)])
+def test_too_few_crawls_or_changes_allow_no_verdict(per_page, days):
+    few = compared(["uniform", "recrawl"], n_pages=100, days=days, per_page=per_page)
+    assert (few.n_crawls < MIN_CRAWLS) != (few.n_changes < MIN_CHANGES)
+    no_verdict, remedy = findings(few)
+    assert no_verdict.startswith(f"No verdict: {few.n_crawls:,} crawls and {few.n_changes:,} ")
+    assert f"at least {MIN_CRAWLS} crawls and {MIN_CHANGES} changes" in remedy
+    for policy in document(few, TOLD)["policies"]:
+        assert policy["saving_over_uniform"] is policy["gap_closed"] is None
+        assert policy["harmonic"]["value"] >= 0
 
 
 def test_idle_bandwidth_is_named_but_not_that_of_who_knows_the_future():
