@@ -10,7 +10,7 @@ from recrawl_client import ClientError, Refused, Unauthorized, Unavailable
 from service.model.errors import UnexpectedAnswer
 
 NOTICE_S = 1.0
-"""Time without an answer after which a command says that it waits, seconds."""
+"""Time without an answer after which a command reports that it waits, seconds."""
 CONNECT_S = 1.0
 """Maximum time for a connection to open, seconds; a host that is away may not even refuse it."""
 BUSY = frozenset({429, 502, 503, 504, 507})
@@ -32,7 +32,7 @@ class Notice:
         self.interval_s = interval_s
         self.timer: threading.Timer | None = None
         self.is_busy = False
-        """Whether the last answer said that the service is busy."""
+        """True where the last answer has one of the statuses `BUSY`."""
 
     @contextmanager
     def watching(self, http: httpx.Client) -> Iterator[None]:

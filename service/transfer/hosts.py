@@ -127,7 +127,7 @@ def _block(host_queue: HostQueue, now: datetime) -> dict[str, datetime]:
 
 
 def add_settings(path: Path, store: Store, polite: Politeness) -> Iterator[HostStep]:
-    """Set hosts and groups as the lines of a file say; settings that a line lacks stay.
+    """Set hosts and groups by the lines of a file; settings that a line lacks stay.
 
     Each line is a transaction of its own: a transaction that locks many hosts one after the other
     and a report could wait for each other.
