@@ -1,4 +1,4 @@
-"""What the numeric core refuses, by the entries at fault, and the checks that refuse it."""
+"""Errors of the numeric core, which name the entries at fault, and the checks that raise them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +10,11 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 SHOWN = 5
-"""Entries that a message names."""
+"""Maximum number of entries that a message names."""
 
 
 class CoreError(ValueError):
-    """A numeric routine refused its input."""
+    """The input of a numeric routine is invalid."""
 
 
 class InvalidInput(CoreError):
@@ -45,7 +45,7 @@ def check_array(
 ) -> Floats:
     """Return values as float64 of `shape`.
 
-    Raise `InvalidInput` for another shape, or with the entries for which `test` is not true.
+    Raise `InvalidInput` for another shape, or for entries for which `test` is not true.
     """
     array = np.asarray(values, np.float64)
     if array.shape != shape:
@@ -57,7 +57,7 @@ def check_array(
 
 
 def check_amount(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
-    """Return values as float64 of `shape`; refuse negative and non-finite entries."""
+    """Return values as float64 of `shape`; raise `InvalidInput` for negative or infinite ones."""
     return check_array(
         name,
         values,
@@ -68,7 +68,7 @@ def check_amount(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats
 
 
 def check_share(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
-    """Return values as float64 of `shape`; refuse entries outside of [0, 1]."""
+    """Return values as float64 of `shape`; raise `InvalidInput` for entries outside of [0, 1]."""
     return check_array(
         name, values, shape, test=lambda share: (share >= 0) & (share <= 1), must="in [0, 1]"
     )

@@ -1,7 +1,8 @@
-r"""What an allocation costs: how stale each page is on average, times its importance.
+r"""The cost of an allocation: the average staleness of each page, times its importance.
 
-With :math:`N` changes not yet crawled, the harmonic cost charges :math:`1 + 1/2 + \dots + 1/N`
-and the binary cost :math:`1[N > 0]` (K19 Props 1, 4 and Eqs 12, 13).
+The staleness of a page follows from its number :math:`N` of changes since the last crawl. The
+harmonic cost is :math:`1 + 1/2 + \dots + 1/N`, the binary cost :math:`1[N > 0]` (K19 Props 1, 4
+and Eqs 12, 13).
 """
 
 from collections.abc import Callable
@@ -20,9 +21,10 @@ Timing = Literal["poisson", "periodic"]
 
 
 class _Pages(NamedTuple):
-    """What the costs depend on; rates in 1/day.
+    """(N,) arguments of the costs; rates in 1/day.
 
-    `missed`: changes that no crawl answers at once; `crawls`: on the clock and on pings.
+    `missed`: rate of the changes that do not lead to a crawl at once. `crawls`: rate of all
+    crawls, on the clock and on pings.
     """
 
     importance: Floats
@@ -58,25 +60,28 @@ def costs(
 ) -> Costs:
     """Return harmonic and binary cost of each page.
 
-    For a changing page that is never crawled the former is infinite, the latter its importance.
+    A changing page that is never crawled has an infinite harmonic cost. Its binary cost is its
+    importance.
 
     Parameters
     ----------
     importance, change_rate, crawl_rate : (N,) >= 0, the rates in 1/day
-        Crawls on the clock.
+        `crawl_rate`: crawls on the clock.
     crawl_probability : (N,) in [0, 1]
-        On a ping; of no effect where `complete` is false.
+        Probability that a ping causes a crawl; not used where `complete` is false.
     complete : (N,) bool
-        Every change is announced by a ping.
+        True where a ping announces every change.
     timing : {"poisson", "periodic"}
-        Clock and pings as drawn by lot (K19), or on time and by ping credit.
+        "poisson": random intervals and random choice of pings (K19). "periodic": regular intervals
+        and ping credit (`core.timing`).
     ping_recall, ping_precision : (N,) in [0, 1], optional
-        As in `allocate_harmonic`; for Poisson timing.
+        As in `allocate_harmonic`; only with Poisson timing.
 
     Raises
     ------
     InvalidInput
-        An array outside of its domain, or an unknown timing.
+        An array is outside of its domain, the timing is unknown, or pings are noisy under
+        periodic timing.
 
     Examples
     --------
@@ -98,8 +103,8 @@ def costs(
 def _at_random(pages: _Pages) -> Costs:
     r"""Return :math:`\ln(1 + (\alpha + (1-p) q g)/(\rho + p g))` and the share of time out of date.
 
-    Without false and missing pings the former is K19's :math:`\ln(1 + \Delta/\rho)` of pages
-    without pings and :math:`-\ln p` of pages crawled on pings alone.
+    Without false and missing pings, the harmonic cost is K19's: :math:`\ln(1 + \Delta/\rho)` for
+    pages without pings, and :math:`-\ln p` for pages that are crawled on pings alone.
     """
     return Costs(
         np.log1p(pages.missed / pages.crawls), pages.missed / (pages.missed + pages.crawls)
@@ -107,10 +112,12 @@ def _at_random(pages: _Pages) -> Costs:
 
 
 def _on_time(pages: _Pages) -> Costs:
-    r"""Return :math:`Ein(x) - 1 + (1 - e^{-x})/x`, :math:`x = \Delta/\rho`, and 1 - its last term.
+    r"""Return the costs under regular intervals and ping credit, with :math:`x = \Delta/\rho`.
 
-    By ping credit :math:`H_k - k p`, :math:`k = \lfloor 1/p \rfloor`, and 1 - p. A complete page
-    that is crawled in both ways has no closed form; the better of the two bounds it from above.
+    On the clock the harmonic cost is :math:`Ein(x) - 1 + (1 - e^{-x})/x`, the binary cost
+    :math:`1 - (1 - e^{-x})/x`. By ping credit the costs are :math:`H_k - k p`,
+    :math:`k = \lfloor 1/p \rfloor`, and :math:`1 - p`. A complete page that is crawled in both
+    ways has no closed form. The smaller of the two costs bounds its cost from above.
     """
     x = pages.change_rate / pages.clock
     harmonic = _by_series_below_1(x, _HARMONIC_SERIES, _interpolated)
@@ -125,7 +132,7 @@ def _interpolated(x: Floats) -> Floats:
     log_x = np.log(x)
     cost = _BETWEEN(np.minimum(log_x, _LOG_FAR))
     far = log_x > _LOG_FAR
-    cost[far] = np.euler_gamma + log_x[far] - 1 + 1 / x[far]  # the rest is below 1e-18
+    cost[far] = np.euler_gamma + log_x[far] - 1 + 1 / x[far]  # the other terms are below 1e-18
     return cost
 
 
@@ -141,7 +148,7 @@ _BETWEEN = Chebyshev.interpolate(_harmonic_on_time, 32, [0.0, _LOG_FAR])
 def _by_series_below_1(
     x: Floats, series: list[float], direct: Callable[[Floats], Floats]
 ) -> Floats:
-    """Sum the series where digits would cancel, and evaluate the formula elsewhere."""
+    """Return the sum of the series for x < 1, where `direct` would lose digits, else `direct`."""
     cost, small = np.empty_like(x), x < 1
     cost[small] = polyval(x[small], series)
     cost[~small] = direct(x[~small])
@@ -149,7 +156,7 @@ def _by_series_below_1(
 
 
 def _harmonic_by_credit(p: Floats) -> Floats:
-    """Mix runs of k and k + 1 pings between crawls, in the proportion that makes their mean 1/p."""
+    """Return the harmonic cost of crawls after k or k + 1 pings, 1/p on average."""
     cost = np.full_like(p, np.inf)
     pinged = np.flatnonzero(p)
     k = np.floor(1 / p[pinged])
@@ -166,7 +173,7 @@ def _check(
     ping_recall: ArrayLike | None,
     ping_precision: ArrayLike | None,
 ) -> _Pages:
-    """Coerce; pings of complete pages are all right and miss nothing."""
+    """Return the arguments, checked; pings of complete pages have recall 1 and precision 1."""
     shape = np.shape(importance)
     observed = np.asarray(complete, np.bool_)
     if observed.shape != shape:

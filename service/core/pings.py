@@ -1,8 +1,9 @@
-"""How good a page's pings are: how many are real, how many changes they miss, if they are trusted.
+"""Quality of a page's pings: share of real ones, share of changes announced, trust in them.
 
-A page changes at `unannounced_rate` without a ping; pings come at `ping_rate`, each a real change
-with probability `precision`. A crawl after `interval` days with n pings finds the page unchanged
-with probability exp(-unannounced_rate interval) (1 - precision)^n.
+A page changes at `unannounced_rate` without a ping. Pings arrive at `ping_rate`. A ping is real,
+which means that it announces a change, with probability `precision`. A crawl after `interval` days
+with n pings finds the page unchanged with probability
+exp(-unannounced_rate interval) (1 - precision)^n.
 """
 
 from dataclasses import dataclass, field
@@ -17,47 +18,47 @@ from service.core.estimators.base import check_crawl, faded, zeros
 from service.core.estimators.gamma import Gamma, GammaState, gamma_unchanged
 
 REAL, FALSE = 1.5, 0.5
-"""Beta prior of the precision: pings' worth of belief either way."""
+"""Beta prior of the precision: numbers of real and of false pings that it weighs as much as."""
 PING_DAYS = 1.0
-"""Days without a ping added to what was watched, so that one early ping is no storm."""
+"""Days added to the days of counting, so that one early ping does not cause a high ping rate."""
 AUDIT_SHARE = 0.03
-"""Audits for each crawl that pings cause; 2 to 5 % are enough."""
+"""Audits per crawl that pings cause; 0.02 to 0.05 are enough."""
 GOOD, BAD, ERROR = 0.95, 0.7, 0.01
-"""Recalls that the trust test tells apart, and the probability of either wrong verdict."""
+"""Recall of trusted and of untrusted pings in the trust test; probability of a wrong verdict."""
 VERDICT = float(np.log((1.0 - ERROR) / ERROR))
 """Log-likelihood ratio at which the trust test decides, either way."""
 DOUBT = 1.0
-"""Changes expected in the quiet time that weighs as much as the doubt about announcements."""
+"""Weight of the doubt about announcements: changes expected in time without a change."""
 LEAST_BETA = 0.01
-"""Neither parameter of a precision's Beta posterior falls below this, whatever is observed."""
+"""Minimum of both parameters of a precision's Beta posterior."""
 
 
 class PingState(NamedTuple):
-    """Evidence beyond the priors; zeros are the priors."""
+    """Evidence beyond the priors; all zeros mean no evidence."""
 
     changes: Any
-    """Gamma evidence of the unannounced rate: changes (crawls without pings only)."""
+    """Gamma evidence of the unannounced rate: changes, from crawls without pings."""
     days: Any
-    """Gamma evidence of the unannounced rate: days."""
+    """Gamma evidence of the unannounced rate: days, from crawls without pings."""
     real: Any
-    """Beta evidence of the precision: real pings (crawls with pings only); may be negative."""
+    """Beta evidence of the precision: real pings, from crawls with pings; may be negative."""
     false: Any
-    """Beta evidence of the precision: false pings; may be negative."""
+    """Beta evidence of the precision: false pings, from crawls with pings; may be negative."""
     pings: Any
-    """Pings counted."""
+    """Number of pings."""
     watched: Any
-    """Days they were counted in."""
+    """Days in which pings were counted."""
 
 
 class PingEstimate(NamedTuple):
-    """What an allocation with noisy pings needs to know of each page."""
+    """Estimates of each page for an allocation with noisy pings."""
 
     unannounced_rate: Floats
     """Changes without a ping, 1/day."""
     ping_rate: Floats
     """Pings, real and false, 1/day."""
     precision: Floats
-    """P(a ping is a real change)."""
+    """Probability that a ping announces a change."""
 
     @property
     def change_rate(self) -> Floats:
@@ -66,7 +67,7 @@ class PingEstimate(NamedTuple):
 
     @property
     def recall(self) -> Floats:
-        """P(a change is announced); 0 for a page that never changes."""
+        """Probability that a ping announces a change of the page; 0 for a page without changes."""
         announced = self.precision * self.ping_rate
         return np.asarray(announced / np.maximum(self.change_rate, np.finfo(float).tiny))
 
@@ -75,8 +76,8 @@ class PingEstimate(NamedTuple):
 class PingQuality:
     """Unannounced rate, ping rate and precision of each page, in six numbers.
 
-    Intervals without pings update the unannounced rate (a `Gamma`), those with pings the
-    precision (Beta by moments); updating both from one interval is biased.
+    Intervals without pings update the unannounced rate (a `Gamma`). Intervals with pings update
+    the precision (a Beta by moments). Updating both from one interval would be biased.
 
     Examples
     --------
@@ -99,11 +100,11 @@ class PingQuality:
     """Estimator of the unannounced rate; its half-life fades all evidence."""
 
     def init(self, n: int | None = None) -> PingState:
-        """Return no evidence: the priors."""
+        """Return the state without evidence."""
         return PingState(*(zeros(n) for _ in PingState._fields))
 
     def estimate(self, state: PingState) -> PingEstimate:
-        """Return posterior means; the ping rate of a page never pinged is 0."""
+        """Return posterior means; the ping rate of a page without pings is 0."""
         c, d = _beta(state)
         return PingEstimate(
             self.unannounced.change_rate(GammaState(state.changes, state.days)),
@@ -114,9 +115,10 @@ class PingQuality:
     def update(
         self, state: PingState, interval: ArrayLike, n_pings: ArrayLike, changed: ArrayLike
     ) -> PingState:
-        """Return the evidence after one crawl of every page; arguments since the previous crawl.
+        """Return the evidence after one crawl of every page.
 
-        Raise `InvalidInput` for an interval that is not positive, or a negative number of pings.
+        `interval`, `n_pings` and `changed` count from the previous crawl. Raise `InvalidInput` for
+        an interval that is not positive, or a negative number of pings.
         """
         shape = np.shape(state.days)
         days, was_changed = check_crawl(shape, interval, changed)
@@ -145,9 +147,10 @@ def _beta(state: PingState) -> tuple[Floats, Floats]:
 
 
 def precision_after_change(c: Floats, d: Floats, n: Floats, quiet: Floats) -> tuple[Floats, Floats]:
-    """Return the Beta of mean and variance of a Beta(c, d) precision after n pings and a change.
+    """Return the Beta posterior of a Beta(c, d) precision after n pings and a change.
 
-    The likelihood is 1 - quiet (1 - q)^n, with quiet = P(no unannounced change).
+    The likelihood is 1 - quiet (1 - q)^n, with quiet = P(no unannounced change). The Beta has the
+    mean and the variance of the exact posterior.
     """
     s = c + d
     unchanged = quiet * np.exp(gammaln(d + n) - gammaln(d) - gammaln(s + n) + gammaln(s))
@@ -160,10 +163,10 @@ def precision_after_change(c: Floats, d: Floats, n: Floats, quiet: Floats) -> tu
 
 
 def audit_rate(estimate: PingEstimate, crawl_probability: ArrayLike) -> Floats:
-    """Return crawls to spend on pinged pages without a ping, 1/day: the view of what pings miss.
+    """Return audits of pages with pings, 1/day: crawls without a ping that show what pings miss.
 
-    A share of the crawls that pings cause, at most one per mean change interval: an audit
-    earlier than that would hardly find a change.
+    The audits are a share of the crawls that pings cause, at most one per mean time between
+    changes. An earlier audit would hardly find a change.
     """
     by_pings = AUDIT_SHARE * np.multiply(crawl_probability, estimate.ping_rate)
     return np.asarray(np.minimum(by_pings, estimate.change_rate))
@@ -172,12 +175,12 @@ def audit_rate(estimate: PingEstimate, crawl_probability: ArrayLike) -> Floats:
 def audited(
     trust: ArrayLike, interval: ArrayLike, changed: ArrayLike, change_rate: ArrayLike
 ) -> Floats:
-    """Return the trust after an audit (a crawl without a ping since the last one) of every page.
+    """Return the trust after an audit of every page: a crawl without a ping since the last crawl.
 
-    Sequential probability ratio test of whether pings announce (nearly) all changes. The trust is
-    the log-likelihood ratio of recall `GOOD` against recall `BAD`, a number or (N,), 0 at the
-    start. It is kept within the two verdicts, so that one is reversed by as much evidence as it
-    took.
+    The test is a sequential probability ratio test of whether pings announce nearly all changes.
+    The trust is the log-likelihood ratio of recall `GOOD` against recall `BAD`, a number or (N,), 0
+    at the start. The trust stays between the two verdicts, so that reversing a verdict takes as
+    much evidence as the verdict took.
 
     Examples
     --------
@@ -195,8 +198,8 @@ def audited(
 
     References
     ----------
-    Wald 1945; the likelihood is that of docs/theory.md, "What is estimated", with
-    unannounced rate (1 - recall) Delta.
+    Wald 1945. The likelihood is in docs/theory.md, "What is estimated", with the unannounced rate
+    (1 - recall) Delta.
     """
     shape = np.shape(trust)
     days, was_changed = check_crawl(shape, interval, changed)
@@ -220,10 +223,11 @@ def silent_feeds(
     significance: float = 1e-4,
     least_days: float = 2.0,
 ) -> Bools:
-    """Return for each host whether its feed has stopped: so long a silence is too improbable.
+    """Return for each host whether its feed has stopped, because its silence is too improbable.
 
-    P(no ping) = exp(-sum of the host's ping rates times the silence) < `significance`, and the
-    silence has lasted `least_days`: pings of a sitemap that is fetched once a day come together.
+    The condition is P(no ping) = exp(-sum of the host's ping rates times the silence) <
+    `significance`. The silence must also exceed `least_days`: pings from a sitemap that is fetched
+    once a day arrive together.
 
     Parameters
     ----------
@@ -247,15 +251,15 @@ def silent_feeds(
 
 
 def discounted(estimate: PingEstimate, state: PingState) -> PingEstimate:
-    """Take changes for unannounced until crawls without a ping have shown that there are fewer.
+    """Return the estimate, with changes counted as unannounced until audits show otherwise.
 
-    A site that announces a change every day whatever happens is never crawled without a ping
-    before: each change then seems announced, though a clock would have found it too. The
-    unannounced rate is drawn to the rate of all changes, which stays.
+    A site that announces a change every day, true or not, is never crawled without a ping. Each of
+    its changes then seems announced, although a crawl on the clock would have found it too. The
+    unannounced rate is moved towards the rate of all changes, which stays the same.
 
     Examples
     --------
-    Quiet time in which no, one or ten changes would have been expected passed without any:
+    No change was seen in days in which 0, 1 and 10 changes were expected:
 
     >>> estimate = PingEstimate(0.0, ping_rate=1.0, precision=0.5)
     >>> for days in (0.0, 2.0, 20.0):
@@ -275,7 +279,10 @@ def discounted(estimate: PingEstimate, state: PingState) -> PingEstimate:
 def accepted(
     estimate: PingEstimate, state: PingState, trusted: ArrayLike, silent: ArrayLike
 ) -> PingEstimate:
-    """Take trusted pings as complete, pages of silent feeds as incomplete; discount the others."""
+    """Return the estimate: trusted pings miss nothing, silent feeds miss all, others `discounted`.
+
+    Trusted pings announce every change. Pages of silent feeds count as pages without pings.
+    """
     silent = np.asarray(silent, np.bool_)
     others = discounted(estimate, state)
     unannounced = np.where(trusted, 0.0, others.unannounced_rate)

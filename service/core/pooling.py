@@ -1,7 +1,7 @@
-r"""Partial pooling: a page is taken to be like its siblings, as far as the corpus bears it out.
+r"""Partial pooling: the prior of a page comes from the other pages of its URL group.
 
-Change rates are Gamma(p, p/m_s) about the mean m_s of their URL group s, and these Gamma(g,
-g/m) about the corpus' mean m. The model and its weights: docs/theory.md, "URL groups".
+Change rates are Gamma(p, p/m_s) about the mean m_s of their URL group s. The means m_s are
+Gamma(g, g/m) about the corpus' mean m. The model and its weights: docs/theory.md, "URL groups".
 """
 
 from dataclasses import dataclass, field, replace
@@ -15,22 +15,22 @@ from service.core.prior import MAX_SHAPE, SAMPLE, START_DISPERSION, Prior, fit_d
 from service.core.url_groups import renumber
 
 MAX_ROUNDS = 30
-"""Means and shapes by turns: 3 to 8 rounds on real sites, 1 to 3 from the last fit on."""
+"""Maximum rounds of a fit; real sites take 3 to 8 rounds, 1 to 3 when begun at the last fit."""
 
 SHAPE_TOLERANCE, MEAN_TOLERANCE = 0.005, 0.2
-"""Until no shape and no mean moves by more. Means gain digits twice as fast as shapes do."""
+"""Largest log steps of shapes and of means in the last round. Means gain digits twice as fast."""
 
 SEARCH_TOLERANCE = 1e-3
-"""Tolerance of each shape, while all else stays as it is."""
+"""Relative tolerance of a shape within one round."""
 
 MAX_LOG_STEP = 1.5
-"""A step of Newton's moves a mean by no more than a factor of 4.5."""
+"""Maximum Newton step of a log mean: a factor of 4.5."""
 
 BLOCK = 1 << 16
-"""Pages whose weights are in memory at a time."""
+"""Maximum number of pages whose weights are in memory at a time."""
 
 TOTALS_TOLERANCE = 0.05
-"""Evidence none of whose totals has moved by more has the same shapes, to a few per cent."""
+"""Largest relative change of the totals with which the shapes stay the same to a few per cent."""
 
 UrlGroups = NDArray[np.integer]
 UrlGroupRates = NDArray[np.float32]
@@ -38,12 +38,12 @@ UrlGroupRates = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PagePriors:
-    """(N,) priors of pages: Gamma distributions of one shape, each with a mean of its own."""
+    """(N,) priors of pages: Gamma distributions of one shape, each with its own mean."""
 
     a: float
-    """Shape of all of them. Positive."""
+    """Shape of all priors. Positive."""
     b: Floats
-    """Rates, days. Positive."""
+    """Rates of the priors, days. Positive."""
 
     @property
     def mean(self) -> Floats:
@@ -52,33 +52,33 @@ class PagePriors:
 
 
 class Totals(NamedTuple):
-    """The evidence of a corpus, summed up: as long as it is about the same, so are the shapes."""
+    """Sums of the evidence of a corpus; the shapes hold while the sums change little."""
 
     pages: float
-    """That have been watched at all."""
+    """Number of pages with evidence."""
     changes: float
     days: float
     squares: float
-    """Of the changes: how unequal pages are."""
+    """Sum of the squares of the changes, which shows how unequal pages are."""
 
     @classmethod
     def of(cls, changes: ArrayLike, days: ArrayLike) -> "Totals":
-        """Sum up (N,) changes and days."""
+        """Return the sums of (N,) changes and days."""
         counts, watched = np.asarray(changes, np.float64), np.asarray(days, np.float64)
         amounts = np.count_nonzero(watched), counts.sum(), watched.sum(), counts @ counts
         return cls(*map(float, amounts))
 
     def close_to(self, other: "Totals") -> bool:
-        """Return whether the shapes that were fitted to these totals will do for the others."""
+        """Return whether the shapes that were fitted to these totals suit the `other` ones."""
         pairs = zip(self, other, strict=True)
         return all(abs(then - now) <= TOTALS_TOLERANCE * then for then, now in pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class UrlGroupPrior(Prior):
-    """The corpus' prior, and what is believed of a page whose URL group is known.
+    """The corpus' prior, and the priors of pages by URL group.
 
-    Compared by its numbers, not by the URL groups' rates.
+    Equality compares the numbers, not the rates of the URL groups.
 
     Examples
     --------
@@ -88,21 +88,21 @@ class UrlGroupPrior(Prior):
     """
 
     within_shape: float
-    """Shape of the pages' rates about their URL group's mean: alike if large. Positive."""
+    """Shape of the pages' rates about their URL group's mean; large where pages are alike."""
     between_shape: float
-    """Shape of the URL groups' means about the corpus'. Positive."""
+    """Shape of the URL groups' means about the corpus' mean. Positive."""
     url_group_rate: UrlGroupRates = field(compare=False, repr=False)
-    """(S,) mean of each URL group, 1/day; the corpus' where nothing is known of it. Positive."""
+    """(S,) mean of each URL group, 1/day; the corpus' mean for a group without evidence."""
     totals: Totals | None = None
-    """The evidence that the shapes were fitted to, if that is known."""
+    """Sums of the evidence that the shapes were fitted to; None: not known."""
 
     def of_pages(self, url_group: UrlGroups) -> PagePriors:
-        """Return the priors of pages by their (N,) URL groups, of which every S-th is one."""
+        """Return the priors of pages by their (N,) URL groups, taken modulo S."""
         rate = self.url_group_rate[url_group % self.url_group_rate.size].astype(np.float64)
         return PagePriors(self.within_shape, self.within_shape / rate)
 
     def still_fits(self, changes: ArrayLike, days: ArrayLike, n_url_groups: int) -> bool:
-        """Return whether the shapes will do for (N,) pages in so many URL groups."""
+        """Return whether the shapes suit (N,) pages in `n_url_groups` URL groups."""
         if self.totals is None or self.url_group_rate.size != n_url_groups:
             return False
         return self.totals.close_to(Totals.of(changes, days))
@@ -116,11 +116,11 @@ def fit_url_groups(
     n_url_groups: int,
     near: Prior | None = None,
 ) -> UrlGroupPrior:
-    """Return the chain corpus, URL group, page that is fitted to all pages; O(N + S).
+    """Return the priors of corpus, URL groups and pages, fitted to all pages; O(N + S).
 
     The weighted sums of a URL group have the mean and nearly the variance of a Poisson
-    distribution, so the shape between groups is that of `fit_dispersion`. The shape within is the
-    one under which the evidence of each page is likeliest given its siblings'.
+    distribution. Therefore `fit_dispersion` fits the shape between groups. The shape within groups
+    makes the evidence of each page likeliest, given the evidence of the other pages of its group.
 
     Parameters
     ----------
@@ -129,18 +129,18 @@ def fit_url_groups(
     url_group : (N,) int
         In [0, n_url_groups).
     corpus, near : Prior
-        The fit of `fit_gamma_prior`; where to search first, such as the last fit.
+        The fit of `fit_gamma_prior`; the starting point of the search, such as the last fit.
 
     Raise `InvalidInput` for negative or infinite evidence, or a URL group out of range.
 
     References
     ----------
     Bühlmann, Straub 1970 (credibility weights); Jewell 1975 (the hierarchy). The negative binomial
-    weights and the fit of the shapes are derived.
+    weights and the fit of the shapes are derived (docs/theory.md, "URL groups").
 
     Examples
     --------
-    A hundred URL groups of twenty pages, half of them slow; of the last page nothing is known yet:
+    A hundred URL groups of twenty pages, half of them slow; the last page has no evidence yet:
 
     >>> url_group = np.repeat(np.arange(100), 20)
     >>> days = np.full(2000, 10.0)
@@ -168,7 +168,7 @@ def fit_url_groups(
 def _climb(
     pages: "GroupEvidence", means: Floats, within_shape: float, between_shape: float, corpus: Prior
 ) -> tuple[float, float, Floats]:
-    """Return the likeliest shapes and means: a step in the means and a search for each by turns."""
+    """Return the likeliest shapes and means, by rounds of a step in the means and two searches."""
     for _ in range(MAX_ROUNDS):
         before = np.log([within_shape, between_shape])
         sums = pages.sums(means, within_shape, corpus.mean)
@@ -186,9 +186,9 @@ def _climb(
 def update_group_means(
     prior: UrlGroupPrior, changes: ArrayLike, days: ArrayLike, url_group: UrlGroups
 ) -> UrlGroupPrior:
-    """Return the prior with the means moved to the evidence of today, by a step of Newton's each.
+    """Return the prior with each mean moved to the evidence by one Newton step.
 
-    A tenth of the work of `fit_url_groups`, with the same parameters and errors.
+    Parameters and errors are as in `fit_url_groups`; the work is a tenth.
     """
     pages = GroupEvidence.checked(changes, days, url_group, prior.url_group_rate.size)
     used, pages = pages.renumbered()
@@ -200,16 +200,16 @@ def update_group_means(
 
 
 class GroupSums(NamedTuple):
-    """(S,) credible evidence of URL groups at their present means."""
+    """(S,) weighted evidence of URL groups at their present means."""
 
     changes: Floats
     expected: Floats
-    """As many changes as the corpus' mean makes one expect."""
+    """Changes expected at the corpus' mean."""
     curvature: Floats
-    """Of the likelihood in ln m_s, downwards."""
+    """Minus the second derivative of the log-likelihood in ln m_s."""
 
     def newton_step(self, ratio: Floats, between_shape: float) -> Floats:
-        """Return a step of Newton's in the log means; `ratio` of the means to the corpus' mean."""
+        """Return a Newton step in the log means; `ratio` is the means over the corpus' mean."""
         score = between_shape + self.changes - ratio * (between_shape + self.expected)
         return np.clip(
             score / (between_shape * ratio + self.curvature), -MAX_LOG_STEP, MAX_LOG_STEP
@@ -218,7 +218,7 @@ class GroupSums(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupEvidence:
-    """(N,) what is known of pages, and in which URL group each is."""
+    """(N,) evidence of pages, and their URL groups."""
 
     changes: Floats
     days: Floats
@@ -229,7 +229,7 @@ class GroupEvidence:
     def checked(
         cls, changes: ArrayLike, days: ArrayLike, url_group: UrlGroups, n_url_groups: int
     ) -> "GroupEvidence":
-        """Return the evidence, refused where it has no meaning."""
+        """Return the evidence; raise `InvalidInput` where it is out of range."""
         counts = check_amount("changes", changes, np.shape(changes))
         exposure = check_amount("days", days, np.shape(changes))
         if url_group.shape != counts.shape:
@@ -239,7 +239,7 @@ class GroupEvidence:
         return cls(counts, exposure, url_group, n_url_groups)
 
     def renumbered(self) -> tuple[UrlGroups, "GroupEvidence"]:
-        """Return the URL groups that have pages, ascending, and those the numbers from 0 on."""
+        """Return the URL groups that have pages, ascending, and the evidence by index in them."""
         used, place = renumber(self.url_group, self.n_url_groups)
         return used, GroupEvidence(self.changes, self.days, place, used.size)
 
@@ -258,7 +258,10 @@ class GroupEvidence:
     def from_siblings(
         self, sums: GroupSums, rate: Floats, within_shape: float, between_shape: float, mean: float
     ) -> tuple[Floats, Floats, Floats]:
-        """Return the arguments of `fit_shape` from siblings, for at most `SAMPLE` pages."""
+        """Return the arguments of `fit_shape` for at most `SAMPLE` pages.
+
+        The expectation of a page comes from the other pages of its URL group.
+        """
         some = np.flatnonzero(self.days)
         some = some[:: max(1, -(-some.size // SAMPLE))]
         url_group, changes, days = self.url_group[some], self.changes[some], self.days[some]

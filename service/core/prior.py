@@ -1,4 +1,4 @@
-"""The corpus as a prior: what is believed of a page's change rate before its first crawl."""
+"""The prior: the distribution of change rates over the corpus, for pages without a crawl."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ from scipy.special import digamma
 from service.core.conditions import Floats, InvalidInput, check_amount
 
 TOLERANCE = 1e-6
-"""A step no longer than this is the last: its error is far smaller."""
+"""Maximum length of the last step, in the log: the error that remains is far smaller."""
 
 FIRST_STEP = 1e-3
-"""Log distance of the second point from the first: it tells how the score slopes."""
+"""Log distance of the second point from the first, which shows the slope of the score."""
 
 LONGEST_STEP = 2.0
-"""Log distance that is ventured at once: a factor of 7."""
+"""Maximum step in the log: a factor of 7."""
 
 MOST_STEPS = 100
-"""Bisection between any two ends needs half as many; 2 to 6 are taken."""
+"""Maximum number of steps; a search takes 2 to 6, bisection between any two ends at most 50."""
 
 
 def peak(
@@ -29,10 +29,10 @@ def peak(
     high: float,
     tolerance: float = TOLERANCE,
 ) -> float:
-    """Return where a score falls through zero between two ends, or the end that it points to.
+    """Return the point between `low` and `high` where a falling score is zero, else the nearer end.
 
-    By the secant method in the logarithm, from `near` on, until a step is no longer than
-    `tolerance`. A step that leaves the bracket is replaced by a bisection.
+    The method is the secant method in the logarithm. It begins at `near` and ends when a step is
+    no longer than `tolerance`. A bisection replaces a step that leaves the bracket.
 
     Examples
     --------
@@ -61,22 +61,25 @@ def peak(
 
 
 MIN_SHAPE, MAX_SHAPE = 0.05, 20.0
-"""A fitted prior is never so broad that one crawl overrules the corpus, nor worth > 20 changes."""
+"""Bounds of a fitted shape, changes.
+
+With less, one crawl would outweigh the corpus. With more, the corpus would outweigh 20 changes.
+"""
 
 START_DISPERSION, MAX_DISPERSION = 5.0, 100.0
-"""Shape of rates, or of URL groups' means, before any evidence; and where it is as good as inf."""
+"""Shape of rates, or of URL groups' means, without evidence; maximum shape, as good as infinite."""
 
 START_WEIGHT = 20.0
-"""Pages' worth of belief that a fit keeps in the prior it starts from."""
+"""Weight of the prior that a fit starts from, pages."""
 
 MAX_STEPS = 100
-"""Newton steps for b; 2 to 5 are taken, 25 over 24 decades."""
+"""Maximum Newton steps for b; a fit takes 2 to 5, and 25 over 24 decades."""
 
 NEAR = 1e-6
-"""A relative step in b no longer than this is the last: its error is the square of that."""
+"""Maximum relative length of the last step in b: the error that remains is its square."""
 
 SAMPLE = 1 << 15
-"""Pages that a fit looks at: two numbers from 32,768 pages have standard errors of about 1 %."""
+"""Maximum pages of a fit: two numbers from 32,768 pages have standard errors of about 1 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +89,9 @@ class Prior:
     Parameters
     ----------
     a : float
-        Shape: as many changes' worth of belief. Positive.
+        Shape, which weighs as much as so many changes. Positive.
     b : float, days
-        Rate: as many days' worth of belief. Positive.
+        Rate, which weighs as much as so many days of crawling. Positive.
     """
 
     a: float
@@ -101,14 +104,15 @@ class Prior:
 
     @property
     def mean(self) -> float:
-        """Expected change rate of a page that nobody has crawled yet, 1/day."""
+        """Expected change rate of a page without a crawl, 1/day."""
         return self.a / self.b
 
 
 DEFAULT_PRIOR = Prior(a=0.5, b=15.0)
-"""Before any evidence: one change in 30 days on average, 90 % between 1/7,600 and 1/8 per day.
+"""Prior without evidence: one change in 30 days on average, 90 % between 1/7,600 and 1/8 per day.
 
-Documentation sites have medians of 0.003 to 0.01 changes a day, news 0.3: broad enough for both.
+Documentation sites have medians of 0.003 to 0.01 changes a day, news sites 0.3. The prior is broad
+enough for both.
 """
 
 
@@ -117,18 +121,18 @@ def fit_gamma_prior(
 ) -> Prior:
     """Return the prior under which the evidence of the whole corpus is likeliest (GF08's idea).
 
-    `START_WEIGHT` further pages with known rates, distributed as `start`, take part: with few
-    pages the prior moves little, with none not at all, and it degenerates never.
+    The fit adds `START_WEIGHT` pages with known rates that are distributed as `start`. With few
+    pages the prior therefore moves little, without pages not at all, and it never degenerates.
 
     Parameters
     ----------
     changes, days : array_like, shape (N,)
-        Evidence per page beyond the prior, as in `GammaState`. Not negative. Of more than
-        `SAMPLE` pages with days an evenly spread sample is used.
+        Evidence per page beyond the prior, as in `GammaState`. Not negative. The fit uses an
+        evenly spread sample if more than `SAMPLE` pages have days.
     start : Prior
-        What to believe without evidence.
+        The prior without evidence.
     near : Prior or None
-        Where to search first, such as the last fit, which saves time; None: at `start`.
+        Starting point of the search, such as the last fit, which saves time; None: `start`.
 
     Raises
     ------
@@ -158,15 +162,15 @@ class _CorpusLikelihood:
 
         sum_i ln Γ(a + k_i) - ln Γ(a) + a ln b - (a + k_i) ln(b + T_i)
 
-    For given a the best b is the root of a convex decreasing function, so that a is the zero of
-    the score along these.
+    For each a, the best b is the root of a convex decreasing function. The best a is the zero of
+    the score with the best b.
     """
 
     counts: Floats
     exposure: Floats
     start: Prior
     days_per_change: float
-    """b/a of the last root, where the search for the next begins."""
+    """b/a of the last root; the next search begins there."""
 
     def best_b(self, a: float) -> float:
         """Return the root of sum_i [a - b (a + k_i)/(b + T_i)] + weight (a - b start.mean)."""
@@ -184,7 +188,7 @@ class _CorpusLikelihood:
         return b
 
     def score(self, a: float) -> float:
-        """Return the derivative in a along the best b."""
+        """Return the derivative of the log-likelihood in a, at the best b."""
         b = self.best_b(a)
         changed = self.counts[self.counts > 0]
         log_mean, log_b = float(digamma(a)), np.log(b)
@@ -200,17 +204,16 @@ def fit_dispersion(
     near: float = START_DISPERSION,
     tolerance: float = TOLERANCE,
 ) -> float:
-    """Return how steady the change rates of a corpus are about their long-run values.
+    """Return the dispersion of change rates about their long-run values; large: steady rates.
 
-    The shape s, up to `MAX_DISPERSION`, under which the `recent` changes of all pages are
-    likeliest, if the rate of each is its long-run one times a factor of density Gamma(s, s).
+    The dispersion is the shape s, at most `MAX_DISPERSION`, that makes the `recent` changes of all
+    pages likeliest. Each page's rate is its long-run rate times a factor of density Gamma(s, s).
 
     Parameters
     ----------
     recent, expected : array_like, shape (N,)
-        Changes' worth of recent evidence per page, and what its long-run rate makes one expect.
-        Pages of which nothing is expected do not matter. Checked and sampled as in
-        `fit_gamma_prior`.
+        Recent evidence of each page, and the evidence expected at its long-run rate, changes.
+        Pages with 0 expected are ignored. Checks and sample are as in `fit_gamma_prior`.
     near, tolerance : float
         As in `peak`.
 
@@ -235,18 +238,18 @@ def fit_shape(
     most: float,
     tolerance: float,
 ) -> float:
-    """Return the shape of the factors by which pages' rates differ from what one expects of them.
+    """Return the shape a of the factors between pages' rates and their expected rates.
 
-    Maximises the negative binomial likelihood of the changes, of mean `expected` and shape
-    q, 1/q = 1/a + (1 + 1/a) doubt, in a, plus that of `START_WEIGHT` pages with known factors,
-    which are distributed by `start`.
+    The shape maximises the negative binomial likelihood of the changes. That distribution has mean
+    `expected` and shape q with 1/q = 1/a + (1 + 1/a) doubt. The likelihood includes `START_WEIGHT`
+    pages with known factors that are distributed by `start`.
 
     Parameters
     ----------
     changes, expected : (N,)
         Not negative; `expected` positive.
     doubt : (N,)
-        Inverse shape of what is expected itself; 0 where that is known.
+        Inverse shape of the expected rate itself; 0 where that rate is certain.
     near, tolerance : float
         As in `peak`, between `MIN_SHAPE` and `most`.
     """
@@ -255,7 +258,7 @@ def fit_shape(
     counts = changes[changed]
 
     def score(a: float) -> float:
-        """Return the derivative in a; dq/da = (1 + doubt) (q/a)^2."""
+        """Return the derivative of the likelihood in a; dq/da = (1 + doubt) (q/a)^2."""
         q = 1.0 / (1.0 / a + (1.0 + 1.0 / a) * doubt)
         slope = (expected - changes) / (q + expected) + np.log(q / (q + expected))
         shape = q[changed]
@@ -267,7 +270,7 @@ def fit_shape(
 
 
 def _sample(changes: ArrayLike, days: ArrayLike) -> tuple[Floats, Floats]:
-    """Return the evidence, checked, of at most `SAMPLE` pages that were watched."""
+    """Return the evidence, checked, of at most `SAMPLE` pages with days."""
     counts = check_amount("changes", changes, np.shape(changes))
     exposure = check_amount("days", days, np.shape(changes))
     observed = np.flatnonzero(exposure > 0)

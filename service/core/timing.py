@@ -1,8 +1,8 @@
-"""How rates become crawls: intervals, ping credit and pauses after failures.
+"""Times of crawls by rates: intervals, ping credit and pauses after failures.
 
-Crawling on time is cheaper than on a Poisson clock of the same rate (docs/theory.md, "When rates
-become crawls"). The Poisson draws are K19's policy, and the only timing under which LLN, SA and
-SAM are consistent. Input outside of its domain raises `InvalidInput`.
+Regular intervals cost less than a Poisson clock of the same rate (docs/theory.md, "When rates
+become crawls"). Poisson intervals are K19's policy. LLN, SA and SAM are consistent only under
+Poisson intervals. Input outside of its domain raises `InvalidInput`.
 """
 
 import numpy as np
@@ -18,11 +18,11 @@ from service.core.conditions import (
 )
 
 CREDIT_TOLERANCE = 1e-9
-"""Credit this close to a whole crawl counts as one: ten pings at 0.1 add up to one crawl."""
+"""Credit that may be missing from a whole crawl: ten pings at 0.1 add up to one crawl."""
 
 
 def jittered(jitter: float, uniform: ArrayLike) -> Floats:
-    """Return times to the next crawl, in mean intervals: 1, moved by at most `jitter`.
+    """Return times to the next crawl, in mean intervals: between 1 - `jitter` and 1 + `jitter`.
 
     Examples
     --------
@@ -40,10 +40,11 @@ def exponential(uniform: ArrayLike) -> Floats:
 
 
 def ping_credit(credit: ArrayLike, crawl_probability: ArrayLike) -> tuple[Bools, Floats]:
-    """Return whether one ping of each page leads to a crawl now, and the credit after it.
+    """Return whether one ping of each page causes a crawl now, and the credit after the ping.
 
-    Each ping adds crawl_probability to the credit in [0, 1); a whole credit buys a crawl. At 1/k
-    every k-th ping is crawled, at cost mu (H_k - 1) instead of the mu ln k of independent draws.
+    Each ping adds `crawl_probability` to the credit, which is in [0, 1). A credit of 1 pays for a
+    crawl. At probability 1/k every k-th ping causes a crawl. The cost of that is mu (H_k - 1), that
+    of independent draws mu ln k.
 
     Examples
     --------
@@ -63,7 +64,9 @@ def ping_credit(credit: ArrayLike, crawl_probability: ArrayLike) -> tuple[Bools,
 
 
 def backoff(n_failures: ArrayLike, first_s: float, longest_s: float, uniform: ArrayLike) -> Floats:
-    """Return seconds to wait after failures in a row: doubling, spread over +-50 %, bounded.
+    """Return seconds to wait after failures in a row: doubled each time, varied by up to 50 %.
+
+    The waits are at most `longest_s`.
 
     Examples
     --------

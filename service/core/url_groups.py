@@ -1,6 +1,7 @@
-"""What siblings have shown since a page was crawled last, and how fast its clock should run.
+"""Changes that other pages of a URL group have shown since a page's last crawl, and their effect.
 
-One revision often touches many pages of a directory: docs/theory.md, "When rates become crawls".
+One revision often touches many pages of a directory. A page whose siblings, the other pages of its
+URL group, have changed is therefore crawled sooner: docs/theory.md, "When rates become crawls".
 """
 
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from service.core.conditions import Floats, InvalidInput, check_amount
 
 SPARSE = 1 / 32
-"""Fewer pages than this for each URL group there may be are sorted, more are looked up."""
+"""Pages per possible URL group below which `renumber` sorts, instead of making a table."""
 
 
 def renumber(
@@ -39,44 +40,43 @@ def renumber(
 
 
 SHARED = 0.4
-"""Share of a page's changes that are believed to come with its siblings'."""
+"""Share of a page's changes that happen together with changes of its siblings."""
 
 OWN_WEIGHT = 15.0
-"""Siblings' crawls that weigh as much as what is expected of the page itself."""
+"""Weight of the page's own expected changes against those of siblings' crawls."""
 
 FINEST, AGES = 0.01, 32
-"""Ages are told apart to half a power of 2, from a quarter of an hour to two years, days."""
+"""Smallest age, days, and number of age bins of half a power of 2: 15 minutes to two years."""
 
 
 def observed_ratio(
     url_group: NDArray[np.integer], age: ArrayLike, interval: ArrayLike, change_rate: ArrayLike
 ) -> Floats:
-    r"""Return how many times as many changes as its rate says to expect of a page since its crawl.
+    r"""Return (N,) ratios of observed to expected changes of pages since their last crawls.
 
-    Page j of change rate Delta_j was crawled a_j days ago. Of its siblings' last intervals those
-    count whose middle lies after that crawl: O_j were found changed, and E_j were expected to be.
-    With kappa = `OWN_WEIGHT` and s = `SHARED`
+    Page j of change rate Delta_j was crawled a_j days ago. The last intervals of its siblings count
+    if their middle lies after that crawl: O_j of them changed, E_j were expected to change. With
+    kappa = `OWN_WEIGHT` and s = `SHARED`
 
     .. math:: F_j = 1 - s + s \frac{\kappa \Delta_j a_j + O_j}{\kappa \Delta_j a_j + E_j}
 
-    With O = E, and where nothing is known, F = 1. Time and memory O(N + 32 S).
+    F = 1 with O = E, and without intervals. Time and memory O(N + 32 S).
 
     Parameters
     ----------
     url_group : (N,) int
-        Which pages are siblings. Not negative.
+        URL group of each page. Not negative.
     age : (N,) days
-        Since each page's last crawl; NaN if there was none.
+        Days since each page's last crawl; NaN: never crawled.
     interval : (N,) days
-        The interval that this crawl closed, negative if the page had not changed in it; 0 where
-        it is not known.
+        Interval that the last crawl ended, negative if the page had not changed in it; 0: unknown.
     change_rate : (N,) >= 0, 1/day
 
     Raise `InvalidInput` for another shape, or an entry that is negative or infinite.
 
     References
     ----------
-    Derived (docs/theory.md). Clusters of pages that change together: Cho, Ntoulas 2002, Effective
+    Derived in docs/theory.md. Clusters of pages that change together: Cho, Ntoulas 2002, Effective
     Change Detection Using Sampling; Tan, Mitra 2010, Clustering-based Incremental Web Crawling.
 
     Examples
@@ -106,7 +106,7 @@ def observed_ratio(
 
 
 class _Cells(NamedTuple):
-    """Cells of a URL group and an age: of each page's crawl, and of each interval's middle."""
+    """Cells by URL group and age bin, of each page's crawl and of each interval's middle."""
 
     of_crawl: NDArray[np.int64]
     of_interval: NDArray[np.int64]
@@ -121,16 +121,16 @@ class _Cells(NamedTuple):
         middle: Floats,
         with_interval: NDArray[np.intp],
     ) -> "_Cells":
-        """Return the cells of (N,) crawls and of the middles of some pages' intervals, by age."""
+        """Return the cells of (N,) ages of crawls, and of the ages of some intervals' middles."""
         present, place = renumber(url_group, int(url_group.max(initial=-1)) + 1)
         first = place * np.int64(AGES)
         of_interval = first[with_interval] + _bin(middle)
         return cls(first + _bin(crawled), of_interval, with_interval, present.size * AGES)
 
     def since(self, weight: Floats) -> Floats:
-        """Return what siblings have in younger cells than the page's crawl, and half of its cell.
+        """Return the weight of siblings' intervals in younger cells than each page's crawl.
 
-        `weight` is that of each interval.
+        Intervals in the cell of the crawl count by half. `weight` has the weight of each interval.
         """
         of_bin = np.bincount(self.of_interval, weight, self.n)
         total = -0.5 * of_bin[self.of_crawl]
@@ -148,15 +148,15 @@ def _bin(age: Floats) -> NDArray[np.int64]:
 
 
 def budget_factor(ripeness: ArrayLike, n_due: float) -> float:
-    """Return by how much all clocks must run faster for `n_due` pages to be due; at least 1.
+    """Return the factor on all crawl rates with which `n_due` pages are due; at least 1.
 
-    Because a page that was crawled early starts anew, quiet siblings let more pages wait than
-    changed ones bring forward. Without this factor a part of the bandwidth would be left over.
+    The interval of a page that is crawled early starts anew. Therefore unchanged siblings delay
+    more crawls than changed ones advance. Without this factor, part of the bandwidth would be left.
 
     Parameters
     ----------
     ripeness : array_like, shape (N,)
-        How much of its interval each page will have behind it: due at 1.
+        Share of its interval that each page will have waited: due at 1.
 
     Examples
     --------

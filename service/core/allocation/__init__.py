@@ -20,7 +20,7 @@ ALLOCATORS: dict[str, Callable[..., Allocation]] = {
     "uniform": allocate_uniform,
     "change_rate": allocate_change_rate,
 }
-"""Choice of the setting `objective` -> solver of importance, change rate, complete, bandwidth."""
+"""Solver of importance, change rate, complete and bandwidth, by value of setting `objective`."""
 
 SEARCHING = ("harmonic", "approximate")
 """Objectives whose solver begins at `start`, the multiplier of an earlier allocation."""

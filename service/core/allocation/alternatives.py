@@ -1,8 +1,8 @@
-"""Objectives beside the harmonic cost; parameters, units and errors as in `allocate_harmonic`.
+"""Other objectives than the harmonic cost; parameters, units, errors as in `allocate_harmonic`.
 
 LambdaCrawlApprox needs no change rates to rank pages without pings (K19 Proposition 9).
 BinaryLambdaCrawl has the least binary cost, exact and with a floor (Az18; K19 supplement 9.3).
-Baselines are rules without an optimum, to compare with (K19 supplement, section 9.3).
+Baselines are simple rules for comparison, without an optimum (K19 supplement 9.3).
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from service.core.allocation.problem import Allocation, check_bandwidth, check_p
 from service.core.conditions import Bools, Floats, InvalidInput
 
 FLOOR_SHARE = 0.4
-"""The epsilon that K19 found best and used in all of its experiments."""
+"""Share of the mean crawl rate that every page gets: epsilon of K19's experiments."""
 
 
 def allocate_approximate(
@@ -26,16 +26,15 @@ def allocate_approximate(
     *,
     start: float | None = None,
 ) -> Allocation:
-    r"""Pages without pings in proportion to importance, complete ones as in LambdaCrawl.
+    r"""Return rates in proportion to importance for pages without pings, others as in LambdaCrawl.
 
-    With :math:`\rho = \mu t` on the incomplete pages, the split between the two kinds that K19's
-    Algorithm 3 searches for is the root t of
+    The crawl rate of incomplete pages is :math:`\rho = \mu t`. K19's Algorithm 3 splits the
+    bandwidth between the two kinds of pages. The split is the root t of
 
     .. math:: t \sum_{inc} \mu + \sum_{com} \min(\Delta, \mu s(t)) = R, \quad
               s(t) = t \sum_{inc} \mu \Big/ \sum_{inc} \frac{\mu}{1 + \mu t / \Delta},
 
-    s being the reciprocal of what one more crawl a day of the incomplete pages saves. The
-    multiplier is 1/s.
+    where 1/s, the multiplier, is the cost that one more crawl a day of the incomplete pages saves.
 
     Examples
     --------
@@ -58,7 +57,7 @@ def _split_bandwidth(pages: Pages, clock: Bools, budget: float) -> Allocation:
     total = float(weight.sum())
 
     def price(t: float) -> tuple[float, float]:
-        """Evaluate s and its derivative in t."""
+        """Return s and its derivative in t."""
         share = 1 / (1 + weight * t / change)
         mean = float(weight @ share) / total
         bend = float((weight**2 / change) @ share**2) / total
@@ -95,9 +94,10 @@ def _split_bandwidth(pages: Pages, clock: Bools, budget: float) -> Allocation:
 def allocate_binary(
     importance: ArrayLike, change_rate: ArrayLike, complete: ArrayLike, bandwidth: float
 ) -> Allocation:
-    r"""Least share of time out of date, :math:`\sum \mu \Delta / (\Delta + \rho)`; pings ignored.
+    r"""Return the allocation of least binary cost, :math:`\sum \mu \Delta / (\Delta + \rho)`.
 
-    The optimum crawls only pages with :math:`\mu/\Delta` above a threshold, so many starve.
+    The binary cost is the share of time out of date. Pings are ignored. The optimum crawls only
+    pages with :math:`\mu/\Delta` above a threshold, so it never crawls many of the pages.
     O(N log N), no iteration.
 
     Examples
@@ -118,10 +118,10 @@ def allocate_binary_floor(
     *,
     floor_share: float = FLOOR_SHARE,
 ) -> Allocation:
-    r"""Least binary cost with every page crawled at least `floor_share` R/N times a day; BLC(eps).
+    r"""Return the allocation of least binary cost with at least `floor_share` R/N crawls a page.
 
-    The optimum under the floor, which K19's experiments ran; re-solving without the starved pages,
-    as its text says, starves others.
+    This is BLC(eps) as in K19's experiments: the optimum under the floor. K19's text describes
+    another method, which solves again without the pages at 0. That method moves other pages to 0.
 
     Examples
     --------
@@ -161,10 +161,11 @@ def _allocate(pages: Pages, budget: float, floor: float) -> Allocation:
 
 
 def _fill(change: Floats, spread: Floats, floor: float, spare: float) -> tuple[Floats, float]:
-    r"""Fill pages above the floor m like water: in the order of the level t at which each rises.
+    r"""Return the rates that use up `spare` above the floor m, and the level :math:`t`.
 
-    At :math:`t = 1/\sqrt\lambda` beyond :math:`t_i = (\Delta + m)/\sqrt{\mu\Delta}` a page takes
-    :math:`m + \sqrt{\mu\Delta} (t - t_i)`; `needed` is what the pages before take at :math:`t_i`.
+    The level is :math:`t = 1/\sqrt\lambda`. Above :math:`t_i = (\Delta + m)/\sqrt{\mu\Delta}` a
+    page takes :math:`m + \sqrt{\mu\Delta} (t - t_i)`. Pages enter in the order of :math:`t_i`.
+    `needed` is the bandwidth that earlier pages take at :math:`t_i`.
     """
     enters = (change + floor) / spread
     order = np.argsort(enters, kind="stable")
@@ -179,7 +180,7 @@ def _fill(change: Floats, spread: Floats, floor: float, spare: float) -> tuple[F
 
 
 def _violation(change: Floats, spread: Floats, rate: Floats, t: float, floor: float) -> Floats:
-    r"""Compare the marginal saving :math:`\mu\Delta/(\Delta+\rho)^2` with the multiplier."""
+    r"""Return relative differences of savings :math:`\mu\Delta/(\Delta+\rho)^2` and multiplier."""
     gain = (spread * t / (change + rate)) ** 2 - 1
     return np.where(rate > floor, np.abs(gain), np.maximum(gain, 0.0))
 
@@ -187,7 +188,7 @@ def _violation(change: Floats, spread: Floats, rate: Floats, t: float, floor: fl
 def allocate_uniform(
     importance: ArrayLike, change_rate: ArrayLike, complete: ArrayLike, bandwidth: float
 ) -> Allocation:
-    """Every page of any importance at the same rate, pings ignored (UniformCrawl).
+    """Return the same rate for every page with importance, pings ignored (UniformCrawl).
 
     Examples
     --------
@@ -201,9 +202,9 @@ def allocate_uniform(
 def allocate_change_rate(
     importance: ArrayLike, change_rate: ArrayLike, complete: ArrayLike, bandwidth: float
 ) -> Allocation:
-    """Every page in proportion to its change rate, pings ignored (ChangeRateCrawl).
+    """Return rates in proportion to change rates, pings ignored (ChangeRateCrawl).
 
-    Pages of no importance get nothing, and nothing is spent where no page changes.
+    Pages without importance get nothing. The rates are 0 if no page changes.
 
     Examples
     --------

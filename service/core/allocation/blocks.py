@@ -12,20 +12,20 @@ from numpy.typing import NDArray
 from service.core.conditions import Bools, Floats
 
 BLOCK = 1 << 15
-"""Pages a block: few enough for the cache, enough to leave threads little to wait for."""
+"""Pages of a block: few enough for the cache, many enough that threads seldom wait."""
 
 LARGE = 1 << 18
-"""Number of pages from which threads are worth starting."""
+"""Number of pages from which threads save time."""
 
 MOST_THREADS = 8
-"""More than these wait for memory, and each holds sums for every host."""
+"""Maximum number of threads. More threads would wait for memory, and each holds sums by host."""
 
 T = TypeVar("T")
 Indices = NDArray[np.integer]
 
 
 class Pages(NamedTuple):
-    """Pages as (N,) arrays; None for a column of no interest.
+    """Pages as (N,) arrays; None for a column that the problem does not have.
 
     `min_crawl_rate` and `max_crawl_rate`, `ping_recall` and `ping_precision` come in pairs.
     """
@@ -39,7 +39,7 @@ class Pages(NamedTuple):
     max_crawl_rate: Floats | None = None
 
     def cut(self, block: slice | NDArray[np.integer]) -> "Pages":
-        """View a range of the pages, or copy some."""
+        """Return a range of the pages as views, or the pages of an index array as copies."""
         importance, change_rate, complete, *others = self
         return Pages(
             importance[block],
@@ -50,7 +50,7 @@ class Pages(NamedTuple):
 
 
 def blocks(part: slice, size: int = BLOCK) -> Iterator[slice]:
-    """Cut a range of pages into blocks."""
+    """Yield the blocks of a range of pages."""
     for start in range(part.start, part.stop, size):
         yield slice(start, min(start + size, part.stop))
 
@@ -58,10 +58,10 @@ def blocks(part: slice, size: int = BLOCK) -> Iterator[slice]:
 def over_parts(
     function: Callable[[slice], T], n: int, first: NDArray[np.integer] | None = None
 ) -> list[T]:
-    """Apply `function` to contiguous parts of n pages, one part a thread; results in order.
+    """Return the results of `function` on contiguous parts of n pages, one part a thread, in order.
 
-    Where pages lie in runs, of which `first` has the first page of each and then n, parts are of
-    whole runs and counted in runs.
+    With `first`, which has the first page of each run of pages and then n, a part consists of whole
+    runs. The slices then count runs.
     """
     threads = min(os.cpu_count() or 1, MOST_THREADS) if n >= LARGE else 1
     edges = [n * i // threads for i in range(threads + 1)]
@@ -75,19 +75,19 @@ def over_parts(
 
 
 def over_blocks(function: Callable[[slice], T], n: int, size: int = BLOCK) -> Iterator[T]:
-    """Apply `function` to every block of n pages, parts in threads; results in order."""
+    """Yield the results of `function` on every block of n pages, in order; computed in threads."""
     for results in over_parts(lambda part: [function(block) for block in blocks(part, size)], n):
         yield from results
 
 
 MOST_BUCKETS = 1 << 7
-"""Maximum number of ranges: more streams of pages than these slow down the writes."""
+"""Maximum number of buckets; more streams of pages would slow down the writes."""
 
 LEAST_PAGES = 1 << 15
-"""Mean number of pages in a bucket below which a bucket costs more than it saves."""
+"""Minimum mean number of pages in a bucket; smaller buckets cost more time than they save."""
 
 CHUNK = 1 << 17
-"""Pages that are moved at a time."""
+"""Number of pages that are moved at a time."""
 
 
 class Buckets(NamedTuple):
@@ -116,9 +116,9 @@ class Buckets(NamedTuple):
 
 
 def by_host(pages: Pages, host: Indices, n_hosts: int, scratch: tuple[Floats, Floats]) -> Buckets:
-    """Return the pages in buckets; few pages or pages in order remain where they are.
+    """Return the pages in buckets; few pages, or pages in order of host, are not copied.
 
-    Otherwise `scratch` holds their importance and change rate afterwards. O(N).
+    Copies keep their importance and change rate in `scratch`. O(N).
     """
     n = host.size
     digits = (-(-n_hosts // min(MOST_BUCKETS, n // LEAST_PAGES + 1)) - 1).bit_length()
@@ -143,9 +143,10 @@ def _in_order(host: Indices) -> bool:
 def _distribute(
     pages: Pages, host: Indices, digits: int, n_buckets: int, scratch: tuple[Floats, Floats]
 ) -> Buckets:
-    """Copy the pages to their buckets; hosts of a bucket differ in their last binary `digits`.
+    """Return copies of the pages in buckets; hosts of a bucket differ in their last `digits` bits.
 
-    Because the sizes of the buckets in each chunk are counted first, threads write at once.
+    The function first counts the pages of each bucket in each chunk. Therefore threads can write
+    at the same time.
     """
     n, width = host.size, 1 << digits
 

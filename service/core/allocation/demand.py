@@ -1,8 +1,8 @@
-r"""The crawls a day that pages take at a price: closed forms in :math:`s = 1/\lambda`.
+r"""Demand: the crawls a day that pages take at a multiplier, in closed form.
 
-Nothing cancels, and a page without importance or without changes takes nothing. Noisy pings miss
-changes or announce none; their form contains pages with all or no pings (docs/theory.md, "What is
-optimised").
+The formulas are in :math:`s = 1/\lambda` and lose no digits. A page without importance or without
+changes takes nothing. Noisy pings miss changes or announce none. Their formula covers pages with
+perfect pings and pages without pings too (docs/theory.md, "What is optimised").
 """
 
 from typing import NamedTuple
@@ -13,20 +13,21 @@ from service.core.allocation.blocks import Pages
 from service.core.conditions import Floats
 
 NEVER_ZERO = 1e-300
-"""Far below any product of inputs: keeps the 0/0 of a page without changes at 0."""
+"""Number far below any product of inputs, which makes the 0/0 of a page without changes 0."""
 
 
 class Taken(NamedTuple):
-    """Crawls a day of each page of a block, and the derivatives in s."""
+    """(N,) crawls a day of the pages of a block, and their derivatives in s."""
 
     rate: Floats
     slope: Floats
 
 
 class Violation(NamedTuple):
-    """How far each page is from stationary, relatively; positive entries violate optimality.
+    """(N,) relative distances of pages from stationarity; positive entries violate optimality.
 
-    `over`: the last crawl costs more than it gains; `under`: one more gains more than it costs.
+    `over`: the last crawl costs more than it gains. `under`: one more crawl would gain more than
+    it costs.
     """
 
     over: Floats
@@ -34,7 +35,7 @@ class Violation(NamedTuple):
 
 
 def demand(pages: Pages, s: Floats | float) -> Taken:
-    """Return what pages take at a 1/multiplier `s`, one for all or one a page, within bounds."""
+    """Return the demand of pages within their bounds at 1/multiplier `s`, a number or (N,)."""
     taken = _exact_demand(pages, s) if pages.ping_recall is None else _noisy_demand(pages, s)
     if pages.min_crawl_rate is None or pages.max_crawl_rate is None:
         return taken
@@ -44,7 +45,7 @@ def demand(pages: Pages, s: Floats | float) -> Taken:
 
 
 def violation(pages: Pages, s: Floats | float, rate: Floats) -> Violation:
-    """Return the violations of rates; a page at a bound may want to go beyond it."""
+    """Return the violations of rates; a page at a bound may have a demand beyond it."""
     form = _exact_violation if pages.ping_recall is None else _noisy_violation
     broken = form(pages, s, rate)
     if pages.min_crawl_rate is not None and pages.max_crawl_rate is not None:
@@ -81,7 +82,10 @@ def _exact_demand(pages: Pages, s: Floats | float) -> Taken:
 
 
 def _exact_violation(pages: Pages, s: Floats | float, rate: Floats) -> Violation:
-    r"""Compare :math:`\rho (\rho + \Delta)` with :math:`\mu s \Delta`; on pings, p with p(s)."""
+    r"""Return the difference of :math:`\rho (\rho + \Delta)` and :math:`\mu s \Delta`, relative.
+
+    For complete pages, return the relative difference of the rate and the demand.
+    """
     ideal = pages.importance * pages.change_rate
     ideal *= s
     over = rate + pages.change_rate
@@ -98,7 +102,7 @@ def _exact_violation(pages: Pages, s: Floats | float, rate: Floats) -> Violation
 
 
 def _pinged(pages: Pages, s: Floats | float) -> tuple[np.ndarray, Floats, Floats, Floats]:
-    """Return the complete pages: positions, importance, change rate and the rate they want."""
+    """Return the complete pages: positions, importance, change rate and unbounded demand."""
     pinged = np.flatnonzero(pages.complete)
     importance = pages.importance[pinged]
     at = s[pinged] if isinstance(s, np.ndarray) else s
@@ -117,7 +121,7 @@ def pings(pages: Pages) -> tuple[Floats, Floats]:
 def _noisy_demand(pages: Pages, s: Floats | float) -> Taken:
     r"""Return :math:`c = 2 \mu s / (1 + \sqrt{1 + 4 (1-q) \mu s / \Delta})` up to the ping rate g.
 
-    Beyond, return the larger of g and what a page without pings takes that changes alpha times.
+    Above g, return the larger of g and the demand of a page without pings of change rate alpha.
     """
     unannounced, ping_rate = pings(pages)
     changes = pages.change_rate > 0
@@ -135,9 +139,9 @@ def _noisy_demand(pages: Pages, s: Floats | float) -> Taken:
 
 
 def _noisy_violation(pages: Pages, s: Floats | float, rate: Floats) -> Violation:
-    r"""Compare c with the rates at which each side of its kink at g is stationary.
+    r"""Return the relative distances of c from the stationary rates on both sides of the kink at g.
 
-    On pings :math:`c ((1-q) c + \Delta) = \mu s \Delta`, beyond them
+    Up to g the stationary rate solves :math:`c ((1-q) c + \Delta) = \mu s \Delta`, above g
     :math:`c (c + \alpha) = \mu s \alpha`.
     """
     unannounced, ping_rate = pings(pages)

@@ -1,4 +1,4 @@
-"""Mixed LambdaCrawl (K19 Problems 1-3) with hosts, bounds and noisy pings: nested multipliers."""
+"""Mixed LambdaCrawl (K19 Problems 1-3) with caps of hosts, bounds and noisy pings."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,7 +10,7 @@ from service.core.allocation.sweeps import FinalSums, HostSweeps, Sweeps
 from service.core.conditions import Floats
 
 SAMPLE, MOST_SAMPLED = 64, 1 << 17
-"""One page of so many tells where to start; and so many pages tell it well enough."""
+"""Pages per page of the sample that finds the start of the search; maximum size of the sample."""
 
 
 def allocate_harmonic(
@@ -33,34 +33,34 @@ def allocate_harmonic(
 
     Minimises :math:`\sum_{inc} \mu \ln(1 + \Delta/\rho) - \sum_{com} \mu \ln p` subject to
     :math:`\sum \rho + \sum p \Delta = R`, :math:`0 < p \le 1` (K19 Problems 1-3). In
-    :math:`s = 1/\lambda` every page has a closed form (`demand`), so that one root a budget remains
-    (`multipliers`). O(N) a pass; about 4 passes, with hosts a few more over those with a root.
+    :math:`s = 1/\lambda` every page has a closed form (`demand`). The solver therefore searches one
+    root per budget (`multipliers`). O(N) a pass; about 4 passes, a few more over capped hosts.
 
     Parameters
     ----------
     importance, change_rate : (N,) >= 0, the latter in 1/day
     complete : (N,) bool
-        All changes are announced by pings, and nothing else is.
+        True where pings announce all changes and nothing else.
     bandwidth : float, 1/day
-        Pages of no importance or that never change get none; a negative bandwidth is 0.
+        Pages without importance or without changes get none; a negative bandwidth counts as 0.
     start : float, optional
         The multiplier of an earlier allocation of similar pages.
     host, host_bandwidth : (N,) integers, (H,) 1/day, optional
-        The host of each page and the most crawls a day of a host; infinite for no limit.
+        The host of each page, and the maximum crawls a day of each host; infinite for no limit.
     host_group, group_bandwidth : (H,) integers, (G,) 1/day, optional
-        The same one level up.
+        The group of each host, and the maximum crawls a day of each group.
     min_crawl_rate, max_crawl_rate : (N,) 1/day, optional
         Bounds on the crawls of a page, on the clock and on pings together.
     ping_recall, ping_precision : (N,) in [0, 1], optional
-        Share of a page's changes that a ping announces (default 0), share of its pings that
-        announce a change (default 1). Complete pages have 1 and 1.
+        Share of a page's changes that a ping announces (default 0), and share of its pings that
+        announce a change (default 1). Both are 1 for complete pages.
 
     Raises
     ------
     InvalidInput
         An array or the bandwidth is outside of its domain.
     BandwidthInfeasible
-        Minimum crawl rates exceed the bandwidth, or that of a host or group.
+        Minimum crawl rates exceed the bandwidth, or the cap of a host or group.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def _certified(
 
 
 def _start(pages: Pages, root: TreeLevel) -> float | None:
-    """Return the multiplier of every `SAMPLE`th page or fewer, without hosts and bounds."""
+    """Return the multiplier of a sample of the pages, without hosts and bounds."""
     step = max(SAMPLE, pages.importance.size // MOST_SAMPLED)
     importance, change_rate, complete, *noise = pages.cut(slice(None, None, step))[:5]
     recall, precision = (None if column is None else column.copy() for column in noise)
@@ -130,9 +130,10 @@ def _multiplier(s: Floats) -> Floats:
 
 
 def _unspent(levels: list[TreeLevel], solution: Solution, leaf: Floats) -> tuple[float, float]:
-    """Return the largest relative overspending, or underspending of a budget that has a price.
+    """Return the largest relative violation of a budget, and a bound on the cost that it causes.
 
-    Return too what the bandwidth left over could save at most. `leaf` has what leaves take.
+    A violation is overspending, or underspending of a budget with a positive multiplier. `leaf`
+    has the crawls a day of each leaf.
     """
     worst = gap = 0.0
     above = np.array([UNLIMITED])

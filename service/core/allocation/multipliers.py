@@ -1,8 +1,8 @@
-"""Nested budgets: pages < hosts < groups < everything, one multiplier each.
+"""Nested budgets: pages < hosts < groups < all pages, one multiplier each.
 
-What the members of a node take, each capped by its own bandwidth, increases with the node's
-s = 1/multiplier. A node that stays below its bandwidth at the s of its parent inherits that s; the
-others have a root of their own below it (docs/theory.md, "What is optimised").
+The members of a node take crawls, each at most its own bandwidth. Their sum increases with the
+node's s = 1/multiplier. A node that stays below its bandwidth at the s of its parent inherits that
+s. Any other node has its own root below it (docs/theory.md, "What is optimised").
 """
 
 from collections.abc import Callable
@@ -15,51 +15,51 @@ from service.core.allocation.problem import Hosts
 from service.core.conditions import BandwidthInfeasible, Bools, Floats
 
 UNLIMITED = 1e170
-"""The s of bandwidth that costs nothing: every page takes all that it can use."""
+"""The s at which crawls cost nothing: every page takes as many as it can use."""
 
 CLOSE = 1e-15
-"""Relative distance from the target that is a root."""
+"""Maximum relative distance of a root from the target."""
 NEAR = 1e-12
-"""Relative distance from the target from which one more step, if it is small, is the last."""
+"""Maximum relative distance from the target at which one more small step is the last."""
 EXACT = 2e-14
-"""Relative step in s, beside a target, that is not worth taking."""
+"""Maximum relative step in s that is left out near a target."""
 WELL_KNOWN = 1e-9
-"""Relative step in s that is small: its error is the square of that, or rounding."""
+"""Maximum relative length of a last step in s: the error is its square, or rounding."""
 ADJACENT = 4e-16
 """Relative width of a bracket without a number inside."""
 
 MOST_PASSES = 200
-"""Bisection alone needs fewer; what is left then shows in the certificate."""
+"""Maximum passes. Bisection alone needs fewer; the certificate shows the error that remains."""
 
 
 class Values(NamedTuple):
-    """Of each equation: the function and its derivative."""
+    """(K,) values of the functions of equations, and their derivatives."""
 
     value: Floats
     slope: Floats
 
     def of(self, which: Indices) -> "Values":
-        """Choose some of the equations."""
+        """Return the values of the equations that an index array selects."""
         return Values(self.value[which], self.slope[which])
 
 
 class Roots:
-    r"""Brackets of the roots of many equations f_k(s_k) = target_k, and where to evaluate next.
+    r"""Brackets of the roots of many equations f_k(s_k) = target_k, and the points to evaluate.
 
-    The inverse of f is taken for the parabola through the origin that touches it at the point
-    last evaluated. It is exact for one page on the clock, :math:`s = (\rho + \rho^2/\Delta)/\mu`,
-    and as good as a Newton step near a root. Where it leaves the bracket, or follows a step that
-    did not halve the distance from the target, the bracket is bisected in log s.
+    A step replaces the inverse of f by the parabola through the origin that touches it at the last
+    point. The parabola is exact for one page on the clock, :math:`s = (\rho + \rho^2/\Delta)/\mu`,
+    and as good as a Newton step near a root. A bisection in log s replaces a step out of the
+    bracket. It also follows a step that did not halve the distance from the target.
 
     Attributes
     ----------
     s : (K,)
-        Where to evaluate next; the root where `final`.
+        The next point to evaluate; the root where `final`.
     below, above : (K,)
         f(below) <= target <= f(above); `above` is infinite until a point above was evaluated.
         The root is `UNLIMITED` where f remains below its target.
     final : (K,) bool
-        Where `evaluated`, only at points that were.
+        True where `s` is the root. With `evaluated`, a root is a point at which f was evaluated.
     """
 
     def __init__(self, target: Floats, lower: Floats, start: Floats, *, evaluated: bool) -> None:
@@ -71,9 +71,9 @@ class Roots:
         self._off = np.full(lower.size, np.inf)
 
     def learn(self, which: Indices, at: Floats, values: Values) -> None:
-        """Tighten the brackets of some by values at any points, and choose where to evaluate next.
+        """Narrow the brackets of some equations by values at any points, and choose new points.
 
-        A point is judged as a step where it is the `s` that was chosen before.
+        The distance from the target must halve only where the point is the `s` chosen before.
         """
         target = self.target[which]
         missing, off = target - values.value, np.abs(target - values.value)
@@ -101,7 +101,10 @@ class Roots:
         self.final[which], self._off[which] = final, off
 
     def climb(self, function: Callable[[Indices, Floats], Values]) -> int:
-        """Evaluate `function` at the s of all equations that are not final; return the passes."""
+        """Search all roots; return the number of passes.
+
+        A pass evaluates `function` at the `s` of the equations that are not final.
+        """
         passes = 0
         while (open_ := np.flatnonzero(~self.final)).size and passes < MOST_PASSES:
             passes += 1
@@ -111,7 +114,7 @@ class Roots:
 
 
 SLACK = 1e-12
-"""By how much the sum of minima may exceed a bandwidth through rounding alone."""
+"""Maximum relative excess of the sum of minima over a bandwidth that counts as rounding."""
 
 
 class TreeLevel(NamedTuple):
@@ -123,9 +126,9 @@ class TreeLevel(NamedTuple):
 
 
 class PageSums(NamedTuple):
-    """Sums over the pages of each leaf that bound what they take from above.
+    """Sums over the pages of each leaf, which bound the demand of the leaf from above.
 
-    At s a page takes no more than floor + importance * s, nor than
+    At s a page takes at most floor + importance * s, and at most
     floor + ping_rate + spread * sqrt(s).
     """
 
@@ -136,16 +139,16 @@ class PageSums(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """1/multiplier of the nodes of each level, what leaves take at it, and the passes."""
+    """1/multiplier of the nodes of each level, crawls a day of the leaves, number of passes."""
 
     levels: list[Floats]
     used: Floats | None
-    """None where the root is the only leaf."""
+    """Crawls a day of each leaf; None where the root is the only leaf."""
     passes: int
 
 
 def grow(bandwidth: float, hosts: Hosts | None) -> list[TreeLevel]:
-    """Levels from the root to the leaves; without hosts the root is the only leaf."""
+    """Return the levels from the root to the leaves; without hosts the root is the only leaf."""
     root_index = np.intp(0)
     levels = [TreeLevel("the pages", np.array([bandwidth]), np.zeros(0, np.intp))]
     if hosts is None:
@@ -166,11 +169,10 @@ def solve(
     start: float | None,
     limit: Callable[[Floats, Values, Floats, Floats], int] | None = None,
 ) -> Solution:
-    """Return the s of every node, given the bandwidth that leaves take at an s (`sweeps`).
+    """Return the s of every node; `take` returns the bandwidth that leaves take at an s (`sweeps`).
 
-    All nodes above the leaves are solved at once, where a leaf that would take more than its
-    bandwidth counts with its bandwidth. `limit` then solves these leaves, on which no other node
-    depends.
+    The search solves all nodes above the leaves at once. In it, a leaf above its bandwidth counts
+    with its bandwidth. `limit` then solves these leaves, on which no other node depends.
 
     Raises
     ------
@@ -192,7 +194,7 @@ def solve(
 
 
 def _sum_capped(values: Values, leaves: TreeLevel, n: int) -> Values:
-    """Sum the leaves of each parent; a leaf above its bandwidth counts with its bandwidth."""
+    """Return sums of leaves by parent; a leaf above its bandwidth counts with its bandwidth."""
     sums = np.zeros((2, n))
     for block in blocks(slice(0, leaves.bandwidth.size)):
         value, most, parent = values.value[block], leaves.bandwidth[block], leaves.parent[block]
@@ -203,10 +205,10 @@ def _sum_capped(values: Values, leaves: TreeLevel, n: int) -> Values:
 
 
 class Nodes(NamedTuple):
-    """The s of the nodes of a level to evaluate next.
+    """The s at which the nodes of a level are evaluated next.
 
-    `full`: the bandwidth is reached at or below the s of the parent. `final`: no further step is
-    needed, if none is needed for the parent.
+    `full`: the node reaches its bandwidth at or below the s of the parent. `final`: the node needs
+    no further step, if the parent needs none.
     """
 
     s: Floats
@@ -217,7 +219,7 @@ class Nodes(NamedTuple):
 def _descend(
     levels: list[TreeLevel], roots: list[Roots], take: Callable[[Floats], Values]
 ) -> tuple[list[Nodes], Floats, Values, int]:
-    """Return the nodes above the leaves, the s of each leaf's parent, the values there, the passes.
+    """Return the nodes above the leaves, the s of each leaf's parent, its values and the passes.
 
     A node that reaches its bandwidth below the s of its parent is evaluated at its own root and
     counts with its bandwidth. Any other node is evaluated at the s of its parent, because the
@@ -241,7 +243,7 @@ def _descend(
 
 
 def _roots(levels: list[TreeLevel], depth: int, sums: PageSums) -> Roots:
-    """Return the bracketed roots of a level; roots of inner nodes end at a point evaluated."""
+    """Return the bracketed roots of a level; the last point of an inner node was evaluated."""
     level = levels[depth]
     lower = _bound(level, PageSums(*(fold_up(levels, column, depth) for column in sums)))
     roots = Roots(level.bandwidth, lower, lower, evaluated=level is not levels[-1])
@@ -250,7 +252,7 @@ def _roots(levels: list[TreeLevel], depth: int, sums: PageSums) -> Roots:
 
 
 def _bound(level: TreeLevel, sums: PageSums) -> Floats:
-    """Bound the s at which nodes take their bandwidth from below, by 0 only where it is that."""
+    """Return a lower bound of the s at which nodes take their bandwidth; 0 only where s is 0."""
     _check_feasible(level, sums.floor)
     spare = np.maximum(level.bandwidth - sums.floor, 0.0)
     beyond = np.maximum(spare - sums.ping_rate, 0.0)
@@ -261,7 +263,7 @@ def _bound(level: TreeLevel, sums: PageSums) -> Floats:
 
 
 def _choose(levels: list[TreeLevel], roots: list[Roots]) -> list[Nodes]:
-    """Choose from the top down where to evaluate."""
+    """Return the next points of the nodes, chosen from the root down."""
     nodes = [Nodes(roots[0].s.copy(), np.ones(1, np.bool_), roots[0].final.copy())]
     for level, root in zip(levels[1:], roots[1:], strict=False):
         s, final = nodes[-1].s[level.parent], nodes[-1].final[level.parent]
@@ -271,7 +273,7 @@ def _choose(levels: list[TreeLevel], roots: list[Roots]) -> list[Nodes]:
 
 
 def _learn(level: TreeLevel, root: Roots, node: Nodes, values: Values) -> None:
-    """Pass `values` to the roots of a level, and cap `values` by the bandwidth of each node."""
+    """Update the roots of a level by `values`; limit `values` to the bandwidth of each node."""
     over = node.full | (values.value >= level.bandwidth)
     which = np.flatnonzero(over & ~node.final)
     root.learn(which, node.s[which], values.of(which))
@@ -280,7 +282,7 @@ def _learn(level: TreeLevel, root: Roots, node: Nodes, values: Values) -> None:
 
 
 def fold_up(levels: list[TreeLevel], leaf: Floats, depth: int) -> Floats:
-    """Sum a column of the leaves up to the nodes of a depth."""
+    """Return the sums of a column of the leaves by node of a depth."""
     for above, level in zip(levels[depth:-1][::-1], levels[depth + 1 :][::-1], strict=True):
         leaf = _sum_by(level.parent, leaf, above.bandwidth.size)
     return leaf

@@ -13,13 +13,14 @@ from service.core.conditions import Floats
 T = TypeVar("T")
 
 Form = Callable[[Pages, Floats | float], tuple[Floats, ...]]
-"""Columns of pages at an s, one for all pages or one a page."""
+"""Function that returns columns of pages at an s, which is a number or (N,)."""
 
 
 class FinalSums(NamedTuple):
     """Sums over the pages at their final rates.
 
-    `used`: crawls a day. `missed`: cost of the violations. `residual`: the largest violation.
+    `used`: crawls a day. `missed`: bound on the cost of the violations. `residual`: the largest
+    violation.
     """
 
     used: float
@@ -46,12 +47,12 @@ class Sweeps:
     def take(self, s: Floats) -> Values:
         """Return the bandwidth that the pages of each host take, and its derivative in `s`.
 
-        `s` has an entry for each host, or one for all.
+        `s` has one entry for each host, or one entry for all.
         """
         return Values(*self._sum(demand, len(Values._fields), s))
 
     def settle(self, s: Floats, crawl_rate: Floats, crawl_probability: Floats) -> FinalSums:
-        """Write the rates of pages at the `s` of their hosts, and check the rates against it."""
+        """Write the rates of pages at the `s` of their hosts; return their sums and violations."""
 
         def settle_part(part: slice) -> FinalSums:
             used = missed = worst = 0.0
@@ -87,9 +88,9 @@ class Sweeps:
 
 
 class HostSweeps(Sweeps):
-    """Passes over the pages of many hosts, in buckets whose hosts no other bucket has.
+    """Passes over the pages of many hosts, in buckets; each host is in one bucket.
 
-    `scratch` has room for two numbers a page, and is in use until `settle`.
+    `scratch` has room for two numbers a page; `settle` overwrites it.
     """
 
     def __init__(
@@ -100,10 +101,9 @@ class HostSweeps(Sweeps):
         self._buckets = by_host(pages, host, n_hosts, scratch)
 
     def limit(self, s: Floats, values: Values, bandwidth: Floats, lower: Floats) -> int:
-        """Lower the s of each host above its bandwidth to the root, and `values` with it.
+        """Lower the s of each host above its bandwidth to its root; return the number of passes.
 
-        An s of 0 remains. `values` were taken at `s`, and are so afterwards. Return the number of
-        passes.
+        An s of 0 stays. `values` belong to `s`, before and after the call.
         """
         columns = (s, *values, bandwidth, lower)
 
@@ -139,7 +139,7 @@ class HostSweeps(Sweeps):
         return passes + 1
 
     def _pages_of(self, bucket: int, hosts: Indices, n_hosts: int) -> tuple[Pages, Indices]:
-        """Return the pages of some hosts of a bucket, and the position of each page's host."""
+        """Return the pages of some hosts of a bucket, and the index of each page's host."""
         everything = self._buckets.pages_of(bucket)
         if hosts.size == n_hosts:
             return self._buckets.pages.cut(everything), self._buckets.hosts_in(bucket, everything)
@@ -185,14 +185,14 @@ def _add(form: Form, pages: Pages, host: Indices, s: Floats, sums: Floats) -> No
 
 
 def _bounds(pages: Pages, s: Floats | float) -> tuple[Floats, ...]:  # noqa: ARG001
-    """Return importance, ping rate and spread, and the floor where there is one (`PageSums`)."""
+    """Return importance, ping rate, spread and, if pages have minima, the floor (`PageSums`)."""
     unannounced, ping_rate = pings(pages)
     bounds = pages.importance, ping_rate, np.sqrt(pages.importance * unannounced)
     return bounds if pages.min_crawl_rate is None else (*bounds, pages.min_crawl_rate)
 
 
 def _split(pages: Pages, rate: Floats, clock: Floats, probability: Floats) -> None:
-    """Write what pages take from their pings as a probability, up to 1, and the rest as a rate."""
+    """Write the rates as probabilities of crawls on pings, up to 1, and as rates for the rest."""
     if pages.ping_recall is None:
         clock[:] = rate
         pinged = np.flatnonzero(pages.complete & (pages.change_rate > 0))

@@ -17,15 +17,15 @@ from service.core.prior import DEFAULT_PRIOR, Prior
 
 _ALL = (Gamma, Bursty, LogNormal, MLE, BinnedMLE, MM, LLN, SA, SAM, Naive, CompleteObservations)
 ESTIMATORS: dict[str, type[Estimator[Any]]] = {estimator.name: estimator for estimator in _ALL}
-"""Name in the settings -> class."""
+"""Class of each estimator, by its name in the settings."""
 
 
 def make_estimator(
     name: str, *, prior: Prior = DEFAULT_PRIOR, half_life_days: float | None = None
 ) -> Estimator[Any]:
-    """Return an estimator by name; prior and half-life go to those that have a use for them.
+    """Return an estimator by name; raise `InvalidInput` for an unknown name.
 
-    Raise `InvalidInput` for an unknown name.
+    Estimators without a prior or a half-life ignore these parameters.
     """
     if name not in ESTIMATORS:
         raise InvalidInput("estimator", f"must be one of {', '.join(ESTIMATORS)}, not {name!r}")

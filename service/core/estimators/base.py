@@ -1,4 +1,4 @@
-"""What every estimator offers, the checks they share, and priors that are fitted to all pages."""
+"""The protocol of estimators, their common checks, and estimators with a fitted prior."""
 
 from abc import abstractmethod
 from dataclasses import Field, replace
@@ -34,39 +34,39 @@ class CheckedCrawl(NamedTuple):
     changed: Floats
     """1.0 where the page changed since, else 0.0."""
     rate: Floats
-    """Crawl rate in force, 1/day; 0 where none was, or where the estimator does not need it."""
+    """Crawl rate in force, 1/day; 0 without one, or where the estimator does not need it."""
     in_force: Floats
     """1.0 where a crawl rate was in force, else 0.0."""
     age: Floats | None
-    """Days since the last modification, NaN where unknown; None: unknown of all pages."""
+    """Days since the last modification, NaN where unknown; None: unknown for all pages."""
 
 
 class Estimator(Protocol[S]):
-    """The change rate of a page from its crawls.
+    """An estimator of the change rate of a page from its crawls.
 
     An estimator is a frozen dataclass of parameters. Its state is a NamedTuple of numbers, or of
-    (N,) float64 arrays: `init(None)` serves one page, `init(n)` serves n, by the same code.
-    Memory is constant but for the estimators that need the history. The mean of a `prior` stands
-    in before the first crawl.
+    (N,) float64 arrays. `init(None)` returns the state of one page, `init(n)` that of n pages; the
+    same code updates both. A state has constant size, except for estimators that need the history.
+    Before the first crawl the estimate is the mean of the `prior`.
 
-    Estimators with a prior that an epoch fits derive from `PriorEstimator`. Those with a posterior
-    have ``credible_interval(state, mass)``, which holds the change rate with probability `mass`;
-    those with a likelihood ``confidence_interval(state, mass)``, which holds it in a share `mass`
-    of repetitions; the others no interval.
+    Estimators with a prior that an epoch fits derive from `PriorEstimator`. Estimators with a
+    posterior have ``credible_interval(state, mass)``, which holds the change rate with probability
+    `mass`. Estimators with a likelihood have ``confidence_interval(state, mass)``, which holds the
+    change rate in a share `mass` of repetitions. Others have no interval.
     """
 
     name: ClassVar[str]
-    """The word that selects it in the settings."""
+    """Name of the estimator in the settings."""
     State: ClassVar[Any]
-    """The NamedTuple of its state; `to_columns` and `from_columns` store and restore it."""
+    """NamedTuple class of the state; `to_columns` and `from_columns` convert a state."""
     needs_crawl_rate: ClassVar[bool] = False
-    """Whether it uses the crawl rate in force; without one (NaN) `update` changes nothing."""
+    """True if the estimator uses the crawl rate in force; without a rate `update` does nothing."""
     needs_history: ClassVar[bool] = False
-    """Whether its state is the `History` of all crawls, to be read from the observation log."""
+    """True if the state is the `History` of all crawls, which the observation log keeps."""
     periodic_timing_ok: ClassVar[bool] = True
-    """Whether it stays consistent when pages are crawled at regular intervals."""
+    """True if the estimator stays consistent when pages are crawled at regular intervals."""
     refusal: ClassVar[str] = ""
-    """Why not, if not; else empty."""
+    """Reason why regular intervals are not allowed; empty if they are."""
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def init(self, n: int | None = None) -> S:
@@ -89,15 +89,15 @@ class Estimator(Protocol[S]):
         interval, changed
             Days since the previous crawl, positive; whether the page changed since.
         crawl_rate : array_like, 1/day
-            The crawl rate in force over the interval; NaN where none was.
+            The crawl rate in force over the interval; NaN: none.
         age : array_like, days
-            Time since the last modification, as the site reports it; NaN where it does not.
+            Time since the last modification that the site reports; NaN: no report.
 
         Raises
         ------
         InvalidInput
-            An interval is not positive and finite, a crawl rate negative or infinite, or an array
-            not of the state's shape.
+            An interval is not positive and finite, a crawl rate is negative or infinite, or an
+            array has another shape than the state.
         """
         shape = self.shape(state)
         days, was_changed = check_crawl(shape, interval, changed)
@@ -108,7 +108,7 @@ class Estimator(Protocol[S]):
         return self.learn(state, CheckedCrawl(days, was_changed, rate, in_force, ages))
 
     def shape(self, state: S) -> tuple[int, ...]:
-        """Return the shape of numbers of pages: (N,), or () for one page."""
+        """Return the shape of a number per page: (N,), or () for one page."""
         return np.shape(state[-1])
 
     @abstractmethod
@@ -135,16 +135,16 @@ class Estimator(Protocol[S]):
         return self
 
     def of_url_groups(self, url_group: NDArray[np.integer]) -> Self:  # noqa: ARG002
-        """Return the estimator of (N,) pages, on the priors of their URL groups if fitted."""
+        """Return the estimator with the priors of the (N,) URL groups of pages, if fitted."""
         return self
 
     def corpus(self) -> dict[str, float]:
-        """Return the numbers that `fit` has determined, by name; empty without a prior."""
+        """Return the numbers that `fit` determined, by name; empty without a prior."""
         return {}
 
     @property
     def url_group_rate(self) -> UrlGroupRates | None:
-        """Mean change rate of each URL group that `fit` has determined, 1/day."""
+        """Mean change rate of each URL group from the last `fit`, 1/day; None: no groups."""
         return None
 
     def with_corpus(
@@ -152,7 +152,7 @@ class Estimator(Protocol[S]):
         numbers: dict[str, float],  # noqa: ARG002
         url_group_rate: UrlGroupRates | None = None,  # noqa: ARG002
     ) -> Self:
-        """Return the estimator as `corpus` and `url_group_rate` describe it."""
+        """Return the estimator with the results of a fit: its `corpus` and `url_group_rate`."""
         return self
 
 
@@ -170,7 +170,7 @@ class PoissonEstimator(Estimator[S]):
 def check_crawl(
     shape: tuple[int, ...], interval: ArrayLike, changed: ArrayLike
 ) -> tuple[Floats, Floats]:
-    """Return intervals and 1.0 where changed, each a number or of the state's `shape`.
+    """Return intervals, and 1.0 where a page changed, each a number or of the state's `shape`.
 
     Raise `InvalidInput` for another shape, or an interval that is not positive and finite.
     """
@@ -200,20 +200,20 @@ def _rate_in_force(shape: tuple[int, ...], crawl_rate: ArrayLike) -> tuple[Float
 
 
 def check_mass(mass: float) -> float:
-    """Return the probability of an interval, refused unless strictly between 0 and 1."""
+    """Return the probability of an interval; raise `InvalidInput` unless it is in (0, 1)."""
     if not 0 < mass < 1:
         raise InvalidInput("mass", f"must lie strictly between 0 and 1, not {mass}")
     return mass
 
 
 def check_half_life(half_life_days: float | None) -> None:
-    """Raise `InvalidInput` for a half-life that is not positive; None never fades."""
+    """Raise `InvalidInput` for a half-life that is not positive; None: evidence never fades."""
     if half_life_days is not None and not half_life_days > 0:
         raise InvalidInput("half_life_days", f"must be positive, not {half_life_days}")
 
 
 def faded(state: S, days: Floats, half_life_days: float | None) -> S:
-    """Return evidence of which half is left after each `half_life_days`; None: all of it."""
+    """Return the evidence that is left after `days`: half after a half-life; None: all of it."""
     if half_life_days is None:
         return state
     fraction = np.exp2(-days / half_life_days)
@@ -226,7 +226,7 @@ def zeros(n: int | None) -> Any:
 
 
 def to_columns(state: Any) -> Floats:
-    """Return the state of N pages as one (N, W) matrix, to store a page's state as one row."""
+    """Return the state of N pages as one (N, W) matrix, with a row for each page."""
     return np.column_stack(state)
 
 
@@ -251,7 +251,7 @@ TOTALS = "seen_"
 """Prefix of the names of totals in `PriorEstimator.corpus`."""
 
 NUMBERS_OF_PRIOR = {"a", "b", "within_shape", "between_shape"}
-"""Names of the numbers of a prior in `PriorEstimator.corpus`."""
+"""Names of a prior's numbers in `PriorEstimator.corpus`."""
 
 
 class PriorEstimator(Estimator[S]):
@@ -263,7 +263,7 @@ class PriorEstimator(Estimator[S]):
 
     @abstractmethod
     def evidence(self, state: S) -> tuple[Floats, Floats]:
-        """Return changes and days of each page for `fit_gamma_prior`."""
+        """Return the changes and days of each page that `fit_gamma_prior` takes."""
 
     def fit_parameters(
         self,
@@ -284,10 +284,10 @@ class PriorEstimator(Estimator[S]):
     ) -> Self:
         """Return the estimator with its prior fitted to the evidence of all pages.
 
-        With the (N,) URL groups of the pages the prior is a `UrlGroupPrior`. URL groups whose
-        numbers are the same modulo `n_url_groups` count as one. The search begins at the `last`
-        fit. While the totals of the evidence are close to those of the last whole fit, its shapes
-        remain and only the means of the URL groups move.
+        With the (N,) URL groups of the pages, the prior is a `UrlGroupPrior`. URL groups with the
+        same number modulo `n_url_groups` count as one. The search begins at the `last` fit. While
+        the totals of the evidence stay close to those of the last whole fit, the shapes stay and
+        only the means of the URL groups move.
         """
         changes, days = self.evidence(state)
         last = last or self
@@ -319,7 +319,7 @@ class PriorEstimator(Estimator[S]):
         return numbers | {name: getattr(self, name) for name in self.fitted_parameters}
 
     def corpus_prior(self) -> Prior:
-        """Return the prior of any page; raise `InvalidInput` on an estimator of single pages."""
+        """Return the prior of all pages; raise `InvalidInput` if each page has its own prior."""
         if not isinstance(self.prior, Prior):
             raise InvalidInput("prior", "is that of single pages; pass the estimator of all pages")
         return self.prior
@@ -333,9 +333,10 @@ class PriorEstimator(Estimator[S]):
     def with_corpus(
         self, numbers: dict[str, float], url_group_rate: UrlGroupRates | None = None
     ) -> Self:
-        """Return the estimator as `corpus` and `url_group_rate` describe it.
+        """Return the estimator with the results of a fit: its `corpus` and `url_group_rate`.
 
-        Because another estimator may have fitted other parameters, its totals are not taken.
+        The totals are ignored if another kind of estimator made the fit, because that estimator
+        may have fitted other parameters.
         """
         if not numbers:
             return self

@@ -1,4 +1,4 @@
-"""Bursty, the default: Gamma with a short memory on top, as changes come in bursts."""
+"""Bursty, the default: Gamma with a short memory, because changes come in bursts."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
@@ -17,36 +17,36 @@ LN_2 = float(np.log(2.0))
 
 
 class BurstyState(NamedTuple):
-    """Evidence of the long run, as `GammaState` has it, and how much of it is recent."""
+    """Evidence of the long run, as in `GammaState`, and the recent part of it."""
 
     changes: Any
     days: Any
     recent: Any
-    """As many changes' worth of evidence, faded by the short memory; never negative."""
+    """Recent evidence, changes: faded by the short memory, never negative."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bursty(PriorEstimator[BurstyState]):
-    r"""A change rate that wanders about its long-run value, in three numbers.
+    r"""A change rate that varies about its long-run value, in three numbers.
 
-    The rate of now is :math:`\lambda \phi`. What is believed of the long-run :math:`\lambda` is
-    what `Gamma` believes. The factor has mean 1: before any evidence it is Gamma(s, s), s being
-    the `dispersion` that the corpus is found to have. T days' worth of watching let one expect
-    :math:`x = \hat\lambda (m / \ln 2) (1 - 2^{-T/m})` changes within a memory of half-life m;
-    held against the `recent` ones,
+    The present rate is :math:`\lambda \phi`. The posterior of the long-run rate :math:`\lambda` is
+    that of `Gamma`. The factor :math:`\phi` has mean 1. Without evidence it is Gamma(s, s), where s
+    is the `dispersion` of the corpus. In T days of evidence, with a memory of half-life m, the
+    expected number of recent changes is :math:`x = \hat\lambda (m / \ln 2) (1 - 2^{-T/m})`. With
+    the `recent` changes,
 
     .. math:: \phi \sim \mathrm{Gamma}(s + \mathit{recent}, s + x).
 
-    The product is taken for the Gamma of its mean and variance. Where pages are steady, s is large
-    and this is `Gamma`. Where changes come in bursts, a page that has just changed is looked at
-    again soon, and is left alone again when it stays quiet.
+    The posterior of the product is approximated by the Gamma of its mean and variance. Where pages
+    are steady, s is large and the estimate is that of `Gamma`. Where changes come in bursts, a page
+    that has just changed is crawled more often, and less often again when it stays unchanged.
 
     Parameters
     ----------
     prior, half_life_days
         As in `Gamma`.
     memory_days : float
-        Half-life m of what counts as recent. Positive.
+        Half-life m of recent evidence. Positive.
     dispersion : float
         Shape s of the factor; an epoch fits it to the corpus (`fit_dispersion`). Positive.
 
@@ -66,7 +66,7 @@ class Bursty(PriorEstimator[BurstyState]):
 
     References
     ----------
-    Derived: the mixture behind the prior of docs/theory.md, "What is estimated", within each page.
+    Derived (docs/theory.md, "What is estimated"): the mixture of the prior, within each page.
     """
 
     prior: Prior | PagePriors = DEFAULT_PRIOR
@@ -91,28 +91,28 @@ class Bursty(PriorEstimator[BurstyState]):
         return Gamma(self.prior, self.half_life_days)
 
     def posterior(self, state: BurstyState) -> tuple[Floats, Floats]:
-        """Return shape a and rate b (days) of what is believed of the rate of now."""
+        """Return shape a and rate b (days) of the posterior of the present rate."""
         a, b = self.steady.posterior(_long_run(state))
         doubt = 1.0 / (self.dispersion + state.recent)
         variance = (1.0 + 1.0 / a) * (1.0 + doubt) - 1.0  # over the square of the mean
         return 1.0 / variance, b / (a * self.factor(state) * variance)
 
     def factor(self, state: BurstyState) -> Floats:
-        """Return how many times the long-run rate the rate of now is, by its posterior mean."""
+        """Return the ratio of the present rate to the long-run rate, by its posterior mean."""
         changes = self.dispersion + np.asarray(state.recent)
         return np.asarray(changes / (self.dispersion + self.expected(state)))
 
     def expected(self, state: BurstyState) -> Floats:
-        """Return the changes that the long-run rate lets one expect within the memory."""
+        """Return the recent changes expected at the long-run rate."""
         rate = LN_2 / self.memory_days
         watched = -np.expm1(-rate * np.asarray(state.days)) / rate
         return np.asarray(self.steady.change_rate(_long_run(state)) * watched)
 
     @override
     def learn(self, state: BurstyState, crawl: CheckedCrawl) -> BurstyState:
-        """Add a crawl to the evidence of the long run; whatever changes that gains are recent.
+        """Add a crawl to the evidence of the long run, and the changes gained to the recent ones.
 
-        A change of known age counts as recent by so much less.
+        A change of known age fades for that age.
         """
         days, age = crawl.days, crawl.age
         after = self.steady.learn(_long_run(state), crawl)
@@ -144,7 +144,7 @@ class Bursty(PriorEstimator[BurstyState]):
         return np.asarray(self.steady.change_rate(_long_run(state)) * self.factor(state))
 
     def credible_interval(self, state: BurstyState, mass: float = 0.9) -> tuple[Floats, Floats]:
-        """Return the central interval of the rate of now with probability `mass`, 1/day."""
+        """Return the central interval of the present rate with probability `mass`, 1/day."""
         return gamma_interval(*self.posterior(state), mass)
 
 

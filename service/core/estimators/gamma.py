@@ -1,4 +1,4 @@
-"""Gamma: a posterior of the change rate in two numbers; of counted changes it is exact."""
+"""Gamma: a posterior of the change rate in two numbers; exact if changes are counted."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -21,32 +21,32 @@ from service.core.prior import DEFAULT_PRIOR, Prior
 
 
 class GammaState(NamedTuple):
-    """Evidence beyond the prior, in the units of a Poisson process that was watched exactly."""
+    """Evidence beyond the prior, equal to that of counting changes for some days."""
 
     changes: Any
-    """As many changes' worth of evidence; never negative."""
+    """Evidence, changes; never negative."""
     days: Any
-    """As many days' worth of watching; never negative."""
+    """Evidence, days; never negative."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gamma(PriorEstimator[GammaState]):
     """Posterior Gamma(prior.a + changes, prior.b + days) of the change rate, by moments.
 
-    An unchanged interval is exact evidence. A changed one ("at least one change in `interval`")
-    leaves a posterior that is no Gamma; it is replaced by the Gamma of the same mean and
-    variance. RMSE is that of maximum likelihood over the full history.
+    An unchanged interval is exact evidence. The posterior after a changed interval ("at least one
+    change in `interval`") is not a Gamma. The estimator replaces it by the Gamma of the same mean
+    and variance. The RMSE is that of maximum likelihood over the full history.
 
-    The state is the evidence alone, so a new prior touches no stored state:
+    The state is the evidence alone, so a new prior changes no stored state:
     ``dataclasses.replace(gamma, prior=new)``.
 
     Parameters
     ----------
     prior : Prior or PagePriors
-        Belief before the first crawl, of any page or of each of the (N,) pages of the state.
+        Distribution before the first crawl, of all pages or of each of the (N,) pages.
     half_life_days : float or None
-        Drift: evidence loses half of its weight in so many days, f = 2^(-interval/half_life).
-        None: it never fades.
+        Days in which evidence loses half of its weight, f = 2^(-interval/half_life), because
+        rates drift. None: evidence never fades.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class Gamma(PriorEstimator[GammaState]):
 
     References
     ----------
-    Derived (docs/theory.md, "What is estimated"); `tests/core` has the moments of the paper form.
+    Derived (docs/theory.md, "What is estimated"); `tests/core` checks the moments.
     """
 
     prior: Prior | PagePriors = DEFAULT_PRIOR
@@ -90,14 +90,15 @@ class Gamma(PriorEstimator[GammaState]):
     def learn(self, state: GammaState, crawl: CheckedCrawl) -> GammaState:
         """Add "changed" or "unchanged" over an interval.
 
-        With w = b/(b + interval) the moments m1, m2 of the exact posterior give a' = m1²/v,
-        b' = m1/v. Written as gains over (a, b), with e = 1 - w^(a+1), s = (a+1)(1-w)/e >= 1 and
-        r = (1-w) w^a/e, r s <= 1/(a+1), nothing cancels and no gain is negative:
+        The exact posterior has mean m and variance v, hence a' = m²/v and b' = m/v. With
+        w = b/(b + interval), e = 1 - w^(a+1), s = (a+1)(1-w)/e >= 1, r = (1-w) w^a/e and
+        r s <= 1/(a+1), the gains over (a, b) lose no digits and are not negative:
 
             a' - a = a r s/(1 - r s),  b' - b = b r (s - 1)/(1 - r s)
 
-        A changed page last modified `age` days ago is one change and then `age` quiet days; of
-        the time before, the date says nothing. An age that exceeds the interval is ignored.
+        A changed page that was last modified `age` days ago counts as one change and then `age`
+        days without a change. The date is no evidence about the time before. An age that exceeds
+        the interval is ignored.
         """
         days = crawl.days
         state = faded(state, days, self.half_life_days)
@@ -125,7 +126,7 @@ class Gamma(PriorEstimator[GammaState]):
 
     @override
     def change_rate(self, state: GammaState) -> Floats:
-        """Return the posterior mean (the median doubles the excess cost of the allocation)."""
+        """Return the posterior mean, 1/day; the median doubles the allocation's excess cost."""
         a, b = self.posterior(state)
         return a / b
 
@@ -141,16 +142,16 @@ def gamma_interval(a: Floats, b: Floats, mass: float) -> tuple[Floats, Floats]:
 
 
 def gamma_unchanged(a: Floats, b: Floats, days: Floats) -> Floats:
-    """Return P(no change in so many days) = (b/(b + days))^a of a Gamma(a, b) change rate."""
+    """Return P(no change in `days`) = (b/(b + days))^a at a Gamma(a, b) change rate."""
     return np.asarray(np.exp(-a * np.log1p(days / b)))
 
 
 @dataclass(frozen=True, slots=True)
 class CompleteObservations(Estimator[GammaState]):
-    """Announced changes per day of watching, half a change in half a day added.
+    """Announced changes per day of counting, with half a change in half a day added.
 
-    For pages whose pings are trusted: every change is seen, so that the posterior
-    Gamma(changes + 0.5, days + 0.5), of which this is the mean, is exact.
+    The estimator is for pages whose pings announce every change. The estimate is the mean of the
+    posterior Gamma(changes + 0.5, days + 0.5), which is exact.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Histories of many pages, for the estimators that look at every interval again."""
+"""Histories of many pages, for the estimators that read every interval again."""
 
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,7 +15,7 @@ Index = NDArray[np.intp]
 class History(NamedTuple):
     """Crawls of N pages, page after page and oldest first: page i has starts[i] to starts[i+1].
 
-    Read from the log in blocks of pages, a history needs memory for one block only.
+    The service reads the log in blocks of pages, so a history takes the memory of one block.
     """
 
     starts: Any
@@ -32,7 +32,7 @@ class History(NamedTuple):
 
     @property
     def crawls(self) -> Index:
-        """(N,) crawls of each page."""
+        """(N,) number of crawls of each page."""
         return np.asarray(np.diff(self.starts))
 
     def sum_by_page(self, values: Floats) -> Floats:
@@ -43,7 +43,7 @@ class History(NamedTuple):
         return sums
 
     def take(self, pages: Index) -> "History":
-        """Return the pages with these ascending indices, and their crawls."""
+        """Return the crawls of the pages with these ascending indices."""
         chosen = np.zeros(len(self.starts) - 1, np.bool_)
         chosen[pages] = True
         of_pages = np.repeat(chosen, self.crawls)
@@ -52,7 +52,7 @@ class History(NamedTuple):
 
 
 class HistoryEstimator(Estimator[History]):
-    """An estimator that looks at all crawls of each page again."""
+    """An estimator that reads all crawls of each page again."""
 
     State: ClassVar[type[History]] = History
     needs_history: ClassVar[bool] = True

@@ -1,8 +1,8 @@
-"""The likelihood of censored Poisson intervals: its top and what lies near it.
+"""The likelihood of censored Poisson intervals: its maximum and an interval around it.
 
-l(D) = sum_j ln(1 - exp(-D tau_j)) - D days_quiet, D being the change rate. The tau_j are intervals
-known to hold at least one change. l is concave in ln D, with slope sum_j h(D tau_j) - D days_quiet,
-h(x) = x/(e^x - 1).
+l(D) = sum_j ln(1 - exp(-D tau_j)) - D days_quiet, where D is the change rate. The tau_j are the
+intervals with at least one change. l is concave in ln D, with slope
+sum_j h(D tau_j) - D days_quiet, h(x) = x/(e^x - 1).
 """
 
 from collections.abc import Callable
@@ -16,16 +16,16 @@ from service.core.conditions import Bools, Floats
 from service.core.estimators.base import check_mass
 
 TOLERANCE = 1e-13
-"""Relative length of the last step."""
+"""Maximum relative length of the last step."""
 MAX_STEPS = 100
-"""Newton steps; about 6 are taken, 30 where every one of 10^6 crawls found a change."""
+"""Maximum Newton steps; a search takes about 6, or 30 if all of 10^6 crawls found a change."""
 END_TOLERANCE = 1e-9
-"""Relative length of the last step to an end of an interval, where l itself is rounded."""
+"""Maximum relative length of the last step to an end of an interval; l itself is rounded there."""
 LONGEST_STEP = 3.0
-"""Longest step to an end of an interval, in ln(rate)."""
+"""Maximum step to an end of an interval, in ln(rate)."""
 
 Terms = Callable[[Floats], tuple[Floats, ...]]
-"""x = D tau of each undated interval -> terms to add up, one array or more of its shape."""
+"""Function of x = D tau of changed intervals that returns terms of sums, arrays of its shape."""
 
 
 def hazard(x: Floats) -> tuple[Floats, Floats]:
@@ -35,21 +35,21 @@ def hazard(x: Floats) -> tuple[Floats, Floats]:
 
 
 def log_changed(x: Floats) -> tuple[Floats]:
-    """Return ln(1 - e^-x), the log-probability of a change where x are expected; x > 0."""
+    """Return ln(1 - e^-x), the log-probability of a change if x changes are expected; x > 0."""
     return (np.log(-np.expm1(-x)),)
 
 
 class Likelihood(NamedTuple):
-    """What the likelihoods of N pages consist of."""
+    """The parts of the likelihoods of N pages."""
 
     changes: Floats
-    """(N,) intervals known to hold at least one change: the tau_j."""
+    """(N,) number of changed intervals: the tau_j."""
     days_changed: Floats
-    """(N,) their sum."""
+    """(N,) sum of the changed intervals, days."""
     days_quiet: Floats
-    """(N,) days known to hold no change."""
+    """(N,) sum of the unchanged intervals, days."""
     sum_changed: Callable[[Terms, Floats], tuple[Floats, ...]]
-    """Terms and (N,) rates D -> sums over each page's tau_j of its terms at D tau_j."""
+    """Function of terms and (N,) rates D that returns the terms' sums at D tau_j by page."""
 
     def log(self, rate: Floats) -> Floats:
         """Return l(rate)."""
@@ -64,7 +64,10 @@ class Likelihood(NamedTuple):
 
 
 def with_imaginary(crawls: Likelihood, changed: Floats, quiet: Floats) -> Likelihood:
-    """Add one changed and one unchanged interval a page, of (N,) days."""
+    """Return the likelihood with one changed and one unchanged interval added to each page.
+
+    `changed` and `quiet` are the (N,) lengths of the added intervals, days.
+    """
 
     def sum_changed(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
         pairs = zip(terms(rate * changed), crawls.sum_changed(terms, rate), strict=True)
@@ -76,9 +79,9 @@ def with_imaginary(crawls: Likelihood, changed: Floats, quiet: Floats) -> Likeli
 
 
 def likeliest_rate(likelihood: Likelihood, where: Bools | None = None) -> Floats:
-    """Return the (N,) roots of the slope, 1/day; `where` there are changes and quiet days.
+    """Return the (N,) roots of the slope, 1/day, for pages with changes and quiet days (`where`).
 
-    In the rate the slope is convex and decreasing: Newton's method climbs to the root (CG03
+    The slope is convex and decreasing in the rate, so Newton's method increases to the root (CG03
     section 5; K19, equation 10).
     """
     inside = np.ones(np.shape(likelihood.changes), np.bool_) if where is None else where
@@ -94,11 +97,12 @@ def likeliest_rate(likelihood: Likelihood, where: Bools | None = None) -> Floats
 
 
 def ratio_interval(crawls: Likelihood, estimate: Floats, mass: float) -> tuple[Floats, Floats]:
-    """Return rates (N,) between which l stays within chi²/2 of its top; chi² is that of `mass`.
+    """Return the (N,) rates between which l stays within chi²/2 of its maximum.
 
-    By Wilks's theorem they enclose the change rate in a share `mass` of repetitions, as the
-    crawls grow many. Without a change the lower end is 0, without quiet days the upper one inf;
-    without either both are NaN. The positive `estimate` is included.
+    chi² is the quantile of `mass`. By Wilks's theorem, the rates enclose the change rate in a share
+    `mass` of repetitions if the crawls are many. The lower end is 0 without a change, the upper end
+    infinite without quiet days, and both are NaN without crawls. The interval includes the positive
+    `estimate`.
     """
     drop = 0.5 * float(chdtri(1.0, 1.0 - check_mass(mass)))
     changes, quiet = crawls.changes > 0, crawls.days_quiet > 0

@@ -24,8 +24,8 @@ class LLNState(NamedTuple):
 class LLN(PoissonEstimator[LLNState]):
     """Sum of the crawl rates in force at changes, over the number of unchanged crawls + 1.
 
-    On Poisson crawls at rate p, P(changed) = D/(D + p), so p changed/unchanged -> D. Summing the
-    rates in force keeps it consistent when p moves between epochs, and equals A22 when it does not.
+    With Poisson crawls at rate p, P(changed) = D/(D + p), so p changed/unchanged -> D. The sum of
+    the rates in force stays consistent when p moves between epochs. With constant p it is A22's.
 
     Examples
     --------

@@ -20,25 +20,26 @@ from service.core.pooling import PagePriors
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 MAX_EXPECTED = 50.0
-"""Changes expected in one interval beyond which a Newton step would hardly move: start there."""
+"""Maximum changes expected in one interval at the first Newton step; beyond it steps are tiny."""
 
 
 class LogNormalState(NamedTuple):
     """Evidence beyond the prior, in natural parameters, which add up."""
 
     weighted_log: Any
-    """Precision times log rate, less the prior's."""
+    """Precision times log rate, minus that of the prior."""
     precision: Any
-    """Precision of the log rate beyond the prior's; never negative."""
+    """Precision of the log rate, minus that of the prior; never negative."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogNormal(PriorEstimator[LogNormalState]):
     """Normal posterior of ln(change rate), moved by two Newton steps per observation.
 
-    Heavier-tailed than Gamma: better when crawls are far slower than changes, and under drift.
-    The state is the evidence alone, so a new prior touches no stored state; but where the
-    parabola of an interval was laid depends on the prior in force when it was learnt.
+    The posterior has heavier tails than that of Gamma. It is better when crawls are far rarer than
+    changes, and when rates drift. The state is the evidence alone, so a new prior changes no stored
+    state. The parabola that replaces the likelihood of an interval depends on the prior in force at
+    that crawl.
 
     Parameters
     ----------
@@ -80,10 +81,10 @@ class LogNormal(PriorEstimator[LogNormalState]):
 
     @override
     def learn(self, state: LogNormalState, crawl: CheckedCrawl) -> LogNormalState:
-        """Climb to the mode of the log posterior and add the curvature found there.
+        """Search the mode of the log posterior and add the curvature there.
 
-        With x = interval e^theta the log-likelihood of "unchanged" is -x (slope -x, curvature x)
-        and that of "changed" ln(1 - e^-x) (slope h = x/(e^x - 1), curvature h (h + x - 1)).
+        With x = interval e^theta, the log-likelihood of "unchanged" is -x (slope -x, curvature x).
+        That of "changed" is ln(1 - e^-x) (slope h = x/(e^x - 1), curvature h (h + x - 1)).
         """
         was_changed, log_days = crawl.changed, np.log(crawl.days)
         state = faded(state, crawl.days, self.half_life_days)
@@ -110,11 +111,11 @@ class LogNormal(PriorEstimator[LogNormalState]):
 
     @override
     def evidence(self, state: LogNormalState) -> tuple[Floats, Floats]:
-        """Return changes and days to fit a prior to, on the prior that the fit starts from.
+        """Return the changes and days of each page to which a fit adapts the prior.
 
-        A page watched exactly, k changes in T days, has the log-likelihood k theta - T e^theta:
-        here the one whose slope and curvature are those of the state at the posterior's mode.
-        The state itself, a parabola anywhere, would run away.
+        A page with k counted changes in T days has the log-likelihood k theta - T e^theta. The
+        result has the slope and the curvature of the state at the posterior's mode. A fit to the
+        state itself, a parabola, would diverge.
         """
         log_rate, _ = self.posterior(state)
         changes = state.weighted_log - state.precision * log_rate + state.precision

@@ -21,11 +21,11 @@ from service.core.prior import DEFAULT_PRIOR, Prior
 
 @dataclass(frozen=True, slots=True)
 class MLE(HistoryEstimator):
-    """The change rate under which the crawls are likeliest, with two imaginary ones added.
+    """The change rate that makes the crawls likeliest, with two imaginary crawls added.
 
-    One imaginary interval changed and one unchanged keep the estimate finite and positive when
-    every crawl, or none, found a change. Each is half of the page's mean interval, which unlike
-    K19's half a day does not depend on the unit.
+    One changed and one unchanged imaginary interval keep the estimate finite and positive when
+    every crawl, or none, found a change. Each interval is half of the page's mean interval. Unlike
+    K19's half a day, that length does not depend on the unit.
 
     Examples
     --------
@@ -62,9 +62,10 @@ class MLE(HistoryEstimator):
     def confidence_interval(self, state: History, mass: float = 0.9) -> tuple[Floats, Floats]:
         """Return the likelihood-ratio interval of each page from its crawls alone, 1/day.
 
-        `mass` is a promise for many crawls (Wilks's theorem), not a probability given the data.
-        From ten crawls on, 90 % intervals hold the rate 86 to 100 times in a hundred between 0.03
-        and ten changes per crawl, but for regular crawls of which a few only find no change (72).
+        `mass` is the share of repetitions in the limit of many crawls (Wilks's theorem), not a
+        posterior probability. With ten crawls or more and 0.03 to ten changes per crawl, 90 %
+        intervals hold the rate in 86 to 100 % of repetitions. The exception is a series of regular
+        crawls that nearly all find a change (72 %).
         """
         return ratio_interval(self.likelihood(state), self.change_rate(state), mass)
 
@@ -86,34 +87,34 @@ class MLE(HistoryEstimator):
 
 
 BINS = 32
-"""Half octaves: the longest bin begins at 2^15.5 times the shortest interval."""
+"""Number of bins of half an octave: the last bin begins at 2^15.5 times the shortest interval."""
 
 
 class BinnedState(NamedTuple):
-    """Changed intervals by length, and the sum of the unchanged ones."""
+    """Changed intervals by length, and the sum of the unchanged intervals."""
 
     bin_changes: Any
-    """Shape (N, BINS), or (BINS,) for one page: changed intervals in each bin."""
+    """Number of changed intervals in each bin; (N, BINS), or (BINS,) for one page."""
     bin_days: Any
-    """Same shape: their sum, days."""
+    """Sum of the changed intervals in each bin, days; same shape."""
     unchanged: Any
-    """Unchanged intervals."""
+    """Number of unchanged intervals."""
     unchanged_days: Any
-    """Their sum, days."""
+    """Sum of the unchanged intervals, days."""
 
 
 @dataclass(frozen=True, slots=True)
 class BinnedMLE(Estimator[BinnedState]):
-    """MLE with changed intervals of about equal length replaced by so many of their mean.
+    """MLE with each changed interval replaced by the mean of its bin.
 
-    Agrees with MLE within 0.2 % where an interval sees up to one change on average, within 1 %
-    where it sees ten; 528 bytes a page however long the history.
+    The estimate agrees with MLE within 0.2 % for up to one change per interval on average, and
+    within 1 % for ten. The state takes 528 bytes a page, whatever the length of the history.
 
     Parameters
     ----------
     shortest : float, days
-        Lower end of the bins: shorter intervals share the first one, those beyond 2^16 times it
-        the last. The default spans a quarter of an hour to two years.
+        Lower end of the bins. Shorter intervals are in the first bin, intervals beyond 2^16 times
+        `shortest` in the last. The default spans a quarter of an hour to two years.
 
     Examples
     --------
@@ -129,7 +130,7 @@ class BinnedMLE(Estimator[BinnedState]):
 
     References
     ----------
-    Derived (docs/theory.md, "What is estimated"); the equation is K19's 10.
+    Derived (docs/theory.md, "What is estimated") from K19, equation 10.
     """
 
     shortest: float = 0.01
@@ -169,7 +170,7 @@ class BinnedMLE(Estimator[BinnedState]):
         return np.where(n > 0, rate, self.prior.mean)
 
     def confidence_interval(self, state: BinnedState, mass: float = 0.9) -> tuple[Floats, Floats]:
-        """Return the likelihood-ratio interval, 1/day; its limits are MLE's."""
+        """Return the likelihood-ratio interval, 1/day; coverage as of `MLE.confidence_interval`."""
         return ratio_interval(self._likelihood(state), self.change_rate(state), mass)
 
     def _likelihood(self, state: BinnedState) -> Likelihood:

@@ -10,20 +10,21 @@ from service.core.estimators.history import History, HistoryEstimator
 from service.core.prior import DEFAULT_PRIOR, Prior
 
 TOLERANCE = 1e-13
-"""Relative length of the last step."""
+"""Maximum relative length of the last step."""
 
 MAX_STEPS = 100
-"""Newton steps; 2 to 6 are taken."""
+"""Maximum Newton steps; a search takes 2 to 6."""
 
 
 @dataclass(frozen=True, slots=True)
 class MM(HistoryEstimator):
-    """The change rate at which as many unchanged crawls are expected as there were.
+    """The change rate at which the expected number of unchanged crawls is the observed number.
 
-    Solves sum (1 - I_j) = sum exp(-D tau_j). At no change the root is 0; where every crawl found
-    a change there is none, and half an unchanged crawl is assumed (the correction of CG03 for
-    regular intervals): unstable near both ends, so prefer MLE. It has no interval: its sources
-    give no variance, and where it has a finite one the likelihood's is narrower.
+    The estimate solves sum (1 - I_j) = sum exp(-D tau_j). The root is 0 without a change. If every
+    crawl found a change, there is no root. The estimator then assumes half an unchanged crawl, the
+    correction of CG03 for regular intervals. Because the estimate is unstable near both ends,
+    prefer MLE. The estimator has no interval: its sources state no variance, and where the variance
+    is finite, the likelihood's interval is narrower.
 
     Examples
     --------
@@ -49,7 +50,7 @@ class MM(HistoryEstimator):
     def change_rate(self, state: History) -> Floats:
         """Return the estimates, 1/day, by Newton's method on a concave increasing sum.
 
-        It begins at the root for regular intervals, which is never above that of others.
+        The search begins at the root for regular intervals, which is never above the root.
         """
         rate = np.where(state.crawls > 0, 0.0, self.prior.mean)
         changes = np.minimum(state.sum_by_page(state.changed), state.crawls - 0.5)
@@ -62,7 +63,7 @@ class MM(HistoryEstimator):
             slope = history.sum_by_page(history.interval * (1.0 - probability_changed))
             step = (changes - history.sum_by_page(probability_changed)) / slope
             rate[left] = now = now + step
-            climbs = np.flatnonzero(step > TOLERANCE * now)  # only rounding steps down
+            climbs = np.flatnonzero(step > TOLERANCE * now)  # only rounding makes a step negative
             if not climbs.size:
                 break
             history, left = history.take(climbs), left[climbs]

@@ -21,9 +21,10 @@ class NaiveState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Naive(Estimator[NaiveState]):
-    """Changes found per day of crawling: a baseline, biased, since it counts at most one a crawl.
+    """Crawls that found a change, per day: a baseline.
 
-    It converges to p D/(D + p) on Poisson crawls at rate p, and never exceeds p.
+    The estimate is biased, because it counts at most one change per crawl. It converges to
+    p D/(D + p) with Poisson crawls at rate p, and never exceeds p.
 
     Examples
     --------

@@ -26,7 +26,7 @@ class SA(PoissonEstimator[SAState]):
     Parameters
     ----------
     eta : float
-        Step exponent in (0, 1]: above 1/2 the iterate converges almost surely, below in mean.
+        Step exponent in (0, 1]. Above 1/2 the iterate converges almost surely, below 1/2 in mean.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class SA(PoissonEstimator[SAState]):
 
     @override
     def learn(self, state: SAState, crawl: CheckedCrawl) -> SAState:
-        """Take one step, y += eta_k (I (y + p) - y)."""
+        """Return the state after one step, y += eta_k (I (y + p) - y)."""
         y = self.change_rate(state)
         step = crawl.in_force * (state.crawls + 1.0) ** -self.eta
         move = step * (crawl.changed * (y + crawl.rate) - y)
@@ -73,7 +73,7 @@ class SAMState(NamedTuple):
 
     crawls: Any
     estimate: Any
-    """z_k, 1/day, which may swing below 0; without meaning while `crawls` is 0."""
+    """z_k, 1/day, which may fall below 0; without meaning while `crawls` is 0."""
     previous: Any
     """z_(k-1), 1/day."""
 
@@ -82,15 +82,16 @@ class SAMState(NamedTuple):
 class SAM(PoissonEstimator[SAMState]):
     """SA plus zeta_k = (beta_k - omega eta_k)/beta_(k-1) times the last move.
 
-    With eta_k = (k+1)^-eta and beta_k = (k+1)^-beta; the first step has no momentum.
+    Here eta_k = (k+1)^-eta and beta_k = (k+1)^-beta. The first step has no momentum.
 
     Parameters
     ----------
     eta, beta : float
-        Step exponents, 0 < beta <= 1 and beta < eta <= 2 beta: one timescale at eta = 2 beta, two
-        below. Theorem 3 proves convergence for the first with beta > 1/2; for the second it asks
-        for eta_k/beta_k square summable, eta - beta > 1/2, which A22's own choice (0.75, 0.6)
-        does not meet, though it converges in practice. At eta <= beta nothing is known.
+        Step exponents, 0 < beta <= 1 and beta < eta <= 2 beta. There is one timescale at
+        eta = 2 beta, and two below. Theorem 3 proves convergence with one timescale for
+        beta > 1/2. With two timescales it requires eta_k/beta_k square summable,
+        eta - beta > 1/2. A22's own choice (0.75, 0.6) does not meet this, but converges in
+        practice. For eta <= beta no result is known.
     omega : float
         Friction, positive.
 
