@@ -1,1 +1,1 @@
-"""Values that travel between the rooms: arrays, columns, single pages, URLs, errors."""
+"""Values that the other packages share: arrays, columns, single pages, URLs, errors."""

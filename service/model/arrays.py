@@ -1,7 +1,7 @@
-"""What columns are made of: element types, instants, one array per field, groups of entries.
+"""Columns: element types, instants, one array per field, groups of entries.
 
-In arrays, "none" is NaT for an instant, NaN for a number, 0 for an id or digest; in single values
-it is None. Instants are UTC in microseconds, intervals are days, rates are per day.
+In arrays, "none" is NaT for an instant, NaN for a number, and 0 for an id or digest. In single
+values it is None. Instants are UTC in microseconds, intervals are days, rates are per day.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ KEY = np.dtype("V16")
 DAY = np.timedelta64(86_400_000_000, "us")
 NO_TIME = np.datetime64("NaT", "us")
 UNSPECIFIED = -1
-"""In a column of codes: the caller did not say."""
+"""Code in a column: the caller did not specify a value."""
 
 COLUMN: dict[Any, np.dtype[Any]] = {
     Instants: INSTANT,
@@ -37,7 +37,7 @@ COLUMN: dict[Any, np.dtype[Any]] = {
     Keys: KEY,
     NDArray[np.object_]: np.dtype(object),
 }
-"""The element type behind each annotation."""
+"""Element type of each annotation."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -51,7 +51,7 @@ def instant(moment: datetime) -> np.datetime64:
 
 
 def moment(value: np.datetime64) -> datetime | None:
-    """Return an array element as an aware datetime; NaT is None."""
+    """Return an array element as an aware datetime; None for NaT."""
     if np.isnat(value):
         return None
     plain = value.astype(INSTANT).item()
@@ -59,12 +59,12 @@ def moment(value: np.datetime64) -> datetime | None:
 
 
 def days(span: NDArray[np.timedelta64]) -> Floats:
-    """Return (N,) time spans as float days; NaT is NaN."""
+    """Return (N,) time spans as float days; NaN for NaT."""
     return np.asarray(span / DAY, np.float64)
 
 
 def distinct(ids: Ints) -> Ints:
-    """Return ids once each, ascending; ten times as fast as `np.unique`, which hashes them."""
+    """Return each id once, ascending; ten times as fast as `np.unique`, which hashes the ids."""
     ordered = np.sort(ids)
     first = np.ones(len(ids), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
@@ -72,7 +72,7 @@ def distinct(ids: Ints) -> Ints:
 
 
 def nothing(kind: Any, n: int) -> NDArray[Any]:
-    """Return a column in which nobody has anything: 0, or no instant."""
+    """Return a column of n zeros, or of n times `NO_TIME`."""
     return np.full(n, NO_TIME if kind == Instants else 0, COLUMN[kind])
 
 
@@ -85,7 +85,7 @@ class Columns:
 
     @classmethod
     def empty(cls, **shapes: tuple[int, ...]) -> Self:
-        """Return no rows; `shapes` names the fields that have further dimensions."""
+        """Return columns without rows; `shapes` has the further dimensions of fields."""
         return cls(
             **{f.name: np.zeros((0, *shapes.get(f.name, ())), COLUMN[f.type]) for f in fields(cls)}
         )
@@ -109,7 +109,7 @@ class Columns:
         return type(self)(**{name: column[where] for name, column in self.arrays().items()})
 
     def where(self, mask: Bools) -> Self:
-        """Return the rows that a mask selects: where those are all, these columns themselves."""
+        """Return the rows that a mask selects; these columns themselves if it selects all."""
         return self if mask.all() else self.take(mask)
 
 
@@ -120,21 +120,21 @@ S = TypeVar("S", bound=np.generic)
 class Groups:
     """(N,) entries of P pages, each page with at least one, ordered by page and time.
 
-    Each entry starts from the state that the entry before it in its group left. Most of that state
-    is "the last value that was set", which is one scan over all groups. What must be computed step
-    by step goes in `rounds`: one entry of each page at a time.
+    Each entry starts from the state after the entry before it in its group. Most of that state is
+    "the last value that was set", which one scan over all groups computes. Values that must be
+    computed step by step use `rounds`, one entry of each page at a time.
     """
 
     page: Ints
-    """(N,) the page of each entry: 0 … P-1, ascending."""
+    """(N,) index of each entry's page: 0 … P-1, ascending."""
     start: Ints
-    """(P,) the position of each page's first entry."""
+    """(P,) position of each page's first entry."""
     end: Ints
-    """(P,) the position of each page's last entry."""
+    """(P,) position of each page's last entry."""
 
     @classmethod
     def of(cls, page: Ints) -> "Groups":
-        """Return the groups of ordered entries by page; pages may have any numbers."""
+        """Return the groups of ordered entries by page; `page` may have any ascending numbers."""
         first = _first(page)
         start = np.flatnonzero(first)
         if len(start) == len(page):
@@ -143,34 +143,34 @@ class Groups:
 
     @property
     def single(self) -> bool:
-        """Whether each page has one entry, as nearly always."""
+        """True if each page has one entry, as in nearly every batch."""
         return len(self.start) == len(self.page)
 
     def before(self, initial: NDArray[S], sets: Bools, value: NDArray[S]) -> NDArray[S]:
-        """Return the (N,) values before each entry: the last one set, else the page's (P,) own."""
+        """Return (N,) values before each entry: the last value set, else the page's `initial`."""
         if self.single:
             return initial
         latest = np.append(-1, self._latest(sets)[:-1])
         return np.where(latest >= self.start[self.page], value[latest], initial[self.page])
 
     def after(self, initial: NDArray[S], sets: Bools, value: NDArray[S]) -> NDArray[S]:
-        """Return the (P,) values after all entries: the last one set, else the page's own."""
+        """Return (P,) values after all entries: the last value set, else the page's `initial`."""
         if self.single:
             return np.where(sets, value, initial)
         latest = self._latest(sets)[self.end]
         return np.where(latest >= self.start, value[latest], initial)
 
     def count(self, mask: Bools) -> Ints:
-        """Return the (P,) numbers of entries that a mask selects."""
+        """Return (P,) numbers of entries that a mask selects."""
         return np.add.reduceat(mask, self.start, dtype=np.int64)
 
     def _latest(self, sets: Bools) -> Ints:
-        """Return the position of the newest entry up to each that sets a value, -1 before any."""
+        """Return (N,) positions of the last entry that sets a value, up to each; -1 for none."""
         return np.maximum.accumulate(np.where(sets, np.arange(len(sets)), -1))
 
 
 def rounds(page: Ints) -> Iterator[Ints]:
-    """Return the positions of ordered entries in rounds: round k has the k-th of each page."""
+    """Yield the positions of ordered entries in rounds: round k has the k-th entry of each page."""
     position = np.arange(len(page))
     first = _first(page)
     if first.all():

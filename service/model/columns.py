@@ -1,4 +1,4 @@
-"""Sets of pages, crawls and schedules that travel between HTTP, use cases, core and store."""
+"""Columns of pages, crawls and schedules, which HTTP, use cases, core and store share."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -21,22 +21,22 @@ from service.model.arrays import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageColumns(Columns):
-    """(N,) pages as a caller describes them, each once."""
+    """(N,) pages as a caller describes them, each page once."""
 
     key: Keys
     url: NDArray[np.object_]
     host: NDArray[np.object_]
     importance: Floats
-    """NaN: keep what is stored, or 1 for a new page."""
+    """Importance; NaN: keep the stored one, or 1 for a new page."""
     observability: Codes
-    """UNSPECIFIED: keep what is stored, or auto for a new page."""
+    """Observability; UNSPECIFIED: keep the stored one, or auto for a new page."""
     min_crawl_rate: Floats
     max_crawl_rate: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPages(Columns):
-    """(N,) pages as they are stored, by ascending page_id; beside their states."""
+    """(N,) pages as the store has them, by ascending page_id, without their states."""
 
     page_id: Ints
     url: NDArray[np.object_]
@@ -51,83 +51,83 @@ class CrawlColumns(Columns):
     """(N,) crawl results in the caller's order."""
 
     page_id: Ints
-    """0: there is no such page; UNSPECIFIED: by its URL it is another than was leased."""
+    """Id of the page; 0: no such page; UNSPECIFIED: the URL names another page than the lease."""
     observed_at: Instants
     changed: Codes
-    """1 or 0 as the caller judged; UNSPECIFIED where it did not."""
+    """1 or 0 as the caller reported; UNSPECIFIED: no report."""
     digest: Ints
-    """Hash of the caller's content digest; 0: none given."""
+    """Hash of the caller's content digest; 0: none."""
     status: Codes
-    """HTTP status, 0 where the host did not answer; UNSPECIFIED where none was given."""
+    """HTTP status; 0: the host did not answer; UNSPECIFIED: none."""
     leased_page_id: Ints
-    """The page of the lease under which the crawl was done; 0: there is none."""
+    """Page of the lease under which the crawl was done; 0: no lease."""
     token: Ints
-    """The token of that lease."""
+    """Token of the lease."""
     retry_after_s: Floats
-    """How long the host asked to be left alone; NaN: it did not."""
+    """Pause that the host requested, seconds; NaN: none."""
     redirects_to: Ints
-    """Page redirected to; 0: no redirect, UNSPECIFIED: to a page that is not registered."""
+    """Target of the redirect; 0: no redirect; UNSPECIFIED: the target is not registered."""
     last_modified: Instants
-    """When the site says that the page was last modified; NaT: it does not."""
+    """Last modification of the page as the site reports; NaT: no report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PingColumns(Columns):
-    """(N,) change notices in the caller's order."""
+    """(N,) pings in the caller's order."""
 
     page_id: Ints
     changed_at: Instants
-    """What the notice says, by which it is known again; where it names a day, the day's beginning.
-    """
+    """Time of the change that the ping reports, which identifies the ping. A date without a time
+    counts as its first instant."""
     changed_by: Instants
-    """The last instant at which the page can have changed: the same, but where it names a day."""
+    """Latest possible time of the change: `changed_at`, or the end of a date without a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageStates(Columns):
     """(N,) pages as ingest reads and writes them, by ascending page_id.
 
-    `observability`, `crawl_rate` and `crawl_probability` are read with the state and never
-    written through it; the rates are NaN for a page that no epoch has scheduled.
+    `observability`, `crawl_rate` and `crawl_probability` are read with the state, but not written
+    with it. The rates are NaN for a page that no epoch has scheduled.
     """
 
     page_id: Ints
     last_crawl_at: Instants
-    """The newest reported crawl, whether it answered or not."""
+    """Time of the newest reported crawl, with or without an answer."""
     last_observed_at: Instants
-    """The newest crawl that could be compared with: the start of the running interval."""
+    """Time of the newest crawl with an answer: the start of the running interval."""
     digest: Ints
     gone: Bools
-    """Its last answer was that it is not there any more, or has moved for good."""
+    """True if the last answer was that the page is gone or has moved permanently."""
     n_observations: Ints
     n_changes: Ints
     n_pings: Ints
     last_ping_at: Instants
     pings_since: Instants
-    """When counting pings began."""
+    """Time at which counting of pings began."""
     ping_credit: Floats
     pings_since_crawl: Ints
     """Pings since the start of the running interval."""
     real_pings: Floats
-    """Evidence of the pings' precision beyond its prior: real ones; may be negative."""
+    """Evidence of the pings' precision beyond its prior, real pings; may be negative."""
     false_pings: Floats
-    """The same: false ones."""
+    """Evidence of the pings' precision beyond its prior, false pings; may be negative."""
     trust: Floats
     """Log-likelihood ratio of "pings announce nearly all changes" (`core.pings`)."""
     requested_at: Instants
-    """The ping that asked for a crawl which has not been reported yet."""
+    """Time of the ping that requested a crawl; NaT after a report of that crawl."""
     interval_factor: Floats
-    """The next crawl is due `interval_factor / (crawl_rate * urgency)` days after the last one; a
-    store may keep seven digits of it."""
+    """Time from the last crawl to the next, in units of 1 / (crawl_rate * urgency). A store may
+    keep seven digits."""
     last_interval: Floats
-    """Days of the interval that the newest answered crawl closed, negative if the page had not
-    changed in it; 0 where it is no evidence. A store may keep seven digits."""
+    """Interval that the newest answered crawl ended, days; negative if the page had not changed in
+    it; 0 where it is no evidence. A store may keep seven digits."""
     n_failures: Ints
-    """Crawls in a row that got no answer; of a page that is gone, that found it so."""
+    """Crawls in a row without an answer; for a page that is gone, crawls that confirmed it."""
     redirects_to: Ints
-    """The page that it redirected to when it answered last; 0: none that is known."""
+    """Page to which the last answer redirected; 0: none, or not registered."""
     estimate: Floats
-    """(N, width) the estimator's state."""
+    """(N, width) states of the estimator."""
     observability: Codes
     crawl_rate: Floats
     crawl_probability: Floats
@@ -143,38 +143,38 @@ class LogColumns(Columns):
     changed: Codes
     """1, 0, or UNSPECIFIED where the entry is no evidence of either."""
     interval: Floats
-    """Days since the observation it was compared with; NaN where it is no evidence."""
+    """Days since the previous observation; NaN where the entry is no evidence."""
     crawl_rate: Floats
-    """The rate in force over the interval; NaN where none was."""
+    """Crawl rate in force over the interval, 1/day; NaN: none."""
     status: Codes
-    """HTTP status of the crawl; UNSPECIFIED where none was reported."""
+    """HTTP status of the crawl; UNSPECIFIED: not reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceColumns(Columns):
-    """(N,) entries of the observation log that tell of a change or of none, without their times."""
+    """(N,) entries of the observation log that are evidence, without their times."""
 
     page_id: Ints
     interval: Floats
-    """Days since the observation it was compared with."""
+    """Days since the previous observation."""
     changed: Codes
     """1 or 0."""
 
 
 LoggedT = TypeVar("LoggedT", LogColumns, EvidenceColumns)
-"""What is read of the log."""
+"""Columns that are read from the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochColumns(Columns):
-    """(N,) what an epoch reads of every page, by ascending page_id."""
+    """(N,) pages as an epoch reads them, by ascending page_id."""
 
     page_id: Ints
     importance: Floats
     observability: Codes
     host_id: Ints
     url_group: UrlGroups
-    """Which pages are believed to be alike, see `urls.url_groups`."""
+    """URL group of each page (`urls.url_groups`)."""
     last_observed_at: Instants
     last_interval: Floats
     interval_factor: Floats
@@ -183,7 +183,8 @@ class EpochColumns(Columns):
     max_crawl_rate: Floats
     n_pings: Ints
     pings_since: Instants
-    """A store may leave it out (NaT) of pages without pings whose changes are not announced."""
+    """Time at which counting of pings began; a store may return NaT for a page without pings whose
+    changes are not announced."""
     last_ping_at: Instants
     real_pings: Floats
     false_pings: Floats
@@ -200,40 +201,40 @@ RARE: dict[str, np.generic] = {
     "false_pings": np.float64(0),
     "trust": np.float64(0),
 }
-"""The last of the `EpochColumns`: what most pages have there, namely nothing."""
+"""Usual values of the last `EpochColumns`, in which most pages have no value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapColumns(Columns):
-    """(H,) hosts whose crawls a day are capped, alone or with their group, by ascending host_id."""
+    """(H,) hosts with a cap on crawls a day, of their own or of their group, by host_id."""
 
     host_id: Ints
     host: NDArray[np.object_]
     max_crawl_rate: Floats
-    """NaN where only the group is capped."""
+    """Cap of the host, crawls a day; NaN where only the group has a cap."""
     group_id: Ints
-    """0 where no group caps the host."""
+    """Group with a cap; 0: none."""
     group: NDArray[np.object_]
     group_max_crawl_rate: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleColumns(Columns):
-    """(N,) what an epoch publishes for every page, by ascending page_id."""
+    """(N,) rows of a schedule as an epoch publishes them, by ascending page_id."""
 
     page_id: Ints
     change_rate: Floats
-    """A store may keep seven digits of it, from 1e-37 to 1e38."""
+    """Change rate, 1/day. A store may keep seven digits, from 1e-37 to 1e38."""
     crawl_rate: Floats
     crawl_probability: Floats
     urgency: Floats
-    """How fast the page's clock runs until the next epoch, see `epochs.solve`. A store may keep
-    seven digits of it."""
+    """Factor on the crawl rate until the next epoch (`epochs.solve`). A store may keep seven
+    digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueColumns(Columns):
-    """(N,) what decides when pages are due, see `leases.due`; a deleted page has no instant."""
+    """(N,) values that decide when pages are due (`leases.due`); instants of deleted pages: NaT."""
 
     page_id: Ints
     created_at: Instants
@@ -243,12 +244,12 @@ class DueColumns(Columns):
     n_failures: Ints
     interval_factor: Floats
     due_rate: Floats
-    """1/day, the crawl rate times the urgency; NaN of a page that no epoch has scheduled."""
+    """Crawl rate times urgency, 1/day; NaN for a page that no epoch has scheduled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledPages(DueColumns):
-    """(N,) rows of a published schedule by ascending page_id; the rest as of now."""
+    """(N,) rows of a published schedule by ascending page_id, with the pages' present values."""
 
     url: NDArray[np.object_]
     importance: Floats
@@ -259,16 +260,16 @@ class ScheduledPages(DueColumns):
 
 @dataclass(frozen=True, slots=True)
 class SchedulePart:
-    """What one reading of a schedule gives."""
+    """Result of one reading of a schedule."""
 
     pages: ScheduledPages
     after: int | None
-    """Where the next reading goes on; None at the end."""
+    """page_id after which the next reading begins; None at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleChanges(SchedulePart):
-    """What became of a schedule since an earlier epoch."""
+    """Changes of a schedule since an earlier epoch."""
 
     removed: Ints
-    """Pages of the earlier epoch that are no longer there, by ascending page_id."""
+    """Pages of the earlier epoch that the schedule no longer has, by ascending page_id."""

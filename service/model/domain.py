@@ -1,4 +1,4 @@
-"""Single pages, hosts and epochs, and what may be said of them.
+"""Single pages, hosts and epochs, and their enumerations.
 
 In single values "none" is None. Instants are UTC, rates are per day.
 """
@@ -8,32 +8,32 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 
 MOST_FAILURES = 1_000
-"""Largest count of failures in a row; delays have reached their bounds long before."""
+"""Maximum count of failures in a row; delays reach their bounds long before."""
 
 MOST_COUNTED = 2**31 - 1
-"""Largest count of observations, changes or pings; more are not counted."""
+"""Maximum count of observations, changes or pings."""
 
 
 class Observability(IntEnum):
-    """How changes of a page come to be known (K19's W- and W°)."""
+    """The way in which changes of a page become known (K19's W- and W°)."""
 
     incomplete = 0
-    """Only by crawling it."""
+    """Crawls alone show changes."""
     complete = 1
-    """Every change is announced by a ping."""
+    """A ping announces every change."""
     auto = 2
-    """Pings may come; each page's crawls teach how far they can be trusted."""
+    """Pings may announce changes; crawls show how many of them do."""
 
 
 class Kind(IntEnum):
-    """What an entry of the observation log is evidence from."""
+    """The source of an entry of the observation log."""
 
     crawl = 0
     ping = 1
 
 
 class Verdict(IntEnum):
-    """What became of one item of a batch."""
+    """The outcome of one item of a batch."""
 
     accepted = 0
     duplicate = 1
@@ -43,11 +43,11 @@ class Verdict(IntEnum):
     unknown = 3
     """No such page."""
     elsewhere = 4
-    """Its URL is of another page than its lease."""
+    """The item's URL names another page than its lease."""
 
 
 class PingReason(StrEnum):
-    """Why a ping leads to a crawl now, or does not."""
+    """The reason why a ping causes a crawl now, or does not."""
 
     never_crawled = "never_crawled"
     credit = "credit"
@@ -61,14 +61,14 @@ class PingReason(StrEnum):
 
 
 class Timing(StrEnum):
-    """How rates become crawls (see `service.core.timing`)."""
+    """The rule for times of crawls (see `service.core.timing`)."""
 
     periodic = "periodic"
     poisson = "poisson"
 
 
 class EpochStatus(StrEnum):
-    """Where a run of the scheduler stands."""
+    """The state of a run of the scheduler."""
 
     requested = "requested"
     running = "running"
@@ -78,7 +78,7 @@ class EpochStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleFilter:
-    """Which rows of the schedule a caller asks for; None asks for all."""
+    """Filter of rows of the schedule that a caller requests; None: all rows."""
 
     host: str | None = None
     page_id: int | None = None
@@ -129,15 +129,15 @@ class Page:
     requested_at: datetime | None
     interval_factor: float
     due_rate: float | None
-    """1/day, the crawl rate times the urgency; None before an epoch has scheduled the page."""
+    """Crawl rate times urgency, 1/day; None before an epoch has scheduled the page."""
     redirects_to: int | None
     redirects_to_url: str | None
-    """None too where that page was deleted."""
+    """URL of the page that `redirects_to` names; None if there is none, or it was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PagePatch:
-    """What PATCH changes of a page; a field in `cleared` is set to none."""
+    """Changes of a page by PATCH; a field in `cleared` becomes None."""
 
     importance: float | None = None
     observability: Observability | None = None
@@ -147,30 +147,30 @@ class PagePatch:
 
     @property
     def bounds(self) -> bool:
-        """Whether it sets a bound of the crawl rate."""
+        """True if the patch sets a bound of the crawl rate."""
         return self.min_crawl_rate is not None or self.max_crawl_rate is not None
 
 
 @dataclass(frozen=True, slots=True)
 class HostQueue:
-    """What is crawled politely, one after the other: a host, or hosts that share a server."""
+    """The queue of a host, or of hosts that share a server: its pages are crawled in sequence."""
 
     min_delay_s: float | None
     robots_delay_s: float | None
-    """What robots.txt asks for; of a group the longest of its members'."""
+    """Delay that robots.txt requests, seconds; for a group the longest of its members."""
     max_concurrency: int | None
     n_failures: int
     """Reports of trouble in a row."""
     blocked_until: datetime | None
     ready_at: datetime | None
-    """The delay after the last crawl is over."""
+    """End of the delay after the last crawl."""
     next_at: datetime | None
-    """Nothing can be leased before; None: nothing is queued."""
+    """Earliest time of the next lease; None: nothing is queued."""
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One host: its own settings, and the host queue it is crawled in."""
+    """One host: its own settings, and its host queue."""
 
     host_id: int
     host: str
@@ -180,19 +180,19 @@ class Host:
     max_concurrency: int | None
     max_crawl_rate: float | None
     host_queue: HostQueue
-    """The host's own, or its group's."""
+    """The host's own queue, or that of its group."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostPages:
-    """What the pages of one host add up to; of pings those of `auto` pages count."""
+    """Sums over the pages of one host; pings are those of `auto` pages."""
 
     n_pages: int
     n_queued: int
-    """Due soon, and not leased."""
+    """Pages that are due soon and not leased."""
     n_leased: int
     crawl_rate: float | None
-    """Crawls a day as scheduled, on the clock and on pings; None of a host too large to sum up."""
+    """Scheduled crawls a day, on the clock and on pings; None for a host with too many pages."""
     n_pinged: int
     """Pages that have had a ping."""
     n_pings: int
@@ -201,7 +201,7 @@ class HostPages:
     real_pings: float
     false_pings: float
     trust: float | None
-    """Mean over the pages with pings."""
+    """Mean trust of the pages with pings."""
     last_ping_at: datetime | None
 
 
@@ -218,7 +218,7 @@ class HostGroup:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What a published epoch says of itself, so that anyone can check it."""
+    """Figures of a published epoch, which prove that its schedule is near the optimum."""
 
     bandwidth: float
     bandwidth_used: float
@@ -230,10 +230,11 @@ class Certificate:
     n_pages: int
     prior: dict[str, float]
     crawl_rate_quantiles: tuple[float, ...]
-    """101 of them, from the least to the most often crawled page."""
+    """101 quantiles, from the lowest crawl rate of a page to the highest, 1/day."""
     budget_factor: float
-    """How many times as fast all clocks run, so that the bandwidth is used up."""
+    """Factor on all crawl rates, so that the bandwidth is used up."""
     seconds: dict[str, float]
+    """Duration of each stage, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +247,7 @@ class Epoch:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     reason: str | None = None
-    """Why it failed."""
+    """Reason of a failure; None without one."""
     certificate: Certificate | None = field(default=None)
 
 
@@ -256,9 +257,9 @@ class Subscription:
 
     id: str
     topic: str
-    """As the publisher names it: hubs compare it letter by letter."""
+    """URL exactly as the publisher writes it, because hubs compare it letter by letter."""
     secret: str | None = field(repr=False)
-    """What the hub signs with."""
+    """Key of the hub's signatures."""
     hub: str
     requested_at: datetime
     verified_at: datetime | None = None

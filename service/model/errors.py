@@ -1,7 +1,7 @@
-"""The conditions this service names; the docstring of each is its default message.
+"""The errors of this service; the docstring of each is its default message.
 
-A caller can mend a `RequestError`. A `StartupRefused` ends the process; any other `RecrawlError`
-may be over at the next attempt.
+A caller can correct a `RequestError`. A `StartupRefused` ends the process. Any other `RecrawlError`
+may not occur at the next attempt.
 """
 
 from collections.abc import Mapping
@@ -182,4 +182,4 @@ class EstimatorMismatch(StartupRefused):
 
 
 OUTAGES = (StoreUnavailable, StoreFull, SchemaBehind, SchemaAhead)
-"""Conditions of the database that are no fault of a request and may be over at the next one."""
+"""Errors of the database, which no request causes and which may not occur at the next request."""

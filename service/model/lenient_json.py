@@ -1,11 +1,11 @@
-"""JSON as strangers write it: parsed, whatever its values are, or refused in words for them."""
+"""Lenient JSON: parse any values, and name the reason where a text is not JSON."""
 
 import json
 from dataclasses import dataclass
 from typing import Any
 
 MAX_DIGITS = 40
-"""No field takes an integer of more digits."""
+"""Maximum length of an integer in any field, digits."""
 
 MAX_SHOWN = 300
 """Maximum length of a key that a message shows, characters."""
@@ -22,14 +22,15 @@ class Contradiction:
 
 
 def parse(content: str | bytes) -> Any:
-    """Parse JSON; NaN and lone surrogates are left to who knows what a field may be.
+    """Return the value of a JSON text; NaN and lone surrogates are allowed.
 
-    An object that contradicts itself becomes a `Contradiction`, and so does each object around it.
+    Because only the caller knows the fields, the caller checks the values. An object that
+    contradicts itself becomes a `Contradiction`, and so does each object around it.
 
     Raises
     ------
     ValueError
-        It is no JSON; says why.
+        The text is not JSON; the message is the reason.
     """
     try:
         return json.loads(content, parse_int=_integer, object_pairs_hook=_object)
@@ -40,7 +41,7 @@ def parse(content: str | bytes) -> Any:
 
 
 def _integer(digits: str) -> float:
-    """Read an integer; one too long for any field overflows like a float, and fails alone."""
+    """Return an integer, or a float if it is too long for any field: then only that item fails."""
     return int(digits) if len(digits) <= MAX_DIGITS else float(digits)
 
 

@@ -1,8 +1,9 @@
-"""From the URL a caller sends to the one page it names: normal form, host, key and URL group.
+"""URLs: the normal form of a URL, its host, its key and its URL group.
 
 The URL group of a page is the directory of its URL, hashed into at most `URL_GROUPS` buckets
-(Weinberger et al. 2009, Feature Hashing for Large Scale Multitask Learning). It follows from the
-URL alone: it is the same in every process and store, and does not grow with the corpus.
+(Weinberger et al. 2009, Feature Hashing for Large Scale Multitask Learning). Because the group
+follows from the URL alone, it is the same in every process and store. The number of groups does not
+grow with the corpus.
 """
 
 import re
@@ -18,6 +19,7 @@ from service.model.arrays import UrlGroups
 from service.model.errors import InvalidField, InvalidUrl
 
 MAX_URL_BYTES = 2048
+"""Maximum length of a URL, bytes."""
 
 NORMAL = re.compile(
     r"https?://"
@@ -26,27 +28,27 @@ NORMAL = re.compile(
     r"(?:\?[\w!$&()*+,;=:@%/?.~-]++)?+",
     re.ASCII,
 )
-"""Most URLs: a name (no number, no Punycode), no port, no dot segment, nothing to encode. They are
-their own normal form."""
+"""Pattern of most URLs, which are their own normal form: a host name that is no number and not in
+Punycode, no port, no dot segment, no character to encode."""
 
 
 class NormalUrl(NamedTuple):
-    """A page's address in its one normal form."""
+    """A URL in normal form, its host and its key."""
 
     url: str
     host: str
     key: bytes
-    """128-bit BLAKE2b of the normal form: collision-free even against chosen URLs."""
+    """128-bit BLAKE2b hash of the normal form; nobody can construct two URLs with the same key."""
 
 
 def normalise(url: str) -> NormalUrl:
-    """Return the normal form by the WHATWG rules, without the fragment and a host's closing dot.
+    """Return the normal form by the WHATWG rules, without the fragment and a host's final dot.
 
     Raises
     ------
     InvalidUrl
-        Not http or https, no host, user information in it, over 2,048 bytes, or
-        characters that no URL has (NUL, lone surrogates).
+        The URL is not http or https, has no host, has user information, is longer than 2,048
+        bytes, or has a NUL character or a lone surrogate.
 
     Examples
     --------
@@ -59,7 +61,7 @@ def normalise(url: str) -> NormalUrl:
 
 
 def parsed(url: str) -> NormalUrl:
-    """Return the normal form of a URL of any form."""
+    """Return the normal form of any URL; raise `InvalidUrl` as `normalise` does."""
     try:
         n_bytes = len(url.encode())
         if n_bytes > MAX_URL_BYTES:
@@ -86,7 +88,7 @@ def parsed(url: str) -> NormalUrl:
 
 
 def _rooted(host: str) -> str:
-    """Leave out the dots at the end, which name the root; raises ValueError where that is all."""
+    """Return a host without its final dots; raise `ValueError` if nothing is left."""
     if not (name := host.rstrip(".")):
         raise ValueError(host)
     return name
@@ -98,12 +100,12 @@ def key_of(normal: str) -> bytes:
 
 
 def normalise_host(host: str, field: str = "host") -> str:
-    """Return a host name as it stands in normal URLs.
+    """Return a host name in the form that normal URLs have.
 
     Raises
     ------
     InvalidField
-        Not a host name alone.
+        The text is not a host name alone.
 
     Examples
     --------
@@ -121,17 +123,19 @@ def normalise_host(host: str, field: str = "host") -> str:
 
 
 URL_GROUPS = 1 << 20
+"""Maximum number of URL groups."""
 BUCKETS_A_PAGE = 16
-"""A small corpus has no more buckets: one directory in 16 at most shares that of another one."""
+"""Buckets of URL groups per page in a small corpus: at most one directory in 16 shares a bucket."""
 
 DATE = re.compile(r"/((?:19|20)\d\d)(?:/\d\d?){1,2}(?=/|$)")
-"""Of a date the year is kept: what is older changes less, but a day or month has few pages."""
+"""Pattern of a date in a path. The URL group keeps the year only: older pages change less, but a
+month has few pages."""
 
 ID = re.compile(
     r"(?!(?:19|20)\d\d$)\d{3,}|.*\d{5}.*|.*\b(?=[a-f]*\d)[0-9a-f]{8,}\b.*", re.IGNORECASE
 )
-"""What names one thing and not a kind of things: a number of three digits or more that is no year,
-five digits in a row, eight hexadecimal ones, hence a UUID."""
+"""Pattern of a path segment that is an id, such as a UUID. It is a number of three digits or more,
+but no year, or it has five digits or eight hexadecimal digits in a row."""
 
 
 def n_buckets(n_pages: int) -> int:
