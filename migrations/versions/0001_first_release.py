@@ -56,7 +56,7 @@ def create_pages(*, sqlite: bool) -> None:
         sa.Column("name", sa.Text, nullable=False),
         sa.Column("value", sa.Text, nullable=False),
         sa.PrimaryKeyConstraint("name", name="meta_pkey"),
-        comment="What must be known before states are read: the estimator that wrote them.",
+        comment="Entries by name, such as the estimator that wrote the states.",
     )
     op.create_table(
         "hosts",
@@ -132,7 +132,7 @@ def create_states(*, sqlite: bool) -> None:
         sa.Column("url_group", sa.Integer, nullable=False, server_default="0"),
         sa.PrimaryKeyConstraint("page_id", name="page_states_pkey"),
         *([page] if sqlite else []),
-        comment="One row a page, rewritten by every observation: no secondary index, room for HOT.",
+        comment="One row a page, updated by every observation: no secondary index, room for HOT.",
         postgresql_with={**HOT, "fillfactor": "90", "autovacuum_analyze_scale_factor": "0.2"},
     )
 
@@ -150,7 +150,7 @@ def create_queue() -> None:
         sa.Column("ready_at", Instant),
         sa.Column("next_at", Instant),
         sa.PrimaryKeyConstraint("queue_id", name="host_queues_pkey"),
-        comment="What is crawled one after the other: a host (its id) or a group (minus its id).",
+        comment="Queues of hosts (id of the host) and of groups (minus the id of the group).",
         postgresql_with=HOT,
     )
     op.create_index("host_queues_next_at_idx", "host_queues", ["next_at"])
@@ -237,7 +237,7 @@ def create_schedule(*, sqlite: bool) -> None:
         sa.Column("epoch", Id, nullable=False, autoincrement=False),
         sa.Column("rate", sa.LargeBinary, nullable=False),
         sa.PrimaryKeyConstraint("epoch", name="url_group_rates_pkey"),
-        comment="Mean change rate of each url_group; compressed, one row an epoch that is kept.",
+        comment="Mean change rate of each url_group; compressed, one row for each kept epoch.",
     )
     key = sa.PrimaryKeyConstraint("epoch", "page_id", name="schedule_pkey")
     op.create_table(
@@ -249,7 +249,7 @@ def create_schedule(*, sqlite: bool) -> None:
         sa.Column("urgency", Short, nullable=False, server_default="1"),
         sa.Column("crawl_probability", sa.Double),
         *([key] if sqlite else []),
-        comment="What epochs published; on Postgres one partition an epoch.",
+        comment="Schedules that epochs published; on Postgres one partition an epoch.",
         postgresql_partition_by="LIST (epoch)",
         sqlite_with_rowid=False,
     )
@@ -268,5 +268,5 @@ def create_websub() -> None:
         sa.Column("verified_at", Instant),
         sa.Column("expires_at", Instant),
         sa.PrimaryKeyConstraint("id", name="websub_pkey"),
-        comment="Topics that hubs tell of.",
+        comment="Subscriptions to topics at WebSub hubs.",
     )

@@ -1,4 +1,4 @@
-"""Where pages, evidence and schedules are kept."""
+"""The store of pages, evidence and schedules."""
 
 from service.model.domain import Subscription
 from service.storage.clock import Clock
@@ -18,10 +18,10 @@ __all__ = [
 def open_store(
     url: str, width: int, *, clock: Clock | None = None, timeout_s: float | None = None
 ) -> Store:
-    """Open the store of a database URL; `width` is the estimator's numbers per page.
+    """Return the store of a database URL; `width` is the estimator's number of columns.
 
-    A `clock` replaces the store's own. `timeout_s` limits one statement; None for batches. Raises
-    `InvalidSettings` where the URL names neither a SQLite file nor a Postgres database.
+    A `clock` replaces the store's own clock. `timeout_s` limits one statement; None: no limit, for
+    batches. Raise `InvalidSettings` unless the URL names a SQLite file or a Postgres database.
     """
     import sqlalchemy as sa
 

@@ -1,6 +1,7 @@
-"""Time: the service reads the machine's time of day here and nowhere else.
+"""Clocks: this module alone reads the machine's time of day.
 
-Replicas follow the database's clock. A process that is alone keeps its own clock steady.
+Processes that share a Postgres database follow its clock. The one process of a SQLite file keeps a
+steady clock.
 """
 
 import time
@@ -10,21 +11,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 Clock = Callable[[], datetime]
-"""Returns the time of day, UTC."""
+"""Function that returns the time of day, UTC."""
 
 DRIFT = 1e-3
-"""Largest share by which two running clocks drift apart."""
+"""Maximum relative drift between two running clocks."""
 
 SMALL_STEP = timedelta(milliseconds=50)
-"""Corrections up to this are followed at once: time servers make them all day."""
+"""Maximum step of the clock that moves no leases; time servers make such steps all day."""
 
 SET_BACK = timedelta(seconds=1)
-"""A clock that is this much earlier than before was set back."""
+"""Minimum step back of a clock that counts as set back."""
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 _SOURCE = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""A clock that nobody sets; where there is a choice, one that runs while the machine sleeps."""
+"""Clock that cannot be set; if the system has one, a clock that runs while the machine sleeps."""
 
 
 def system_clock() -> datetime:
@@ -33,12 +34,12 @@ def system_clock() -> datetime:
 
 
 def elapsed() -> float:
-    """Return seconds since some instant, by a clock that nobody sets."""
+    """Return seconds since a fixed instant, by a clock that cannot be set."""
     return time.clock_gettime(_SOURCE)
 
 
 class Bounds(NamedTuple):
-    """When a clock that nobody sets began to run, by the clock that is followed."""
+    """Bounds of the instant at which `elapsed` was 0, by the clock that is followed."""
 
     least: datetime
     largest: datetime
@@ -47,10 +48,10 @@ class Bounds(NamedTuple):
 
 
 class FollowingClock:
-    """A clock that follows another one by readings of it; at first the machine's time of day.
+    """A clock that follows another clock by readings; before the first, the machine's time of day.
 
-    A reading bounds by how much the two clocks differ; time widens the bounds. A reading outside
-    of the bounds shows that the other clock was set, and replaces them.
+    A reading bounds the difference of the two clocks. The bounds widen with time. A reading outside
+    of the bounds shows that somebody set the other clock; the reading then replaces the bounds.
 
     >>> seconds = iter([10.0])
     >>> clock = FollowingClock(lambda: next(seconds))
@@ -71,7 +72,10 @@ class FollowingClock:
         return least + (largest - least) / 2 + timedelta(seconds=self.elapsed())
 
     def read(self, reading: datetime, *, sent: float, received: float) -> None:
-        """Take a reading that was asked for and answered after so many elapsed seconds."""
+        """Follow a reading of the other clock.
+
+        `sent` and `received` are the elapsed seconds at the question and at the answer.
+        """
         least, largest = reading - timedelta(seconds=received), reading - timedelta(seconds=sent)
         new = Bounds(least, largest, received)
         if self._bounds is not None:
@@ -83,25 +87,25 @@ class FollowingClock:
 
 
 class SteadyClock:
-    """The machine's time of day, but for steps: leases and delays are carried along first."""
+    """The machine's time of day without its steps; the store follows a step when it is safe."""
 
     def __init__(self, wall: Clock | None = None, elapsed: Callable[[], float] = elapsed) -> None:
         self.wall = wall or system_clock
         self.elapsed = elapsed
         self.start = self.wall_start()
-        """The instant at which no second had elapsed."""
+        """The instant at which `elapsed` was 0."""
 
     def __call__(self) -> datetime:
         """Return the time of day."""
         return self.start + timedelta(seconds=self.elapsed())
 
     def wall_start(self) -> datetime:
-        """Return the start by which this clock would agree with the machine's time of day."""
+        """Return the `start` with which this clock shows the machine's time of day."""
         return self.wall() - timedelta(seconds=self.elapsed())
 
 
 def boot_id() -> str:
-    """Return what names this run of the machine, through which `elapsed` counts; "" if unknown."""
+    """Return the id of the machine's last start, since which `elapsed` counts; "" if unknown."""
     try:
         return BOOT_ID.read_text().strip()
     except OSError:

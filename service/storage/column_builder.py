@@ -1,4 +1,4 @@
-"""Columns put together from blocks of rows, in little more memory than they take in the end."""
+"""Columns built from blocks of rows, in little more memory than the columns take."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 class Gathered:
     """Columns that grow block by block.
 
-    A column of one value throughout takes no memory and is read-only. `empty` has each column by
-    name, without rows.
+    A column with the same value in all rows takes no memory and is read-only. `empty` has each
+    column by name, without rows.
 
     >>> gathered = Gathered({"page_id": np.zeros(0, np.int64), "max_crawl_rate": np.zeros(0)})
     >>> gathered.append([np.array([1, 2]), np.array([np.nan, np.nan])])
@@ -24,17 +24,17 @@ class Gathered:
         self.parts = {name: [column] for name, column in empty.items()}
 
     def append(self, block: Iterable[NDArray[Any]]) -> None:
-        """Append the next rows, one array a column, in the columns' order."""
+        """Append rows: one array for each column, in the order of the columns."""
         for parts, part in zip(self.parts.values(), block, strict=True):
             parts.append(_compact(part))
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return the columns and keep nothing."""
+        """Return the columns by name, and empty the builder."""
         return {name: _join(self.parts.pop(name)) for name in list(self.parts)}
 
 
 def placed(n: int, where: Any, values: NDArray[Any], none: np.generic) -> NDArray[Any]:
-    """Return a column in which most of n rows have nothing.
+    """Return a column of n rows with `values` in the rows `where` and `none` in the others.
 
     >>> placed(4, [2], np.array([7]), np.int64(0))
     array([0, 0, 7, 0])
@@ -61,5 +61,5 @@ def _join(parts: list[NDArray[Any]]) -> NDArray[Any]:
 
 
 def _bits(part: NDArray[Any]) -> NDArray[Any]:
-    """See NaN and NaT as equal to themselves."""
+    """Return the bits of a column, in which NaN and NaT are equal to themselves."""
     return part.view(np.int64) if part.dtype.kind in "fM" else part

@@ -1,19 +1,22 @@
-"""What every store promises. One test suite runs against each implementation.
+"""The contract of every store. One test suite runs against each implementation.
 
-**By value.** Columns go in and come out; a column of one value throughout may be read-only.
-**Transactions.** All work happens inside `with store.begin(...) as tx`: leaving the block commits,
-an exception rolls back. What one call returns is one snapshot. Use cases never commit.
-**Durability.** What a block has committed survives a crash of the process and of the database.
-**Locks.** Pages are locked until the transaction ends, in ascending page_id, so writers of the same
-pages wait and never deadlock. Reads take no lock that a writer waits for.
-**Epochs.** At every instant readers see one whole published epoch, or none before the first; a
-transaction that writes keeps to one. Only the holder of `store.lead()` starts, publishes or fails
-epochs; one that has silently lost the lead cannot publish (`LeadershipLost`).
+**By value.** Methods take and return columns; a column with the same value in all rows may be
+read-only.
+**Transactions.** All work happens inside `with store.begin(...) as tx`. The end of the block
+commits, an exception rolls back. One call returns one snapshot. Use cases never commit.
+**Durability.** Committed values survive a crash of the process and of the database.
+**Locks.** A transaction locks pages until its end, in ascending page_id. Therefore writers of the
+same pages wait and never deadlock. Reads take no lock that a writer waits for.
+**Epochs.** At every instant readers see one whole published epoch, or none before the first. A
+transaction that writes uses one epoch. Only the holder of `store.lead()` starts, publishes or fails
+epochs. A process that has lost the lead without notice cannot publish (`LeadershipLost`).
 **Subscriptions** to topics at WebSub hubs are in force from the hub's verification until the lease
-ends. A verified one replaces earlier ones at the same hub. Nobody guesses ids: they entitle hubs.
-**Time.** All who share a database go by one clock: Postgres's, or that of SQLite's one process.
+ends. A verified subscription replaces earlier ones at the same hub. Ids cannot be guessed, because
+an id permits a hub to send.
+**Time.** All processes that share a database use one clock: that of Postgres, or that of the one
+process of a SQLite file.
 **Errors.** `StoreUnavailable`, `StoreFull` (no room), `SchemaBehind` and `SchemaAhead` mean that
-nothing of the transaction was kept.
+the transaction was rolled back.
 """
 
 from abc import ABC, abstractmethod
@@ -51,31 +54,31 @@ from service.storage.clock import Clock
 from service.storage.queue import HostStatements, QueueStatements
 
 EPOCHS_KEPT = 2
-"""Published epochs whose schedule is kept: a reader half-way through the last can finish it."""
+"""Published epochs whose schedule is kept, so that a reader of the last one can finish."""
 
 EPOCHS_TOLD = 10_000
 """Maximum epochs whose record is kept: ten weeks of one every ten minutes."""
 
 MOST_SCANNED = 100_000
-"""Maximum page_ids that one reading of the schedule looks at, whatever its filter matches."""
+"""Maximum page_ids that one reading of the schedule scans, whatever its filter matches."""
 
 GONE_CHECKS = 5
 """Checks of a gone page, after 1, 2, 4, … days, before it is retired."""
 
 
 class Registered(NamedTuple):
-    """(N,) the ids of the pages given, and which of them are new."""
+    """(N,) ids of registered pages, and which of the pages are new."""
 
     page_id: Ints
     created: Bools
 
 
 class Brought(NamedTuple):
-    """(N,) what another store knows of pages; their `states.page_id` is not read."""
+    """(N,) states of pages from another store; `states.page_id` is not read."""
 
     states: PageStates
     created_at: Instants
-    """NaT: now."""
+    """Time of registration; NaT: now."""
 
     def take(self, where: NDArray[Any]) -> "Brought":
         """Return the pages that a mask or an index array selects."""
@@ -86,10 +89,10 @@ class Transaction(QueueStatements, HostStatements):
     """The statements of a store."""
 
     clock: Clock
-    """The store's time, as well as this process knows it."""
+    """The store's time, as this process knows it."""
 
     def now(self) -> datetime:
-        """Return the store's time: on Postgres the database's, read in this transaction."""
+        """Return the store's time: on Postgres that of the database, read in this transaction."""
         return self.clock()
 
     # -- pages
@@ -98,9 +101,9 @@ class Transaction(QueueStatements, HostStatements):
     def register(
         self, pages: PageColumns, now: datetime, brought: Brought | None = None
     ) -> Registered:
-        """Insert the pages whose key is new, change of the others what the caller said.
+        """Insert pages whose key is new; change the specified settings of the others.
 
-        The new ones get the states that were brought; `pages` say their observability.
+        New pages get the `brought` states, with the observability from `pages`.
         """
 
     @abstractmethod
@@ -109,15 +112,15 @@ class Transaction(QueueStatements, HostStatements):
 
     @abstractmethod
     def page(self, page_id: int) -> Page:
-        """Return one page; raises `PageNotFound`."""
+        """Return one page; raise `PageNotFound`."""
 
     @abstractmethod
     def change_page(self, page_id: int, patch: PagePatch, now: datetime) -> None:
-        """Change one page; `complete` starts a new count of pings. Raises `PageNotFound`."""
+        """Change one page, raise `PageNotFound`; `complete` starts a new count of pings."""
 
     @abstractmethod
     def delete_page(self, page_id: int) -> None:
-        """Delete a page, its state and log; schedules no longer show it. Raises `PageNotFound`."""
+        """Delete a page, its state, log and rows of schedules; raise `PageNotFound`."""
 
     @abstractmethod
     def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
@@ -127,9 +130,9 @@ class Transaction(QueueStatements, HostStatements):
 
     @abstractmethod
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
-        """Read and lock the states of these pages (ascending, unique); unknown ids are left out.
+        """Lock and return the states of these pages (ascending, unique) without unknown ids.
 
-        The rates in force are NaN unless `scheduled` asks for them, which costs as much again.
+        The rates in force are NaN unless `scheduled`, which doubles the time.
         """
 
     @abstractmethod
@@ -138,14 +141,14 @@ class Transaction(QueueStatements, HostStatements):
 
     @abstractmethod
     def wake(self, page_id: Ints, now: datetime) -> Ints:
-        """Have the retired among these pages crawled once more, from now on; return them.
+        """Request a crawl of the retired pages among these; return the retired pages.
 
-        It locks states: in a transaction that has locked none before.
+        The method locks states, so the transaction must not have locked states before.
         """
 
     @abstractmethod
     def clear_estimates(self, page_id: Ints) -> None:
-        """Set the estimates of these pages to zeros of this store's width, whatever they were."""
+        """Set the estimates of these pages to zeros of this store's width."""
 
     @abstractmethod
     def append_log(self, entries: LogColumns) -> None:
@@ -153,11 +156,11 @@ class Transaction(QueueStatements, HostStatements):
 
     @abstractmethod
     def log_of(self, page_id: Ints) -> LogColumns:
-        """Return the whole kept log of these pages, ordered by page_id and time."""
+        """Return the whole log of these pages, ordered by page_id and time."""
 
     @abstractmethod
     def evidence_of(self, page_id: Ints) -> EvidenceColumns:
-        """Return what the kept log of these pages is evidence of, ordered by page_id and time."""
+        """Return the evidence in the log of these pages, ordered by page_id and time."""
 
     # -- pages that move between stores
 
@@ -167,35 +170,35 @@ class Transaction(QueueStatements, HostStatements):
 
     @abstractmethod
     def restore_states(self, states: PageStates) -> None:
-        """Write locked states whole."""
+        """Write all columns of locked states, as `save_states` does not."""
 
     # -- epochs
 
     @abstractmethod
     def request_epoch(self, now: datetime) -> Epoch:
-        """Ask for an epoch; if one is already asked for, that one is returned."""
+        """Return the requested epoch; request one if there is none."""
 
     @abstractmethod
     def start_epoch(self, now: datetime) -> Epoch:
-        """Mark the requested epoch (or a new one) as running, and runs that died as failed."""
+        """Mark the requested epoch, or a new one, as running, and runs that died as failed."""
 
     @abstractmethod
     def fail_epoch(self, epoch: int, reason: str, now: datetime) -> None:
-        """Record why an epoch failed; the schedule in force stays."""
+        """Write the reason why an epoch failed; the schedule in force stays."""
 
     @abstractmethod
     def load_columns(self) -> EpochColumns:
-        """Return what an epoch reads of every page, as of one instant; what is gone is worth 0."""
+        """Return every page for an epoch, as of one instant; gone pages have importance 0."""
 
     @abstractmethod
     def load_caps(self) -> CapColumns:
-        """Return the hosts whose crawls a day are capped, alone or with their group."""
+        """Return the hosts with a cap on crawls a day, of their own or of their group."""
 
     @abstractmethod
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
-        """Write the schedule of an epoch, which no reader sees before `publish`.
+        """Write the schedule of an epoch; no reader sees the schedule before `publish`.
 
-        `Lead.write_schedule` does it beside other writers.
+        `Lead.write_schedule` writes it while others write.
         """
 
     @abstractmethod
@@ -206,18 +209,18 @@ class Transaction(QueueStatements, HostStatements):
         now: datetime,
         url_group_rate: UrlGroupRates | None = None,
     ) -> None:
-        """Put a schedule in force, whole; in a transaction after the one that wrote it.
+        """Put a whole schedule in force, in a later transaction than the one that wrote it.
 
-        In the same one, a reader on Postgres could learn of the epoch before its rows.
+        In the same transaction, a reader on Postgres could see the epoch before its rows.
         """
 
     @abstractmethod
     def url_group_rate(self, epoch: int) -> UrlGroupRates | None:
-        """Return what was published of the URL groups; None where nothing is kept."""
+        """Return the published rates of URL groups, 1/day; None if they are no longer kept."""
 
     @abstractmethod
     def epoch(self, epoch: int) -> Epoch:
-        """Return one epoch; raises `EpochNotFound`."""
+        """Return one epoch; raise `EpochNotFound`."""
 
     @abstractmethod
     def number_in_force(self) -> int:
@@ -225,24 +228,24 @@ class Transaction(QueueStatements, HostStatements):
 
     @abstractmethod
     def epoch_in_force(self) -> Epoch | None:
-        """Return the newest published epoch."""
+        """Return the newest published epoch; None before the first."""
 
     @abstractmethod
     def newest_epoch(self) -> Epoch | None:
-        """Return the epoch asked for or started last, whatever became of it."""
+        """Return the last epoch that was requested or started, of any status."""
 
     @abstractmethod
     def epochs(self, before: int | None, limit: int) -> list[Epoch]:
-        """Return epochs newest first, those below `before` if given."""
+        """Return epochs below `before`, newest first; None: the newest epochs."""
 
     # -- schedule; `leases.due` decides when its pages are due
 
     @abstractmethod
     def schedule(self, epoch: int, after: int, limit: int, only: ScheduleFilter) -> SchedulePart:
-        """Return rows of a kept epoch with page_id > after, ascending, at most `limit`.
+        """Return rows of a schedule with page_id > after, ascending, at most `limit`.
 
-        At most `MOST_SCANNED` page_ids are looked at: a part with fewer rows, even none, may not be
-        the last. Raises `CursorExpired` when that epoch is no longer kept.
+        Because the method scans at most `MOST_SCANNED` page_ids, a part with fewer rows, even none,
+        may not be the last. Raise `CursorExpired` if the store no longer keeps the schedule.
         """
 
     @abstractmethod
@@ -251,9 +254,10 @@ class Transaction(QueueStatements, HostStatements):
     ) -> ScheduleChanges:
         """Return the rows of `schedule` that are new or have changed since an epoch.
 
-        Changed is a crawl rate, crawl rate times urgency or crawl probability whose larger value
-        over the smaller is more than 1 + min_change. Pages are removed between `after` and the next
-        part. Raises `EpochNotKept` when `since` is not kept, `CursorExpired` when `epoch` is not.
+        A row has changed if its crawl rate, crawl rate times urgency or crawl probability has. A
+        number has changed if the larger value over the smaller one is more than 1 + min_change.
+        `removed` has pages between `after` and the next part. Raise `EpochNotKept` if the store no
+        longer keeps the schedule of `since`, `CursorExpired` if not that of `epoch`.
         """
 
     # -- subscriptions
@@ -268,31 +272,31 @@ class Transaction(QueueStatements, HostStatements):
 
     @abstractmethod
     def subscription(self, subscription_id: str) -> Subscription:
-        """Return one; raises `SubscriptionNotFound`."""
+        """Return one subscription; raise `SubscriptionNotFound`."""
 
     @abstractmethod
     def verify_subscription(
         self, subscription_id: str, now: datetime, expires_at: datetime | None
     ) -> None:
-        """Put one in force, and delete earlier ones to the same topic at the same hub."""
+        """Put a subscription in force; delete earlier ones to its topic at its hub."""
 
     @abstractmethod
     def end_subscription(self, subscription_id: str) -> None:
-        """Take one out of force; its row stays."""
+        """End a subscription; its row stays."""
 
     @abstractmethod
     def delete_subscription(self, subscription_id: str) -> None:
-        """Delete one; raises `SubscriptionNotFound`."""
+        """Delete a subscription; raise `SubscriptionNotFound`."""
 
     # -- the store itself
 
     @abstractmethod
     def estimator(self) -> str | None:
-        """Return the name of the estimator whose states are stored; None in a new store."""
+        """Return the name of the estimator of the stored states; None in a new store."""
 
     @abstractmethod
     def set_estimator(self, name: str) -> None:
-        """Record whose states are stored."""
+        """Write the name of the estimator of the stored states."""
 
     @abstractmethod
     def next_page_ids(self, after: int, limit: int) -> Ints:
@@ -300,10 +304,10 @@ class Transaction(QueueStatements, HostStatements):
 
     @abstractmethod
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
-        """Make room ahead in the log; drop old schedules and what the log need not keep.
+        """Prepare the log for the next months; drop old schedules and old entries of the log.
 
-        Nothing since `keep_log_since` is dropped; what is older may stay for up to a month.
-        `Lead.housekeep` does it beside other writers.
+        Entries since `keep_log_since` stay; older entries may stay for up to a month.
+        `Lead.housekeep` does this while others write.
         """
 
 
@@ -313,7 +317,7 @@ ENDED = "this process ends; send this again, to another one or when it is back"
 
 @contextmanager
 def failing(check: str) -> Iterator[None]:
-    """Name the check that raises a condition, unless an inner one has been named."""
+    """Add the name of the check to an error, unless an inner check has added its own."""
     try:
         yield
     except RecrawlError as error:
@@ -325,40 +329,40 @@ class Store(ABC):
     """A database of pages, evidence and schedules, with its queue, hosts and subscriptions."""
 
     has_queue: ClassVar[bool] = True
-    """False of a store for replays: it has neither queue nor hosts nor subscriptions."""
+    """False for a store for replays, which has neither queue nor hosts nor subscriptions."""
     embedded: ClassVar[bool] = False
-    """Whether one process is the whole service."""
+    """True if one process is the whole service."""
 
     def prepare(self, *, existing: bool = False) -> None:  # noqa: B027 - an embedded store only
-        """Make an embedded database, unless it is to be `existing`, and bring it up to date."""
+        """Migrate an embedded database; create it first unless it must be `existing`."""
 
     clock: Clock
-    """The one source of time of all who share the database."""
+    """Clock of all processes that share the database."""
 
-    def keep_time(self) -> None:  # noqa: B027 - nothing to do where another keeps the time
-        """Follow the clock that is the source, where it was set; call it every second or so."""
+    def keep_time(self) -> None:  # noqa: B027 - nothing to do where the database keeps the time
+        """Follow a step of the machine's clock; call this method about once a second."""
 
     @abstractmethod
     def begin(self, *, write: bool = True) -> AbstractContextManager[Transaction]:
-        """Open a transaction: committed when the block is left, rolled back by an exception."""
+        """Open a transaction; the end of the block commits it, an exception rolls it back."""
 
     @abstractmethod
     def lead(self) -> AbstractContextManager["Lead"]:
-        """Take the lead of epochs; raises `EpochRunning` while another process has it."""
+        """Take the lead of epochs; raise `EpochRunning` while another process has the lead."""
 
     @abstractmethod
     def check(self) -> None:
         """Raise `StoreUnavailable` or a `StartupRefused` unless the store can serve."""
 
     def check_ready(self) -> None:
-        """Raise what keeps this store from taking a write, within about a second.
+        """Raise an error unless the store can write; take about a second at most.
 
-        The condition's `check` names what failed: `connection`, `schema` or `writes`.
+        The error's `check` names the part that failed: `connection`, `schema` or `writes`.
         """
         self.check()
 
     def abort(self) -> None:  # noqa: B027 - a store in memory never waits
-        """End every wait for the database, and begin nothing more: the process ends."""
+        """End every wait for the database and refuse further work, because the process ends."""
 
     @abstractmethod
     def close(self) -> None:
@@ -370,14 +374,14 @@ class Lead(ABC):
 
     @abstractmethod
     def begin(self, *, write: bool = True) -> AbstractContextManager[Transaction]:
-        """Open a transaction; one that writes commits only while the lead is still held."""
+        """Open a transaction; a transaction that writes commits only under the lead."""
 
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
-        """Write the schedule of an epoch; others write meanwhile."""
+        """Write the schedule of an epoch; others can write meanwhile."""
         with self.begin() as tx:
             tx.write_schedule(epoch, schedule)
 
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
-        """Keep house; others write meanwhile."""
+        """Keep house (`Transaction.housekeep`); others can write meanwhile."""
         with self.begin() as tx:
             tx.housekeep(keep_log_since, now)

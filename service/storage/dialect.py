@@ -1,19 +1,19 @@
-"""What a statement that both databases share needs of a database.
+"""The interface through which statements that both databases share run.
 
-Statements are text with parameters `%(name)s`. A value goes in as None, a bool, a number, text,
-bytes, an aware datetime, a dict or tuple for a JSON column, or an array of ids or texts.
+Statements are text with parameters `%(name)s`. A value is None, a bool, a number, text, bytes or an
+aware datetime. A dict or tuple is for a JSON column; an array has ids or texts.
 
-What the databases have different words for stands in braces:
+Words in braces differ between the databases:
 
 | word | |
 | --- | --- |
-| `{double}` | makes the number before it one of eight bytes: products of four bytes overflow |
+| `{double}` | converts the number before it to eight bytes: products of four bytes overflow |
 | `{greatest}`, `{least}` | functions |
-| `{in_hosts}` | finds what is in the array `hosts` |
+| `{in_hosts}` | condition that a value is in the array `hosts` |
 | `{ids}`, `{names}` | the array of this name as a table with the column `value` |
-| `{lock_rows}` | ends a SELECT whose rows stay as they are until the transaction ends |
+| `{lock_rows}` | end of a SELECT that locks its rows until the transaction ends |
 | `{days_since}` | days from `pings_since` to `%(now)s` |
-| `{log_of_page}` | finds a page's entries of the log without a scan |
+| `{log_of_page}` | condition that finds a page's entries of the log without a scan |
 """
 
 import re
@@ -39,18 +39,18 @@ class Dialect(ABC):
 
     @abstractmethod
     def run(self, statement: str, **parameters: Any) -> Rows:
-        """Run one statement; values come back as the database has them."""
+        """Return the answer to one statement; values are as the database returns them."""
 
     @abstractmethod
     def read(self, statement: str, **parameters: Any) -> list[dict[str, Any]]:
-        """Return rows by the names of their columns; instants are aware, JSON is decoded."""
+        """Return rows as dicts by column; instants are aware, JSON is decoded."""
 
     @abstractmethod
     def ids(self, statement: str, **parameters: Any) -> Ints:
         """Return the ids that a SELECT reads, in its order."""
 
     def scalar(self, statement: str, **parameters: Any) -> Any:
-        """Return the first value of the first row, None without a row."""
+        """Return the first value of the first row; None without a row."""
         row = next(iter(self.run(statement, **parameters)), None)
         return None if row is None else row[0]
 
@@ -74,7 +74,7 @@ def worded(statement: str, words: Mapping[str, str]) -> str:
 
 
 def all_of(conditions: Iterable[str]) -> str:
-    """Return the condition that all of these hold, each in brackets of its own.
+    """Return the condition that all these conditions hold, each in its own brackets.
 
     >>> all_of(["a = 1", "b OR c"])
     '(a = 1) AND (b OR c)'

@@ -1,7 +1,8 @@
-"""Epochs, their certificates and schedules, in the words that both databases share.
+"""Epochs, their certificates and schedules: the SQL that both databases share.
 
-A statement on the schedule walks along primary keys from `after` to `last`, so a filter that
-matches little costs a bounded walk. It bounds each table: planners do not conclude it from joins.
+A statement on the schedule walks along primary keys from `after` to `last`, so that a filter with
+few matches takes bounded time. The statement bounds each table, because planners do not derive the
+bounds from joins.
 """
 
 from abc import abstractmethod
@@ -33,7 +34,7 @@ INSERT INTO epochs (status, requested_at) VALUES ('requested', %(now)s)
 ON CONFLICT (status) WHERE status = 'requested' DO UPDATE SET status = excluded.status
 RETURNING {COLUMNS}
 """
-"""Returns the request of another caller where a race was lost."""
+"""Statement that requests an epoch; it returns another caller's request if that one was first."""
 WAITING = f"SELECT {COLUMNS} FROM epochs WHERE status = 'requested'"
 START = f"""
 UPDATE epochs SET status = 'running', started_at = %(now)s WHERE status = 'requested'
@@ -74,17 +75,18 @@ WHERE {where}
 ORDER BY schedule.page_id
 LIMIT %(limit)s
 """
-"""A page deleted since has no URL. Were the joins inner ones, Postgres would take the keys for
-independent, expect a row or two, and look each up instead of merging."""
+"""Statement that reads rows of a schedule; a page that was deleted later has no URL. With inner
+joins, Postgres would take the keys for independent, expect few rows, and look each up instead of
+merging."""
 
 BETWEEN = "{table}.page_id > %(after)s AND {table}.page_id <= %(last)s"
-"""For walks along the key; a host or a page is found by its own index."""
+"""Bounds of a walk along the key; filters by host or page use their own index instead."""
 
 RATE = "{row}.crawl_rate{{double}}"
 DUE_RATE = "schedule.crawl_rate{double} * schedule.urgency"
-"""How often a page falls due, 1/day: `DueColumns.due_rate`."""
+"""Rate at which a page is due, 1/day: `DueColumns.due_rate`."""
 MEASURES = (RATE, f"{RATE} * {{row}}.urgency", "coalesce({row}.crawl_probability, 0.0)")
-"""What is news when it has moved."""
+"""Numbers whose change makes a row part of `schedule_changes`."""
 
 
 def _moved(measure: str) -> str:
@@ -101,7 +103,7 @@ MOVED = f"""(
     ORDER BY schedule.page_id
     LIMIT %(limit)s
 ) AS schedule"""
-"""The rows that are news, in the place of the schedule: nothing is joined to the others."""
+"""The new and changed rows, in place of the schedule: joins then read no other rows."""
 
 REMOVED = f"""
 SELECT before.page_id
@@ -115,14 +117,14 @@ ORDER BY before.page_id
 """
 
 INDEXED = "schedule.page_id IN ({ids}) AND +schedule.page_id > %(after)s"
-"""The plus keeps both planners from walking along the schedule instead."""
+"""Condition that uses an index; the plus keeps both planners from a walk along the schedule."""
 
 ONLY = {
     "host": INDEXED.format(ids="SELECT page_id FROM pages WHERE host_id = %(host_id)s"),
     "page_id": INDEXED.format(ids="%(page_id)s"),
     "observability": "observability = %(observability)s",
 }
-"""What each field of a `ScheduleFilter` asks for."""
+"""Condition of each field of a `ScheduleFilter`."""
 
 
 HOST_ID = "SELECT host_id FROM hosts WHERE host = %(host)s"
@@ -203,7 +205,7 @@ class EpochsSql(Dialect, Transaction):
         by_index = only.host is not None or only.page_id is not None
         last = MOST_PAGE_ID if by_index else min(after + MOST_SCANNED, MOST_PAGE_ID)
         values = {name: getattr(only, name) for name in filters}
-        if only.host is not None:  # looked up first: the planner knows how many pages it has
+        if only.host is not None:  # by id, because the planner knows how many pages an id has
             values["host_id"] = self.scalar(HOST_ID, host=values.pop("host")) or 0
         rows, kept = self.read_schedule(
             filters, epoch=epoch, after=after, last=last, limit=limit, **values
@@ -216,8 +218,8 @@ class EpochsSql(Dialect, Transaction):
     def schedule_changes(
         self, epoch: int, since: int, min_change: float, after: int, limit: int
     ) -> ScheduleChanges:
-        # whether the epochs are still kept is read last, when it counts; and first, because the
-        # number of an epoch that never was may be too large for the database
+        # The kept epochs count at the end. They are also read first, because the number of an
+        # epoch that never existed may be too large for the database.
         if since not in self.kept():
             raise EpochNotKept
         last = min(after + MOST_SCANNED, MOST_PAGE_ID)
@@ -248,14 +250,14 @@ class EpochsSql(Dialect, Transaction):
     def read_schedule(
         self, only: Collection[str], **parameters: Any
     ) -> tuple[ScheduledPages, Collection[int]]:
-        """Run `rows`, of what moved where `since` is passed; also the kept epochs.
+        """Return the result of the statement `rows`, and the kept epochs.
 
-        A page that was deleted since comes without a URL.
+        With `since`, return the new and changed rows. A page that was deleted has no URL.
         """
 
 
 def rows(only: Collection[str], *, since: bool) -> str:
-    """Return the statement that reads rows under these filters, or what moved since an epoch."""
+    """Return the statement that reads rows under these filters; with `since` the changed rows."""
     walk = "true" if "host" in only or "page_id" in only else BETWEEN
     conditions = [ONLY[name] for name in only]
     if not since:
@@ -271,7 +273,7 @@ def rows(only: Collection[str], *, since: bool) -> str:
 
 
 def there(rows: ScheduledPages) -> ScheduledPages:
-    """Leave out the pages deleted since the epoch."""
+    """Return the rows without the pages that were deleted after the epoch."""
     has_url: Bools = rows.url != ""
     return rows if has_url.all() else rows.take(has_url)
 
@@ -282,7 +284,7 @@ def decode_epoch(row: Mapping[str, Any]) -> Epoch:
     if row["status"] == EpochStatus.published:
         values = {name: row[name] for name in CERTIFICATE}
         values["crawl_rate_quantiles"] = tuple(map(float, values["crawl_rate_quantiles"]))
-        for name in ("prior", "seconds"):  # JSON knows no float: 1e22 comes back as an integer
+        for name in ("prior", "seconds"):  # JSON returns 1e22 as an integer
             values[name] = {key: float(value) for key, value in values[name].items()}
         certificate = Certificate(**values)
     own = {name: row[name] for name in OWN}

@@ -1,4 +1,4 @@
-"""Bring a database to the revision this code needs, or tell that it is not there."""
+"""Migrate a database to the revision that this code needs, or raise unless it has that revision."""
 
 from functools import cache
 from pathlib import Path
@@ -15,19 +15,19 @@ from service import __version__
 from service.model.errors import SchemaAhead, SchemaBehind, StoreUnavailable
 
 NOT_OURS = (psycopg.errors.InsufficientPrivilege, psycopg.errors.DuplicateTable)
-"""Rights that are missing, or tables of somebody else."""
+"""Errors of missing rights, and of tables that belong to another program."""
 
 LOCK_TIMEOUT = "10s"
-"""Limit on each wait of a migration for a lock."""
+"""Maximum wait of a migration for a lock."""
 
 _INSTALLED = Path(__file__).parents[1] / "migrations"
 _SOURCE = Path(__file__).parents[2] / "migrations"
 SCRIPTS = _INSTALLED if _INSTALLED.is_dir() else _SOURCE
-"""The revisions: inside the installed package, or at the top of a source tree."""
+"""Folder of the revisions: in the installed package, or at the top of a source tree."""
 
 
 def config(connection: sa.Connection | None = None) -> Config:
-    """Return Alembic's configuration, its output kept quiet."""
+    """Return Alembic's configuration, without output."""
     configured = Config(attributes={"connection": connection})
     configured.set_main_option("script_location", str(SCRIPTS))
     configured.set_main_option("path_separator", "os")
@@ -36,7 +36,7 @@ def config(connection: sa.Connection | None = None) -> Config:
 
 @cache
 def scripts() -> ScriptDirectory:
-    """Read the revisions, once: what a running process needs does not change with its files."""
+    """Return the revisions; they are read once, so that an upgrade of the files has no effect."""
     read = ScriptDirectory.from_config(config())
     read.revision_map.heads  # noqa: B018 - reads them all
     return read
@@ -44,39 +44,39 @@ def scripts() -> ScriptDirectory:
 
 @cache
 def head() -> str:
-    """Return the revision this code needs."""
+    """Return the revision that this code needs."""
     return scripts().get_current_head() or ""
 
 
 def current(connection: sa.Connection) -> str | None:
-    """Return the revision the database is at, None for a new one; raises `SchemaAhead`."""
-    found = MigrationContext.configure(connection).get_current_revision()
-    known = {script.revision for script in scripts().walk_revisions()}
-    if found is not None and found not in known:
+    """Return the revision of the database, None for a new one; raise `SchemaAhead`."""
+    revision = MigrationContext.configure(connection).get_current_revision()
+    revisions = {script.revision for script in scripts().walk_revisions()}
+    if revision is not None and revision not in revisions:
         raise SchemaAhead(
-            f"the database is at revision {found}, which this version of Recrawl ({__version__}) "
-            "does not know: a newer one has migrated it; install that one"
+            f"the database is at revision {revision}, which this version of Recrawl "
+            f"({__version__}) does not know: a newer version has migrated it; install that one"
         )
-    return found
+    return revision
 
 
 @cache
 def fence() -> str:
     """Return a statement that fails (by a division by zero) under another revision than ours.
 
-    It goes in front of a transaction's statements. Until the end it locks `alembic_version` against
-    migrations, and against housekeeping that would drop the epoch by which the transaction goes.
+    The statement is the first of a transaction. It locks `alembic_version` until the end, against
+    migrations, and against housekeeping that would drop the epoch that the transaction uses.
     """
     return f"SELECT 1 / count(*) FROM alembic_version WHERE version_num = '{head()}'"
 
 
 def upgrade(engine: sa.Engine, revision: str = "head") -> None:
-    """Run the missing revisions, all in one transaction."""
+    """Run the missing revisions in one transaction."""
     _run(engine, command.upgrade, revision)
 
 
 def downgrade(engine: sa.Engine, revision: str) -> None:
-    """Undo revisions down to the one named (`base` undoes all)."""
+    """Undo revisions down to `revision`; `base` undoes all."""
     _run(engine, command.downgrade, revision)
 
 
@@ -100,9 +100,9 @@ def _run(engine: sa.Engine, step: Any, revision: str) -> None:
 
 
 def keep_out(connection: sa.Connection) -> None:
-    """Lock out other migrations, then everybody who writes under the fence.
+    """Lock out other migrations, then all writers behind the fence.
 
-    Writers queue behind a migration that waits for a lock, so it does not wait for long.
+    Because writers queue behind a migration that waits for a lock, the wait is short.
     """
     connection.execute(sa.text("SET LOCAL lock_timeout = 0"))
     connection.execute(sa.text("SELECT pg_advisory_xact_lock(hashtext('recrawl.migrate'))"))
@@ -112,10 +112,10 @@ def keep_out(connection: sa.Connection) -> None:
 
 
 def check(connection: sa.Connection) -> None:
-    """Raise `SchemaBehind` or `SchemaAhead` where the revision is not what this code needs."""
-    found = current(connection)
-    if found != head():
+    """Raise `SchemaBehind` or `SchemaAhead` unless the database has the revision of this code."""
+    revision = current(connection)
+    if revision != head():
         raise SchemaBehind(
-            f"the database is at revision {found or 'none'}, this version of Recrawl needs "
+            f"the database is at revision {revision or 'none'}, this version of Recrawl needs "
             f"{head()}; run `recrawl migrate`"
         )

@@ -1,14 +1,17 @@
-"""What every database promises of pages due soon and of hosts: queue, host queues and leases.
+"""The contract of the queue of due pages, of host queues, leases and hosts.
 
-**Queue.** A page due before the horizon has a row with a bound of the instant from which it can be
-leased: maybe too early, never too late. Whoever leases locks the rows, reads what decides
-(`lock_pages`, rule: `leases.due`) and mends the bounds (`requeue`). A request's bound is `EPOCH`.
-**Host queues.** A host (its id) or a group of hosts that share a server (minus its id); the rules
-are in `leases.politeness`. A host in a group is crawled in the group's host queue; its own settings
-hold again when it leaves. Only the holder of a host queue's lock leases its pages.
+**Queue.** A page that is due before the horizon has a row with a lower bound of its due time. The
+bound may be too early, but never too late. A transaction that leases locks the rows, reads the
+present values (`lock_pages`, rule: `leases.due`) and corrects the bounds (`requeue`). The bound of
+a requested page is `EPOCH`.
+**Host queues.** A host queue belongs to a host, or to a group of hosts that share a server. Its id
+is that of the host, or minus that of the group. The rules are in `leases.politeness`. A host in a
+group uses the group's host queue. A host that leaves a group uses its own settings again. Only the
+holder of a host queue's lock leases its pages.
 **Leases.** A page has at most one lease that runs; only the lease's token ends it before its time.
-**Locks.** Page states or hosts, then rows of the queue, then host queues, each by ascending id;
-a lease locks host queues first and passes over rows that others have locked.
+**Locks.** The order is page states or hosts, then rows of the queue, then host queues, each by
+ascending id. A transaction that leases locks host queues first and skips rows that others have
+locked.
 """
 
 from abc import ABC, abstractmethod
@@ -30,59 +33,59 @@ class HostQueues(Columns):
     """(N,) host queues by ascending queue_id; delays are NaN where none is set."""
 
     queue_id: Ints
-    """A host's id, or minus a group's."""
+    """Id of a host, or minus the id of a group."""
     min_delay_s: Floats
     robots_delay_s: Floats
     max_concurrency: Ints
-    """0: the default."""
+    """Leases that may run at a time; 0: the default."""
     n_failures: Ints
     """Reports of trouble in a row."""
     blocked_until: Instants
     paused_at: Instants
-    """When a pause after trouble began; NaT: blocked by hand, or not at all."""
+    """Start of a pause after trouble; NaT: blocked by hand, or not at all."""
     ready_at: Instants
-    """The delay after the last crawl is over."""
+    """End of the delay after the last crawl."""
     next_at: Instants
-    """Nothing can be leased before; NaT: nothing is queued."""
+    """Lower bound of the next lease; NaT: nothing is queued."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostQueueBounds(Columns):
-    """(N,) host queues by ascending queue_id, and the earliest bound that was queued in each."""
+    """(N,) host queues by ascending queue_id, and the earliest bound queued in each."""
 
     queue_id: Ints
     next_at: Instants
 
     @classmethod
     def of(cls, queue_id: int, next_at: datetime) -> "HostQueueBounds":
-        """Return the bound of one host queue."""
+        """Return the bounds of a single host queue."""
         return cls(queue_id=np.array([queue_id]), next_at=np.array([instant(next_at)]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRows(Columns):
-    """(N,) rows of the queue as they are written."""
+    """(N,) rows of the queue to write."""
 
     page_id: Ints
     next_at: Instants
-    """The bound; NaT: no row."""
+    """Lower bound of the due time; NaT: no row."""
     last_crawl_at: Instants
     crawl_rate: Floats
-    """1/day, times the page's urgency; NaN where no epoch has scheduled the page."""
+    """Crawl rate times urgency, 1/day; NaN where no epoch has scheduled the page."""
     requested: Bools
-    """Whether a ping has requested a crawl."""
+    """True if a ping has requested a crawl."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedPages(QueueRows):
-    """(N,) rows of the queue as they are read, by host queue and bound."""
+    """(N,) rows of the queue that were read, by host queue and bound."""
 
     queue_id: Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuePages(DueColumns):
-    """(N,) pages as they are, in the order of the request."""
+    """(N,) pages with their present values, in the order of the request."""
 
     url: NDArray[np.object_]
     host: NDArray[np.object_]
@@ -106,43 +109,43 @@ class Leases(LeaseTokens):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedLeases(Columns):
-    """(N,) leases that are locked, in the order of their tokens."""
+    """(N,) locked leases, in the order of their tokens."""
 
     queue_id: Ints
-    """The host queue of each page; 0 where there is no such page."""
+    """Host queue of each page; 0: no such page."""
     held: Bools
-    """Whether the token is in force."""
+    """True if the token is in force."""
     leased_at: Instants
-    """When the lease was given; NaT where none is in force."""
+    """Start of the lease; NaT: no lease in force."""
     due_rate: Floats
     """As in `DueColumns`."""
 
 
 class FillMark(NamedTuple):
-    """How far the queue was filled last."""
+    """The last fill of the queue."""
 
     epoch: int
-    """The epoch whose schedule was in force; 0: never filled."""
+    """Epoch that was in force; 0: never filled."""
     until: datetime
-    """The instant before which the pages are due."""
+    """End of the due times of the queued pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseFilter:
-    """Which pages a worker wants to crawl."""
+    """Filter of the pages that a worker wants to crawl."""
 
     hosts: tuple[str, ...] = ()
-    """Those of these hosts; empty: of all."""
+    """Hosts of the pages; empty: all hosts."""
     shard: int = 0
     shards: int = 1
-    """Those of host queues whose id leaves `shard` over when divided by `shards`."""
+    """Number of shards: a host queue is in the shard of its id modulo `shards`."""
 
 
 ALL_PAGES = LeaseFilter()
 
 
 def share(n_rows: int, n_host_queues: int) -> int:
-    """Return how many rows of each host queue to read, for `n_rows` of all together."""
+    """Return the number of rows to read of each host queue, for `n_rows` in total."""
     return n_rows // n_host_queues + 2
 
 
@@ -153,19 +156,19 @@ class QueueStatements(ABC):
 
     @abstractmethod
     def due_columns(self, page_id: Ints) -> DueColumns:
-        """Return (N,) what decides when these pages are due, in this order."""
+        """Return the (N,) values that decide when these pages are due, in this order."""
 
     @abstractmethod
     def due_block(self, after: int, last: int) -> DueColumns:
-        """Return what decides for the pages after < page_id <= last, ascending."""
+        """Return the values that decide when the pages after < page_id <= last are due."""
 
     # -- rows
 
     @abstractmethod
     def enqueue(self, rows: QueueRows) -> HostQueueBounds:
-        """Insert rows by ascending page_id or lower their bounds, but not those of leased pages.
+        """Insert rows by ascending page_id, or lower their bounds, except for leased pages.
 
-        Return the host queues of the rows that were written.
+        Return the host queues of the written rows.
         """
 
     @abstractmethod
@@ -174,49 +177,49 @@ class QueueStatements(ABC):
 
     @abstractmethod
     def lock_pages(self, page_id: Ints, now: datetime) -> tuple[DuePages, Bools]:
-        """Lock rows on which no lease runs and that nobody else has locked.
+        """Lock the rows without a running lease that no other transaction has locked.
 
-        Return (N,) all these pages as they are after that, and whether each row was locked.
+        Return all (N,) pages with their values after that, and whether each row was locked.
         """
 
     @abstractmethod
     def requeue(self, rows: QueueRows) -> None:
-        """Write locked rows anew, without a lease; without a bound, delete them."""
+        """Write locked rows without a lease; delete rows without a bound."""
 
     @abstractmethod
     def filled(self) -> FillMark:
-        """Return how far the queue was filled last."""
+        """Return the last fill of the queue."""
 
     @abstractmethod
     def set_filled(self, filled: FillMark) -> None:
-        """Write how far the queue has been filled."""
+        """Write the last fill of the queue."""
 
     # -- host queues
 
     @abstractmethod
     def lower_host_queues(self, bounds: HostQueueBounds) -> None:
-        """Have host queues looked at no later than `bounds`, no earlier than their gates allow."""
+        """Lower `next_at` of host queues to `bounds`, but not below the opening of their gates."""
 
     @abstractmethod
     def ready(
         self, now: datetime, n_host_queues: int, n_rows: int, of: LeaseFilter = ALL_PAGES
     ) -> tuple[HostQueues, QueuedPages]:
-        """Lock at most `n_host_queues` that may have something now, the longest ready first.
+        """Lock at most `n_host_queues` that may have a page now, the longest ready first.
 
-        Return with them the rows of each host queue that can be leased first, `share(n_rows, …)`
+        Return the host queues, and the rows of each that can be leased first, `share(n_rows, …)`
         each.
         """
 
     @abstractmethod
     def lock_reported(self, queue_id: Ints, changes: Bools) -> HostQueues:
-        """Lock those of (N,) host queues that a report `changes`, or that have limits or failures.
+        """Lock the host queues that a report `changes`, or that have limits or failures.
 
-        Other host queues may be leased from meanwhile.
+        The other of the (N,) host queues stay unlocked, so that others can lease from them.
         """
 
     @abstractmethod
     def save_host_queues(self, host_queues: HostQueues) -> None:
-        """Write back what changes of locked host queues: failures, pauses and times."""
+        """Write the failures, pauses and times of locked host queues."""
 
     @abstractmethod
     def next_host_queues(self, after: int, limit: int) -> HostQueues:
@@ -224,13 +227,13 @@ class QueueStatements(ABC):
 
     @abstractmethod
     def next_ready_at(self, of: LeaseFilter = ALL_PAGES) -> datetime | None:
-        """Return a lower bound of when anything can be leased; None: nothing is queued."""
+        """Return a lower bound of the time of the next lease; None: nothing is queued."""
 
     # -- leases
 
     @abstractmethod
     def running(self, queue_id: Ints, after: Instants) -> tuple[Ints, Instants]:
-        """Return how many leases of each host queue end after an instant, and the first end."""
+        """Return (N,) numbers of leases that end after an instant, and the first end of each."""
 
     @abstractmethod
     def lease(self, leases: Leases, now: datetime) -> None:
@@ -238,29 +241,29 @@ class QueueStatements(ABC):
 
     @abstractmethod
     def lock_leases(self, tokens: LeaseTokens) -> LockedLeases:
-        """Lock the rows that have these tokens, waiting for others; return them in this order."""
+        """Lock the rows with these tokens, after waiting for others; return them in this order."""
 
     @abstractmethod
     def leased_at(self, tokens: LeaseTokens) -> Instants:
-        """Return when the leases with these tokens were given; NaT where one has ended."""
+        """Return the starts of the leases with these tokens; NaT where a lease has ended."""
 
     @abstractmethod
     def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
-        """End a lease that still runs at `until`, sooner or later; return whether it runs."""
+        """Set the end of a lease that still runs to `until`; return whether the lease runs."""
 
     # -- a clock that was set
 
     @abstractmethod
     def redate_leases(self, now: datetime) -> None:
-        """Shift leases that were given later than now, so that they run from now on."""
+        """Shift leases with a start after now, so that they start now."""
 
     @abstractmethod
     def redate_pages(self, after: int, last: int, now: datetime) -> None:
-        """Date the crawls and pings of a range of pages no later than now."""
+        """Set later times of crawls and pings of a range of pages to now."""
 
 
 MOST_SUMMED = 1_000_000
-"""Maximum pages of a host that are summed up; of a larger host this many."""
+"""Maximum number of a host's pages in its sums."""
 
 
 class HostStatements(ABC):
@@ -272,7 +275,7 @@ class HostStatements(ABC):
 
     @abstractmethod
     def host(self, host: str) -> Host:
-        """Return one host; raises `HostNotFound`."""
+        """Return one host; raise `HostNotFound`."""
 
     @abstractmethod
     def host_pages(self, host: Host, now: datetime) -> HostPages:
@@ -280,7 +283,7 @@ class HostStatements(ABC):
 
     @abstractmethod
     def group(self, group: str) -> HostGroup:
-        """Return one group; raises `GroupNotFound`."""
+        """Return one group; raise `GroupNotFound`."""
 
     @abstractmethod
     def members(self, group_id: int, limit: int) -> list[str]:
@@ -288,11 +291,11 @@ class HostStatements(ABC):
 
     @abstractmethod
     def host_ids(self, names: Sequence[str]) -> Ints:
-        """Return the ids of hosts by name; new names are inserted in their order."""
+        """Return the ids of hosts by name; insert new names in their order."""
 
     @abstractmethod
     def group_id(self, group: str) -> int:
-        """Return the id of a group by name; a new name is inserted."""
+        """Return the id of a group by name; insert a new name."""
 
     @abstractmethod
     def member_ids(self, group_id: int) -> Ints:
@@ -300,7 +303,7 @@ class HostStatements(ABC):
 
     @abstractmethod
     def lock_hosts(self, host_id: Ints) -> Ints:
-        """Lock hosts, ascending, and return the host queue that each is crawled in."""
+        """Lock hosts, ascending, and return the host queue of each."""
 
     @abstractmethod
     def move_hosts(self, host_id: Ints, queue_id: Ints) -> Ints:
@@ -308,11 +311,11 @@ class HostStatements(ABC):
 
     @abstractmethod
     def lock_host_queues(self, queue_id: Ints) -> HostQueues:
-        """Lock host queues, ascending; a missing one is inserted."""
+        """Lock host queues, ascending; insert missing ones."""
 
     @abstractmethod
     def robots_delays(self, queue_id: Ints) -> tuple[Ints, Floats]:
-        """Return (M,) the `robots_delay_s` of members of groups that have one, and their groups.
+        """Return the group and the `robots_delay_s` of each of M members that have a delay.
 
         `queue_id` and the first array that is returned are the host queues of groups.
         """

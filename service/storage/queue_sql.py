@@ -1,4 +1,4 @@
-"""Hosts, host queues and leases, in the words that both databases share."""
+"""Hosts, host queues and leases: the SQL that both databases share."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,7 +17,7 @@ from service.storage.dialect import Dialect, all_of, assignments
 from service.storage.queue import ALL_PAGES, MOST_SUMMED, HostQueueBounds, HostQueues, LeaseFilter
 
 HOST_QUEUE = "coalesce(-hosts.group_id, hosts.host_id)"
-"""What a page is crawled one after the other with: its host, or its host's group."""
+"""Host queue of a page: that of its host, or of its host's group."""
 SETTINGS = ("min_delay_s", "robots_delay_s", "max_concurrency")
 OF_HOST_QUEUE = """used.min_delay_s, used.robots_delay_s, used.max_concurrency,
     coalesce(used.n_failures, 0) AS n_failures, used.blocked_until, used.ready_at, used.next_at"""
@@ -58,7 +58,7 @@ JOIN pages ON pages.page_id = due_pages.page_id AND pages.host_id = %(host_id)s
 WHERE hosts.host_id = %(host_id)s
 """
 PING_DAYS = 1.0
-"""Days without a ping added to what was watched, as `core.pings.PingQuality` does."""
+"""Days without a ping added to the days of counting, as in `core.pings`."""
 SUMS = f"""
 SELECT sum(CAST(crawl_rate AS double precision)
         + coalesce(crawl_probability, 0.0) * change_rate) AS crawl_rate,
@@ -82,7 +82,7 @@ HOST_IDS = "SELECT host, host_id FROM hosts WHERE host IN (SELECT value FROM {na
 ADD_HOSTS = """
 INSERT INTO hosts (host) SELECT value FROM {names} WHERE true ON CONFLICT DO NOTHING
 """
-"""Inserts in the order of the names; without the WHERE SQLite takes ON for a join's."""
+"""Statement that inserts in the order of the names; without WHERE, SQLite reads ON as a join's."""
 GROUP_ID = "SELECT group_id FROM host_groups WHERE name = %(name)s"
 ADD_GROUP = "INSERT INTO host_groups (name) VALUES (%(name)s) ON CONFLICT DO NOTHING"
 MEMBER_IDS = "SELECT host_id FROM hosts WHERE group_id = %(group_id)s"
@@ -122,7 +122,8 @@ WHERE due_pages.token IS NULL AND (excluded.next_at < due_pages.next_at
     OR excluded.queue_id <> due_pages.queue_id OR excluded.requested <> due_pages.requested
     OR (excluded.crawl_rate IS NULL) <> (due_pages.crawl_rate IS NULL)
     OR abs(excluded.crawl_rate - due_pages.crawl_rate) > 0.1 * due_pages.crawl_rate)"""
-"""Lowers the bound of a row without a lease; a rate that moved by a tenth is written as well."""
+"""End of an INSERT that lowers the bound of a row without a lease, or writes a rate that has
+changed by a tenth."""
 WAITING = """
 SELECT page_id FROM due_pages WHERE page_id > %(after)s AND page_id <= %(last)s AND token IS NULL
 ORDER BY page_id
@@ -142,7 +143,7 @@ READY_HOSTS = f"""queue_id > 0 OR EXISTS (
     SELECT 1 FROM due_pages WHERE due_pages.queue_id = host_queues.queue_id
     AND due_pages.next_at <= %(now)s AND {PAGES_OF_HOSTS}
 )"""
-"""Of a group's host queue its other hosts may have the row that is ready."""
+"""Condition that a page of the filter's hosts is ready; a group has pages of other hosts too."""
 EXTEND_LEASE = """
 UPDATE due_pages SET expires_at = %(until)s, next_at = %(until)s
 WHERE page_id = %(page_id)s AND token = %(token)s AND expires_at > %(now)s
@@ -151,23 +152,23 @@ RETURNING queue_id
 
 
 def in_reach(of: LeaseFilter) -> list[str]:
-    """Return the conditions of host queues that a filter needs."""
+    """Return the conditions on host queues of a filter."""
     return ([IN_HOSTS] if of.hosts else []) + ([IN_SHARD] if of.shards > 1 else [])
 
 
 def ready_in(of: LeaseFilter) -> str:
-    """Return the statement that finds the host queues with something that a filter matches."""
+    """Return the statement that finds the host queues with a row that a filter matches."""
     conditions = in_reach(of) + ([READY_HOSTS] if of.hosts else [])
     return READY.format(where=all_of(["next_at <= %(now)s", *conditions]))
 
 
 def rows_in(of: LeaseFilter) -> str:
-    """Return the condition of rows of the queue that a filter matches."""
+    """Return the condition on rows of the queue of a filter."""
     return all_of([PAGES_OF_HOSTS] if of.hosts else [])
 
 
 def filters(of: LeaseFilter) -> dict[str, Any]:
-    """Return the parameters of the conditions that a filter needs."""
+    """Return the parameters of the conditions of a filter."""
     hosts: dict[str, Any] = {"hosts": np.array(of.hosts, object)} if of.hosts else {}
     return hosts | ({"shard": of.shard, "shards": of.shards} if of.shards > 1 else {})
 
@@ -287,7 +288,7 @@ class QueueSql(Dialect, Transaction):
     def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
         lease = {"page_id": page_id, "token": token, "now": now, "until": until}
         queue_id = self.scalar(EXTEND_LEASE, **lease)
-        if queue_id is not None:  # a full host queue may open sooner now
+        if queue_id is not None:  # a host queue whose leases are at the limit may open sooner
             self.lower_host_queues(HostQueueBounds.of(queue_id, until))
         return queue_id is not None
 

@@ -1,4 +1,4 @@
-"""What both databases say in the same words: single pages, subscriptions and the store itself."""
+"""Single pages, subscriptions and the store itself: the SQL that both databases share."""
 
 from abc import abstractmethod
 from dataclasses import asdict
@@ -19,12 +19,12 @@ from service.storage.queue_sql import QueueSql
 from service.storage.tables import SELDOM_SET
 
 FIRST = 100
-"""Keys of a batch of new pages that are looked up; most batches have known pages or none."""
+"""Keys of a batch that are looked up first; most batches have only known or only new pages."""
 
 FILLED = "queue_filled"
 
 PING_NUMBERS = ("n_pings", "real_pings", "false_pings", "trust")
-"""NULL in the tables where they are 0."""
+"""Columns that are NULL in the tables where they are 0."""
 
 PAGE = """
 SELECT pages.page_id, pages.url, host, pages.importance, observability, pages.min_crawl_rate,
@@ -42,7 +42,8 @@ LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = %(ep
 LEFT JOIN pages AS target ON target.page_id = page_states.redirects_to
 WHERE pages.page_id = %(page_id)s
 """
-"""A crawl probability of 0 is NULL in the table; here only a page without a schedule has none."""
+"""Statement that reads a page. A crawl probability of 0 is NULL in the table; the result is NULL
+only for a page without a schedule."""
 
 LOCK_PAGE = "SELECT page_id FROM pages WHERE page_id = %(page_id)s {lock_rows}"
 CHANGE_PAGE = "UPDATE pages SET {assignments} WHERE page_id = %(page_id)s"
@@ -52,7 +53,7 @@ UPDATE page_states SET observability = %(observability)s, n_pings = NULL, pings_
     ping_credit = NULL
 WHERE page_id = %(page_id)s AND observability <> %(observability)s
 """
-"""For a page that becomes `complete`: a new count of pings begins."""
+"""Statement for a page that becomes `complete`, which starts a new count of pings."""
 
 DELETE_PAGE = "DELETE FROM pages WHERE page_id = %(page_id)s"
 DELETE_STATE = "DELETE FROM page_states WHERE page_id = %(page_id)s"
@@ -67,7 +68,7 @@ ORDER BY observed_at DESC, kind DESC LIMIT %(limit)s
 CLEAR_ESTIMATES = """
 UPDATE page_states SET estimate = %(zeros)s WHERE page_id BETWEEN %(first)s AND %(last)s
 """
-"""The old bytes may be of another width."""
+"""Statement that does not read the old bytes, which may have another width."""
 
 NEXT_PAGE_IDS = """
 SELECT page_id FROM pages WHERE page_id > %(after)s ORDER BY page_id LIMIT %(limit)s
@@ -94,7 +95,7 @@ DELETE_REPLACED = """
 DELETE FROM websub WHERE topic = %(topic)s AND hub = %(hub)s
     AND requested_at <= %(requested_at)s AND id <> %(id)s
 """
-"""Deletes the subscriptions that a verified one takes the place of."""
+"""Statement that deletes the subscriptions that a verified one replaces."""
 END_SUBSCRIPTION = "UPDATE websub SET verified_at = NULL, expires_at = NULL WHERE id = %(id)s"
 DELETE_SUBSCRIPTION = "DELETE FROM websub WHERE id = %(id)s"
 
@@ -103,13 +104,13 @@ UPDATE due_pages SET leased_at = %(now)s, expires_at = %(now)s + (expires_at - l
     next_at = %(now)s + (expires_at - leased_at)
 WHERE token IS NOT NULL AND leased_at > %(now)s
 """
-"""Shifts each lease as a whole, so that its worker has as much time as was promised."""
+"""Statement that shifts each lease as a whole, so that the duration of the lease stays."""
 
 DATES = ("last_crawl_at", "last_observed_at", "last_ping_at", "pings_since", "requested_at")
 
 
 def redate(table: str, *columns: str) -> str:
-    """Return the statement that walks along a key; rows without a later date are not written."""
+    """Return the statement that sets dates after now to now, in a range of page_ids."""
     earlier = (f"{at} = CASE WHEN {at} > %(now)s THEN %(now)s ELSE {at} END" for at in columns)
     later = " OR ".join(f"{at} > %(now)s" for at in columns)
     return f"""
@@ -125,7 +126,7 @@ class SqlTransaction(EpochsSql, QueueSql):
     """The statements that Postgres and SQLite share."""
 
     width: int
-    """Numbers of an estimate."""
+    """Number of columns of an estimate."""
 
     # -- pages
 
@@ -145,7 +146,7 @@ class SqlTransaction(EpochsSql, QueueSql):
         return Registered(page_id, new)
 
     def _known(self, key: Keys) -> Ints:
-        """Return ids, 0 of new pages; where the first keys are all new, take the rest to be."""
+        """Return ids, 0 for new pages; if the first keys are new, the others count as new."""
         first = self.page_ids(key[:FIRST])
         if len(key) <= FIRST:
             return first
@@ -155,7 +156,7 @@ class SqlTransaction(EpochsSql, QueueSql):
 
     @abstractmethod
     def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
-        """Insert pages, most of which nobody has registered yet, with their states."""
+        """Insert pages with their states; a few of the pages may exist already."""
 
     @abstractmethod
     def change_pages(self, page_id: Ints, settings: PageColumns, now: datetime) -> None:
@@ -192,14 +193,14 @@ class SqlTransaction(EpochsSql, QueueSql):
 
     @override
     def delete_page(self, page_id: int) -> None:
-        # its rows of the schedules stay, seen by nobody, until their epoch is dropped: a caller
-        # who asks for the changes since that epoch must learn that the page is gone
+        # The page's rows of schedules stay, unseen, until their epoch is dropped: the changes
+        # since that epoch must include the deletion.
         if not self.run(DELETE_PAGE, page_id=page_id).rowcount:
             raise PageNotFound(f"no page has the id {page_id}")
         self.run(DELETE_STATE, page_id=page_id)
         self.run(DELETE_LOG, page_id=page_id)
         for row in self.read(DELETE_QUEUED, page_id=page_id):
-            if row["leased_at"]:  # the host queue may be full no longer
+            if row["leased_at"]:  # the host queue may have room for another lease now
                 self.lower_host_queues(HostQueueBounds.of(row["queue_id"], row["leased_at"]))
 
     @override
@@ -281,7 +282,7 @@ class SqlTransaction(EpochsSql, QueueSql):
         self.put_meta(FILLED, f"{filled.epoch} {filled.until.isoformat()}")
 
     def get_meta(self, name: str) -> str:
-        """Return one entry of `meta`; "" where there is none."""
+        """Return one entry of `meta`; "" without one."""
         return self.scalar(GET_META, name=name) or ""
 
     def put_meta(self, name: str, value: str) -> None:

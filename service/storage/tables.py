@@ -1,18 +1,19 @@
-"""The tables, the same on Postgres and SQLite; migrations/ builds them, a test keeps both equal.
+"""The tables, the same on Postgres and SQLite; migrations/ creates them, a test compares both.
 
-Postgres checks no foreign key: it would look up every new row's page and lock its host's row. One
-statement inserts a page with its state, one method deletes both, and hosts stay for ever.
+Postgres checks no foreign keys, because it would look up the page of every new row and lock the row
+of its host. One statement inserts a page with its state, one method deletes both, and hosts are
+never deleted.
 """
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 Instant = sa.DateTime(timezone=True).with_variant(sa.BigInteger(), "sqlite")
-"""UTC to the microsecond: `timestamptz` on Postgres, microseconds since 1970 on SQLite."""
+"""Type of instants, UTC: `timestamptz` on Postgres, microseconds since 1970 on SQLite."""
 Key = sa.LargeBinary(16).with_variant(postgresql.UUID(as_uuid=False), "postgresql")
 Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 Short: sa.types.TypeEngine[float] = sa.Double().with_variant(sa.REAL, "postgresql")
-"""Four bytes, seven digits, on Postgres: a schedule has a row a page and epoch."""
+"""Type of numbers with seven digits, four bytes on Postgres, for tables with many rows."""
 Json = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 
 metadata = sa.MetaData(
@@ -29,7 +30,7 @@ meta = sa.Table(
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("value", sa.Text, nullable=False),
-    comment="What must be known before states are read: the estimator that wrote them.",
+    comment="Entries by name, such as the estimator that wrote the states.",
 )
 
 hosts = sa.Table(
@@ -98,7 +99,7 @@ page_states = sa.Table(
     sa.Column("redirects_to", Id),
     sa.Column("url_group", sa.Integer, nullable=False, server_default="0"),
     sa.ForeignKeyConstraint(["page_id"], ["pages.page_id"], ondelete="CASCADE").ddl_if("sqlite"),
-    comment="One row a page, rewritten by every observation: no secondary index, room for HOT.",
+    comment="One row a page, updated by every observation: no secondary index, room for HOT.",
     postgresql_with={
         "fillfactor": "90",
         "autovacuum_vacuum_scale_factor": "0.05",
@@ -118,9 +119,9 @@ NULL_FOR_ZERO = (
     "n_failures",
     "redirects_to",
 )
-"""Columns of `page_states` that are NULL where they are 0, as most are: rows are shorter."""
+"""Columns of `page_states` that are NULL where they are 0, which makes most rows shorter."""
 SELDOM_SET = (*(name for name in NULL_FOR_ZERO if name != "digest"), "last_ping_at", "requested_at")
-"""Columns of `page_states` that few pages have: those of pings, requests and failures."""
+"""Columns of `page_states` that few pages use: those of pings, requests and failures."""
 
 HOT = {
     "fillfactor": "70",
@@ -140,7 +141,7 @@ host_queues = sa.Table(
     sa.Column("paused_at", Instant),
     sa.Column("ready_at", Instant),
     sa.Column("next_at", Instant, index=True),
-    comment="What is crawled one after the other: a host (its id) or a group (minus its id).",
+    comment="Queues of hosts (id of the host) and of groups (minus the id of the group).",
     postgresql_with=HOT,
 )
 
@@ -216,7 +217,7 @@ url_group_rates = sa.Table(
     metadata,
     sa.Column("epoch", Id, primary_key=True, autoincrement=False),
     sa.Column("rate", sa.LargeBinary, nullable=False),
-    comment="Mean change rate of each url_group; compressed, one row an epoch that is kept.",
+    comment="Mean change rate of each url_group; compressed, one row for each kept epoch.",
 )
 
 schedule = sa.Table(
@@ -230,7 +231,7 @@ schedule = sa.Table(
     sa.Column("crawl_probability", sa.Double),
     sa.PrimaryKeyConstraint("epoch", "page_id").ddl_if("sqlite"),
     sa.Index(None, "page_id").ddl_if("postgresql"),
-    comment="What epochs published; on Postgres one partition an epoch.",
+    comment="Schedules that epochs published; on Postgres one partition an epoch.",
     postgresql_partition_by="LIST (epoch)",
     sqlite_with_rowid=False,
 )
@@ -245,5 +246,5 @@ websub = sa.Table(
     sa.Column("requested_at", Instant, nullable=False),
     sa.Column("verified_at", Instant),
     sa.Column("expires_at", Instant),
-    comment="Topics that hubs tell of.",
+    comment="Subscriptions to topics at WebSub hubs.",
 )

@@ -393,7 +393,7 @@ def test_a_database_of_a_newer_version_is_left_as_it_is(recrawl, empty_database_
     with closing(store), store.engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     refusal = recrawl(*command, database_url=empty_database_url).refusal()
-    assert "a newer one has migrated it" in refusal
+    assert "a newer version has migrated it" in refusal
 
 
 @pytest.mark.parametrize("arguments", [("--seed", -1), ("--pages", 10**9), ("--days", 1e300)])

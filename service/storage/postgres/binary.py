@@ -1,8 +1,8 @@
-"""Arrays to and from Postgres in its binary formats, without a Python object per value.
+"""Arrays in the binary formats of Postgres, without a Python object per value.
 
-A statement takes numpy arrays for `unnest` and returns `array_agg`s as such; COPY moves tables. In
-arrays none is null: it travels as -infinity, NaN or 0, which the statement turns into NULL and
-back. COPY writes NULL for what a masked array masks.
+A statement takes numpy arrays for `unnest` and returns the arrays of `array_agg`. COPY moves whole
+tables. Arrays have no NULL: the statement converts -infinity, NaN and 0 to NULL and back. COPY
+writes NULL for the masked values of a masked array.
 """
 
 import json
@@ -23,7 +23,7 @@ from service.model.arrays import INSTANT, UNSPECIFIED, Floats
 from service.storage.column_builder import Gathered, placed
 
 POSTGRES_EPOCH = np.datetime64("2000-01-01", "us")
-"""Where timestamptz counts from; numpy's NaT has the bits of Postgres's -infinity."""
+"""Zero of timestamptz; numpy's NaT has the bits of Postgres's -infinity."""
 
 OIDS = {
     "b1": (16, 1000),
@@ -36,21 +36,21 @@ OIDS = {
     "V": (17, 1001),
     "O": (25, 1009),
 }
-"""numpy kind -> (oid of the element, oid of its array): bool, the integers, float8,
-timestamptz, uuid, bytea, text."""
+"""Oids of the element and of its array, by numpy kind: bool, the integers, float8, timestamptz,
+uuid, bytea, text."""
 
 
 MATRIX = 2
 
 EMPTY = struct.Struct(">3i")
-"""Number of dimensions, whether there are nulls, the element's oid: all of an empty array."""
+"""Format of an empty array: number of dimensions, flag of NULLs, oid of the element."""
 HEAD = struct.Struct(">5i")
-"""The same, then the length and the first index: the head of a one-dimensional array."""
+"""Format of the head of a one-dimensional array: as `EMPTY`, then the length and first index."""
 
 
 @cache
 def _element(value: Any) -> np.dtype[Any]:
-    """Return the type of an element behind its length, as both travel."""
+    """Return the type of an element with its length in front, as Postgres sends it."""
     return np.dtype([("length", ">i4"), ("value", value)])
 
 
@@ -75,7 +75,7 @@ def wire(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def unwire(values: NDArray[Any], oid: int) -> NDArray[Any]:
-    """Undo `wire`; `oid` is the element's."""
+    """Return a column from the bytes of `wire`; `oid` is that of the element."""
     if oid == OIDS["M8"][0]:
         return values.astype(np.int64).view("m8[us]") + POSTGRES_EPOCH
     if values.dtype.kind in "if":
@@ -96,7 +96,7 @@ def dumped(value: Any) -> tuple[int, bytes | None]:
 
 
 def _dumped_array(array: NDArray[Any]) -> tuple[int, bytes]:
-    """Write the header and every element behind its length."""
+    """Return the oid, and the bytes: the head, then each element after its length."""
     element, oid = OIDS["V"] if array.ndim == MATRIX else _oids(array.dtype)
     if not len(array):
         return oid, EMPTY.pack(0, 0, element)
@@ -119,7 +119,7 @@ def _text_elements(texts: NDArray[np.object_]) -> bytes:
 
 
 def _loaded_array(data: bytes) -> NDArray[Any]:
-    """Read the header, then all elements at once."""
+    """Return the array that Postgres sent; read all elements at once."""
     if len(data) == EMPTY.size:
         oid = EMPTY.unpack(data)[2]
         return np.empty(0, object if oid == TEXT else np.float64)
@@ -159,7 +159,7 @@ SCALARS: dict[type, tuple[int, Callable[[Any], bytes]]] = {
     dict: (JSONB, lambda value: JSONB_VERSION + json.dumps(value).encode()),
     tuple: (JSONB, lambda value: JSONB_VERSION + json.dumps(value).encode()),
 }
-"""Types of single values, `bool` before the `int` that it is."""
+"""Oid and encoder of each type of single values; `bool` is before `int`, its base class."""
 
 
 def _whole(data: bytes) -> int:
@@ -179,16 +179,16 @@ LOADERS: dict[int, Callable[[bytes], Any]] = {
     **dict.fromkeys((18, 19, TEXT, 1043), bytes.decode),
     **dict.fromkeys((array for _, array in OIDS.values()), _loaded_array),
 }
-"""What Postgres answers with, by its type: "char", name, text and varchar are text."""
+"""Decoder of values by oid; "char", name, text and varchar are text."""
 
 
 def loaded(oid: int, data: bytes | None) -> Any:
-    """Return a value of an answer."""
+    """Return the decoded value; None for NULL."""
     return None if data is None else LOADERS[oid](data)
 
 
 LENGTH = 4
-"""Bytes in front of every field: its length, -1 of NULL."""
+"""Size of a field's length, bytes; the length of NULL is -1."""
 
 HEADER = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
 TRAILER = b"\xff\xff"
@@ -219,14 +219,14 @@ def copy_in(columns: list[NDArray[Any]], block: int = 65_536) -> Iterator[bytes]
 
 
 def _without(rows: NDArray[np.void], nulls: list[NDArray[np.bool_]]) -> bytes:
-    """Return the rows with NULL, a length of -1 and no value, where the masks say so."""
+    """Return the rows with NULL where a mask is true: a length of -1 and no value."""
     octets = rows.view(np.uint8).reshape(len(rows), rows.dtype.itemsize)
-    kept = np.ones(octets.shape, np.bool_)
+    remains = np.ones(octets.shape, np.bool_)
     for i, null in enumerate(nulls):
         rows[f"length{i}"][null] = -1
         value, start = rows.dtype.fields[f"value{i}"][:2]  # type: ignore[index]
-        kept[null, start : start + value.itemsize] = False
-    return octets[kept].tobytes()
+        remains[null, start : start + value.itemsize] = False
+    return octets[remains].tobytes()
 
 
 def copy_out(
@@ -238,8 +238,8 @@ def copy_out(
 ) -> dict[str, NDArray[Any]]:
     """Run COPY (…) TO STDOUT (FORMAT BINARY) and return its columns.
 
-    `dtypes` has the numpy type of each column, not null and of fixed width. Behind them come `rare`
-    columns, null in most rows: each with what stands for null.
+    `dtypes` has the numpy type of each column, which has a fixed width and no NULL. The last
+    columns are the `rare` ones, NULL in most rows; `rare` has the value that replaces NULL.
     """
     empty = {name: np.empty(0, dtype) for name, dtype in dtypes.items()}
     nulls = dict(rare or {})
@@ -253,7 +253,7 @@ def copy_out(
             seldom = zip(_rare(tails, nulls), nulls.values(), strict=True)
             others = (placed(len(rows), has_rare, values, null) for values, null in seldom)
             gathered.append([*usual, *others])
-        copy.read()  # the end of the copy, for psycopg to see
+        copy.read()  # so that psycopg sees the end of the copy
     return gathered.columns()
 
 
@@ -264,12 +264,12 @@ def _oid(column: NDArray[Any]) -> int:
 def _row_blocks(
     connection: psycopg.Connection[Any], dtype: np.dtype[Any], n_rare: int, block: int
 ) -> Iterator[tuple[NDArray[np.void], list[int], list[bytes]]]:
-    """Yield blocks of rows without their rare columns, which rows have any of these, and what.
+    """Yield blocks of rows: the usual columns, the rows with rare columns, and the rare bytes.
 
-    libpq hands out one message a row.
+    libpq returns one message a row.
     """
     pgconn, n_trailer = connection.pgconn, len(TRAILER)
-    receive = partial(pgconn.get_copy_data, 1)  # 0 bytes: the rest has not arrived
+    receive = partial(pgconn.get_copy_data, 1)  # 0 bytes: the next row has not arrived
     usual = dtype.itemsize + n_rare * LENGTH
     stride = np.dtype([("row", dtype), ("nulls", f"V{n_rare * LENGTH}")]) if n_rare else dtype
     while not (received := receive())[0]:
@@ -297,14 +297,14 @@ def _row_blocks(
 
 
 def _arrived(pgconn: pq.abc.PGconn) -> PQGen[None]:
-    """Read what the server has sent, within the limits of the connection; libpq has none."""
+    """Wait for bytes from the server, within the limits of the connection; libpq has no limits."""
     while not (yield Wait.R):
         pass
     pgconn.consume_input()
 
 
 def _rare(tails: list[bytes], nulls: Mapping[str, np.generic]) -> Iterator[NDArray[Any]]:
-    """Read fields, of which some are null, of all rows at once: one column after the other."""
+    """Yield the rare columns, each read from all rows at once; NULL becomes the column's `null`."""
     octets = np.frombuffer(b"".join(tails), np.uint8)
     at = np.cumsum([0, *map(len, tails[:-1])])[: len(tails)]
     for null in nulls.values():
@@ -319,13 +319,13 @@ def _rare(tails: list[bytes], nulls: Mapping[str, np.generic]) -> Iterator[NDArr
 
 
 def _taken(octets: NDArray[np.uint8], at: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Read one value from each place."""
+    """Return the value at each position."""
     taken = octets[at[:, np.newaxis] + np.arange(dtype.itemsize)]
     return np.ascontiguousarray(taken).view(dtype).reshape(len(at))
 
 
 def _failure(pgconn: pq.abc.PGconn) -> psycopg.Error:
-    """Read why the server gave up half-way, and with it all that keeps the connection busy."""
+    """Return the error that ended a copy; read all results, so that the connection is free."""
     failure: psycopg.Error = psycopg.OperationalError("the server ended the copy")
     while result := pgconn.get_result():
         if result.status == pq.ExecStatus.FATAL_ERROR:
@@ -334,27 +334,27 @@ def _failure(pgconn: pq.abc.PGconn) -> psycopg.Error:
 
 
 SHORT = ("interval_factor", "last_interval")
-"""Numbers of a state that are float4, seven digits."""
+"""Columns of a state that are float4, seven digits."""
 SHORT_RATES = ("change_rate", "crawl_rate")
-"""Rates of a schedule that are float4, seven digits."""
+"""Columns of a schedule that are float4, seven digits."""
 
 LEAST, MOST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 """Bounds of a positive float4."""
 
 
 def short(numbers: Floats) -> Floats:
-    """Return numbers as a float4 holds them: Postgres refuses what is too large or rounds to 0."""
+    """Return numbers rounded to float4; Postgres itself refuses numbers out of float4's range."""
     return np.clip(numbers, -MOST, MOST).astype(np.float32).astype(np.float64)
 
 
 def narrow(rate: Floats) -> NDArray[np.float32]:
-    """Return rates as a schedule keeps them; a rate above 0 stays above 0."""
-    kept = np.minimum(rate, MOST).astype(np.float32)
-    return np.maximum(kept, LEAST, out=kept, where=rate > 0)
+    """Return rates as float4, as a schedule stores them; a rate above 0 stays above 0."""
+    short_rate = np.minimum(rate, MOST).astype(np.float32)
+    return np.maximum(short_rate, LEAST, out=short_rate, where=rate > 0)
 
 
 def broad(rate: Floats) -> Floats:
-    """Return the seven digits of rates that were kept: 0.1 is 0.1 again, not 0.10000000149.
+    """Return rates rounded to the seven digits of float4: 0.1 instead of 0.10000000149.
 
     >>> broad(np.array([0.1, 1 / 3, 0.0, 1e9], np.float32).astype(np.float64))
     array([1.000000e-01, 3.333333e-01, 0.000000e+00, 1.000000e+09])
@@ -365,7 +365,7 @@ def broad(rate: Floats) -> Floats:
 
 
 def masked(column: NDArray[Any]) -> NDArray[Any]:
-    """Mask what stands for none: NaN of a number, UNSPECIFIED of a code."""
+    """Return a column with its "none" masked: NaN of numbers, UNSPECIFIED of codes."""
     if column.dtype.kind != "f" and column.dtype != np.int16:
         return column
     none = np.isnan(column) if column.dtype.kind == "f" else column == UNSPECIFIED

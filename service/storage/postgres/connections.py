@@ -1,14 +1,14 @@
-"""Connections to Postgres: opened, pooled, watched while they lead, given up when they are silent.
+"""Connections to Postgres: opening, pooling, limits, and the lead of epochs.
 
 | work | statement | lock | silence | reason |
 | --- | --- | --- | --- | --- |
-| request | 10 s | 5 s | 12 s | callers wait; they send it again after Retry-After |
+| request | 10 s | 5 s | 12 s | callers wait; they send the request again after Retry-After |
 | check | 1 s | 0.5 s | 1 s | `/readyz` answers within 2 s |
 | batch | none | 60 s | asks after 30 s | an epoch of 20 million pages indexes for minutes |
-| migration | none | 10 s | asks after 30 s | writers queue behind one that waits |
+| migration | none | 10 s | asks after 30 s | writers queue behind a migration that waits |
 
-A stopped server ends nothing itself, so the client closes a connection on which nothing arrives.
-Batches ask on another connection first: a busy server answers there, a stopped one does not.
+A stopped server ends no connection, so the client closes a connection on which nothing arrives.
+Batches first ask on another connection: a busy server answers there, a stopped one does not.
 """
 
 import select
@@ -31,7 +31,7 @@ REQUEST_TIMEOUT_S = 10.0
 ASK_EVERY_S = 1.0
 """Time between two questions to a silent server, seconds."""
 CONNECT_TIMEOUT_S = 5
-"""Limit on opening a connection, seconds; psycopg turns 1 into 2."""
+"""Limit on opening a connection, seconds; psycopg changes 1 to 2."""
 
 T = TypeVar("T")
 
@@ -40,13 +40,13 @@ class Deadlines(NamedTuple):
     """Limits of one connection, seconds."""
 
     statement_s: float
-    """The server cancels a statement after this; 0: never."""
+    """Maximum duration of a statement, after which the server cancels it; 0: no limit."""
     lock_s: float
-    """The server cancels a statement that waits this long for a lock."""
+    """Maximum wait of a statement for a lock, after which the server cancels it."""
     silence_s: float
-    """The client gives up after this without a byte from the server."""
+    """Maximum time without a byte from the server, after which the client closes the connection."""
     asks: bool = False
-    """Whether the client first asks on another connection if the server answers anybody."""
+    """True if the client first asks on another connection whether the server answers."""
 
 
 CHECK = Deadlines(1, 0.5, 1)
@@ -63,21 +63,22 @@ class Silent(psycopg.OperationalError):
 
 
 class Silence:
-    """Whether the server answers, shared by all connections of one store.
+    """State of the server, silent or not, shared by all connections of one store.
 
-    While it is silent callers are refused at once; once a second one of them asks the server again.
+    While the server is silent, callers are refused at once. Once a second, one of the callers asks
+    the server again.
     """
 
     def __init__(self, connect: Callable[[Deadlines], psycopg.Connection[Any]]) -> None:
         self.connect = connect
         self.silent = False
         self.ended = False
-        """Whether the process ends: no wait goes on."""
+        """True when the process ends, which ends all waits."""
         self._asking = threading.Lock()
         self._asked_at = -ASK_EVERY_S
 
     def forgives(self, deadlines: Deadlines, silent_s: float) -> bool:
-        """Return whether the time without a byte counts anew; raise `Silent` to end the wait."""
+        """Return whether to count the time without a byte from 0 again; raise `Silent` if over."""
         if self.ended:
             raise Silent("the process ends")
         if silent_s < deadlines.silence_s:
@@ -105,7 +106,7 @@ class Silence:
             self._asked_at = time.monotonic()
 
     def answers(self) -> bool:
-        """Return whether the server answers a new connection, be it with a refusal."""
+        """Return whether the server answers a new connection, even with an error."""
         try:
             with self.connect(CHECK) as connection:
                 connection.execute("SELECT 1")
@@ -123,10 +124,10 @@ class Connection(psycopg.Connection[Any]):
     silence: Silence
     statements: Statements
     fresh = True
-    """Whether the pool has not handed it out yet."""
+    """True until the pool first hands out the connection."""
 
     def wait(self, gen: PQGen[T], *limits: Any, **named_limits: Any) -> T:
-        """Wait as psycopg does, but not for ever."""
+        """Wait as psycopg does, but with a limit on silence; raise `Silent`."""
         try:
             return super().wait(self._limited(gen), *limits, **named_limits)
         except Silent:
@@ -134,7 +135,7 @@ class Connection(psycopg.Connection[Any]):
             raise
 
     def _limited(self, gen: PQGen[T]) -> PQGen[T]:
-        """Pass on what `gen` waits for; psycopg sends 0 after each interval without a byte."""
+        """Yield the states that `gen` waits for; psycopg sends 0 after an interval of silence."""
         since = None
         try:
             requested = next(gen)
@@ -153,7 +154,7 @@ class Connection(psycopg.Connection[Any]):
 
 
 def connect(silence: Silence, deadlines: Deadlines, **parameters: Any) -> Connection:
-    """Open a connection with these limits; a timeout is recorded in `silence`."""
+    """Return a new connection with these limits; a timeout marks the server as silent."""
     try:
         connection = Connection.connect(**parameters)
     except psycopg.errors.ConnectionTimeout:
@@ -172,7 +173,7 @@ OUTAGES = (
     psycopg.errors.ReadOnlySqlTransaction,  # a standby, after a failover
     psycopg.errors.InsufficientPrivilege,
 )
-"""Errors that are no fault of ours and may be over at the next attempt."""
+"""Errors without a fault of the service, which may not occur at the next attempt."""
 
 READ_ONLY = (
     "the database is read-only: a standby, or default_transaction_read_only is on; nothing was "
@@ -195,7 +196,7 @@ PARAMETERS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }
-"""libpq's parameters of every connection: a lost host is noticed within 25 s, busy or idle."""
+"""Parameters of libpq for every connection, which notice a lost host within 25 s."""
 
 LEAD_TIMEOUTS = {
     "tcp_keepalives_idle": 10,
@@ -204,14 +205,14 @@ LEAD_TIMEOUTS = {
     "tcp_user_timeout": 25_000,
     "client_connection_check_interval": 5_000,
 }
-"""The server's settings for noticing a leader's lost host within 30 s, busy or idle."""
+"""Settings of the server for the leader's session, which notice a lost host within 30 s."""
 
 LIMIT = """
 SELECT set_config('statement_timeout', %(statement)s, false),
     set_config('lock_timeout', %(lock)s, false)
 """
 WATCH = "SELECT set_config(name, %(value)s, false) FROM pg_settings WHERE name = %(name)s"
-"""Skips settings that an older server lacks: the last two came with Postgres 12 and 14."""
+"""Statement that skips settings unknown to the server; the last two came with Postgres 12, 14."""
 
 
 def opened(url: str, pool_size: int, deadlines: Deadlines) -> tuple[sa.Engine, Silence]:
@@ -238,21 +239,24 @@ def opened(url: str, pool_size: int, deadlines: Deadlines) -> tuple[sa.Engine, S
 
 
 def prepare(driver: Connection, _record: object) -> None:
-    """Set up a new connection, without compiling of statements that take a millisecond."""
+    """Set up a new connection; JIT compilation would only slow down its short statements."""
     driver.statements.later("SET jit = off", {}, kept=False)
     driver.statements.later("SET DateStyle = ISO", {}, kept=False)  # a role may have another
     limit(driver, driver.deadlines)
 
 
 def limit(driver: Connection, deadlines: Deadlines) -> None:
-    """Set the server's limits for this session, in a transaction of their own."""
+    """Set the server's limits for this session, in a separate transaction."""
     limits = {"statement": deadlines.statement_s, "lock": deadlines.lock_s}
     ms = {name: f"{seconds * 1000:.0f}ms" for name, seconds in limits.items()}
     driver.statements.run(LIMIT, ms, kept=False)
 
 
 def refuse_lost(driver: Connection, _record: object, _proxy: object) -> None:
-    """Replace a pooled connection that the server has closed: its socket has an end to read."""
+    """Raise `DisconnectionError` for a pooled connection that the server has closed.
+
+    The socket of such a connection is readable. The pool then opens a new connection.
+    """
     if driver.fresh:
         driver.fresh = False
         return
@@ -266,7 +270,7 @@ def refuse_lost(driver: Connection, _record: object, _proxy: object) -> None:
 
 @contextmanager
 def taken(engine: sa.Engine) -> Iterator[Connection]:
-    """Take a connection out of the pool; a connection that was lost meanwhile is replaced."""
+    """Take a connection from the pool until the end of the block; discard a lost connection."""
     pooled = engine.raw_connection()
     driver = pooled.driver_connection
     assert isinstance(driver, Connection)  # noqa: S101 - for mypy
@@ -293,7 +297,7 @@ def leading(engine: sa.Engine) -> Iterator[Connection]:
             try:
                 driver.statements.run("SELECT pg_advisory_unlock(%(lock)s)", lock)
             except psycopg.Error:
-                driver.close()  # which unlocks as well
+                driver.close()  # closing releases the lock as well
 
 
 @contextmanager
@@ -305,19 +309,19 @@ def as_batch(driver: Connection) -> Iterator[None]:
         yield
     finally:
         driver.deadlines = before
-        with suppress(psycopg.Error):  # the connection is lost, and its session with it
+        with suppress(psycopg.Error):  # a lost connection has lost its session too
             limit(driver, before)
 
 
 def watch(statements: Statements) -> None:
-    """Let the server end this session, and its lock, soon after the client's host has vanished."""
+    """Set the session up so that the server ends it soon after the loss of the client's host."""
     for name, value in LEAD_TIMEOUTS.items():
         statements.run(WATCH, {"name": name, "value": str(value)}, kept=False)
 
 
 @contextmanager
 def translated(check: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Raise the service's conditions; `check` raises those of another version's schema."""
+    """Raise the service's errors for the driver's; `check` raises those of a wrong schema."""
     try:
         yield
     except sa.exc.TimeoutError as error:
@@ -331,7 +335,7 @@ def translated(check: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 
 def outage(cause: BaseException | None) -> RecrawlError:
-    """Return the service's condition for one of the driver's."""
+    """Return the service's error for an error of the driver."""
     if isinstance(cause, psycopg.errors.DiskFull | psycopg.errors.OutOfMemory):
         return StoreFull()
     if isinstance(cause, psycopg.errors.ReadOnlySqlTransaction):

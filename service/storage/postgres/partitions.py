@@ -1,6 +1,7 @@
-"""Partitions of the tables on Postgres: months of the log made ahead, what is old dropped behind.
+"""Partitions on Postgres: create the next months of the log, drop old months and schedules.
 
-Each step waits but a moment for who reads the table, and is left to the next round otherwise.
+Each step waits at most `LOCK_TIMEOUT` for readers of the table. If that is too short, the next
+round tries again.
 """
 
 from collections.abc import Callable
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
     from service.storage.postgres.transaction import PostgresTransaction
 
 LOCK_TIMEOUT = "20ms"
-"""How long housekeeping waits for readers, and whoever comes after waits for housekeeping."""
+"""Maximum wait of housekeeping for a lock; later readers wait behind it for as long."""
 LOCK_ATTEMPTS = 10
-"""After so many it leaves a drop to the next round."""
+"""Maximum attempts of a step in one round."""
 MOST_MOVED = 20_000
-"""Entries that move from the log's default partition into that of their month: about 0.2 s."""
+"""Maximum entries that move from the default partition to that of their month: about 0.2 s."""
 
 
 def keep_house(
@@ -28,7 +29,7 @@ def keep_house(
     keep_log_since: datetime | None,
     now: datetime,
 ) -> None:
-    """Do the chores in transactions of their own, so that no lock outlasts its statement."""
+    """Run each step in its own transaction, so that no lock outlasts its step."""
     with begin() as tx:
         todo = chores(tx, keep_log_since, now)
     for statements in todo:
@@ -41,7 +42,7 @@ def keep_house(
 def chores(
     tx: "PostgresTransaction", keep_log_since: datetime | None, now: datetime
 ) -> list[tuple[str, ...]]:
-    """Return what housekeeping has to do, step by step."""
+    """Return the steps of housekeeping, each the statements of one transaction."""
     months = partitions(tx, "observations")
     steps = [
         month(tx, name, f"{first:%Y-%m-01}Z", f"{next_month(first):%Y-%m-01}Z")
@@ -53,14 +54,17 @@ def chores(
         oldest = f"observations_{keep_log_since:%Y_%m}"
         past = sorted(m for m in months if m < oldest and not m.endswith("default"))
         steps += [(f"DROP TABLE {name}",) for name in past]
-    kept = {f"schedule_{e}" for e in tx.kept()}
-    old = partitions(tx, "schedule") - kept
-    # each writer has locked `alembic_version`, before it asked for the epoch in force
+    in_use = {f"schedule_{e}" for e in tx.kept()}
+    old = partitions(tx, "schedule") - in_use
+    # Each writer locks `alembic_version` before it reads the epoch in force.
     return steps + [("LOCK TABLE alembic_version", f"DROP TABLE {name}") for name in old]
 
 
 def month(tx: "PostgresTransaction", name: str, first: str, after: str) -> tuple[str, ...]:
-    """Attach a partition; what came before it is moved out of the default one, or stays."""
+    """Return the statements that attach a partition and move its rows from the default partition.
+
+    Return no statements if there are too many rows to move.
+    """
     within = f"observed_at >= '{first}' AND observed_at < '{after}'"
     held = f"SELECT FROM observations_default WHERE {within} LIMIT {MOST_MOVED + 1}"
     n_held = tx.once(held).rowcount
@@ -69,7 +73,7 @@ def month(tx: "PostgresTransaction", name: str, first: str, after: str) -> tuple
     moved = f"WITH moved AS (DELETE FROM observations_default WHERE {within} RETURNING *)"
     attach = f"ATTACH PARTITION {name} FOR VALUES FROM ('{first}') TO ('{after}')"
     return (
-        "LOCK TABLE observations",  # else a row on its way to the default partition is refused
+        "LOCK TABLE observations",  # otherwise a concurrent insert into the default one fails
         f"CREATE TABLE {name} (LIKE observations)",
         *([f"{moved} INSERT INTO {name} SELECT * FROM moved"] if n_held else ()),
         f"ALTER TABLE observations {attach}",
@@ -82,7 +86,7 @@ def partitions(tx: "PostgresTransaction", parent: str) -> set[str]:
 
 
 def attempt(tx: "PostgresTransaction", *statements: str) -> bool:
-    """Run them all or none; return whether nobody was in the way for long."""
+    """Run all statements or none; return False if a lock was not available in time."""
     try:
         with tx.driver.transaction():
             tx.once(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")

@@ -1,4 +1,4 @@
-"""The queue on Postgres: arrays in, arrays out, one statement a step."""
+"""The queue on Postgres: each step is one statement, which takes and returns arrays."""
 
 from datetime import datetime
 from typing import Any
@@ -42,7 +42,7 @@ DUE = {
     "interval_factor": "coalesce(interval_factor, 1)::float8",
     "due_rate": "coalesce(due_rate, 'NaN')",
 }
-"""What each of `DueColumns` is of a row that `_DUE_ROWS` joins."""
+"""Expression of each of the `DueColumns`, with a value in place of NULL."""
 DUE_ARRAYS = ", ".join(f"array_agg({column})" for column in DUE.values())
 _STATE = f"last_crawl_at, requested_at, gone, n_failures, interval_factor, {DUE_RATE} AS due_rate"
 
@@ -67,7 +67,7 @@ SELECT {DUE_ARRAYS} FROM (
     FROM {GIVEN_STATES} ORDER BY position
 ) AS due
 """
-"""Of `pages` it reads those never crawled: of the others `created_at` decides nothing."""
+"""Statement that reads `created_at` of pages never crawled only; for others it decides nothing."""
 DUE_PAGES = f"""
 SELECT {DUE_ARRAYS}, array_agg(coalesce(url, '')), array_agg(coalesce(host, '')) FROM (
     SELECT given.page_id, created_at, url, host, {_STATE}
@@ -119,7 +119,7 @@ LOCKED = """(
     SELECT * FROM host_queues WHERE queue_id = ANY({ids}) ORDER BY queue_id FOR NO KEY UPDATE
 ) AS locked"""
 NOTED = "set_config('recrawl.host_queues', array_agg(queue_id)::text, true),"
-"""The next statement goes by the host queues that are locked, before anybody here knows of them."""
+"""Expression that stores the ids of the locked host queues, for the next statement."""
 HOST_QUEUES_NOTED = "nullif(current_setting('recrawl.host_queues'), '')::bigint[]"
 ADD_HOST_QUEUES = """
 INSERT INTO host_queues (queue_id) SELECT unnest(%(queue_id)s::bigint[]) ON CONFLICT DO NOTHING
@@ -141,7 +141,8 @@ FROM unnest({HOST_QUEUES_NOTED}) AS host_queue (id), LATERAL (
     LIMIT (SELECT %(n_rows)s / cardinality({HOST_QUEUES_NOTED}) + 2)
 ) AS queued
 """
-"""The share of a host queue is a query of its own, hence read once and not for every host queue."""
+"""Statement that reads the rows of the stored host queues. The limit is a subquery, so that
+Postgres computes it once and not for every host queue."""
 RUNNING = """
 SELECT array_agg(n ORDER BY position), array_agg(coalesce(ends_at, '-infinity') ORDER BY position)
 FROM unnest(%(queue_id)s::bigint[], %(after)s::timestamptz[]) WITH ORDINALITY
@@ -213,9 +214,9 @@ LEFT JOIN due_pages USING (page_id, token)
 
 
 class PostgresQueue(PostgresDialect):
-    """The queue in Postgres's words.
+    """The queue in the SQL of Postgres.
 
-    Locks have statements of their own: the next one sees what others committed before the lock.
+    A lock is a separate statement, so that the next statement sees all commits before the lock.
     """
 
     @override
@@ -250,7 +251,7 @@ class PostgresQueue(PostgresDialect):
     def ready(
         self, now: datetime, n_host_queues: int, n_rows: int, of: LeaseFilter = ALL_PAGES
     ) -> tuple[HostQueues, QueuedPages]:
-        self.ask_epoch()  # its way of planning holds for these statements too
+        self.ask_epoch()  # its setting avoids planning of these statements too
         ids = f"ARRAY({ready_in(of)})"
         lock = HOST_QUEUES.format(note=NOTED, locked=LOCKED.format(ids=ids))
         locked = self.later(lock, now=now, limit=n_host_queues, **filters(of))

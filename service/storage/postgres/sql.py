@@ -1,7 +1,8 @@
-"""The statements that Postgres is sent: arrays in, arrays out, one a step.
+"""The statements on Postgres: each step is one statement, which takes and returns arrays.
 
-"None" travels as -infinity, NaN, 0 or -1 and is NULL in the tables. A schedule's rates are float4
-there and travel as float8, in which statements also multiply: products of float4 overflow.
+"None" is NULL in the tables, and -infinity, NaN, 0 or -1 in arrays. The rates of a schedule are
+float4 in the tables and float8 in arrays. Statements multiply float8, because products of float4
+overflow.
 """
 
 from collections.abc import Collection
@@ -18,7 +19,7 @@ RATES_IN_FORCE = ("crawl_rate", "crawl_probability")
 
 
 def given(*names: str) -> str:
-    """Return parameters, one array a column, as a table.
+    """Return a table of parameters, one array for each column.
 
     >>> given("page_id", "interval")
     'unnest(%(page_id)s, %(interval)s) AS given ("page_id", "interval")'
@@ -68,7 +69,7 @@ ADD_PAGES = f"""{_NEW}, states AS (
     ORDER BY page_id
 )
 {ROWS_ADDED}"""
-"""It inserts their states too."""
+"""Statement that inserts pages and their states."""
 
 _DATED = ADDED.format(arrays="%(created_at)s", columns="created_at", created_at="created_at")
 BRING_PAGES = f"{_DATED}{ROWS_ADDED}"
@@ -110,7 +111,7 @@ FROM unnest(%(key)s::uuid[]) WITH ORDINALITY AS given (key, position)
 OF_STATES = [name for name in PageStates.__dataclass_fields__ if name not in RATES_IN_FORCE]
 NULL_FOR_NO_TIME = ("last_crawl_at", "last_observed_at", "last_ping_at", "requested_at")
 NONE = dict.fromkeys(NULL_FOR_ZERO, "0") | dict.fromkeys(NULL_FOR_NO_TIME, "'-infinity'")
-"""What columns of a state travel as where they are NULL."""
+"""Value in arrays for NULL in the columns of a state."""
 WIDE: dict[Any, str] = {Ints: "::bigint", Floats: "::float8"}
 
 
@@ -128,7 +129,7 @@ IF_RARE = dict.fromkeys(SELDOM_SET, " FILTER (WHERE rare)")
 STATES = ", ".join(
     [*(f"array_agg({_read(name)}){IF_RARE.get(name, '')}" for name in OF_STATES), "array_agg(rare)"]
 )
-"""The columns, those of `SELDOM_SET` only of the rows that have any, and then which rows have."""
+"""Columns of states: those of `SELDOM_SET` of the rare rows only; the last marks the rare rows."""
 
 LOCK_STATES = f"""
 SELECT {STATES}
@@ -165,7 +166,7 @@ BRING_STATES = f"""
 INSERT INTO page_states ({", ".join(OF_STATES)}, url_group)
 SELECT {", ".join(map(_write, OF_STATES))}, url_group FROM {given(*OF_STATES, "url_group")}
 """
-"""Columns of `SELDOM_SET` may be shorter than the others: unnest fills their ends with NULL."""
+"""Statement in which arrays of `SELDOM_SET` may be shorter: unnest fills their ends with NULL."""
 
 WAKE = f"""
 WITH locked AS (

@@ -1,8 +1,9 @@
-"""The one way to run a statement on Postgres: parsed once a connection, values in binary.
+"""Statements on Postgres: parsed once for each connection, with binary values.
 
-psycopg's adapters and cursors take longer than Postgres needs for a few rows, so this module speaks
-to libpq. **Fewer waits.** BEGIN, and a statement whose answer can wait (`later`), travel with the
-next statement. Postgres runs nothing after a failure, so nothing is committed that failed.
+Because psycopg's adapters and cursors take longer than Postgres for a few rows, this module calls
+libpq. **Fewer waits.** BEGIN, and a statement whose answer can wait (`later`), are sent with the
+next statement. After a failure Postgres runs no further statement, so a failed transaction never
+commits.
 """
 
 import re
@@ -43,23 +44,23 @@ WORDS = {
 BINARY = pq.Format.BINARY
 
 WRITE, READ_ONLY, AUTOCOMMIT = "BEGIN", "BEGIN READ ONLY", ""
-"""How a transaction begins; with `AUTOCOMMIT` each statement is a transaction."""
+"""Statements that begin a transaction; with `AUTOCOMMIT` each statement is a transaction."""
 
 Row = tuple[Any, ...]
 
 
 class Rows:
-    """The answer to a statement; one put off is sent when its answer is first used."""
+    """The answer to a statement; a deferred statement is sent when its answer is first used."""
 
     def __init__(self, statements: "Statements") -> None:
         self.statements = statements
         self.answer: pq.abc.PGresult | None = None
         self.sent_at = self.received_at = 0.0
-        """Seconds elapsed, as `service.storage.clock.elapsed` counts them."""
+        """Times of the statement and of its answer, seconds of `service.storage.clock.elapsed`."""
 
     @property
     def result(self) -> pq.abc.PGresult:
-        """The answer, once it is there; raises `ProgrammingError` after a rollback."""
+        """The answer, after waiting for it; raise `ProgrammingError` after a rollback."""
         if self.answer is None:
             self.statements.send()
         if self.answer is None:
@@ -85,11 +86,11 @@ class Rows:
 
 
 class Statements:
-    """The statements of one connection: those it has parsed, and those it has put off."""
+    """The statements of one connection: the parsed ones, and the deferred ones (`put_off`)."""
 
     def __init__(self, driver: psycopg.Connection[Any]) -> None:
         self.driver = driver
-        # else psycopg, when it rolls back, ends all that are prepared
+        # otherwise a rollback by psycopg ends all prepared statements
         driver.prepare_threshold = None
         self.opening = AUTOCOMMIT
         self.names: dict[tuple[Any, ...], bytes] = {}
@@ -97,7 +98,7 @@ class Statements:
 
     @contextmanager
     def transaction(self, opening: str) -> Iterator["Statements"]:
-        """Commit when the block is left, roll back after an exception."""
+        """Commit at the end of the block, roll back after an exception."""
         self.opening = opening
         try:
             yield self
@@ -109,16 +110,16 @@ class Statements:
             self.opening = AUTOCOMMIT
 
     def run(self, statement: str, parameters: dict[str, Any], *, kept: bool = True) -> Rows:
-        """Run one statement; a statement that is not `kept` is planned for these parameters alone.
+        """Run one statement; without `kept`, Postgres plans it for these parameters alone.
 
-        Raises the error of this statement, or of one put off before it.
+        Raise the error of this statement, or of a deferred one before it.
         """
         rows = self.later(statement, parameters, kept=kept)
         self.send()
         return rows
 
     def later(self, statement: str, parameters: dict[str, Any], *, kept: bool = True) -> Rows:
-        """Run one statement together with the next that is not put off."""
+        """Defer one statement: it runs together with the next statement that is not deferred."""
         self.put_off.append(self._message(statement, parameters, kept=kept))
         return self.put_off[-1][1]
 
@@ -138,7 +139,7 @@ class Statements:
         return send, Rows(self)
 
     def send(self) -> None:
-        """Begin, send what was put off, and wait for the answers; raises the first error."""
+        """Begin, send the deferred statements and wait for the answers; raise the first error."""
         messages, self.put_off = self.put_off, []
         pgconn = self.driver.pgconn
         if self.opening and pgconn.transaction_status == pq.TransactionStatus.IDLE:
@@ -161,7 +162,7 @@ class Statements:
             rows.sent_at, rows.received_at = sent_at, received_at
 
     def commit(self) -> None:
-        """Commit, with what was put off, unless the transaction has not begun or has failed."""
+        """Send the deferred statements and commit, unless the transaction has failed."""
         status = self.driver.pgconn.transaction_status
         if status == pq.TransactionStatus.INTRANS or (self.put_off and self.opening):
             self.later("COMMIT", {})
@@ -169,13 +170,13 @@ class Statements:
             self.send()
 
     def rollback(self) -> None:
-        """Leave out what was put off, and undo the rest; a lost connection has undone it."""
+        """Discard the deferred statements and roll back; a lost connection has rolled back."""
         self.put_off.clear()
         with suppress(psycopg.Error):
             self.driver.rollback()
 
     def _prepared(self, text: bytes, kinds: list[int]) -> bytes:
-        """Return the name of a parsed statement; parse it the first time."""
+        """Return the name of a parsed statement; parse the statement the first time."""
         key = text, *kinds
         if key not in self.names:
             name = b"recrawl_%d" % len(self.names)
@@ -192,7 +193,7 @@ def _good(result: pq.abc.PGresult) -> pq.abc.PGresult:
 
 
 def answers(pgconn: pq.abc.PGconn, n: int) -> PQGen[list[pq.abc.PGresult]]:
-    """Flush a pipeline of n statements; return the answers up to the first failure."""
+    """Send a pipeline of n statements; return the answers up to the first failure."""
     results: list[pq.abc.PGresult] = []
     yield from generators.send(pgconn)
     try:
@@ -209,7 +210,7 @@ def answers(pgconn: pq.abc.PGconn, n: int) -> PQGen[list[pq.abc.PGresult]]:
 
 @cache
 def parsed(statement: str) -> tuple[bytes, tuple[str, ...]]:
-    """Return a statement as Postgres takes it, and the names of its parameters.
+    """Return a statement with the parameters of Postgres, and the names of the parameters.
 
     >>> parsed("SELECT 7 %% %(b)s, %(a)s + %(b)s")
     (b'SELECT 7 % $1, $2 + $1', ('b', 'a'))
@@ -228,10 +229,11 @@ ASK_EPOCH = f"""
 SELECT ({NUMBER_IN_FORCE}), clock_timestamp(),
     set_config('plan_cache_mode', 'force_generic_plan', true)
 """
-"""The epoch in force and the database's time, which most transactions read first.
+"""Statement that reads the epoch in force and the database's time, the first of most transactions.
 
-Statements that go by a schedule look rows up by their keys: one plan is as good as another, and
-planning takes longer than looking up a few. The setting lasts as long as the transaction."""
+Later statements read rows of the schedule by their keys, so one plan suits all parameters. The
+setting avoids planning, which takes longer than reading a few rows. The setting lasts until the end
+of the transaction."""
 
 
 class PostgresDialect(Dialect, Transaction):
@@ -243,14 +245,14 @@ class PostgresDialect(Dialect, Transaction):
         self.statements = statements
         self.width = width
         self.asked: Rows | None = None
-        """The epoch that this transaction goes by, once it has asked."""
+        """The answer to `ASK_EPOCH`; None before the statement was sent or deferred."""
 
     @override
     def run(self, statement: str, **parameters: Any) -> Rows:
         return self.statements.run(statement, parameters)
 
     def later(self, statement: str, **parameters: Any) -> Rows:
-        """Run one statement with the next one: its answer can wait."""
+        """Defer one statement, whose answer can wait; it runs with the next one."""
         return self.statements.later(statement, parameters)
 
     def once(self, statement: str, **parameters: Any) -> Rows:
@@ -268,39 +270,39 @@ class PostgresDialect(Dialect, Transaction):
         return self.id_array(f"SELECT array_agg(id) FROM ({statement}) AS ids (id)", **parameters)
 
     def id_array(self, statement: str, **parameters: Any) -> Ints:
-        """Return the one array of a statement; that of no row is NULL."""
+        """Return the array that a statement reads; NULL, the array of no row, becomes empty."""
         ids = self.scalar(statement, **parameters)
         return np.zeros(0, np.int64) if ids is None else ids
 
     def columns(self, kind: type[ColumnsT], statement: str, **parameters: Any) -> ColumnsT:
-        """Return the columns of a statement that reads one array each."""
+        """Return the columns of a statement that reads one array for each column."""
         (row,) = self.run(statement, **parameters)
         return named(kind, row)
 
     @override
     def number_in_force(self) -> int:
-        # in a statement of its own: Postgres plans a statement before it takes the snapshot that
-        # it runs on, so the plan may be older than the partition of the epoch that it finds
+        # This is a separate statement, because Postgres plans a statement before it takes the
+        # snapshot: the plan could be older than the partition of the epoch in the snapshot.
         rows = self.ask_epoch()
         (epoch, reading, _), *_ = rows
         self.database_clock.read(reading, sent=rows.sent_at, received=rows.received_at)
         return epoch or 0
 
     def ask_epoch(self) -> Rows:
-        """Ask for the epoch in force, once, with the next statement."""
+        """Return the answer to `ASK_EPOCH`, which is sent once, with the next statement."""
         if self.asked is None:
             self.asked = self.later(ASK_EPOCH)
         return self.asked
 
     @override
     def now(self) -> datetime:
-        # the database's time comes with the epoch; later calls add what passed
+        # the database's time comes with the epoch; later calls add the elapsed time
         self.number_in_force()
         return self.clock()
 
 
 def named(kind: type[ColumnsT], row: Row) -> ColumnsT:
-    """Return arrays as columns; those of no row are NULL."""
+    """Return arrays as columns; NULL, the arrays of no row, become empty columns."""
     if row[0] is None:
         return kind.empty()
     return kind(**dict(zip(kind.__dataclass_fields__, row, strict=True)))

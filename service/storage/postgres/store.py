@@ -1,8 +1,8 @@
 """The store on Postgres, for any number of processes.
 
-An epoch's schedule is one partition, loaded and attached in one transaction; a second one, of a
-single row, puts the epoch in force. One process leads epochs by an advisory lock and publishes over
-the connection that holds it: who loses that connection loses the right to publish.
+An epoch's schedule is one partition. One transaction loads and attaches the partition, a second
+transaction of a single row puts the epoch in force. The leader of epochs holds an advisory lock. It
+publishes over the connection that holds the lock, so a lost connection ends the right to publish.
 """
 
 import base64
@@ -38,29 +38,29 @@ from service.storage.postgres.transaction import PostgresTransaction
 N_BYTES = 49_152
 """Random bytes of a trial: 64 KiB of text, or 33 chunks of a long value."""
 TRIAL_EVERY_S = 1.0
-"""Time for which a successful trial stands, seconds."""
+"""Time for which a successful trial is valid, seconds."""
 
 LOCK = """
 LOCK TABLE pages, page_states, hosts, observations, due_pages, host_queues,
     epochs IN ROW EXCLUSIVE MODE
 """
-"""Takes the lock of every writer, which an operator's LOCK TABLE or a migration keeps out."""
+"""Statement that takes the locks of every writer; a LOCK TABLE or a migration blocks it."""
 INSERT = "INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s)"
 DELETE = "DELETE FROM meta WHERE name = %(name)s"
 
 
 class Trial:
-    """A trial of what every writer needs: its locks, and room for a small batch.
+    """A trial of the needs of every writer: its locks, and room for a small batch.
 
-    A short row would fit into the pages of a full disk, so the trial writes as much as a small
-    batch, incompressible. It deletes its own row, so several servers never wait for each other.
+    Because a short row fits into existing pages on a full disk, the trial writes as many random
+    bytes as a small batch. Each trial has its own row, so servers never wait for each other.
     """
 
     def __init__(self) -> None:
         self.succeeded_at = -TRIAL_EVERY_S
 
     def run(self, statements: Statements) -> None:
-        """Write and commit, at most once a second; raises what the driver does."""
+        """Write and commit, at most once a second; raise the errors of the driver."""
         if time.monotonic() - self.succeeded_at < TRIAL_EVERY_S:
             return
         name = f"trial {uuid.uuid4()}"
@@ -95,7 +95,7 @@ class PostgresStore(Store):
     @override
     @contextmanager
     def begin(self, *, write: bool = True) -> Iterator[PostgresTransaction]:
-        # a snapshot per statement is enough for readers: they need no BEGIN and COMMIT
+        # a snapshot per statement is enough for readers, so readers need no BEGIN and COMMIT
         self.silence.refuse()
         opening = WRITE if write else AUTOCOMMIT
         with (
@@ -121,7 +121,7 @@ class PostgresStore(Store):
             yield PostgresLead(driver, self)
 
     def check_schema(self) -> None:
-        """Raise `SchemaBehind` or `SchemaAhead`; a silent database decides nothing."""
+        """Raise `SchemaBehind` or `SchemaAhead`; return if the database does not answer."""
         with suppress(psycopg.Error, sa.exc.SQLAlchemyError), self.checking.connect() as connection:
             migrations.check(connection)
 
@@ -159,7 +159,7 @@ class PostgresStore(Store):
 
 
 class PostgresLead(Lead):
-    """The advisory lock's own connection: losing it loses the lead and the transaction alike."""
+    """The lead, bound to the connection that holds the advisory lock."""
 
     def __init__(self, driver: Connection, store: PostgresStore) -> None:
         self.driver = driver

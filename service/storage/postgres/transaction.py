@@ -1,4 +1,4 @@
-"""Transactions on Postgres: arrays in, arrays out; locks by page_id, a page before its state."""
+"""Transactions on Postgres on arrays; they lock by page_id, a page before its state."""
 
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext
@@ -43,19 +43,19 @@ from service.storage.sql import SqlTransaction, any_seldom_set
 from service.storage.tables import SELDOM_SET
 
 FEW = 100
-"""Entries of the log up to which they are inserted rather than copied in."""
+"""Maximum entries of the log that are inserted; more entries are copied."""
 
 PAGE_STATE = PageStates.__dataclass_fields__
 OWN = len(sql.OF_STATES) + 1
-"""Columns of `sql.STATES`; the rates in force are read with them or not."""
+"""Number of columns of `sql.STATES`, after which the rates in force may follow."""
 
 
 class PostgresTransaction(SqlTransaction, PostgresQueue):
-    """The statements in Postgres's words."""
+    """The transaction in the SQL of Postgres."""
 
     @property
     def driver(self) -> psycopg.Connection[Any]:
-        """The psycopg connection under this transaction, with nothing put off."""
+        """The psycopg connection of this transaction, after sending the deferred statements."""
         self.statements.send()
         return self.statements.driver
 
@@ -82,7 +82,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
                 ).astype(np.int16),
             )
             self._save(sql.BRING_STATES, states.take(created), url_group=url_group[created])
-        if not created.all():  # somebody else has added them meanwhile
+        if not created.all():  # another transaction has added the others meanwhile
             page_id[~created] = self.page_ids(new.key[~created])
         return Registered(page_id, created)
 
@@ -107,7 +107,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         return self._states(row[:OWN], row[OWN:])
 
     def _states(self, own: Sequence[Any], rates: Sequence[Floats] = ()) -> PageStates:
-        """Name the columns; rates in force that were not read are NaN."""
+        """Return states from the columns of `sql.STATES`; rates that were not read are NaN."""
         *columns, rare = own
         if rare is None:
             return PageStates.empty(estimate=(self.width,))
@@ -137,7 +137,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     def _save(self, statement: str, states: PageStates, **columns: NDArray[Any]) -> None:
         if not len(states):
             return
-        # ten columns that are empty for most pages would take a quarter of the time of an update
+        # ten columns that are empty for most pages would add a quarter to the time of an update
         is_rare = any_seldom_set(states)
         order, n_rare = np.argsort(~is_rare, kind="stable"), int(is_rare.sum())
         columns |= {name: getattr(states, name) for name in sql.OF_STATES}
@@ -152,7 +152,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
 
     @override
     def append_log(self, entries: LogColumns) -> None:
-        # few are inserted, which takes one message instead of three
+        # inserting takes one message, copying three
         if len(entries) <= FEW:
             self.later(sql.INSERT_LOG, **entries.arrays())
             return
@@ -194,7 +194,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
 
     @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
-        # into a table of its own, indexed, then attached; the CHECK spares a scan
+        # The table is filled and indexed, then attached; the CHECK avoids a scan.
         table = f"schedule_{epoch}"
         of_one_epoch = f"(LIKE schedule, CHECK (epoch = {epoch}))"
         self.once(f"CREATE TABLE {table} {of_one_epoch} WITH (autovacuum_enabled = false)")
@@ -227,8 +227,8 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         page = super().page(page_id)
         if page.crawl_rate is None:
             return self.page(page_id) if self._epoch_dropped() else page
-        kept = broad(np.array([getattr(page, name) for name in SHORT_RATES])).tolist()
-        return replace(page, **dict(zip(SHORT_RATES, kept, strict=True)))
+        rates = broad(np.array([getattr(page, name) for name in SHORT_RATES])).tolist()
+        return replace(page, **dict(zip(SHORT_RATES, rates, strict=True)))
 
     @override
     def host_pages(self, host: Host, now: datetime) -> HostPages:
@@ -236,9 +236,10 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         return self.host_pages(host, now) if self._epoch_dropped() else pages
 
     def _epoch_dropped(self) -> bool:
-        """Return whether the epoch was dropped since this reader asked; the next one is asked anew.
+        """Return whether the epoch in force was dropped after this reader read its number.
 
-        Only readers can meet this: housekeeping waits for the transactions of writers.
+        If so, the next statement reads the number again. Only readers need this check, because
+        housekeeping waits for the transactions of writers.
         """
         dropped = self.number_in_force() not in (0, *self.kept())
         if dropped:
@@ -249,7 +250,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
     def read_schedule(
         self, only: Collection[str], **parameters: Any
     ) -> tuple[ScheduledPages, Collection[int]]:
-        # planned anew for every place, as the statistics are
+        # planned for each reading, because the best plan depends on the range
         statement = sql.schedule(only, since="since" in parameters)
         ((*row, kept),) = self.once(statement, **parameters)
         if row[0] is None:

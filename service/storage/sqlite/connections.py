@@ -1,4 +1,4 @@
-"""Connections to a SQLite file: durable, patient with each other, their troubles named."""
+"""Connections to a SQLite file: opening, locks, and the errors of the file."""
 
 import sqlite3
 import threading
@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from service.model.errors import RecrawlError, StoreFull, StoreUnavailable
 
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
-"""A full disk; a file that may not grow, by a quota or a limit; no room for the WAL's index."""
+"""Codes of a full disk, a file that must not grow, and a full file system of the WAL's index."""
 
 OUTAGES = (
     sqlite3.SQLITE_BUSY,
@@ -28,7 +28,7 @@ OUTAGES = (
     sqlite3.SQLITE_PROTOCOL,
     sqlite3.SQLITE_READONLY,
 )
-"""Primary codes of troubles of the file, the disk or other processes; all others are faults."""
+"""Primary codes of outages of the file, the disk or other processes; all others are faults."""
 
 SENTENCES = {
     sqlite3.SQLITE_BUSY: "another writer held the database file for too long; nothing was "
@@ -36,27 +36,27 @@ SENTENCES = {
     sqlite3.SQLITE_READONLY: "the database file is read-only; nothing was kept, let the service "
     "write the file and its directory, then send this again",
 }
-"""Details of some primary codes; the others have the sentence of `StoreUnavailable`."""
+"""Messages of some primary codes; the others have the message of `StoreUnavailable`."""
 
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 PRIMARY = 0xFF
-"""The bits of an error code without its details."""
+"""Bits of the primary code in an error code."""
 
 WAL_KEPT = 250 << 20
-"""Bytes of pages that the write-ahead log holds before a commit moves them into the file."""
+"""Size of the write-ahead log at which a commit moves its pages into the file, bytes."""
 
 WAL_BYTES = 336 << 20
-"""What a burst took beyond this is given back. A full log fits, so that it is written over in
-place: one that is cut and grows again costs a fifth of every commit."""
+"""Size to which the write-ahead log shrinks after a burst, bytes. A full log fits, because a log
+that shrinks and grows again adds a fifth to the time of every commit."""
 
 WRITING_CACHE = -262144
-"""KiB at most, once, as there is one writer: the states of two million pages."""
+"""Cache of the one writer, -KiB: the states of two million pages."""
 
 BUSY_S, BUSY_AGAIN_S = 10, 0.01
-"""How long to wait for a lock; and how long until a look at what SQLite does not wait for."""
+"""Maximum wait for a lock; time between attempts where SQLite does not wait, seconds."""
 
 LOOK_S = 0.05
-"""Time that SQLite itself waits for the write lock between two looks at the limit, seconds."""
+"""Time that SQLite waits for the write lock between two checks of the limit, seconds."""
 
 PRAGMAS = (
     f"busy_timeout = {BUSY_S * 1000}",
@@ -67,13 +67,13 @@ PRAGMAS = (
 )
 
 READING_CACHE = -4096
-"""KiB: who reads the schedule walks along keys, and many may do so at once."""
+"""Cache of each reader, -KiB: small, because readers walk along keys and may be many."""
 
 
 def opened(url: str, cache_size: int, begin: str) -> sa.Engine:
-    """Return a pool whose connections cache so many pages (or, if negative, KiB).
+    """Return a pool of connections; a negative `cache_size` is in KiB, a positive one in pages.
 
-    SQLAlchemy's own transactions, such as a migration's, start with the statement `begin`.
+    SQLAlchemy's own transactions, such as migrations, start with the statement `begin`.
     """
     engine = sa.create_engine(url, pool_size=10, max_overflow=40)
     sa.event.listen(engine, "connect", partial(prepare, cache_size=cache_size))
@@ -94,7 +94,7 @@ def prepare(
 
 
 def _keep_wal(driver: sqlite3.Connection) -> None:
-    """Have a write-ahead log; SQLite itself does not wait for others that open a new file."""
+    """Set up the write-ahead log; wait for other processes that do so, as SQLite does not."""
     deadline = time.monotonic() + BUSY_S
     while True:
         try:
@@ -111,7 +111,7 @@ def _keep_wal(driver: sqlite3.Connection) -> None:
 def transaction(
     engine: sa.Engine, begin: Callable[[sqlite3.Connection], object]
 ) -> Iterator[sqlite3.Connection]:
-    """Take a connection out of the pool for one transaction; commit, or roll back on an error."""
+    """Open a transaction on a pooled connection; commit, or roll back after an exception."""
     pooled = engine.raw_connection()
     driver = pooled.driver_connection
     assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - for mypy
@@ -120,12 +120,12 @@ def transaction(
         yield driver
         driver.commit()
     finally:
-        driver.rollback()  # unless it is committed
+        driver.rollback()  # no effect after a commit
         pooled.close()
 
 
 def begin_patiently(goes_on: Callable[[], bool], driver: sqlite3.Connection) -> None:
-    """Wait for the write lock while `goes_on` is true; SQLite's own wait cannot be ended."""
+    """Wait for the write lock while `goes_on` returns True; SQLite's wait cannot be interrupted."""
     driver.execute(f"PRAGMA busy_timeout = {LOOK_S * 1000:.0f}")
     while True:
         try:
@@ -139,7 +139,7 @@ def begin_patiently(goes_on: Callable[[], bool], driver: sqlite3.Connection) -> 
 
 @contextmanager
 def translated(check: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Raise the service's conditions; `check` raises those of another version's schema."""
+    """Raise the service's errors for the driver's; `check` raises those of a wrong schema."""
     try:
         yield
     except sa.exc.TimeoutError as error:
@@ -154,7 +154,7 @@ def translated(check: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 
 def outage(code: int, cause: object) -> RecrawlError:
-    """Return the service's condition for an error code of SQLite."""
+    """Return the service's error for an error code of SQLite."""
     if code in FULL:
         return StoreFull()
     if code & PRIMARY in DAMAGED:
@@ -166,7 +166,7 @@ def outage(code: int, cause: object) -> RecrawlError:
 
 
 class Turns:
-    """A lock that is handed on in the order it was asked for: blocks of an epoch let others in."""
+    """A lock that threads get in order, so that others can write between an epoch's blocks."""
 
     def __init__(self) -> None:
         self.taken = False
@@ -174,11 +174,11 @@ class Turns:
         self.changing = threading.Lock()
 
     def __enter__(self) -> None:
-        """Wait for one's turn."""
+        """Wait for the lock."""
         self.take(None)
 
     def take(self, within_s: float | None) -> bool:
-        """Wait for one's turn, at most for so many seconds; return whether it has come."""
+        """Wait for the lock, at most `within_s` seconds; return whether this thread has it."""
         with self.changing:
             if not self.taken:
                 self.taken = True
@@ -188,17 +188,17 @@ class Turns:
         if mine.wait(within_s):
             return True
         with self.changing:
-            if mine.is_set():  # handed on at the last moment
+            if mine.is_set():  # this thread got the lock at the last moment
                 return True
             self.waiting.remove(mine)
             return False
 
     def __exit__(self, *_: object) -> None:
-        """Hand on."""
+        """Release the lock."""
         self.hand_on()
 
     def hand_on(self) -> None:
-        """End one's turn."""
+        """Release the lock to the thread that has waited longest."""
         with self.changing:
             if self.waiting:
                 self.waiting.popleft().set()

@@ -1,7 +1,8 @@
 """The log of observations on SQLite, in order of day, stretch of the day, page and time.
 
-A stretch has entries that came one after the other. Were a day one piece, each entry of a commit
-would fall on a leaf of its own, and a commit writes whole leaves.
+A stretch has entries that arrived one after the other. Because a commit writes whole leaves of the
+index, the entries of a commit should share few leaves. Without stretches each entry would be on
+another leaf.
 """
 
 import sqlite3
@@ -15,12 +16,14 @@ from service.model.columns import EvidenceColumns, LogColumns
 from service.storage.sqlite import sql
 
 STRETCH = 32_768
-"""Entries. A page's log is looked up in each stretch; a longer one has more leaves to rewrite."""
+"""Maximum entries of a stretch. Reading a page's log takes a look-up for each stretch, while
+longer stretches rewrite more leaves."""
 
 OF_A_DAY = 10_000
-"""Numbers of stretches between the first one of a day and that of the next."""
+"""Maximum number of stretches of a day."""
 
 DAY_US = 86_400_000_000
+"""Length of a day, microseconds."""
 
 APPEND = """
 INSERT INTO observations
@@ -64,14 +67,14 @@ DELETE FROM observations WHERE stretch = ?1 AND page_id <= coalesce(
 
 
 class Stretches:
-    """The stretch of each day's next entries, as this process counts; it need not be exact."""
+    """The newest stretch of each day, as this process counts; the counts may be inexact."""
 
     def __init__(self) -> None:
         self.filled: dict[int, tuple[int, int]] = {}
-        """By day: the number of its newest stretch, and how many entries that has."""
+        """Number of the newest stretch and number of its entries, by day."""
 
     def take(self, driver: sqlite3.Connection, day: int, n: int) -> int:
-        """Return the stretch for n entries of a day, which is looked up the first time."""
+        """Return the stretch for n entries of a day; read the newest stretch the first time."""
         newest, n_entries = self.filled.get(day) or _newest(driver, day)
         if n_entries > 0 and n_entries + n > STRETCH and newest % OF_A_DAY < OF_A_DAY - 1:
             newest, n_entries = newest + 1, 0
@@ -89,7 +92,7 @@ def _newest(driver: sqlite3.Connection, day: int) -> tuple[int, int]:
 
 
 class SqliteLog(sql.SqliteDialect):
-    """The log in SQLite's words."""
+    """The log in the SQL of SQLite."""
 
     stretches: Stretches
 
@@ -117,7 +120,7 @@ class SqliteLog(sql.SqliteDialect):
         return self.driver.execute(statement, (first, last, sql.listed(page_id)))
 
     def drop_log(self, since: datetime, limit: int) -> bool:
-        """Delete so many entries of a day before that of `since`; return whether there were any."""
+        """Delete up to `limit` entries of days before `since`; return whether there were any."""
         first_kept = sql.microseconds(since) // DAY_US * OF_A_DAY
         old = self.driver.execute(OLD_STRETCH, (first_kept,)).fetchall()
         for (stretch,) in old:

@@ -1,4 +1,4 @@
-"""The queue on SQLite: one writer at a time, so nobody has to be locked out or passed over."""
+"""The queue on SQLite; because there is one writer at a time, it needs no locks on rows."""
 
 from datetime import datetime, timedelta
 from itertools import repeat
@@ -49,7 +49,7 @@ ROW = ("next_at", "last_crawl_at", "crawl_rate", "requested", "page_id")
 DUE_RATE_NOW = sql.named(DUE_RATE)
 DUE = f"""created_at, last_crawl_at, requested_at, coalesce(gone, 0), coalesce(n_failures, 0),
     coalesce(interval_factor, 1.0), {DUE_RATE_NOW}"""
-"""What `DueColumns` are but for the page_id."""
+"""Expressions of the `DueColumns` without the page_id."""
 STATES = """page_states ON page_states.page_id = pages.page_id
 LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = :epoch"""
 GIVEN = "json_each(:page_id) AS given LEFT JOIN pages ON pages.page_id = given.value"
@@ -82,7 +82,7 @@ IDLE = """
 SELECT page_id FROM due_pages WHERE page_id IN (SELECT value FROM json_each(?))
     AND (token IS NULL OR next_at <= ?)
 """
-"""Rows on which no lease runs."""
+"""Statement that reads the pages without a running lease."""
 
 LOWER_HOST_QUEUE = """
 INSERT INTO host_queues (queue_id, next_at) VALUES (?, ?)
@@ -112,7 +112,7 @@ UPDATE host_queues SET ready_at = ready_at + :by, next_at = next_at + min(:by, 0
     blocked_until = CASE WHEN paused_at IS NULL THEN blocked_until ELSE blocked_until + :by END,
     paused_at = paused_at + :by
 """
-"""What is NULL stays so; a host that was blocked by hand is blocked until the same time."""
+"""Statement that shifts delays and pauses; NULL and the end of a block by hand stay."""
 
 QUEUED = """
 SELECT page_id, next_at, last_crawl_at, crawl_rate, requested, queue_id FROM due_pages
@@ -143,7 +143,7 @@ WHERE page_id IN (SELECT value FROM json_each(?))
 
 
 class SqliteQueue(sql.SqliteDialect):
-    """The queue in SQLite's words."""
+    """The queue in the SQL of SQLite."""
 
     def _due(self, kind: type[DueT], statement: str, page_id: Ints) -> DueT:
         parameters = {"page_id": sql.listed(page_id), "epoch": self.number_in_force()}
@@ -176,7 +176,7 @@ class SqliteQueue(sql.SqliteDialect):
         return HostQueueBounds(queue_id=queue_id[first], next_at=rows.next_at[first])
 
     def _queue_of(self, page_id: Ints) -> Ints:
-        """Return (N,) the host queues of pages, 0 where there is no such page."""
+        """Return the (N,) host queues of pages; 0: no such page."""
         queues = dict(self.driver.execute(HOST_QUEUES_OF, (sql.listed(page_id),)).fetchall())
         return np.array([queues.get(page, 0) for page in page_id.tolist()], np.int64)
 
@@ -224,9 +224,9 @@ class SqliteQueue(sql.SqliteDialect):
         return self._locked(HOST_QUEUES.format(ids=NEXT_HOST_QUEUES), after=after, limit=limit)
 
     def carry_along(self, step: timedelta) -> None:
-        """Move leases, delays and pauses by a step of the clock, so that as much is left of them.
+        """Shift leases, delays and pauses by a step of the clock; their remaining times stay.
 
-        Host queues that may open sooner are looked at again.
+        The method also lowers `next_at` of host queues that may open sooner.
         """
         by = {"by": step // timedelta(microseconds=1)}
         self.driver.execute(CARRY_LEASES, by)
@@ -241,7 +241,7 @@ class SqliteQueue(sql.SqliteDialect):
 
     @override
     def lock_reported(self, queue_id: Ints, changes: Bools) -> HostQueues:
-        return self._host_queues(np.unique(queue_id))  # who writes has locked everything
+        return self._host_queues(np.unique(queue_id))  # a writer has locked everything
 
     @override
     def lease(self, leases: Leases, now: datetime) -> None:
@@ -274,5 +274,5 @@ class SqliteQueue(sql.SqliteDialect):
 
 
 def _cells(rows: Columns, *names: str) -> list[list[Any]]:
-    """Return the cells of these columns."""
+    """Return the values of these columns, as SQLite stores them."""
     return [sql.values(getattr(rows, name)) for name in names]

@@ -1,4 +1,4 @@
-"""The words, statements and values that are SQLite's own."""
+"""The words, statements and values of SQLite alone."""
 
 import json
 import sqlite3
@@ -38,7 +38,7 @@ NAT = np.iinfo(np.int64).min
 """The bits of numpy's NaT."""
 
 TOGETHER = 100
-"""Rows that one statement inserts: a thousand variables or so."""
+"""Rows that one statement inserts, about a thousand variables."""
 
 NOT_WRITTEN = ("page_id", "pings_since", "observability", "crawl_rate", "crawl_probability")
 WRITTEN = (*(n for n in PageStates.__dataclass_fields__ if n not in NOT_WRITTEN), "page_id")
@@ -61,10 +61,10 @@ LOADED: dict[str, Any] = {
     "interval_factor": Floats,
     "estimate": Floats,
 }
-"""What an epoch reads of every page; its observability, URL group and host are one number."""
+"""Columns that an epoch reads of every page; `code` has observability, URL group and host."""
 LOADED_RARE: dict[str, Any] = {name: EPOCH_KINDS[name] for name in ("page_id", *RARE)}
 OBSERVABILITIES = 4
-"""More than there are."""
+"""Base of the observability in `code`, above the number of its values."""
 
 STRETCHES = """
 WITH RECURSIVE stretches (stretch) AS (
@@ -75,7 +75,7 @@ WITH RECURSIVE stretches (stretch) AS (
 )
 SELECT stretch FROM stretches
 """
-"""Which stretches the log has, one look at its key each."""
+"""Statement that lists the stretches of the log, by one look-up for each."""
 
 ADD_PAGES = """
 INSERT OR IGNORE INTO pages
@@ -116,7 +116,7 @@ OF_STATES = [name for name in PageStates.__dataclass_fields__ if not name.starts
 STATES = "SELECT page_states." + ", ".join(
     f"coalesce({name}, 0)" if name in NULL_FOR_ZERO else name for name in OF_STATES
 )
-"""The columns of `PageStates` but the rates in force, in their order."""
+"""Columns of `PageStates` in their order, without the rates in force."""
 
 LOCK_STATES = f"""
 {STATES}, NULL, NULL
@@ -140,7 +140,7 @@ _SAVE_COMMON = ", ".join(
     if name != "page_id"
 )
 SAVE_COMMON_STATES = f"UPDATE page_states SET {_SAVE_COMMON} WHERE page_id = ?"
-"""Of pages without pings, requests and failures: half as many values are bound."""
+"""Statement for pages without pings, requests and failures, with half as many parameters."""
 RESTORE_STATES = f"UPDATE page_states SET pings_since = ?, {_SAVE} WHERE page_id = ?"
 
 WAKE = f"""
@@ -203,7 +203,7 @@ WORDS = {
 
 
 class Named(dict[str, str]):
-    """Turns `%(name)s`, as Postgres's driver marks a parameter, into SQLite's `:name`."""
+    """Mapping that replaces parameters `%(name)s` by `:name`, the form of SQLite."""
 
     def __missing__(self, name: str) -> str:
         return f":{name}"
@@ -211,7 +211,7 @@ class Named(dict[str, str]):
 
 @cache
 def named(statement: str) -> str:
-    """Return a statement of both databases with its parameters as SQLite marks them.
+    """Return a statement of both databases with parameters and words of SQLite.
 
     >>> named("SELECT 7 %% %(b)s")
     'SELECT 7 % :b'
@@ -220,7 +220,7 @@ def named(statement: str) -> str:
 
 
 def values(column: NDArray[Any]) -> list[Any]:
-    """Return a column as SQLite stores it: microseconds, numbers, blobs, and None for none."""
+    """Return a column as SQLite stores it: microseconds, numbers, blobs, None."""
     if column.dtype.kind == "M":
         us = column.astype(INSTANT)
         return _with_none(us.view(np.int64), np.isnat(us))
@@ -249,23 +249,23 @@ RARELY_DUE: dict[str, Any] = {
     "gone": Bools,
     "n_failures": Ints,
 }
-"""Columns of `DueColumns` that decide for few pages; `created_at` of those never crawled."""
+"""Columns of `DueColumns` that matter for few pages; `created_at` for pages never crawled."""
 RARELY = """
 CASE WHEN last_crawl_at IS NULL OR requested_at IS NOT NULL OR gone OR n_failures > 0
     THEN json_array(created_at, requested_at, coalesce(gone, 0), coalesce(n_failures, 0)) END
 """
-"""The columns of `RARELY_DUE` in one, because the driver's time goes by columns."""
+"""Expression with all columns of `RARELY_DUE`, because the driver takes time for each column."""
 SCHEDULED = [f for f in fields(ScheduledPages) if f.name not in RARELY_DUE]
 SCHEDULE = ", ".join(
     [*(f"coalesce({f.name}, {NAT})" if f.type == Instants else f.name for f in SCHEDULED), RARELY]
 )
 _KINDS = [(f.name, "i8" if f.type == Instants else COLUMN[f.type]) for f in SCHEDULED]
 SCHEDULE_ROW = np.dtype([*_KINDS, ("rarely", "O")])
-"""A row that `SCHEDULE` selects; numpy takes such rows as they come, without a list of them."""
+"""Type of a row of `SCHEDULE`, with which numpy reads rows without a list in between."""
 
 
 def rarely_due(cells: NDArray[np.object_]) -> dict[str, NDArray[Any]]:
-    """Return the columns of `RARELY_DUE` from what `RARELY` selected."""
+    """Return the columns of `RARELY_DUE` from the values of `RARELY`."""
     row = np.flatnonzero(cells.astype(np.bool_))
     columns = {name: nothing(kind, len(cells)) for name, kind in RARELY_DUE.items()}
     if len(row):
@@ -276,7 +276,7 @@ def rarely_due(cells: NDArray[np.object_]) -> dict[str, NDArray[Any]]:
 
 
 def column(listed: Sequence[Any], kind: Any, width: int) -> NDArray[Any]:
-    """Return what SQLite returned as a column of the annotated type."""
+    """Return the values that SQLite returned as a column of the annotated type."""
     if kind == Instants:
         us = [NAT if value is None else value for value in listed]
         return np.array(us, np.int64).view(INSTANT)
@@ -325,7 +325,7 @@ class SqliteDialect(Dialect, Transaction):
 
 
 def columns(kinds: Mapping[str, Any], rows: list[Any], width: int) -> dict[str, NDArray[Any]]:
-    """Return rows, of which there are some, as columns of these types."""
+    """Return one or more rows as columns of these types."""
     read = zip(kinds.items(), zip(*rows, strict=True), strict=True)
     return {name: column(cells, kind, width) for (name, kind), cells in read}
 
@@ -341,9 +341,9 @@ def listed(page_id: Ints) -> str:
 
 
 def add_rows(driver: sqlite3.Connection, statement: str, *columns: Iterable[Any]) -> None:
-    """Run `INSERT … VALUES (…)` for every row of the columns, most of them `TOGETHER` at a time.
+    """Run `INSERT … VALUES (…)` for every row of the columns, mostly `TOGETHER` rows at a time.
 
-    The driver lets go of the interpreter while a statement runs, which pays for many rows only.
+    The driver releases the interpreter for each statement, which costs too much for a single row.
     """
     rows = list(zip(*columns, strict=True))
     whole = len(rows) - len(rows) % TOGETHER
@@ -355,7 +355,7 @@ def add_rows(driver: sqlite3.Connection, statement: str, *columns: Iterable[Any]
 
 
 def written(states: PageStates, names: Sequence[str] = WRITTEN) -> Iterator[list[Any]]:
-    """Return columns as they are stored, the pages they are of last."""
+    """Yield columns of states as SQLite stores them; the last has the page_ids."""
     return (values(getattr(states, name)) for name in names)
 
 
@@ -369,7 +369,7 @@ def parameter(value: Any) -> Any:
 
 
 def decoded(name: str, cell: Any) -> Any:
-    """Return what SQLite stored in the column of this name."""
+    """Return the decoded value of a cell in the column of this name."""
     if cell is None:
         return None
     if name in INSTANTS:

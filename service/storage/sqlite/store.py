@@ -1,8 +1,8 @@
 """The store in one SQLite file: one writer at a time, readers never wait.
 
-Writers queue on a lock inside the process and on SQLite's own between processes. A commit survives
-a power cut (WAL, `synchronous = FULL`). The leader of epochs locks a file beside the database,
-which the system unlocks however that process dies.
+Writers of one process queue on a lock of the process, processes on SQLite's lock. A commit survives
+a power cut (WAL, `synchronous = FULL`). The leader of epochs locks a file beside the database. The
+system unlocks that file whenever the process dies.
 """
 
 import fcntl
@@ -38,14 +38,14 @@ from service.storage.sqlite.log import Stretches
 from service.storage.sqlite.transaction import BLOCK, SqliteTransaction, keep_house
 
 TRY_S, TRY_EVERY_S = 1.0, 1.0
-"""Limit on the wait of a trial for the lock, and time for which its success stands, seconds."""
+"""Maximum wait of a trial for the lock, and time for which its success is valid, seconds."""
 CLOCK = "clock"
-"""The entry of `meta` that holds the start of the clock, and in which run of the machine."""
+"""Name of the entry of `meta` with the id of the machine's start, and the start of the clock."""
 TRIAL = """
 INSERT INTO meta (name, value) VALUES ('trial', hex(randomblob(32768)))
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """
-"""Writes 64 KiB, as much as a small batch: 17 pages."""
+"""Statement that writes 64 KiB, 17 pages, as much as a small batch."""
 
 
 class SqliteStore(Store):
@@ -62,19 +62,19 @@ class SqliteStore(Store):
         self.steady_clock = SteadyClock()
         self.clock = clock or self.steady_clock
         self.kept_start: datetime | None = None
-        """The start of the clock that the file keeps."""
+        """Start of the clock in the file; None: not read yet."""
         self.engine = opened(url, WRITING_CACHE, "BEGIN IMMEDIATE")
         self.reading = opened(url, READING_CACHE, "BEGIN")
         self.writing = Turns()
         self.fetching = Turns()
         self.stretches = Stretches()
         self.held, self.held_at = False, -1.0
-        """Whether a writer of this process has the file's lock, and when the last one got it."""
+        """True while a writer of this process has the file's lock; time of the last such lock."""
         self.tried_at = -TRY_EVERY_S
         self.ended = False
-        """Whether the process ends: no write begins."""
+        """True when the process ends, so that no further write begins."""
         self.file: tuple[int, int] | None = None
-        """What the system knows the file by that was opened."""
+        """Device and inode of the open file; None: not opened yet."""
 
     @override
     @contextmanager
@@ -93,7 +93,7 @@ class SqliteStore(Store):
 
     @override
     def keep_time(self) -> None:
-        # the file keeps the start of the clock: the next process notices a step while none ran
+        # The file has the start of the clock, so that the next process notices a step in between.
         clock = self.steady_clock
         if self.kept_start is None:
             self._resume()
@@ -113,7 +113,7 @@ class SqliteStore(Store):
             tx.put_meta(CLOCK, f"{boot_id()} {start.isoformat()}")
 
     def _resume(self) -> None:
-        """Go on by the clock of the last process, if the machine has not been started since."""
+        """Continue the clock of the last process, unless the machine has been started since."""
         with self.begin(write=False) as tx:
             boot, _, start = tx.get_meta(CLOCK).partition(" ")
         if boot and boot == boot_id():
@@ -123,9 +123,9 @@ class SqliteStore(Store):
     def _writing(
         self, timeout_s: float, committed: Callable[[], None] = lambda: None
     ) -> Iterator[sqlite3.Connection]:
-        """Take the turn in this process, then the file's lock, both within the limit.
+        """Take the lock of this process, then that of the file, both within the limit.
 
-        `committed` is called after the commit, before anybody else's turn.
+        The method calls `committed` after the commit, before the next writer gets the lock.
         """
         deadline = time.monotonic() + timeout_s
         if not self.writing.take(timeout_s):
@@ -154,7 +154,7 @@ class SqliteStore(Store):
                 migrations.check(connection)
 
     def _check_schema(self) -> None:
-        """Raise `SchemaBehind` or `SchemaAhead`; a file that cannot be read decides nothing."""
+        """Raise `SchemaBehind` or `SchemaAhead`; return if the file cannot be read."""
         with suppress(sa.exc.SQLAlchemyError), self.reading.connect() as connection:
             migrations.check(connection)
 
@@ -169,9 +169,10 @@ class SqliteStore(Store):
             self._try()
 
     def _try(self) -> None:
-        """Write as much as a small batch, at most once a second: a short row fits on a full disk.
+        """Write as much as a small batch, at most once a second.
 
-        A writer of this process that has the file's lock for long is proof enough.
+        A short row would fit on a full disk. If a writer of this process holds the file's lock for
+        long, the trial counts as successful.
         """
         began = time.monotonic()
         if began - self.tried_at < TRY_EVERY_S:
@@ -215,7 +216,7 @@ class SqliteStore(Store):
         migrations.upgrade(self.engine)
 
     def find(self) -> None:
-        """Raise `NoDatabase` where there is no file: connecting would make an empty one."""
+        """Raise `NoDatabase` if there is no file; a connection would create an empty one."""
         if not Path(file := str(self.engine.url.database)).exists():
             raise NoDatabase(
                 f"there is no database {file}; see that RECRAWL_DATABASE_URL and the working "
@@ -223,18 +224,18 @@ class SqliteStore(Store):
             )
 
     def _stay(self) -> None:
-        """Raise `StoreUnavailable` where the file that was opened was moved or replaced."""
+        """Raise `StoreUnavailable` if the open file was moved or replaced."""
         path = Path(str(self.engine.url.database))
         try:
-            found = path.stat()
+            status = path.stat()
         except FileNotFoundError:
-            found = None
-        now = found and (found.st_dev, found.st_ino)
+            status = None
+        now = status and (status.st_dev, status.st_ino)
         self.file = self.file or now
         if now is None or now != self.file:
             raise StoreUnavailable(
-                f"{path} was moved or replaced while it was in use; put it back and send this "
-                "again, or restart the service to go on with the one that is there"
+                f"{path} was moved or replaced while it was in use; put the file back and send "
+                "this again, or restart the service to use the file that is there"
             )
 
     @override
@@ -253,7 +254,7 @@ class SqliteStore(Store):
 
 
 class SqliteLead(Lead):
-    """The locked file: while this process lives, nobody else leads."""
+    """The lead, bound to the locked file; no other process leads while this process lives."""
 
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
@@ -275,7 +276,7 @@ class SqliteLead(Lead):
         self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Move what was committed into the file: the WAL stays small, unless the disk is full."""
+        """Move committed pages from the WAL into the file, so that the WAL stays small."""
         reading = transaction(self.store.reading, lambda _: None)
         with suppress(StoreFull), translated(), reading as driver:
             driver.execute("PRAGMA wal_checkpoint(PASSIVE)")

@@ -1,4 +1,4 @@
-"""Transactions on SQLite. Who writes is alone: `lock_states` has nothing left to lock."""
+"""Transactions on SQLite; because there is one writer at a time, `lock_states` takes no lock."""
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -34,14 +34,14 @@ from service.storage.sqlite.log import SqliteLog, Stretches
 from service.storage.sqlite.queue import SqliteQueue
 
 MOST_VARIABLES = 32_000
-"""A statement of an unmodified SQLite takes 32,766."""
+"""Maximum variables of a statement; the default build of SQLite allows 32,766."""
 
 BLOCK = 20_000
-"""Rows that an epoch reads, writes or deletes at a time: other writers wait for 0.1 s at most."""
+"""Rows that an epoch reads, writes or deletes at a time: other writers wait at most 0.1 s."""
 
 
 class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
-    """The statements in SQLite's words."""
+    """The transaction in the SQL of SQLite."""
 
     def __init__(
         self, driver: sqlite3.Connection, width: int, fetching: Turns, stretches: Stretches
@@ -53,7 +53,7 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
 
     @override
     def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
-        # in the order of the keys, which lie so in their index
+        # in the order of the index on keys
         order = np.argsort(new.key)
         page_id, created = self._add_sorted(new.take(order), now, brought and brought.take(order))
         back = np.argsort(order)
@@ -90,8 +90,8 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
     def _add_states(
         self, page_id: Ints, new: PageColumns, now: datetime, brought: Brought | None
     ) -> None:
-        unsaid = new.observability == UNSPECIFIED
-        watched = sql.values(np.where(unsaid, Observability.auto, new.observability))
+        unspecified = new.observability == UNSPECIFIED
+        watched = sql.values(np.where(unspecified, Observability.auto, new.observability))
         url_group = sql.values(url_groups(new.url))
         if brought is None:
             since = repeat(sql.microseconds(now), len(new))
@@ -105,7 +105,7 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         self.run_many(sql.BRING_STATES, pings_since, *sql.written(states), watched, url_group)
 
     def _of_hosts(self, host: Iterable[str]) -> Iterable[int]:
-        """Return the id of each host; new ones are inserted."""
+        """Return the id of each host; insert new hosts."""
         names = sorted(set(host))
         ids = dict(zip(names, self.host_ids(names).tolist(), strict=True))
         return (ids[name] for name in host)
@@ -120,12 +120,12 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
     @override
     def page_ids(self, key: Keys) -> Ints:
         keys = sql.values(key)
-        found: dict[bytes, int] = {}
+        ids: dict[bytes, int] = {}
         for start in range(0, len(keys), MOST_VARIABLES):
             some = keys[start : start + MOST_VARIABLES]
             marks = ",".join("?" * len(some))
-            found |= self.run(f"SELECT key, page_id FROM pages WHERE key IN ({marks})", *some)
-        return np.array([found.get(k, 0) for k in keys], np.int64)
+            ids |= self.run(f"SELECT key, page_id FROM pages WHERE key IN ({marks})", *some)
+        return np.array([ids.get(k, 0) for k in keys], np.int64)
 
     @override
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
@@ -160,19 +160,19 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
 
     @override
     def load_columns(self) -> EpochColumns:
-        found = self._gathered(sql.LOAD_COLUMNS, sql.LOADED)
-        code, observability = np.divmod(found.pop("code"), sql.OBSERVABILITIES)
-        found["host_id"], url_group = np.divmod(code, URL_GROUPS)
-        found["observability"] = observability.astype(np.int16)
-        found["url_group"] = url_group.astype(np.int32)
-        page_id, seldom = found["page_id"], self._gathered(sql.LOAD_RARE, sql.LOADED_RARE)
+        columns = self._gathered(sql.LOAD_COLUMNS, sql.LOADED)
+        code, observability = np.divmod(columns.pop("code"), sql.OBSERVABILITIES)
+        columns["host_id"], url_group = np.divmod(code, URL_GROUPS)
+        columns["observability"] = observability.astype(np.int16)
+        columns["url_group"] = url_group.astype(np.int32)
+        page_id, seldom = columns["page_id"], self._gathered(sql.LOAD_RARE, sql.LOADED_RARE)
         where = np.searchsorted(page_id, seldom["page_id"])
         for name, absent in RARE.items():
-            found[name] = placed(len(page_id), where, seldom[name], absent)
-        return EpochColumns(**found)
+            columns[name] = placed(len(page_id), where, seldom[name], absent)
+        return EpochColumns(**columns)
 
     def _gathered(self, statement: str, kinds: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Read the columns of a statement, a block of rows at a time."""
+        """Return the columns of a statement, read in blocks of rows."""
         shapes = {name: (0, self.width) if name == "estimate" else 0 for name in kinds}
         gathered = Gathered({n: np.empty(shapes[n], COLUMN[kind]) for n, kind in kinds.items()})
         cursor = self.driver.execute(statement)
@@ -189,7 +189,7 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
     def read_schedule(
         self, only: Collection[str], **parameters: Any
     ) -> tuple[ScheduledPages, Collection[int]]:
-        # one reader at a time: the driver lets go of the interpreter at every row
+        # one reader at a time, because the driver releases the interpreter at every row
         rows = epochs_sql.rows(only, since="since" in parameters)
         with self.fetching:
             cursor = self.run(f"SELECT {sql.SCHEDULE} FROM ({rows})", **parameters)
@@ -202,7 +202,7 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         keep_house(lambda: nullcontext(self), keep_log_since)
 
     def drop_schedule(self) -> bool:
-        """Delete a block of a schedule that is no longer kept; return whether there was one."""
+        """Delete a block of an old schedule; return whether there was one."""
         stale = self.run(sql.STALE_EPOCH).fetchall()
         for (epoch,) in stale:
             self.run(sql.DROP_SCHEDULE, epoch, BLOCK - 1)
@@ -212,7 +212,7 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
 def keep_house(
     begin: Callable[[], AbstractContextManager[SqliteTransaction]], keep_log_since: datetime | None
 ) -> None:
-    """Delete, block by block, the schedules and the entries of the log that are not kept."""
+    """Delete old schedules and old entries of the log, block by block."""
     more = True
     while more:
         with begin() as tx:
