@@ -1,1 +1,1 @@
-"""When a page is due, whether its host may be crawled now, and who holds it."""
+"""Due times of pages, politeness to hosts, and leases of crawls."""

@@ -1,15 +1,16 @@
-"""When a page is due: on columns as the stores keep them. Pure but for `due_before`.
+"""Due times of pages, on columns as the stores return them. Pure except for `due_before`.
 
-The rule, in this order; `interval` is `interval_factor / due_rate` days, at most `MAX_DUE_DAYS`:
+The rules apply in this order; `interval` is `interval_factor / due_rate` days, at most
+`MAX_DUE_DAYS`:
 
-1. A page never crawled is due since it was registered.
+1. A page never crawled is due from its registration on.
 2. A page that is gone is due 1 day x 2^(n-1) after the last crawl, n = `n_failures`, at least 1.
-   With n beyond `GONE_CHECKS` it is retired, thus never due. A request that a crawl has not
-   answered is the exception: then it waits as long as at `GONE_CHECKS`.
-3. A page that did not answer its last n crawls is due min(`RETRY_S`, interval) x 2^(n-1) after
-   the last crawl, at most max(interval, 1 day). The interval counts as 1 day where no epoch has
-   scheduled the page, and at the rate 0 if a crawl was requested.
-4. Any other page is due one interval after the last crawl, and never at the rate 0.
+   With n above `GONE_CHECKS` the page is retired, which means never due. The exception is a retired
+   page with a request that no crawl has answered: such a page waits as with n = `GONE_CHECKS`.
+3. A page that did not answer its last n crawls is due min(`RETRY_S`, interval) x 2^(n-1) later.
+   The wait is at most max(interval, 1 day). The interval counts as 1 day if no epoch has scheduled
+   the page, or if the rate is 0 and a crawl was requested.
+4. Any other page is due one interval after the last crawl, and never if the rate is 0.
 
 A request that is newer than the last crawl makes the page due no later than the request.
 """
@@ -31,7 +32,7 @@ RETRY_S = 3_600.0
 """Maximum wait after the first crawl without an answer, seconds."""
 
 MOST_DOUBLINGS = 30
-"""Failures after which the wait doubles no more: every wait has reached its bound by then."""
+"""Number of failures after which the wait no longer doubles, because it has reached its bound."""
 
 DAY_S = 86_400.0
 """Length of a day, seconds."""
@@ -44,7 +45,7 @@ WALK_BLOCK = 10_000
 
 
 def due_at(pages: DueColumns) -> Instants:
-    """Return (N,) due times, NaT where only a ping makes the page due; rounded down to the μs.
+    """Return (N,) due times, rounded down to the μs; NaT where only a ping makes the page due.
 
     >>> one = {name: np.array([value]) for name, value in {
     ...     "page_id": 1, "created_at": np.datetime64("2026-01-01", "us"),
@@ -70,7 +71,7 @@ def due_at(pages: DueColumns) -> Instants:
 
 
 def _interval_days(factor: Floats, due_rate: Floats, scheduled: Bools) -> Floats:
-    """Return days between crawls of the scheduled pages, 1 of the others."""
+    """Return (N,) days between crawls of the scheduled pages, 1 for the others."""
     interval = np.ones(len(factor))
     with np.errstate(over="ignore"):
         np.divide(factor, due_rate, out=interval, where=scheduled)
@@ -78,13 +79,13 @@ def _interval_days(factor: Floats, due_rate: Floats, scheduled: Bools) -> Floats
 
 
 def requested(pages: DueColumns) -> Bools:
-    """Return whether a request is newer than the last crawl."""
+    """Return (N,) whether a request is newer than the last crawl."""
     waiting: Bools = ~np.isnat(pages.requested_at) & ~(pages.last_crawl_at >= pages.requested_at)
     return waiting
 
 
 def of_crawled(states: PageStates) -> DueColumns:
-    """Return what decides when crawled pages are due, but for the rate, which is NaN."""
+    """Return the values that decide when crawled pages are due, with NaN for the rate."""
     names = ("page_id", "last_crawl_at", "requested_at", "gone", "n_failures", "interval_factor")
     never, none = np.full(len(states), NO_TIME), np.full(len(states), np.nan)
     columns = {name: getattr(states, name) for name in names}
@@ -92,7 +93,7 @@ def of_crawled(states: PageStates) -> DueColumns:
 
 
 def next_crawl_at(page: Page) -> datetime | None:
-    """Return when one page is due; None where only a ping makes it due."""
+    """Return the due time of one page; None if only a ping makes the page due."""
     cells: dict[str, Any] = {
         name: np.array([getattr(page, name)])
         for name in ("page_id", "gone", "n_failures", "interval_factor")
@@ -105,7 +106,7 @@ def next_crawl_at(page: Page) -> datetime | None:
 
 
 def retired(page: Page) -> bool:
-    """Return whether a page has been gone for so long that it is never due by itself."""
+    """Return whether a page is retired: gone for so long that only a ping makes it due."""
     return page.gone and next_crawl_at(page) is None
 
 
@@ -114,7 +115,7 @@ def due_before(
 ) -> SchedulePart:
     """Return the rows of `tx.schedule` that are due before an instant, at most `limit`.
 
-    A part that `MOST_SCANNED` or the store has cut short may be empty and not be the last.
+    Because `MOST_SCANNED` and the store limit the rows scanned, an empty part may not be the last.
     """
     parts: list[ScheduledPages] = []
     n_read, size, place = 0, limit, after

@@ -1,4 +1,4 @@
-"""Hosts and groups of hosts: their politeness, and whether a host's feed of pings lives."""
+"""Settings of hosts and groups of hosts, and the state of a host's feed of pings."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,12 +17,12 @@ from service.storage.queue import HostQueues
 
 CAP = "max_crawl_rate"
 SHUT_BY = politeness.STATE[:-1]
-"""Fields that keep a gate shut; a host takes them along into another host queue."""
+"""Fields that keep a gate shut, which move with a host into another host queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moves(Columns):
-    """(N,) hosts by ascending host_id, and the host queues that they leave and join."""
+    """(N,) hosts by ascending host_id, and the host queues that the hosts leave and join."""
 
     host_id: Ints
     left: Ints
@@ -34,10 +34,10 @@ class HostFeed:
     """The pings of a host's `auto` pages."""
 
     n_pages: int
-    """Pages that have had one."""
+    """Number of pages with a ping."""
     n_pings: int
     ping_rate: float
-    """1/day."""
+    """Pings of all pages, 1/day."""
     real: float
     """Share of the pings that announce a change."""
     trust: float
@@ -45,7 +45,7 @@ class HostFeed:
     last_ping_at: datetime
     silent_days: float
     silent: bool
-    """Whether so long a silence is too improbable: the pages are crawled as without pings."""
+    """True if the silence is too improbable, so that the pages are crawled as without pings."""
 
 
 def in_force(host_queues: Sequence[HostQueue], polite: Politeness) -> list[Politeness]:
@@ -63,10 +63,10 @@ def in_force(host_queues: Sequence[HostQueue], polite: Politeness) -> list[Polit
 def change_host(
     tx: Transaction, host: str, settings: Mapping[str, Any], now: datetime, polite: Politeness
 ) -> None:
-    """Change settings of a host, seen before or not: fields of `Host` and `blocked_until`.
+    """Change settings of a host, new or not: fields of `Host` and `blocked_until`.
 
-    None clears a setting. A new group is created. Queued pages move with their host. A block holds
-    for the host queue that the host joins.
+    None clears a setting. The function creates a new group. Queued pages move with their host. A
+    block holds for the host queue that the host joins.
     """
     host_id = tx.host_ids([host])
     left = joined = tx.lock_hosts(host_id)
@@ -86,10 +86,10 @@ def change_group(
     now: datetime,
     polite: Politeness,
 ) -> None:
-    """Change settings of a group, seen before or not, and its members, unless None.
+    """Change settings of a group, new or not, and its members unless `members` is None.
 
-    Settings are the fields of `HostGroup`, `min_delay_s`, `max_concurrency` and `blocked_until`;
-    the rest is as in `change_host`.
+    Settings are the fields of `HostGroup`, `min_delay_s`, `max_concurrency` and `blocked_until`.
+    Otherwise the rules of `change_host` hold.
     """
     queue_id = -tx.group_id(group)
     stay = tx.host_ids(sorted(members or ()))
@@ -114,7 +114,7 @@ def _change(
 ) -> None:
     """Move locked hosts, then change one host queue's settings and block another.
 
-    The host queues of `looked_at` are looked at again, because their gates may open sooner.
+    The host queues `looked_at` may be ready from now on, because their gates may open sooner.
     """
     at, moves = instant(now), hosts.take(hosts.left != hosts.joined)
     filled = tx.move_hosts(moves.host_id, moves.joined)
@@ -140,7 +140,7 @@ def _change(
 
 
 def configure(host_queues: HostQueues, row: Bools, settings: Mapping[str, Any]) -> HostQueues:
-    """Return host queues, some with the settings given; None clears a setting."""
+    """Return host queues with new settings in the selected rows; None clears a setting."""
     values = {name: settings[name] for name in politeness.SETTINGS if name in settings}
     if values.get("max_concurrency", 0) is None:
         values["max_concurrency"] = 0
@@ -148,9 +148,9 @@ def configure(host_queues: HostQueues, row: Bools, settings: Mapping[str, Any]) 
 
 
 def follow_robots(host_queues: HostQueues, group: Ints, robots_delay_s: Floats) -> HostQueues:
-    """Return host queues, those of groups with the longest delay that a member's robots.txt asks.
+    """Return host queues; a group's has the longest delay that a member's robots.txt requests.
 
-    `group` has the host queue of each member that is asked for a `robots_delay_s`.
+    `group` has the host queue of each member with a `robots_delay_s`.
     """
     longest = np.where(host_queues.queue_id < 0, np.nan, host_queues.robots_delay_s)
     np.fmax.at(longest, host_queues.queue_id.searchsorted(group), robots_delay_s)
@@ -158,7 +158,7 @@ def follow_robots(host_queues: HostQueues, group: Ints, robots_delay_s: Floats) 
 
 
 def inherit(host_queues: HostQueues, moves: Moves) -> HostQueues:
-    """Return host queues, those that hosts join shut at least as long as those that they leave."""
+    """Return host queues; a queue that hosts join stays shut as long as the queues they leave."""
     source = host_queues.queue_id.searchsorted(moves.left)
     target = host_queues.queue_id.searchsorted(moves.joined)
     columns = {name: getattr(host_queues, name).copy() for name in SHUT_BY}
@@ -170,24 +170,24 @@ def inherit(host_queues: HostQueues, moves: Moves) -> HostQueues:
 def keep_last_crawl(
     before: HostQueues, after: HostQueues, row: Bools, polite: Politeness
 ) -> HostQueues:
-    """Return `after`, some with their new delay counted from the same crawl as the old one."""
+    """Return `after`; in the selected rows the new delay counts from the same crawl as the old."""
     (old, _), (new, _) = politeness.limits(before, polite), politeness.limits(after, polite)
     return _put(after, row, {"ready_at": (after.ready_at + (new - old))[row]})
 
 
 def block(host_queues: HostQueues, row: Bools, until: np.datetime64) -> HostQueues:
-    """Return host queues, some blocked by hand until an instant; NaT ends a block or a pause."""
+    """Return host queues, the selected rows blocked until an instant; NaT ends a block or pause."""
     return _put(host_queues, row, {"blocked_until": until, "paused_at": NO_TIME})
 
 
 def look_again(host_queues: HostQueues, row: Bools, at: np.datetime64) -> HostQueues:
-    """Return host queues, some looked at from now on: their gates may open sooner."""
+    """Return host queues; the selected ones with queued pages may be ready from `at` on."""
     sooner = np.where(np.isnat(host_queues.next_at), NO_TIME, np.fmin(host_queues.next_at, at))
     return _put(host_queues, row, {"next_at": sooner[row]})
 
 
 def fill(host_queues: HostQueues, row: Bools, at: np.datetime64) -> HostQueues:
-    """Return host queues, some looked at from now on, as pages moved into them."""
+    """Return host queues; the selected ones, into which pages moved, may be ready from `at` on."""
     return _put(host_queues, row, {"next_at": at})
 
 
@@ -199,7 +199,7 @@ def _put(host_queues: HostQueues, row: Bools, values: Mapping[str, Any]) -> Host
 
 
 def feed_of(pages: HostPages, now: datetime) -> HostFeed | None:
-    """Return a host's feed as an epoch judges it; None where no ping of an `auto` page counts."""
+    """Return a host's feed as an epoch judges it; None if no `auto` page has pings."""
     if pages.last_ping_at is None or pages.trust is None:
         return None
     evidence = PingState(0.0, 0.0, pages.real_pings, pages.false_pings, pages.n_pings, 0.0)

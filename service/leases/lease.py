@@ -1,8 +1,8 @@
-"""Hand out crawls that are due, each under a lease, and settle the leases that are reported.
+"""Lease crawls that are due, and settle the leases that reports end.
 
-Pages that a ping requested come first, then the most overdue; `leases.politeness` is the gate.
-**Fencing.** A lease ends once, by a report, a release or time: whatever comes later under its token
-touches neither the page's next lease nor its host queue.
+Pages that a ping requested come first, then the most overdue. `leases.politeness` decides whether a
+host may be crawled. **Fencing.** A lease ends once, by a report, a release or time. Later messages
+with its token change neither the page's next lease nor its host queue.
 """
 
 from collections.abc import Sequence
@@ -53,21 +53,21 @@ from service.storage.queue import (
 )
 
 UNSCHEDULED_RATE = 1.0
-"""Crawl rate by which a page waits among others before an epoch has scheduled it, 1/day."""
+"""Crawl rate that ranks a page before an epoch has scheduled it, 1/day."""
 
 COMPARED = 64
-"""Minimum rows that are compared for the most overdue, in one transaction."""
+"""Minimum rows of one transaction among which the most overdue are chosen."""
 
 HOST_QUEUES = 8
-"""Host queues that are read beside one for each crawl requested."""
+"""Host queues that are read in addition to one for each crawl requested."""
 
 PROMPT = np.timedelta64(1, "s")
-"""Age up to which `dated` accepts a crawl's own time."""
+"""Maximum age at which `dated` keeps a crawl's time."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequest:
-    """What a worker wants."""
+    """The request of a worker for a number of crawls."""
 
     worker: str
     count: int
@@ -75,17 +75,17 @@ class WorkerRequest:
 
 
 class LeasedPages(NamedTuple):
-    """(N,) crawls handed out, the most overdue first."""
+    """(N,) leased crawls, the most overdue first."""
 
     pages: DuePages
     due_at: Instants
     leases: Leases
     overdue: Floats
-    """(now - last crawl) x crawl rate; of a page never crawled 1 more than since it came."""
+    """(now - last crawl) x crawl rate; (now - registration) x crawl rate + 1 if never crawled."""
 
     @property
     def requested(self) -> Bools:
-        """Whether a ping has requested the crawl."""
+        """(N,) True where a ping has requested the crawl."""
         return requested(self.pages)
 
     def take(self, where: Ints) -> "LeasedPages":
@@ -95,25 +95,25 @@ class LeasedPages(NamedTuple):
 
 
 class LeaseReports(NamedTuple):
-    """(N,) what crawls report to their host queues; a release reports nothing."""
+    """(N,) reports of crawls to their host queues; a release reports nothing."""
 
     tokens: LeaseTokens
-    """Token 0: the crawl was not leased."""
+    """Tokens of the leases; 0: the crawl was not leased."""
     observed_at: Instants
     status: Codes
     """HTTP status; 0: no answer; UNSPECIFIED: not reported."""
     retry_after_s: Floats
     """Pause that the host requested, seconds; NaN: none."""
     new: Bools
-    """Whether the report was accepted. A duplicate or late report counts only under a lease in
-    force, which ends but once."""
+    """True if the report was accepted. A duplicate or late report counts only under a lease in
+    force, because a lease ends only once."""
 
 
 def dated(tx: Transaction, crawls: CrawlColumns, now: datetime) -> CrawlColumns:
-    """Return the crawls, none of them dated before the lease in force that it was made under.
+    """Return the crawls, with times no earlier than the start of their lease in force.
 
-    The crawls of a worker with a slow clock would leave the page due. A crawl no older than
-    `PROMPT` keeps its time: that saves a look-up and does no harm.
+    Otherwise a page would stay due after a crawl of a worker with a slow clock. A crawl no older
+    than `PROMPT` keeps its time, which saves a look-up and does no harm.
     """
     row = np.flatnonzero((crawls.token != 0) & (crawls.observed_at < instant(now) - PROMPT))
     if not len(row):
@@ -131,7 +131,7 @@ class LeaseSettler:
 
     polite: Politeness
     horizon: timedelta
-    """How far ahead pages are queued: `Runner.ahead`."""
+    """Time ahead for which pages are queued: `Runner.ahead`."""
     rng: np.random.Generator
 
     def settle_crawls(
@@ -142,10 +142,10 @@ class LeaseSettler:
         states: PageStates,
         now: datetime,
     ) -> Bools:
-        """End the leases that were reported; return which were in force.
+        """End the leases of reported crawls; return which of the leases were in force.
 
-        `states` are those of the known pages after the crawls. Host queues ignore what is not
-        `new`, except under a lease in force.
+        `states` are the states of the pages after the crawls. Host queues ignore crawls that are
+        not `new`, except under a lease in force.
         """
         held = np.zeros(len(crawls), np.bool_)
         row = np.flatnonzero((crawls.token != 0) | (new & trouble(crawls.status)))
@@ -163,9 +163,9 @@ class LeaseSettler:
     def settle(
         self, tx: Transaction, reports: LeaseReports, pages: DueColumns, now: datetime
     ) -> Bools:
-        """End the leases that were reported, queue their pages again and update their host queues.
+        """End reported leases, queue their pages again and update their host queues.
 
-        `pages` are the leased pages after the reports; their rates are read here. Return which
+        `pages` are the leased pages after the reports; this method reads their rates. Return which
         tokens were in force. Trouble counts for crawls without a lease too.
         """
         at, until = instant(now), instant(now + self.horizon)
@@ -188,7 +188,7 @@ class LeaseSettler:
         return held
 
     def release(self, tx: Transaction, page_id: int, token: int, now: datetime) -> bool:
-        """End a lease whose crawl was not made; return whether the lease still ran."""
+        """End a lease without a crawl; return whether the lease still ran."""
         if not tx.extend_lease(page_id, token, now, now):
             return False
         report = LeaseReports(
@@ -201,22 +201,22 @@ class LeaseSettler:
         return bool(self.settle(tx, report, tx.due_columns(report.tokens.page_id), now)[0])
 
     def queue_pinged(self, tx: Transaction, page_id: Ints, now: datetime) -> None:
-        """Queue the pages that pings want crawled."""
+        """Queue the pages whose crawls pings have requested."""
         queue_due(tx, page_id, now + self.horizon)
 
 
 class Offer(NamedTuple):
-    """What may be leased now: locked host queues, and the first rows of each."""
+    """Candidates for leases: locked host queues, and the first rows of each."""
 
     host_queues: HostQueues
     gates: Gates
     first_end: Instants
-    """When the first lease of each host queue ends."""
+    """End of the first lease of each host queue."""
     rows: QueuedPages
     host_queue: Ints
-    """(R,) the position of each row's host queue."""
+    """(R,) position of each row's host queue."""
     each: int
-    """Maximum rows that were read of each host queue."""
+    """Maximum number of rows that were read of each host queue."""
 
 
 def lease(
@@ -226,9 +226,10 @@ def lease(
     polite: Politeness,
     rng: np.random.Generator,
 ) -> tuple[list[LeasedPages], bool]:
-    """Deal what is due to the requests, in turns; return whether there may be more.
+    """Return leases of due pages for the requests, dealt in turns, and whether more may be due.
 
-    A transaction leases once: because it locks host queues once, no two can deadlock.
+    A transaction calls this function once. Because each transaction then locks host queues once,
+    transactions cannot deadlock.
     """
     count = sum(request.count for request in requests)
     n_rows = max(COMPARED, 2 * count)
@@ -257,9 +258,10 @@ def lease(
 def lease_due(
     tx: Transaction, leases: Leases, bound: Instants, now: datetime
 ) -> tuple[DuePages, Instants, Bools, Instants]:
-    """Lease the pages that are due and whose rows nobody else has locked; mend other bounds.
+    """Lease pages that are due and whose rows no other transaction has locked.
 
-    Return the pages, when they are due, which of them were leased, and their bounds.
+    Correct the bounds of pages that are not due. Return the pages, their due times, which of them
+    were leased, and their bounds.
     """
     pages, locked = tx.lock_pages(leases.page_id, now)
     due = due_at(pages)
@@ -278,7 +280,7 @@ def offer_of(
     polite: Politeness,
     now: datetime,
 ) -> Offer:
-    """Return the rows of locked host queues, and the gates before them."""
+    """Return the offer of locked host queues, their rows and their gates."""
     n_running: Ints = np.zeros(len(host_queues), np.int64)
     first_end: Instants = np.full(len(host_queues), NO_TIME)
     at, (delay, concurrency) = instant(now), limits(host_queues, polite)
@@ -292,10 +294,10 @@ def offer_of(
 def after_leasing(
     offer: Offer, taken: Ints, bound: Instants, of: LeaseFilter, at: np.datetime64
 ) -> HostQueues:
-    """Return the host queues after rows were taken; `bound` is when each row can be taken next."""
+    """Return the host queues after rows were leased; `bound` is the next time of each row."""
     host_queues, host_queue, n = offer.host_queues, offer.host_queue, len(offer.host_queues)
     head = heads(n, host_queue, bound, offer.rows.next_at, offer.each)
-    if of.hosts:  # of a group's other hosts nothing was read
+    if of.hosts:  # no rows of a group's other hosts were read
         head = np.where(host_queues.queue_id < 0, host_queues.next_at, head)
     ends = offer.first_end.copy()
     np.fmin.at(ends, host_queue[taken], bound[taken])
@@ -320,7 +322,7 @@ def _leases(
 
 
 def how_overdue(pages: DuePages, at: np.datetime64) -> Floats:
-    """Return (now - last crawl) x crawl rate; a page never crawled was due when it came."""
+    """Return (now - last crawl) x crawl rate; a page never crawled is due from registration on."""
     rate = np.where(pages.due_rate > 0, pages.due_rate, UNSCHEDULED_RATE)
     first = np.isnat(pages.last_crawl_at)
     since: Instants = np.where(first, pages.created_at, pages.last_crawl_at)
@@ -330,7 +332,7 @@ def how_overdue(pages: DuePages, at: np.datetime64) -> Floats:
 def most_overdue(
     rows: QueuedPages, host_queue: Ints, room: Ints, count: int, at: np.datetime64
 ) -> Ints:
-    """Return the rows to take: as many as each host queue has room for, the most overdue first."""
+    """Return the rows to lease, the most overdue first, within the room of each host queue."""
     rate = np.where(rows.crawl_rate > 0, rows.crawl_rate, UNSCHEDULED_RATE)
     first = np.isnat(rows.last_crawl_at)
     since: Instants = np.where(first, rows.next_at, rows.last_crawl_at)
@@ -348,7 +350,7 @@ def most_overdue(
 
 
 def deal(counts: Sequence[int], n: int) -> Ints:
-    """Return which request gets each of n pages, dealt in turns to requests for `counts` pages.
+    """Return (n,) request that gets each page, dealt in turns to requests for `counts` pages.
 
     >>> deal([1, 3, 2], 6).tolist()
     [0, 1, 2, 1, 2, 1]
@@ -359,7 +361,7 @@ def deal(counts: Sequence[int], n: int) -> Ints:
 
 
 def _once(held: Bools, page_id: Ints) -> Bools:
-    """Return the first token in force of each page: a lease ends but once."""
+    """Return the first token in force of each page, because a lease ends only once."""
     row = np.flatnonzero(held)
     _, first = np.unique(page_id[row], return_index=True)
     once = np.zeros(len(held), np.bool_)

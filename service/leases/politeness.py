@@ -1,7 +1,7 @@
-"""Politeness: when a host queue may be crawled, and what reports and settings make of it. Pure.
+"""Politeness: the times at which a host queue may be crawled, by settings and reports. Pure.
 
-A host queue is open when the delay since the last crawl and the pause after trouble are over and
-fewer leases run than the concurrency allows. The store keeps instants: a restart forgets none.
+A host queue is open if the delay since the last crawl and the pause after trouble are over. Also,
+fewer leases must run than the concurrency allows. The store keeps all instants over a restart.
 """
 
 from dataclasses import dataclass, replace
@@ -18,19 +18,19 @@ from service.storage.queue import HostQueues
 Spans = NDArray[np.timedelta64]
 
 SLOW_DOWN = (429, 503)
-"""Statuses by which a host asks for a pause."""
+"""HTTP statuses with which a host requests a pause."""
 TROUBLE = 500
-"""Lowest status of a server's error."""
+"""Lowest HTTP status of a server error."""
 TROUBLE_AFTER = 3
-"""Reports of other trouble in a row that make a host queue pause as well."""
+"""Reports of other trouble in a row after which a host queue pauses."""
 
 PAUSE_S = 60.0
 """First pause after trouble, seconds."""
 LONGEST_PAUSE_S = 86_400.0
 """Maximum pause after trouble, seconds."""
 FORGIVEN_AFTER_S = 86_400.0
-"""Time from the end of a pause until trouble is forgotten, seconds: without leases no answer
-reaches a host queue."""
+"""Time from the end of a pause until failures no longer count, seconds. Without leases, no answer
+would clear them."""
 LONGEST_DELAY_S = 86_400.0
 """Maximum delay between two crawls, seconds."""
 
@@ -50,13 +50,13 @@ class Politeness:
     """The politeness of host queues without settings of their own."""
 
     delay_s: float = 1.0
-    """From one crawl to the next, seconds."""
+    """Delay from one crawl to the next, seconds."""
     concurrency: int = 1
-    """Leases that run at a time; 0: any number."""
+    """Leases that may run at a time; 0: any number."""
 
     @property
     def gated(self) -> bool:
-        """Whether a crawl can have to wait for another."""
+        """True if a crawl may have to wait for another crawl."""
         return self.delay_s > 0 or self.concurrency > 0
 
 
@@ -65,7 +65,7 @@ class Gates(NamedTuple):
 
     delay: Spans
     concurrency: Ints
-    """0: any number."""
+    """Leases that may run at a time; 0: any number."""
     n_running: Ints
     """Leases that run, or expired less than a delay ago."""
     room: Ints
@@ -73,37 +73,37 @@ class Gates(NamedTuple):
 
 
 class ReportSummary(NamedTuple):
-    """(N,) a batch of reports by host queue; NaT: no such report."""
+    """(N,) sums of a batch of reports by host queue; NaT: no such report."""
 
     ended: Bools
-    """Whether a lease ended."""
+    """True if a lease ended."""
     last: Instants
-    """The newest crawl whose lease ended."""
+    """Time of the newest crawl whose lease ended."""
     good: Instants
-    """The newest crawl that the host answered."""
+    """Time of the newest crawl that the host answered."""
     ill: Instants
-    """The newest crawl in trouble."""
+    """Time of the newest crawl in trouble."""
     n_ill: Ints
-    """Crawls in trouble."""
+    """Number of crawls in trouble."""
     slow: Bools
-    """Whether the host asked for a pause."""
+    """True if the host requested a pause."""
     retry_after_s: Floats
-    """The pause that the host asked for, seconds; 0: none."""
+    """Pause that the host requested, seconds; 0: none."""
     queued: Instants
-    """The first time of the pages that were queued again."""
+    """Earliest due time of the pages that were queued again."""
 
 
 # -- limits in force
 
 
 def delays(min_delay_s: Floats, robots_delay_s: Floats, polite: Politeness) -> Floats:
-    """Return delays in force, seconds: at least what robots.txt asks, at most a day."""
+    """Return delays in force, seconds: at least the delay of robots.txt, at most a day."""
     own = np.where(np.isnan(min_delay_s), polite.delay_s, min_delay_s)
     return np.minimum(np.fmax(own, robots_delay_s), LONGEST_DELAY_S)
 
 
 def concurrencies(max_concurrency: Ints, polite: Politeness) -> Ints:
-    """Return how many leases may run at a time; 0: any number."""
+    """Return the numbers of leases that may run at a time; 0: any number."""
     return np.where(max_concurrency > 0, max_concurrency, polite.concurrency)
 
 
@@ -114,7 +114,7 @@ def limits(host_queues: HostQueues, polite: Politeness) -> tuple[Spans, Ints]:
 
 
 def seconds(spans: Floats) -> Spans:
-    """Return seconds as time spans, rounded up: no gate opens early."""
+    """Return seconds as time spans, rounded up so that no gate opens early."""
     return np.ceil(spans * 1e6).astype("m8[us]")
 
 
@@ -132,10 +132,11 @@ def gates(
 
 
 def heads(n: int, host_queue: Ints, bound: Instants, before: Instants, each: int) -> Instants:
-    """Return a lower bound of when each of n host queues has a page; NaT where it has none.
+    """Return a lower bound of the time at which each of n host queues has a page; NaT: no page.
 
-    The first `each` rows were read, in the order of `before`; `bound` is when each row can be
-    taken now (NaT: the row is out). If `each` rows came, more may follow the last.
+    At most `each` rows of a host queue were read, in the order of `before`. `bound` is the time at
+    which each row can be leased now; NaT: the row was removed. If `each` rows were read, more rows
+    may follow.
     """
     first, last = np.full(n, LAST), np.full(n, FIRST)
     present = ~np.isnat(bound)
@@ -154,9 +155,10 @@ def shut(
     head: Instants,
     at: np.datetime64,
 ) -> HostQueues:
-    """Return host queues after crawls were leased; `ends` is when the first lease of each ends.
+    """Return host queues after crawls were leased; `ends` has the end of each one's first lease.
 
-    A worker whose lease expires may have crawled at its last instant: the delay counts from there.
+    Because a worker whose lease expires may have crawled at its last instant, the delay counts from
+    there.
     """
     waits = (n_taken > 0) & (gates.delay > NO_DELAY)
     ready_at = np.where(waits, at + gates.delay, host_queues.ready_at)
@@ -169,31 +171,31 @@ def shut(
 
 
 class SettledLeases(NamedTuple):
-    """(N,) what became of the leases that were reported."""
+    """(N,) outcomes of reported leases."""
 
     queue_id: Ints
-    """The host queue of each page; 0 where there is no such page."""
+    """Host queue of each page; 0: no such page."""
     held: Bools
-    """Whether the token was in force."""
+    """True if the token was in force."""
     next_at: Instants
-    """When the page can be leased again; NaT where that is not before the horizon."""
+    """Next due time of the page; NaT if not before the horizon."""
     leased_at: Instants
-    """When the lease was given; NaT where none was in force."""
+    """Start of the lease; NaT: no lease in force."""
     host_queues: HostQueues
-    """The host queues that were locked."""
+    """The locked host queues."""
 
 
 # -- reports
 
 
 def trouble(status: Codes) -> Bools:
-    """Return which statuses show a host in trouble, or one that asks for a pause."""
+    """Return which statuses show a host in trouble, or request a pause."""
     ill: Bools = (status == 0) | slow_down(status) | (status >= TROUBLE)
     return ill
 
 
 def slow_down(status: Codes) -> Bools:
-    """Return which statuses ask for a pause."""
+    """Return which statuses request a pause."""
     slow: Bools = (status == SLOW_DOWN[0]) | (status == SLOW_DOWN[1])
     return slow
 
@@ -206,10 +208,10 @@ def sum_up(
     new: Bools,
     at: np.datetime64,
 ) -> ReportSummary:
-    """Return reports by host queue, but for those neither new nor under a lease.
+    """Return the sums of reports that are new or under a lease, by host queue.
 
-    A crawl that a slow clock dates before its lease is dated at the lease. Because it may have been
-    at any time until the report, the delay counts from there.
+    A crawl that a slow clock dates before its lease gets the time of the lease. Because such a
+    crawl may be as late as its report, the delay counts from the report.
     """
     queue_id, n = settled.host_queues.queue_id, len(settled.host_queues)
     row = np.minimum(np.searchsorted(queue_id, settled.queue_id), n - 1)
@@ -249,7 +251,7 @@ def after_reports(
     at: np.datetime64,
     uniform: Floats,
 ) -> HostQueues:
-    """Return host queues after reports: failures, pauses, delays, and when they open again."""
+    """Return host queues after reports, with new failures, pauses, delays and opening times."""
     host_queues = replace(host_queues, n_failures=failures_in_a_row(host_queues, summary))
     host_queues = pause(host_queues, summary, at, uniform)
     delay, concurrency = limits(host_queues, polite)
@@ -264,7 +266,7 @@ def after_reports(
 
 
 def failing(summary: ReportSummary) -> Bools:
-    """Return which host queues were in trouble when they were crawled last."""
+    """Return which host queues were in trouble at their last crawl."""
     ill: Bools = ~np.isnat(summary.ill) & ~(summary.good > summary.ill)
     return ill
 
@@ -272,8 +274,8 @@ def failing(summary: ReportSummary) -> Bools:
 def failures_in_a_row(host_queues: HostQueues, summary: ReportSummary) -> Ints:
     """Return the reports of trouble in a row.
 
-    A batch counts once, but its reports count one by one up to `TROUBLE_AFTER`. An answer forgives
-    all failures before it, and so does a day since the end of the last pause.
+    A batch counts once, but its reports count one by one up to `TROUBLE_AFTER`. An answer clears
+    all failures before it, and so does a day after the end of the last pause.
     """
     answered = ~np.isnat(summary.good)
     day = seconds(np.array(FORGIVEN_AFTER_S))
@@ -287,10 +289,10 @@ def failures_in_a_row(host_queues: HostQueues, summary: ReportSummary) -> Ints:
 def pause(
     host_queues: HostQueues, summary: ReportSummary, at: np.datetime64, uniform: Floats
 ) -> HostQueues:
-    """Return host queues with `n_failures` as of now, paused where trouble calls for it.
+    """Return host queues, paused after trouble; `n_failures` must include the reports.
 
-    A host that asks for a pause gets one at once, other trouble causes one from `TROUBLE_AFTER`
-    failures on. A pause counts from the crawl and never shortens a longer one.
+    A host that requests a pause gets one at once. Other trouble causes a pause from `TROUBLE_AFTER`
+    failures on. A pause counts from the crawl and never shortens a longer pause.
     """
     n_failures = host_queues.n_failures
     n_pauses = np.where(summary.slow, np.maximum(n_failures, 1), n_failures - (TROUBLE_AFTER - 1))
@@ -306,7 +308,7 @@ def pause(
 
 
 def pause_length(n_pauses: Ints, retry_after_s: Floats, uniform: Floats) -> Spans:
-    """Return the n-th pause in a row: doubled each time, at least what the host asks, <= a day."""
+    """Return the n-th pause in a row: doubled each time, at least `retry_after_s`, up to a day."""
     pause_s = timing.backoff(n_pauses, PAUSE_S, LONGEST_PAUSE_S, uniform)
     return seconds(np.maximum(pause_s, np.minimum(retry_after_s, LONGEST_PAUSE_S)))
 
@@ -315,9 +317,9 @@ def pause_length(n_pauses: Ints, retry_after_s: Floats, uniform: Floats) -> Span
 
 
 def set_back(host_queues: HostQueues, polite: Politeness, at: np.datetime64) -> HostQueues:
-    """Return host queues with nothing dated later than now: the clock was set back.
+    """Return host queues after the clock was set back, without crawls and pauses after `at`.
 
-    The rest of a delay or a pause counts from now. A block by hand keeps its end.
+    The remaining time of a delay or a pause counts from now. A block by hand keeps its end.
     """
     delay, _ = limits(host_queues, polite)
     ready_at = np.fmin(host_queues.ready_at, at + delay)
@@ -335,7 +337,7 @@ def set_back(host_queues: HostQueues, polite: Politeness, at: np.datetime64) -> 
 
 
 def differs(before: HostQueues, after: HostQueues, names: tuple[str, ...] = STATE) -> Bools:
-    """Return which host queues differ in the named fields, and have to be saved."""
+    """Return which host queues differ in the named fields, so that they must be saved."""
     different = np.zeros(len(before), np.bool_)
     for name in names:
         old, new = getattr(before, name), getattr(after, name)

@@ -1,4 +1,4 @@
-"""The queue of due pages: filled ahead of time, and mended after the clock was set back."""
+"""The queue of due pages: filled ahead of time, and corrected after the clock was set back."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ BLOCK = 20_000
 
 
 def queue_rows(pages: DueColumns, due: Instants) -> QueueRows:
-    """Return the rows of pages; `EPOCH` puts those that a ping requested before all others."""
+    """Return the rows of pages; `EPOCH` puts requested pages before all others."""
     first = requested(pages)
     return QueueRows(
         page_id=pages.page_id,
@@ -32,13 +32,13 @@ def queue_rows(pages: DueColumns, due: Instants) -> QueueRows:
 
 
 def queue_due(tx: Transaction, page_id: Ints, until: datetime) -> None:
-    """Queue those of these pages that are due before `until`."""
+    """Queue the pages that are due before `until`."""
     if len(page_id):
         enqueue(tx, tx.due_columns(distinct(page_id)), until)
 
 
 def enqueue(tx: Transaction, pages: DueColumns, until: datetime) -> Ints:
-    """Queue those of ascending pages that are due before `until`; return them."""
+    """Queue the pages, in ascending order, that are due before `until`; return their ids."""
     due = due_at(pages)
     soon = due < instant(until)
     rows = queue_rows(pages, due).take(soon)
@@ -47,9 +47,9 @@ def enqueue(tx: Transaction, pages: DueColumns, until: datetime) -> Ints:
 
 
 def fill_queue(store: Store, until: datetime, stopped: Callable[[], bool] = lambda: False) -> None:
-    """Queue every page that is due before `until`, a block a transaction.
+    """Queue every page that is due before `until`, one block per transaction.
 
-    A fill that is stopped is not marked, so the next runner of epochs does it again.
+    A fill that is stopped leaves no mark, so the next runner of epochs repeats it.
     """
     with store.begin(write=False) as tx:
         epoch = tx.number_in_force()
@@ -65,9 +65,10 @@ def fill_queue(store: Store, until: datetime, stopped: Callable[[], bool] = lamb
 
 
 def fill_block(tx: Transaction, after: int, last: int, until: datetime) -> None:
-    """Queue the pages of a range that are due before `until`, and take out the others.
+    """Queue the pages of a range that are due before `until`, and remove the others.
 
-    Rows that others have locked stay: their holders may wait for a row that has been queued.
+    Rows that other transactions have locked stay, because those transactions may wait for a row
+    that this one has queued.
     """
     queued = enqueue(tx, tx.due_block(after, last), until)
     extra = np.setdiff1d(tx.waiting(after, last), queued, assume_unique=True)
@@ -79,9 +80,9 @@ def fill_block(tx: Transaction, after: int, last: int, until: datetime) -> None:
 
 
 def redate(store: Store, polite: Politeness, now: Clock) -> None:
-    """Date nothing later than now, as after a clock that ran ahead: pages, leases, then hosts.
+    """Set times after now to now, after a clock that ran ahead: of pages, leases, then hosts.
 
-    Where nothing is dated later nothing changes. The queue has to be filled afterwards.
+    Other times stay. The queue must be filled afterwards.
     """
     after = 0
     while True:
