@@ -1,1 +1,1 @@
-"""Estimates of change rates: learnt from crawls and pings, read for an epoch."""
+"""Estimates of change rates, learnt from crawls and pings, and read by epochs."""

@@ -1,8 +1,9 @@
-"""Estimates of the pages' change rates: learnt from crawls, read off for an epoch.
+"""Estimates of the pages' change rates, learnt from crawls and pings, and read by epochs.
 
 The estimator learns from every crawl of an `incomplete` page, and of an `auto` page without pings.
-Pings of a `complete` page are counted; those of an `auto` page are judged (`core.pings`).
-**Evidence without its prior.** The prior is added when an estimate is read.
+The change rate of a `complete` page is its rate of pings. `core.pings` estimates the quality of an
+`auto` page's pings. **Evidence without its prior.** States have the evidence alone; reading an
+estimate adds the prior.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -46,22 +47,22 @@ RATES_BLOCK = 1 << 16
 """Maximum pages whose rates are computed at a time."""
 
 LEAST_PRECISION = 0.1
-"""Minimum precision of pings in use; a clock of the same rate does better than less."""
+"""Minimum precision of pings that are used; with less, a clock of the same rate does better."""
 LEAST_RECALL = 0.2
-"""Minimum share of the changes that pings in use announce."""
+"""Minimum recall of pings that are used."""
 
 
 class RateEstimates(NamedTuple):
-    """(N,) estimates of pages, as the allocation takes them."""
+    """(N,) estimates of pages for the allocation."""
 
     change_rate: Floats
-    """1/day."""
+    """Changes, 1/day."""
     recall: Floats
     """Share of the changes that a ping announces."""
     precision: Floats
     """Share of the pings that announce a change."""
     ping_rate: Floats
-    """1/day; 0 where pings are ignored."""
+    """Pings, 1/day; 0 where pings are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +73,10 @@ class Rules:
     timing: Timing
     rng: np.random.Generator
     ping_delay_s: float = 0.0
-    """Drop pings dated within this many seconds after the page's last crawl."""
+    """Time after a page's last crawl in which pings are dropped, seconds."""
 
     def of(self, _: Transaction) -> "Rules":
-        """Return these rules, whichever schedule is in force."""
+        """Return these rules for any schedule in force."""
         return self
 
 
@@ -120,7 +121,7 @@ class CrawlEvidence(Columns):
     """Row of the page's state."""
     observed_at: Instants
     interval: Floats
-    """Days since the crawl before."""
+    """Days since the previous crawl."""
     changed: Bools
     n_pings: Ints
     """Pings within the interval."""
@@ -151,7 +152,7 @@ def width(estimator: Estimator[Any]) -> int:
 def learn_crawls(
     estimator: Estimator[Any], states: PageStates, evidence: CrawlEvidence
 ) -> EvidenceState:
-    """Return the evidence after crawls, each page's in their order."""
+    """Return the evidence after crawls; the crawls of each page are learnt in their order."""
     learnt = EvidenceState(*(getattr(states, name).copy() for name in EvidenceState._fields))
     pinged = np.zeros(len(evidence.page), np.bool_)
     if (steady := estimator.steady) is not None:
@@ -178,7 +179,7 @@ def _learn(estimator: Estimator[Any], states: Floats, evidence: CrawlEvidence) -
 def _learn_pinged(
     estimator: Gamma, learnt: EvidenceState, since: Instants, evidence: CrawlEvidence
 ) -> None:
-    """Learn from crawls of pages with pings: changes without a ping, or how many pings are real."""
+    """Learn unannounced rates and precisions from crawls of pages with pings."""
     quality = PingQuality(estimator)
     days_counted = np.maximum(days(evidence.observed_at - since[evidence.page]), 0.0)
     for entries in rounds(evidence.page):
@@ -218,10 +219,10 @@ def estimate_rates(
     now: np.datetime64,
     from_log: Floats | None = None,
 ) -> RateEstimates:
-    """Return the estimates of every page; `from_log` where the estimator needs history.
+    """Return the estimates of every page; `from_log` has the rates if the estimator needs history.
 
-    The estimators without a prior return zero before a page's first change, which would starve
-    the page. A rate of zero is replaced by the mean of the default prior.
+    Estimators without a prior return zero before a page's first change, and such a page would never
+    be crawled again. Therefore the mean of the default prior replaces a rate of zero.
     """
     n_pages = len(pages)
     rate = _rates(estimator, pages) if from_log is None else from_log
@@ -268,7 +269,7 @@ def _ping_state(own: EvidenceState, n_pings: Ints, days_counted: Floats) -> Ping
 
 
 def _rates(estimator: Estimator[Any], pages: EpochColumns) -> Floats:
-    """Return the rates of stored states, a block at a time: intermediate arrays are large."""
+    """Return the rates of stored states, computed in blocks because temporary arrays are large."""
     rates = np.empty(len(pages))
     for start in range(0, len(pages), RATES_BLOCK):
         block = slice(start, start + RATES_BLOCK)
@@ -283,8 +284,8 @@ class PageEstimate(NamedTuple):
     change_rate: float
     """1/day."""
     interval: tuple[float, float] | None
-    """Interval of the change rate at 0.9: credible for a posterior, confidence for a likelihood;
-    None: the estimator has neither."""
+    """Interval of the change rate at 0.9, credible for a posterior, confidence for a likelihood;
+    None: no interval."""
     estimator: str
     url_group_change_rate: float | None
     """Mean change rate of the page's URL group, 1/day; None: the estimator does not use it."""
@@ -293,7 +294,7 @@ class PageEstimate(NamedTuple):
 def of_page(
     tx: Transaction, page: Page, estimator: Estimator[Any], now: np.datetime64
 ) -> PageEstimate:
-    """Estimate one page as an epoch would now."""
+    """Return the estimate of one page that an epoch would use now."""
     row, history = _row(page), None
     if estimator.needs_history:
         history = history_of(tx, row.page_id)
@@ -314,11 +315,11 @@ def of_page(
 
 
 ESTIMATED_FROM = ("page_id", "observability", "n_pings", "url_group", *EvidenceState._fields)
-"""Columns of a page that its estimate reads, beside the instants."""
+"""Columns of a page, without instants, from which its estimate follows."""
 
 
 def _row(page: Page) -> EpochColumns:
-    """Return a page as an epoch reads it; the columns that no estimate reads are empty."""
+    """Return a page as an epoch reads it; columns that no estimate needs are empty."""
     row = {field.name: nothing(field.type, 1) for field in fields(EpochColumns)}
     for name in ESTIMATED_FROM:
         row[name] = np.array([getattr(page, name)], row[name].dtype)
@@ -337,7 +338,7 @@ def _interval(estimator: Estimator[Any], state: Any) -> tuple[float, float] | No
 
 
 def silent(pages: EpochColumns, pinged: Bools, quality: PingEstimate, now: np.datetime64) -> Bools:
-    """Return whether the feed of each pinged page's host has fallen silent."""
+    """Return whether the feed of each pinged page's host is silent."""
     _, host = np.unique(pages.host_id[pinged], return_inverse=True)
     newest: Instants = np.full(host.max() + 1, np.datetime64(0, "us"), INSTANT)
     np.fmax.at(newest, host, pages.last_ping_at[pinged])

@@ -1,1 +1,1 @@
-"""What a report or a ping makes of the state of a page."""
+"""Changes of the states of pages by reports and pings."""

@@ -1,4 +1,4 @@
-"""How a ping decides whether its page is crawled now, and what it makes of the state. Pure.
+"""Effects of pings on their pages: a crawl now or not, next state, log. Pure.
 
 Arrays are (N,) for pings, ordered by page and time, and (P,) for their pages.
 """
@@ -26,16 +26,16 @@ from service.model.domain import Kind, Observability, PingReason, Timing
 from service.storage.contract import GONE_CHECKS
 
 RETRY_RETIRED = np.timedelta64(1 << (GONE_CHECKS - 1), "D")
-"""Minimum time between two crawls of a retired page that doubtful pings ask for."""
+"""Minimum time between two crawls of a retired page that untrusted pings request."""
 
 
 def notice(
     states: PageStates, groups: Groups, pings: PingColumns, rules: Rules
 ) -> tuple[PageStates, LogColumns, Bools, NDArray[np.object_]]:
-    """Return the states of (P,) pages after (N,) pings, the log, and whether and why to crawl.
+    """Return the states of (P,) pages after (N,) pings, the log, and the decisions with reasons.
 
-    Pings of changes from before the start of counting are not counted: how many others there were
-    is unknown.
+    A ping of a change before the start of counting does not count, because the number of other
+    pings in that time is unknown.
     """
     page, at, by = groups.page, pings.changed_at, pings.changed_by
     crawl, reason, credit = _decide(states, groups, pings, rules)
@@ -54,10 +54,10 @@ def notice(
 
 
 def may_be_back(states: PageStates, groups: Groups, at: Instants) -> Bools:
-    """Return which pings are reason enough to check whether a page that is gone is back.
+    """Return which pings cause a check whether a page that is gone is back.
 
-    Sites that do not announce every change may list what they have deleted: their pings have a
-    retired page crawled no more often than its last check.
+    Sites that do not announce every change may list pages that they have deleted. Therefore pings
+    of such a site do not cause more frequent checks of a retired page than `RETRY_RETIRED`.
     """
     if not states.gone.any():
         return np.zeros(len(at), np.bool_)
@@ -71,7 +71,7 @@ def may_be_back(states: PageStates, groups: Groups, at: Instants) -> Bools:
 def _decide(
     states: PageStates, groups: Groups, pings: PingColumns, rules: Rules
 ) -> tuple[Bools, NDArray[np.object_], Floats]:
-    """Return which pings are worth a crawl, why, and the (P,) credit that remains."""
+    """Return which pings cause a crawl, the reasons, and the (P,) credit that remains."""
     page, by = groups.page, pings.changed_by
     complete = states.observability == Observability.complete
     auto = states.observability == Observability.auto
@@ -98,7 +98,7 @@ def _decide(
 def _spend(
     states: PageStates, page: Ints, probability: Floats, counts: Bools, rules: Rules
 ) -> tuple[Bools, Floats]:
-    """Return which pings are worth a crawl, and the (P,) credit after the pings that count."""
+    """Return which pings the credit pays for, and the (P,) credit after the pings that count."""
     if rules.timing is Timing.poisson:
         uniform = rules.rng.random(len(page))
         return uniform < probability[page], states.ping_credit
@@ -111,7 +111,7 @@ def _spend(
 
 
 def _log_pings(pings: PingColumns, crawl_rate: Floats) -> LogColumns:
-    """Return the log's entries of pings, which are no evidence by themselves."""
+    """Return the log's entries of pings, which are no evidence without a crawl."""
     unspecified = np.full(len(pings), UNSPECIFIED, np.int16)
     return LogColumns(
         page_id=pings.page_id,

@@ -1,4 +1,4 @@
-"""Replay the kept log into fresh estimates, as after a change of estimator."""
+"""Rebuild the estimates from the log, such as after a change of estimator."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,14 +12,14 @@ from service.model.domain import Kind
 from service.storage import Store
 
 UNFINISHED = "unknown (a rebuild did not finish)"
-"""Name of the estimator in the store while a rebuild runs."""
+"""Estimator's name in the store while a rebuild runs."""
 
 
 def rebuild(store: Store, rules: Rules, *, block: int = 5_000) -> Iterator[int]:
-    """Replay the log into fresh estimates, block by block; yield the number of pages of each.
+    """Rebuild the estimates from the log, block by block; yield the number of pages of each.
 
-    Nothing else may write meanwhile. Until the end the store belongs to no estimator, so after a
-    crash only another rebuild can put it to use. The log has no `last_modified`.
+    No other process may write meanwhile. Until the end the store belongs to no estimator. After a
+    crash, therefore, only another rebuild makes the store usable. The log has no `last_modified`.
     """
     with store.begin() as tx:
         tx.set_estimator(UNFINISHED)
@@ -60,16 +60,16 @@ def _replay(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
 
 
 def _crawl_rate(log: LogColumns, row: Ints) -> Floats:
-    """Return the logged crawl rates; where none was logged, that of the page's mean interval."""
+    """Return the logged crawl rates; without one, the inverse of the page's mean interval."""
     with np.errstate(divide="ignore", invalid="ignore"):  # of rows without a crawl
         usual = np.bincount(row) / np.bincount(row, log.interval)
     return np.where(np.isnan(log.crawl_rate), usual[row], log.crawl_rate)
 
 
 def _pings_before(log: LogColumns, since: Instants) -> tuple[Ints, Ints]:
-    """Return pings before each entry of a log ordered by page and time.
+    """Return numbers of pings before each entry of a log ordered by page and time.
 
-    The first array counts the pings since counting began, the second those in the entry's interval.
+    The first array counts pings since counting began, the second pings in the entry's interval.
     """
     if not len(log):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

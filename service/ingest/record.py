@@ -1,7 +1,7 @@
-"""Record what crawlers saw and what sites announced; an item names its page by id or by URL.
+"""Record crawls and pings; an item names its page by id or by URL.
 
-Per page, time moves forward: an entry that is not newer than the page's last one changes nothing.
-A batch may therefore arrive any number of times, in any order.
+An entry that is not newer than the last entry of its page changes nothing. Therefore a batch may
+arrive any number of times, in any order.
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ class CrawlOutcome(NamedTuple):
 
     verdict: Codes
     sooner: Bools
-    """Whether the page may be due sooner than its rate says: it fails or is gone, or was."""
+    """True if the page may be due sooner than by its rate, because it fails or is gone, or was."""
     states: PageStates
-    """(P,) the states of the known pages after the crawls, by ascending page_id."""
+    """(P,) states of the registered pages after the crawls, by ascending page_id."""
 
 
 class PingOutcome(NamedTuple):
@@ -36,12 +36,12 @@ class PingOutcome(NamedTuple):
 
     verdict: Codes
     crawl: Bools
-    """Whether to crawl the page now."""
+    """True if the page should be crawled now."""
     reason: NDArray[np.object_]
 
 
 def record(tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce) -> CrawlOutcome:
-    """Record crawls; several crawls of one page are applied in the order of their time."""
+    """Record crawls, those of one page in the order of their times."""
     states, row = _lock(tx, crawls.page_id, scheduled=rules.estimator.needs_crawl_rate)
     verdict, newer = _judge(row, crawls.observed_at, states.last_crawl_at)
     verdict[crawls.page_id == UNSPECIFIED] = Verdict.elsewhere
@@ -85,7 +85,7 @@ def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> PingOut
 
 
 def _lock(tx: Transaction, page_id: Ints, *, scheduled: bool) -> tuple[PageStates, Ints]:
-    """Lock the pages of a batch; return the row of each item's page, -1 where there is none."""
+    """Lock the pages of a batch; return the row of each item's page, -1 for no page."""
     states = tx.lock_states(distinct(page_id[page_id > 0]), scheduled=scheduled)
     if not len(states):
         return states, np.full(len(page_id), -1)
@@ -118,7 +118,7 @@ def _of(groups: Groups, states: PageStates, row: Ints) -> PageStates:
 
 
 def _with(states: PageStates, after: PageStates) -> PageStates:
-    """Return the states with those of some pages in place of what they were."""
+    """Return the states, with the states `after` in place of those of the same pages."""
     if len(after) == len(states):
         return after
     every = PageStates.concatenate([after, states])
@@ -129,28 +129,28 @@ class PageNames(NamedTuple):
     """(N,) items that name their page by id or by URL."""
 
     page_id: Ints
-    """0 where the item names its page by URL."""
+    """Id of the page; 0 where the item names its page by URL."""
     row: Ints
     """The URL's row in `pages`, -1 where the item names its page by id."""
     pages: PageColumns
-    """The distinct URLs."""
+    """Pages of the distinct URLs."""
     target: Ints | None = None
     """Row in `pages` of the item's redirect target, -1 for none; None: no item redirects."""
 
 
 class PageRows(NamedTuple):
-    """(N,) the pages of items."""
+    """(N,) pages of items."""
 
     page_id: Ints
-    """As in `CrawlColumns`."""
+    """Id of the page, as in `CrawlColumns`."""
     redirects_to: Ints
-    """As in `CrawlColumns`."""
+    """Target of the redirect, as in `CrawlColumns`."""
     new: Ints
     """Pages that were registered because others redirect to them."""
 
 
 def merge_names(names: Sequence[PageNames]) -> PageNames:
-    """Return the names of several requests as names of one request: each distinct URL once."""
+    """Return the names of several requests as those of one request, with each URL once."""
     if len(names) == 1:
         return names[0]
     pages = PageColumns.concatenate([each.pages for each in names])
@@ -178,8 +178,8 @@ def resolve(
 ) -> PageRows:
     """Return the page of each item; register unknown URLs, or return 0 for them.
 
-    A page that redirects to itself does not redirect. An item under a lease must be of the
-    `leased` page (0: no lease). The URLs of another item are not registered for its sake.
+    A page that redirects to itself does not redirect. An item under a lease must name the `leased`
+    page (0: no lease). The URLs of an item that names another page are not registered.
     """
     none = np.zeros(len(names.page_id), np.int64)
     if not len(names.pages):
@@ -201,7 +201,7 @@ def resolve(
 
 
 def _without(names: PageNames, elsewhere: Bools) -> PageNames:
-    """Leave out the names of items that are of another page than was leased."""
+    """Return the names without those of items that name another page than their lease."""
     page_id = np.where(elsewhere, UNSPECIFIED, names.page_id)
     row = np.where(elsewhere, -1, names.row)
     target = None if names.target is None else np.where(elsewhere, -1, names.target)
@@ -209,8 +209,8 @@ def _without(names: PageNames, elsewhere: Bools) -> PageNames:
 
 
 def _used(names: PageNames) -> Bools:
-    """Return which of the URLs an item names or redirects to."""
-    used = np.zeros(len(names.pages) + 1, np.bool_)  # the last one is no URL's
+    """Return which URLs an item names, or has as target of a redirect."""
+    used = np.zeros(len(names.pages) + 1, np.bool_)  # the last entry is for row -1, no URL
     used[names.row] = True
     if names.target is not None:
         used[names.target] = True
