@@ -1,6 +1,6 @@
 """Run an epoch: read every page's estimate, allocate the bandwidth, publish the schedule.
 
-A `Runner` runs epochs whenever one is due, and keeps the queue of due pages filled.
+A `Runner` runs an epoch whenever one is due, and fills the queue of due pages.
 """
 
 import threading
@@ -28,9 +28,9 @@ from service.storage import Lead, Store
 from service.storage.clock import SET_BACK, Clock
 
 TROUBLE = (*OUTAGES, LeadershipLost)
-"""Database outages: an epoch that meets one fails, and its log line carries no traceback."""
+"""Outages of the database and a lost lead, which are logged without a traceback."""
 EXPECTED = (*TROUBLE, BandwidthInfeasible)
-"""Failures of an epoch that are no fault of the service."""
+"""Errors that make an epoch fail without a fault of the service."""
 MAX_REASON = 500
 """Maximum length of a database's message in the reason of a failed epoch, characters."""
 
@@ -40,13 +40,13 @@ log = structlog.get_logger()
 def run_epoch(store: Store, plan: Plan, now: Clock) -> Epoch:
     """Run one epoch and return its record, published or failed.
 
-    A failure is recorded with its reason and leaves the old schedule in force. Whatever
-    instant the process dies at, readers see the old schedule or the new one, whole.
+    A failed epoch has a reason and leaves the old schedule in force. If the process dies, readers
+    see either the whole old schedule or the whole new one.
 
     Raises
     ------
     EpochRunning
-        Another process is running one.
+        Another process is running an epoch.
     """
     with store.lead() as lead:
         _keep_house(lead, plan, now)  # first, because a run that died may have left its schedule
@@ -67,7 +67,7 @@ def run_epoch(store: Store, plan: Plan, now: Clock) -> Epoch:
 
 
 def failure(error: Exception) -> str:
-    """Return the reason of a failed epoch; of a database's message without the statement."""
+    """Return the reason of a failed epoch; a database's message comes without the statement."""
     if isinstance(error, StoreUnavailable) and error.__cause__ is not None:
         message = str(getattr(error.__cause__, "orig", error.__cause__))
         return f"the database failed: {' '.join(message.split())[:MAX_REASON]}"
@@ -78,8 +78,8 @@ def _keep_house(lead: Lead, plan: Plan, now: Clock) -> None:
     try:
         lead.housekeep(None if plan.retention is None else now() - plan.retention, now())
     except StoreFull:
-        # Dropping takes room too. The epoch itself shows whether it still fits.
-        log.warning("no room to drop what is no longer kept")
+        # Dropping takes room too. The epoch fails later if it does not fit.
+        log.warning("the database has no room left to drop old schedules and log entries")
 
 
 def _load_solve_publish(
@@ -113,9 +113,9 @@ def _load_solve_publish(
 def refit(
     estimator: Estimator[Any], pages: EpochColumns, last: Estimator[Any] | None = None
 ) -> Estimator[Any]:
-    """Return the estimator with the prior that the incomplete pages of each URL group bear out.
+    """Return the estimator with its prior fitted to the pages that are not `complete`.
 
-    Pages without importance, among them those that are gone, do not count.
+    Pages without importance do not count, nor do pages that are gone.
     """
     if estimator.needs_history:
         return estimator
@@ -133,7 +133,7 @@ def stopwatch(seconds: dict[str, float], stage: str) -> Iterator[None]:
 
 
 FILL_EVERY = timedelta(hours=1)
-"""Maximum time between two fills of the queue, however long the interval of epochs is."""
+"""Maximum time between two fills of the queue, for any interval of epochs."""
 
 POLITE = Politeness()
 
@@ -142,13 +142,14 @@ STANDBY = "waiting: another process leads"
 
 
 class Runner:
-    """Run an epoch when the interval has passed, on request, or after a run that died.
+    """A runner of epochs: after each interval, on request, or after a run that died.
 
-    Any number of runners may share a store. One of them leads at a time; the others find
-    nothing due. `stop` ends `run_every` after the round in progress.
+    Any number of runners may share a store. One of them leads at a time, and the others wait.
+    `stop` ends `run_every` after the round in progress.
     """
 
     POLL_S = 1.0
+    """Time between two rounds, seconds."""
 
     def __init__(
         self,
@@ -185,7 +186,7 @@ class Runner:
                 return len(tx.next_page_ids(0, 1)) > 0
         if newest.started_at is None or newest.status is EpochStatus.running:
             return True
-        # abs: a clock that was set back would otherwise stop epochs until it has caught up
+        # abs: otherwise epochs would stop after the clock was set back, until it has caught up
         return abs(self.now() - newest.started_at) >= self.interval
 
     def run_once(self) -> Epoch | None:
@@ -214,7 +215,7 @@ class Runner:
         return 2 * min(self.interval, FILL_EVERY)
 
     def fill_queue(self) -> None:
-        """Queue the pages due soon after every new schedule, and in time; one process at a time."""
+        """Queue the pages due soon, after a new schedule or in time; one process at a time."""
         if not self.store.has_queue:
             return
         with self.store.begin(write=False) as tx:
@@ -225,7 +226,7 @@ class Runner:
         if mark.epoch != in_force or not in_time or set_back:
             with self.store.lead():
                 if set_back:
-                    log.warning("the clock was set back; what is dated later is dated now")
+                    log.warning("the clock was set back; later times of crawls are set to now")
                     redate(self.store, self.polite, self.now)
                 fill_queue(self.store, now + self.ahead, self._stopped.is_set)
         self._latest = now
@@ -233,9 +234,9 @@ class Runner:
     def run_every(
         self, loops: int | None = None, after_each: Callable[[], None] = lambda: None
     ) -> None:
-        """Run `run_once` until stopped, or `loops` times; log what it raises and go on.
+        """Run `run_once` until stopped, or `loops` times; log its errors and continue.
 
-        `after_each` is called after every epoch that ran here.
+        `after_each` is called after every epoch that this runner ran.
         """
         done = 0
         while not self._stopped.is_set() and done != loops:
@@ -246,10 +247,10 @@ class Runner:
             except TROUBLE as error:
                 cause = repr(error.__cause__)
                 log.warning(
-                    "the round failed; the next one tries again", reason=str(error), cause=cause
+                    "the round failed; the next round tries again", reason=str(error), cause=cause
                 )
             except Exception:
-                log.exception("the round failed; the next one tries again")
+                log.exception("the round failed; the next round tries again")
             if (took := self.now() - started) > self.interval:
                 log.warning("an epoch outlasts its interval", took_s=took.total_seconds())
             self._wake.wait(self.POLL_S)

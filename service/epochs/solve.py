@@ -1,8 +1,8 @@
 """Allocate the bandwidth of an epoch to its pages within constraints; certify the result. Pure.
 
 The crawl rates are optimal in the long run and use up the bandwidth. The urgency is a factor on the
-crawl rate: a page is due sooner after pages of its URL group were seen changed, and later after
-they were seen unchanged (`core.url_groups`).
+crawl rate. A page is due sooner after crawls found other pages of its URL group changed, and later
+after crawls found them unchanged (`core.url_groups`).
 """
 
 from dataclasses import dataclass
@@ -36,14 +36,14 @@ class Plan:
     bandwidth: float | None = None
     """Crawls a day; None: 0.2 for each page."""
     retention: timedelta | None = None
-    """How long the log is kept; None: for ever."""
+    """Time for which the log is kept; None: without limit."""
     url_groups: bool = True
-    """Whether the latest crawls of a page's URL group move its next crawl; on periodic clocks only,
-    because on Poisson clocks the estimators assume the rates in force."""
+    """True if the latest crawls of a page's URL group move its next crawl. This needs periodic
+    timing, because the estimators for Poisson timing assume the rates in force."""
 
     @property
     def with_urgency(self) -> bool:
-        """Whether urgency moves the next crawls of pages."""
+        """True if urgency moves the next crawls of pages."""
         return self.url_groups and self.timing is Timing.periodic
 
 
@@ -53,31 +53,31 @@ CONSTRAINED = "harmonic"
 LEAST = 1e-9
 """Smallest bound passed to the solver, crawls a day; the smallest maximum of the API."""
 ROUNDING = 1e-9
-"""Relative rounding error of a sum of minima, in whatever order it is added up."""
+"""Maximum relative rounding error of a sum of minima, in any order."""
 
 log = structlog.get_logger()
 
 
 class CapLevel(NamedTuple):
-    """(K,) hosts or groups with a cap, and one more for all without."""
+    """(K,) hosts or groups with a cap, and a last entry for all others."""
 
     of: Ints
     """Index of the cap of each page, or of each host."""
     limits: Floats
-    """Crawls a day; infinite for no cap."""
+    """Caps, crawls a day; infinite for no cap."""
     minima: Floats
     """Sums of the minimum crawl rates of the pages, crawls a day."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """Bounds of pages by the names of the solver, and the levels of caps: hosts, then groups."""
+    """Bounds of pages by the solver's parameters, and the levels of caps: hosts, then groups."""
 
     of_pages: dict[str, Floats]
     levels: tuple[CapLevel, ...] = ()
 
     def arguments(self, granted: ArrayLike) -> dict[str, Any]:
-        """Return the solver's keyword arguments; maxima and caps without crawls already granted."""
+        """Return the solver's keyword arguments; maxima and caps exclude the granted crawls."""
         arguments: dict[str, Any] = dict(self.of_pages)
         if "max_crawl_rate" in arguments:
             spare = arguments["max_crawl_rate"] - granted
@@ -94,20 +94,20 @@ class Constraints:
 def constrain(
     pages: EpochColumns, estimates: RateEstimates, caps: CapColumns, objective: str
 ) -> Constraints:
-    """Return the constraints that this objective keeps."""
+    """Return the constraints that this objective supports; warn of the others."""
     if objective == CONSTRAINED:
         return Constraints(bounds(pages, estimates), tree(pages, caps))
     if len(caps):
-        log.warning("this objective keeps no caps of hosts", objective=objective)
+        log.warning("this objective ignores caps of hosts", objective=objective)
     if (pages.min_crawl_rate >= LEAST).any() or np.isfinite(pages.max_crawl_rate).any():
-        log.warning("this objective keeps no bounds of pages", objective=objective)
+        log.warning("this objective ignores bounds of pages", objective=objective)
     return Constraints({})
 
 
 def bounds(pages: EpochColumns, estimates: RateEstimates) -> dict[str, Floats]:
     """Return the bounds and ping qualities of pages.
 
-    A minimum beats a maximum; a minimum below `LEAST` is none.
+    A minimum above its maximum replaces the maximum. A minimum below `LEAST` is ignored.
     """
     arguments = {}
     low = np.where(pages.min_crawl_rate >= LEAST, pages.min_crawl_rate, 0.0)
@@ -122,7 +122,7 @@ def bounds(pages: EpochColumns, estimates: RateEstimates) -> dict[str, Floats]:
 
 
 def tree(pages: EpochColumns, caps: CapColumns) -> tuple[CapLevel, ...]:
-    """Return the levels of caps: hosts, and groups where there are any; none without caps."""
+    """Return the levels of caps: hosts, and groups if any has a cap; none without caps."""
     if not len(caps):
         return ()
     host = np.minimum(caps.host_id.searchsorted(pages.host_id), len(caps) - 1)
@@ -147,7 +147,7 @@ def _level(
     sums = (1 + ROUNDING) * np.bincount(of, minima, len(limits) + 1).astype(np.float64)
     for node in np.flatnonzero(limits < sums[:-1]).tolist():
         log.warning(
-            "minimum crawl rates exceed a cap and are kept instead of it",
+            "minimum crawl rates exceed a cap and replace it",
             max_crawl_rate=float(limits[node]),
             min_crawl_rates=float(sums[node]),
             **{kind: names[node]},
@@ -156,7 +156,7 @@ def _level(
 
 
 DEFAULT_BANDWIDTH_PER_PAGE = 0.2
-"""Crawls a day for each page where no bandwidth is set, the ratio of K19's experiments."""
+"""Bandwidth for each page if none is set, crawls a day: the ratio of K19's experiments."""
 COST_BLOCK = 1 << 16
 """Pages whose costs are computed at a time."""
 MAX_NAMES = 3
@@ -234,17 +234,17 @@ def _optimum(
 
 
 def greediest(pages: EpochColumns) -> str:
-    """Name the pages whose minimum crawl rates are the highest."""
+    """Return a phrase that names the pages with the highest minimum crawl rates."""
     low = np.nan_to_num(pages.min_crawl_rate)
     first = np.argsort(-low, kind="stable")[:MAX_NAMES]
     names = (f"page {pages.page_id[i]} ({low[i]:g})" for i in first.tolist() if low[i] > 0)
-    return f"the most is asked by {', '.join(names)}"
+    return f"the highest minimum crawl rates are those of {', '.join(names)}"
 
 
 def audit_rates(pages: EpochColumns, estimates: RateEstimates, allocation: Allocation) -> Floats:
-    """Return the crawls a day that measure what the pings of `auto` pages miss.
+    """Return the audits of `auto` pages with pings, 1/day, which measure what the pings miss.
 
-    A page gets them only where the optimum itself has nearly none, up to the page's maximum.
+    A page gets audits only if the optimum has fewer crawls on its clock, up to its maximum.
     """
     pinged = estimates.ping_rate > 0
     if not pinged.any():
@@ -292,8 +292,8 @@ def total_costs(
 
 
 HORIZON = 1.0
-"""Days ahead in which as many pages should fall due as the bandwidth allows; more days where these
-are fewer than `FEWEST` pages."""
+"""Time ahead in which as many pages should be due as the bandwidth allows, days; longer if that is
+fewer than `FEWEST` pages."""
 FEWEST = 100.0
 """Minimum pages due within the horizon."""
 
@@ -301,11 +301,11 @@ FASTEST = 1000.0
 """Upper bound of the urgency."""
 
 TINY = 1e-100
-"""Rates below this, or above 1/this, keep the urgency 1, because their product may overflow."""
+"""Rate below which, or above whose inverse, the urgency is 1, because products may overflow."""
 
 
 class Urgency(NamedTuple):
-    """Urgency of every page, and the budget factor in it."""
+    """Urgency of every page, which includes the budget factor."""
 
     of_pages: Floats
     """(N,) at most `FASTEST`: a page is due `interval_factor / (crawl_rate * urgency)` days after
@@ -323,8 +323,8 @@ def urgency(
 ) -> Urgency:
     """Return the urgency of pages with (N,) crawl rates on the clock, 1/day.
 
-    It is 1 for pages with pings of use, and for pages of hosts with a cap. A page's own bounds hold
-    for its crawl rate times its urgency.
+    The urgency is 1 for pages whose pings are used, and for pages of hosts with a cap. The bounds
+    of a page hold for its crawl rate times its urgency.
     """
     clocked = ~np.isnat(pages.last_observed_at) & (crawl_rate > TINY) & (crawl_rate < 1 / TINY)
     if not clocked.any():

@@ -1,8 +1,8 @@
-"""Watch which epoch is in force, so that requests need not ask the database.
+"""Watch the epoch in force, so that requests need not ask the database.
 
-One thread polls the store. A request that reads a newer epoch reports it here, so that no client
-gets "not modified" for an epoch older than one that this process has shown. Requests that wait
-for a newer epoch wait on the event loop and hold no thread and no connection.
+One thread polls the store. A request that reads a newer epoch reports it here. Therefore no client
+gets "not modified" for an older epoch than one that this process has shown. Requests that wait for
+a newer epoch wait on the event loop and hold no thread and no connection.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from service.storage import Store, Transaction
 EVERY_S = 0.2
 """Time between two polls of the store, seconds."""
 MAX_AGE_S = 2.0
-"""Maximum age of an answer from memory, seconds; beyond it the database is asked."""
+"""Maximum age of the epoch number in memory, seconds; older numbers are read from the database."""
 MAX_WAITING = 10_000
 """Maximum requests that wait for a newer epoch."""
 MAX_EPOCHS = 4
@@ -58,11 +58,11 @@ class Watch:
             self.loop.call_soon_threadsafe(self._wake)
 
     def note(self, epochs: Iterable[Epoch]) -> None:
-        """Remember the newest published epoch of those that a client is shown."""
+        """Remember the newest published epoch among `epochs`, which a client is shown."""
         self.note_in_force(max((e.epoch for e in epochs if e.certificate is not None), default=0))
 
     def epoch(self, tx: Transaction, number: int) -> Epoch:
-        """Return an epoch; a published one never changes and is read once."""
+        """Return an epoch; a published epoch is read once, because it never changes."""
         epoch = self.published.get(number) or tx.epoch(number)
         if epoch.certificate is not None and number not in self.published:
             with self.turn:
@@ -71,9 +71,9 @@ class Watch:
         return epoch
 
     async def newer(self, than: int, within_s: float) -> None:
-        """Return when an epoch above `than` is in force, after `within_s`, or when released.
+        """Wait until an epoch above `than` is in force, at most `within_s`, or until released.
 
-        Return at once when `MAX_WAITING` requests wait already.
+        Return at once if `MAX_WAITING` requests wait already.
         """
         if self.n_waiting >= MAX_WAITING:
             return
@@ -88,7 +88,7 @@ class Watch:
             self.n_waiting -= 1
 
     def release(self) -> None:
-        """End all waits, as the server ends; on the event loop."""
+        """End all waits, because the server ends; call this on the event loop."""
         self.released = True
         self._wake()
 

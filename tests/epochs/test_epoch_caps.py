@@ -190,7 +190,7 @@ def test_objectives_that_keep_no_caps_say_so(objective):
     assert epoch.status is EpochStatus.published
     (told,) = [line for line in logs if line["log_level"] == "warning"]
     assert told["objective"] == objective
-    assert told["event"] == "this objective keeps no caps of hosts"
+    assert told["event"] == "this objective ignores caps of hosts"
 
 
 def test_a_capped_epoch_is_the_solvers_optimum():
