@@ -1,4 +1,4 @@
-"""Run the revisions on the connection that `service.storage.migrations` hands over."""
+"""Run the revisions on the connection that `service.storage.migrations` passes."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""The first release: every table as `service.storage.tables` had it then.
+"""The first release: every table of `service.storage.tables` at that time.
 
 Revision ID: 0001
 Revises:

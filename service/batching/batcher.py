@@ -13,7 +13,7 @@ from service.model.errors import OUTAGES, Overloaded
 
 
 class Job(Protocol):
-    """What one request wants to have committed."""
+    """The work of one request that a batch commits."""
 
     @property
     def size(self) -> int:
@@ -30,16 +30,16 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of a batcher, items."""
+    """Limits of a batcher."""
 
     max_batch: int
-    """Maximum size of a batch of several jobs."""
+    """Maximum size of a batch of several jobs, items."""
     max_waiting: int
-    """Maximum size of the queue of several jobs."""
+    """Maximum size of a queue of several jobs, items."""
     min_batch: int
     """Number of waiting items that are flushed without lingering."""
     linger: float = 0.5
-    """Maximum wait for more jobs, as a share of the time of the last flush."""
+    """Maximum wait for more jobs, as a share of the duration of the last flush."""
 
 
 class Flush(NamedTuple):
@@ -54,12 +54,12 @@ class Batcher(Generic[JobT, ResultT]):
     """A queue of jobs and the threads that flush them in batches.
 
     **Answered means committed.** A future has a result only after `flush` has committed.
-    **A fault is the fault of one job.** A batch that fails is flushed again job by job; an outage
-    of the database fails each of its jobs.
-    **Order.** A batch has the oldest job and those of its kind behind it, without order among them.
-    **Linger.** A writer waits for as many jobs as the last batch had, because clients that were
-    just answered send again. `min_batch` items end the wait and wake a further writer.
-    **Backpressure.** `Overloaded` refuses a job when `max_waiting` items would wait.
+    **Faults.** A batch that fails is flushed again job by job, so that only the job at fault fails.
+    An outage of the database fails every job of the batch.
+    **Order.** A batch has the oldest job and later jobs of its kind, in no order among each other.
+    **Linger.** A writer waits for as many jobs as the last batch had, because clients with an
+    answer send their next request. `min_batch` items end the wait and wake another writer.
+    **Backpressure.** `submit` raises `Overloaded` if more than `max_waiting` items would wait.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Batcher(Generic[JobT, ResultT]):
             writer.start()
 
     def finish(self) -> list[threading.Thread]:
-        """Refuse further jobs; return the writers, which end when the queue is empty."""
+        """Refuse further jobs; return the writers, which end after the queue is empty."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -128,7 +128,7 @@ class Batcher(Generic[JobT, ResultT]):
             self.watch(flush)
 
     def _next_batch(self) -> list[tuple[JobT, Future[ResultT]]]:
-        """Wait for a batch; return none once stopped with an empty queue."""
+        """Return the next batch, after waiting; empty after a stop with an empty queue."""
         with self._changed:
             while not (batch := self._linger_and_take()) and not self._stopping:
                 self._changed.wait()
@@ -138,7 +138,7 @@ class Batcher(Generic[JobT, ResultT]):
         return batch
 
     def _linger_and_take(self) -> list[tuple[JobT, Future[ResultT]]]:
-        """Return what is ready, or what waits after lingering; none while another writes."""
+        """Return a batch, after lingering if it is not ready; empty while another writer writes."""
         if self._waiting and not self._n_writing:
             self._changed.wait_for(self._ready, self.limits.linger * self._last.seconds)
         return self._take() if not self._n_writing or self._ready() else []
@@ -150,7 +150,7 @@ class Batcher(Generic[JobT, ResultT]):
         return not self._n_writing and len(self._waiting) >= self._last.n_jobs
 
     def _take(self) -> list[tuple[JobT, Future[ResultT]]]:
-        """Remove the oldest job and those of its kind that fit; drop the cancelled ones."""
+        """Remove and return the oldest job and later jobs of its kind; drop cancelled jobs."""
         batch: list[tuple[JobT, Future[ResultT]]] = []
         others: list[tuple[JobT, Future[ResultT]]] = []
         room = self.limits.max_batch
@@ -167,7 +167,7 @@ class Batcher(Generic[JobT, ResultT]):
         return batch
 
     def _settle(self, batch: list[tuple[JobT, Future[ResultT]]]) -> None:
-        """Flush a batch, or each of its jobs alone where the batch fails."""
+        """Flush a batch; flush each of its jobs alone if the batch fails."""
         try:
             results = self.flush([job for job, _ in batch])
         except Exception as error:  # noqa: BLE001 - each caller receives the error

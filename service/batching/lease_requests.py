@@ -15,7 +15,7 @@ from service.storage import Store
 from service.storage.queue import LeaseFilter
 
 LIMITS = Limits(max_batch=10_000, max_waiting=1_000_000, min_batch=64)
-"""Limits, crawls requested."""
+"""Limits of lease requests; an item is a crawl requested."""
 
 MAX_TRANSACTIONS = 64
 """Maximum number of transactions for one batch of lease requests."""
@@ -27,7 +27,7 @@ class LeaseRequest:
 
     wish: WorkerRequest
     kind: LeaseFilter
-    """Hosts that the worker crawls; requests for the same hosts share a batch."""
+    """Filter of the worker's pages; requests with the same filter share a batch."""
 
     @property
     def size(self) -> int:
@@ -49,9 +49,9 @@ LeaseRequests = Batcher[LeaseRequest, LeaseReply]
 def lease_all(
     store: Store, polite: Politeness, rng: np.random.Generator, jobs: list[LeaseRequest]
 ) -> list[LeaseReply]:
-    """Lease until each request has its count or nothing more is due.
+    """Return leases until each request has its count or no more pages are due.
 
-    One transaction leases from a bounded number of host queues, so a batch may take several.
+    Because one transaction leases from a bounded number of host queues, a batch may take several.
     """
     reach = jobs[0].kind
     leased: list[list[LeasedPages]] = [[] for _ in jobs]

@@ -1,7 +1,8 @@
 """Reports of crawls and pings, and registrations of pages, batched.
 
-A batch is recorded as if one request had brought its items: per page in the order of time. Crawls
-and pings have a batcher each, so one statement locks the pages of a batch: no deadlocks.
+A batch is recorded like a single request, so the items of each page are in the order of time. One
+statement locks all pages of a batch, because crawls and pings have separate batchers. This avoids
+deadlocks.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ from service.model.errors import OUTAGES
 from service.storage import Registered, Store, Transaction
 
 LIMITS = Limits(max_batch=10_000, max_waiting=100_000, min_batch=1_000)
-"""Limits of crawls and of pings, items."""
+"""Limits of crawls and of pings; an item is a crawl or a ping."""
 
 ColumnsT = TypeVar("ColumnsT", CrawlColumns, PingColumns)
 
@@ -37,7 +38,7 @@ class Report(Generic[ColumnsT]):
     columns: ColumnsT
     names: PageNames
     register: bool
-    """Whether to register URLs that no page has."""
+    """True: register URLs that no page has."""
     now: datetime
 
     @property
@@ -56,10 +57,10 @@ class CommittedCrawls(Columns):
     """(N,) outcomes of the crawls of one report."""
 
     page_id: Ints
-    """0 where no page has the URL."""
+    """Id of the page; 0 where no page has the URL."""
     verdict: Codes
     lease_ended: Bools
-    """Whether the crawl's lease was in force and ended."""
+    """True if the crawl's lease was in force and ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +68,10 @@ class CommittedPings(Columns):
     """(N,) outcomes of the pings of one report."""
 
     page_id: Ints
-    """0 where no page has the URL."""
+    """Id of the page; 0 where no page has the URL."""
     verdict: Codes
     crawl: Bools
-    """Whether to crawl the page now."""
+    """True if the page should be crawled now."""
     reason: NDArray[np.object_]
 
 
@@ -87,10 +88,10 @@ class Recorder:
     store: Store
     rules: InForce
     settler: lease.LeaseSettler | None
-    """None: the store has no queue."""
+    """Settler of leases; None: the store has no queue."""
 
     def flush_crawls(self, jobs: list[Report[CrawlColumns]]) -> list[CommittedCrawls]:
-        """Record crawls, end their leases and queue the pages that are due anew."""
+        """Record crawls, end their leases and queue their pages again."""
         now, crawls = _latest(jobs), CrawlColumns.concatenate([job.columns for job in jobs])
         with self.store.begin() as tx:
             pages = _resolve(tx, jobs, now, leased=crawls.leased_page_id)
@@ -112,7 +113,7 @@ class Recorder:
         return [committed.take(rows) for rows in _rows(jobs)]
 
     def flush_pings(self, jobs: list[Report[PingColumns]]) -> list[CommittedPings]:
-        """Record pings and queue the pages that they want crawled."""
+        """Record pings and queue the pages whose crawls they request."""
         now, pings = _latest(jobs), PingColumns.concatenate([job.columns for job in jobs])
         with self.store.begin() as tx:
             pings = replace(pings, page_id=_resolve(tx, jobs, now).page_id)
@@ -123,9 +124,9 @@ class Recorder:
         return [committed.take(rows) for rows in _rows(jobs)]
 
     def _queue_apart(self, page_id: Ints, now: datetime) -> None:
-        """Queue pages in a further transaction: the first has locked host queues.
+        """Queue pages in another transaction, because the first one has locked host queues.
 
-        Where the database fails here, the next epoch queues the pages.
+        If the database fails here, the next epoch queues the pages.
         """
         if self.settler is None or not len(page_id):
             return
@@ -154,17 +155,17 @@ def batched(
     n_writers: int = 1,
     watch: Callable[[Flush], None] = lambda _: None,
 ) -> Batcher[JobT, ResultT]:
-    """Return a batcher of evidence; a single writer lingers for a full batch."""
+    """Return a batcher of crawls or pings; a single writer lingers for a full batch."""
     limits = LIMITS if n_writers > 1 else replace(LIMITS, min_batch=LIMITS.max_batch)
     return Batcher(name, flush, limits, n_writers=n_writers, watch=watch)
 
 
 REGISTRATION_LIMITS = Limits(max_batch=50_000, max_waiting=1_000_000, min_batch=1)
-"""Limits, pages; registrations never linger."""
+"""Limits of registrations, which never linger; an item is a page."""
 
 
 class OverlappingPages(Exception):
-    """Two requests bring the same page: the batcher then flushes each alone, in order."""
+    """Two requests have the same page, so the batcher must flush each request alone, in order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
