@@ -22,7 +22,7 @@ class RequestError(RecrawlError):
 
 
 class MalformedBody(RequestError):
-    """The body is not what its media type says."""
+    """The body does not have the format of its media type; correct one of them."""
 
 
 class BodyTooLarge(RequestError):
@@ -38,7 +38,7 @@ class UnsupportedMediaType(RequestError):
 
 
 class BatchRejected(RequestError):
-    """None of the items could be taken; `rejected` says why for each."""
+    """None of the items was accepted; `rejected` has the reason for each."""
 
 
 class InvalidField(RequestError):
@@ -51,18 +51,18 @@ class InvalidField(RequestError):
 
 
 class InvalidUrl(InvalidField):
-    """Not an http or https URL that the service can key."""
+    """The URL cannot be used; send an absolute http or https URL."""
 
     def __init__(self, detail: str) -> None:
         super().__init__("url", detail, "invalid_url")
 
 
 class NotAcceptable(RequestError):
-    """None of the media types in Accept can be given."""
+    """No representation matches a media type in Accept; leave Accept out."""
 
 
 class BadCursor(RequestError):
-    """Not a cursor of GET /schedule; start again without one."""
+    """The cursor is not one of GET /schedule; start again without a cursor."""
 
 
 class CursorExpired(RequestError):
@@ -70,7 +70,7 @@ class CursorExpired(RequestError):
 
 
 class EpochNotKept(RequestError):
-    """The schedule of this epoch is not kept; fetch the whole one, without since_epoch."""
+    """The schedule of this epoch is not kept; fetch the whole schedule, without since_epoch."""
 
 
 class Unauthorized(RequestError):
@@ -78,11 +78,11 @@ class Unauthorized(RequestError):
 
 
 class KeyNotShown(RequestError):
-    """The site does not show the key it submitted URLs with."""
+    """The site does not publish the key of this submission; put the key file on the site."""
 
 
 class TooManyRequests(RequestError):
-    """More is waiting to be written than may wait; nothing was kept, try again."""
+    """Too many items are waiting to be written; nothing was kept, try again."""
 
 
 class PageNotFound(RequestError):
@@ -106,7 +106,7 @@ class SubscriptionNotFound(RequestError):
 
 
 class SubscriptionGone(RequestError):
-    """Nothing is subscribed to here; stop sending."""
+    """No subscription has this address; stop sending."""
 
 
 class EpochNotFound(RequestError):
@@ -122,11 +122,11 @@ class LeadershipLost(RecrawlError):
 
 
 class Overloaded(RecrawlError):
-    """More evidence is waiting to be written than may wait; nothing was kept, try again."""
+    """Too many items are waiting to be written; nothing was kept, try again."""
 
 
 class StoreUnavailable(RecrawlError):
-    """The database did not answer; send this again, what it has kept will not count twice."""
+    """The database did not answer; send this again: committed items will not count twice."""
 
 
 class StoreFull(RecrawlError):
@@ -142,7 +142,7 @@ class NotExportable(RecrawlError):
 
 
 class SitemapNotFetched(RecrawlError):
-    """The site did not give this sitemap."""
+    """The site did not return this sitemap."""
 
 
 class NotSubscribed(RecrawlError):
@@ -150,11 +150,11 @@ class NotSubscribed(RecrawlError):
 
 
 class UnexpectedAnswer(RecrawlError):
-    """The service answered with something this client cannot go on from."""
+    """The service returned an answer that this client cannot use."""
 
 
 class StartupRefused(RecrawlError):
-    """The service will not start like this."""
+    """The service cannot start with these settings or this database."""
 
 
 class InvalidSettings(StartupRefused):
@@ -174,7 +174,7 @@ class SchemaAhead(StartupRefused):
 
 
 class NoDatabase(StartupRefused):
-    """There is no such file; see that RECRAWL_DATABASE_URL and the working directory are right."""
+    """The database file does not exist; check RECRAWL_DATABASE_URL and the working directory."""
 
 
 class EstimatorMismatch(StartupRefused):
