@@ -1,1 +1,1 @@
-"""Benchmarks: one command each, a table on the terminal and JSON beside."""
+"""Benchmarks: one command each, which prints a table and writes JSON."""

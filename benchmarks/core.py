@@ -1,15 +1,20 @@
-"""Speed and memory of the allocation, beside the time that reading the pages takes; estimators.
+"""Benchmark the speed and memory of the allocation, and the estimators.
 
     python -m benchmarks.core [--pages 10000 1000000 20000000] [--repeat 5] [--json FILE]
 
-Pages have log-normal importance and change rate, 4 % are complete, bandwidth 0.2 a page; with
-hosts, one for every 20 pages, in random order or sorted, with exponential caps that bind about
-a quarter of them. A row gives the median and the least seconds of a whole `allocate_harmonic`,
-its passes, the least time of one pass (bandwidth and derivative at a multiplier) and that over the
-least time of np.sum over the same two arrays on the same threads, and the peak of memory beyond
-inputs and results as a share of the inputs. K19's Algorithm 3 as published is run where it ends.
+Pages have log-normal importance and change rate; 4 % are complete; bandwidth is 0.2 a page.
+With hosts there is one host for every 20 pages, in random order or sorted. Exponential caps bind
+about a quarter of the hosts. A row has these columns:
+
+- median and least seconds of a whole `allocate_harmonic`
+- number of passes
+- least seconds of one pass: bandwidth and derivative at a multiplier
+- that time over the least time of np.sum over the same two arrays on the same threads
+- peak memory beyond inputs and results, as a share of the inputs
+
+K19's Algorithm 3 as published runs for the sizes at which it ends.
 A second table has the estimators' updates and the fit of the prior (`benchmarks.estimators`).
-Times depend on what else the machine does: `sum` says how fast memory was while it was measured.
+Times depend on other load of the machine: the column `sum` shows the speed of memory at the time.
 """
 
 import argparse
@@ -68,10 +73,10 @@ def workload(n: int, hosts: str) -> Workload:
 
 
 def seconds(function: Callable[[], Any], repeat: int) -> list[float]:
-    """Times of repeated calls after one to warm up.
+    """Return the times of repeated calls after a first call that is not counted.
 
-    No result outlives its call: memory that a virtual machine has never used before costs far
-    more at the first touch than the work on it.
+    The result of a call is freed before the next call. Because a virtual machine provides new
+    memory slowly, the first touch of a page would cost far more than the work on it.
     """
     function()
     times = []
@@ -83,7 +88,7 @@ def seconds(function: Callable[[], Any], repeat: int) -> list[float]:
 
 
 def extra_memory(work: Workload) -> float:
-    """Peak of the memory allocated by a solve, less its results, over that of the inputs."""
+    """Return the peak memory of a solve without its results, as a share of the inputs."""
     tracemalloc.start()
     allocation = allocate_harmonic(*work.pages, **work.limits)
     peak = tracemalloc.get_traced_memory()[1]
@@ -127,7 +132,7 @@ def measure(n: int, hosts: str, repeat: int) -> dict[str, Any]:
 
 
 def published(n: int) -> dict[str, Any]:
-    """K19's Algorithm 3, to 1e-8 of the bandwidth."""
+    """Time K19's Algorithm 3 to a tolerance of 1e-8 of the bandwidth."""
     work = workload(n, "none")
     start = time.perf_counter()
     lambdacrawl.mixed(*work.pages)

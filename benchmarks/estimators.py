@@ -1,17 +1,17 @@
-"""Accuracy of the estimators beside the published table, and their speed.
+"""Benchmark the estimators: their accuracy beside the published table, and their speed.
 
     python -m benchmarks.estimators [--runs 2000] [--pages 1000000] [--json FILE]
 
-Accuracy: root mean square error relative to the true rate, over seeded runs of one page, after
-100 and 1,000 crawls, next to the published table and its Monte-Carlo error. Every estimator
-starts at the crawl rate: Gamma's prior is Gamma(0.5) with that mean, SA and SAM begin there.
-SA and SAM use A22's exponents, (0.75, 0.6), and (0.8, 0.5) for 500 changes a day.
+Accuracy is the root mean square error relative to the true rate, over seeded runs of one page.
+The table has it after 100 and 1,000 crawls, next to the published value and its Monte-Carlo error.
+Every estimator starts at the crawl rate: Gamma's prior is Gamma(0.5) with that mean, SA and SAM
+begin there. SA and SAM use A22's exponents: (0.75, 0.6), and (0.8, 0.5) for 500 changes a day.
 
-Learning and scheduling together: excess harmonic cost over known rates of the daily optimum from
-the estimates so far, on the golden set's distribution (bandwidth 0.2 a page). An estimate of 0
-counts as the default prior's mean.
+Learning and scheduling together are measured by the excess harmonic cost over known rates. Each
+day is crawled by the optimum for the estimates so far, on the golden set's distribution (bandwidth
+0.2 a page). An estimate of 0 counts as the default prior's mean.
 
-Speed: median seconds per observation of one `update`, in batches, and of a prior fit.
+Speed is the median of seconds per observation of one `update`, in batches, and of a prior fit.
 """
 
 import argparse
@@ -104,7 +104,7 @@ def estimators(setting: Setting) -> tuple[Estimator[Any], ...]:
 
 
 def crawls(setting: Setting, runs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Intervals and changes of all runs, shape (crawls, runs)."""
+    """Return the intervals and changes of all runs, shape (crawls, runs)."""
     rng = np.random.default_rng(SEED)
     shape = (max(CRAWLS), runs)
     mean = 1.0 / setting.crawl_rate
@@ -115,7 +115,7 @@ def crawls(setting: Setting, runs: int) -> tuple[np.ndarray, np.ndarray]:
 def estimates(
     estimator: Estimator[Any], interval: np.ndarray, changed: np.ndarray, crawl_rate: float
 ) -> Iterator[np.ndarray]:
-    """Estimates of every run after each number of crawls in `CRAWLS`."""
+    """Yield the estimates of every run after each number of crawls in `CRAWLS`."""
     n = interval.shape[1]
     if estimator.needs_history:
         for k in CRAWLS:
@@ -124,8 +124,8 @@ def estimates(
             yield estimator.change_rate(history)
         return
     state = estimator.init(n)
-    for k, (days, seen) in enumerate(zip(interval, changed, strict=True), start=1):
-        state = estimator.update(state, days, seen, crawl_rate)
+    for k, (days, change) in enumerate(zip(interval, changed, strict=True), start=1):
+        state = estimator.update(state, days, change, crawl_rate)
         if k in CRAWLS:
             yield estimator.change_rate(state)
 
@@ -133,13 +133,14 @@ def estimates(
 def estimates_fitted(
     gamma: Gamma, interval: np.ndarray, changed: np.ndarray
 ) -> Iterator[np.ndarray]:
-    """Estimates of Gamma with its prior fitted to all runs after every crawl, as to a corpus.
+    """Yield the estimates of Gamma with its prior fitted to all runs after every crawl.
 
-    No corpus has pages that are all alike, so this says how a fit behaves, not what it gains.
+    In production the prior is fitted to a corpus, but pages of a corpus differ. The estimates
+    therefore show how a fit behaves, not how much it improves.
     """
     state, start = gamma.init(interval.shape[1]), gamma
-    for k, (days, seen) in enumerate(zip(interval, changed, strict=True), start=1):
-        state = gamma.update(state, days, seen)
+    for k, (days, change) in enumerate(zip(interval, changed, strict=True), start=1):
+        state = gamma.update(state, days, change)
         gamma = replace(start, prior=fit_gamma_prior(*start.evidence(state)))
         if k in CRAWLS:
             yield gamma.change_rate(state)
@@ -152,13 +153,13 @@ def error(estimate: np.ndarray, change_rate: float) -> Error:
 
 
 def accuracy(runs: int) -> dict[str, dict[str, list[Error]]]:
-    """Estimator -> setting -> errors after each number of crawls."""
+    """Return the errors after each number of crawls, by estimator and setting."""
     table: dict[str, dict[str, list[Error]]] = {}
     for setting in SETTINGS:
         interval, changed = crawls(setting, runs)
         for estimator in estimators(setting):
-            found = estimates(estimator, interval, changed, setting.crawl_rate)
-            errors = [error(estimate, setting.change_rate) for estimate in found]
+            estimated = estimates(estimator, interval, changed, setting.crawl_rate)
+            errors = [error(estimate, setting.change_rate) for estimate in estimated]
             table.setdefault(estimator.name, {})[str(setting)] = errors
         alike = estimates_fitted(Gamma(Prior(0.5, 0.5 / setting.crawl_rate)), interval, changed)
         errors = [error(estimate, setting.change_rate) for estimate in alike]
@@ -167,15 +168,15 @@ def accuracy(runs: int) -> dict[str, dict[str, list[Error]]]:
 
 
 def exact(setting: Setting, runs: int) -> dict[str, list[float]]:
-    """RMSE of mean and mode of the exact posterior on Gamma's prior, for regular crawls.
+    """Return the RMSE of mean and mode of the exact posterior on Gamma's prior.
 
-    There the number of changes is all that matters, and a grid of rates integrates it. What lies
-    between mean and mode is the choice of estimate, what lies between the mean and Gamma the
-    approximation.
+    For regular crawls the number of changes is a sufficient statistic, and a grid of rates
+    integrates the posterior. The difference between mean and mode is due to the choice of estimate,
+    the difference between the mean and Gamma to the approximation.
     """
     interval, changed = crawls(setting, runs)
     tau, rate = interval[0, 0], setting.crawl_rate * np.exp(np.linspace(-5.0, 5.0, 20_001))
-    found: dict[str, list[float]] = {"mean": [], "mode": []}
+    errors: dict[str, list[float]] = {"mean": [], "mode": []}
     for k in CRAWLS:
         changes, run = np.unique(changed[:k].sum(axis=0), return_inverse=True)
         log = changes[:, np.newaxis] * np.log(-np.expm1(-rate * tau))
@@ -183,20 +184,20 @@ def exact(setting: Setting, runs: int) -> dict[str, list[float]]:
         log -= 0.5 * rate / setting.crawl_rate + 0.5 * np.log(rate)
         weight = rate * np.exp(log - log.max(axis=1, keepdims=True))  # the grid is even in ln rate
         mean, mode = weight @ rate / weight.sum(axis=1), rate[log.argmax(axis=1)]
-        found["mean"].append(error(mean[run], setting.change_rate).rmse)
-        found["mode"].append(error(mode[run], setting.change_rate).rmse)
-    return found
+        errors["mean"].append(error(mean[run], setting.change_rate).rmse)
+        errors["mode"].append(error(mode[run], setting.change_rate).rmse)
+    return errors
 
 
 def agrees(measured: Error, published: str) -> bool:
-    """Within four joint standard errors and the rounding of the published figure."""
+    """Return whether errors agree within four joint standard errors and the figure's rounding."""
     _, _, digits = published.partition(".")
     rounding = 0.5 * 10.0 ** -len(digits)
     return abs(measured.rmse - float(published)) <= 4 * 2**0.5 * measured.standard_error + rounding
 
 
 def learning(estimator: Estimator[Any], n: int, timing: str) -> list[float]:
-    """Excess harmonic cost after each of `LEARNING_DAYS`, crawling as the estimates demand."""
+    """Return the excess harmonic cost after each of `LEARNING_DAYS` of scheduling by estimates."""
     rng = np.random.default_rng(SEED)
     importance = np.exp(rng.normal(np.log(10.0), 1.5, n))
     truth = np.exp(rng.normal(np.log(0.3), 1.2, n))
@@ -214,9 +215,9 @@ def learning(estimator: Estimator[Any], n: int, timing: str) -> list[float]:
         page = np.flatnonzero((now - last) * crawl_rate >= interval_factor)
         interval = now - last[page]
         changed = rng.random(page.size) < -np.expm1(-truth[page] * interval)
-        known = estimator.State(*(column[page] for column in state))
+        previous = estimator.State(*(column[page] for column in state))
         for column, new in zip(
-            state, estimator.update(known, interval, changed, crawl_rate[page]), strict=True
+            state, estimator.update(previous, interval, changed, crawl_rate[page]), strict=True
         ):
             column[page] = new
         last[page] = now
@@ -239,7 +240,7 @@ def seconds(call: Any, repeats: int) -> float:
 
 
 def update_times(batch: int, repeats: int) -> dict[str, float]:
-    """Nanoseconds per observation of each estimator whose memory is constant."""
+    """Return nanoseconds per observation of each estimator whose memory is constant."""
     rng = np.random.default_rng(SEED)
     interval, changed = rng.exponential(3.0, batch), rng.random(batch) < 0.4
     crawl_rate = np.full(batch, 0.3)
@@ -263,7 +264,7 @@ def update_times(batch: int, repeats: int) -> dict[str, float]:
 
 
 def url_groups_fit_time(pages: int, n_url_groups: int, repeats: int) -> float:
-    """Seconds of `fit_url_groups` where URL groups differ as much as pages within."""
+    """Return the seconds of `fit_url_groups` with groups that differ as much as pages within."""
     rng = np.random.default_rng(SEED)
     url_group = rng.integers(0, n_url_groups, pages)
     days = rng.exponential(200.0, pages)
@@ -281,7 +282,7 @@ def prior_fit_time(pages: int, repeats: int) -> float:
 
 
 def timings(batch: int = 10_000, pages: int = 1_000_000, repeats: int = 51) -> list[dict[str, Any]]:
-    """Rows of the second table of `benchmarks.core`: what, figure, unit, target."""
+    """Return the rows of the second table of `benchmarks.core`: name, figure, unit, target."""
     rows = [
         (f"update {name}", ns, f"ns, batch of {batch:,}")
         for name, ns in update_times(batch, repeats).items()
@@ -305,7 +306,7 @@ def show_timings(console: Console, rows: list[dict[str, Any]]) -> None:
 
 
 def show_accuracy(console: Console, table: dict[str, dict[str, list[Error]]]) -> bool:
-    """Print measured over published figures; tell whether all agree."""
+    """Print measured over published figures; return whether all agree."""
     view = Table("", *map(str, SETTINGS), title=f"RMSE / change rate after {CRAWLS} crawls")
     good = True
     for name, row in table.items():

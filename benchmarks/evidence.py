@@ -1,14 +1,22 @@
-"""All traces x bulk revisions out and in x equal and log-normal importance x three bandwidths.
+"""Compare policies over real traces with bulk revisions, importance and bandwidth varied.
 
     python -m benchmarks.evidence --traces DIR [--policies default] [--out evidence.jsonl]
         [--sites SITE …] [--bandwidths .02 .1 .5] [--processes 2] [--days N] [--table]
 
-Each cell and policy is one line of JSON in --out, written when it is done: run it again to go on
-after an interruption, or with further policies. At the end, or at once with --table, it prints per
-cell the harmonic staleness of each policy over that of uniform crawling, then how many cells the
-default wins, how far it ever lies above uniform and the heuristics, the mean share of the gap
-between uniform and hindsight that it closes where that is 10 % or more, and how well its
-predictions are calibrated. Delete the lines of a policy that has changed: `--forget recrawl`.
+A cell is a trace, with or without bulk revisions, with equal or log-normal importance, at one of
+three bandwidths. Each cell and policy is one line of JSON in --out, written as soon as it is
+done. The same command continues after an interruption, or adds further policies.
+
+At the end, or at once with --table, the command prints for each cell the harmonic staleness of
+each policy over that of uniform crawling. Then it prints:
+
+- the number of cells in which the default policy is best
+- its largest staleness over that of uniform crawling and of the heuristics
+- the mean share of the gap between uniform and hindsight that it closes, where that gap is at
+  least 10 %
+- the calibration of its predictions
+
+After a change of a policy, delete its lines: `--forget recrawl`.
 """
 
 import argparse
@@ -52,7 +60,7 @@ SEED = 1
 TIE = 1e-9
 WIDTH = 180
 A_GAP = 0.1
-"""Cells where hindsight leaves at least this share less than uniform count for the gap closed."""
+"""Least gap between uniform and hindsight for a cell to count, share of uniform's staleness."""
 
 Line = dict[str, Any]
 
@@ -76,7 +84,7 @@ def world_of(traces: Path, days: float, site: str, bulk: bool, importance: Any) 
 
 
 def line(traces: Path, days: float, cell: Cell, policy: str) -> Line:
-    """Play one policy in one cell."""
+    """Play one policy in one cell and return the line of the result."""
     world = world_of(traces, days, cell.site, cell.bulk, cell.importance)
     bandwidth = cell.bandwidth_per_page * world.mean_pages
     started = time.process_time()
@@ -105,7 +113,7 @@ def cell_of(line: Line) -> Cell:
 
 
 def run(todo: list[tuple[Cell, str]], out: Path, chunk: Any, processes: int) -> None:
-    """Play what is missing; lines come as they are done."""
+    """Play the missing cells and append each line as soon as it is done."""
     quiet = partial(configure_logging, "warning")
     spawn = get_context("spawn")
     with (
@@ -135,7 +143,7 @@ def by_cell(lines: list[Line]) -> dict[Cell, dict[str, Line]]:
 
 
 def rivals(lines: dict[str, Line]) -> list[str]:
-    """Policies that do not know the future, but for Recrawl itself."""
+    """Return the policies that do not know the future, without Recrawl itself."""
     return [n for n in lines if n != RECRAWL and LINEUP[n].kind is not PolicyKind.bound]
 
 
@@ -167,7 +175,7 @@ def show(lines: list[Line], console: Console) -> None:
 
 
 def won(cells: dict[Cell, dict[str, Line]], rivals: list[str]) -> int:
-    """Count the cells in which Recrawl is as good as the best of the rivals that played there."""
+    """Return the number of cells in which Recrawl is as good as the best of the rivals."""
     return sum(
         got[RECRAWL]["harmonic"]
         <= (1 + TIE) * min((got[n]["harmonic"] for n in rivals if n in got), default=np.inf)
@@ -176,7 +184,7 @@ def won(cells: dict[Cell, dict[str, Line]], rivals: list[str]) -> int:
 
 
 class Against(NamedTuple):
-    """Recrawl's staleness over that of a rival, in the cells where both have played."""
+    """Recrawl's staleness over that of a rival, in the cells that both have played."""
 
     name: str
     n_cells: int
@@ -206,7 +214,7 @@ def summary(cells: dict[Cell, dict[str, Line]]) -> Iterator[str]:
     better = f"in {won(full, today)} of {len(full)} cells"
     if len(today) < len(names):
         better += f", than all policies without foresight in {won(full, list(names))}"
-    yield f"Recrawl is better than all that crawlers do today {better}"
+    yield f"Recrawl is better than all policies of today's crawlers {better}"
     for name in (RECRAWL, TOLD):
         closed = [
             gap
@@ -222,11 +230,11 @@ def summary(cells: dict[Cell, dict[str, Line]]) -> Iterator[str]:
             )
     for site in dict.fromkeys(c.site for c in full):
         errors = [got[RECRAWL]["ece_learnt"] for c, got in full.items() if c.site == site]
-        told = [error for error in errors if error is not None]
-        if told:
+        known_errors = [error for error in errors if error is not None]
+        if known_errors:
             yield (
                 f"expected calibration error after the first quarter, {site}: mean "
-                f"{np.mean(told):.3f}, worst {max(told):.3f}"
+                f"{np.mean(known_errors):.3f}, worst {max(known_errors):.3f}"
             )
 
 
@@ -254,21 +262,28 @@ def main() -> None:
     parser.add_argument("--days", type=float, default=np.inf)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--table", action="store_true", help="print the tables of --out and stop")
-    parser.add_argument("--forget", nargs="*", default=(), help="policies to play anew")
-    given = parser.parse_args()
-    lines = read(given.out)
-    if given.forget:
-        lines = [each for each in lines if each["policy"] not in given.forget]
-        given.out.write_text("".join(json.dumps(each) + "\n" for each in lines))
-    if not given.table:
+    parser.add_argument("--forget", nargs="*", default=(), help="policies to delete and play again")
+    arguments = parser.parse_args()
+    lines = read(arguments.out)
+    if arguments.forget:
+        lines = [each for each in lines if each["policy"] not in arguments.forget]
+        arguments.out.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    if not arguments.table:
         done = {(cell_of(each), each["policy"]) for each in lines}
         cells = (
             Cell(*one)
-            for one in product(given.sites, (False, True), given.importance, given.bandwidths)
+            for one in product(
+                arguments.sites, (False, True), arguments.importance, arguments.bandwidths
+            )
         )
-        todo = [both for both in product(cells, chosen(given.policies)) if both not in done]
-        run(todo, given.out, partial(line, given.traces, given.days), given.processes)
-        lines = read(given.out)
+        todo = [both for both in product(cells, chosen(arguments.policies)) if both not in done]
+        run(
+            todo,
+            arguments.out,
+            partial(line, arguments.traces, arguments.days),
+            arguments.processes,
+        )
+        lines = read(arguments.out)
     show(lines, Console(width=None if sys.stdout.isatty() else WIDTH))
 
 

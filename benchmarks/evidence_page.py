@@ -1,8 +1,8 @@
-"""Write what `benchmarks.evidence` has found into docs/evidence.md: its tables and its figure.
+"""Write the tables and the figure of `benchmarks.evidence` into docs/evidence.md.
 
     python -m benchmarks.evidence_page evidence.jsonl
 
-Text between `<!-- evidence -->` and `<!-- end of evidence -->` is replaced, the rest is kept.
+The text between `<!-- evidence -->` and `<!-- end of evidence -->` is replaced; the rest stays.
 """
 
 import argparse
@@ -37,11 +37,11 @@ SHOWN = {
     HINDSIGHT: ("hindsight", "#999999", "|"),
 }
 MOST = 1.3
-"""Further out, a policy is drawn at the edge."""
+"""Right end of the figure's axis, staleness over that of uniform; points beyond it stand here."""
 
 
 def markdown(cells: dict[Cell, dict[str, Line]]) -> Iterator[str]:
-    """Say what was found, then a row for each rival, then one for each cell."""
+    """Yield the lines of a summary, of a table of rivals and of a table of cells."""
     for sentence in summary(cells):
         yield f"- {sentence}."
     yield ""
@@ -111,7 +111,7 @@ def figure(cells: dict[Cell, dict[str, Line]]) -> Figure:
 def main() -> None:
     """Replace the tables and the figure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("lines", type=Path, help="what benchmarks.evidence wrote")
+    parser.add_argument("lines", type=Path, help="file written by benchmarks.evidence")
     cells = by_cell(read_lines(parser.parse_args().lines))
     page = DOCS / "evidence.md"
     before, _, rest = page.read_text().partition(BEGIN)

@@ -1,1 +1,1 @@
-"""Faults on purpose while clients work, and a check of their history afterwards."""
+"""Faults injected while clients work, and checks of the clients' history afterwards."""

@@ -1,12 +1,13 @@
-"""A campaign of faults against the service, and a check of the history of all its clients.
+"""Run a campaign of faults against the service, and check the history of all its clients.
 
     python -m benchmarks.faults --minutes 10 --store postgres [--nemeses kill-replica step-clock]
 
-What runs, all on this machine: on Postgres (a cluster of its own) two replicas and two workers,
-on SQLite one replica; crawlers with leases, reporters without, pingers, registrars, readers. Two
-nemeses at a time do harm for some seconds each and heal it. After the last one all pages must be
-crawled again; then every process is ended, and the checks of `checker` read what clients wrote
-down and what is in the database. The status is 1 when a check counts a violation.
+All processes run on this machine. Postgres is a cluster of the campaign's own, with two replicas
+and two workers of the service; on SQLite there is one replica. The clients are crawlers with
+leases, reporters without leases, pingers, registrars and readers. Two nemeses at a time inject
+faults for some seconds each and heal them. After the last fault all pages must be crawled again.
+Then every process is ended, and the checks of `checker` compare the clients' history with the
+database. The exit status is 1 when a check counts a violation.
 """
 
 import argparse
@@ -31,36 +32,36 @@ def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(
         prog="python -m benchmarks.faults", description=__doc__.splitlines()[0]
     )
-    options.add_argument("--minutes", type=float, default=1.0, help="time of the nemeses")
+    options.add_argument("--minutes", type=float, default=1.0, help="duration of the faults")
     options.add_argument("--store", choices=["postgres", "sqlite"], default="sqlite")
-    options.add_argument("--seed", type=int, default=1, help="of the dice of nemeses and clients")
+    options.add_argument("--seed", type=int, default=1, help="seed of all random choices")
     options.add_argument(
         "--nemeses",
         type=names,
         default=[],
         metavar="A,B",
-        help=f"some of {', '.join(NEMESES)} (default: all)",
+        help=f"nemeses to run, of {', '.join(NEMESES)} (default: all)",
     )
     options.add_argument(
         "--without", type=names, default=[], metavar="A,B", help="nemeses to leave out"
     )
     options.add_argument(
-        "--folder", type=Path, help="keep histories and logs here (default: none are kept)"
+        "--folder", type=Path, help="folder for histories and logs (default: they are deleted)"
     )
     options.add_argument("--json", type=Path, help="default: bench-out/faults-STORE.json")
     return options
 
 
 def names(text: str) -> list[str]:
-    """Read names of nemeses."""
+    """Return the names of nemeses in a comma-separated text."""
     chosen = text.split(",")
     if unknown := [name for name in chosen if name not in NEMESES]:
-        raise argparse.ArgumentTypeError(f"no nemesis is called {', '.join(unknown)}")
+        raise argparse.ArgumentTypeError(f"unknown nemesis: {', '.join(unknown)}; see --help")
     return chosen
 
 
 def show(outcome: campaign.Outcome, console: Console) -> None:
-    """Print the tables."""
+    """Print the tables of an outcome."""
     table = Table(box=None, pad_edge=False)
     for name in ("check", "checked", "violations", "examples"):
         table.add_column(name, justify="right" if name in ("checked", "violations") else "left")
@@ -78,11 +79,11 @@ def show(outcome: campaign.Outcome, console: Console) -> None:
     for failure in outcome.failures:
         console.print(f"a nemesis failed: {failure}")
     if outcome.left_out:
-        console.print(f"left out on this store or machine: {', '.join(outcome.left_out)}")
+        console.print(f"not possible on this store or machine: {', '.join(outcome.left_out)}")
 
 
 def write(outcome: campaign.Outcome, options: argparse.Namespace, path: Path) -> None:
-    """Write counts and examples down."""
+    """Write counts and examples as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     verdicts = [
         {
@@ -99,7 +100,7 @@ def write(outcome: campaign.Outcome, options: argparse.Namespace, path: Path) ->
 
 
 def main() -> None:
-    """Run a campaign."""
+    """Run one campaign."""
     options = parser().parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clean up, as on Ctrl-C
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
@@ -107,7 +108,7 @@ def main() -> None:
         folder = (options.folder or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.glob("*.jsonl")):
-            sys.exit(f"{folder} holds the history of another campaign; name an empty folder")
+            sys.exit(f"{folder} contains the history of another campaign; use an empty folder")
         plan = campaign.Plan(
             options.store,
             options.minutes * 60,

@@ -1,4 +1,4 @@
-"""One client's connection: it goes on at the next replica when one does not answer."""
+"""One client's connection, which moves to the next replica when a replica does not answer."""
 
 import json
 import time
@@ -10,11 +10,11 @@ from typing import Any
 from benchmarks.faults.history import Answer, Book, Silence, now
 
 TIMEOUT_S = 15.0
-"""Patience with one answer, seconds."""
+"""Maximum wait for one answer, seconds."""
 PAUSE_S = 0.05
-"""Wait after a refusal or silence, seconds; Retry-After asks for more than a campaign has."""
+"""Wait after a refusal or silence, seconds; a Retry-After would exceed a campaign's time."""
 ANNOUNCED = (503, 507)
-"""Statuses of an outage that the service may report."""
+"""Statuses by which the service may report an outage."""
 
 
 class Caller:
@@ -26,7 +26,7 @@ class Caller:
         self.connection: HTTPConnection | None = None
 
     def post(self, path: str, body: Any) -> Any:
-        """Return the decoded answer of a POST; None after a refusal or silence."""
+        """Return the decoded answer to a POST, or None after a refusal or silence."""
         content = json.dumps(body).encode()
         answer = self.call("POST", path, content, {"Content-Type": "application/json"})
         return json.loads(answer[2]) if answer and answer[0] == 200 else None
@@ -34,7 +34,7 @@ class Caller:
     def call(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> tuple[int, Mapping[str, str], bytes] | None:
-        """Return status, headers (names in lower case) and content; None after silence."""
+        """Return status, headers (names in lower case) and content, or None after silence."""
         request = f"{method} {path.partition('?')[0]}"
         try:
             response, content = self._exchange(method, path, body, dict(headers or {}))
@@ -78,13 +78,13 @@ class Caller:
 
 
 def objection(status: int, headers: Mapping[str, str], content: bytes) -> str:
-    """Return what is wrong with the form of an answer, nothing where all is as promised."""
+    """Return the fault in the form of an answer, or "" where there is none."""
     if status < 400:
         return ""
     if status >= 500 and status not in ANNOUNCED:
         return f"{status}: {content[:200]!r}"
     if headers.get("content-type") != "application/problem+json":
-        return f"{status} is no problem+json: {content[:200]!r}"
+        return f"{status} is not problem+json: {content[:200]!r}"
     if status in ANNOUNCED and not headers.get("retry-after", "").isdigit():
         return f"{status} without Retry-After: {content[:200]!r}"
     if b"Traceback" in content:

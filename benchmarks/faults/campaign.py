@@ -1,4 +1,4 @@
-"""One campaign: start all, let nemeses loose, heal, wait until all is crawled again, check."""
+"""One campaign: start all processes, inject faults, heal, wait for recovery, check."""
 
 import threading
 import time
@@ -34,7 +34,7 @@ from benchmarks.http.processes import Failed
 
 N_HOSTS, PAGES_PER_HOST = 24, 4
 N_OTHERS = 48
-"""Pages without a crawl rate of their own, which reporters and pingers name."""
+"""Number of pages without a crawl rate of their own, for reporters and pingers."""
 PERIOD_S = 4.0
 """Time from one crawl of a page to the next, seconds."""
 DELAY_S = 0.3
@@ -42,9 +42,9 @@ DELAY_S = 0.3
 SETTLES_WITHIN_S = 60.0
 """Time within which every page must be handed out after the last nemesis, seconds."""
 HARM_S, REST_S = (0.3, 4.0), (0.2, 1.5)
-"""How long harm lasts, and how long it rests, seconds."""
+"""Ranges of the duration of a fault and of the rest after it, seconds."""
 HANDS = 2
-"""Nemeses at work at a time."""
+"""Number of nemeses at work at a time."""
 TELL_EVERY_S = 10.0
 CLIENTS = {"crawler": 3, "reporter": 1, "pinger": 1, "registrar": 1, "reader": 2}
 DAY_S = 86_400.0
@@ -59,7 +59,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Plan:
-    """How a campaign is run."""
+    """Parameters of a campaign."""
 
     store: str
     seconds: float
@@ -71,7 +71,7 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """What came of a campaign."""
+    """Results of a campaign."""
 
     verdicts: list[Verdict] = field(default_factory=list)
     harms: Counter[str] = field(default_factory=Counter)
@@ -79,7 +79,7 @@ class Outcome:
     n_starts: int = 0
     settled_s: float = 0.0
     failures: list[str] = field(default_factory=list)
-    """Nemeses that could not do or heal their harm."""
+    """Nemeses that failed to inject or heal their fault."""
     left_out: list[str] = field(default_factory=list)
     """Nemeses that this machine or store does not allow."""
 
@@ -89,7 +89,7 @@ class Outcome:
 
 
 def run(plan: Plan) -> Outcome:
-    """Run a campaign to its end."""
+    """Run a campaign to its end and return its outcome."""
     outcome = Outcome()
     with deployed(plan) as (world, supervisor, pages):
         chosen = available(plan.store, world)
@@ -119,7 +119,7 @@ def the_url(world: World) -> str:
 def evidence(
     folder: Path, url: str, pages: Sequence[int], healed_at: float, outcome: Outcome
 ) -> list[Verdict]:
-    """Check the history, and count its answers."""
+    """Check the history and count its answers."""
     history = History.read(folder)
     outcome.answers.update(str(one.status) for one in history.of(Answer))
     outcome.answers["none"] = len(history.of(Silence))
@@ -128,7 +128,7 @@ def evidence(
 
 @contextmanager
 def deployed(plan: Plan) -> Iterator[tuple[World, Supervisor, list[int]]]:
-    """Run the service and prepare its pages; give also those that have a crawl rate."""
+    """Run the service and yield its world, its supervisor and the pages with a crawl rate."""
     with ExitStack() as stack:
         network = stack.enter_context(Network())
         if plan.store == "postgres":
@@ -150,7 +150,7 @@ def deployed(plan: Plan) -> Iterator[tuple[World, Supervisor, list[int]]]:
 
 
 def on_postgres(plan: Plan, network: Network, server: Cluster) -> World:
-    """Put two replicas and two workers on Postgres, each behind a proxy of its own."""
+    """Return a world of two replicas and two workers on Postgres, each behind its own proxy."""
     migrate(server.url())
     backs = free_ports(4)
     proxies = [network.proxy(port, server.port) for port in backs]
@@ -161,14 +161,14 @@ def on_postgres(plan: Plan, network: Network, server: Cluster) -> World:
 
 
 def on_sqlite(plan: Plan, network: Network) -> World:
-    """Put one replica on a file."""
+    """Return a world of one replica on a SQLite file."""
     file = plan.folder / "campaign.db"
     replicas = [service(plan, "replica-0", f"sqlite:///{file}", serve=True)]
     return world_of(plan, network, replicas, [], file=file)
 
 
 def service(plan: Plan, name: str, url: str, *, serve: bool) -> Service:
-    """Describe one process of the service."""
+    """Return one process of the service, not yet started."""
     (port,) = free_ports(1) if serve else (0,)
     command = ["serve", "--port", str(port)] if serve else ["worker"]
     return Service(name, command, settings_of(url, **SETTINGS), plan.folder, port)
@@ -177,7 +177,7 @@ def service(plan: Plan, name: str, url: str, *, serve: bool) -> Service:
 def world_of(
     plan: Plan, network: Network, replicas: list[Service], workers: list[Service], **more: Any
 ) -> World:
-    """Put proxies in front of replicas; there are no clients yet."""
+    """Return a world with proxies in front of the replicas and without clients."""
     ports = free_ports(len(replicas))
     fronts = [network.proxy(p, one.port) for p, one in zip(ports, replicas, strict=True)]
     stores: dict[str, Any] = {"backs": list[Proxy](), "postgres": None, "file": None}
@@ -188,13 +188,13 @@ def world_of(
 def task(
     plan: Plan, ports: Sequence[int], pages: Sequence[int], others: Sequence[int], name: str
 ) -> Task:
-    """Describe what a client needs; each begins at another replica."""
+    """Return the parameters of a client; each client begins at another replica."""
     turn = int(name.rpartition("-")[2]) % len(ports)
     return Task(name, [*ports[turn:], *ports[:turn]], plan.folder, pages, others, plan.seed)
 
 
 def registered(port: int, name: str, n: int, crawl_rate: float | None) -> list[int]:
-    """Register pages, of a fixed crawl rate where there is one."""
+    """Register pages, with a fixed crawl rate unless it is None; return their page_ids."""
     rate = (
         {}
         if crawl_rate is None
@@ -209,7 +209,7 @@ def registered(port: int, name: str, n: int, crawl_rate: float | None) -> list[i
 
 
 class Hands:
-    """Threads that let nemeses loose, one of a part at a time."""
+    """Threads that run nemeses, one per part of the deployment at a time."""
 
     def __init__(self, plan: Plan, world: World, nemeses: dict[str, Nemesis]) -> None:
         self.world = world
@@ -222,7 +222,7 @@ class Hands:
         self.failures: list[str] = []
 
     def work(self) -> None:
-        """Do harm and rest until the time is over."""
+        """Inject faults and rest until the time is over."""
         while self.left_s() > HARM_S[0]:
             if name := self.choose():
                 self.harm(name)
@@ -232,7 +232,7 @@ class Hands:
         return max(self.ends_at - now(), 0.0)
 
     def choose(self) -> str | None:
-        """Return a nemesis of a part that no other harms now."""
+        """Return a nemesis of a part at which no other nemesis works now."""
         with self.turn:
             free = [name for name, one in self.nemeses.items() if one.part not in self.busy]
             if not free:
@@ -242,7 +242,7 @@ class Hands:
         return name
 
     def harm(self, name: str) -> None:
-        """Do harm once and write it down."""
+        """Run a nemesis once and record it."""
         since = now()
         try:
             self.nemeses[name].harm(self.world, self.world.draw.uniform(*HARM_S))
@@ -255,7 +255,7 @@ class Hands:
 
 
 def harass(plan: Plan, world: World, nemeses: dict[str, Nemesis]) -> Hands:
-    """Let nemeses loose until the time is over."""
+    """Run nemeses until the time is over."""
     hands = Hands(plan, world, nemeses)
     threads = [threading.Thread(target=hands.work, name=f"hand-{i}") for i in range(HANDS)]
     for thread in threads:
@@ -263,8 +263,8 @@ def harass(plan: Plan, world: World, nemeses: dict[str, Nemesis]) -> Hands:
     try:
         while hands.left_s() > 0:
             time.sleep(min(TELL_EVERY_S, hands.left_s()))
-            plan.tell(f"{hands.left_s():.0f} s left, {hands.harms.total()} harms done")
-    finally:  # interrupted or not, what was harmed is healed
+            plan.tell(f"{hands.left_s():.0f} s left, {hands.harms.total()} faults done")
+    finally:  # heal faults after an interruption too
         hands.ends_at = 0.0
         for thread in threads:
             thread.join()
@@ -272,7 +272,7 @@ def harass(plan: Plan, world: World, nemeses: dict[str, Nemesis]) -> Hands:
 
 
 def settle(plan: Plan, pages: Sequence[int], healed_at: float) -> float:
-    """Wait until every page was handed out again, or the patience is over; return the seconds."""
+    """Wait until every page was handed out again or time is up; return the seconds."""
     while (waited_s := now() - healed_at) < SETTLES_WITHIN_S:
         history = History.read(plan.folder)
         if not crawled_again(history, pages, healed_at).violations:
@@ -282,7 +282,7 @@ def settle(plan: Plan, pages: Sequence[int], healed_at: float) -> float:
 
 
 def tracebacks(services: Sequence[Service]) -> Verdict:
-    """No log holds a traceback."""
+    """Check that no log contains a traceback."""
     wrong = []
     for one in services:
         lines = one.log.read_text(errors="replace").splitlines()
@@ -294,6 +294,6 @@ def tracebacks(services: Sequence[Service]) -> Verdict:
 
 
 def ends(services: Sequence[Service]) -> Verdict:
-    """Processes end when they are asked to, soon, and never by themselves."""
+    """Check that processes end within the limit when asked to, and never by themselves."""
     wrong = [fault for one in services for fault in one.faults]
     return Verdict("processes that ended by themselves or too late", wrong, len(services))

@@ -1,4 +1,4 @@
-"""What must hold of a campaign: pure functions over its history and the final database."""
+"""Rules for a campaign: pure functions over its history and the final database."""
 
 from collections.abc import Iterable
 
@@ -14,11 +14,11 @@ from benchmarks.faults.schedule_checks import lasting_epochs, one_schedule, whol
 from benchmarks.faults.verdicts import Final, Verdict
 
 CRAWLS, PINGS = 0, 1
-"""Kinds of entries of the log."""
+"""Kinds of entries in the log."""
 
 
 def as_promised(history: History) -> Verdict:
-    """Answers have a form that the service documents, and none is a fault of the service."""
+    """Check that answers have a documented form and that none reports an internal error."""
     answers = history.of(Answer)
     wrong = [f"{one.client}: {one.request}: {one.complaint}" for one in answers if one.complaint]
     return Verdict("answers that were not as promised", wrong, len(answers))
@@ -27,7 +27,7 @@ def as_promised(history: History) -> Verdict:
 def check(
     history: History, final: Final, pages: Iterable[int], delay_s: float, healed_at: float
 ) -> list[Verdict]:
-    """Run every check."""
+    """Run every check and return the verdicts."""
     crawls = [(crawl.page_id, crawl.at) for crawl in final.crawls]
     return [
         exactly_once(history, CRAWLS, crawls, "observations not exactly once in the log"),

@@ -1,7 +1,7 @@
 """Clients of the campaign, each a process that may be killed or stopped at any instant.
 
-Crawlers take leases, fetch and report; reporters report without leases; pingers announce changes;
-registrars bring new pages; readers follow the schedule's cursors and its stream, and list epochs.
+Crawlers take leases, fetch and report. Reporters report without leases. Pingers send pings.
+Registrars add new pages. Readers follow the schedule's cursors and its stream, and list epochs.
 """
 
 import json
@@ -41,20 +41,20 @@ STREAMED = "application/x-ndjson"
 
 @dataclass(frozen=True)
 class Task:
-    """What one client needs to begin."""
+    """Parameters of one client."""
 
     name: str
     ports: Sequence[int]
     folder: Path
     pages: Sequence[int]
-    """Pages with a crawl rate, which crawlers must be handed out again and again."""
+    """Pages with a crawl rate, which must be handed out to crawlers again and again."""
     others: Sequence[int]
-    """Pages without one."""
+    """Pages without a crawl rate."""
     seed: int
 
 
 class Client:
-    """One client: its connection, its file of history, its dice."""
+    """One client: its connection, its history file and its random generator."""
 
     def __init__(self, task: Task) -> None:
         self.name, self.pages, self.others = task.name, task.pages, task.others
@@ -64,13 +64,14 @@ class Client:
         self.ops = count()
 
     def stamp(self) -> dict[str, Any]:
-        """Return the fields that every line has."""
+        """Return the fields that every line of the history has."""
         return {"client": self.name, "at": now()}
 
     def report(self, kind: int, pages: Sequence[int], lease: str = "") -> None:
-        """Report crawls or pings of this instant, again and again until an answer comes.
+        """Report crawls or pings of this instant, and repeat until an answer comes.
 
-        A report under a lease is sent once: its crawl may belong to somebody else by then.
+        A report under a lease is sent only once. Because the lease may expire, its crawl may belong
+        to another client by the time of a repetition.
         """
         at = (datetime.now(UTC) - EPOCH) // timedelta(microseconds=1)
         items = [(page, at + i) for i, page in enumerate(pages)]
@@ -95,7 +96,7 @@ class Client:
 
 
 def crawl(client: Client) -> None:
-    """Take crawls and report them; now and then give one back or let it expire."""
+    """Take crawls and report them; sometimes release one or let its lease expire."""
     request = LeaseRequest(**client.stamp(), op=next(client.ops), ttl_s=TTL_S)
     client.book.write(request)
     body = {"worker": client.name, "count": client.draw.randint(1, 6), "ttl_s": TTL_S}
@@ -110,7 +111,7 @@ def crawl(client: Client) -> None:
 
 
 def fetch(client: Client, lease: Lease, ends_at: float) -> None:
-    """Fetch a page unless its lease may have ended, then report it, release it or do neither."""
+    """Fetch a page while its lease is in force, then report it, release it or do neither."""
     choice = client.draw.random()
     if choice < 0.05:
         client.book.write(Release(**client.stamp(), lease=lease.lease))
@@ -129,20 +130,20 @@ def fetch(client: Client, lease: Lease, ends_at: float) -> None:
 
 
 def observe(client: Client) -> None:
-    """Report crawls of some pages without leases, seldom of one that crawlers are waiting for."""
+    """Report crawls of some pages without leases, seldom of a page that crawlers wait for."""
     due = client.draw.sample(client.pages, client.draw.random() < 0.1)
     client.report(CRAWLS, client.draw.sample(client.others, 5) + due)
     time.sleep(client.draw.uniform(0.05, 0.2))
 
 
 def ping(client: Client) -> None:
-    """Announce changes of some pages."""
+    """Send pings for some pages."""
     client.report(PINGS, client.draw.sample([*client.pages, *client.others], 3))
     time.sleep(client.draw.uniform(0.1, 0.4))
 
 
 def register(client: Client) -> None:
-    """Register new pages, and the same ones again until an answer comes."""
+    """Register new pages, and repeat the request until an answer comes."""
     first = next(client.ops)
     urls = [f"https://{client.name}-{first}.example/{i}" for i in range(3)]
     for _ in range(5):
@@ -157,7 +158,7 @@ def register(client: Client) -> None:
 
 
 def read(client: Client) -> None:
-    """Follow the cursors of the schedule, or its stream, and list the epochs."""
+    """Follow the cursors of the schedule or read its stream, and list the epochs."""
     walk = stream if client.draw.random() < 0.3 else follow
     epochs, pages, whole = walk(client)
     if epochs:
@@ -177,7 +178,7 @@ Way = tuple[list[int], list[int], bool]
 
 
 def follow(client: Client) -> Way:
-    """Follow the cursors to the end, or as far as answers come."""
+    """Follow the cursors to the end of the schedule or to the first silence."""
     epochs, pages, place, failures = list[int](), list[int](), "", 0
     while failures < 5:
         answer = client.caller.call("GET", f"/schedule?limit=37{place}")
@@ -198,7 +199,7 @@ def follow(client: Client) -> Way:
 
 
 def stream(client: Client) -> Way:
-    """Read the schedule as one stream; a broken one is silence."""
+    """Read the schedule as one stream; a broken stream counts as silence."""
     answer = client.caller.call("GET", "/schedule", headers={"Accept": STREAMED})
     if answer is None or answer[0] != 200:
         return [], [], False
@@ -217,7 +218,7 @@ KINDS: dict[str, Callable[[Client], None]] = {
 
 
 def work(kind: str, task: Task) -> None:
-    """Do the same again and again until the process ends."""
+    """Repeat the work of one kind of client until the process ends."""
     client, turn = Client(task), KINDS[kind]
     while True:
         turn(client)

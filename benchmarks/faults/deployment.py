@@ -1,4 +1,4 @@
-"""What is under test: replicas and workers that are started again when they end, and clients."""
+"""The deployment under test: replicas and workers, restarted when they end, and clients."""
 
 import multiprocessing
 import os
@@ -21,15 +21,15 @@ from benchmarks.http.processes import Failed, free_port
 
 READY_WITHIN_S = 60.0
 ENDS_WITHIN_S = 10.0
-"""Time that SIGTERM allows a process, seconds; container runtimes kill after it."""
+"""Maximum time from SIGTERM to the end of a process, seconds; container runtimes kill later."""
 STARTS_WITHIN_S = 20.0
-"""A process that ends by itself after this long had been at work, seconds."""
+"""Maximum time that a start takes, seconds; an end after it counts as unexpected."""
 POLL_S = 0.05
 
 
 @dataclass
 class Service:
-    """One process of the service, which starts again whenever it ends."""
+    """One process of the service, which is restarted whenever it ends."""
 
     name: str
     command: Sequence[str]
@@ -40,7 +40,7 @@ class Service:
     started_at: float = 0.0
     n_starts: int = 0
     faults: list[str] = field(default_factory=list)
-    """Ends that nobody caused."""
+    """Ends without a nemesis as their cause."""
 
     @property
     def log(self) -> Path:
@@ -51,13 +51,13 @@ class Service:
         return self.folder / f"{self.name}.clock"
 
     def start(self) -> None:
-        kept = {name: v for name, v in os.environ.items() if not name.startswith("RECRAWL_")}
+        others = {name: v for name, v in os.environ.items() if not name.startswith("RECRAWL_")}
         if self.n_starts == 0:
             replica.step(self.clock, 0.0)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "benchmarks.faults.replica", self.clock, *self.command],
-                env=kept | self.settings,
+                env=others | self.settings,
                 stdout=log,
                 stderr=log,
             )
@@ -65,12 +65,12 @@ class Service:
         self.n_starts += 1
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process that runs now."""
+        """Send a signal to the current process."""
         if self.process is not None:
             self.process.send_signal(number)
 
     def keep_alive(self) -> None:
-        """Start the process again if it has ended, and note an end that nobody caused."""
+        """Restart the process if it has ended, and record an end without a cause."""
         if self.process is None or (status := self.process.poll()) is None:
             return
         lived_s = time.monotonic() - self.started_at
@@ -80,28 +80,28 @@ class Service:
         self.start()
 
     def terminate(self) -> None:
-        """Ask the process to end, as an operator does."""
+        """Send SIGTERM to the process, as an operator does."""
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
 
     def await_end(self, deadline: float) -> None:
-        """Wait for the end of the process, and note if it does not come."""
+        """Wait for the end of the process, and record a process that misses the deadline."""
         if self.process is None:
             return
         try:
             self.process.wait(max(deadline - time.monotonic(), 0.0))
         except subprocess.TimeoutExpired:
-            self.faults.append(f"{self.name} still ran {ENDS_WITHIN_S:g} s after SIGTERM")
+            self.faults.append(f"{self.name} was still running {ENDS_WITHIN_S:g} s after SIGTERM")
             self.process.kill()
             self.process.wait()
 
 
 @dataclass
 class Clients:
-    """Client processes; one that is killed is followed by another of its kind."""
+    """Client processes; a killed client is replaced by another of its kind."""
 
     task: Callable[[str], Task] = field(init=False)
-    """Returns what a client of a name needs."""
+    """Function from a client's name to its task."""
     running: dict[str, BaseProcess] = field(default_factory=dict)
     n_started: int = 0
 
@@ -115,17 +115,17 @@ class Clients:
         self.n_started += 1
 
     def of(self, kind: str) -> list[str]:
-        """Return the names of those of a kind."""
+        """Return the names of the clients of a kind."""
         return [name for name in self.running if name.startswith(f"{kind}-")]
 
     def kill(self, name: str) -> None:
-        """End one as a power cut does."""
+        """End a client without warning, as a power cut does."""
         process = self.running.pop(name)
         process.kill()
         process.join()
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to one."""
+        """Send a signal to a client."""
         process = self.running[name]
         if process.pid is not None:
             os.kill(process.pid, number)
@@ -136,7 +136,7 @@ class Clients:
 
 
 class Supervisor:
-    """A thread that starts services again; a container runtime does so with `restart: always`."""
+    """A thread that restarts services, as a container runtime does with `restart: always`."""
 
     def __init__(self, services: Sequence[Service]) -> None:
         self.services = services
@@ -144,7 +144,7 @@ class Supervisor:
         self.thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
 
     def start(self) -> None:
-        """Start all services and keep them alive from now on."""
+        """Start all services and keep them running."""
         for service in self.services:
             service.start()
         self.thread.start()
@@ -167,12 +167,12 @@ class Supervisor:
 
 
 def settings_of(url: str, **more: str) -> dict[str, str]:
-    """Return the environment of a process of the service."""
+    """Return the environment variables for a process of the service."""
     return {"RECRAWL_DATABASE_URL": url} | {f"RECRAWL_{k}".upper(): v for k, v in more.items()}
 
 
 def migrate(url: str) -> None:
-    """Make the tables."""
+    """Create the tables."""
     ran = subprocess.run(
         [sys.executable, "-m", "service", "migrate"],
         env=os.environ | settings_of(url),
@@ -202,7 +202,7 @@ def ready(service: Service) -> bool:
 
 
 def free_ports(n: int) -> list[int]:
-    """Return ports that nobody listened on a moment ago, all different."""
+    """Return different ports that were free a moment ago."""
     ports: set[int] = set()
     while len(ports) < n:
         ports.add(free_port())

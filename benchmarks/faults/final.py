@@ -1,4 +1,4 @@
-"""Read the database after a campaign, past the service."""
+"""Read the database after a campaign, without the service."""
 
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ PAGES = "SELECT url, page_id FROM pages"
 
 
 def read(url: str) -> Final:
-    """Read what the checks compare with the history."""
+    """Return the rows that the checks compare with the history."""
     if url.startswith("postgresql"):
         with psycopg.connect(url) as connection:
             return final(
@@ -29,7 +29,7 @@ def read(url: str) -> Final:
 
 
 def final(query: Query, instant: str) -> Final:
-    """Read the tables; `instant` turns a column into µs since 1970."""
+    """Return the rows of the tables; `instant` is SQL that turns a column into µs since 1970."""
     names = {name: instant.format(name) for name in ("observed_at", "last_crawl_at")}
     log = LOG.format(**names)
     return Final(

@@ -1,8 +1,8 @@
-"""The history of a campaign: what each client sent and which answers came back.
+"""The history of a campaign: the requests of each client and the answers to them.
 
-A client appends one JSON line before it sends and one after the answer. A line is one `write`,
-so it stays whole when its client is killed next. Instants `at` are seconds of the monotonic clock,
-which all processes of one machine share and which no nemesis moves.
+A client appends one JSON line before it sends a request and one after the answer. A line is one
+`write`, so it stays whole when its client is killed next. Instants `at` are seconds of the
+monotonic clock, which all processes of one machine share and which no nemesis changes.
 """
 
 import os
@@ -23,7 +23,7 @@ class Event(Struct, frozen=True, tag_field="event", tag=str.lower, kw_only=True)
 
 
 class Numbered(Event, frozen=True, kw_only=True):
-    """A request or its answer; both carry one number."""
+    """A request or its answer, which have the same number."""
 
     op: int
 
@@ -34,10 +34,10 @@ Reply = TypeVar("Reply", bound=Numbered)
 
 
 class Report(Numbered, frozen=True, kw_only=True):
-    """A report or a ping that is about to be sent."""
+    """A report or a ping that the client will send next."""
 
     kind: int
-    """0: crawls, 1: pings, as in the log of the service."""
+    """Kind of the entries in the service's log: 0 for crawls, 1 for pings."""
     items: list[tuple[int, int]]
     """Page and instant (µs since 1970) of each item."""
     lease: str = ""
@@ -52,13 +52,13 @@ class Verdicts(Numbered, frozen=True, kw_only=True):
     rejected: int
 
     @property
-    def kept(self) -> int:
-        """Items that are in the log by this answer."""
+    def n_logged(self) -> int:
+        """Return the number of items that are in the log according to this answer."""
         return self.accepted + self.duplicate
 
 
 class LeaseRequest(Numbered, frozen=True, kw_only=True):
-    """A request for leases that is about to be sent."""
+    """A request for leases that the client will send next."""
 
     ttl_s: float
 
@@ -78,7 +78,7 @@ class Grant(Numbered, frozen=True, kw_only=True):
 
 
 class Fetch(Event, frozen=True, kw_only=True):
-    """The instant at which a crawler fetched a page, under a lease that it knew to be in force."""
+    """The instant at which a crawler fetched a page under a lease that was in force."""
 
     page_id: int
     host: str
@@ -86,13 +86,13 @@ class Fetch(Event, frozen=True, kw_only=True):
 
 
 class Release(Event, frozen=True, kw_only=True):
-    """A release of a lease that is about to be sent."""
+    """A release of a lease that the client will send next."""
 
     lease: str
 
 
 class Registration(Numbered, frozen=True, kw_only=True):
-    """New pages that are about to be sent."""
+    """New pages that the client will send next."""
 
     urls: list[str]
 
@@ -104,17 +104,17 @@ class Receipt(Numbered, frozen=True, kw_only=True):
 
 
 class Walk(Event, frozen=True, kw_only=True):
-    """A reader's way through the schedule."""
+    """A reader's pass through the schedule."""
 
     epochs: list[int]
-    """The epoch of each answer on the way."""
+    """Epoch of each answer of the pass."""
     pages: list[int]
     whole: bool
-    """Whether the reader came to the end."""
+    """True for a reader that reached the end."""
 
 
 class EpochList(Event, frozen=True, kw_only=True):
-    """Published epochs as one answer listed them: number, pages and instant."""
+    """Published epochs of one answer: number, pages and instant."""
 
     epochs: list[tuple[int, int, str]]
 
@@ -125,18 +125,18 @@ class Answer(Event, frozen=True, kw_only=True):
     request: str
     status: int
     complaint: str = ""
-    """What is wrong with the form of the answer."""
+    """Fault in the form of the answer; "" for none."""
 
 
 class Silence(Event, frozen=True, kw_only=True):
-    """A request that was not answered: nobody knows whether it was carried out."""
+    """A request without an answer, which the service may or may not have processed."""
 
     request: str
     error: str
 
 
 class Incident(Event, frozen=True, kw_only=True):
-    """A nemesis that has done its harm and healed it."""
+    """One fault of a nemesis, from injection to healing."""
 
     nemesis: str
     since: float
@@ -157,11 +157,11 @@ Line = (
     | Silence
     | Incident
 )
-"""Every kind of line."""
+"""Union of all kinds of lines."""
 
 
 class Book:
-    """The file of one client."""
+    """The history file of one client."""
 
     def __init__(self, folder: Path, client: str) -> None:
         self.client = client
@@ -170,21 +170,21 @@ class Book:
         )
 
     def write(self, event: Event) -> None:
-        """Append one line, which outlives its client."""
+        """Append one line, which stays in the file after the client is killed."""
         os.write(self.file, msgspec.json.encode(event) + b"\n")
 
 
 def now() -> float:
-    """Return seconds of the clock that all processes share and nobody steps."""
+    """Return seconds of the monotonic clock, which all processes share and no nemesis changes."""
     return time.monotonic()
 
 
 class History(list[Line]):
-    """The lines of all clients by time."""
+    """The lines of all clients, ordered by time."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read the files of all clients."""
+        """Return the lines in the files of all clients."""
         lines = (line for path in sorted(folder.glob("*.jsonl")) for line in read(path))
         return cls(sorted(lines, key=lambda event: event.at))
 
@@ -193,13 +193,13 @@ class History(list[Line]):
         return [event for event in self if isinstance(event, kind)]
 
     def operations(self, sent: type[Sent], reply: type[Reply]) -> list[tuple[Sent, Reply | None]]:
-        """Return every request with its answer, None where none came."""
+        """Return every request with its answer, or with None where there was no answer."""
         replies = {(event.client, event.op): event for event in self.of(reply)}
         return [(event, replies.get((event.client, event.op))) for event in self.of(sent)]
 
 
 def read(path: Path) -> Iterator[Line]:
-    """Read the lines of one client."""
+    """Yield the lines of one client's file."""
     decoder = msgspec.json.Decoder(Line)
     for line in path.read_bytes().splitlines():
         yield decoder.decode(line)

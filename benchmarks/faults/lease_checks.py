@@ -1,7 +1,8 @@
 """Checks of leases and host delays, by the instants at which clients sent and received.
 
-A request happened at some instant between its first byte and the last byte of its answer, so a
-check counts only what is wrong wherever in between that was: none raises a false alarm.
+The service processes a request between the first byte of the request and the last byte of its
+answer. A check counts a violation only if it is one at every instant of that interval. This
+avoids false alarms.
 """
 
 from collections.abc import Iterable
@@ -13,25 +14,25 @@ from benchmarks.faults.history import Fetch, Grant, History, LeaseRequest, Relea
 from benchmarks.faults.verdicts import Verdict, by
 
 TOLERANCE_S = 0.002
-"""Host delays are kept to this, seconds: clocks of the database and of clients are read apart."""
+"""Tolerance of host delays, seconds, because the clocks of database and clients are read apart."""
 
 
 class Hold(NamedTuple):
-    """A lease, and the instants between which it was certainly in force."""
+    """A lease, with the instants between which it was certainly in force."""
 
     page_id: int
     host: str
     lease: str
     earliest: float
-    """Its request was sent: no grant before."""
+    """Instant at which its request was sent: the lease began no earlier."""
     latest: float
-    """Its answer had come: no grant after."""
+    """Instant at which its answer arrived: the lease began no later."""
     ends_at: float
-    """Earliest end: by time, or by a report or release that was sent."""
+    """Earliest end: by expiry, or by a report or release that was sent."""
 
 
 def holds(history: History) -> list[Hold]:
-    """Return all leases that clients know of, by the instant of their answers."""
+    """Return all leases that clients received, by the instant of their answers."""
     ended: dict[str, float] = {}
     for report in history.of(Report):
         if report.lease:
@@ -55,7 +56,7 @@ def holds(history: History) -> list[Hold]:
 
 
 def leased_once(history: History) -> Verdict:
-    """No page is under two leases in force at one time."""
+    """Check that no page has two leases in force at one time."""
     held = holds(history)
     wrong = []
     for of_page in by(held, "page_id"):
@@ -70,7 +71,7 @@ def leased_once(history: History) -> Verdict:
 
 
 def spaced_leases(history: History, delay_s: float) -> Verdict:
-    """Two crawls of a host are not handed out within its delay."""
+    """Check that two crawls of a host are not handed out within its delay."""
     held = holds(history)
     wrong = [
         f"{earlier.host}: {earlier} and {later}"
@@ -83,7 +84,7 @@ def spaced_leases(history: History, delay_s: float) -> Verdict:
 
 
 def spaced_fetches(history: History, delay_s: float) -> Verdict:
-    """Two fetches of a host, which allows one lease at a time, are its delay apart."""
+    """Check that fetches of a host, which allows one lease at a time, are its delay apart."""
     fetches = history.of(Fetch)
     wrong = [
         f"{later.host}: {later.at - earlier.at:.3f} s between {earlier} and {later}"
@@ -95,7 +96,7 @@ def spaced_fetches(history: History, delay_s: float) -> Verdict:
 
 
 def crawled_again(history: History, pages: Iterable[int], healed_at: float) -> Verdict:
-    """Every page with a crawl rate is handed out again after the last nemesis."""
+    """Check that every page with a crawl rate is handed out again after the last fault."""
     requested = {*pages}
     again = {
         lease.page_id

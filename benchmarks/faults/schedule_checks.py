@@ -1,4 +1,4 @@
-"""Checks of what readers of the schedule and of epochs have seen."""
+"""Checks of the answers that readers of the schedule and of epochs received."""
 
 from itertools import pairwise
 
@@ -7,23 +7,23 @@ from benchmarks.faults.verdicts import Final, Verdict, by
 
 
 def whole_epochs(history: History, final: Final) -> Verdict:
-    """Whoever reads an epoch to its end sees each of its pages once, and everybody the same."""
+    """Check that a whole pass sees each page of its epoch once, and all passes the same pages."""
     walks = [walk for walk in history.of(Walk) if walk.whole and len({*walk.epochs}) == 1]
     pages: dict[int, set[int]] = {}
     wrong = []
     for walk in walks:
-        epoch, seen = walk.epochs[0], {*walk.pages}
-        if len(seen) < len(walk.pages):
-            wrong.append(f"epoch {epoch}: {len(walk.pages) - len(seen)} pages twice")
-        if len(seen) != final.epochs.get(epoch):
-            wrong.append(f"epoch {epoch}: {len(seen)} pages of {final.epochs.get(epoch)}")
-        if seen != pages.setdefault(epoch, seen):
+        epoch, distinct = walk.epochs[0], {*walk.pages}
+        if len(distinct) < len(walk.pages):
+            wrong.append(f"epoch {epoch}: {len(walk.pages) - len(distinct)} pages twice")
+        if len(distinct) != final.epochs.get(epoch):
+            wrong.append(f"epoch {epoch}: {len(distinct)} pages of {final.epochs.get(epoch)}")
+        if distinct != pages.setdefault(epoch, distinct):
             wrong.append(f"epoch {epoch}: two readers saw different pages")
     return Verdict("epochs that were not whole", wrong, len(walks))
 
 
 def one_schedule(history: History) -> Verdict:
-    """All answers of one walk belong to one epoch, and no reader sees an older one later."""
+    """Check that all answers of a pass have one epoch, and no later pass an older epoch."""
     walks = history.of(Walk)
     wrong = [
         f"{walk.client}: epochs {walk.epochs} in one walk"
@@ -40,7 +40,7 @@ def one_schedule(history: History) -> Verdict:
 
 
 def lasting_epochs(history: History) -> Verdict:
-    """A published epoch stays as it was, and a reader never sees it go."""
+    """Check that a published epoch never changes or disappears."""
     lists, facts, wrong = history.of(EpochList), dict[int, tuple[int, str]](), []
     for one_list in lists:
         numbers = [number for number, _, _ in one_list.epochs]
@@ -56,4 +56,4 @@ def lasting_epochs(history: History) -> Verdict:
         if number < newest[one_list.client]:
             wrong.append(f"{one_list.client}: newest {number} after {newest[one_list.client]}")
         newest[one_list.client] = max(number, newest[one_list.client])
-    return Verdict("published epochs that changed or vanished", wrong, len(lists))
+    return Verdict("published epochs that changed or disappeared", wrong, len(lists))

@@ -1,4 +1,4 @@
-"""What checks compare, the database after a campaign, and what they return."""
+"""Values that checks compare, the final database, and verdicts."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -9,16 +9,16 @@ T = TypeVar("T")
 Entry = tuple[int, int]
 """Page and instant (µs since 1970) of an entry of the log."""
 EXAMPLES = 3
-"""Violations of a check that are shown."""
+"""Maximum number of violations to show of a check."""
 
 
 class State(NamedTuple):
-    """What the service keeps of a page."""
+    """The service's counts and last crawl of a page."""
 
     n_observations: int
     n_changes: int
     last_crawl_at: int | None
-    """µs since 1970."""
+    """Instant of the last crawl, µs since 1970."""
 
 
 class Logged(NamedTuple):
@@ -38,9 +38,9 @@ class Final:
     pings: list[Entry] = field(default_factory=list)
     states: dict[int, State] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
-    """Pages of each published epoch."""
+    """Number of pages of each published epoch."""
     pages: dict[str, int] = field(default_factory=dict)
-    """Page of each URL."""
+    """page_id of each URL."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Verdict:
     name: str
     violations: list[str]
     checked: int
-    """Cases that were looked at."""
+    """Number of cases checked."""
 
     @property
     def examples(self) -> list[str]:
@@ -58,7 +58,7 @@ class Verdict:
 
 
 def by(items: Iterable[T], name: str) -> Iterable[list[T]]:
-    """Group items by an attribute, in their order."""
+    """Return lists of the items with equal attributes, in their order."""
     groups: dict[object, list[T]] = defaultdict(list)
     for item in items:
         groups[getattr(item, name)].append(item)

@@ -1,1 +1,1 @@
-"""Requests that nobody should send, and what must come back nevertheless."""
+"""Invalid and hostile requests, and rules for the answers to them."""

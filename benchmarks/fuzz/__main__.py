@@ -1,12 +1,16 @@
-"""Requests that nobody should send, against a real server: schemathesis' and mutated ones.
+"""Send hostile requests, drawn by schemathesis or mutated, to a real server.
 
     python -m benchmarks.fuzz --requests 100000 --store postgres
 
-A share of the requests is drawn by schemathesis from the OpenAPI document, right and wrong ones;
-the others are valid requests of every operation with bytes, fields, numbers, encodings, queries,
-headers, paths and methods changed. The status is 1 after any answer with a 5xx other than an
-announced 503 or 507, a refusal that is no problem+json, a connection closed without an answer, a
-traceback in the log, or a server that is not ready afterwards.
+Schemathesis draws a share of the requests from the OpenAPI document, valid and invalid ones. The
+others are valid requests of every operation with bytes, fields, numbers, encodings, queries,
+headers, paths and methods changed. The exit status is 1 after any of these:
+
+- an answer with a 5xx other than an announced 503 or 507
+- a refusal that is not problem+json
+- a connection closed without an answer
+- a traceback in the log
+- a server that is not ready afterwards
 """
 
 import argparse
@@ -41,10 +45,10 @@ from benchmarks.http.report import machine
 DESCRIBED_SHARE = 0.2
 """Share of the requests that schemathesis draws; drawing one takes as long as sending ten."""
 THREADS = 4
-"""Connections of mutated requests."""
+"""Number of connections for mutated requests."""
 TELL_EVERY_S = 10.0
 SHOWN = 400
-"""Characters of an example that are printed; the JSON has more."""
+"""Characters of an example to print; the JSON has more."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--store", choices=["postgres", "sqlite"], default="sqlite")
     options.add_argument("--seed", type=int, default=1)
     options.add_argument(
-        "--described", type=float, default=DESCRIBED_SHARE, help="share that schemathesis draws"
+        "--described", type=float, default=DESCRIBED_SHARE, help="share drawn by schemathesis"
     )
     options.add_argument("--json", type=Path, help="default: bench-out/fuzz-STORE.json")
     return options
@@ -64,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
 
 @dataclass
 class Quota:
-    """How many requests all threads together may still send."""
+    """Number of requests that all threads together may still send."""
 
     left: int
     lock: threading.Lock
@@ -95,7 +99,7 @@ def mutate(port: int, valid: Sequence[Request], quota: Quota, judge: Judge, draw
 
 @contextmanager
 def served(store: str, folder: Path) -> Iterator[Serving]:
-    """Run the service on a new database."""
+    """Run the service on a new database and yield it."""
     settings = {
         "epoch_interval_s": 2,
         "lease_ttl_s": 2,
@@ -112,7 +116,7 @@ def served(store: str, folder: Path) -> Iterator[Serving]:
 
 
 def fuzz(server: Serving, options: argparse.Namespace, judge: Judge, console: Console) -> None:
-    """Send all requests, and tell of the progress."""
+    """Send all requests and print the progress."""
     document = httpx.get(f"{server.base}/openapi.json").json()
     n_described = int(options.requests * options.described)
     quota = Quota(options.requests - n_described, threading.Lock())
@@ -131,14 +135,14 @@ def fuzz(server: Serving, options: argparse.Namespace, judge: Judge, console: Co
 
 
 def tell(n: int, judge: Judge, console: Console, done: threading.Event) -> None:
-    """Print how far it is."""
+    """Print the number of requests so far."""
     while not done.wait(TELL_EVERY_S):
         complaints = judge.complaints.total()
         console.print(f"{judge.n_requests:,} of {n:,} requests, {complaints} complaints")
 
 
 def inspect(server: Serving, folder: Path, judge: Judge) -> None:
-    """Complain of a server that is not ready, and of tracebacks."""
+    """Record a complaint about a server that is not ready, and about tracebacks."""
     with suppress(httpx.HTTPError):
         if httpx.get(f"{server.base}/readyz", timeout=10).status_code != 200:
             judge.complain("the server is not ready", "GET /readyz")
@@ -149,7 +153,7 @@ def inspect(server: Serving, folder: Path, judge: Judge) -> None:
 
 
 def show(judge: Judge, console: Console) -> None:
-    """Print counts by operation, and what is to complain of."""
+    """Print counts by operation, and the complaints."""
     statuses = sorted({status for _, status in judge.counts})
     table = Table(box=None, pad_edge=False)
     table.add_column("operation")
@@ -169,7 +173,7 @@ def show(judge: Judge, console: Console) -> None:
 
 
 def write(judge: Judge, options: argparse.Namespace, peak_mb: float, path: Path) -> None:
-    """Write counts and examples down."""
+    """Write counts and examples as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     counts = [[operation, status, n] for (operation, status), n in sorted(judge.counts.items())]
     written = {

@@ -1,4 +1,4 @@
-"""Requests that schemathesis draws from the OpenAPI document, right and wrong ones."""
+"""Valid and invalid requests that schemathesis draws from the OpenAPI document."""
 
 from collections.abc import Mapping
 from itertools import cycle
@@ -13,12 +13,12 @@ from schemathesis import Case, GenerationMode
 from benchmarks.fuzz.judge import Judge
 
 BATCH = 50
-"""Requests drawn of one operation at a time."""
+"""Requests drawn from one operation at a time."""
 TIMEOUT_S = 30.0
 
 
 def fuzz(document: Mapping[str, Any], base: str, n: int, seed: int, judge: Judge) -> None:
-    """Send so many requests, a batch of each operation in turn, right and wrong ones."""
+    """Send `n` requests, a batch of each operation in turn, valid and invalid ones."""
     schema = schemathesis.openapi.from_dict(dict(document))
     operations = [
         (path, method, mode)
@@ -37,7 +37,7 @@ def fuzz(document: Mapping[str, Any], base: str, n: int, seed: int, judge: Judge
 
 
 def refusable(path: str, method: str, operation: Any) -> bool:
-    """Return whether a request of an operation can be wrong."""
+    """Return whether an operation can have an invalid request."""
     takes_all = "{subscription_id}" in path and method == "post"
     return bool(operation.query or operation.body) and not takes_all
 
@@ -64,7 +64,7 @@ def batch(
     @given(case=operation.as_strategy(generation_mode=mode))
     def send(case: Case) -> None:
         if isinstance(case.body, dict) and isinstance(case.body.get("wait_s"), float | int):
-            case.body["wait_s"] = min(case.body["wait_s"], 0.01)  # nobody fuzzes that slowly
+            case.body["wait_s"] = min(case.body["wait_s"], 0.01)  # a long poll would slow the run
         try:
             answer = case.call(base_url=base, session=session, timeout=TIMEOUT_S)
         except requests.RequestException as error:

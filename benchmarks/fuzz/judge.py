@@ -1,4 +1,4 @@
-"""What an answer may look like, whatever was sent; counts by operation and status."""
+"""Rules for every answer, and counts of answers by operation and status."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from benchmarks.faults.caller import objection
 
 EXAMPLES = 5
-"""Requests kept of each kind of complaint."""
+"""Maximum number of examples of each kind of complaint."""
 
 
 @dataclass
 class Judge:
-    """Counts of all answers, and examples of those that break a promise."""
+    """Counts of all answers, and examples of answers that break a rule."""
 
     counts: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """By operation and status; status 0: the connection was closed without an answer."""
+    """Answers by operation and status; status 0 is a connection closed without an answer."""
     shares: Counter[str] = field(default_factory=Counter)
-    """By source of the requests."""
+    """Requests by source."""
     complaints: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
@@ -34,9 +34,10 @@ class Judge:
         headers: Mapping[str, str],
         content: bytes,
     ) -> None:
-        """Count an answer, and complain of one that is not as promised.
+        """Count an answer, and record a complaint if its form is not as documented.
 
-        `request` writes the request down, which takes longer than to send it.
+        `request` is a function that returns the request as text, because formatting the text takes
+        longer than sending the request.
         """
         self.shares[source] += 1
         self.counts[operation, status] += 1
@@ -44,7 +45,7 @@ class Judge:
             self.complain(f"{operation}: {wrong.partition(':')[0]}", f"{request()} -> {wrong}")
 
     def hang_up(self, source: str, operation: str, request: str) -> None:
-        """Count a request that was not answered, and complain."""
+        """Count a request without an answer, and record a complaint."""
         self.shares[source] += 1
         self.counts[operation, 0] += 1
         self.complain(f"{operation}: no answer", request)

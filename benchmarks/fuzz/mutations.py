@@ -23,15 +23,15 @@ CODINGS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 DEEPEST = 500
-"""Brackets of a body whose fields are still mutated."""
+"""Maximum depth of a body whose fields are mutated, brackets."""
 HERE = "\x01here\x01"
-"""Stands where a text will be put that need not be JSON."""
+"""Placeholder for a text that need not be JSON."""
 
 Mutation = Callable[[Request, Random], Request]
 
 
 def flip(request: Request, draw: Random) -> Request:
-    """Change some bytes of the body."""
+    """Return a request with some bytes of its body changed."""
     body = bytearray(request.body)
     for _ in range(draw.randint(1, 4)):
         body[draw.randrange(len(body))] = draw.randrange(256)
@@ -39,14 +39,14 @@ def flip(request: Request, draw: Random) -> Request:
 
 
 def cut(request: Request, draw: Random) -> Request:
-    """Cut a piece out of the body, often its end."""
+    """Return a request without a piece of its body, often the end."""
     begin = draw.randrange(len(request.body))
     end = len(request.body) if draw.random() < 0.5 else draw.randint(begin, len(request.body))
     return replace(request, body=request.body[:begin] + request.body[end:])
 
 
 def double(request: Request, draw: Random) -> Request:
-    """Repeat a piece of the body, up to a hundred times."""
+    """Return a request with a piece of its body repeated up to a hundred times."""
     begin = draw.randrange(len(request.body))
     end = draw.randint(begin, len(request.body))
     piece = request.body[begin:end] * draw.choice((1, 2, 100))
@@ -54,24 +54,24 @@ def double(request: Request, draw: Random) -> Request:
 
 
 def number(request: Request, draw: Random) -> Request:
-    """Put an extreme number in place of a value."""
+    """Return a request with an extreme number in place of a value."""
     return with_value(request, draw, lambda: draw.choice(NUMBERS))
 
 
 def text(request: Request, draw: Random) -> Request:
-    """Put an odd text in place of a value."""
+    """Return a request with an odd text in place of a value."""
     return with_value(request, draw, lambda: json.dumps(draw.choice(TEXTS)))
 
 
 def structure(request: Request, draw: Random) -> Request:
-    """Put an array, an object or deep nesting in place of a value."""
+    """Return a request with an array, an object or deep nesting in place of a value."""
     deep = draw.choice((2, 50, 5_000))
     shapes = ("[]", "{}", "[[]]", '{"a":{}}', "[" * deep, "[" * deep + "]" * deep, '{"":1}')
     return with_value(request, draw, lambda: draw.choice(shapes))
 
 
 def with_value(request: Request, draw: Random, value: Callable[[], str]) -> Request:
-    """Replace one value of a JSON body by a text that need not be JSON."""
+    """Return a request with one value of its JSON body replaced by a text, JSON or not."""
     whole = decoded(request.body)
     if not (fields := leaves(whole)):
         return flip(request, draw)
@@ -82,7 +82,7 @@ def with_value(request: Request, draw: Random, value: Callable[[], str]) -> Requ
 
 
 def swap(request: Request, draw: Random) -> Request:
-    """Swap two values, drop one, or give one an unknown or a doubled name."""
+    """Return a request with two values swapped, one dropped, or an unknown or duplicate name."""
     whole = decoded(request.body)
     if not (fields := leaves(whole)):
         return flip(request, draw)
@@ -101,9 +101,9 @@ def swap(request: Request, draw: Random) -> Request:
 
 
 def decoded(body: bytes) -> Any:
-    """Return a JSON body, or its first line where there are several; None if it is no JSON."""
+    """Return a JSON body, or the first line of NDJSON, or None if the body is not JSON."""
     if body.count(b"[") + body.count(b"{") > DEEPEST:
-        return None  # Python's own decoder and encoder recurse
+        return None  # Python's own decoder and encoder are recursive
     for part in (body, body.partition(b"\n")[0]):
         try:
             return json.loads(part)
@@ -113,7 +113,7 @@ def decoded(body: bytes) -> Any:
 
 
 def leaves(whole: Any) -> list[tuple[Any, Any]]:
-    """Return all places of values, each as the object or array that holds it and its key."""
+    """Return the places of all values, each as its object or array and its key."""
     places, waiting = list[tuple[Any, Any]](), [whole]
     while waiting:
         holder = waiting.pop()
@@ -125,12 +125,12 @@ def leaves(whole: Any) -> list[tuple[Any, Any]]:
 
 
 def media(request: Request, draw: Random) -> Request:
-    """Claim another media type."""
+    """Return a request with another media type."""
     return replace(request, headers={**request.headers, "Content-Type": draw.choice(MEDIA)})
 
 
 def coding(request: Request, draw: Random) -> Request:
-    """Compress the body, under the right name or a wrong one, sometimes broken off."""
+    """Return a request with a compressed body, under a right or wrong name, sometimes truncated."""
     name, compress = draw.choice([*CODINGS.items()])
     body = compress(request.body)
     if draw.random() < 0.3:
@@ -140,55 +140,55 @@ def coding(request: Request, draw: Random) -> Request:
 
 
 def charset(request: Request, draw: Random) -> Request:
-    """Write the body in another encoding of characters."""
+    """Return a request with its body in another character encoding."""
     text = request.body.decode("utf-8", "replace")
     encoding = draw.choice(("utf-16", "utf-32", "utf-8-sig", "utf-7", "cp037"))
     return replace(request, body=text.encode(encoding, "replace"))
 
 
 def query(request: Request, draw: Random) -> Request:
-    """Ask with an odd query."""
+    """Return a request with an odd query."""
     return replace(request, raw_query=draw.choice(QUERIES))
 
 
 def parameter(request: Request, draw: Random) -> Request:
-    """Put an odd value into one parameter of the query."""
+    """Return a request with an odd value in one parameter of its query."""
     if not request.query:
         return query(request, draw)
     changed = [*request.query]
     which = draw.randrange(len(changed))
     changed[which] = (changed[which][0], odd(draw))
-    kept = [pair for i, pair in enumerate(changed) if i == which or draw.random() < 0.5]
-    return replace(request, query=tuple(kept))
+    pairs = [pair for i, pair in enumerate(changed) if i == which or draw.random() < 0.5]
+    return replace(request, query=tuple(pairs))
 
 
 def odd(draw: Random) -> str:
-    """Return an odd value that UTF-8 can hold."""
+    """Return an odd value that UTF-8 can encode."""
     value = draw.choice((*NUMBERS, *TEXTS))
     return value.encode("utf-8", "replace").decode()
 
 
 def header(request: Request, draw: Random) -> Request:
-    """Add an odd header."""
+    """Return a request with an additional odd header."""
     name, value = draw.choice(HEADERS)
     return replace(request, headers={**request.headers, name: value})
 
 
 def path(request: Request, draw: Random) -> Request:
-    """Change the path."""
+    """Return a request with another path."""
     parts = request.path.split("/")
     parts[draw.randrange(1, len(parts))] = draw.choice(PATHS)
     return replace(request, path="/".join(parts))
 
 
 def method(request: Request, draw: Random) -> Request:
-    """Use another method."""
+    """Return a request with another method."""
     other = draw.choice(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "X"))
     return replace(request, method=other)
 
 
 def valid(request: Request, _: Random) -> Request:
-    """Change nothing: so that there is something in the database."""
+    """Return the request unchanged, so that the database fills."""
     return request
 
 
@@ -205,7 +205,7 @@ BODIES: tuple[Mutation, ...] = (
     charset,
     valid,
 )
-"""Mutations of requests that have a body."""
+"""Mutations of requests with a body."""
 HEADS: tuple[Mutation, ...] = (query, parameter, header, path, method, valid)
 """Mutations of any request."""
 

@@ -1,4 +1,4 @@
-"""Values at and beyond the bounds of what the service takes, one a line."""
+"""Values at and beyond the bounds of the service, one a line."""
 
 NUMBERS = (
     "0",
@@ -24,7 +24,7 @@ NUMBERS = (
     "null",
     '""',
 )
-"""JSON numbers at and beyond bounds, and what only looks like one."""
+"""JSON numbers at and beyond bounds, and texts that resemble numbers."""
 TEXTS = (
     "",
     " ",
@@ -53,7 +53,7 @@ TEXTS = (
     "\r\nX-Injected: 1",
     "{}",
 )
-"""Texts that break parsers."""
+"""Texts that challenge parsers."""
 MEDIA = (
     "",
     "application/json; charset=utf-16",
@@ -137,4 +137,4 @@ PATHS = (
     "999999999999999999-1",
     "latest",
 )
-"""Segments of paths."""
+"""Odd segments of paths."""

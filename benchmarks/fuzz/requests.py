@@ -1,4 +1,4 @@
-"""A valid request of every operation of the OpenAPI document, for mutations to start from."""
+"""A valid request of every operation of the OpenAPI document, as the base of mutations."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ PLACES = {
     "host": "example.com",
     "group": "shared-1",
 }
-"""Values of the parameters in paths."""
+"""Values of path parameters."""
 QUERIES = {
     "url": "https://example.com/news",
     "cursor": "0",
@@ -36,9 +36,9 @@ QUERIES = {
     "hub.challenge": "word",
     "hub.lease_seconds": "60",
 }
-"""Valid values of the parameters in queries."""
+"""Valid values of query parameters."""
 PLAIN = {"text/plain": "https://example.com/a\nhttps://example.com/b\n", "*/*": "<feed/>"}
-"""Bodies where the document has no example of a media type."""
+"""Bodies of media types that have no example in the document."""
 FULL: dict[str, tuple[Any, ...]] = {
     "POST /leases": (
         {"worker": "w", "count": 3, "ttl_s": 2, "hosts": ["example.com"], "shards": 2, "shard": 1},
@@ -93,12 +93,12 @@ FULL: dict[str, tuple[Any, ...]] = {
         ],
     ),
 }
-"""Bodies with the fields that the examples of the document leave out."""
+"""Bodies with the fields that the document's examples omit."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request before it is written on a socket."""
+    """One request before it is encoded for the socket."""
 
     operation: str
     method: str
@@ -107,7 +107,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     raw_query: str = ""
-    """A query that is sent as it is, instead."""
+    """Query that is sent unescaped in place of `query`."""
 
     def target(self) -> str:
         """Return path and query."""
@@ -133,7 +133,7 @@ def valid_requests(document: Mapping[str, Any]) -> list[Request]:
 
 
 def of_operation(path: str, method: str, operation: Mapping[str, Any]) -> Iterator[Request]:
-    """Give a request for each media type of an operation."""
+    """Yield a request for each media type of an operation."""
     parameters = operation.get("parameters", [])
     names = [p["name"] for p in parameters if p["in"] == "query" and p["name"] in QUERIES]
     filled = path
@@ -156,8 +156,8 @@ def of_operation(path: str, method: str, operation: Mapping[str, Any]) -> Iterat
 
 
 def recent(example: Any) -> Any:
-    """Return an example whose instants are of now, as older ones soon are late."""
+    """Return an example with current instants, because older ones would soon be late."""
     now = datetime.now(UTC).isoformat()
     text = json.dumps(example)
-    text = text.replace('"wait_s": 5', '"wait_s": 0')  # nobody fuzzes that slowly
+    text = text.replace('"wait_s": 5', '"wait_s": 0')  # a long poll would slow the run
     return json.loads(text.replace("2026-05-01T12:00:00Z", now))

@@ -16,7 +16,7 @@ class Answer(NamedTuple):
 
 
 class Wire:
-    """One connection, opened again after each one that the server has closed."""
+    """One connection, which opens again after the server has closed it."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -36,7 +36,7 @@ class Wire:
         self.arrived = b""
 
     def send(self, data: bytes, *, head: bool) -> Answer | None:
-        """Return the answer, None where the server closed the connection instead."""
+        """Return the answer, or None if the server closed the connection instead."""
         new = self.socket is None
         if self.socket is None:
             self.socket = socket.create_connection(("127.0.0.1", self.port), TIMEOUT_S)

@@ -1,31 +1,31 @@
-"""The data path over HTTP beside its floors: one table, and JSON.
+"""Measure the data path over HTTP beside its floors, as a table and as JSON.
 
     python -m benchmarks.http [--rows observations schedule …] [--stores postgres] [--quick]
 
-What runs: a real server process (and a worker on Postgres) on a database of its own, real client
-processes on keep-alive sockets, all on the cores of this machine, which they share. The pages are
+A real server process (and a worker on Postgres) runs on a database of its own. Real client
+processes use keep-alive sockets. All processes share the cores of this machine. The pages are
 made by `data`: one million by default, each with a state, a log entry and a 60-byte URL.
 
 A row is measured in rounds of some seconds; the service and its floor take turns, and medians are
-compared. An item that is not accepted, an answer that is not 200, fails the row. Rates are of
-what was answered, thus durable: commits are synchronous on both databases, the floors' too.
+compared. A rejected item or an answer other than 200 fails the row. Rates count answered
+items, which are durable: commits are synchronous on both databases, for the floors too.
 
-Floors are what the database alone does for the same rows, on a copy of the same database, of
-random pages, by clients that cost next to nothing:
+A floor is the database's own time for the same rows. It runs on a copy of the same database, for
+random pages, with clients that cost nearly no CPU:
 
 - observations: `UPDATE … FROM unnest` of the columns a crawl changes and COPY into the log, one
-  commit per 1,000 rows, from as many connections as there are clients; by url with the look-up of
-  the keys. A second one also reads and locks the states first (in the notes: the service must).
-  SQLite: the same by `executemany` from one connection, as there is one writer.
-- one observation each: one statement updates a row and appends one, which is one commit, from as
-  many connections as there are clients. The service may be faster: it commits in groups.
+  commit per 1,000 rows, on one connection per client. By url, the floor also looks up the keys. A
+  second floor, in the notes, also reads and locks the states first, as the service must. On SQLite
+  one connection does the same by `executemany`, as there is one writer.
+- one observation each: one statement updates a row and appends one, which is one commit, on one
+  connection per client. The service may be faster because it commits in groups.
 - new pages: COPY into `pages` and as many states, one commit a batch.
 - schedule: the same three tables joined, fetched as Python rows and encoded by msgspec.
 - export: COPY of the same rows (SQLite: fetched), not encoded.
 - epoch: COPY out of the columns it loads, then COPY into a new table and its index.
 
-For rates the ratio is service over floor, more is better; for seconds it is so too, less is
-better. Cores used (by the service, by Postgres, by the clients) and fsyncs tell what limits a row.
+The ratio is service over floor: more is better for rates, less is better for seconds. Cores used
+(by the service, Postgres and the clients) and fsyncs show the bottleneck of a row.
 """
 
 import argparse
@@ -47,47 +47,55 @@ QUICK = {
     "singles": 2,
     "readers": 2,
 }
-"""A sanity run: its figures mean nothing."""
+"""Small sizes for a check that the benchmark runs; the figures mean nothing."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """Give the options."""
-    given = options("http", __doc__, [*ROWS, *OWN], left_out=["huge"])
-    given.add_argument("--small-pages", type=int, default=20_000, help="of the row sizes")
-    given.add_argument("--huge-pages", type=int, default=10_000_000, help="of the row huge")
-    given.add_argument("--singles", type=int, default=32, help="clients of single posts")
-    given.add_argument("--readers", type=int, default=4, help="clients of schedule pages")
-    given.add_argument(
+    """Return the parser of the command's options."""
+    parser = options("http", __doc__, [*ROWS, *OWN], left_out=["huge"])
+    parser.add_argument(
+        "--small-pages", type=int, default=20_000, help="number of pages for the row sizes"
+    )
+    parser.add_argument(
+        "--huge-pages", type=int, default=10_000_000, help="number of pages for the row huge"
+    )
+    parser.add_argument(
+        "--singles", type=int, default=32, help="number of clients that post single observations"
+    )
+    parser.add_argument(
+        "--readers", type=int, default=4, help="number of clients that read the schedule"
+    )
+    parser.add_argument(
         "--busy-seconds",
         type=float,
         default=20.0,
-        help="that requests are prepared for, beside an epoch",
+        help="seconds of prepared requests beside an epoch",
     )
-    return given
+    return parser
 
 
-def measured(store: str, given: argparse.Namespace, console: Console) -> list[Figure]:
-    """Measure the rows of one store."""
+def measured(store: str, arguments: argparse.Namespace, console: Console) -> list[Figure]:
+    """Measure the rows of one store and return the figures."""
     figures: list[Figure] = []
 
     def add(bench: Bench, name: str, row: Row) -> None:
         try:
             bench.settle()
-            found = row(bench)
+            measurements = row(bench)
         except FAILURES as failure:
-            found = [bench.figure(name, name, "", [], failure=str(failure))]
-        figures.extend(tell(found, console))
+            measurements = [bench.figure(name, name, "", [], failure=str(failure))]
+        figures.extend(tell(measurements, console))
 
-    sizes = {"sizes": given.small_pages, "huge": given.huge_pages}
-    with tempfile.TemporaryDirectory(prefix="recrawl-bench-", dir=given.folder) as folder:
+    sizes = {"sizes": arguments.small_pages, "huge": arguments.huge_pages}
+    with tempfile.TemporaryDirectory(prefix="recrawl-bench-", dir=arguments.folder) as folder:
         place = Path(folder)
-        shared = [name for name in ROWS if name in given.rows]
+        shared = [name for name in ROWS if name in arguments.rows]
         if shared:
-            with prepared(store, given.pages, given, place, console.print) as bench:
+            with prepared(store, arguments.pages, arguments, place, console.print) as bench:
                 for name in shared:
                     add(bench, name, ROWS[name])
-        for name in [name for name in OWN if name in given.rows]:
-            with prepared(store, sizes[name], given, place, console.print) as bench:
+        for name in [name for name in OWN if name in arguments.rows]:
+            with prepared(store, sizes[name], arguments, place, console.print) as bench:
                 add(bench, name, OWN[name])
     return figures
 

@@ -1,7 +1,8 @@
 """Light clients: prepared requests, raw keep-alive sockets, a few processes.
 
 Each client has one connection and one request under way. A process serves its clients by one
-selector, so that what is measured is the service and not its clients; what they cost is told.
+selector, so that the service is the bottleneck and not its clients. The CPU time of the clients
+is reported.
 """
 
 import re
@@ -26,7 +27,7 @@ CURSOR = re.compile(rb'"next_cursor":\s*(?:"([^"]*)"|null)')
 
 
 class Answer(NamedTuple):
-    """What the server said."""
+    """One answer of the server."""
 
     status: int
     body: bytes
@@ -37,7 +38,7 @@ Going = Callable[[], bool]
 
 
 class Work(Protocol):
-    """What a client does: its requests, prepared before the first is taken, and what counts."""
+    """A client's requests, prepared before the first is sent, and the count of items per answer."""
 
     def requests(self, client: int) -> Requests: ...
 
@@ -45,31 +46,31 @@ class Work(Protocol):
 
 
 def post(path: str, body: bytes) -> bytes:
-    """Write a POST."""
+    """Return the bytes of a POST."""
     head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def get(path: str, *headers: str) -> bytes:
-    """Write a GET."""
+    """Return the bytes of a GET."""
     return "\r\n".join((f"GET {path} HTTP/1.1", "Host: bench", *headers, "", "")).encode()
 
 
 def own_pages(n_pages: int, client: int, n_clients: int) -> NDArray[np.int64]:
-    """Give the pages of one client: every n-th copy, so that no two report the same one."""
+    """Return every n-th copied page, so that no two clients report the same page."""
     return np.arange(TEMPLATES + 1 + client, n_pages + 1, n_clients)
 
 
 @dataclass(frozen=True)
 class Crawls:
-    """Batches of crawl results of random pages; each is newer than all before it."""
+    """Batches of crawl results of random pages; each batch is newer than all batches before it."""
 
     n_pages: int
     n_clients: int
     batch: int
     n_requests: int
     first: datetime
-    """The instant of the first batch; the next one's is a tick later."""
+    """Instant of the first batch; each further batch is a tick later."""
     by_url: bool = False
 
     def requests(self, client: int) -> Requests:
@@ -90,7 +91,7 @@ class Crawls:
                 for name, c in zip(names, changed, strict=True)
             )
             prepared.append(post("/observations", f"[{items}]".encode()))
-        for request in prepared:  # noqa: UP028 - a list takes no answers
+        for request in prepared:  # noqa: UP028 - `yield from` a list cannot receive answers
             yield request
 
     def count(self, answer: Answer) -> int:
@@ -99,7 +100,7 @@ class Crawls:
 
 @dataclass(frozen=True)
 class NewPages:
-    """Batches of pages that were never seen."""
+    """Batches of pages that are not registered yet."""
 
     first: int
     n_clients: int
@@ -112,7 +113,7 @@ class NewPages:
             start = self.first + (k * self.n_clients + client) * self.batch
             urls = ",".join(f'{{"url":"{url_of(i)}"}}' for i in range(start, start + self.batch))
             prepared.append(post("/pages", f"[{urls}]".encode()))
-        for request in prepared:  # noqa: UP028 - a list takes no answers
+        for request in prepared:  # noqa: UP028 - `yield from` a list cannot receive answers
             yield request
 
     def count(self, answer: Answer) -> int:
@@ -121,19 +122,19 @@ class NewPages:
 
 @dataclass(frozen=True)
 class Pages:
-    """The schedule page by page, each client from another place on, round and round."""
+    """The schedule page by page, repeated; each client begins at another place."""
 
     limit: int
     cursors: tuple[str, ...]
-    """One for each client; empty: the beginning."""
+    """Cursor at which each client begins; "" is the beginning."""
 
     def requests(self, client: int) -> Requests:
         cursor = self.cursors[client]
         while True:
             place = f"&cursor={cursor}" if cursor else ""
             answer = yield get(f"/schedule?limit={self.limit}{place}")
-            found = CURSOR.search(answer.body, len(answer.body) - 200)
-            cursor = found[1].decode() if found and found[1] else ""
+            match = CURSOR.search(answer.body, len(answer.body) - 200)
+            cursor = match[1].decode() if match and match[1] else ""
 
     def count(self, answer: Answer) -> int:
         if answer.status != 200:
@@ -143,7 +144,7 @@ class Pages:
 
 @dataclass(frozen=True)
 class NotModified:
-    """The same question again and again: is this epoch still in force?"""
+    """Conditional requests for a schedule that has not changed."""
 
     etag: str
 
@@ -158,26 +159,26 @@ class NotModified:
 
 
 def _counted(pattern: re.Pattern[bytes], answer: Answer, expected: int) -> int:
-    found = pattern.search(answer.body)
-    if answer.status != 200 or found is None or int(found[1]) != expected:
-        raise Failed(f"{answer.status}, not {expected} taken: {answer.body[:300]!r}")
+    match = pattern.search(answer.body)
+    if answer.status != 200 or match is None or int(match[1]) != expected:
+        raise Failed(f"{answer.status}, expected {expected} accepted items: {answer.body[:300]!r}")
     return expected
 
 
 class Load(NamedTuple):
-    """Every answer of a round: when it came, how long it took, how many items it was for."""
+    """All answers of a round: instant, latency and number of items of each."""
 
     started: float
     ended: float
-    """The last answer, or the moment the first client had nothing left to send."""
+    """Instant of the last answer, or of the first client without further requests."""
     finished: NDArray[np.float64]
     latency: NDArray[np.float64]
     items: NDArray[np.int64]
     cpu: float
-    """CPU seconds of the client processes, per second."""
+    """CPU time of the client processes, seconds per second."""
 
     def rate(self, since: float | None = None, until: float | None = None) -> float:
-        """Items a second, of the whole round or a part of it."""
+        """Return items a second, of the whole round or a part of it."""
         since = self.started if since is None else since
         until = self.ended if until is None else min(until, self.ended)
         inside = (self.finished > since) & (self.finished <= until)
@@ -188,19 +189,19 @@ class Load(NamedTuple):
 
 
 def started(port: int, work: Work, n_clients: int, seconds: float) -> Group:
-    """Start the clients of a round; they wait for `go`."""
+    """Start the clients of a round, which wait for `go`."""
     shares = [list(range(k, n_clients, PROCESSES)) for k in range(min(PROCESSES, n_clients))]
     return Group(drive, [(port, work, share, seconds) for share in shares])
 
 
 def load(port: int, work: Work, n_clients: int, seconds: float) -> Load:
-    """Run a round."""
+    """Run a round and return its load."""
     with started(port, work, n_clients, seconds) as group:
         return gathered(group.go(), group)
 
 
 def gathered(begun: float, group: Group) -> Load:
-    """Wait for the clients' answers."""
+    """Wait for the clients' results and return their load."""
     ran_out, finished, latency, items, cpu = zip(*group.results(), strict=True)
     return Load(
         begun,
@@ -213,7 +214,7 @@ def gathered(begun: float, group: Group) -> Load:
 
 
 class Connection:
-    """One client's socket, what has arrived on it, and its requests."""
+    """One client's socket, its received bytes and its requests."""
 
     def __init__(self, port: int, requests: Requests) -> None:
         self.requests = requests
@@ -228,7 +229,7 @@ class Connection:
         self.socket.sendall(self.request)
 
     def receive(self) -> Answer | None:
-        """Give the answer once it is whole."""
+        """Return the answer when all of it has arrived, or else None."""
         data = self.socket.recv(1 << 20)
         if not data:
             raise Failed("the server closed the connection")
@@ -248,7 +249,7 @@ class Connection:
 def drive(
     port: int, work: Work, clients: list[int], seconds: float, ready: Callable[[], Going]
 ) -> tuple[float, NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], float]:
-    """Serve some clients until the time is over, it is enough, or one has nothing left to send."""
+    """Serve some clients until the time is over, the group stops, or a client has no requests."""
     connections = [Connection(port, work.requests(client)) for client in clients]
     waiting = selectors.DefaultSelector()
     for connection in connections:

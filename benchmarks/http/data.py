@@ -1,10 +1,10 @@
-"""A fleet's worth of pages: a thousand made by the service, the rest copied from them in SQL.
+"""A large set of pages: a thousand made by the service, the others copied from them in SQL.
 
-The first `TEMPLATES` pages are registered, crawled and scheduled over HTTP, so their rows are
-whatever the service writes. Every other page is a copy of the rows of one of them under its own
-page_id, url and key, with one entry of the log. Nothing here knows a column beyond those three.
-Clients use the copies only: the service gives page_ids in an order of its own, a copy's URL is
-`url_of` its page_id.
+The first `TEMPLATES` pages are registered, crawled and scheduled over HTTP, so the service itself
+writes their rows. Every other page is a copy of the rows of a template under its own page_id, url
+and key, with one entry of the log. This module names no other column than those three.
+Clients use the copies only. Because the service chooses page_ids in its own order, only a copy's
+URL equals `url_of` its page_id.
 """
 
 import sqlite3
@@ -20,7 +20,7 @@ from service.model.urls import normalise
 from service.storage import tables
 
 TEMPLATES = 1_000
-"""One for each host."""
+"""Number of template pages, one per host."""
 URL_BYTES = 60
 CRAWLS = 6
 BLOCK = 100_000
@@ -28,27 +28,28 @@ BLOCK = 100_000
 STARTED = datetime.now(UTC).replace(microsecond=0)
 
 CRAWLED_BEFORE = timedelta(hours=1)
-"""When the last of the templates' crawls began; it takes a second a page."""
+"""Age of the last template's crawl; the templates' crawls are a second apart."""
 MEASURED_BEFORE = timedelta(minutes=40)
-"""When the crawls begin that clients report."""
+"""Age of the first crawl that clients report."""
 TICK = timedelta(milliseconds=25)
-"""What lies between a client's batches: tens of thousands fit before now."""
+"""Time between a client's batches; tens of thousands of batches fit before the present."""
 
 
 def url_of(page_id: int) -> str:
-    """Give the 60-byte URL of a page, which is its own normal form."""
+    """Return the 60-byte URL of a page, which is its own normal form."""
     return f"https://host{page_id % TEMPLATES:06}.example/articles/in/the/archive/{page_id:09}"
 
 
 def key_of(url: str) -> bytes:
-    """Give the key under which the service finds a normal URL."""
+    """Return the key under which the service finds a normal URL."""
     return blake2b(url.encode(), digest_size=16).digest()
 
 
 def copied_tables() -> list[str]:
-    """Give the tables with one row a page, in the order in which they refer to each other.
+    """Return the tables with one row a page, in the order of their foreign keys.
 
-    The crawls that are due are few where a fleet keeps up, and epochs queue them.
+    The table of due pages is left out, because epochs fill it and few pages are due in a fleet
+    that keeps up.
     """
     kept_apart = (tables.schedule, tables.observations, tables.due_pages)
     return [
@@ -59,19 +60,19 @@ def copied_tables() -> list[str]:
 
 
 def make_templates(base: str) -> list[int]:
-    """Register and crawl the first pages over HTTP; gives their page_ids, one for each host."""
+    """Register and crawl the templates over HTTP; return their page_ids, one per host."""
     rng = np.random.default_rng(1)
     ids = range(1, TEMPLATES + 1)
     importance = np.exp(rng.normal(np.log(10), 1.5, len(ids)))
     change_rate = np.exp(rng.normal(np.log(0.3), 1.2, len(ids)))
     normal = normalise(url_of(1))
     if len(normal.url) != URL_BYTES or normal.key != key_of(url_of(1)):
-        raise RuntimeError("the service names pages otherwise than the benchmark")
+        raise RuntimeError("url_of and key_of differ from the service's URL and key; correct them")
     pages = [{"url": url_of(i), "importance": w} for i, w in zip(ids, importance, strict=True)]
     with httpx.Client(base_url=base, timeout=60) as client:
-        given = client.post("/pages", json=pages).raise_for_status().json()["page_ids"]
-        if sorted(given) != list(ids):
-            raise RuntimeError("the database was not new")
+        page_ids = client.post("/pages", json=pages).raise_for_status().json()["page_ids"]
+        if sorted(page_ids) != list(ids):
+            raise RuntimeError("the database already has pages; use an empty one")
         for crawl in range(CRAWLS):
             at = STARTED - CRAWLED_BEFORE - timedelta(days=2 * (CRAWLS - 1 - crawl))
             changed = rng.random(len(ids)) < -np.expm1(-2 * change_rate)
@@ -81,16 +82,16 @@ def make_templates(base: str) -> list[int]:
                     "observed_at": (at + timedelta(seconds=i)).isoformat(),
                     "changed": bool(c),
                 }
-                for i, c in zip(given, changed, strict=True)
+                for i, c in zip(page_ids, changed, strict=True)
             ]
             client.post("/observations", json=items).raise_for_status()
-    return given
+    return page_ids
 
 
 def multiply_on_postgres(url: str, n_pages: int, templates: list[int]) -> None:
-    """Copy the templates' rows up to `n_pages` pages."""
+    """Copy the templates' rows until there are `n_pages` pages."""
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("SET session_replication_role = replica")  # no look-up a foreign key
+        connection.execute("SET session_replication_role = replica")  # no checks of foreign keys
         connection.execute("SET synchronous_commit = off")
         connection.execute(
             "CREATE UNLOGGED TABLE named (page_id bigint, template bigint, key uuid, url text)"
@@ -110,7 +111,7 @@ def multiply_on_postgres(url: str, n_pages: int, templates: list[int]) -> None:
 
 
 def multiply_on_sqlite(path: str, n_pages: int, templates: list[int]) -> None:
-    """Copy the templates' rows up to `n_pages` pages."""
+    """Copy the templates' rows until there are `n_pages` pages."""
     connection = sqlite3.connect(path, isolation_level=None)
     for pragma in ("synchronous = OFF", "cache_size = -262144", "temp_store = MEMORY"):
         connection.execute(f"PRAGMA {pragma}")
@@ -136,12 +137,12 @@ def _blocks(n_pages: int, templates: list[int]) -> Iterator[list[tuple[int, int,
 
 
 def _copies(dialect: str, *own: str) -> Iterator[str]:
-    """Give the statements that copy one template's rows to each page of `named`."""
+    """Yield the statements that copy a template's rows to each page of `named`."""
     for name in copied_tables():
         columns = tables.metadata.tables[name].columns.keys()
-        given = (f"named.{c}" if c in own else f'a."{c}"' for c in columns)
+        values = (f"named.{c}" if c in own else f'a."{c}"' for c in columns)
         yield (
-            f"INSERT INTO {name} ({_quoted(columns)}) SELECT {', '.join(given)} FROM named "
+            f"INSERT INTO {name} ({_quoted(columns)}) SELECT {', '.join(values)} FROM named "
             f"JOIN {name} AS a ON a.page_id = named.template ORDER BY named.page_id"
         )
     columns = [
@@ -149,12 +150,12 @@ def _copies(dialect: str, *own: str) -> Iterator[str]:
         for column in tables.observations.columns
         if column.info.get("only", dialect) == dialect
     ]
-    given = (f"named.{c}" if c == "page_id" else f'a."{c}"' for c in columns)
+    values = (f"named.{c}" if c == "page_id" else f'a."{c}"' for c in columns)
     yield (
         "WITH ranked AS (SELECT observations.*, row_number() OVER "
         "(PARTITION BY page_id ORDER BY observed_at DESC) AS place FROM observations), "
         "newest AS (SELECT * FROM ranked WHERE place = 1) "
-        f"INSERT INTO observations ({_quoted(columns)}) SELECT {', '.join(given)} FROM named "
+        f"INSERT INTO observations ({_quoted(columns)}) SELECT {', '.join(values)} FROM named "
         "JOIN newest AS a ON a.page_id = named.template ORDER BY named.page_id"
     )
 

@@ -1,8 +1,8 @@
 """Floors on Postgres: the same rows by bare SQL, over libpq, on a copy of the same database.
 
-Parameters are bytes made beforehand (whatever columns the tables have is read from a template's
-row), so that a floor's client costs nearly nothing. Connections are threads of two processes;
-libpq waits without the interpreter's lock.
+Parameters are bytes that exist before the measurement, so that a floor's client costs nearly no
+CPU. The columns of a table are read from a template's row. Connections are threads of two
+processes, because libpq waits without the interpreter's lock.
 """
 
 import threading
@@ -36,7 +36,7 @@ WRITTEN = (
     "interval_factor",
     "estimate",
 )
-"""What a crawl changes of a page's state."""
+"""Columns of a page's state that a crawl changes."""
 LOGGED = "page_id, observed_at, kind, changed, interval"
 BIGINT, UUID = 20, 2950
 DUE = (
@@ -50,7 +50,7 @@ SCHEDULED = (
 
 
 class Bare:
-    """One libpq connection, its parameters and results binary."""
+    """One libpq connection with binary parameters and results."""
 
     def __init__(self, url: str) -> None:
         self.pgconn = pq.PGconn.connect(url.encode())
@@ -63,19 +63,19 @@ class Bare:
         return result
 
     def run(self, statement: str, *parameters: bytes | None) -> Any:
-        given = [*parameters]
-        binary = [pq.Format.BINARY] * len(given)
-        result = self.pgconn.exec_params(statement.encode(), given, None, binary, pq.Format.BINARY)
+        values = [*parameters]
+        binary = [pq.Format.BINARY] * len(values)
+        result = self.pgconn.exec_params(statement.encode(), values, None, binary, pq.Format.BINARY)
         return self.checked(result)
 
     def prepare(self, name: str, statement: str) -> None:
         self.checked(self.pgconn.prepare(name.encode(), statement.encode()))
 
     def prepared(self, name: str, *parameters: bytes | None) -> Any:
-        given = [*parameters]
-        binary = [pq.Format.BINARY] * len(given)
+        values = [*parameters]
+        binary = [pq.Format.BINARY] * len(values)
         return self.checked(
-            self.pgconn.exec_prepared(name.encode(), given, binary, pq.Format.BINARY)
+            self.pgconn.exec_prepared(name.encode(), values, binary, pq.Format.BINARY)
         )
 
     def command(self, statement: str) -> None:
@@ -90,7 +90,7 @@ class Bare:
             self.checked(result)
 
     def copy_out(self, statement: str) -> int:
-        """Read all of it and keep nothing; gives the rows."""
+        """Read all rows, discard them and return their number."""
         self.command(statement)
         n_rows = 0
         while self.pgconn.get_copy_data(0)[0] > 0:
@@ -101,7 +101,7 @@ class Bare:
 
 
 def array(elements: NDArray[Any], oid: int) -> bytes:
-    """Give a one-dimensional array of fixed width as Postgres takes it."""
+    """Return a one-dimensional array of fixed width in Postgres' binary format."""
     rows = np.empty(len(elements), [("length", ">i4"), ("value", elements.dtype)])
     rows["length"] = elements.dtype.itemsize
     rows["value"] = elements
@@ -109,7 +109,7 @@ def array(elements: NDArray[Any], oid: int) -> bytes:
 
 
 def copied(*columns: NDArray[Any]) -> bytes:
-    """Give rows as COPY … FROM STDIN (FORMAT BINARY) takes them."""
+    """Return rows in the format of COPY … FROM STDIN (FORMAT BINARY)."""
     layout: list[tuple[str, Any]] = [("n", ">i2")]
     for i, column in enumerate(columns):
         layout += [(f"length{i}", ">i4"), (f"value{i}", column.dtype)]
@@ -122,7 +122,7 @@ def copied(*columns: NDArray[Any]) -> bytes:
 
 
 def instant() -> int:
-    """Give the present as Postgres counts it."""
+    """Return the present in Postgres' binary unit, µs since 2000."""
     return int((time.time() - 946_684_800) * 1e6)
 
 
@@ -138,17 +138,17 @@ def log_rows(page_id: NDArray[np.int64]) -> bytes:
 
 
 def types(connection: Bare) -> dict[str, str]:
-    """Give the columns of page_states with their types, as the catalogue has them."""
-    found = connection.run(
+    """Return the columns of page_states with their types in the catalogue."""
+    result = connection.run(
         "SELECT attname::text, format_type(atttypid, NULL) FROM pg_attribute "
         "WHERE attrelid = 'page_states'::regclass AND attnum > 0 AND NOT attisdropped"
     )
-    rows = range(found.ntuples)
-    return {found.get_value(i, 0).decode(): found.get_value(i, 1).decode() for i in rows}
+    rows = range(result.ntuples)
+    return {result.get_value(i, 0).decode(): result.get_value(i, 1).decode() for i in rows}
 
 
 class Batches:
-    """UPDATE … FROM unnest and COPY into the log, one commit; before it, what is asked for."""
+    """UPDATE … FROM unnest and COPY into the log in one commit, optionally after a read."""
 
     def __init__(self, n_items: int, *, by_url: bool = False, locked: bool = False) -> None:
         self.n_items = n_items
@@ -156,22 +156,22 @@ class Batches:
         self.locked = locked
 
     def prepare(self, connection: Bare) -> tuple[bytes | None, ...]:
-        """Give the values that are written, a template's in every row."""
-        known = types(connection)
-        names = [name for name in WRITTEN if name in known]
+        """Return the values to write, a template's in every row."""
+        column_types = types(connection)
+        names = [name for name in WRITTEN if name in column_types]
         values = ", ".join(f"array_agg({n} ORDER BY page_id)" for n in names)
-        found = connection.run(
+        result = connection.run(
             f"SELECT {values} FROM (SELECT * FROM page_states ORDER BY page_id "
             f"LIMIT {self.n_items}) AS templates"
         )
         sets = ", ".join(f"{n} = given.{n}" for n in names)
-        given = ", ".join(f"${i}::{known[n]}[]" for i, n in enumerate(names, 2))
+        arrays = ", ".join(f"${i}::{column_types[n]}[]" for i, n in enumerate(names, 2))
         connection.prepare(
             "write",
-            f"UPDATE page_states SET {sets} FROM unnest($1::bigint[], {given}) "
+            f"UPDATE page_states SET {sets} FROM unnest($1::bigint[], {arrays}) "
             f"AS given (page_id, {', '.join(names)}) WHERE page_states.page_id = given.page_id",
         )
-        read = ", ".join(f"array_agg({name})" for name in known)
+        read = ", ".join(f"array_agg({name})" for name in column_types)
         connection.prepare(
             "lock",
             f"SELECT {read} FROM (SELECT * FROM page_states WHERE page_id = ANY($1::bigint[]) "
@@ -179,7 +179,7 @@ class Batches:
         )
         by_key = "SELECT array_agg(page_id) FROM pages WHERE key = ANY($1::uuid[])"
         connection.prepare("find", by_key)
-        return tuple(found.get_value(0, i) for i in range(len(names)))
+        return tuple(result.get_value(0, i) for i in range(len(names)))
 
     def __call__(
         self, connection: Bare, page_id: NDArray[np.int64], values: tuple[bytes | None, ...]
@@ -204,16 +204,16 @@ class Singles:
     n_items = 1
 
     def prepare(self, connection: Bare) -> tuple[bytes | None, ...]:
-        known = types(connection)
-        names = [name for name in WRITTEN if name in known]
-        found = connection.run(f"SELECT {', '.join(names)} FROM page_states WHERE page_id = 1")
-        sets = ", ".join(f"{n} = ${i}::{known[n]}" for i, n in enumerate(names, 3))
+        column_types = types(connection)
+        names = [name for name in WRITTEN if name in column_types]
+        result = connection.run(f"SELECT {', '.join(names)} FROM page_states WHERE page_id = 1")
+        sets = ", ".join(f"{n} = ${i}::{column_types[n]}" for i, n in enumerate(names, 3))
         connection.prepare(
             "write",
             f"WITH done AS (UPDATE page_states SET {sets} WHERE page_id = $1::bigint) "
             f"INSERT INTO observations ({LOGGED}) VALUES ($1, $2::timestamptz, 0, 1, 1)",
         )
-        return tuple(found.get_value(0, i) for i in range(len(names)))
+        return tuple(result.get_value(0, i) for i in range(len(names)))
 
     def __call__(
         self, connection: Bare, page_id: NDArray[np.int64], values: tuple[bytes | None, ...]
@@ -223,14 +223,14 @@ class Singles:
 
 
 class NewPages:
-    """COPY into pages and page_states of what a template has, one commit."""
+    """COPY of pages, and of page_states like a template's, in one commit."""
 
     def __init__(self, n_items: int, n_pages: int) -> None:
         self.n_items = n_items
         self.n_pages = n_pages
 
     def prepare(self, connection: Bare) -> list[int]:
-        """Give the last page_id, which counts on."""
+        """Return the last page_id, from which new ones are counted."""
         connection.command(
             "CREATE TEMP TABLE template AS SELECT * FROM page_states WHERE page_id = 1"
         )
@@ -268,7 +268,7 @@ def writes(
     seconds: float,
     ready: Callable[[], object],
 ) -> float:
-    """Repeat a step on a connection for each client; gives rows a second."""
+    """Repeat a step on one connection per client; return rows a second."""
     connections = [Bare(url) for _ in clients]
     values = [step.prepare(connection) for connection in connections]
     rates: list[float] = []
@@ -309,7 +309,7 @@ def reads(
     seconds: float,
     ready: Callable[[], object],
 ) -> float:
-    """Fetch pages of the schedule and encode them; gives rows a second."""
+    """Fetch pages of the schedule and encode them; return rows a second."""
     between = " AND ".join(
         f"{table}.page_id BETWEEN %(first)s AND %(last)s"
         for table in ("schedule", "pages", "page_states")
@@ -340,7 +340,7 @@ def reads(
 
 
 class PostgresFloors:
-    """The floors of each row; those that write, on the copy of the database."""
+    """The floors of each row; writing floors use the copy of the database."""
 
     def __init__(self, url: str, copy_url: str, n_pages: int) -> None:
         self.url = url
@@ -367,14 +367,14 @@ class PostgresFloors:
         return float(sum(together(reads, arguments)))
 
     def export(self, epoch: int) -> float:
-        """Seconds of a COPY of the exported rows."""
+        """Return the seconds of a COPY of the exported rows."""
         connection = Bare(self.url)
         begun = time.monotonic()
         connection.copy_out(f"COPY ({SCHEDULED} WHERE epoch = {epoch} ORDER BY page_id) TO STDOUT")
         return time.monotonic() - begun
 
     def epoch(self) -> float:
-        """Seconds of a COPY out of the columns that an epoch loads, and of one into a new table."""
+        """Return the seconds of a COPY from the columns of an epoch and a COPY into a new table."""
         connection = Bare(self.copy_url)
         ids = np.arange(1, self.n_pages + 1, dtype=">i8")
         short = np.ones(self.n_pages, ">f4")

@@ -28,14 +28,14 @@ BLOCK = 10_000
 
 
 def opened(path: str) -> sqlite3.Connection:
-    """Open a file with the service's durability and cache."""
+    """Return a connection with the durability and cache size of the service."""
     connection = sqlite3.connect(path)
     prepare(connection)
     return connection
 
 
 def repeated(seconds: float, step: Callable[[], int]) -> float:
-    """Give rows a second of a step that is repeated for some seconds; begins on a quiet disk."""
+    """Return rows a second of a step repeated for some seconds, after a sync of the disk."""
     os.sync()
     done, begun = 0, time.monotonic()
     while time.monotonic() - begun < seconds:
@@ -44,7 +44,7 @@ def repeated(seconds: float, step: Callable[[], int]) -> float:
 
 
 class SqliteFloors:
-    """The floors of each row; those that write, on the copy of the file."""
+    """The floors of each row; writing floors use the copy of the file."""
 
     def __init__(self, path: str, copy_path: str, n_pages: int) -> None:
         self.path = path
@@ -61,7 +61,7 @@ class SqliteFloors:
         by_url: bool = False,
         locked: bool = False,
     ) -> float:
-        """UPDATE and INSERT by executemany, one commit a batch."""
+        """Return rows a second of UPDATE and INSERT by executemany, one commit a batch."""
         connection = opened(self.copy_path)
         names = ", ".join(WRITTEN)
         rows = connection.execute(f"SELECT {names} FROM page_states LIMIT {n_items}").fetchall()
@@ -83,8 +83,8 @@ class SqliteFloors:
             if locked:
                 read = f"SELECT * FROM page_states WHERE page_id IN ({marks})"
                 connection.execute(read, chosen).fetchall()
-            given = [(*row, page) for row, page in zip(rows, chosen, strict=True)]
-            connection.executemany(update, given)
+            new_rows = [(*row, page) for row, page in zip(rows, chosen, strict=True)]
+            connection.executemany(update, new_rows)
             connection.executemany(LOG, [(next(numbers) // STRETCH, page, at) for page in chosen])
             connection.execute("COMMIT")
             return n_items
@@ -95,11 +95,11 @@ class SqliteFloors:
             connection.close()
 
     def singles(self, n_clients: int, seconds: float) -> float:
-        """One row updated and one inserted a commit."""
+        """Return rows a second of commits that update one row and insert one."""
         return self.batches(1, n_clients, seconds)
 
     def new_pages(self, n_items: int, n_clients: int, seconds: float) -> float:  # noqa: ARG002
-        """INSERT into pages and, of what a template has, into page_states."""
+        """Return rows a second of INSERT into pages and, like a template's, into page_states."""
         connection = opened(self.copy_path)
         state = connection.execute("SELECT * FROM page_states WHERE page_id = 1")
         names = [column[0] for column in state.description]
@@ -127,7 +127,7 @@ class SqliteFloors:
             connection.close()
 
     def schedule(self, epoch: int, limit: int, n_clients: int, seconds: float) -> float:  # noqa: ARG002
-        """Fetch pages of the schedule and encode them."""
+        """Return rows a second of pages of the schedule, fetched and encoded."""
         connection = opened(self.path)
         query = f"{SCHEDULED} AND schedule.page_id > ? ORDER BY schedule.page_id LIMIT {limit}"
         place = [0]
@@ -144,7 +144,7 @@ class SqliteFloors:
             connection.close()
 
     def export(self, epoch: int) -> float:
-        """Seconds of fetching the exported rows."""
+        """Return the seconds in which the exported rows are fetched."""
         connection = opened(self.path)
         begun = time.monotonic()
         rows = connection.execute(f"{SCHEDULED} ORDER BY schedule.page_id", [epoch])
@@ -154,7 +154,7 @@ class SqliteFloors:
         return time.monotonic() - begun
 
     def epoch(self) -> float:
-        """Seconds of fetching the columns that an epoch loads, and of filling a new table."""
+        """Return the seconds in which an epoch's columns are fetched and a new table is filled."""
         connection = opened(self.copy_path)
         new = [(1, page, 1.0, 1.0, 1.0) for page in range(1, self.n_pages + 1)]
         begun = time.monotonic()

@@ -24,11 +24,11 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Failed(Exception):
-    """A row could not be measured; the table says why."""
+    """A row could not be measured; its message appears in the table."""
 
 
 class Serving(NamedTuple):
-    """A server, and the process that runs epochs: a worker, or the server itself."""
+    """A server with the process that runs epochs: a worker, or the server itself."""
 
     base: str
     port: int
@@ -43,12 +43,12 @@ class Serving(NamedTuple):
 def serving(
     url: str, folder: Path, *, new: bool = False, port: int = 0, **settings: Any
 ) -> Iterator[Serving]:
-    """Run the service as its users do; its messages go to a file in the folder.
+    """Run the service as its users do, with its output in a file in the folder.
 
-    A new database is migrated first and gets no worker yet.
+    A new database is migrated first and has no worker yet.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("RECRAWL_")}
-    environment = kept | {
+    others = {name: value for name, value in os.environ.items() if not name.startswith("RECRAWL_")}
+    environment = others | {
         "RECRAWL_DATABASE_URL": url,
         "RECRAWL_LOG_LEVEL": "warning",
         "RECRAWL_EPOCH_INTERVAL_S": "86400",
@@ -82,7 +82,7 @@ def serving(
 
 
 def free_port() -> int:
-    """Give a port that nobody listened on a moment ago."""
+    """Return a port that was free a moment ago."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port: int = listening.getsockname()[1]
         return port
@@ -111,7 +111,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def postgres_database(server: str, name: str, template: str | None = None) -> Iterator[str]:
-    """Create a database, empty or like another one, and drop it afterwards."""
+    """Create a database, empty or from a template, and drop it after the block."""
     like = f" TEMPLATE {template}" if template else ""
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}{like}")
@@ -123,7 +123,7 @@ def postgres_database(server: str, name: str, template: str | None = None) -> It
 
 
 def cpu_seconds(pid: int) -> float:
-    """Give what a process has used so far; 0 if it is gone."""
+    """Return the CPU time of a process so far, seconds; 0 for a process that has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -132,19 +132,19 @@ def cpu_seconds(pid: int) -> float:
 
 
 def megabytes(pid: int, field: str) -> float:
-    """Read VmRSS or VmHWM of a process."""
+    """Return VmRSS or VmHWM of a process, MB."""
     status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(rf"{field}:\s+(\d+) kB", status)
-    return int(found[1]) / 1024 if found else float("nan")
+    match = re.search(rf"{field}:\s+(\d+) kB", status)
+    return int(match[1]) / 1024 if match else float("nan")
 
 
 def reset_peak(pid: int) -> None:
-    """Make VmHWM count from now."""
+    """Reset VmHWM to the current size."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 class Usage(NamedTuple):
-    """CPU seconds so far of the service and of Postgres, and its fsyncs of the log."""
+    """CPU seconds of the service and of Postgres so far, and the number of WAL fsyncs so far."""
 
     at: float
     service: float
@@ -168,7 +168,7 @@ class Usage(NamedTuple):
         return cls(time.monotonic(), used, postgres, (fsyncs and fsyncs[0]) or 0)
 
     def since(self, before: "Usage") -> dict[str, float]:
-        """Give cores used on average, and fsyncs a second."""
+        """Return the mean number of cores used, and fsyncs a second."""
         seconds = self.at - before.at
         postgres = sum(now - before.postgres.get(p, 0.0) for p, now in self.postgres.items())
         return {
@@ -181,8 +181,8 @@ class Usage(NamedTuple):
 class Group:
     """Processes that call one function, each with its arguments, and start together.
 
-    The function is given `ready` last, which it calls when it has prepared itself and which gives
-    a function that tells whether to go on.
+    The last argument of the function is `ready`. The function calls `ready` after its preparation;
+    `ready` returns a function that returns whether to continue.
     """
 
     def __init__(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> None:
@@ -210,9 +210,9 @@ class Group:
             process.join()
 
     def go(self) -> float:
-        """Start all of them once each is ready; gives the moment.
+        """Start all processes when each is ready; return the instant.
 
-        What was written before is on disk by then: no round pays for another.
+        Earlier writes are flushed to disk first, so that they do not slow this round.
         """
         for pipe in self._pipes:
             _receive(pipe)
@@ -221,16 +221,16 @@ class Group:
         return time.monotonic()
 
     def stop(self) -> None:
-        """Tell them that it is enough."""
+        """End the work of all processes."""
         self._go.clear()
 
     def results(self) -> list[Any]:
-        """Wait for what each gives."""
+        """Return the results of all processes, after they have ended."""
         return [_receive(pipe) for pipe in self._pipes]
 
 
 def together(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Run a group to its end."""
+    """Run a group to its end and return the results."""
     with Group(function, arguments) as group:
         group.go()
         return group.results()
@@ -240,7 +240,7 @@ def _receive(pipe: Connection) -> Any:
     try:
         failure, result = pipe.recv()
     except EOFError:
-        raise Failed("a client process died") from None
+        raise Failed("a client process ended without a result") from None
     if failure:
         raise Failed(failure)
     return result
@@ -261,5 +261,5 @@ def _child(
         pipe.send(("", function(*arguments, ready)))
     except Failed as failure:
         pipe.send((str(failure), None))
-    except Exception:  # noqa: BLE001 - travels to the parent, whatever it is
+    except Exception:  # noqa: BLE001 - the parent raises any exception again
         pipe.send((traceback.format_exc(), None))

@@ -22,7 +22,7 @@ PACKAGES = ("numpy", "psycopg", "sqlalchemy", "fastapi", "uvicorn", "msgspec", "
 
 
 def show(figures: list[Figure], console: Console) -> None:
-    """Print the table."""
+    """Print the table of figures."""
     table = Table(box=None, pad_edge=False)
     table.add_column("store")
     table.add_column("row", max_width=52)
@@ -35,7 +35,7 @@ def show(figures: list[Figure], console: Console) -> None:
 
 
 def cells(figure: Figure) -> tuple[str, ...]:
-    """Write one line."""
+    """Return the cells of one row."""
     reason = figure.failure.strip().rpartition("\n")[2]
     floor = sorted(figure.floor)[len(figure.floor) // 2] if figure.floor else None
     style = {None: "", True: "green", False: "bold red"}[figure.met]
@@ -56,7 +56,7 @@ def cells(figure: Figure) -> tuple[str, ...]:
 
 
 def used(details: dict[str, Any]) -> str:
-    """Say which processes were busy: what limits the row."""
+    """Return the cores that the row used, which show its bottleneck."""
     parts = [
         f"{name} {details[name]:.2f}"
         for name in ("service", "postgres", "clients")
@@ -68,21 +68,21 @@ def used(details: dict[str, Any]) -> str:
 
 
 def number(value: float) -> str:
-    """Give three digits or all those before the point."""
+    """Return a number with three digits, or with all digits before the point."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def write(figures: list[Figure], given: Namespace, path: Path) -> None:
-    """Write all rounds down."""
+def write(figures: list[Figure], options: Namespace, path: Path) -> None:
+    """Write all rounds as JSON."""
     rows = [asdict(f) | {"value": f.value, "ratio": f.ratio, "met": f.met} for f in figures]
-    arguments = {k: v for k, v in vars(given).items() if k not in ("postgres", "json", "folder")}
+    arguments = {k: v for k, v in vars(options).items() if k not in ("postgres", "json", "folder")}
     written = {"machine": machine(), "arguments": arguments, "rows": rows}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(written, indent=1, default=str) + "\n")
 
 
 def machine() -> dict[str, Any]:
-    """Say what it was measured on."""
+    """Return a description of the machine."""
     cpu = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     commit = subprocess.run(
@@ -103,7 +103,7 @@ def machine() -> dict[str, Any]:
 
 
 def fsync_ms(repeat: int = 50) -> float:
-    """Give the median time of putting 8 kB safely on disk."""
+    """Return the median time to write 8 kB durably to disk, ms."""
     times = []
     with tempfile.TemporaryFile() as file:
         for _ in range(repeat):

@@ -32,16 +32,16 @@ from service.storage import open_store
 MOST_BATCHES_PER_S = 160
 MOST_SINGLES_PER_S = 15_000
 MOST_NEW_PER_S = 12
-"""So many requests are prepared for a second of a round; the last of new pages."""
+"""Maximum requests prepared per second of a round: of batches, singles and new pages."""
 EPOCH_WITHIN_S = 900
 STILL_S = 2.0
 ANY_WIDTH = 1
-"""Of a state, for who reads none."""
+"""Width of a state for callers that read none."""
 
 
 @dataclass
 class Figure:
-    """One line of the table, with every round that it is the median of."""
+    """One row of the table, the median of several rounds."""
 
     store: str
     row: str
@@ -51,7 +51,7 @@ class Figure:
     floor: list[float] = field(default_factory=list)
     target: float | None = None
     at_most: bool = False
-    """The target is a maximum."""
+    """True for a target that is a maximum."""
     ratio_target: float | None = None
     note: str = ""
     details: dict[str, Any] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        """The floor is a rate where the figure is one, and seconds where it is seconds."""
+        """Return value over floor; both are rates, or both are seconds."""
         if not self.floor or not self.rounds:
             return None
         return self.value / statistics.median(self.floor)
@@ -80,7 +80,7 @@ class Figure:
 
 @dataclass
 class Bench:
-    """A filled database with its service and floors."""
+    """A filled database with its service and its floors."""
 
     store: str
     url: str
@@ -88,9 +88,9 @@ class Bench:
     http: httpx.Client
     floors: PostgresFloors | SqliteFloors
     n_pages: int
-    given: Namespace
+    options: Namespace
     ticks: int = 0
-    """Seconds of the fleet's time that are used up; no instant comes twice."""
+    """Seconds of simulated crawl time in use; no instant is used twice."""
 
     def figure(self, row: str, what: str, unit: str, rounds: list[float], **more: Any) -> Figure:
         return Figure(self.store, row, what, unit, rounds, **more)
@@ -107,7 +107,7 @@ class Bench:
         self.ticks += n_requests
         first = data.STARTED - data.MEASURED_BEFORE + data.TICK * (self.ticks - n_requests)
         if first + data.TICK * n_requests > datetime.now(UTC):
-            raise Failed("the time of the fleet is over: fewer rounds or seconds, please")
+            raise Failed("no instants are left before now; choose fewer rounds or seconds")
         batch = min(batch, (self.n_pages - data.TEMPLATES) // n_clients)
         return clients.Crawls(self.n_pages, n_clients, batch, n_requests, first, by_url)
 
@@ -117,7 +117,7 @@ class Bench:
     def load(
         self, work: clients.Work, n_clients: int, seconds: float
     ) -> tuple[Any, dict[str, float]]:
-        """Run a round; gives it with the cores that it used."""
+        """Run a round; return its load and the cores it used."""
         with clients.started(self.service.port, work, n_clients, seconds) as group:
             begun = group.go()
             before = Usage.now(self.service, self.url)
@@ -129,8 +129,8 @@ class Bench:
         return int(self.get("/schedule", limit=1).json()["epoch"] or 0)
 
     def epoch(self) -> tuple[dict[str, Any], float, float]:
-        """Run an epoch; gives it, and seconds from the request and from its start to visible."""
-        asked = time.time()
+        """Run an epoch; return it, and the seconds to visibility from its request and its start."""
+        requested_at = time.time()
         number = self.http.post("/epochs").raise_for_status().json()["epoch"]
         deadline = time.monotonic() + EPOCH_WITHIN_S
         while self.number_in_force() < number:
@@ -141,10 +141,10 @@ class Bench:
         visible = time.time()
         epoch = self.get(f"/epochs/{number}").json()
         begun = datetime.fromisoformat(epoch["started_at"]).timestamp()
-        return epoch, visible - asked, visible - begun
+        return epoch, visible - requested_at, visible - begun
 
     def settle(self) -> None:
-        """Wait until what follows an epoch is done: old schedules dropped, crawls queued."""
+        """Wait until the work after an epoch is done: old schedules dropped, due pages queued."""
         deadline = time.monotonic() + EPOCH_WITHIN_S
         store = open_store(self.url, ANY_WIDTH)
         try:
@@ -153,7 +153,7 @@ class Bench:
                     if tx.filled().epoch == tx.number_in_force():
                         return
                 if time.monotonic() > deadline:
-                    raise Failed("the crawls of the epoch in force were never queued")
+                    raise Failed("the epoch in force queued no due pages")
                 time.sleep(0.1)
         finally:
             store.close()
@@ -161,15 +161,15 @@ class Bench:
 
 @contextmanager
 def prepared(
-    store: str, n_pages: int, given: Namespace, folder: Path, say: Callable[[str], None]
+    store: str, n_pages: int, options: Namespace, folder: Path, say: Callable[[str], None]
 ) -> Iterator[Bench]:
-    """Make a database of so many pages, serve it, and put one epoch in force."""
+    """Fill a database with `n_pages` pages, serve it, and publish one epoch."""
     begun = time.monotonic()
     floors: PostgresFloors | SqliteFloors
     with ExitStack() as stack:
         if store == "postgres":
-            name = f"recrawl_bench_{given.pid}"
-            url = stack.enter_context(postgres_database(given.postgres, name))
+            name = f"recrawl_bench_{options.pid}"
+            url = stack.enter_context(postgres_database(options.postgres, name))
         else:
             path = f"{folder}/pages{n_pages}.db"
             url = f"sqlite:///{path}"
@@ -177,47 +177,49 @@ def prepared(
             templates = data.make_templates(service.base)
         if store == "postgres":
             data.multiply_on_postgres(url, n_pages, templates)
-            copy = postgres_database(given.postgres, f"{name}_floor", name)
+            copy = postgres_database(options.postgres, f"{name}_floor", name)
             floors = PostgresFloors(url, stack.enter_context(copy), n_pages)
         else:
             data.multiply_on_sqlite(path, n_pages, templates)
             floors = SqliteFloors(path, str(copyfile(path, f"{path}.floor")), n_pages)
         service = stack.enter_context(serving(url, folder))
         http = stack.enter_context(httpx.Client(base_url=service.base, timeout=60))
-        bench = Bench(store, url, service, http, floors, n_pages, given)
+        bench = Bench(store, url, service, http, floors, n_pages, options)
         bench.epoch()
         say(f"{store}: {n_pages:,} pages filled in {time.monotonic() - begun:.0f} s")
         yield bench
 
 
 def observations(bench: Bench) -> list[Figure]:
-    """Batches of 1,000 by page_id."""
+    """Measure batches of 1,000 observations by page_id."""
     figure = _batches(bench, by_url=False)
     figure.target, figure.ratio_target = bench.target(60_000, 50_000), bench.target(0.6, None)
     return [figure]
 
 
 def by_url(bench: Bench) -> list[Figure]:
-    """Batches of 1,000 by url."""
+    """Measure batches of 1,000 observations by url."""
     figure = _batches(bench, by_url=True)
     figure.target = bench.target(45_000, 40_000)
     return [figure]
 
 
 def _batches(bench: Bench, *, by_url: bool) -> Figure:
-    given, floors = bench.given, bench.floors
+    options, floors = bench.options, bench.floors
     rates, bare, locked, used, p99 = [], [], [], [], []
-    for _ in range(given.rounds):
-        work = bench.crawls(given.clients, 1_000, given.seconds, by_url=by_url)
-        load, usage = bench.load(work, given.clients, given.seconds)
+    for _ in range(options.rounds):
+        work = bench.crawls(options.clients, 1_000, options.seconds, by_url=by_url)
+        load, usage = bench.load(work, options.clients, options.seconds)
         rates.append(load.rate())
         p99.append(load.quantile_ms(0.99))
         used.append(usage)
         n = work.batch
-        bare.append(floors.batches(n, given.clients, given.seconds, by_url=by_url))
-        locked.append(floors.batches(n, given.clients, given.seconds, by_url=by_url, locked=True))
+        bare.append(floors.batches(n, options.clients, options.seconds, by_url=by_url))
+        locked.append(
+            floors.batches(n, options.clients, options.seconds, by_url=by_url, locked=True)
+        )
     name = "by_url" if by_url else "observations"
-    what = f"POST /observations, {n:,} each{' by url' if by_url else ''}, {given.clients} clients"
+    what = f"POST /observations, {n:,} each{' by url' if by_url else ''}, {options.clients} clients"
     figure = bench.figure(name, what, "obs/s", rates, floor=bare, details=_median(used))
     figure.details |= {"p99_ms": statistics.median(p99), "floor_locked": locked}
     figure.note = f"{figure.value / statistics.median(locked):.2f} of a floor that reads states"
@@ -225,17 +227,19 @@ def _batches(bench: Bench, *, by_url: bool) -> Figure:
 
 
 def single(bench: Bench) -> list[Figure]:
-    """One observation a request."""
-    given, floors = bench.given, bench.floors
-    n = given.singles
+    """Measure requests of one observation each."""
+    options, floors = bench.options, bench.floors
+    n = options.singles
     rates, bare, used, p50, p99 = [], [], [], [], []
-    for _ in range(given.rounds):
-        load, usage = bench.load(bench.crawls(n, 1, given.seconds, by_url=False), n, given.seconds)
+    for _ in range(options.rounds):
+        load, usage = bench.load(
+            bench.crawls(n, 1, options.seconds, by_url=False), n, options.seconds
+        )
         rates.append(load.rate())
         p50.append(load.quantile_ms(0.5))
         p99.append(load.quantile_ms(0.99))
         used.append(usage)
-        bare.append(floors.singles(n, given.seconds))
+        bare.append(floors.singles(n, options.seconds))
     what, note = (
         f"POST /observations, one each, {n} clients",
         f"p50 {statistics.median(p50):.1f} ms",
@@ -256,19 +260,19 @@ def single(bench: Bench) -> list[Figure]:
 
 
 def new_pages(bench: Bench) -> list[Figure]:
-    """Pages that were never seen, in batches of 10,000."""
-    given, floors = bench.given, bench.floors
+    """Measure the registration of new pages, in batches of 10,000."""
+    options, floors = bench.options, bench.floors
     rates, bare, used = [], [], []
-    n_clients, batch = given.clients, min(10_000, bench.n_pages // 2)
+    n_clients, batch = options.clients, min(10_000, bench.n_pages // 2)
     first = bench.n_pages + 1
-    for _ in range(given.rounds):
-        n_requests = max(2, int(given.seconds * MOST_NEW_PER_S / n_clients))
+    for _ in range(options.rounds):
+        n_requests = max(2, int(options.seconds * MOST_NEW_PER_S / n_clients))
         work = clients.NewPages(first, n_clients, batch, n_requests)
         first += n_requests * n_clients * batch
-        load, usage = bench.load(work, n_clients, given.seconds)
+        load, usage = bench.load(work, n_clients, options.seconds)
         rates.append(load.rate())
         used.append(usage)
-        bare.append(floors.new_pages(batch, n_clients, given.seconds))
+        bare.append(floors.new_pages(batch, n_clients, options.seconds))
     what = f"POST /pages, new, {batch:,} each, {n_clients} clients"
     return [
         bench.figure(
@@ -284,15 +288,17 @@ def new_pages(bench: Bench) -> list[Figure]:
 
 
 def epoch(bench: Bench) -> list[Figure]:
-    """Epochs of all pages: seconds and peak memory."""
-    return _epochs(bench, "epoch", bench.given.rounds, bench.target(4, 8), bench.target(700, None))
+    """Measure epochs of all pages: seconds and peak memory."""
+    return _epochs(
+        bench, "epoch", bench.options.rounds, bench.target(4, 8), bench.target(700, None)
+    )
 
 
 def _epochs(
     bench: Bench, row: str, n_rounds: int, seconds: float | None, memory: float | None
 ) -> list[Figure]:
     floors = bench.floors
-    took, asked, peaks, bare, stages, used = [], [], [], [], [], []
+    took, from_requests, peaks, bare, stages, used = [], [], [], [], [], []
     for _ in range(n_rounds):
         bench.settle()
         reset_peak(bench.service.worker)
@@ -300,13 +306,13 @@ def _epochs(
         done, from_request, from_start = bench.epoch()
         used.append(Usage.now(bench.service, bench.url).since(before))
         took.append(from_start)
-        asked.append(from_request)
+        from_requests.append(from_request)
         peaks.append(megabytes(bench.service.worker, "VmHWM"))
         stages.append(done["seconds"])
         bare.append(floors.epoch())
     what = f"epoch of {bench.n_pages:,} pages, load to visible"
     parts = ", ".join(f"{name} {value:.2f}" for name, value in _median(stages).items())
-    details = _median(used) | {"stages": stages, "from_request_s": asked}
+    details = _median(used) | {"stages": stages, "from_request_s": from_requests}
     return [
         bench.figure(
             row,
@@ -317,14 +323,14 @@ def _epochs(
             target=seconds,
             at_most=True,
             details=details,
-            note=f"{parts}; {statistics.median(asked):.2f} from POST",
+            note=f"{parts}; {statistics.median(from_requests):.2f} from POST",
         ),
         bench.figure(row, "… peak RSS", "MB", peaks, target=memory, at_most=True),
     ]
 
 
 def disk(bench: Bench) -> list[Figure]:
-    """Bytes a page with two epochs kept and one entry of the log a page."""
+    """Measure the bytes a page with two epochs and one log entry a page."""
     bench.epoch()
     bench.epoch()
     sizes = settled_sizes(bench)
@@ -344,25 +350,25 @@ def disk(bench: Bench) -> list[Figure]:
 
 
 def settled_sizes(bench: Bench) -> dict[str, int]:
-    """Give the sizes once they stand still: old schedules are dropped after a new one is there."""
-    found, since = sizes_of(bench), time.monotonic()
+    """Return the sizes once they are stable: old schedules are dropped after a new epoch."""
+    current, since = sizes_of(bench), time.monotonic()
     while time.monotonic() - since < STILL_S:
         time.sleep(STILL_S / 10)
-        if (now := sizes_of(bench)) != found:
-            found, since = now, time.monotonic()
-    return found
+        if (now := sizes_of(bench)) != current:
+            current, since = now, time.monotonic()
+    return current
 
 
 def sizes_of(bench: Bench) -> dict[str, int]:
-    """Give the bytes on disk of Postgres' tables with their indexes; SQLite's log, rest and WAL."""
+    """Return the bytes on disk, by table with indexes on Postgres, by part of SQLite's files."""
     if bench.on_postgres():
         with psycopg.connect(bench.url) as connection:
-            found = connection.execute(
+            tables = connection.execute(
                 "SELECT regexp_replace(relname, '_([0-9_]+|default)$', ''), "
                 "sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r' "
                 "AND relnamespace = 'public'::regnamespace GROUP BY 1 ORDER BY 2 DESC"
             ).fetchall()
-        return {name: size for name, size in found if size > bench.n_pages}
+        return {name: size for name, size in tables if size > bench.n_pages}
     path = Path(bench.url.removeprefix("sqlite:///"))
     connection = sqlite3.connect(path, timeout=10)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -379,17 +385,17 @@ def sizes_of(bench: Bench) -> dict[str, int]:
 
 
 def schedule(bench: Bench) -> list[Figure]:
-    """The schedule in pages of 1,000."""
-    given, floors = bench.given, bench.floors
-    n, number = given.readers, bench.number_in_force()
+    """Measure reads of the schedule in pages of 1,000."""
+    options, floors = bench.options, bench.floors
+    n, number = options.readers, bench.number_in_force()
     work = clients.Pages(1_000, _places(bench, n))
     rates, bare, used, p99 = [], [], [], []
-    for _ in range(given.rounds):
-        load, usage = bench.load(work, n, given.seconds)
+    for _ in range(options.rounds):
+        load, usage = bench.load(work, n, options.seconds)
         rates.append(load.rate())
         p99.append(load.quantile_ms(0.99))
         used.append(usage)
-        bare.append(floors.schedule(number, 1_000, n, given.seconds))
+        bare.append(floors.schedule(number, 1_000, n, options.seconds))
     return [
         bench.figure(
             "schedule",
@@ -405,28 +411,28 @@ def schedule(bench: Bench) -> list[Figure]:
 
 
 def _places(bench: Bench, n_clients: int) -> tuple[str, ...]:
-    """Give cursors that lie evenly apart."""
+    """Return cursors at even distances."""
     cursors = [""]
     while True:
         place = {"cursor": cursors[-1]} if cursors[-1] else {}
         tail = bench.get("/schedule", limit=10_000, **place).content[-300:]
-        found = clients.CURSOR.search(tail)
-        if found is None or not found[1]:
+        match = clients.CURSOR.search(tail)
+        if match is None or not match[1]:
             break
-        cursors.append(found[1].decode())
+        cursors.append(match[1].decode())
     return tuple(cursors[k * len(cursors) // n_clients] for k in range(n_clients))
 
 
 def not_modified(bench: Bench) -> list[Figure]:
-    """Polls of a schedule that has not changed."""
-    given = bench.given
+    """Measure polls of an unchanged schedule."""
+    options = bench.options
     work = clients.NotModified(bench.get("/schedule", limit=1).headers["ETag"])
-    rounds = [bench.load(work, given.clients, given.seconds) for _ in range(given.rounds)]
+    rounds = [bench.load(work, options.clients, options.seconds) for _ in range(options.rounds)]
     p99 = statistics.median(load.quantile_ms(0.99) for load, _ in rounds)
     return [
         bench.figure(
             "not_modified",
-            f"GET /schedule, 304, {given.clients} clients",
+            f"GET /schedule, 304, {options.clients} clients",
             "answers/s",
             [load.rate() for load, _ in rounds],
             target=5_000,
@@ -437,10 +443,10 @@ def not_modified(bench: Bench) -> list[Figure]:
 
 
 def export(bench: Bench) -> list[Figure]:
-    """The whole schedule as one NDJSON stream."""
+    """Measure an export of the whole schedule as one NDJSON stream."""
     number, floors = bench.number_in_force(), bench.floors
     took, grown, bare, used = [], [], [], []
-    for _ in range(bench.given.rounds):
+    for _ in range(bench.options.rounds):
         reset_peak(bench.service.server)
         resident = megabytes(bench.service.server, "VmRSS")
         before = Usage.now(bench.service, bench.url)
@@ -465,24 +471,24 @@ def export(bench: Bench) -> list[Figure]:
 
 
 def busy(bench: Bench) -> list[Figure]:
-    """Ingest while an epoch runs, as a share of its rate just before."""
-    given = bench.given
+    """Measure ingest during an epoch, as a share of the rate just before the epoch."""
+    options = bench.options
     shares, alone, within, took = [], [], [], []
-    for _ in range(given.rounds):
-        prepare = given.seconds + given.busy_seconds
-        work = bench.crawls(given.clients, 1_000, prepare, by_url=False)
-        with clients.started(bench.service.port, work, given.clients, EPOCH_WITHIN_S) as group:
+    for _ in range(options.rounds):
+        prepare = options.seconds + options.busy_seconds
+        work = bench.crawls(options.clients, 1_000, prepare, by_url=False)
+        with clients.started(bench.service.port, work, options.clients, EPOCH_WITHIN_S) as group:
             begun = group.go()
-            time.sleep(given.seconds)
-            asked = time.monotonic()
+            time.sleep(options.seconds)
+            requested_at = time.monotonic()
             _, from_request, _ = bench.epoch()
-            visible = asked + from_request
+            visible = requested_at + from_request
             group.stop()
             load = clients.gathered(begun, group)
         if visible > load.ended:
-            raise Failed("nothing was left to send before the epoch ended: --busy-seconds more")
-        alone.append(load.rate(None, asked))
-        within.append(load.rate(asked, visible))
+            raise Failed("the requests ran out before the epoch ended; raise --busy-seconds")
+        alone.append(load.rate(None, requested_at))
+        within.append(load.rate(requested_at, visible))
         shares.append(100 * within[-1] / alone[-1])
         took.append(from_request)
     details = {"alone": alone, "within": within, "epoch_s": took}
@@ -505,7 +511,10 @@ def busy(bench: Bench) -> list[Figure]:
 
 
 def sizes(bench: Bench) -> list[Figure]:
-    """Twenty epochs with a tenth of the pages observed before each: what grows but the log?"""
+    """Measure the growth of tables other than the log over twenty epochs.
+
+    A tenth of the pages is observed before each epoch.
+    """
     totals, logs = {}, {}
     for k in range(1, 21):
         work = bench.crawls(1, max(1, bench.n_pages // 100), 1.0, by_url=False)
@@ -513,9 +522,9 @@ def sizes(bench: Bench) -> list[Figure]:
             clients.gathered(group.go(), group)
         bench.epoch()
         if k in (3, 20):
-            found = settled_sizes(bench)
-            logs[k] = found.pop("observations", 0)
-            totals[k] = sum(found.values())
+            by_table = settled_sizes(bench)
+            logs[k] = by_table.pop("observations", 0)
+            totals[k] = sum(by_table.values())
     growth = 100 * (totals[20] / totals[3] - 1)
     what = f"growth from epoch 3 to 20, {bench.n_pages:,} pages"
     details = {"bytes": totals, "log_bytes": logs}
@@ -538,7 +547,7 @@ def _first(work: clients.Crawls, n_requests: int) -> clients.Crawls:
 
 
 def huge(bench: Bench) -> list[Figure]:
-    """One epoch of ten million pages."""
+    """Measure one epoch of ten million pages."""
     return _epochs(bench, "huge", 1, bench.target(45, None), bench.target(4_096, None))
 
 
@@ -560,7 +569,7 @@ ROWS: dict[str, Row] = {
     "busy": busy,
     "pages": new_pages,
 }
-"""Those measured one after the other on the same database."""
+"""Rows measured one after the other on the same database."""
 
 OWN: dict[str, Row] = {"sizes": sizes, "huge": huge}
-"""Those that have a database of their own."""
+"""Rows with a database of their own."""

@@ -1,23 +1,24 @@
-"""Leases over HTTP: what workers get from a service on this machine, as a table and as JSON.
+"""Measure leases over HTTP: rates of real workers on this machine, as a table and as JSON.
 
     python -m benchmarks.leases [--rows batches single …] [--stores postgres] [--quick]
 
-What runs: a real server process (and a worker on Postgres) on a database of its own, real client
-processes on keep-alive sockets, all on the cores of this machine, which they share. Half of the
-pages are due, and what falls due soon is queued too. A worker takes crawls and reports them at once
-under their leases; a crawl counts when the answer says that its lease has ended. Commits are
-synchronous.
+A real server process (and a worker on Postgres) runs on a database of its own. Real client
+processes use keep-alive sockets. All processes share the cores of this machine. Half of the pages
+are due, and pages due soon are queued too. A worker takes crawls and reports them at once under
+their leases; a crawl counts when an answer confirms the end of its lease. Commits are synchronous.
 
 - batches: 100 crawls a request, then their reports, no politeness
 - single: one crawl a request, then its report, no politeness; on Postgres beside the floor, two
   commits of bare SQL a crawl (see `floor`)
-- polite: as batches, with the default delay of a second from one crawl of a host to the next
-- empty: all hosts wait for their delay, workers ask nevertheless
+- polite: like batches, with the default delay of a second from one crawl of a host to the next
+- empty: all hosts wait for their delay while workers ask for crawls
+
+With --kill, workers and servers are killed at random instead (see `kill`):
 
     python -m benchmarks.leases --kill [--workers 8] [--kill-seconds 60]
 
-kills workers and servers at random instead (see `kill`): rates beside the schedule, hosts crawled
-within their delay, pages leased twice at a time, reports that were lost, pages unaccounted for.
+The table then compares crawl rates with the schedule. It counts hosts crawled within their delay,
+pages leased twice at a time, lost reports and pages unaccounted for.
 """
 
 import argparse
@@ -41,46 +42,55 @@ QUICK = {
     "rounds": 1,
     "clients": 2,
 }
-"""A sanity run: its figures mean nothing."""
+"""Small sizes for a check that the benchmark runs; the figures mean nothing."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """Give the options."""
-    given = options("leases", __doc__, ROWS)
-    given.add_argument("--hosts", type=int, default=10_000)
-    given.add_argument("--waiting-hosts", type=int, default=100_000, help="of the row empty")
-    given.add_argument("--kill", action="store_true", help="kill workers and servers instead")
-    given.add_argument("--kill-seconds", type=float, default=60.0)
-    given.add_argument("--workers", type=int, default=8, help="that are killed and replaced")
-    given.add_argument("--kill-hosts", type=int, default=40, help="of six pages each")
-    given.add_argument(
+    """Return the parser of the command's options."""
+    parser = options("leases", __doc__, ROWS)
+    parser.add_argument("--hosts", type=int, default=10_000)
+    parser.add_argument(
+        "--waiting-hosts", type=int, default=100_000, help="number of hosts for the row empty"
+    )
+    parser.add_argument("--kill", action="store_true", help="kill workers and servers instead")
+    parser.add_argument("--kill-seconds", type=float, default=60.0)
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=8,
+        help="number of workers at a time, which are killed and replaced",
+    )
+    parser.add_argument(
+        "--kill-hosts", type=int, default=40, help="number of hosts, six pages each"
+    )
+    parser.add_argument(
         "--period",
         type=float,
         default=5.0,
-        help="seconds between crawls; of others twice and four times",
+        help="shortest time between crawls of a page; other pages have twice or four times that",
     )
-    given.add_argument(
+    parser.add_argument(
         "--late",
         type=float,
         default=1.0,
-        help="seconds a page may be late in the end",
+        help="maximum lateness of a page at the end, seconds",
     )
-    given.add_argument("--seed", type=int, default=1, help="of who is killed when")
-    return given
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random kills")
+    return parser
 
 
-def measured(store: str, given: argparse.Namespace, console: Console) -> list[Figure]:
-    """Measure the rows of one store."""
+def measured(store: str, arguments: argparse.Namespace, console: Console) -> list[Figure]:
+    """Measure the rows of one store and return the figures."""
     figures: list[Figure] = []
-    with tempfile.TemporaryDirectory(prefix="recrawl-bench-", dir=given.folder) as folder:
+    with tempfile.TemporaryDirectory(prefix="recrawl-bench-", dir=arguments.folder) as folder:
         place = Path(folder)
-        kill = partial(killed, store, given, place)
-        for row in [kill] if given.kill else measure(store, given, place, console.print):
+        kill = partial(killed, store, arguments, place)
+        for row in [kill] if arguments.kill else measure(store, arguments, place, console.print):
             try:
-                found = row()
+                measurements = row()
             except FAILURES as failure:
-                found = [Figure(store, "failed", "failed", "", [], failure=str(failure))]
-            figures += tell(found, console)
+                measurements = [Figure(store, "failed", "failed", "", [], failure=str(failure))]
+            figures += tell(measurements, console)
     return figures
 
 

@@ -1,4 +1,4 @@
-"""Workers on raw sockets: they take crawls and report them, or ask where nothing is ready."""
+"""Workers on raw sockets: they take and report crawls, or poll where no page is ready."""
 
 import re
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ ENDED = re.compile(rb'"leases_ended":\s*(\d+)')
 
 @dataclass(frozen=True)
 class Crawling:
-    """Takes `batch` crawls, reports them under their leases, takes more."""
+    """A worker that takes `batch` crawls, reports them under their leases, and repeats."""
 
     batch: int
     wait_s: float = 0.0
-    """For a first crawl; 0: there must be one."""
+    """Maximum wait for a crawl, seconds; 0: a page must be ready."""
 
     def requests(self, client: int) -> Requests:
-        asked = f'{{"worker":"w{client}","count":{self.batch},"wait_s":{self.wait_s}}}'
+        body = f'{{"worker":"w{client}","count":{self.batch},"wait_s":{self.wait_s}}}'
         while True:
-            answer = yield post("/leases", asked.encode())
+            answer = yield post("/leases", body.encode())
             if leases := LEASE.findall(answer.body):
                 yield post("/observations", reports(leases))
             elif not self.wait_s:
-                raise Failed(f"nothing was due: {answer.body[:300]!r}")
+                raise Failed(f"no page was due: {answer.body[:300]!r}")
 
     def count(self, answer: Answer) -> int:
-        """Count crawls when their leases have ended, not when they begin."""
+        """Return the number of crawls whose leases have ended."""
         if answer.status != 200:
             raise Failed(f"{answer.status}: {answer.body[:300]!r}")
         ended = ENDED.search(answer.body, max(0, len(answer.body) - 200))
@@ -37,15 +37,15 @@ class Crawling:
 
 
 def reports(leases: list[bytes]) -> bytes:
-    """Write what the crawls saw, all at this instant."""
-    seen = f'","observed_at":"{datetime.now(UTC).isoformat()}","status":200,"changed":false}}'
-    items = b",".join(b'{"lease":"' + lease + seen.encode() for lease in leases)
+    """Return a POST that reports the crawls of leases as made at this instant."""
+    result = f'","observed_at":"{datetime.now(UTC).isoformat()}","status":200,"changed":false}}'
+    items = b",".join(b'{"lease":"' + lease + result.encode() for lease in leases)
     return b"[" + items + b"]"
 
 
 @dataclass(frozen=True)
 class Polling:
-    """Asks for crawls where none is ready."""
+    """A worker that asks for crawls where no page is ready."""
 
     def requests(self, client: int) -> Requests:
         ask = post("/leases", f'{{"worker":"w{client}","count":100}}'.encode())

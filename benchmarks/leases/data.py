@@ -1,4 +1,4 @@
-"""A fleet half of which is due: one page made by the store, the others copied from it in SQL."""
+"""A set of pages, half of them due: one made by the store, the others copied from it in SQL."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ from service.runtime.settings import DEFAULT_ESTIMATOR
 from service.storage import Store, migrations, open_store, tables
 
 WIDTH = 3
-"""Numbers in the state of the default estimator."""
+"""Width of the state of the default estimator, numbers."""
 BLOCK = 100_000
 AHEAD = 2 * FILL_EVERY
-"""The queue reaches as far as the service would have it, so that none fills it while measured."""
+"""Reach of the queue, as in the service, so that no filling falls into a measurement."""
 
 CERTIFICATE = Certificate(
     bandwidth=1.0,
@@ -42,32 +42,32 @@ CERTIFICATE = Certificate(
 
 @dataclass(frozen=True)
 class Fleet:
-    """Pages on hosts in turns, each with its rate and its last crawl."""
+    """Pages spread evenly over hosts, each with its rate and its last crawl."""
 
     n_hosts: int
     crawl_rate: NDArray[np.float64]
-    """1/day."""
+    """Crawl rate of each page, 1/day."""
     days_ago: NDArray[np.float64]
-    """Since the last crawl."""
+    """Age of each page's last crawl, days."""
 
     @classmethod
     def half_due(cls, n_pages: int, n_hosts: int) -> "Fleet":
-        """Give pages due up to half an interval ago or ahead, with rates around one a day."""
+        """Return pages due up to half an interval ago or ahead, with rates around one a day."""
         rng = np.random.default_rng(1)
         rate = np.exp(rng.normal(0, 1, n_pages))
         return cls(n_hosts, rate, rng.uniform(0.5, 1.5, n_pages) / rate)
 
     def host(self, page: int) -> str:
-        """Name the host of the k-th page."""
+        """Return the host of the k-th page."""
         return f"host{page % self.n_hosts:06}.example"
 
     def url(self, page: int) -> str:
-        """Name the k-th page: 60 bytes, its own normal form."""
+        """Return the URL of the k-th page: 60 bytes, its own normal form."""
         return f"https://{self.host(page)}/articles/in/the/archive/{page:09}"
 
 
 def migrate(url: str, now: datetime) -> None:
-    """Make the tables, and publish an epoch so that no server starts one of itself."""
+    """Create the tables, and publish an epoch so that no server starts one by itself."""
     store = open_store(url, WIDTH)
     try:
         migrations.upgrade(store.engine)  # type: ignore[attr-defined]
@@ -81,7 +81,7 @@ def migrate(url: str, now: datetime) -> None:
 
 
 def fill(url: str, fleet: Fleet, now: datetime) -> None:
-    """Migrate the database, write the fleet, publish its rates and queue what is due."""
+    """Migrate the database, write the pages, publish their rates and queue the due pages."""
     migrate(url, now)
     store = open_store(url, WIDTH)
     try:
@@ -96,7 +96,7 @@ def fill(url: str, fleet: Fleet, now: datetime) -> None:
 
 
 def tidy(url: str) -> None:
-    """Leave Postgres nothing to do later."""
+    """Vacuum Postgres, so that no autovacuum falls into a measurement."""
     if url.startswith("postgresql"):
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")
@@ -182,7 +182,7 @@ def _copy_on_sqlite(url: str, fleet: Fleet, now: datetime) -> None:
 
 
 def _blocks(fleet: Fleet, now: datetime) -> Iterator[list[tuple[int, int, bytes, str, datetime]]]:
-    """Give page_id, host_id, key, url and last crawl of all pages; the first is there already."""
+    """Yield page_id, host_id, key, url and last crawl of all pages but the first."""
     ago = fleet.days_ago.tolist()
     for first in range(1, len(ago), BLOCK):
         yield [
@@ -198,17 +198,17 @@ def _blocks(fleet: Fleet, now: datetime) -> Iterator[list[tuple[int, int, bytes,
 
 
 def _copies() -> Iterator[str]:
-    """Give the statements that copy the first page to each of `named`, then mark all crawled."""
+    """Yield the statements that copy the first page to each of `named` and mark all crawled."""
     own = {"page_id", "host_id", "key", "url"}
     at = {"last_crawl_at", "last_observed_at"}
     for table in (tables.pages, tables.page_states):
         names = table.columns.keys()
-        given = (
+        values = (
             f"named.{c}" if c in own else "named.crawled_at" if c in at else f'a."{c}"'
             for c in names
         )
         yield (
-            f"INSERT INTO {table.name} ({', '.join(names)}) SELECT {', '.join(given)} "
+            f"INSERT INTO {table.name} ({', '.join(names)}) SELECT {', '.join(values)} "
             f"FROM named JOIN {table.name} AS a ON a.page_id = 1 ORDER BY named.page_id"
         )
     yield (

@@ -1,8 +1,8 @@
 """The floor of one crawl at a time on Postgres: two commits of bare SQL over libpq, no HTTP.
 
-The first marks a queued crawl as leased, the second writes its page's state and its entry in the
-log and takes it out of the queue. Nobody looks for what is most overdue, no gate is kept, no
-estimate is made: what is left is round trips, writing rows and two fsyncs.
+The first statement marks a queued crawl as leased. The second writes its page's state and log
+entry, and deletes it from the queue. There is no search for the most overdue page, no check of a
+host's delay and no estimate. The remaining costs are round trips, row writes and two fsyncs.
 """
 
 import threading
@@ -28,9 +28,9 @@ SELECT page_id, now(), 0, 0, 1 FROM ended
 
 
 def singles(url: str, n_clients: int, seconds: float) -> float:
-    """Return crawls a second of so many connections, each with one crawl under way."""
-    found = Bare(url).run(QUEUED)
-    pages = [found.get_value(i, 0) for i in range(found.ntuples)]
+    """Return crawls a second of `n_clients` connections, each with one crawl under way."""
+    result = Bare(url).run(QUEUED)
+    pages = [result.get_value(i, 0) for i in range(result.ntuples)]
     connections = [Bare(url) for _ in range(n_clients)]
     done = [0] * n_clients
     for connection in connections:

@@ -1,9 +1,9 @@
-"""Workers and servers killed at random: are pages lost, hosts pressed, rates kept?
+"""Kill workers and servers at random, then check pages, host delays and crawl rates.
 
-Pages with known rates, in three classes, each host with as many of each; real servers (two on
-Postgres, of which one is killed now and then), real workers, of which one is killed every moment
-and another started. Each worker writes down when it fetches a page, before it reports it: what
-counts is what the hosts see, whether it was reported or not.
+Pages have known rates in three classes, and each host has equally many of each class. The servers
+are real: two on Postgres, where one is killed twice. The workers are real too: one is killed at
+short random intervals and another started. A worker logs the instant of a fetch before it reports
+the crawl. The checks count logged fetches, because hosts receive them with or without a report.
 """
 
 import multiprocessing
@@ -33,18 +33,18 @@ from benchmarks.leases.rows import database
 from benchmarks.leases.worker import TTL_S, Acknowledged, Crawl, read, work
 
 CLASSES = np.array([1.0, 2.0, 4.0])
-"""Pages are crawled every `period`, two periods, four."""
+"""Crawl periods of the three classes of pages, multiples of `period`."""
 PAGES_PER_HOST = 6
 DELAY_S = 0.1
 SETTINGS = {"host_delay_s": DELAY_S, "host_concurrency": 1}
-"""One lease at a time: a host's next crawl comes a delay after the last one that was reported."""
+"""Settings of one lease at a time: a host's next crawl follows a delay after the last report."""
 FILLED_WITHIN_S = 4.0
 SETTLES_S = 2.0 * TTL_S
 
 
 @dataclass
 class Workers:
-    """Processes that are killed one after the other, each followed by another."""
+    """Processes that are killed one after the other and replaced."""
 
     ports: list[int]
     log: Path
@@ -73,7 +73,7 @@ class Workers:
 
 @dataclass
 class Server:
-    """A server that starts again on its port after it was killed."""
+    """A server that restarts on its port after a kill."""
 
     url: str
     folder: Path
@@ -92,7 +92,7 @@ class Server:
 
 
 def fleet(n_hosts: int, period_s: float) -> Fleet:
-    """Give pages that fall due for the first time evenly over their first period."""
+    """Return pages that fall due for the first time evenly over their first period."""
     rng = np.random.default_rng(1)
     of_class = n_hosts * PAGES_PER_HOST // len(CLASSES)
     period = np.repeat(CLASSES, of_class) * period_s / 86_400
@@ -100,11 +100,11 @@ def fleet(n_hosts: int, period_s: float) -> Fleet:
     return Fleet(n_hosts, 1 / period, (1 - waits) * period)
 
 
-def killed(store: str, given: Namespace, folder: Path) -> list[Figure]:
-    """Kill for so many seconds, let it settle, and count."""
-    pages, log = fleet(given.kill_hosts, given.period), folder / "crawls.log"
-    draw = random.Random(given.seed)
-    with database(store, given, folder) as url:
+def killed(store: str, options: Namespace, folder: Path) -> list[Figure]:
+    """Kill processes for some seconds, wait until all pages are crawled, and return the counts."""
+    pages, log = fleet(options.kill_hosts, options.period), folder / "crawls.log"
+    draw = random.Random(options.seed)
+    with database(store, options, folder) as url:
         migrate(url, datetime.now(UTC))
         ports = [free_port() for _ in range(2 if store == "postgres" else 1)]
         servers, workers = [Server(url, folder, port) for port in ports], Workers(ports, log)
@@ -115,23 +115,23 @@ def killed(store: str, given: Namespace, folder: Path) -> list[Figure]:
             stack.callback(workers.kill_all)
             begins = datetime.now(UTC) + timedelta(seconds=FILLED_WITHIN_S)
             fill(url, pages, begins)
-            workers.start(given.workers)
-            n_servers = harass(workers, servers, begins.timestamp(), given.kill_seconds, draw)
+            workers.start(options.workers)
+            n_servers = harass(workers, servers, begins.timestamp(), options.kill_seconds, draw)
             n_workers = workers.n_killed
             time.sleep(SETTLES_S)
             workers.kill_all()
             ended = time.time()
         logged, last_crawl = recorded(url)
     crawls, acknowledged = read(log)
-    ends = begins.timestamp() + given.kill_seconds
+    ends = begins.timestamp() + options.kill_seconds
     period_s = 86_400 / pages.crawl_rate
     counts = {
         "hosts crawled within their delay": pressed(crawls),
         "pages leased twice at a time": leased_twice(crawls, acknowledged),
         "acknowledged reports that are lost": lost(crawls, acknowledged, logged),
-        "pages unaccounted for": int((last_crawl + 1.05 * period_s + given.late < ended).sum()),
+        "pages unaccounted for": int((last_crawl + 1.05 * period_s + options.late < ended).sum()),
     }
-    what = f"{given.workers} workers, {given.kill_seconds:g} s"
+    what = f"{options.workers} workers, {options.kill_seconds:g} s"
     note = f"{n_workers} workers and {n_servers} servers killed, {len(crawls):,} crawls"
     figures = rates(store, crawls, period_s, begins.timestamp(), ends)
     figures[0].note = f"{what}, {note}"
@@ -144,7 +144,7 @@ def killed(store: str, given: Namespace, folder: Path) -> list[Figure]:
 def harass(
     workers: Workers, servers: list[Server], begins: float, seconds: float, draw: random.Random
 ) -> int:
-    """Kill workers every moment, and twice a server where there is another; tell how many."""
+    """Kill workers often, and a server twice where there is another; return the server kills."""
     time.sleep(max(0.0, begins - time.time()))
     n_workers, restarts = len(workers.processes), list[threading.Thread]()
     while (passed := time.time() - begins) < seconds:
@@ -163,7 +163,7 @@ def harass(
 def rates(
     store: str, crawls: list[Crawl], period_s: NDArray[np.float64], begins: float, ends: float
 ) -> list[Figure]:
-    """Compare how often the pages of each class were crawled with their rates."""
+    """Return the difference between crawl rates and published rates, by class of pages."""
     pages = np.array([crawl.page_id - 1 for crawl in crawls if begins < crawl.at <= ends])
     n_crawls = np.bincount(pages, minlength=len(period_s))
     figures = []
@@ -188,14 +188,14 @@ def rates(
 
 
 def pressed(crawls: list[Crawl]) -> int:
-    """Count crawls that came too early after another of their host."""
+    """Return the number of crawls too soon after another crawl of their host."""
     by_host = groupby(sorted(crawls, key=attrgetter("host", "at")), attrgetter("host"))
     gaps = (b.at - a.at for _, of_host in by_host for a, b in pairwise(of_host))
     return sum(gap < DELAY_S for gap in gaps)
 
 
 def leased_twice(crawls: list[Crawl], acknowledged: list[Acknowledged]) -> int:
-    """Count crawls of a page under one lease while another ran."""
+    """Return the number of crawls of a page under one lease while another was in force."""
     reported = {entry.lease for entry in acknowledged}
     by_page = groupby(sorted(crawls, key=attrgetter("page_id", "at")), attrgetter("page_id"))
     return sum(
@@ -208,7 +208,7 @@ def leased_twice(crawls: list[Crawl], acknowledged: list[Acknowledged]) -> int:
 def lost(
     crawls: list[Crawl], acknowledged: list[Acknowledged], logged: set[tuple[int, int]]
 ) -> int:
-    """Count reports that were answered and are not in the log."""
+    """Return the number of acknowledged reports that are missing in the log."""
     page_of = {crawl.lease: crawl.page_id for crawl in crawls}
     return sum(
         (page_of[entry.lease], round(entry.at * 1e6)) not in logged for entry in acknowledged
@@ -216,7 +216,7 @@ def lost(
 
 
 def recorded(url: str) -> tuple[set[tuple[int, int]], NDArray[np.float64]]:
-    """Give the page and the microsecond of all crawls in the log, and each page's last crawl."""
+    """Return page and µs of all crawls in the log, and the last crawl of each page."""
     crawls, last = (
         "SELECT page_id, {at} FROM observations WHERE kind = 0",
         "SELECT {at} FROM page_states ORDER BY page_id",

@@ -1,4 +1,4 @@
-"""Each row of the table, on a database of its own."""
+"""Measurements of each row of the table, on a database of its own."""
 
 import statistics
 import time
@@ -23,18 +23,18 @@ RUDE = {"host_delay_s": 0, "host_concurrency": 0}
 
 @dataclass
 class Bench:
-    """A database filled with a fleet, and its service."""
+    """A database filled with pages, and its service."""
 
     store: str
     url: str
     service: Serving
-    given: Namespace
+    options: Namespace
 
     def measured(self, work: http.Work, n_clients: int) -> tuple[list[http.Load], dict[str, float]]:
-        """Run the rounds; gives them with the cores that they used."""
+        """Run the rounds; return their loads and the cores they used."""
         rounds, used = [], []
-        for _ in range(self.given.rounds):
-            with http.started(self.service.port, work, n_clients, self.given.seconds) as group:
+        for _ in range(self.options.rounds):
+            with http.started(self.service.port, work, n_clients, self.options.seconds) as group:
                 begun = group.go()
                 before = Usage.now(self.service, self.url)
                 load = http.gathered(begun, group)
@@ -44,10 +44,10 @@ class Bench:
         return rounds, {name: statistics.median(u[name] for u in used) for name in used[0]}
 
     def floor(self, n_clients: int) -> float:
-        """Measure the floor of one crawl at a time; SQLite has none."""
+        """Return the rates of the floor of one crawl at a time; SQLite has no floor."""
         if self.store != "postgres":
             return 0.0
-        return floor.singles(self.url, n_clients, self.given.seconds)
+        return floor.singles(self.url, n_clients, self.options.seconds)
 
     def target(self, postgres: float | None, sqlite: float | None) -> float | None:
         return postgres if self.store == "postgres" else sqlite
@@ -60,29 +60,29 @@ class Bench:
 def prepared(
     store: str,
     fleet: Fleet,
-    given: Namespace,
+    options: Namespace,
     folder: Path,
     say: Callable[[str], None],
     prepare: Callable[[str], None] | None = None,
     **settings: Any,
 ) -> Iterator[Bench]:
-    """Make a database with the fleet and serve it."""
+    """Fill a database with the pages and serve it."""
     begun = time.monotonic()
-    with database(store, given, folder) as url:
+    with database(store, options, folder) as url:
         fill(url, fleet, datetime.now(UTC))
         if prepare:
             prepare(url)
         tidy(url)
         say(f"{store}: {len(fleet.crawl_rate):,} pages in {time.monotonic() - begun:.0f} s")
         with serving(url, folder, **settings) as service:
-            yield Bench(store, url, service, given)
+            yield Bench(store, url, service, options)
 
 
 @contextmanager
-def database(store: str, given: Namespace, folder: Path) -> Iterator[str]:
-    """Give the URL of a new database."""
+def database(store: str, options: Namespace, folder: Path) -> Iterator[str]:
+    """Create a database and yield its URL."""
     if store == "postgres":
-        with postgres_database(given.postgres, f"recrawl_bench_leases_{given.pid}") as url:
+        with postgres_database(options.postgres, f"recrawl_bench_leases_{options.pid}") as url:
             yield url
     else:
         path = folder / "leases.db"
@@ -92,8 +92,8 @@ def database(store: str, given: Namespace, folder: Path) -> Iterator[str]:
 
 
 def crawling(bench: Bench, wait_s: float = 0.0) -> list[Figure]:
-    """Lease and report in batches of 100."""
-    n = bench.given.clients
+    """Measure leases and reports in batches of 100."""
+    n = bench.options.clients
     rounds, used = bench.measured(Crawling(100, wait_s), n)
     p99 = statistics.median(load.quantile_ms(0.99) for load in rounds)
     return [
@@ -110,14 +110,14 @@ def crawling(bench: Bench, wait_s: float = 0.0) -> list[Figure]:
 
 
 def singles(bench: Bench) -> list[Figure]:
-    """Lease and report one crawl at a time: a lone worker, which waits for each commit, and all.
+    """Measure single leases and reports: of one worker, which waits for each commit, and of all.
 
-    The target is a fleet's.
+    The target applies to all workers together.
     """
     figures = []
-    for n in (1, bench.given.clients):
+    for n in (1, bench.options.clients):
         rounds, used = bench.measured(Crawling(1), n)
-        floors = [bench.floor(n) for _ in range(bench.given.rounds)]
+        floors = [bench.floor(n) for _ in range(bench.options.rounds)]
         p50 = statistics.median(load.quantile_ms(0.5) for load in rounds)
         figures.append(
             bench.figure(
@@ -135,12 +135,12 @@ def singles(bench: Bench) -> list[Figure]:
 
 
 def polling(bench: Bench) -> list[Figure]:
-    """Ask where every host waits."""
-    n = bench.given.clients
+    """Measure requests while every host waits."""
+    n = bench.options.clients
     rounds, used = bench.measured(Polling(), n)
     p99 = [load.quantile_ms(0.99) for load in rounds]
     rate = statistics.median(load.rate() for load in rounds)
-    what = f"empty poll, {bench.given.waiting_hosts:,} hosts wait, {n} workers, p99"
+    what = f"empty poll, {bench.options.waiting_hosts:,} hosts wait, {n} workers, p99"
     return [
         bench.figure(
             "empty",
@@ -156,7 +156,7 @@ def polling(bench: Bench) -> list[Figure]:
 
 
 def wait_an_hour(url: str) -> None:
-    """Have every host wait for its delay."""
+    """Make every host wait an hour for its delay."""
     in_an_hour = "now() + interval '1 hour'"
     if not url.startswith("postgresql"):
         in_an_hour = "(unixepoch() + 3600) * 1000000"
@@ -169,31 +169,31 @@ def wait_an_hour(url: str) -> None:
 
 
 RUDELY: dict[str, Callable[[Bench], list[Figure]]] = {"batches": crawling, "single": singles}
-"""Those without any politeness."""
+"""Rows without politeness."""
 
 
 def measure(
-    store: str, given: Namespace, folder: Path, say: Callable[[str], None]
+    store: str, options: Namespace, folder: Path, say: Callable[[str], None]
 ) -> Iterator[Callable[[], list[Figure]]]:
-    """Give the rows asked for, each to be run while its database is there."""
-    rude = [name for name in RUDELY if name in given.rows]
-    fleet = Fleet.half_due(given.pages, given.hosts)
+    """Yield a function for each requested row, to be called while its database exists."""
+    rude = [name for name in RUDELY if name in options.rows]
+    fleet = Fleet.half_due(options.pages, options.hosts)
     if rude:
-        with prepared(store, fleet, given, folder, say, **RUDE) as bench:
+        with prepared(store, fleet, options, folder, say, **RUDE) as bench:
             for name in rude:
                 yield lambda name=name: RUDELY[name](bench)  # type: ignore[misc]
-    if "polite" in given.rows:
-        with prepared(store, fleet, given, folder, say) as bench:
+    if "polite" in options.rows:
+        with prepared(store, fleet, options, folder, say) as bench:
             yield lambda: politely(bench)
-    if "empty" in given.rows:
-        waiting = Fleet.half_due(given.waiting_hosts, given.waiting_hosts)
-        with prepared(store, waiting, given, folder, say, wait_an_hour) as bench:
+    if "empty" in options.rows:
+        waiting = Fleet.half_due(options.waiting_hosts, options.waiting_hosts)
+        with prepared(store, waiting, options, folder, say, wait_an_hour) as bench:
             yield lambda: polling(bench)
 
 
 def politely(bench: Bench) -> list[Figure]:
-    """Lease and report with a second between the crawls of a host."""
+    """Measure leases and reports with a second between the crawls of a host."""
     (figure,) = crawling(bench, wait_s=2.0)
     figure.row, figure.target = "polite", None
-    figure.what = f"… with a delay of 1 s, {bench.given.hosts:,} hosts"
+    figure.what = f"… with a delay of 1 s, {bench.options.hosts:,} hosts"
     return [figure]

@@ -1,4 +1,4 @@
-"""A worker as plain as can be, fit to be killed at any instant: it writes down what it does."""
+"""A minimal worker that may be killed at any instant and logs its fetches and reports."""
 
 import json
 import os
@@ -13,10 +13,10 @@ COUNT, WAIT_S, TTL_S = 4, 1.0, 2
 
 
 class Crawl(NamedTuple):
-    """A page that was fetched."""
+    """A fetch of a page."""
 
     at: float
-    """Seconds since 1970, by the clock of all processes."""
+    """Instant by the machine's clock, seconds since 1970."""
     page_id: int
     host: str
     lease: str
@@ -24,14 +24,14 @@ class Crawl(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """A report that the service has answered."""
+    """A report with an answer of the service."""
 
     lease: str
     at: float
 
 
 def work(ports: list[int], name: str, path: str) -> None:
-    """Take crawls and report them for ever, at the next server when one does not answer."""
+    """Take and report crawls until killed; move to the next server when one does not answer."""
     log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     for port in cycle(ports):
         connection = HTTPConnection("127.0.0.1", port, timeout=10)
@@ -45,21 +45,21 @@ def work(ports: list[int], name: str, path: str) -> None:
 
 
 def crawl(connection: HTTPConnection, name: str, log: int) -> None:
-    """Take what is due and report it; a lease that has ended meanwhile is left alone."""
-    asked = {"worker": name, "count": COUNT, "wait_s": WAIT_S, "ttl_s": TTL_S}
-    for item in ask(connection, "/leases", asked)["items"]:
+    """Take due pages and report them, except those whose leases have expired."""
+    body = {"worker": name, "count": COUNT, "wait_s": WAIT_S, "ttl_s": TTL_S}
+    for item in ask(connection, "/leases", body)["items"]:
         now = datetime.now(UTC)
         expires_at = datetime.fromisoformat(item["expires_at"])
         if now < expires_at:
             at, end = now.timestamp(), expires_at.timestamp()
             write(log, Crawl(at, item["page_id"], item["host"], item["lease"], end))
-            seen = {"lease": item["lease"], "observed_at": now.isoformat(), "status": 200}
-            ask(connection, "/observations", [seen | {"changed": False}])
+            report = {"lease": item["lease"], "observed_at": now.isoformat(), "status": 200}
+            ask(connection, "/observations", [report | {"changed": False}])
             write(log, Acknowledged(item["lease"], at))
 
 
 def ask(connection: HTTPConnection, path: str, body: Any) -> Any:
-    """Post and give the answer; what is refused is no more than no answer."""
+    """Post a body and return the answer, or None for a refusal."""
     connection.request(
         "POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
@@ -71,12 +71,12 @@ def ask(connection: HTTPConnection, path: str, body: Any) -> Any:
 
 
 def write(log: int, entry: Crawl | Acknowledged) -> None:
-    """Append one line, which is there even if the process is killed next."""
+    """Append one line, which stays in the file if the process is killed next."""
     os.write(log, (json.dumps(entry) + "\n").encode())
 
 
 def read(path: Path) -> tuple[list[Crawl], list[Acknowledged]]:
-    """Read what all workers wrote, in the order of time."""
+    """Return the lines of all workers, ordered by time."""
     entries = [json.loads(line) for line in path.read_text().splitlines()]
     crawls = [Crawl(*entry) for entry in entries if len(entry) == len(Crawl._fields)]
     acknowledged = [Acknowledged(*entry) for entry in entries if len(entry) == 2]

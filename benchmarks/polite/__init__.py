@@ -1,1 +1,1 @@
-"""The import of a data set as large as that of the paper."""
+"""The import of a data set of the paper's size."""

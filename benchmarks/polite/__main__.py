@@ -2,9 +2,9 @@
 
     python -m benchmarks.polite [--pages 18500000] [--folder FOLDER]
 
-What runs: `recrawl import FOLDER` into a new Postgres database, then a worker until its first
-epoch is published, each a process of its own. The data set is made up (`data`): about 73 crawls a
-page, 1.7 kB of text. In a folder that is named it stays, and is used again when it is there.
+The benchmark runs `recrawl import FOLDER` into a new Postgres database, then a worker until its
+first epoch is published, each as a process of its own. The data set is synthetic (`data`): about
+73 crawls a page, 1.7 kB of text. A folder named by --folder keeps the data set for the next run.
 The paper's 18.5 million pages take 33 GB of files and 15 GB of database.
 """
 
@@ -34,56 +34,56 @@ DATABASE = f"recrawl_polite_{os.getpid()}"
 
 
 class Run(NamedTuple):
-    """One command."""
+    """Measurements of one command."""
 
     what: str
     seconds: float
     cpu_seconds: float
     peak_mb: float
     rows: int
-    """Pages."""
+    """Number of pages."""
 
     @property
     def rate(self) -> float:
-        """Rows a second."""
+        """Return rows a second."""
         return self.rows / self.seconds
 
 
 def parser() -> argparse.ArgumentParser:
-    """Give the options."""
+    """Return the parser of the command's options."""
     options = argparse.ArgumentParser(
         prog="python -m benchmarks.polite", description=__doc__.splitlines()[0]
     )
     options.add_argument("--pages", type=int, default=100_000)
-    options.add_argument("--folder", type=Path, help="where the data set is made, or lies")
+    options.add_argument("--folder", type=Path, help="folder of the data set, created if missing")
     options.add_argument(
         "--postgres",
         default="postgresql://postgres@127.0.0.1:5432/postgres",
-        help="a superuser's URL; a database is made and dropped",
+        help="URL of a superuser, who can create and drop a database",
     )
     options.add_argument("--json", type=Path, default=Path("bench-out/polite.json"))
     return options
 
 
 def main() -> None:
-    """Measure, print and write."""
-    given = parser().parse_args()
-    with data_set(given.folder, given.pages) as folder:
+    """Measure, print and write the results."""
+    arguments = parser().parse_args()
+    with data_set(arguments.folder, arguments.pages) as folder:
         n_bytes = sum(find_table(folder, name).stat().st_size for name in TABLES)
-        with postgres_database(given.postgres, DATABASE) as url:
-            runs = [imported(folder, url, given.pages), scheduled(url, given.pages)]
+        with postgres_database(arguments.postgres, DATABASE) as url:
+            runs = [imported(folder, url, arguments.pages), scheduled(url, arguments.pages)]
             with psycopg.connect(url) as connection:
                 sizes = connection.execute(SIZES).fetchall()
-    show(runs, dict(sizes), n_bytes, given.pages)
+    show(runs, dict(sizes), n_bytes, arguments.pages)
     figures = {
         "machine": machine(),
-        "pages": given.pages,
+        "pages": arguments.pages,
         "bytes_read": n_bytes,
         "database_bytes": dict(sizes),
         "runs": [run._asdict() | {"rate": run.rate} for run in runs],
     }
-    given.json.parent.mkdir(parents=True, exist_ok=True)
-    given.json.write_text(json.dumps(figures, indent=1) + "\n")
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    arguments.json.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 SIZES = """
@@ -96,7 +96,7 @@ SELECT relname, sum(pg_total_relation_size(oid))::bigint FROM (
 
 @contextmanager
 def data_set(folder: Path | None, n_pages: int) -> Iterator[Path]:
-    """Make the files, unless they are there."""
+    """Create the files unless they exist, and yield their folder."""
     with tempfile.TemporaryDirectory(prefix="recrawl-bench-") as passing:
         place = folder or Path(passing)
         place.mkdir(parents=True, exist_ok=True)
@@ -106,13 +106,13 @@ def data_set(folder: Path | None, n_pages: int) -> Iterator[Path]:
 
 
 def environment(url: str) -> dict[str, str]:
-    """Give the settings of a command, none of them the caller's."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("RECRAWL_")}
-    return kept | {"RECRAWL_DATABASE_URL": url, "RECRAWL_EPOCH_INTERVAL_S": "86400"}
+    """Return the environment of a command without the caller's settings."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith("RECRAWL_")}
+    return others | {"RECRAWL_DATABASE_URL": url, "RECRAWL_EPOCH_INTERVAL_S": "86400"}
 
 
 def imported(folder: Path, url: str, n_pages: int) -> Run:
-    """Run `recrawl migrate` and `recrawl import`; fails where a line was skipped."""
+    """Run `recrawl migrate` and `recrawl import`; exit with a message if a line was skipped."""
     command = [sys.executable, "-m", "service"]
     subprocess.run([*command, "migrate"], env=environment(url), check=True)
     began = (datetime.now(UTC) - timedelta(weeks=40)).strftime("%Y-%m-%d")
@@ -129,7 +129,7 @@ def imported(folder: Path, url: str, n_pages: int) -> Run:
 
 
 def scheduled(url: str, n_pages: int) -> Run:
-    """Run a worker until its first epoch has ended."""
+    """Run a worker until its first epoch has ended, and return the measurements."""
     start = time.monotonic()
     with (
         subprocess.Popen(
@@ -143,7 +143,7 @@ def scheduled(url: str, n_pages: int) -> Run:
             seconds = time.monotonic() - start
             peak, used = megabytes(worker.pid, "VmHWM"), cpu_seconds(worker.pid)
         finally:
-            worker.kill()  # it is about to queue what is due, which is nearly every page
+            worker.kill()  # it would next queue nearly every page as due
     if ended is None or ended[0] != "published":
         sys.exit(f"no epoch was published: {ended}")
     return Run("epoch", seconds, used, peak, n_pages)
@@ -153,7 +153,7 @@ ENDED = "SELECT status, reason FROM epochs WHERE status IN ('published', 'failed
 
 
 def show(runs: list[Run], sizes: dict[str, int], n_bytes: int, n_pages: int) -> None:
-    """Print the table."""
+    """Print the table of commands and the sizes of the tables."""
     table = Table(box=None, pad_edge=False)
     for name in ("", "seconds", "of CPU", "pages/s", "peak MB"):
         table.add_column(name, justify="right" if name else "left")

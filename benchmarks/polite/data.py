@@ -1,8 +1,8 @@
-"""A made-up data set in the layout of PoliteCrawling, of any size, in bounded memory.
+"""A synthetic data set in the layout of PoliteCrawling, of any size, in bounded memory.
 
 Ids are neither dense nor sorted, and each file has an order of its own. A page is crawled about
-once a day, now and then not at all; intervals have the 14 decimals of the real data. Histories
-are cut from a few long ones, one for each of `N_RATES` change rates.
+once a day, with some days left out; intervals have the 14 decimals of the real data. Histories
+are slices of a few long ones, one for each of `N_RATES` change rates.
 """
 
 from collections.abc import Iterator
@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 from recrawl_lab.datasets.polite import CHANGE_RATES, HISTORIES, IMPORTANCES, URLS
 
 MOST_CRAWLS = 98
-"""One a day for 14 weeks."""
+"""Maximum number of crawls of a page, one a day for 14 weeks."""
 RECORDED = 0.75
-"""The share of them that the data tells of."""
+"""Share of these crawls that the data set contains."""
 COMPLETE = 0.04
 PAGES_PER_HOST = 400
 N_RATES = 64
 LONG = 20_000
-"""Crawls of a long history."""
+"""Length of a long history, crawls."""
 BLOCK = 100_000
 
 
 def write_tables(folder: Path, n_pages: int, seed: int = 1) -> int:
-    """Write the four files that an import reads; gives the number of crawls in the histories."""
+    """Write the four files of an import; return the number of crawls in the histories."""
     rng = np.random.default_rng(seed)
     url_id = rng.permutation(3 * n_pages)[:n_pages]
     with (folder / f"{URLS}.txt").open("wb") as file:
@@ -52,7 +52,7 @@ def write_tables(folder: Path, n_pages: int, seed: int = 1) -> int:
 def histories(
     url_id: NDArray[np.int64], n_crawls: NDArray[np.int64], rng: np.random.Generator
 ) -> Iterator[bytes]:
-    """Give the line of each page."""
+    """Yield the line of each page."""
     change_rate = rng.gamma(0.5, 0.5, N_RATES)
     interval = rng.gamma(4.0, 0.25, (N_RATES, LONG)).clip(0.01, 9.9)
     changed = rng.random(interval.shape) < -np.expm1(-change_rate[:, None] * interval)

@@ -1,1 +1,1 @@
-"""Costs of strangers to a server that checks IndexNow keys, and to its honest callers."""
+"""Costs of hostile peers to a server that checks IndexNow keys, and to its honest callers."""

@@ -1,11 +1,12 @@
-"""Attack a server that checks IndexNow keys, and see what that costs others; a table and JSON.
+"""Attack a server that checks IndexNow keys, and measure the costs to others.
 
     python -m benchmarks.strangers [--submissions 10000] [--peers 8]
 
-Hostile peers, each an address of its own (127.0.1.1, 127.0.1.2, …), submit bogus keys for hosts
-whose key files hang, bodies of a megabyte, and small gzip bodies that inflate to 32 MB. Meanwhile
-an honest site after the other submits from 127.0.2.1, and /healthz is polled. Targets: at most
-50 MB more resident memory, and each honest site believed within 10 s.
+Hostile peers, each with its own address (127.0.1.1, 127.0.1.2, …), submit bogus keys for hosts
+whose key files hang. Their bodies are small, a megabyte, or gzip that inflates to 32 MB.
+Meanwhile honest sites submit one after the other from 127.0.2.1, and /healthz is polled. The
+targets are at most 50 MB more resident memory, and acceptance of each honest site within 10 s.
+The results are a table and JSON.
 """
 
 import argparse
@@ -36,26 +37,26 @@ PAUSE_S = 2.0
 """Time from one honest site to the next, seconds."""
 
 PATIENCE_S = 60.0
-"""Time after which an honest site gives up, seconds."""
+"""Maximum time that an honest site repeats its submission, seconds."""
 
 
 class Figures(NamedTuple):
-    """The outcome of a campaign."""
+    """Measurements of a campaign."""
 
     statuses: dict[int, int]
-    """Number of hostile submissions by the status they got; 0: cut off."""
+    """Number of hostile submissions by status; 0 is a closed connection."""
     seconds: float
     rss_before_mb: float
     rss_peak_mb: float
     rss_after_mb: float
     honest_s: list[float]
-    """Time from an honest site's first submission until its key was believed, seconds."""
+    """Time from an honest site's first submission to the acceptance of its key, seconds."""
     healthz_p99_s: float
     healthz_worst_s: float
 
 
 def main() -> None:
-    """Measure, print and write."""
+    """Measure, print and write the results."""
     options = argparse.ArgumentParser(
         prog="python -m benchmarks.strangers", description=__doc__.splitlines()[0]
     )
@@ -73,7 +74,7 @@ def main() -> None:
 
 @contextmanager
 def sites() -> Iterator[int]:
-    """Serve the key files of all sites: honest ones show the key, hostile ones hang."""
+    """Serve the key files of all sites: honest sites show the key, hostile ones hang."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -95,7 +96,7 @@ def sites() -> Iterator[int]:
 
 @contextmanager
 def attacked(port: int) -> Iterator[tuple[str, int]]:
-    """Run the server; gives its URL and process id."""
+    """Run the server and yield its URL and process id."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "benchmarks.strangers.server"]
         server = subprocess.Popen(
@@ -112,14 +113,14 @@ def attacked(port: int) -> Iterator[tuple[str, int]]:
 
 
 def campaign(url: str, pid: int, n_submissions: int, n_peers: int) -> Figures:
-    """Attack; the watchers start before the attack and end with it."""
+    """Attack the server and measure; the measurements start before the attack and end with it."""
     httpx.get(f"{url}/healthz")
     before, started = rss_mb(pid), time.perf_counter()
     with ExitStack() as watchers:
         peak = watchers.enter_context(repeated(lambda: rss_mb(pid), 0.02))
         healthz = watchers.enter_context(repeated(lambda: healthz_s(url), 0.02))
         honest = watchers.enter_context(repeated(honest_sites(url), PAUSE_S))
-        with ProcessPoolExecutor(1, get_context("spawn")) as attackers:  # slows no watcher down
+        with ProcessPoolExecutor(1, get_context("spawn")) as attackers:  # beside the measurements
             statuses = attackers.submit(attack, url, n_submissions, n_peers).result()
     seconds = time.perf_counter() - started
     return Figures(
@@ -136,7 +137,7 @@ def campaign(url: str, pid: int, n_submissions: int, n_peers: int) -> Figures:
 
 @contextmanager
 def repeated(measure: Callable[[], float], pause_s: float) -> Iterator[list[float]]:
-    """Measure again and again beside the block."""
+    """Repeat a measurement during the block, and yield the list of its values."""
     figures, over = [], threading.Event()
 
     def run() -> None:
@@ -154,7 +155,7 @@ def repeated(measure: Callable[[], float], pause_s: float) -> Iterator[list[floa
 
 
 def honest_sites(url: str) -> Callable[[], float]:
-    """Give what submits for a new honest site and returns the seconds until it is believed."""
+    """Return a function that submits for a new site and returns the seconds to acceptance."""
     numbers = iter(range(1_000_000))
 
     def submit() -> float:
@@ -172,7 +173,7 @@ def honest_sites(url: str) -> Callable[[], float]:
 
 
 def healthz_s(url: str) -> float:
-    """Return the time that /healthz takes, seconds."""
+    """Return the response time of /healthz, seconds."""
     started = time.perf_counter()
     httpx.get(f"{url}/healthz", timeout=60).raise_for_status()
     return time.perf_counter() - started
@@ -185,7 +186,7 @@ def rss_mb(pid: int) -> float:
 
 
 def show(figures: Figures) -> None:
-    """Print the table."""
+    """Print the table of measurements and targets."""
     table = Table("figure", "value", "target")
     statuses = ", ".join(f"{status}: {n:,}" for status, n in figures.statuses.items())
     table.add_row("hostile submissions by status", statuses, "")
@@ -195,7 +196,7 @@ def show(figures: Figures) -> None:
     table.add_row("memory at its peak", f"{figures.rss_peak_mb:.0f} MB (+{more:.0f})", "+50 MB")
     table.add_row("memory after", f"{figures.rss_after_mb:.0f} MB", "")
     worst = f"{max(figures.honest_s):.2f} s of {len(figures.honest_s)}"
-    table.add_row("honest site believed, worst", worst, "10 s")
+    table.add_row("honest site accepted, worst", worst, "10 s")
     healthz = f"{figures.healthz_p99_s:.3f} s, {figures.healthz_worst_s:.3f} s"
     table.add_row("/healthz p99, worst", healthz, "")
     Console().print(table)

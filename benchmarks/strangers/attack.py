@@ -1,4 +1,4 @@
-"""The hostile peers, each with an address of its own."""
+"""The hostile peers, each with its own address."""
 
 import gzip
 from collections import Counter
@@ -18,14 +18,14 @@ BOMB = (
 
 
 def attack(url: str, n_submissions: int, n_peers: int) -> Counter[int]:
-    """Submit from all hostile addresses at the same time; returns the statuses."""
+    """Submit from all hostile addresses at the same time; return the counts of statuses."""
     share = n_submissions // n_peers
     with ThreadPoolExecutor(n_peers) as peers:
         return sum(peers.map(lambda n: attack_from(url, n, share), range(n_peers)), Counter())
 
 
 def attack_from(url: str, peer: int, n_submissions: int) -> Counter[int]:
-    """Submit from one address: of ten bodies eight are small, one is large, one a bomb."""
+    """Submit from one address: of ten bodies eight are small, one is large, one a gzip bomb."""
     statuses: Counter[int] = Counter()
     with client(url, f"127.0.1.{peer + 1}") as web:
         for i in range(n_submissions):
@@ -47,6 +47,6 @@ def body(i: int, peer: int) -> bytes:
 
 
 def client(url: str, address: str) -> httpx.Client:
-    """Return a client that calls from an address of its own."""
+    """Return a client with its own local address."""
     transport = httpx.HTTPTransport(local_address=address, verify=False)
     return httpx.Client(base_url=url, transport=transport, timeout=60)

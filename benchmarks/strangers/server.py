@@ -1,4 +1,4 @@
-"""The server under attack, whose key files all lie on one port of this machine.
+"""The server under attack, with all key files on one port of this machine.
 
 python -m benchmarks.strangers.server FILE PORT
 """
@@ -20,7 +20,7 @@ API_KEY = "the key of the operator"
 
 
 class Sites(httpcore.SyncBackend):
-    """Connections to any address, which end at the port of the sites."""
+    """Connections to any address, which all lead to the port of the sites."""
 
     def __init__(self, port: int) -> None:
         self.port = port
