@@ -1,1 +1,1 @@
-"""The laboratory of Recrawl: simulated webs, replays, rival policies, the papers' experiments."""
+"""The laboratory of Recrawl: simulated webs, replays, other policies, the papers' experiments."""

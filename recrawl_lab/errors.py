@@ -1,4 +1,4 @@
-"""The conditions that the laboratory names; the docstring of each is its default message."""
+"""Errors of the laboratory; the docstring of each is its default message."""
 
 from service.model.errors import RecrawlError
 
@@ -12,8 +12,8 @@ class UnknownExperiment(RecrawlError):
 
 
 class UnknownPolicy(RecrawlError):
-    """No policy of this name can be played."""
+    """No policy with this name can be played."""
 
 
 class PolicyKilled(RecrawlError):
-    """A process that played a policy was killed, as happens when the machine runs out of memory."""
+    """A process that played a policy was killed, possibly for lack of memory."""

@@ -1,4 +1,4 @@
-"""`recrawl replay`: what Recrawl would have done for a site."""
+"""`recrawl replay`: compare Recrawl with other policies on the past of a site."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,8 +12,8 @@ PingKind = Literal["none", "true", "delayed", "noisy", "sitemap", "lying-sitemap
 
 
 def _site(*names: str, help: str, **bounds: Any) -> Any:  # noqa: A002 - as typer names it
-    """Return an option of the panel about what is played."""
-    return typer.Option(*names, help=help, rich_help_panel="What is played", **bounds)
+    """Return an option of the panel about the site."""
+    return typer.Option(*names, help=help, rich_help_panel="Site", **bounds)
 
 
 def _bandwidth(help: str) -> Any:  # noqa: A002
@@ -25,7 +25,7 @@ def _notices(help: str, **bounds: Any) -> Any:  # noqa: A002
 
 
 def _how(*names: str, help: str, **bounds: Any) -> Any:  # noqa: A002
-    return typer.Option(*names, help=help, rich_help_panel="How", **bounds)
+    return typer.Option(*names, help=help, rich_help_panel="Run", **bounds)
 
 
 Trace = Annotated[
@@ -42,34 +42,35 @@ Rules = Annotated[
     _site(
         "--map",
         metavar="REGEX=/PAGE",
-        help=r"Which file is which page, e.g. `docs/(.*)\.md=/\1/`; may be repeated",
+        help=r"Rule from a file to its page, e.g. `docs/(.*)\.md=/\1/`; may be repeated",
     ),
 ]
-Pages = Annotated[int, _site(min=2, help="Pages of a made-up site")]
+Pages = Annotated[int, _site(min=2, help="Number of pages of a synthetic site")]
 Days = Annotated[
     float | None,
-    _site(callback=finite, min=1, help="The last so many days; default all, 60 of a made-up site"),
+    _site(callback=finite, min=1, help="Days up to the end; default all, 60 for a synthetic site"),
 ]
 Importance = Annotated[
-    Weighting | None, _site(help="Of pages; default equal, lognormal for a made-up site")
+    Weighting | None, _site(help="Page importance; default equal, lognormal for a synthetic site")
 ]
 Bulk = Annotated[
     bool, _site("--bulk/--no-bulk", help="Count revisions that touched over 200 pages at once")
 ]
 Bandwidth = Annotated[float | None, _bandwidth("Crawls a day over all pages")]
 BandwidthPerPage = Annotated[
-    float | None, _bandwidth("Crawls a day for each page; default 0.02, 0.2 for a made-up site")
+    float | None, _bandwidth("Crawls a day for each page; default 0.02, 0.2 for a synthetic site")
 ]
 Pings = Annotated[
-    PingKind, typer.Option(help="Which notices Recrawl hears", rich_help_panel="Change notices")
+    PingKind,
+    typer.Option(help="Kind of change notices for Recrawl", rich_help_panel="Change notices"),
 ]
-PingShare = Annotated[float, _notices("Share of the pages that send them", min=0, max=1)]
+PingShare = Annotated[float, _notices("Share of pages that send notices", min=0, max=1)]
 PingDelay = Annotated[float, _notices("delayed: mean days", min=0)]
-PingRecall = Annotated[float, _notices("noisy: share of the changes told", min=0, max=1)]
+PingRecall = Annotated[float, _notices("noisy: share of changes with a notice", min=0, max=1)]
 PingPrecision = Annotated[float, _notices("noisy: share of true notices", min=0.001, max=1)]
 SitemapEvery = Annotated[float, _notices("sitemap: days between fetches", min=0.01)]
-Policies = Annotated[str, _how(help="default, all, or names with commas")]
-ListOnly = Annotated[bool, _how("--list", help="Say which policies there are, and stop")]
+Policies = Annotated[str, _how(help="default, all, or names separated by commas")]
+ListOnly = Annotated[bool, _how("--list", help="List the policies and exit")]
 Step = Annotated[
     float | None,
     _how(
@@ -78,7 +79,7 @@ Step = Annotated[
         help="Days between epochs; default half a page's mean interval, up to 1",
     ),
 ]
-Seed = Annotated[int, _how(min=0, help="Of everything random")]
+Seed = Annotated[int, _how(min=0, help="Seed of all random numbers")]
 Processes = Annotated[int | None, _how(min=1, help="Policies played at a time; default one a core")]
 Out = Annotated[Path, _how(help="Folder for report.html, JSON and CSV")]
 
@@ -107,14 +108,14 @@ def replay(
     processes: Processes = None,
     out: Out = Path("replay"),
 ) -> None:
-    """Play the past again: find out what Recrawl would have done for a site.
+    """Replay the past of a site, and compare Recrawl with other policies.
 
-    Reads when the pages of a site have changed, lets Recrawl and other policies crawl them with
-    the same bandwidth, and compares how stale their copies were. Recrawl plays through the same
-    code as the service; it knows only what its own crawls have seen by then.
+    Reads the changes of a site's pages. Then Recrawl and other policies crawl the pages with the
+    same bandwidth, and the replay compares the staleness of their copies. Recrawl runs the
+    service's code and knows only the results of its own crawls.
 
-    Prints a table and what it means, and writes --out/report.html, with figures, and all numbers
-    as JSON and CSV. Without --trace, --crawl-log or --git a site is made up.
+    Prints a table with conclusions, and writes --out/report.html with figures, and all numbers
+    as JSON and CSV. Without --trace, --crawl-log or --git the site is synthetic.
     """
     from recrawl_lab.cli.replay_run import PingSource, Source, print_policies, run
 

@@ -1,4 +1,4 @@
-"""What `recrawl replay` does: read or make up a site, let policies play, write a report.
+"""The work of `recrawl replay`: read or generate a site, play policies, write a report.
 
 The command imports this module only when it runs, so that `--help` loads no numpy.
 """
@@ -33,31 +33,31 @@ from service.runtime.bootstrap import configure_logging
 __all__ = ["PingSource", "Source", "print_policies", "run"]
 
 SYNTHETIC_DAYS = 60.0
-"""Default length of a made-up site, days."""
+"""Default length of a synthetic site, days."""
 MAX_PAGE_DAYS = 100_000_000
-"""Maximum days of all pages of a made-up site: 0.6 changes a page and day are held in memory."""
+"""Maximum page-days of a synthetic site; memory holds 0.6 changes a page and day."""
 MAX_CRAWLS = 50_000_000
-"""Maximum crawls of a policy: all are held in memory, with the prediction of each."""
+"""Maximum crawls of a policy; memory holds all crawls with their predictions."""
 MAX_EPOCHS = 100_000
-"""Maximum epochs, nearly three centuries of days: a longer log has an instant that is wrong."""
+"""Maximum epochs, nearly three centuries of days; a longer log contains a wrong instant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The site to play: one of `trace`, `crawl_log` and `git`, otherwise made up."""
+    """Site to play: one of `trace`, `crawl_log` and `git`, otherwise synthetic."""
 
     trace: Path | None
     crawl_log: Path | None
     git: Path | None
     rules: list[str] | None
     pages: int
-    """Pages of a made-up site."""
+    """Number of pages of a synthetic site."""
     days: float | None
     importance: Weighting | None
     bulk: bool
 
     def world(self, rng: np.random.Generator) -> World:
-        """Return the site with its changes; raise `BadParameter` where options contradict."""
+        """Return the site with its changes; raise `BadParameter` for contradictory options."""
         self._check()
         recording = self._recording(rng)
         if recording is None:
@@ -72,7 +72,9 @@ class Source:
 
     def _check(self) -> None:
         if sum(source is not None for source in (self.trace, self.crawl_log, self.git)) > 1:
-            raise typer.BadParameter("give one of --trace, --crawl-log and --git")
+            raise typer.BadParameter(
+                "--trace, --crawl-log and --git exclude each other; use only one"
+            )
         if (self.git is None) != (not self.rules):
             raise typer.BadParameter(
                 r"--git and --map belong together: --git PATH --map 'docs/(.*)\.md=/\1/'"
@@ -90,18 +92,20 @@ class Source:
 
     def _made_up(self, rng: np.random.Generator) -> World:
         if self.importance == "column":
-            raise typer.BadParameter("a made-up site has no column of importance")
+            raise typer.BadParameter(
+                "--importance column needs --crawl-log; a synthetic site has no such column"
+            )
         days, weighting = self.days or SYNTHETIC_DAYS, self.importance or "lognormal"
         if self.pages * days > MAX_PAGE_DAYS:
             raise typer.BadParameter(
                 f"{self.pages:,} pages over {days:,.0f} days are more than the {MAX_PAGE_DAYS:,} "
-                "days of pages that are held in memory; give fewer --pages or --days"
+                "page-days that fit in memory; choose fewer --pages or --days"
             )
         return synthetic_world(self.pages, days, rng=rng, importance=weighting, complete_share=0.0)
 
 
 def print_policies() -> None:
-    """Print the names of all policies, and why some are not played."""
+    """Print the names of all policies, and the reasons why some cannot be played."""
     for entrant in LINEUP.values():
         typer.echo(f"{entrant.name:32} {entrant.description}")
     for name, reason in LEFT_OUT.items():
@@ -123,7 +127,9 @@ def run(
     heed_sigterm()
     names = chosen(policies)
     if bandwidth is not None and bandwidth_per_page is not None:
-        raise typer.BadParameter("give --bandwidth or --bandwidth-per-page, not both")
+        raise typer.BadParameter(
+            "--bandwidth and --bandwidth-per-page exclude each other; use only one"
+        )
     rng = np.random.default_rng(seed)
     world, crawls, description = announced(source.world(rng), notices, rng)
     budget = bandwidth or _suitable_bandwidth(world, bandwidth_per_page)
@@ -146,7 +152,7 @@ def _refuse_many_crawls(world: World, bandwidth: float) -> None:
     if n_crawls > MAX_CRAWLS:
         raise typer.BadParameter(
             f"{n_crawls:,.0f} crawls in {world.days:,.0f} days are more than the {MAX_CRAWLS:,} "
-            "that are held in memory; give less --bandwidth or fewer --days"
+            "that fit in memory; choose less --bandwidth or fewer --days"
         )
 
 
@@ -155,13 +161,13 @@ def _refuse_many_epochs(world: World, step: float) -> None:
     if n_epochs > MAX_EPOCHS:
         raise typer.BadParameter(
             f"{world.days:,.0f} days are {n_epochs:,.0f} epochs, more than the {MAX_EPOCHS:,} "
-            "that are played; see that every instant is meant, or give fewer --days or a longer "
+            "allowed; check the instants for errors, or choose fewer --days or a longer "
             "--step"
         )
 
 
 def _play(game: Game, names: tuple[str, ...], processes: int) -> list[Outcome]:
-    """Play every policy, with a bar for each."""
+    """Play every policy, with a progress bar for each, and return the outcomes."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

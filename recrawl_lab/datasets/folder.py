@@ -1,4 +1,4 @@
-"""The folder of the PoliteCrawling data set, as `recrawl import` takes it."""
+"""The folder of the PoliteCrawling data set, for `recrawl import`."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -19,7 +19,7 @@ class Folder:
     Raises
     ------
     UnreadableFile
-        A table is missing, or there are several of its name.
+        A table is missing, or several files have its name.
     """
 
     def __init__(self, path: Path) -> None:
@@ -29,12 +29,14 @@ class Folder:
     def steps(
         self, base: Opened, began: datetime, standing: dict[str, Any]
     ) -> Iterator[ImportStep]:
-        """Import the folder whose crawls began at `began`; resume from `standing` if there is one.
+        """Yield the steps of an import of the folder whose crawls began at `began`.
+
+        `standing` is the standing of an interrupted import, or empty for a new one.
 
         Raises
         ------
         UnreadableFile, NotExportable
-            As `import_polite`.
+            See `import_polite`.
         """
         rules = base.rules
         now = base.store.clock()

@@ -1,7 +1,7 @@
 """The PoliteCrawling data set: 14 weeks of Bing's crawls of 18.5 M pages, as five TSV files.
 
-Known, from the README and the code of github.com/microsoft/Optimal-Freshness-Crawl-Scheduling
-(they read every line as data: no header; columns separated by tabs):
+The README and the code of github.com/microsoft/Optimal-Freshness-Crawl-Scheduling define these
+files. Every line is data, without a header; columns are separated by tabs:
 
 - `url_urlid_hostid.txt`: URL, URL_ID, Host_ID
 - `host_hostid_isconstrained.txt`: Host_URL, Host_ID, 1 where the host limits Bing's crawler
@@ -11,11 +11,11 @@ Known, from the README and the code of github.com/microsoft/Optimal-Freshness-Cr
 - `urlid_chrate_compl_obs_hist.txt`: URL_ID, changes per day; the pages (about 4 %) whose
   sitemaps announce every change
 
-Assumed, since the data itself was not at hand: UTF-8; any order of rows in each file; ids
-unique within a file but neither dense nor sorted; a score of 0 is possible and counts as the
-least importance there is. Taken as well: names ending in .tsv or in nothing, files as .gz, and
-a first line whose id is no number (a header). The hosts' file is not needed: a page's host is
-told by its URL, and nothing here depends on a host's politeness.
+The data itself was not available, so this module assumes: UTF-8; any order of rows in each file;
+ids unique within a file but neither dense nor sorted; a score of 0 is possible and counts as the
+least importance. Names may end in .tsv or have no ending, and files may be .gz. The first line may
+be a header, whose id is not a number. The hosts' file is not needed: the URL of a page contains its
+host, and the import ignores the politeness of hosts.
 """
 
 import gc
@@ -41,7 +41,7 @@ ENDINGS = (".txt", ".tsv", "", ".txt.gz", ".tsv.gz", ".gz")
 BLOCK = 10_000
 HISTORY_BLOCK = 2_000
 URL_BLOCK = 200_000
-"""Inserted in order of their keys."""
+"""URLs in a block, inserted in the order of their keys."""
 
 Id = Annotated[int, msgspec.Meta(ge=0, lt=10**18)]
 Amount = Annotated[float, msgspec.Meta(ge=0)]
@@ -49,38 +49,38 @@ Crawl = tuple[float, Literal[0, 1]]
 
 
 class RowBlock(NamedTuple):
-    """Some rows of a file: what they hold, and the lines that hold nothing usable."""
+    """Some rows of a file as columns, and the lines without usable content."""
 
     columns: Any
     lines: Ints
     skipped: list[tuple[int, str]]
     last_line: int
     bytes_read: int
-    """Of the file as it lies on disk."""
+    """Bytes of the file read so far, compressed bytes for a .gz file."""
 
 
 class Urls(NamedTuple):
-    """(N,) pages as the data set names them."""
+    """(N,) pages with their names in the data set."""
 
     url_id: Ints
     url: list[str]
 
 
 class Numbers(NamedTuple):
-    """(N,) one number for each URL_ID."""
+    """(N,) numbers, one for each URL_ID."""
 
     url_id: Ints
     number: Floats
 
 
 class ById(NamedTuple):
-    """One number for each URL_ID, by ascending id."""
+    """Numbers, one for each URL_ID, by ascending id."""
 
     url_id: Ints
     value: Any
 
     def get(self, url_id: Ints, missing: Any) -> Any:
-        """Look (N,) ids up; `missing` where an id is not there."""
+        """Return the values of (N,) ids, `missing` for an absent id."""
         if not len(self.url_id):
             return np.full(len(url_id), missing)
         at = np.minimum(np.searchsorted(self.url_id, url_id), len(self.url_id) - 1)
@@ -88,57 +88,55 @@ class ById(NamedTuple):
 
 
 class Histories(NamedTuple):
-    """(N,) pages with all their crawls laid end to end."""
+    """(N,) pages with the crawls of all pages concatenated."""
 
     url_id: Ints
     first: Floats
-    """Days from the start of the collection to the first crawl."""
+    """Time from the start of the collection to the first crawl, days."""
     n_crawls: Ints
-    """After the first one."""
+    """Number of crawls after the first one."""
     interval: Floats
-    """(sum n_crawls,) days since the page's previous crawl."""
+    """(sum n_crawls,) time since the page's previous crawl, days."""
     changed: Bools
-    """(sum n_crawls,)"""
+    """(sum n_crawls,) whether the crawl found a change."""
 
 
 def find_table(folder: Path, name: str) -> Path:
-    """Return one of the five files.
+    """Return the path of one of the five files.
 
     Raises
     ------
     UnreadableFile
-        It is not there, or there are several of it.
+        The file is missing, or there are several versions of it.
     """
     paths = [path for ending in ENDINGS if (path := folder / f"{name}{ending}").is_file()]
     if not paths:
         raise UnreadableFile(
-            f"{folder}: there is no {name}.txt (or .tsv, or either as .gz); a folder is imported "
-            "when it holds the unpacked PoliteCrawling data set"
+            f"{folder}: no {name}.txt (or .tsv, or either as .gz); "
+            "name the folder of the unpacked PoliteCrawling data set"
         )
     if len(paths) > 1:
-        raise UnreadableFile(f"{folder}: which one? {', '.join(path.name for path in paths)}")
+        raise UnreadableFile(f"{folder}: keep only one of {', '.join(path.name for path in paths)}")
     return paths[0]
 
 
 def read_urls(path: Path, block: int = URL_BLOCK) -> Iterator[RowBlock]:
-    """Read `Urls`."""
+    """Yield `Urls` in blocks of rows."""
     yield from _read(path, block, _URLS)
 
 
 def read_histories(path: Path, block: int = HISTORY_BLOCK) -> Iterator[RowBlock]:
-    """Read `Histories`."""
+    """Yield `Histories` in blocks of rows."""
     yield from _read(path, block, _HISTORIES)
 
 
 def read_numbers(path: Path) -> tuple[ById, list[tuple[int, str]]]:
-    """Read a file of one number per URL_ID: the importances, or the change rates.
-
-    Gives the numbers, and the lines that could not be used.
+    """Return a file of one number per URL_ID (importances or change rates), and unusable lines.
 
     Raises
     ------
     UnreadableFile
-        An id stands there twice: which number is right cannot be known.
+        An id appears twice, so that its number is ambiguous.
     """
     ids, values = [np.zeros(0, np.int64)], [np.zeros(0)]
     skipped: list[tuple[int, str]] = []
@@ -150,23 +148,23 @@ def read_numbers(path: Path) -> tuple[ById, list[tuple[int, str]]]:
 
 
 def by_id(path: Path, url_id: Ints, value: Any) -> ById:
-    """Sort by id; raises `UnreadableFile` where an id stands twice."""
+    """Return values sorted by id; raise `UnreadableFile` for a duplicate id."""
     order = np.argsort(url_id, kind="stable")
     url_id = url_id[order]
     if (twice := url_id[1:] == url_id[:-1]).any():
-        raise UnreadableFile(f"{path}: URL_ID {url_id[1:][twice][0]} stands there more than once")
+        raise UnreadableFile(f"{path}: URL_ID {url_id[1:][twice][0]} appears twice; keep one line")
     return ById(url_id, value[order])
 
 
 class _Table(NamedTuple):
-    """How a file is read."""
+    """Functions that parse one file."""
 
     parse: Callable[[bytes], Any]
-    """Gives the row of a line; raises ValueError."""
+    """Function from a line to a row; raises ValueError."""
     gather: Callable[[list[Any]], Any]
-    """Gives rows as columns."""
+    """Function from rows to columns."""
     decoder: msgspec.json.Decoder[Any] | None = None
-    """Gives the rows of many lines at once, where each is JSON but for its tabs."""
+    """Decoder of many lines at once, for lines that are JSON except for their tabs."""
 
 
 def _read(path: Path, block: int, table: _Table) -> Iterator[RowBlock]:
@@ -185,7 +183,7 @@ def _read(path: Path, block: int, table: _Table) -> Iterator[RowBlock]:
 
 @contextmanager
 def _collecting_no_garbage() -> Iterator[None]:
-    """Spare the look at a hundred thousand tuples that will be gone in a moment."""
+    """Disable garbage collection, because a block creates 100,000 short-lived tuples."""
     gc.disable()
     try:
         yield
@@ -194,7 +192,7 @@ def _collecting_no_garbage() -> Iterator[None]:
 
 
 def _rows(lines: list[bytes], first: int, table: _Table, raw: IO[bytes]) -> RowBlock:
-    """Read all lines at once; where that fails, each by itself."""
+    """Parse all lines at once, or one by one if that fails."""
     last = first + len(lines) - 1
     if table.decoder is not None:
         text = b"],[".join(lines).replace(b"\t", b",")
@@ -274,7 +272,7 @@ def _gather_numbers(rows: list[tuple[int, float]]) -> Numbers:
 
 
 def _gather_histories(rows: list[tuple[int, float, list[Crawl]]]) -> Histories:
-    """Lay the histories of some pages end to end."""
+    """Return the histories of some pages, concatenated."""
     n_crawls = np.array([len(crawls) for _, _, crawls in rows], np.int64)
     each = itertools.chain.from_iterable
     flat = np.fromiter(each(each(crawls for _, _, crawls in rows)), np.float64, 2 * n_crawls.sum())
@@ -296,4 +294,4 @@ _HISTORIES = _Table(
 )
 
 TABLES = (URLS, IMPORTANCES, HISTORIES, CHANGE_RATES)
-"""The files that an import reads."""
+"""Files that an import reads."""

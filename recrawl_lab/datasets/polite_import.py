@@ -1,10 +1,10 @@
-"""Import the PoliteCrawling data set: read what the crawls teach, then insert the pages with it.
+"""Import the PoliteCrawling data set: learn from the histories, then insert the pages.
 
-In memory are some numbers a page: its importance and what its history teaches, 150 bytes at most.
-Pages are written once, with their states, the log stays empty. They are inserted in order of
-their keys, many at a time: where the index of the keys is larger than the memory for it, most of
-the work is to bring its leaves in and out. An import that is taken up again reads all histories
-once more, and writes from the page on that it had come to.
+Memory holds at most 150 bytes a page: its importance and the estimate from its history. Each page
+is written once, with its state; the log stays empty. Pages are inserted in the order of their
+keys, many at a time. Because the index of the keys may exceed its cache, the order avoids most
+reads and writes of index pages. A resumed import reads all histories again, and continues to write
+at the page where the interrupted import stopped.
 """
 
 from collections.abc import Generator, Iterator
@@ -44,13 +44,13 @@ TOGETHER = 10_000
 
 
 class PageIndex(NamedTuple):
-    """What the other files say of the pages."""
+    """Contents of the other files, by URL_ID."""
 
     importance: ById
     rate: ById
-    """Of those with complete observations."""
+    """Change rate of pages with complete observations, 1/day."""
     history: ById
-    """Where a page is among what the histories teach."""
+    """Row of each page in `taught`."""
     taught: Taught
 
 
@@ -60,20 +60,20 @@ class PageBatch(NamedTuple):
     pages: PageColumns
     url_id: Ints
     refused: list[tuple[int, str]]
-    """Lines, and why."""
+    """Line number and reason of each refused line."""
 
 
 def import_polite(
     folder: Path, store: Store, learning: Learning, standing: dict[str, Any]
 ) -> Iterator[ImportStep]:
-    """Import the whole folder; `standing` is that of the last step of an interrupted import.
+    """Yield the steps of an import of the folder; `standing` is that of an interrupted import.
 
     Raises
     ------
     UnreadableFile
-        A file is not there, or says two things of one URL_ID.
+        A file is missing, or has two different lines for one URL_ID.
     NotExportable
-        The estimator needs the log of all crawls, which is not written.
+        The estimator needs the log of all crawls, which the import does not write.
     """
     if learning.estimator.needs_history:
         raise NotExportable(
@@ -105,7 +105,7 @@ def import_polite(
 def _learn(
     path: Path, rate: ById, learning: Learning, done: int, report: dict[str, Any]
 ) -> Generator[ImportStep, None, tuple[Ints, Ints, Taught]]:
-    """Learn from all histories; gives their lines, their URL_IDs, and what they teach."""
+    """Learn from all histories; return their lines, their URL_IDs and the results."""
     lines, ids = np.zeros(0, np.int64), np.zeros(0, np.int64)
     gathered = Gathered({"line": lines, "url_id": ids, **Taught.nothing(learning)._asdict()})
     for rows in read_histories(path):
@@ -128,9 +128,9 @@ def _import_pages(
     done: int,
     report: dict[str, Any],
 ) -> Generator[ImportStep, None, Bools]:
-    """Import all pages; gives which histories have one.
+    """Import all pages; return a mask of the histories that have a page.
 
-    Those that an interrupted import has come past are only read.
+    Pages before the position of an interrupted import are only read.
     """
     named = np.zeros(len(index.taught.estimate), np.bool_)
     for rows in read_urls(path):
@@ -161,20 +161,20 @@ def _step(
 
 
 def _name(named: Bools, at: Ints, path: Path, url_id: Ints) -> None:
-    """Note whose histories have a page; raises `UnreadableFile` where one has two."""
+    """Mark histories that have a page; raise `UnreadableFile` if one has two pages."""
     order = np.argsort(at, kind="stable")
     order = order[at[order] >= 0]
     twice = named[at[order]]
     twice[1:] |= np.diff(at[order]) == 0
     if twice.any():
         raise UnreadableFile(
-            f"{path}: URL_ID {url_id[order][twice][0]} stands there more than once"
+            f"{path}: URL_ID {url_id[order][twice][0]} appears more than once; keep one line"
         )
     named[at[order]] = True
 
 
 def find_pages(rows: RowBlock, index: PageIndex) -> PageBatch:
-    """Describe the pages of some rows; of several with one URL the last counts."""
+    """Return the pages of some rows; of several rows with one URL the last counts."""
     importance = index.importance.get(rows.columns.url_id, np.nan)
     refused: list[tuple[int, str]] = []
     pages: dict[bytes, tuple[int, NormalUrl]] = {}
@@ -212,7 +212,7 @@ def find_pages(rows: RowBlock, index: PageIndex) -> PageBatch:
 def _add(
     batch: PageBatch, at: Ints, store: Store, learning: Learning, index: PageIndex
 ) -> tuple[int, int]:
-    """Insert pages with what their histories teach; gives how many are new, and taken over."""
+    """Insert pages with states from their histories; return the numbers of pages and states."""
     rate = index.rate.get(batch.url_id, np.nan)
     created = restored = 0
     for start in range(0, len(at), TOGETHER):

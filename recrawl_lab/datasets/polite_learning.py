@@ -1,8 +1,8 @@
-"""What the histories of PoliteCrawling teach, and the states that it leaves.
+"""States of pages from the histories of PoliteCrawling.
 
 Days of the data set are counted from `began`. A page's history becomes its state as if its
-crawls had been reported one by one. A page with complete observations gets as many pings as its
-change rate makes since `began`, rounded; its crawls are no evidence.
+crawls had been reported one by one. A page with complete observations has a number of pings equal
+to its change rate times the days since `began`, rounded. Crawls of such a page are no evidence.
 """
 
 from datetime import datetime
@@ -31,7 +31,7 @@ from service.model.domain import Timing
 
 
 class Learning(NamedTuple):
-    """How histories become states."""
+    """Parameters of the step from histories to states."""
 
     estimator: Estimator[Any]
     timing: Timing
@@ -41,13 +41,13 @@ class Learning(NamedTuple):
 
 
 class Taught(NamedTuple):
-    """(N,) what crawls leave of each page: all that is in memory of its history."""
+    """(N,) results of each page's crawls; memory holds no more of its history."""
 
     last_crawl_at: Instants
     n_observations: NDArray[np.int32]
     n_changes: NDArray[np.int32]
     estimate: Floats
-    """(N, W)"""
+    """(N, W) state of the estimator."""
 
     def take(self, where: Any) -> "Taught":
         """Return some of the pages."""
@@ -61,7 +61,7 @@ class Taught(NamedTuple):
 
 
 def learn_histories(histories: Histories, complete: Bools, learning: Learning) -> Taught:
-    """Learn from all crawls of some pages; `complete` ones teach no more than when they ended."""
+    """Learn from all crawls of some pages; `complete` pages keep only their last crawl."""
     n = len(histories.url_id)
     page = np.repeat(np.arange(n), histories.n_crawls)
     days = histories.first + np.bincount(page, histories.interval, n)
@@ -78,10 +78,10 @@ def learn_histories(histories: Histories, complete: Bools, learning: Learning) -
 def learnt(
     estimator: Estimator[Any], n: int, page: Ints, interval: Floats, changed: Bools
 ) -> Floats:
-    """Return (n, W) estimates after the intervals of each page, which stand in order of page.
+    """Return (n, W) estimates after the intervals of each page, which are ordered by page.
 
-    The k-th intervals of all pages are learnt at once. An estimator that needs the crawl rate
-    in force gets one crawl per mean interval of the page.
+    One update takes the k-th intervals of all pages. An estimator that needs the crawl rate in
+    force uses one crawl per mean interval of the page.
     """
     n_intervals = np.bincount(page, minlength=n)
     start = np.cumsum(n_intervals) - n_intervals
@@ -104,7 +104,7 @@ def learnt(
 
 
 def states_after(taught: Taught, complete_rate: Floats, learning: Learning) -> PageStates:
-    """Return the states of some pages; the rate is NaN where changes are not announced."""
+    """Return the states of some pages; the rate is NaN for pages that do not announce changes."""
     n = len(taught.last_crawl_at)
     watched = (instant(learning.now) - learning.began) / DAY
     n_pings = np.rint(np.nan_to_num(complete_rate) * watched).astype(np.int64)

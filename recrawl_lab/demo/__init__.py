@@ -1,1 +1,1 @@
-"""The demo: a crawler fleet plays a world against a running service."""
+"""The demo: a fleet of crawlers crawls a simulated site through a running service."""

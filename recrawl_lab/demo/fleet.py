@@ -1,4 +1,4 @@
-"""A crawler fleet as a client of the service: it knows the web, and of the service only its API."""
+"""A fleet of crawlers, a client that knows the simulated web and the service's API only."""
 
 import json
 import time
@@ -22,7 +22,7 @@ POLL_S = 0.004
 
 
 class Fleet:
-    """Crawls a world and tells the service what it saw; pages are numbered as in the world."""
+    """Crawler of a world that reports to the service; pages are numbered as in the world."""
 
     def __init__(self, client: httpx.Client, world: World) -> None:
         self.client = client
@@ -31,7 +31,7 @@ class Fleet:
         self._page: dict[int, int] = {}
 
     def discover(self, pages: Ints) -> None:
-        """Register pages and report the crawl that found them, at their creation."""
+        """Register pages and report their first crawl, at the instant of their creation."""
         observability = np.where(self.world.announced, "complete", "incomplete").tolist()
         items = [
             {
@@ -46,17 +46,17 @@ class Fleet:
             twin = self._page.setdefault(page_id, page)
             if twin != page:
                 raise UnexpectedAnswer(
-                    f"the service takes {self.world.url[twin]} and {self.world.url[page]} for one "
-                    "page; keep one of them in the world"
+                    f"{self.world.url[twin]} and {self.world.url[page]} are one page in Recrawl; "
+                    "keep one of the URLs in the world"
                 )
             self._page_id[page] = page_id
         crawls = Crawls(pages, self.world.created[pages])
         self.report(crawls, np.zeros(len(pages), np.bool_))
 
     def crawl(self, crawls: Crawls) -> Crawls:
-        """Crawl in the order of time and report; gives the crawls that took place.
+        """Crawl in the order of time and report; return the crawls that took place.
 
-        A page found gone is reported, forgotten, and not crawled again.
+        A crawl that finds a page gone reports it; the page is not crawled again.
         """
         order = np.argsort(crawls.at, kind="stable")
         page, at = crawls.page[order], crawls.at[order]
@@ -70,7 +70,7 @@ class Fleet:
         return Crawls(page[done], at[done])
 
     def report(self, crawls: Crawls, gone: Bools) -> None:
-        """Report what crawls saw: a digest of the content, or that the page is gone."""
+        """Report the results of crawls: a digest of the content, or that the page is gone."""
         items = [
             {
                 "page_id": int(self._page_id[page]),
@@ -83,10 +83,10 @@ class Fleet:
         ]
         for answer in self._post("/observations", items):
             if answer["late"] or answer["duplicate"]:
-                raise UnexpectedAnswer(f"POST /observations did not take every crawl: {answer}")
+                raise UnexpectedAnswer(f"POST /observations did not accept every crawl: {answer}")
 
     def announce(self, changes: Crawls) -> Crawls:
-        """Pass change notices on; gives the crawls that the service asks for, at their instants."""
+        """Send change notices; return the crawls that the service requests, with their instants."""
         items = [
             {"page_id": int(self._page_id[page]), "changed_at": instant_of(at).isoformat()}
             for page, at in zip(changes.page.tolist(), changes.at.tolist(), strict=True)
@@ -102,7 +102,7 @@ class Fleet:
         return Crawls(changes.page[wanted], changes.at[wanted])
 
     def new_epoch(self) -> dict[str, Any]:
-        """Ask for an epoch and wait until its schedule is in force."""
+        """Request an epoch and return it when its schedule is in force."""
         epoch = expect(self.client.post("/epochs"), 202).json()
         give_up = time.monotonic() + EPOCH_TIMEOUT_S
         while epoch["status"] in {"requested", "running"}:
@@ -119,7 +119,7 @@ class Fleet:
         return certificate
 
     def due(self, before: float) -> Due:
-        """Read from the schedule what is due before a day."""
+        """Return the pages in the schedule that are due before a day."""
         request = {"due_before": instant_of(before).isoformat()}
         headers = {"Accept": "application/x-ndjson"}
         answer = expect(self.client.get("/schedule", params=request, headers=headers), 200)
@@ -131,7 +131,7 @@ class Fleet:
         )
 
     def _post(self, path: str, items: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Send items in batches; refuses to go on when one of them was rejected."""
+        """Send items in batches; raise `UnexpectedAnswer` if one of them is rejected."""
         for first in range(0, len(items), MAX_ITEMS):
             batch = items[first : first + MAX_ITEMS]
             answer = expect(self.client.post(path, json=batch), 200).json()
@@ -141,7 +141,7 @@ class Fleet:
 
 
 def expect(response: httpx.Response, status: int) -> httpx.Response:
-    """Return the response if it has this status; raises `UnexpectedAnswer`."""
+    """Return the response if it has this status; raise `UnexpectedAnswer` otherwise."""
     if response.status_code != status:
         request = f"{response.request.method} {response.request.url.path}"
         raise UnexpectedAnswer(

@@ -1,4 +1,4 @@
-"""The demo: a crawler fleet plays a world against the running service, over HTTP."""
+"""The demo: a fleet of crawlers crawls a simulated web through the service, over HTTP."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,22 +18,22 @@ from recrawl_lab.worlds.simulated_time import Clock
 from recrawl_lab.worlds.world import World
 
 NO_GAP = 0.01
-"""Where hindsight gains less than this over uniform there is no gap to close."""
+"""Least gain of hindsight over uniform that counts as a gap, share of uniform's staleness."""
 
 
 @dataclass(frozen=True, slots=True)
 class GameOutcome:
-    """What one policy did in a world."""
+    """Crawls of one policy in a world, and their staleness."""
 
     policy: str
     crawls: Crawls
-    """Without the first crawl of each page, which all policies have in common."""
+    """Crawls without the first crawl of each page, which is the same for all policies."""
     staleness: Staleness
 
 
 @dataclass(frozen=True, slots=True)
 class GameResult:
-    """Recrawl and what it is measured against, at the same number of crawls."""
+    """Recrawl and two reference policies, with the same number of crawls."""
 
     world: World
     bandwidth: float
@@ -43,18 +43,18 @@ class GameResult:
 
     @property
     def outcomes(self) -> tuple[GameOutcome, GameOutcome, GameOutcome]:
-        """The rows of the table."""
+        """Rows of the table."""
         return self.recrawl, self.uniform, self.hindsight
 
     @property
     def gain(self) -> float:
-        """How far harmonic staleness lies below that of uniform crawling, as a share of it."""
+        """Reduction of harmonic staleness, as a share of the staleness of uniform crawling."""
         base = self.uniform.staleness.harmonic
         return 1.0 - self.recrawl.staleness.harmonic / base if base else 0.0
 
     @property
     def gap_closed(self) -> float | None:
-        """Share of what hindsight gains over uniform that Recrawl gains; None without a gap."""
+        """Recrawl's gain over uniform as a share of hindsight's gain; None without a gap."""
         worst, best = self.uniform.staleness.harmonic, self.hindsight.staleness.harmonic
         if worst - best <= NO_GAP * worst:
             return None
@@ -70,23 +70,23 @@ def play(
     step: float = 1.0,
     progress: Callable[[float], None] = lambda _: None,
 ) -> GameResult:
-    """Crawl the world as the service says, and compare with policies that crawl as often.
+    """Crawl the world by the service's schedule, and compare with policies that crawl as often.
 
     Parameters
     ----------
     client
-        Of a fresh server whose time is `clock` and whose bandwidth is `bandwidth`.
+        Client of a new server whose time is `clock` and whose bandwidth is `bandwidth`.
     bandwidth
-        Crawls a day that the fleet can do.
+        Bandwidth of the fleet, crawls a day.
     step
-        Days from one epoch to the next; within them the fleet follows one schedule.
+        Time from one epoch to the next, days; within it the fleet follows one schedule.
     progress
-        Called with each day reached.
+        Function that receives each day when it is reached.
 
     Raises
     ------
     UnexpectedAnswer
-        The service refused something.
+        The service refused a request.
     """
     crawls = Crawls.none()
     fleet = Fleet(client, world)
@@ -107,7 +107,7 @@ def _outcome(name: str, world: World, crawls: Crawls) -> GameOutcome:
     return GameOutcome(name, crawls, staleness(world, crawls))
 
 
-# -- what the reader sees
+# -- output
 
 
 def run(
@@ -145,7 +145,7 @@ def run(
 
 
 def show(result: GameResult, console: Console) -> None:
-    """Print the table and what must be known to read it."""
+    """Print the table and the explanations of its columns."""
     world = result.world
     per_page = result.bandwidth / world.mean_pages
     table = Table(
@@ -173,10 +173,10 @@ def show(result: GameResult, console: Console) -> None:
         else f"Share of the gap between uniform and hindsight that Recrawl closes: {closed:.0%}"
     )
     console.print(
-        "Averages over time and pages, weighted by importance; n uncrawled changes are charged "
-        "1 + 1/2 + … + 1/n (harmonic) or 1 (binary). Hindsight is LambdaCrawl that knows the "
-        "true change rates from the start. The first crawl of each page, which finds it, is the "
-        "same for all and not counted."
+        "Averages over time and pages, weighted by importance; n uncrawled changes cost "
+        "1 + 1/2 + … + 1/n (harmonic) or 1 (binary). Hindsight is LambdaCrawl with the "
+        "true change rates from the start. The first crawl of each page is the "
+        "same for all policies and not counted."
     )
     for note in world.notes:
         console.print(f"Note: {note}")

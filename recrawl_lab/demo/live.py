@@ -1,7 +1,7 @@
-"""The live demo: the reference crawler, a real service and a web site that really changes.
+"""The live demo: the reference crawler, a real service and a web site that changes.
 
-Everything happens in real time, only faster: the site's days last seconds, and so the service
-plans in crawls a second.
+Everything runs in real time at a higher rate: a day of the site lasts seconds, and the service
+plans several crawls a second.
 """
 
 import os
@@ -30,11 +30,11 @@ from recrawl_lab.worlds.world import synthetic_world
 from service.model.errors import UnexpectedAnswer
 
 CRAWLER = Path(__file__).with_name("crawler.py")
-"""Reference crawler; in a source tree a link to examples/crawler.py."""
+"""Path of the reference crawler; in a source tree a link to examples/crawler.py."""
 
 N_PAGES = 240
 DAY_S = 4.0
-"""Seconds of a day of the site."""
+"""Length of a day of the site, seconds."""
 CRAWLS_A_SECOND = 40.0
 SECONDS_A_DAY = 86_400.0
 SETTINGS = {
@@ -50,14 +50,14 @@ NO_PROXIES = {"http_proxy", "https_proxy", "all_proxy", "no_proxy"}
 
 @dataclass
 class Feed:
-    """What became of the sitemaps that were passed on."""
+    """Counts of the sitemap notices that were passed to the service."""
 
     n_fetched: int = 0
     n_notices: int = 0
     n_crawl_now: int = 0
 
     def add(self, read: SitemapRead) -> None:
-        """Count one more."""
+        """Add the counts of one fetch."""
         self.n_fetched += 1
         self.n_notices += read.accepted
         self.n_crawl_now += read.n_crawl_now
@@ -65,22 +65,22 @@ class Feed:
 
 @dataclass(frozen=True)
 class LiveOutcome:
-    """What was measured against the site's truth."""
+    """Measurements against the true changes of the site."""
 
     site: Site
     feed: Feed
     fresh: float
-    """Share of the time that a visitor of the hosts without trouble gets a fresh copy."""
+    """Probability of a fresh copy for a visitor of the hosts that cooperate."""
     fresh_uniform: float
-    """Had all their pages been crawled in turn, as often together."""
+    """The same probability, had as many crawls visited all pages in turn."""
     statuses: dict[str, Counter[int]]
-    """By host."""
+    """Number of crawls by host and status."""
     silence_s: float
-    """The longest time for which strict.example was asked for nothing, once it had been."""
+    """Longest time between two requests to strict.example, seconds."""
 
 
 def run(client: Client, console: Console, seconds: float, rng: np.random.Generator) -> LiveOutcome:
-    """Let the crawler crawl the site for so many seconds, and show how fresh its copies are."""
+    """Run the crawler on the site for some seconds, and show the freshness of its copies."""
     world = synthetic_world(N_PAGES, seconds / DAY_S, rng=rng, complete_share=0.0)
     site, feed = site_of(world, DAY_S), Feed()
     client.set_host(SLOW, max_concurrency=1)
@@ -108,7 +108,7 @@ def run(client: Client, console: Console, seconds: float, rng: np.random.Generat
 
 @contextmanager
 def crawling(recrawl_url: str, proxy: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the reference crawler, which meets the site where the proxy is."""
+    """Run the reference crawler, which reaches the site through the proxy."""
     inherited = {
         name: value for name, value in os.environ.items() if name.lower() not in NO_PROXIES
     }
@@ -124,14 +124,14 @@ def crawling(recrawl_url: str, proxy: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def pass_on(client: Client, proxy: str, feed: Feed) -> None:
-    """Fetch the sitemap of news.example, of which a third is lies, and pass it on."""
+    """Fetch the sitemap of news.example, where a third of the dates are false, and pass it on."""
     url = f"http://{NEWS}/sitemap.xml"
     with httpx.Client(proxy=proxy) as web:
         feed.add(client.sitemap(url, web.get(url).content))
 
 
 def outcome(site: Site, feed: Feed) -> LiveOutcome:
-    """Measure the hosts that make no trouble against crawling all their pages in turn."""
+    """Compare hosts that cooperate with crawls of all their pages in turn."""
     open_pages = np.flatnonzero(np.isin(site.host, [NEWS, SHOP]))
     world, crawls = part(site.world, open_pages), site.crawls()
     inside = np.isin(crawls.page, open_pages)
@@ -146,11 +146,11 @@ def outcome(site: Site, feed: Feed) -> LiveOutcome:
     return LiveOutcome(site, feed, fresh, fresh_uniform, statuses, silence_s)
 
 
-# -- what the reader sees
+# -- output
 
 
 def picture(client: Client, site: Site, feed: Feed, seconds: float) -> Table:
-    """Draw the present moment."""
+    """Return a table of the current state."""
     now, fresh, hosts = site.clock(), site.fresh(), np.array(site.host)
     recent = [(host, status) for host, status, at in list(site.answers) if at > now - RECENT_S]
     span_s = min(RECENT_S, max(now - site.start, TICK_S))
@@ -160,7 +160,7 @@ def picture(client: Client, site: Site, feed: Feed, seconds: float) -> Table:
         f"{len(fresh)} copies are fresh, {len(recent) / span_s:.0f} crawls/s\n"
         f"{n_changes:,} changes so far, {site.n_seen:,} crawls found some",
         caption=f"sitemap of {NEWS}: {feed.n_notices:,} notices (a third are lies), "
-        f"{feed.n_crawl_now:,} thought worth a crawl",
+        f"{feed.n_crawl_now:,} led to a crawl at once",
     )
     table.add_column("host")
     for name in ("pages", "fresh", "crawls/s"):
@@ -176,27 +176,27 @@ def picture(client: Client, site: Site, feed: Feed, seconds: float) -> Table:
 
 
 def state(client: Client, host: str) -> str:
-    """Say how Recrawl treats a host now."""
+    """Return the service's current treatment of a host."""
     host_queue: dict[str, Any] = client.host(host)["host_queue"]
     until = host_queue.get("blocked_until")
     left_s = (datetime.fromisoformat(until) - datetime.now(UTC)).total_seconds() if until else 0
     if left_s > 0:
-        return f"said 429: left alone, {left_s:.0f} s more"
+        return f"answered 429: no crawls for {left_s:.0f} s"
     if host == SLOW:
         return "slow: one request at a time"
-    return "429 to whoever comes too fast" if host == STRICT else "crawled"
+    return "answers 429 to fast crawlers" if host == STRICT else "crawled"
 
 
 def show(outcome: LiveOutcome, console: Console) -> None:
-    """Sum up."""
+    """Print a summary."""
     site, strict = outcome.site, outcome.statuses[STRICT]
     n_crawls, n_same = len(site.crawled), sum(c[304] for c in outcome.statuses.values())
     console.print(
         f"\n{n_crawls:,} crawls, {n_same:,} of them answered 304; {site.n_seen:,} found a change.\n"
-        f"{STRICT} answered 429 {strict[429]} times and was then left alone for "
+        f"{STRICT} answered 429 {strict[429]} times and was then not crawled for "
         f"{outcome.silence_s:.0f} s.\n"
-        f"{NEWS} and {SHOP}: a visitor, who comes to pages by their importance, got a fresh copy "
-        f"{outcome.fresh:.1%} of the time; with as many crawls of all pages in turn it would "
-        f"have been {outcome.fresh_uniform:.1%}.",
+        f"{NEWS} and {SHOP}: a visitor, who chooses pages by importance, got a fresh copy "
+        f"{outcome.fresh:.1%} of the time; as many crawls of all pages in turn would have reached "
+        f"{outcome.fresh_uniform:.1%}.",
         highlight=False,
     )

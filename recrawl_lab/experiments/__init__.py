@@ -1,7 +1,7 @@
-"""The experiments of the papers, run again on the service's own estimators and allocations.
+"""The experiments of the papers, repeated with the service's own estimators and allocations.
 
-Each module holds some of one paper's figures and ends in, or has, a tuple `EXPERIMENTS`; a new
-one is a new module and its line in `EXPERIMENTS` below.
+Each module contains some figures of one paper and has a tuple `EXPERIMENTS`. A new experiment is
+a new module and its line in `EXPERIMENTS` below.
 """
 
 from recrawl_lab.errors import UnknownExperiment
@@ -23,7 +23,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     for module in (a22_history, a22_accuracy, a22_steps, a22_loop, gf08, k19_known, k19_learned)
     for experiment in module.EXPERIMENTS
 }
-"""Name -> experiment, in the order of the papers."""
+"""Experiments by name, in the order of the papers."""
 
 
 def find(name: str) -> Experiment:
@@ -32,10 +32,8 @@ def find(name: str) -> Experiment:
     Raises
     ------
     UnknownExperiment
-        None has this name; lists those there are.
+        No experiment has this name; the message lists all names.
     """
     if name not in EXPERIMENTS:
-        raise UnknownExperiment(
-            f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}"
-        )
+        raise UnknownExperiment(f"no experiment {name!r}; choose one of {', '.join(EXPERIMENTS)}")
     return EXPERIMENTS[name]

@@ -1,7 +1,7 @@
-"""A22, figures 2 to 4: how wrong the estimators are, for three pairs of change and crawl rate.
+"""A22, figures 2 to 4: errors of the estimators, for three pairs of change and crawl rate.
 
 One page, 2,000 runs (the paper has 100) of 1,000 crawls on a Poisson clock. Each figure has the
-trajectory of one run, the band that holds 95 % of the runs, and the root mean square error.
+trajectory of one run, the band that contains 95 % of the runs, and the root mean square error.
 """
 
 import numpy as np
@@ -20,11 +20,11 @@ from recrawl_lab.experiments.runs import band
 
 ONLINE = ("lln", "sa", "sam")
 HANDOVER = 400
-"""Crawls after which, the paper says, LLN leads SAM in figure 4."""
+"""Number of crawls at which LLN overtakes SAM in the paper's figure 4."""
 CLOSE = 2.0
-"""A factor within which two errors or counts are called close."""
+"""Maximum ratio of two errors or counts that are close."""
 FALLEN = 0.7
-"""A relative error that both LLN and SAM reach in figure 3."""
+"""Relative error that both LLN and SAM reach in figure 3."""
 
 
 def balanced(setup: Setup) -> Result:
@@ -143,7 +143,7 @@ def _width(measured: PageErrors, name: str, crawls: int) -> float:
 
 
 def _first_below(measured: PageErrors, name: str, error: float) -> int:
-    """Return the crawls after which the error is below `error` for the first time, or them all."""
+    """Return the number of crawls at which the error first falls below `error`, or of all."""
     below = measured.error[name].rmse < error
     return int(measured.after[below.argmax()] if below.any() else measured.after[-1])
 

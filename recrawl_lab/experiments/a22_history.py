@@ -1,10 +1,10 @@
 """A22, figure 1: estimators on the recorded history of one page.
 
-The paper took five months of edits of one Wikipedia page (4,043, or 1.11 an hour), found the time
-between them exponential, and crawled the page at random 0.45 and 0.09 times as often as it
-changed. That history is not at hand. With `trace` the page of the recording that changed most
-stands in; without, a made-up page with as many edits in as long a time that come in sessions.
-Beside it, a Poisson page of as many changes tells what is owed to burstiness.
+The paper took five months of edits of one Wikipedia page: 4,043 edits, or 1.11 an hour. The time
+between the edits was exponential. The paper crawled the page at random 0.45 and 0.09 times as often
+as it changed. That history is not available. With `trace`, the page of the recording with the most
+changes replaces it. Without `trace`, the page is synthetic: as many edits in the same time, in
+sessions. A Poisson page with as many changes shows the effect of burstiness.
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 RUNS = 1_000
 N_CHANGES, HOURS = 4_043, 3_672.0
 SESSION, PAUSE = 3.0, 0.1
-"""Of the made-up page: mean edits of a session, mean hours between two of them."""
+"""Parameters of the synthetic page: mean edits a session, mean hours between two edits."""
 FREQUENT, RARE = 0.5 / 1.1098, 0.1 / 1.1098
 """Crawls per change, as in the paper."""
 MAX_DISTANCE = 0.1
 """Kolmogorov-Smirnov distance up to which points "roughly fall on" the diagonal of a Q-Q plot."""
 CLOSE = 2.0
-"""A factor within which errors are called comparable."""
+"""Maximum ratio of errors that are comparable."""
 SMALLEST = 20
-"""Changes that a page must have for the experiment to mean anything."""
+"""Minimum number of changes of a page in the experiment."""
 
 
 class EditHistory(NamedTuple):
-    """One page: what it is, and when it changed."""
+    """One page with its name and the instants of its changes."""
 
     name: str
     changed_at: Floats
@@ -65,9 +65,9 @@ class EditHistory(NamedTuple):
 
 
 def history(setup: Setup, rng: np.random.Generator) -> EditHistory:
-    """Read the busiest page of the recording, or make one up.
+    """Return the page with most changes in the recording, or a synthetic page.
 
-    A recorded page is taken from its first change to its last: many are watched long before.
+    A recorded page runs from its first change to its last, because many are observed long before.
     """
     if setup.trace is None:
         return made_up(rng)
@@ -76,7 +76,7 @@ def history(setup: Setup, rng: np.random.Generator) -> EditHistory:
     page = int(counts.argmax())
     if counts[page] <= SMALLEST:
         raise InvalidTrace(
-            f"{setup.trace}: the busiest page changed {counts[page]} times; name a recording "
+            f"{setup.trace}: the busiest page changed {counts[page]} times; use a recording "
             f"with a page of more than {SMALLEST} changes"
         )
     first, *later = world.changes_of(page).tolist()
@@ -85,7 +85,7 @@ def history(setup: Setup, rng: np.random.Generator) -> EditHistory:
 
 
 def made_up(rng: np.random.Generator) -> EditHistory:
-    """Draw a page whose edits come in sessions that start at Poisson instants."""
+    """Return a synthetic page whose edits come in sessions that start at Poisson instants."""
     n_sessions = round(N_CHANGES / SESSION)
     edits = rng.geometric(1.0 / SESSION, n_sessions)
     first = np.cumsum(edits) - edits
@@ -98,7 +98,7 @@ def made_up(rng: np.random.Generator) -> EditHistory:
 
 
 def crawl(rng: np.random.Generator, page: EditHistory, crawl_rate: float, n_runs: int) -> CrawlRuns:
-    """Crawl the page in R runs on Poisson clocks, given the expected number of crawls."""
+    """Return R runs of crawls of the page on Poisson clocks, with the expected number of crawls."""
     n_crawls = max(2, round(crawl_rate * page.span))
     at = np.sort(rng.random((n_crawls, n_runs)), axis=0) * page.span
     interval = np.diff(at, axis=0, prepend=0.0)
@@ -107,7 +107,7 @@ def crawl(rng: np.random.Generator, page: EditHistory, crawl_rate: float, n_runs
 
 
 def distance_to_exponential(gaps: Floats) -> float:
-    """Largest difference of their distribution from the exponential of the same mean.
+    """Return the largest difference of their distribution from the exponential of the same mean.
 
     >>> round(distance_to_exponential(-np.log(np.linspace(0.001, 0.999, 999))), 2)
     0.0
@@ -125,12 +125,12 @@ class ErrorsByTime(NamedTuple):
     estimate: dict[str, Floats]
 
     def rmse(self, name: str) -> float:
-        """Relative error in the end."""
+        """Return the relative error after all crawls."""
         return float(relative_error(self.estimate[name][-1], 1.0).rmse)
 
 
 def measure(rng: np.random.Generator, page: EditHistory, share: float, n_runs: int) -> ErrorsByTime:
-    """Estimate at `share` crawls a change."""
+    """Return the errors at `share` crawls a change."""
     crawl_rate = share * page.change_rate
     start = start_at(crawl_rate)
     chosen: tuple[Estimator[Any], ...] = (

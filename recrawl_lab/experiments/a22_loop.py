@@ -1,13 +1,13 @@
-"""A22, figure 6 (section 5): crawl rates from estimates from crawls at those rates.
+"""A22, figure 6 (section 5): crawl rates from estimates, which come from crawls at those rates.
 
-100 pages, of which ten change often and matter more. Every page starts at the same crawl rate.
-Round by round each page is crawled 50 times on a Poisson clock at its rate, the estimators see
-the crawls, and their estimates become the next crawl rates by the optimum of freshness (Azar et
-al. 2018, algorithm 2), which is the service's binary objective.
+The experiment has 100 pages; ten of them change often and matter more. Every page starts at the
+same crawl rate. In each round each page is crawled 50 times on a Poisson clock at its rate, and
+the estimators process the crawls. Their estimates determine the next crawl rates by the optimum of
+freshness (Azar et al. 2018, algorithm 2), which is the service's binary objective.
 
-The extracted text of the paper has lost the numbers of this setup. Ours: the ten account for 80 %
-of 100 changes a day and for half of the importance, and the bandwidth is 100 crawls a day. A page
-whose crawl rate is 0 is not crawled in that round, so nothing new is learned of it.
+The extracted text of the paper lacks the numbers of this setup. Our numbers: the ten pages account
+for 80 % of 100 changes a day and for half of the importance, and the bandwidth is 100 crawls a
+day. A page with a crawl rate of 0 is not crawled in that round, so its estimate does not change.
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,7 +33,7 @@ N_PAGES, N_FREQUENT = 100, 10
 BANDWIDTH = 100.0
 SHOWN = (1, 2, 5, 10, 20)
 INITIALLY = 2
-"""Rounds that the paper's "at least initially" is taken to mean."""
+"""Number of rounds that stand for the paper's "at least initially"."""
 
 FREQUENT: Bools = np.arange(N_PAGES) < N_FREQUENT
 CHANGE_RATE = np.where(FREQUENT, 80.0 / N_FREQUENT, 20.0 / (N_PAGES - N_FREQUENT))
@@ -42,7 +42,7 @@ NO_PINGS: Bools = np.zeros(N_PAGES, np.bool_)
 
 
 class Loop(NamedTuple):
-    """(ROUNDS,) what the crawl rates are after each round, averaged over the runs."""
+    """(ROUNDS,) measures of the crawl rates after each round, averaged over the runs."""
 
     frequent: Floats
     """Mean crawl rate of a frequently changing page."""
@@ -52,22 +52,22 @@ class Loop(NamedTuple):
     excess: Floats
     """Share of time out of date, over that of the optimum, less 1."""
     starved: Floats
-    """Share of the pages that get no crawls."""
+    """Share of the pages without crawls."""
 
 
 def optimum() -> Floats:
-    """Crawl rates with the change rates known."""
+    """Return the optimal crawl rates for the true change rates, 1/day."""
     return allocate_binary(IMPORTANCE, CHANGE_RATE, NO_PINGS, BANDWIDTH).crawl_rate
 
 
 def cost(crawl_rate: Floats) -> float:
-    """Importance-weighted share of time out of date."""
+    """Return the importance-weighted share of time out of date."""
     stale = costs(IMPORTANCE, CHANGE_RATE, crawl_rate, np.zeros(N_PAGES), NO_PINGS).binary
     return float(stale.sum())
 
 
 def close_the_loop(estimator: Estimator[Any], rng: np.random.Generator, n_runs: int) -> Loop:
-    """Play all rounds of R runs; every estimator steers crawls of its own."""
+    """Play all rounds of R runs; every estimator determines its own crawls."""
     best, least = optimum(), cost(optimum())
     truth = np.tile(CHANGE_RATE, n_runs)
     state = estimator.init(len(truth))
@@ -165,7 +165,7 @@ def _sa_and_sam_lead(claim: str, measure: dict[str, Floats]) -> Check:
 
 
 def _table(title: str, loops: dict[str, Loop], which: str, at_best: float) -> ResultTable:
-    """Show one measure after some of the rounds, and what it is at the optimum."""
+    """Return a table of one measure after some of the rounds, with its value at the optimum."""
     rows: list[tuple[str | float, ...]] = [
         (name, *(float(getattr(loop, which)[k - 1]) for k in SHOWN)) for name, loop in loops.items()
     ]

@@ -1,4 +1,4 @@
-"""What figures 2 to 4 of A22 share: all estimators on the same runs, their table and figure."""
+"""Common parts of figures 2 to 4 of A22: estimators on the same runs, table and figure."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -61,31 +61,34 @@ REFERENCE = {
         "sam": (0.26, 0.14),
     },
 }
-"""RMSE over the change rate after 100 and 1,000 crawls, from an independent simulation of the
-paper's settings (2,000 runs; rounded). The paper has curves, no table."""
+"""RMSE over the change rate after 100 and 1,000 crawls, from an independent simulation.
+
+The simulation has the paper's settings and 2,000 runs; values are rounded. The paper has curves
+but no table.
+"""
 
 
 class PageErrors(NamedTuple):
-    """What the runs of one setting gave, by estimator."""
+    """Results of the runs of one setting, by estimator."""
 
     page: RecordedPage
     after: Ints
     """(C,) numbers of crawls."""
     estimate: dict[str, Floats]
-    """(C, R)"""
+    """(C, R) estimated change rate, 1/day."""
     error: dict[str, Error]
 
     def rmse(self, name: str, crawls: int) -> float:
-        """Relative error after a number of crawls."""
+        """Return the relative error after a number of crawls."""
         return float(self.error[name].rmse[self.row(crawls)])
 
     def row(self, crawls: int) -> int:
-        """Return the first checkpoint of at least so many crawls."""
+        """Return the index of the first checkpoint of at least `crawls` crawls."""
         return min(int(np.searchsorted(self.after, crawls)), len(self.after) - 1)
 
 
 def measure(page: RecordedPage, setup: Setup, *, with_mle: bool) -> PageErrors:
-    """Let every estimator see the same runs; the paper leaves MLE out where Δ is large.
+    """Return the errors of every estimator on the same runs; the paper omits MLE for large Δ.
 
     The paper's MLE is the plain one, without the service's imaginary crawls.
     """
@@ -113,7 +116,7 @@ def measure(page: RecordedPage, setup: Setup, *, with_mle: bool) -> PageErrors:
 
 
 def as_simulated(measured: PageErrors) -> list[Check]:
-    """Compare with `REFERENCE`, at four standard errors of both and the rounding."""
+    """Return checks against `REFERENCE`, within four standard errors of both and the rounding."""
     checks = []
     for name, expected in REFERENCE.get(measured.page, {}).items():
         rmse = [measured.rmse(name, crawls) for crawls in (100, 1_000)]
@@ -135,7 +138,7 @@ def as_simulated(measured: PageErrors) -> list[Check]:
 
 
 def result(measured: PageErrors, checks: list[Check]) -> Result:
-    """Put errors, bands, the figure and the claims together."""
+    """Return the result with errors, bands, the figure and the claims."""
     rmse = ResultTable(
         "root mean square error / change rate after … crawls",
         ("estimator", *map(str, SHOWN), "standard error"),

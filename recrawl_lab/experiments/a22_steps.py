@@ -1,8 +1,8 @@
-"""A22, figure 5: what the step sizes of LLN, SA and SAM do.
+"""A22, figure 5: effects of the step sizes of LLN, SA and SAM.
 
-One page that changes 500 times a day and is crawled ten times a day on a Poisson clock. The
-paper's choices are read off its text; where only its figure names them (three for LLN, three for
-SA) those of its theorems stand in.
+The page changes 500 times a day and is crawled ten times a day on a Poisson clock. The paper's
+text has some choices of step sizes. Three for LLN and three for SA appear only in its figure;
+choices from its theorems replace them.
 """
 
 from dataclasses import dataclass
@@ -32,13 +32,13 @@ CHANGE_RATE, CRAWL_RATE = 500.0, 10.0
 RUNS, CRAWLS = 2_000, 2_000
 SHOWN = (30, 100, 300, 1_000, 2_000)
 SIMILAR = 1.5
-"""A factor within which errors are called more or less the same."""
+"""Maximum ratio of errors that are more or less the same."""
 START = start_at(CRAWL_RATE)
 
 
 @dataclass(frozen=True, slots=True)
 class SteepLLN(LLN):
-    """LLN with alpha_k = k^power, which the service does not offer, on the same sums."""
+    """LLN with alpha_k = k^power on the same sums; the service does not offer it."""
 
     power: float = 0.75
 
@@ -56,12 +56,12 @@ class StepCurve(NamedTuple):
     rmse: Floats
 
     def at(self, crawls: int) -> float:
-        """Relative error after a number of crawls that is among `SHOWN`."""
+        """Return the relative error after a number of crawls among `SHOWN`."""
         return float(self.rmse[np.searchsorted(AFTER, crawls)])
 
     @property
     def spread(self) -> float:
-        """Width of the 95 % band in the end, over the change rate."""
+        """Return the width of the 95 % band after all crawls, over the change rate."""
         low, high = band(self.estimate[-1])
         return float(high - low) / CHANGE_RATE
 
@@ -76,7 +76,7 @@ ESTIMATORS: dict[tuple[str, str], Estimator[Any]] = {
     **{("SAM, eta = 0.8", f"beta = {b}"): SAM(0.8, b, prior=START) for b in (0.4, 0.5, 0.6)},
     **{("SAM, beta = 0.4", f"eta = {e}"): SAM(e, 0.4, prior=START) for e in (0.5, 0.6, 0.7, 0.8)},
 }
-"""Panel and label -> estimator."""
+"""Estimators by panel and label."""
 
 
 def step_sizes(setup: Setup) -> Result:

@@ -1,8 +1,8 @@
-"""What an experiment is given and what it gives: tables, a figure, and claims with their figures.
+"""Parameters and results of an experiment: tables, a figure, and claims with their figures.
 
-No sentence about agreement is written by hand. An experiment turns each statement of its paper
-into a `Check`: the claim, what was measured, and whether that bears it out. The two lines that a
-reader sees, `Result.agrees` and `Result.differs`, are put together from those.
+An experiment turns each statement of its paper into a `Check`: the claim, the measured value, and
+whether the value confirms the claim. `Result.agrees` and `Result.differs` combine the checks into
+two lines. No sentence about agreement is written by hand.
 """
 
 from collections.abc import Callable
@@ -16,36 +16,36 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Draw = Callable[["Figure"], None]
-"""Draws into an empty figure."""
+"""Function that draws into an empty figure."""
 
 LEAST_RUNS = 8
-"""However small the scale: below, a standard deviation means nothing."""
+"""Minimum number of runs at any scale; a standard deviation of fewer is meaningless."""
 
 
-def unheard(share: float) -> None:
-    """Ignore the share that is done."""
+def ignore_progress(share: float) -> None:
+    """Ignore the completed share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What whoever runs an experiment chooses."""
+    """Parameters of an experiment."""
 
     seed: int = 1
     scale: float = 1.0
-    """Share of a full experiment's runs (or pages, where there are no runs)."""
+    """Share of a full experiment's runs (or of its pages if it has no runs)."""
     trace: Path | None = None
     """DIR/SITE of a recording, for experiments on the history of a real page."""
     data: Path | None = None
     """Folder of the PoliteCrawling data set, for experiments on a corpus."""
-    progress: Callable[[float], None] = unheard
-    """Is told the share done, in [0, 1], now and then."""
+    progress: Callable[[float], None] = ignore_progress
+    """Function that receives the completed share, in [0, 1], from time to time."""
 
     def rng(self) -> np.random.Generator:
-        """Return the one source of chance of an experiment."""
+        """Return the only random generator of an experiment."""
         return np.random.default_rng(self.seed)
 
     def runs(self, full: int) -> int:
-        """Scale the number of runs of a full experiment."""
+        """Return the scaled number of runs of a full experiment."""
         return max(LEAST_RUNS, round(full * self.scale))
 
 
@@ -58,7 +58,7 @@ class ResultTable(NamedTuple):
 
 
 class Check(NamedTuple):
-    """One statement of the paper, held against the numbers just produced."""
+    """One statement of the paper with the measured value."""
 
     claim: str
     measured: str
@@ -70,23 +70,23 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What an experiment found."""
+    """Results of an experiment."""
 
     title: str
     tables: list[ResultTable]
     checks: list[Check]
     draw: Draw
     notes: tuple[str, ...] = ()
-    """What a reader must know: stand-ins for data, numbers that the paper does not give."""
+    """Remarks for readers: substitutes for data, numbers that the paper omits."""
 
     @property
     def agrees(self) -> str:
-        """One line: the claims that the numbers bear out."""
+        """One line of the claims that the numbers confirm."""
         return self._line(holds=True)
 
     @property
     def differs(self) -> str:
-        """One line: the claims that they do not."""
+        """One line of the claims that the numbers do not confirm."""
         return self._line(holds=False)
 
     def _line(self, *, holds: bool) -> str:

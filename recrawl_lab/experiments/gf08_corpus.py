@@ -1,4 +1,4 @@
-"""GF08, figure 3: a corpus of pages watched for 25 changes each, the prior of new ones."""
+"""GF08, figure 3: a corpus of pages with 25 observed changes each, as a prior for new pages."""
 
 from typing import TYPE_CHECKING
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CORPUS = 10_000
-"""Pages."""
+"""Number of pages."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
 
 def gamma_prior(sample: Floats) -> Prior:
-    """Fit the service's Gamma prior, 1/hour, to pages that were watched for 25 changes each."""
+    """Return the service's Gamma prior, 1/hour, of pages with 25 observed changes each."""
     changes = np.full(len(sample), float(CHANGES_SEEN))
     return fit_gamma_prior(changes, changes / sample, Prior(0.5, 0.5 / float(sample.mean())))
 
 
 def sampled_corpus(setup: Setup) -> Result:
-    """Run figure 3: how change rates estimated from 25 changes are distributed."""
+    """Run figure 3: the distribution of change rates estimated from 25 changes."""
     rng = setup.rng()
     truth = corpus(setup, rng, setup.runs(CORPUS))
     sample = watched(rng, truth).change_rate

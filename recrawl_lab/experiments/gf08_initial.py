@@ -1,7 +1,7 @@
-"""GF08, figures 2 and 4: how much depends on the interval before a new page's first crawl.
+"""GF08, figures 2 and 4: effects of the interval before a new page's first crawl.
 
-Pages are crawled after 80 % of the estimated time between changes; the estimate is the likeliest
-one, without a prior, and a substitute while no crawl, or every crawl, found a change.
+The next crawl comes after 80 % of the estimated time between changes. The estimate is the likeliest
+one, without a prior. A substitute replaces it while no crawl, or every crawl, found a change.
 """
 
 from typing import TYPE_CHECKING
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SHARE = 0.8
-"""Of the estimated time between changes after which the next crawl comes."""
+"""Share of the estimated time between changes after which the next crawl comes."""
 
 # -- figure 2
 
 PERIOD = DAY
-"""Hours between changes of the one page."""
+"""Time between changes of the page, hours."""
 STARTS, LONGEST = 50, 700.0
 REPEATS = 40
-"""Paths from each of the first intervals; the paper has one."""
+"""Number of paths from each first interval; the paper has one."""
 EPOCHS = 50
 SHOWN = (1, 2, 5, 10, 15, 20, 50)
 EARLY = 10
-"""Epochs of which the paper says that most are edge cases ("the first 10-15")."""
+"""Number of epochs that are mostly edge cases in the paper ("the first 10-15")."""
 ACCURATE = 0.25
-"""Share of the true period within which an estimate is called accurate."""
+"""Maximum error of an accurate estimate, share of the true period."""
 
 
 def paths(setup: Setup) -> Result:
@@ -118,9 +118,9 @@ PAGES = 1_000
 CRAWLS = 5
 INITIAL = DAY * np.array([0.25, 0.5, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 22, 25])
 BEST = 11.0 * DAY
-"""First interval that was best for the paper's corpus."""
+"""Best first interval for the paper's corpus, hours."""
 NEAR = 0.25
-"""Share of the paper's best interval within which ours is called near it."""
+"""Maximum distance of an interval near the paper's best one, share of the best one."""
 
 
 def initial_interval(setup: Setup) -> Result:

@@ -1,8 +1,8 @@
-"""GF08, figure 7: pages nobody has crawled yet, with the corpus as prior and without.
+"""GF08, figure 7: pages without crawls, with the corpus as prior and without a prior.
 
-With a prior the first crawl comes after the time between changes that the prior alone gives, and
-each next one after the estimate so far. Without, the first interval is drawn evenly from 0 up to
-a longest one. Beside the paper's two imaginary intervals stands the service's default, Gamma.
+With a prior, the first crawl comes after the prior's expected time between changes. Each later
+crawl comes after the current estimate. Without a prior, the first interval is drawn evenly from 0
+to a maximum. The paper's prior is two imaginary intervals; the service's default is Gamma.
 """
 
 from typing import TYPE_CHECKING
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 PAGES = 1_000
 CRAWLS = 10
 EARLY = 5
-"""Crawls in which a page is called new."""
+"""Maximum number of crawls of a new page."""
 LONGEST = (1.0, 5.0, 11.0, 25.0)
-"""Days up to which first intervals without a prior are drawn."""
+"""Maximum first intervals without a prior, days."""
 LEAD = 100.0
-"""Hours by which the paper's prior leads at the first interval."""
+"""Lead of the paper's prior at the first interval, hours."""
 
 
 def with_intervals(imaginary: ImaginaryIntervals) -> Estimated:
-    """Likeliest rates with two imaginary crawls (the paper's prior)."""
+    """Return an estimator of likeliest rates with two imaginary crawls (the paper's prior)."""
     mle = ImaginaryMLE(imaginary=imaginary)
 
     def estimated(interval: Floats, changed: Bools) -> Estimate:
@@ -58,7 +58,7 @@ def with_intervals(imaginary: ImaginaryIntervals) -> Estimated:
 
 
 def with_gamma(prior: Prior) -> Estimated:
-    """Posterior means of the service's default."""
+    """Return an estimator of posterior means with the service's default."""
     gamma = Gamma(prior)
 
     def estimated(interval: Floats, changed: Bools) -> Estimate:
@@ -109,7 +109,7 @@ def new_pages(setup: Setup) -> Result:
 def _ways(
     rng: np.random.Generator, corpus: Floats, n_pages: int
 ) -> dict[str, tuple[Floats, Estimated]]:
-    """Return the first intervals and the estimator of each way to begin."""
+    """Return the first intervals and the estimator, by the name of the way to begin."""
     imaginary, prior = fit_imaginary_intervals(corpus), gamma_prior(corpus)
     return {
         "imaginary intervals": (

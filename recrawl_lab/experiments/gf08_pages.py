@@ -1,8 +1,8 @@
-"""What GF08's figures share: a corpus of change rates, and pages crawled as their estimates say.
+"""Common parts of GF08's figures: a corpus of change rates, and pages crawled by estimates.
 
-Rates are per hour and intervals in hours, as in the paper: estimators do not mind the unit. The
-paper's corpus, 10,000 pages of a PageRank-directed crawl, was never published. In its place stand
-log-normal rates with a median of one change in ten days, or the pages of a recording.
+Rates are per hour and intervals in hours, as in the paper; estimators accept any unit. The
+paper's corpus, 10,000 pages of a PageRank-directed crawl, was never published. Log-normal rates
+with a median of one change in ten days replace it, or the pages of a recording.
 """
 
 from collections.abc import Callable
@@ -20,14 +20,17 @@ from service.model.arrays import Bools, Floats
 
 DAY = 24.0
 MEDIAN_PERIOD, LOG_DEVIATION = 10.0 * DAY, 0.8
-"""Of the stand-in corpus: hours between two changes, and the deviation of the logarithm, about the
-largest that two imaginary intervals fit: they fitted the paper's corpus (figure 6)."""
+"""Parameters of the substitute corpus: median hours between two changes, and log deviation.
+
+The deviation is about the largest that two imaginary intervals fit. They fitted the paper's corpus
+(figure 6).
+"""
 CHANGES_SEEN = 25
-"""A page of the corpus is watched until so many crawls found a change."""
+"""Number of crawls with a change after which a page of the corpus is complete."""
 WATCH_INTERVAL = DAY
-"""Hours between crawls of a page while it is watched; the paper does not say."""
+"""Time between crawls of a page of the corpus, hours; the paper does not specify it."""
 LEAST_CHANGES = 5
-"""Of a page of a recording whose rate is taken for known."""
+"""Minimum number of changes of a recorded page whose rate counts as the true rate."""
 STAND_IN = (
     "the paper's corpus is not published; log-normal change rates with a median of one in "
     f"{MEDIAN_PERIOD / DAY:g} days stand in, or with --trace DIR/SITE those of a recording's "
@@ -35,21 +38,21 @@ STAND_IN = (
 )
 
 Estimated = Callable[[Floats, Bools], Estimate]
-"""From the (K, N) intervals and changes so far."""
+"""Function from the (K, N) intervals and changes so far to an estimate."""
 
 
 class Paths(NamedTuple):
-    """(K, N) what K crawls of N pages found."""
+    """(K, N) results of K crawls of N pages."""
 
     interval: Floats
     changed: Bools
     period: Floats
-    """Estimated hours between changes after each crawl."""
+    """Estimated time between changes after each crawl, hours."""
     edge: Floats
 
 
 def corpus(setup: Setup, rng: np.random.Generator, n_pages: int) -> Floats:
-    """Draw (N,) true change rates.
+    """Return (N,) true change rates, 1/hour.
 
     Raises
     ------
@@ -62,13 +65,13 @@ def corpus(setup: Setup, rng: np.random.Generator, n_pages: int) -> Floats:
     frequent = np.diff(world.first) >= LEAST_CHANGES
     if not frequent.any():
         raise InvalidTrace(
-            f"{setup.trace}: no page has {LEAST_CHANGES} changes; name a recording of busier pages"
+            f"{setup.trace}: no page has {LEAST_CHANGES} changes; use a recording with more changes"
         )
     return rng.choice(world.change_rate[frequent], n_pages) / DAY
 
 
 def watched(rng: np.random.Generator, change_rate: Floats) -> Estimate:
-    """Estimate each page from crawls once a day until 25 of them found a change (section 4.2)."""
+    """Return the estimates after daily crawls until 25 crawls found a change (section 4.2)."""
     n_changes = np.full(len(change_rate), float(CHANGES_SEEN))
     chance = -np.expm1(-change_rate * WATCH_INTERVAL)
     quiet = np.asarray(rng.negative_binomial(CHANGES_SEEN, chance) * WATCH_INTERVAL, np.float64)
@@ -97,7 +100,7 @@ def follow(
     Parameters
     ----------
     change_rate, first : (N,)
-        True rates, and the hours to the first crawl.
+        True rates, 1/hour, and the time to the first crawl, hours.
     """
     shape = (n_crawls, len(change_rate))
     interval, changed = np.empty(shape), np.empty(shape, np.bool_)
@@ -113,5 +116,5 @@ def follow(
 
 
 def absolute_deviation(period: Floats, change_rate: Floats) -> float:
-    """Median difference, hours, of estimated and true times between changes (the paper's MAD)."""
+    """Return the median error of estimated times between changes, hours (the paper's MAD)."""
     return float(np.median(np.abs(period - 1.0 / change_rate)))

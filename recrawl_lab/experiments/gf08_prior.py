@@ -1,8 +1,8 @@
 """GF08, figures 5 and 6: the corpus as a prior, exactly and in two numbers.
 
-The paper fits the two imaginary intervals by annealing the squared distance of distributions; the
-service takes the likeliest ones (`fit_imaginary_intervals`). Both are shown, and the Gamma prior
-that the service's default estimator uses.
+The paper fits the two imaginary intervals by annealing the squared distance of distributions. The
+service uses the likeliest intervals (`fit_imaginary_intervals`). The figures show both fits and
+the Gamma prior of the service's default estimator.
 """
 
 from collections.abc import Callable
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 # -- figure 5
 
 UNCHANGED = (1, 2, 5, 10)
-"""Crawls, a day apart, none of which found a change."""
+"""Numbers of crawls, a day apart, without a change."""
 CLOSE = 0.1
-"""Share within which two expectations are called the same."""
+"""Maximum relative difference of two expectations that are equal in the paper's sense."""
 
 
 class QuietPage(NamedTuple):
-    """A page without a change in `hours`: time between changes by several expectations, hours."""
+    """A page without a change in `hours`, with several estimates of its change period, hours."""
 
     hours: float
     likelihood: Floats
     posterior: Floats
-    """Smoothed."""
+    """Smoothed posterior."""
     most_probable: float
     mean: float
     exact: float
@@ -58,7 +58,7 @@ class QuietPage(NamedTuple):
 
     @property
     def row(self) -> tuple[float, ...]:
-        """The numbers of the table."""
+        """Return the numbers for the table."""
         return (
             self.hours,
             self.most_probable,
@@ -70,7 +70,7 @@ class QuietPage(NamedTuple):
 
 
 def quiet_pages(setup: Setup) -> Result:
-    """Run figure 5: what crawls without a change say, alone and with the corpus as prior."""
+    """Run figure 5: the likelihood of crawls without a change, with and without a prior."""
     rng = setup.rng()
     sample = watched(rng, corpus(setup, rng, setup.runs(CORPUS))).change_rate
     setup.progress(0.5)
@@ -112,7 +112,7 @@ def quiet_page(
     prior: Prior,
     intervals: ImaginaryIntervals,
 ) -> QuietPage:
-    """Return the expectations of a page after `n_crawls`, a day apart, none with a change."""
+    """Return the expectations of a page after `n_crawls` crawls, a day apart, without a change."""
     hours = n_crawls * DAY
     likelihood = np.exp(-hours / period)
     weight = counts * likelihood
@@ -167,11 +167,11 @@ def _draw_posterior(figure: "Figure", period: Floats, curves: list[tuple[Floats,
 # -- figure 6
 
 FITS = 0.05
-"""Root mean square distance of distribution functions up to which a fit is called a match."""
+"""Maximum root mean square distance of distribution functions that match."""
 
 
 def cumulative(intervals: ImaginaryIntervals, change_rate: Floats) -> Floats:
-    """Distribution function of the rates under two imaginary intervals and a flat prior."""
+    """Return the distribution function of rates under two imaginary intervals and a flat prior."""
     quiet, both = intervals.unchanged, intervals.unchanged + intervals.changed
     total = 1.0 / quiet - 1.0 / both
     rising = -np.expm1(-quiet * change_rate) / quiet + np.expm1(-both * change_rate) / both
@@ -179,13 +179,13 @@ def cumulative(intervals: ImaginaryIntervals, change_rate: Floats) -> Floats:
 
 
 def distance(model: Callable[[Floats], Floats], sample: Floats) -> float:
-    """Root mean square distance of a distribution function from that of a sample."""
+    """Return the root mean square distance of a distribution function from that of a sample."""
     rank = (np.arange(len(sample)) + 0.5) / len(sample)
     return float(np.sqrt(np.mean((model(np.sort(sample)) - rank) ** 2)))
 
 
 def nearest_intervals(sample: Floats) -> ImaginaryIntervals:
-    """Fit the imaginary intervals as the paper does, by least squared distance."""
+    """Return the imaginary intervals of least squared distance, the paper's fit."""
 
     def squared(log_lengths: Floats) -> float:
         intervals = ImaginaryIntervals(*np.exp(log_lengths).tolist())
@@ -201,7 +201,7 @@ def nearest_intervals(sample: Floats) -> ImaginaryIntervals:
 
 
 def two_intervals(setup: Setup) -> Result:
-    """Run figure 6: how well two imaginary intervals stand in for the corpus."""
+    """Run figure 6: the fit of two imaginary intervals to the corpus."""
     rng = setup.rng()
     sample = watched(rng, corpus(setup, rng, setup.runs(CORPUS))).change_rate
     setup.progress(0.3)

@@ -15,14 +15,14 @@ from service.core.estimators.mle import MLE
 
 @dataclass(frozen=True, slots=True)
 class ImaginaryIntervals:
-    """A prior as two crawls that every page is taken to have had before its first one.
+    """A prior in the form of two imaginary crawls of every page before its first real one.
 
     Density of the change rate ∝ (1 - e^(-changed x)) e^(-unchanged x).
 
     Parameters
     ----------
     changed, unchanged : float, days
-        Lengths of the interval that found a change and of the one that did not. Positive.
+        Positive lengths of the interval with a change and of the interval without one.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class ImaginaryIntervals:
 
     @property
     def change_rate(self) -> float:
-        """Likeliest change rate before the first crawl, 1/day."""
+        """Return the likeliest change rate before the first crawl, 1/day."""
         return float(np.log1p(self.changed / self.unchanged) / self.changed)
 
 
@@ -59,15 +59,15 @@ class ImaginaryMLE(MLE):
 
 
 def fit_imaginary_intervals(change_rate: ArrayLike) -> ImaginaryIntervals:
-    """Fit the two imaginary intervals of GF08 to a corpus of change rates.
+    """Return the two imaginary intervals of GF08 that fit a corpus of change rates.
 
     The lengths (c, u) maximise the likelihood of the rates,
 
         mean ln(1 - e^(-c x)) - u mean(x) + ln u + ln(u + c) - ln c,
 
-    where GF08 anneal the squared distance of densities: the same two numbers wherever the family
-    fits, without a histogram and reproducibly. Given c, u is the root of 1/u + 1/(u + c) = 1; c is
-    searched between 1/1000 and 1000 mean change intervals.
+    whereas GF08 anneal the squared distance of densities. If the family fits, both methods return
+    the same two numbers, but the likelihood needs no histogram and is reproducible. For each c, u
+    is the root of 1/u + 1/(u + c) = 1; the search for c covers 0.001 to 1000 mean change intervals.
 
     Raise `InvalidInput` for no rate, or one that is not positive and finite (GF08 section 4.4).
 

@@ -1,9 +1,10 @@
-"""The pages of K19's experiments: importances and change rates, and what an allocation costs.
+"""The pages of K19's experiments: importances and change rates, and the cost of an allocation.
 
-With `data` they come from the PoliteCrawling data set that K19 published: the rates of pages with
-complete observations as they stand there, those of the others from their crawls by equation 10.
-Without, a made-up set has the published shape: a heavily skewed importance, mostly below 1,000,
-most pages changing once in a few days, and 4 % of the pages with complete observations.
+With `data` the pages come from the PoliteCrawling data set that K19 published. Pages with complete
+observations have the rates of the data set; the rates of other pages come from their crawls by
+equation 10. Without `data` a synthetic set has the published shape. Its importance is heavily
+skewed and mostly below 1,000; most pages change once in a few days, and 4 % have complete
+observations.
 """
 
 from collections.abc import Callable
@@ -31,7 +32,7 @@ from service.model.errors import UnreadableFile
 COMPLETE_SHARE = 0.04
 BANDWIDTH_PER_PAGE = 0.2
 EQUATION_10 = ImaginaryMLE(imaginary=ImaginaryIntervals(0.5, 0.5))
-"""K19's estimator of pages without complete observations, half a day each way added."""
+"""K19's estimator without complete observations, with imaginary intervals of half a day."""
 STAND_IN = (
     "log-normal importances and change rates of the published shape, 4 % of the pages with "
     "complete observations, stand in for K19's data; --data DIR takes the data itself"
@@ -39,16 +40,16 @@ STAND_IN = (
 
 
 class Corpus(NamedTuple):
-    """(N,) pages whose change rates are taken for the truth."""
+    """(N,) pages whose change rates count as the truth."""
 
     importance: Floats
     change_rate: Floats
-    """1/day"""
+    """Change rate, 1/day."""
     complete: Bools
 
     @property
     def bandwidth(self) -> float:
-        """Crawls a day in all: 0.2 a page."""
+        """Return the total crawls a day: 0.2 a page."""
         return BANDWIDTH_PER_PAGE * len(self.importance)
 
     def pick(self, which: Ints | Bools) -> "Corpus":
@@ -64,13 +65,13 @@ class Cost(NamedTuple):
 
 
 def cost(pages: Corpus, allocation: Allocation) -> Cost:
-    """Evaluate an allocation under the true change rates."""
+    """Return the cost of an allocation under the true change rates."""
     columns = (*pages[:2], allocation.crawl_rate, allocation.crawl_probability, pages.complete)
     return Cost(float(costs(*columns).harmonic.mean()), float(costs(*columns).binary.mean()))
 
 
 def made_up(rng: np.random.Generator, n_pages: int) -> Corpus:
-    """Draw pages of the published shape."""
+    """Return random pages of the published shape."""
     return Corpus(
         rng.lognormal(*LOG_IMPORTANCE, n_pages),
         rng.lognormal(*LOG_CHANGE_RATE, n_pages),
@@ -79,12 +80,12 @@ def made_up(rng: np.random.Generator, n_pages: int) -> Corpus:
 
 
 def read_pages(folder: Path, progress: Callable[[float], None]) -> Corpus:
-    """Read the pages of the data set, half of the work; lines of no use are passed over.
+    """Return the pages of the data set and report progress up to one half; skip unusable lines.
 
     Raises
     ------
     UnreadableFile
-        A file is not there, broken, or says two things of one page; or no page is usable.
+        A file is missing, broken, or has two lines for one page; or no page is usable.
     """
     importances, _ = read_numbers(find_table(folder, IMPORTANCES))
     announced, _ = read_numbers(find_table(folder, CHANGE_RATES))
@@ -108,5 +109,7 @@ def read_pages(folder: Path, progress: Callable[[float], None]) -> Corpus:
     )
     pages = pages.pick((pages.importance > 0) & (pages.change_rate > 0))
     if not len(pages.importance):
-        raise UnreadableFile(f"{folder}: no page has both an importance and a change rate")
+        raise UnreadableFile(
+            f"{folder}: no page has an importance and a change rate; check the files"
+        )
     return pages

@@ -1,7 +1,7 @@
-"""K19, experiments 1 and 2: what policies cost when the change rates are known.
+"""K19, experiments 1 and 2: costs of policies with known change rates.
 
-Closed forms throughout (K19's propositions 1 and 4, equations 12 and 13). Policies that do not
-know of complete observations crawl those pages on the clock like all others.
+All costs are closed forms (K19's propositions 1 and 4, equations 12 and 13). Policies that ignore
+complete observations crawl those pages on the clock like all others.
 """
 
 from typing import TYPE_CHECKING
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 PAGES = 100_000
 CORPUS = 1_000_000
-"""Pages made up for experiment 2, of which 4 % have complete observations."""
+"""Number of synthetic pages in experiment 2; 4 % have complete observations."""
 PAR = 0.1
-"""Share within which two costs are on a par; beyond, one is better."""
+"""Maximum relative difference of costs that are on a par; beyond, one is better."""
 LARGE = 0.2
-"""Share from which on a difference is a large margin."""
+"""Minimum relative difference that is a large margin."""
 FACTOR = 2.0
-"""Of harmonic cost, that K19 gained by handling complete observations."""
+"""Reduction factor of harmonic cost by complete observations in K19."""
 
 POLICIES = {
     "LC": "harmonic",
@@ -36,7 +36,7 @@ POLICIES = {
     "UC": "uniform",
     "CC": "change_rate",
 }
-"""K19's names -> the service's objectives."""
+"""Objectives of the service by K19's names."""
 
 
 def known_rates(setup: Setup) -> Result:

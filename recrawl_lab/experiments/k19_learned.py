@@ -1,9 +1,9 @@
-"""K19, experiment 3: learning the change rates while dividing the bandwidth by them.
+"""K19, experiment 3: change rates are learned while they determine the crawl rates.
 
 20 episodes of 21 days, each on 100,000 pages. LLC, LLCA and BLLC(0.4) are K19's, with its
-estimator and crawls at random times; Recrawl is the service's default: the optimum as in LLC, but
-from Gamma posteriors, and crawls on time. An allocation's cost is K19's closed form, with crawls
-at random times, for all. Excess is over LC with known change rates.
+estimator and crawls at random times. Recrawl is the service's default: the optimum as in LLC, but
+from Gamma posteriors, and crawls on time. For all policies, an allocation's cost is K19's closed
+form with crawls at random times. The excess is over LC with known change rates.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,10 +24,13 @@ PAGES, EPISODES, DAYS = 100_000, 20, 21
 LEAST_EPISODES = 2
 SHOWN = (1, 2, 3, 5, 10, 15, 21)
 SETTLED = 0.02
-"""Share of its last cost within which a policy is said to have converged."""
+"""Maximum distance from its last cost of a policy that has converged, share of that cost."""
 TARGETS = {3: 0.093, 15: 0.029, 60: 0.0089}
-"""Day -> excess harmonic cost of the Gamma estimator in an independent simulation with periodic
-crawls (4,000 pages without complete observations); Recrawl plays one longer episode for it."""
+"""Excess harmonic cost of the Gamma estimator by day, in an independent simulation.
+
+The simulation has periodic crawls of 4,000 pages without complete observations. For comparison
+Recrawl plays one longer episode.
+"""
 NORMAL_95 = 1.96
 
 POLICIES = (
@@ -47,7 +50,7 @@ class CostCurve(NamedTuple):
     """(E, D) crawls a day on the clock, over the bandwidth."""
 
     def settled(self) -> int:
-        """Return the day from which on the mean harmonic cost stays near its last value."""
+        """Return the day after which the mean harmonic cost stays near its last value."""
         mean = self.harmonic.mean(axis=0)
         far = np.flatnonzero(np.abs(mean - mean[-1]) > SETTLED * mean[-1])
         return int(far[-1]) + 2 if far.size else 1

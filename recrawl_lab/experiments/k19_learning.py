@@ -1,7 +1,7 @@
-"""K19's Algorithm 4, played: crawl for a day, learn the change rates, divide the bandwidth anew.
+"""K19's Algorithm 4, simulated: crawl for a day, learn the change rates, reallocate bandwidth.
 
-Crawls have exact instants within a day. Since changes are Poisson, whether a page changed between
-two crawls is drawn when it is crawled; nothing depends on how long a day is cut.
+Crawls have exact instants within a day. Because changes are Poisson, a random draw at the crawl
+decides whether a page changed since the last crawl. No result depends on the length of a day.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,15 +19,15 @@ from service.core.prior import fit_gamma_prior
 from service.model.arrays import Bools, Floats, Ints
 
 START = 1.0
-"""Changes a day that K19 believes of a page before its first crawl."""
+"""K19's prior change rate of a page before its first crawl, 1/day."""
 
 
 class CrawlDay(NamedTuple):
-    """(K,) crawls of one day, page after page and oldest first."""
+    """(K,) crawls of one day, by page and then by time."""
 
     page: Ints
     interval: Floats
-    """Days since the page's previous crawl."""
+    """Time since the page's previous crawl, days."""
     changed: Bools
 
     def pick(self, which: Bools) -> "CrawlDay":
@@ -36,10 +36,10 @@ class CrawlDay(NamedTuple):
 
 
 class Learner(Protocol):
-    """Learns from the crawls of pages without complete observations."""
+    """An estimator of change rates from the crawls of pages without complete observations."""
 
     def learn(self, crawled: CrawlDay) -> None:
-        """Take a day's crawls."""
+        """Update the estimates by a day's crawls."""
         ...
 
     @property
@@ -49,14 +49,14 @@ class Learner(Protocol):
 
 
 class Likeliest:
-    """K19's: equation 10 over all crawls so far. Only pages crawled today are looked at again."""
+    """K19's estimator: equation 10 over all crawls so far, solved for the pages crawled today."""
 
     def __init__(self, n_pages: int) -> None:
         self.change_rate = np.full(n_pages, START)
         self._days: list[CrawlDay] = []
 
     def learn(self, crawled: CrawlDay) -> None:
-        """Keep the crawls, and estimate anew the pages that they are of."""
+        """Store the crawls, and update the estimates of their pages."""
         self._days.append(crawled)
         today = np.zeros(len(self.change_rate), np.bool_)
         today[crawled.page] = True
@@ -68,14 +68,14 @@ class Likeliest:
 
 
 class Posterior:
-    """The service's default: Gamma, its prior fitted to all pages after each day."""
+    """The service's default: Gamma, with its prior fitted to all pages after each day."""
 
     def __init__(self, n_pages: int) -> None:
         self._gamma = self._start = Gamma()
         self._state = self._gamma.init(n_pages)
 
     def learn(self, crawled: CrawlDay) -> None:
-        """Update page by page, pages crawled often turn by turn; then fit the prior."""
+        """Update each page by its crawls one after the other, then fit the prior."""
         turn = np.arange(len(crawled.page)) - np.searchsorted(crawled.page, crawled.page)
         for now in range(int(turn.max(initial=-1)) + 1):
             page, interval, changed = crawled.pick(turn == now)
@@ -96,28 +96,28 @@ class Posterior:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What is learned, how the bandwidth is divided, and when within a day crawls happen."""
+    """An estimator, an allocation, and a rule for the instants of crawls within a day."""
 
     name: str
     allocate: Callable[..., Allocation]
     learner: Callable[[int], Learner] = Likeliest
-    """Made for so many pages."""
+    """Function from the number of pages to an estimator."""
     on_time: bool = False
-    """Each 1/rate days; else at random, as in K19."""
+    """True for a crawl of a page each 1/rate days, False for random crawls, as in K19."""
     knows_complete: bool = True
-    """Counts the announced changes of complete pages, and crawls them on pings."""
+    """True for a policy that counts announced changes of complete pages and crawls on pings."""
 
 
 class Day(NamedTuple):
-    """How a policy goes into the next day."""
+    """A policy's allocation for the next day."""
 
     allocation: Allocation
     n_crawls: int
-    """On the clock, of the day that ended."""
+    """Number of crawls on the clock during the day that ended."""
 
 
 def learned(policy: Policy, pages: Corpus, n_days: int, rng: np.random.Generator) -> Iterator[Day]:
-    """Play a policy that knows no change rate; yields the allocation after each day."""
+    """Play a policy without known change rates; yield the allocation after each day."""
     n_pages = len(pages.importance)
     complete = pages.complete & policy.knows_complete
     learner = policy.learner(n_pages)
@@ -140,7 +140,7 @@ def learned(policy: Policy, pages: Corpus, n_days: int, rng: np.random.Generator
 
 @dataclass(slots=True)
 class _Clock:
-    """When pages were crawled last, and how far into the next interval the first crawl comes."""
+    """Last crawl of each page, and the position of the first crawl in its interval."""
 
     n_pages: int
     on_time: bool
@@ -152,7 +152,7 @@ class _Clock:
         self.gap = phase(np.arange(self.n_pages))
 
     def play(self, crawl_rate: Floats, day: int, rng: np.random.Generator) -> tuple[Ints, Floats]:
-        """Crawl for a day: page and days since its previous crawl, page after page."""
+        """Crawl for a day; return page and days since its previous crawl, ordered by page."""
         if self.on_time:
             wait = np.full(self.n_pages, np.inf)
             np.divide(self.gap, crawl_rate, out=wait, where=crawl_rate > 0)

@@ -1,7 +1,7 @@
-"""The likeliest change rate without a prior, as A22 and GF08 have it.
+"""The likeliest change rate without a prior, as in A22 and GF08.
 
-The service always adds two imaginary crawls, so that no page is an edge case; the papers show what
-happens to those without.
+The service always adds two imaginary crawls, so that no page is an edge case. The papers show the
+edge cases without these crawls.
 """
 
 from typing import NamedTuple
@@ -12,22 +12,22 @@ from service.core.estimators.likelihood import Likelihood, Terms, likeliest_rate
 from service.model.arrays import Bools, Floats
 
 NEITHER, NO_TIME, ALWAYS = 0, 1, 2
-"""What a page's crawls found: some changes, none, or one each time."""
+"""Kinds of histories: some crawls found changes, none did, or all did."""
 
 
 class Estimate(NamedTuple):
-    """(N,) change rates, per unit of the intervals, and which of them are substitutes."""
+    """(N,) change rates, per unit of the intervals, and marks of substitutes."""
 
     change_rate: Floats
     edge: Floats
-    """NEITHER, NO_TIME or ALWAYS."""
+    """(N,) NEITHER, NO_TIME or ALWAYS."""
 
 
 def plain_likelihood(interval: Floats, changed: Bools) -> Estimate:
-    """Likeliest rates without a prior (GF08's equation 2), with its two substitutes.
+    """Return the likeliest rates without a prior (GF08's equation 2), with its two substitutes.
 
-    A page that never changed counts as changing once in all the time it was watched, one that
-    always did as changing once in its shortest interval (CG03's advice).
+    A page that never changed counts as one change in its whole observed time. A page that changed
+    at every crawl counts as one change in its shortest interval (CG03's advice).
 
     Parameters
     ----------

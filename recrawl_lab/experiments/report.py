@@ -1,4 +1,4 @@
-"""What is left of an experiment: tables and claims in the terminal, files in a folder."""
+"""Output of an experiment: tables and claims in the terminal, files in a folder."""
 
 import csv
 import json
@@ -16,7 +16,7 @@ from rich.table import Table as View
 from recrawl_lab.experiments.base import Result, ResultTable, Setup
 
 WIDEST = 1_000
-"""Columns that a table may take: numbers are never cut, even where the terminal is narrower."""
+"""Maximum width of a table, characters; numbers are never cut, even in a narrower terminal."""
 
 
 def document(name: str, result: Result, setup: Setup) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def document(name: str, result: Result, setup: Setup) -> dict[str, Any]:
 
 
 def write(name: str, result: Result, setup: Setup, folder: Path) -> Iterator[Path]:
-    """Write NAME.json, NAME-1.csv … and, if matplotlib is installed, NAME.png; yields each."""
+    """Write NAME.json, NAME-1.csv … and, if matplotlib is installed, NAME.png; yield each path."""
     yield _written(
         folder / f"{name}.json", json.dumps(document(name, result, setup), indent=2) + "\n"
     )
@@ -62,7 +62,7 @@ def draw(result: Result, path: Path) -> None:
 
 
 def show(result: Result, console: Console) -> None:
-    """Print the tables, what agrees with the paper, what differs, and the notes."""
+    """Print the tables, the claims that hold, the claims that do not, and the notes."""
     console.print(f"[bold]{escape(result.title)}[/]")
     for table in result.tables:
         view = _view(table)
@@ -75,7 +75,7 @@ def show(result: Result, console: Console) -> None:
 
 
 def _view(table: ResultTable) -> View:
-    """Lay out for narrow terminals: headers wrap between words, what stands below does not."""
+    """Return a view for narrow terminals: headers wrap between words, cells do not wrap."""
     rows = [[c if isinstance(c, str) else f"{c:.3g}" for c in row] for row in table.rows]
     view = View(title=table.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for column, cells in zip(table.columns, zip(*rows, strict=True), strict=True):

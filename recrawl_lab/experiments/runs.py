@@ -1,7 +1,7 @@
-"""Many runs of one page at once: its crawls, and what an estimator makes of them.
+"""Many runs of one page at once: its crawls, and the estimates from them.
 
-The settings of A22: the page changes at random at one rate and is crawled at random at another,
-and the estimator is told the crawl rate. Arrays are (K, R): K crawls of R independent runs.
+These are the settings of A22: the page changes at random at one rate and is crawled at random at
+another. The estimator knows the crawl rate. Arrays are (K, R): K crawls of R independent runs.
 """
 
 from typing import Any, NamedTuple
@@ -24,17 +24,17 @@ INK = {
     "plain mle": "#66a61e",
     "gamma": "#1f4e9c",
 }
-"""One colour an estimator, the same in all figures."""
+"""Colours of the estimators, the same in all figures."""
 
 
 class CrawlRuns(NamedTuple):
     """(K, R) crawls of R runs, oldest first."""
 
     interval: Floats
-    """Since the previous crawl, in the unit of the rates."""
+    """Time since the previous crawl, in the unit of the rates."""
     changed: Bools
     crawl_rate: float
-    """In force over all intervals."""
+    """Crawl rate in force over all intervals."""
 
 
 class Error(NamedTuple):
@@ -47,13 +47,13 @@ class Error(NamedTuple):
 def poisson_runs(
     rng: np.random.Generator, change_rate: float, crawl_rate: float, shape: tuple[int, int]
 ) -> CrawlRuns:
-    """Draw (K, R) crawls on a Poisson clock of a page that changes at Poisson instants."""
+    """Return (K, R) crawls on a Poisson clock of a page that changes at Poisson instants."""
     interval = rng.exponential(1.0 / crawl_rate, shape)
     return CrawlRuns(interval, rng.random(shape) < -np.expm1(-change_rate * interval), crawl_rate)
 
 
 def checkpoints(n_crawls: int, n: int = 40, also: tuple[int, ...] = ()) -> Ints:
-    """Choose after how many crawls estimates are looked at: evenly spaced in the logarithm.
+    """Return ascending numbers of crawls for estimates, evenly spaced in the logarithm.
 
     >>> checkpoints(100, 5, also=(50,))
     array([  1,   3,  10,  31,  50, 100])
@@ -63,7 +63,7 @@ def checkpoints(n_crawls: int, n: int = 40, also: tuple[int, ...] = ()) -> Ints:
 
 
 def estimates(estimator: Estimator[Any], runs: CrawlRuns, after: Ints) -> Floats:
-    """Estimates (C, R) of all runs after each of the (C,) ascending numbers of crawls."""
+    """Return (C, R) estimates of all runs after each of the (C,) ascending numbers of crawls."""
     n_runs = runs.interval.shape[1]
     if estimator.needs_history:
         return np.array([_from_history(estimator, runs, int(k)) for k in after])
@@ -77,7 +77,7 @@ def estimates(estimator: Estimator[Any], runs: CrawlRuns, after: Ints) -> Floats
 
 
 def gather_history(page: ArrayLike, interval: ArrayLike, changed: ArrayLike, n: int) -> History:
-    """Return the history of n pages from (K,) crawls; those of a page oldest first.
+    """Return the history of n pages from (K,) crawls; those of a page are oldest first.
 
     Examples
     --------
@@ -101,12 +101,12 @@ def _from_history(estimator: Estimator[Any], runs: CrawlRuns, k: int) -> Floats:
 
 
 def start_at(crawl_rate: float) -> Prior:
-    """Prior of mean `crawl_rate`, where SA and SAM begin: A22 do not say where theirs do."""
+    """Return a prior of mean `crawl_rate` for SA and SAM; A22 does not specify their start."""
     return Prior(0.5, 0.5 / crawl_rate)
 
 
 def relative_error(estimate: Floats, change_rate: float) -> Error:
-    """Error over the runs of (C, R) estimates."""
+    """Return the error over the runs of (C, R) estimates."""
     square = (estimate / change_rate - 1.0) ** 2
     rmse = np.sqrt(square.mean(axis=-1))
     spread = square.std(axis=-1) / np.sqrt(square.shape[-1])
@@ -114,6 +114,6 @@ def relative_error(estimate: Floats, change_rate: float) -> Error:
 
 
 def band(estimate: Floats) -> tuple[Floats, Floats]:
-    """Bounds (C,), (C,) that hold 95 % of the runs."""
+    """Return (C,), (C,) bounds that contain 95 % of the runs."""
     low, high = np.quantile(estimate, (0.025, 0.975), axis=-1)
     return low, high

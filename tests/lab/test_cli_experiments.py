@@ -14,7 +14,7 @@ def test_it_lists_what_there_is(recrawl):
 
 def test_an_unknown_name_is_refused_before_anything_runs(recrawl, tmp_path):
     said = recrawl("experiment", "a22-3", "a22-33").refusal()
-    assert said.startswith("recrawl: there is no experiment 'a22-33'; there are a22-1, a22-2")
+    assert said.startswith("recrawl: no experiment 'a22-33'; choose one of a22-1, a22-2")
     assert not list(tmp_path.iterdir())
 
 

@@ -31,7 +31,7 @@ def test_a_claim_stands_on_the_side_where_its_numbers_put_it():
 
 
 def test_an_unknown_name_is_told_with_those_there_are():
-    with pytest.raises(UnknownExperiment, match=r"no experiment 'a22-9'; there are a22-1, a22-2"):
+    with pytest.raises(UnknownExperiment, match=r"no experiment 'a22-9'; choose one of a22-1"):
         find("a22-9")
 
 

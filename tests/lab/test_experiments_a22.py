@@ -203,5 +203,5 @@ def test_the_busiest_page_of_a_recording_stands_in(tmp_path):
 
 
 def test_a_recording_of_pages_that_hardly_change_is_refused(tmp_path):
-    with pytest.raises(InvalidTrace, match="changed 2 times; name a recording"):
+    with pytest.raises(InvalidTrace, match="changed 2 times; use a recording"):
         a22_history.on_a_history(Setup(trace=write_trace(tmp_path)))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from recrawl_lab.experiments import k19_corpus, k19_known, k19_learned, k19_learning
-from recrawl_lab.experiments.base import Setup, unheard
+from recrawl_lab.experiments.base import Setup, ignore_progress
 from recrawl_lab.experiments.k19_corpus import EQUATION_10, Corpus, cost
 from recrawl_lab.experiments.k19_learning import CrawlDay, Likeliest, Policy, Posterior, learned
 from service.core.allocation import ALLOCATORS
@@ -189,7 +189,7 @@ def test_the_data_set_gives_rates_announced_and_by_equation_10(tmp_path):
             (5, 10, None, []),
         ],
     )
-    pages = k19_corpus.read_pages(folder, unheard)
+    pages = k19_corpus.read_pages(folder, ignore_progress)
     assert pages.importance.tolist() == [20, 50]
     assert pages.complete.tolist() == [True, False]
     history = EQUATION_10.init(1)
@@ -217,5 +217,5 @@ def test_all_three_experiments_take_the_data_set(tmp_path):
 
 def test_a_data_set_without_a_usable_page_is_refused(tmp_path):
     folder = polite(tmp_path, [(9, 0, None, [[1.0, 1]])])
-    with pytest.raises(UnreadableFile, match="no page has both an importance and a change rate"):
-        k19_corpus.read_pages(folder, unheard)
+    with pytest.raises(UnreadableFile, match="no page has an importance and a change rate"):
+        k19_corpus.read_pages(folder, ignore_progress)

@@ -101,7 +101,7 @@ def test_the_live_demo_ends_by_itself_and_says_what_it_measured(tmp_path):
     assert crawls > 100
     assert 0 < same < crawls
     assert 0 < changes < crawls
-    strict = r"strict.example answered 429 (\d+) times and was then left alone for (\d+) s"
+    strict = r"strict.example answered 429 (\d+) times and was then not crawled for (\d+) s"
     n_busy, silence_s = map(int, re.search(strict, said).groups())
     assert 1 <= n_busy <= 4
     assert silence_s >= 1

@@ -131,7 +131,7 @@ def test_a_broken_url_is_named_by_its_line(tmp_path, row, says):
 
 
 def test_an_id_with_two_numbers_is_refused(tmp_path):
-    with pytest.raises(UnreadableFile, match="URL_ID 7 stands there more than once"):
+    with pytest.raises(UnreadableFile, match="URL_ID 7 appears twice"):
         read_numbers(written(tmp_path, "7\t1\n8\t1\n7\t2\n"))
 
 
@@ -148,7 +148,7 @@ def test_a_table_must_be_there_exactly_once(tmp_path):
     first = written(tmp_path, "", "urlid_imp.tsv.gz")
     assert find_table(tmp_path, "urlid_imp") == first
     written(tmp_path, "", "urlid_imp")
-    with pytest.raises(UnreadableFile, match="which one"):
+    with pytest.raises(UnreadableFile, match="keep only one of"):
         find_table(tmp_path, "urlid_imp")
 
 

@@ -184,7 +184,7 @@ def test_two_urls_of_one_id_are_refused_before_any_state_is_written(tmp_path):
     first = path.read_text().splitlines()[0].split("\t")
     path.write_text(f"{path.read_text()}https://a.example/twice\t{first[1]}\t1\n")
     store = MemoryStore(2)
-    with pytest.raises(UnreadableFile, match=f"URL_ID {first[1]} stands there more than once"):
+    with pytest.raises(UnreadableFile, match=f"URL_ID {first[1]} appears more than once"):
         imported(folder, store)
     assert not contents(store)[1].n_observations.any()
 
