@@ -1,4 +1,4 @@
-"""Columns that grow, and take back what a transaction did to them."""
+"""Columns that grow, and revert the changes of a transaction."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from service.model.arrays import Bools
 
 Undo = list[Callable[[], object]]
-"""What to call, last first, to be where the transaction began."""
+"""Functions that restore the state before the transaction, to be called last first."""
 
 
 class Table:
-    """Named columns that grow by doubling and take back what an undo log has noted."""
+    """Named columns that grow by doubling and record their changes in an undo log."""
 
     def __init__(self, dtypes: dict[str, Any], **shapes: tuple[int, ...]) -> None:
         self.n = 0
@@ -27,7 +27,7 @@ class Table:
         return self.columns[name][: self.n]
 
     def append(self, undo: Undo, n: int, **values: Any) -> None:
-        """Add n rows: arrays, or one value for all of them; columns not named are zero."""
+        """Append n rows: arrays, or one value for all rows; columns not named are zero."""
         undo.append(partial(setattr, self, "n", self.n))
         start, self.n = self.n, self.n + n
         for name, column in self.columns.items():
@@ -47,14 +47,14 @@ class Table:
         self[name][row] = value
 
     def keep(self, undo: Undo, mask: Bools) -> None:
-        """Drop the rows outside of the mask, for a table whose rows nobody points to."""
+        """Delete the rows outside of the mask, for a table whose rows have no references."""
         undo += (
             partial(setattr, self, "n", self.n),
             partial(setattr, self, "columns", self.columns),
         )
         n_kept = int(np.count_nonzero(mask))
         n_dropped = self.n - n_kept
-        if mask[n_dropped:].all():  # the oldest: what grows goes on behind the others
+        if mask[n_dropped:].all():  # only the oldest rows go, so the others stay in place
             self.columns = {name: column[n_dropped:] for name, column in self.columns.items()}
         else:
             self.columns = {name: self[name][mask] for name in self.columns}

@@ -53,10 +53,10 @@ class MemorySchedule(Transaction):
         for epoch in self._unfinished():
             if epoch.status is EpochStatus.running:
                 self.fail_epoch(epoch.epoch, "its process ended before it published", now)
-        asked = self._requested()
-        if asked is None:
+        requested = self._requested()
+        if requested is None:
             return self._new_epoch(EpochStatus.running, now, now)
-        return self._put_epoch(replace(asked, status=EpochStatus.running, started_at=now))
+        return self._put_epoch(replace(requested, status=EpochStatus.running, started_at=now))
 
     @override
     def fail_epoch(self, epoch: int, reason: str, now: datetime) -> None:
@@ -109,7 +109,7 @@ class MemorySchedule(Transaction):
         return next((e for e in self._unfinished() if e.status is EpochStatus.requested), None)
 
     def _unfinished(self) -> list[Epoch]:
-        """Return those that wait or run: whatever came before the first of them is finished."""
+        """Return the requested and running epochs; all earlier epochs are finished."""
         newest = reversed(self.store.epochs)
         return list(takewhile(lambda epoch: epoch.status in UNFINISHED, newest))
 
@@ -193,7 +193,7 @@ class MemorySchedule(Transaction):
         return SchedulePart(pages, None if whole or not limit else int(rows.page_id[-1]))
 
     def _due_columns(self, row: Ints, rows: ScheduleColumns) -> dict[str, Any]:
-        """Return `DueColumns` but for the page_id."""
+        """Return the columns of `DueColumns` except the page_id."""
         names = ("last_crawl_at", "requested_at", "gone", "n_failures", "interval_factor")
         columns = {name: self.states[name][row] for name in names}
         with np.errstate(over="ignore"):
@@ -211,24 +211,24 @@ class MemorySchedule(Transaction):
         return mask
 
     def _in_force(self, page_id: Ints) -> ScheduleColumns:
-        """Return the rows of the schedule in force, NaN where it has none."""
+        """Return the rows of the schedule in force, NaN for a page without a row."""
         newest = max(self.store.schedules, default=None)
         rows = ScheduleColumns.empty() if newest is None else self.store.schedules[newest]
         return self._rates(rows, page_id)
 
     def _rates(self, rows: ScheduleColumns, page_id: Ints) -> ScheduleColumns:
         at = np.searchsorted(rows.page_id, page_id)
-        known = at < len(rows)
-        known[known] = rows.page_id[at[known]] == page_id[known]
+        has_row = at < len(rows)
+        has_row[has_row] = rows.page_id[at[has_row]] == page_id[has_row]
         choices: dict[str, Any] = {}
         for name in ("change_rate", "crawl_rate", "crawl_probability", "urgency"):
             choices[name] = np.full(len(page_id), np.nan)
-            choices[name][known] = getattr(rows, name)[at[known]]
+            choices[name][has_row] = getattr(rows, name)[at[has_row]]
         return ScheduleColumns(page_id=page_id, **choices)
 
 
 def moved(before: ScheduleColumns, now: ScheduleColumns, ratio: float) -> Bools:
-    """Return which rows are new or have a rate or probability that moved by more than a ratio."""
+    """Return a mask of rows that are new, or whose rate or probability moved by over a ratio."""
     mask: Bools = np.isnan(before.crawl_rate)
     for then, rate in (
         (before.crawl_rate, now.crawl_rate),
@@ -244,5 +244,5 @@ def _copy(certificate: Certificate) -> Certificate:
 
 
 def _own(epoch: Epoch) -> Epoch:
-    """Return a copy whose dictionaries are the caller's."""
+    """Return a copy whose dictionaries belong to the caller."""
     return replace(epoch, certificate=epoch.certificate and _copy(epoch.certificate))

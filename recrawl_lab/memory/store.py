@@ -1,6 +1,6 @@
-"""The store in arrays of this process: for simulations and tests, nothing outlives it.
+"""The store in arrays of this process, for simulations and tests; its data ends with the process.
 
-One transaction runs at a time, which makes it a snapshot and the owner of every lock.
+One transaction runs at a time, so it sees a snapshot and owns every lock.
 """
 
 import threading
@@ -51,7 +51,7 @@ class MemoryStore(Store):
         self.leading = threading.Lock()
 
     def host(self, host_id: int) -> str:
-        """Return the name of a host; hosts are numbered in the order they came."""
+        """Return the name of a host; hosts are numbered in the order of arrival."""
         self.hosts += list(self.host_ids)[len(self.hosts) :]
         return self.hosts[host_id]
 
@@ -80,14 +80,14 @@ class MemoryStore(Store):
             self.leading.release()
 
     def check(self) -> None:
-        """Find everything in order."""
+        """Return without an error, because arrays are always reachable."""
 
     def close(self) -> None:
-        """Give nothing back: there are no connections."""
+        """Do nothing, because there are no connections."""
 
 
 class MemoryLead(Lead):
-    """The lead of this process."""
+    """The lead among workers, which is exclusive in this process."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.store = store

@@ -1,7 +1,7 @@
 """Transactions on arrays of this process: pages, their states and the log.
 
-A page's row is its page_id - 1, for ever, so every statement is indexing. A transaction notes what
-it overwrites, so a rollback costs as much as the transaction wrote.
+The row of a page is always its page_id - 1, so every statement is indexing. A transaction records
+the values that it overwrites, so a rollback costs as much as the writes.
 """
 
 from abc import update_abstractmethods
@@ -39,20 +39,20 @@ PAGE: dict[str, Any] = {
     "max_crawl_rate": np.float64,
     "created_at": INSTANT,
 }
-"""What is kept of a page beside its state."""
+"""Columns of a page beside its state."""
 
 READ_ONLY = ("page_id", "pings_since", "observability", "crawl_rate", "crawl_probability")
 WRITTEN = tuple(f for f in PageStates.__dataclass_fields__ if f not in READ_ONLY)
-"""What `save_states` writes."""
+"""Columns that `save_states` writes."""
 
 
 def refuses_the_rest(transaction: type[T]) -> type[T]:
-    """Implement every statement that a transaction lacks by an error."""
+    """Return the class with an implementation of every missing statement that raises an error."""
 
     def refusal(name: str) -> Callable[..., NoReturn]:
         def refuse(*_: object, **__: object) -> NoReturn:
             raise NotImplementedError(
-                f"the store in memory has no `{name}`, as it keeps neither a queue nor hosts nor "
+                f"the store in memory has no `{name}`, because it has no queue, hosts or "
                 "subscriptions; check `store.has_queue`, or open a SQLite file"
             )
 
@@ -80,15 +80,15 @@ class MemoryTransaction(MemorySchedule):
     def register(
         self, pages: PageColumns, now: datetime, brought: Brought | None = None
     ) -> Registered:
-        known = self.page_ids(pages.key)
-        new, old = pages.take(known == 0), known > 0
+        page_id = self.page_ids(pages.key)
+        new, old = pages.take(page_id == 0), page_id > 0
         if len(new):
             self._add(new, instant(now))
             if brought is not None:
                 self._bring(brought.take(~old))
         if old.any():
-            self._change(known[old] - 1, pages.take(old), instant(now))
-        return Registered(self.page_ids(pages.key) if len(new) else known, ~old)
+            self._change(page_id[old] - 1, pages.take(old), instant(now))
+        return Registered(self.page_ids(pages.key) if len(new) else page_id, ~old)
 
     def _add(self, new: PageColumns, now: np.datetime64) -> None:
         start = self.pages.n
@@ -134,11 +134,11 @@ class MemoryTransaction(MemorySchedule):
             self.store.page_id_of.pop(key, None)
         del self.store.key_of[start:]
 
-    def _change(self, row: Ints, said: PageColumns, now: np.datetime64) -> None:
-        complete = said.observability == Observability.complete
+    def _change(self, row: Ints, pages: PageColumns, now: np.datetime64) -> None:
+        complete = pages.observability == Observability.complete
         self._recount_pings(row[complete], now)
         for name in ("observability", "importance", "min_crawl_rate", "max_crawl_rate"):
-            new = getattr(said, name)
+            new = getattr(pages, name)
             keeps = new == UNSPECIFIED if name == "observability" else np.isnan(new)
             self.pages.put(self.undo, row, **{name: np.where(keeps, self.pages[name][row], new)})
 
@@ -186,7 +186,7 @@ class MemoryTransaction(MemorySchedule):
 
     @override
     def delete_page(self, page_id: int) -> None:
-        # dead for ever; its log is nobody's and goes by retention
+        # the page_id is never used again; retention deletes the log
         row = self._row(page_id)
         key = self.store.key_of[row]
         self.pages.put(self.undo, row, alive=False)
@@ -208,12 +208,12 @@ class MemoryTransaction(MemorySchedule):
 
     @override
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
-        known = self._there(page_id)
-        row = known - 1
-        unread = np.full((2, len(known)), np.nan)
-        rates = self._in_force(known) if scheduled else None
+        there = self._there(page_id)
+        row = there - 1
+        unread = np.full((2, len(there)), np.nan)
+        rates = self._in_force(there) if scheduled else None
         return PageStates(
-            page_id=known,
+            page_id=there,
             observability=self.pages["observability"][row],
             crawl_rate=rates.crawl_rate if rates else unread[0],
             crawl_probability=rates.crawl_probability if rates else unread[1],
@@ -221,8 +221,8 @@ class MemoryTransaction(MemorySchedule):
         )
 
     def _there(self, page_id: Ints) -> Ints:
-        known = page_id[(page_id > 0) & (page_id <= self.pages.n)]
-        there: Ints = known[self.pages["alive"][known - 1]]
+        in_range = page_id[(page_id > 0) & (page_id <= self.pages.n)]
+        there: Ints = in_range[self.pages["alive"][in_range - 1]]
         return there
 
     @override
@@ -245,7 +245,7 @@ class MemoryTransaction(MemorySchedule):
 
     @override
     def append_log(self, entries: LogColumns) -> None:
-        # by time, so that the oldest come first
+        # by time, so that the oldest entries come first
         entries = entries.take(np.argsort(entries.observed_at, kind="stable"))
         number = self.store.n_logged + np.arange(len(entries))
         self.store.n_logged += len(entries)
@@ -264,7 +264,7 @@ class MemoryTransaction(MemorySchedule):
         page_id = np.sort(self._there(page_id))
         starts, ends = (evidence.page_id.searchsorted(page_id, side) for side in ("left", "right"))
         between = evidence.take(slice(starts.min(initial=0), ends.max(initial=0)))
-        if (ends - starts).sum() == len(between):  # nobody else's is in between
+        if (ends - starts).sum() == len(between):  # no entries of other pages in between
             return between
         return between.take(np.isin(between.page_id, page_id))
 
@@ -304,14 +304,14 @@ class MemoryTransaction(MemorySchedule):
             self.log.keep(self.undo, self.log["observed_at"] >= instant(keep_log_since))
 
     def roll_back(self) -> None:
-        """Put back what was noted, newest first."""
+        """Restore the overwritten values, newest first."""
         self.store.evidence.forget()
         while self.undo:
             self.undo.pop()()
 
 
 def decode(cell: Any, kind: Any) -> Any:
-    """Return a cell as the type a single value is annotated with; "none" is None."""
+    """Return a cell as the type of its annotation; "none" is None."""
     if isinstance(cell, np.datetime64):
         return moment(cell)
     if isinstance(cell, np.ndarray):

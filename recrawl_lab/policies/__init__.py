@@ -1,1 +1,1 @@
-"""Crawl policies to compare with: fixed rules, tuned heuristics, hindsight."""
+"""Crawl policies for comparison: fixed rules, tuned heuristics, hindsight."""

@@ -1,8 +1,9 @@
-"""A bound for all policies: crawls by one that knows when every page will change.
+"""A bound for all policies: crawls by a policy that knows all future changes.
 
-It crawls a changed page as soon as the bandwidth allows; when several wait, the one whose crawl
-saves most until the page changes again. It is a bound in spirit, not the optimum: it looks no
-farther than the next change of each page, and never keeps bandwidth for a worse day to come.
+The policy crawls a changed page as soon as the bandwidth allows. Among several waiting pages it
+chooses the one whose crawl saves most until the page changes again. This is a practical bound, not
+the optimum: the policy considers only the next change of each page, and never saves bandwidth for
+later.
 """
 
 from heapq import heappop, heappush, heapreplace
@@ -13,16 +14,16 @@ from recrawl_lab.replay.staleness import Crawls, harmonic_numbers
 from recrawl_lab.worlds.world import World
 
 CARRIED_DAYS = 1.0
-"""Bandwidth left over can be spent so much later, as by a fleet with daily epochs."""
+"""Maximum age of bandwidth that is spent late, days, as in a fleet with daily epochs."""
 
 
 def clairvoyant(world: World, bandwidth: float) -> Crawls:
-    """Crawl what saves most, knowing all changes; goes through the changes with a heap.
+    """Return the crawls that save most, from all changes in order of time and a heap of pages.
 
     Parameters
     ----------
     bandwidth
-        Crawls a day. What is left over of `CARRIED_DAYS`, at least one crawl, can be spent later.
+        Crawls a day. The unused part of `CARRIED_DAYS`, or one crawl if more, is available later.
     """
     waiting, done = _Waiting(world), []
     most = max(1.0, bandwidth * CARRIED_DAYS)
@@ -43,7 +44,7 @@ def clairvoyant(world: World, bandwidth: float) -> Crawls:
 
 
 class _Waiting:
-    """Pages with changes not crawled yet, by what a crawl saves."""
+    """Pages with uncrawled changes, ordered by the savings of a crawl."""
 
     def __init__(self, world: World) -> None:
         page = world.changed_page
@@ -62,17 +63,17 @@ class _Waiting:
         return bool(self._heap)
 
     def push(self, change: int) -> None:
-        """Take in a change, by its place in the world."""
+        """Add a change, identified by its index in the world."""
         page = self._page[change]
         self._n_uncrawled[page] += 1
         self._until[page] = self._changes_at[change]
         heappush(self._heap, (-self._saved(page, self._changed_at[change]), page))
 
     def pop(self, at: float) -> int | None:
-        """Return the page whose crawl saves most, now crawled; None if no crawl saves anything.
+        """Return the page whose crawl saves most and mark it crawled; None if no crawl saves any.
 
-        What a crawl saves only shrinks until the page changes and is entered again, so it is enough
-        to weigh anew what stands at the top.
+        Until the page changes and is added again, the savings of a crawl only shrink. It is enough
+        to evaluate the top of the heap again.
         """
         while self._heap:
             expected, page = self._heap[0]

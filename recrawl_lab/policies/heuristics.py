@@ -1,12 +1,13 @@
-"""Crawling by an interval per page, as most crawlers do: the queue, exact in time.
+"""Crawls by one interval per page, as in most crawlers: a queue with exact instants.
 
-A heuristic says after each crawl when the page is due again. Crawls are done one at a time, each
-taking 1/bandwidth days, at the instant a page falls due or as soon as the ones before it are done:
-the bandwidth is never exceeded, and what no page is due for is lost. This favours the heuristics:
-real crawlers fetch in batches, minutes (StormCrawler) or days (Nutch) after pages fell due.
+After each crawl, a heuristic returns when the page is due again. Crawls run one at a time and take
+1/bandwidth days each. A crawl begins when its page falls due, or when the earlier crawls end. The
+bandwidth is never exceeded, and bandwidth is lost while no page is due. This favours the
+heuristics: real crawlers fetch in batches, minutes (StormCrawler) or days (Nutch) after pages fall
+due.
 
-Pages are known from their creation on; that first crawl finds them and is not counted. Those there
-from the start fall due evenly spread over their first interval. A page found gone is dropped.
+Pages are known from their creation on; that first crawl finds them and is not counted. Pages that
+exist at the start fall due evenly spread over their first interval. A page found gone is dropped.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,40 +22,40 @@ from recrawl_lab.worlds.world import World
 from service.model.arrays import Bools, Floats, Ints
 
 State = tuple[Ints, ...]
-"""(N,) columns that a heuristic keeps of pages."""
+"""(N,) columns of a heuristic's state of pages."""
 
 FIRST_REACH = 1 / 24
 REACH_GROWTH = 1.5
-"""How far ahead crawls are computed at once, days: ever farther until a page is due twice."""
+"""Growth factor of the number of days computed at once, until a page is due twice in them."""
 
 
 class Segment(NamedTuple):
-    """Crawls chosen together: the most important of the pages due within so many days."""
+    """Crawls chosen together: the most important of the pages due within `days` days."""
 
     days: float
     review: Callable[[State, Floats, float], tuple[State, Floats]]
-    """At its start: from (K,) states and due instants and the time to new ones."""
+    """Function called at its start: from (K,) states, due instants and the time to new ones."""
 
 
 class Heuristic(Protocol):
-    """When pages are due; instants and intervals in days."""
+    """A rule for the due times of pages; instants and intervals are in days."""
 
     @property
     def segment(self) -> Segment | None:
-        """How crawls are chosen together; None: one at a time, always the most overdue."""
+        """Rule for crawls chosen together; None for one at a time, the most overdue page first."""
 
     def discover(self, at: Floats) -> tuple[State, Floats]:
-        """Return (N,) new pages; gives their state and when they are due."""
+        """Return the state of (N,) new pages, and the instants at which they are due."""
 
     def crawl(self, state: State, at: Floats, changed: Bools) -> tuple[State, Floats]:
-        """Take in (K,) crawls; gives the state and when the pages are due again."""
+        """Return the state after (K,) crawls, and the instants at which the pages are due again."""
 
 
 def play(heuristic: Heuristic, world: World, bandwidth: float) -> Crawls:
-    """Crawl a world as a heuristic says, at most `bandwidth` crawls a day.
+    """Return the crawls of a world by a heuristic, at most `bandwidth` crawls a day.
 
-    The next crawls are computed together, up to the first page that falls due again among them,
-    or for a segment, in which no page is crawled twice; a few array operations serve them all.
+    One computation covers the next crawls up to the first page that falls due again among them, or
+    a segment in which no page is crawled twice. A few array operations serve all of these crawls.
     """
     versions, segment = Versions(world), heuristic.segment
     last_version = np.zeros(len(world), np.int64)
@@ -102,12 +103,12 @@ def _put(state: State, page: Ints, part: Iterable[Ints]) -> None:
 
 
 def _most_important(page: Ints, due: Floats, importance: Floats, n: float) -> Ints:
-    """Keep `n` pages at most, of equals the most overdue."""
+    """Return at most `n` pages by importance; among equals the most overdue come first."""
     return page[np.lexsort((due[page], -importance[page]))[: int(n)]]
 
 
 def _served(ready: Floats, step: float) -> Floats:
-    """Serve one after the other, none before it is ready: at_k = max(ready_k, at_(k-1) + step).
+    """Return instants of service in turn, none early: at_k = max(ready_k, at_(k-1) + step).
 
     >>> _served(np.array([0.0, 0.5, 0.5, 9.0]), 1.0)
     array([0., 1., 2., 9.])

@@ -1,10 +1,10 @@
-"""The policies that are compared, by name, all under the same bandwidth.
+"""Policies for comparison by name, all with the same bandwidth.
 
     LINEUP[name].play(game, progress) -> Replayed
 
-A `Game` is what all of them play. Those that crawl by heuristics or know the future give crawls
-alone; those that learn play through the service's use cases, and also what they predicted.
-`chosen("default")`, `chosen("all")` and `chosen("recrawl,uniform")` give lists of names.
+A `Game` is the input of all policies. Heuristics and policies that know the future return crawls
+only. Policies that learn run through the service's use cases, and also return their predictions.
+`chosen("default")`, `chosen("all")` and `chosen("recrawl,uniform")` return lists of names.
 """
 
 from collections.abc import Callable
@@ -28,8 +28,10 @@ from service.model.domain import Timing
 
 STEP_INTERVALS = 0.5
 LONGEST_STEP, LONGEST_UNPACED = 1.0, 7.0
-"""Days between epochs: half the mean interval between crawls of a page, at most a day, or a week
-where siblings do not move crawls."""
+"""Maximum time between epochs, days: with and without URL groups that move crawls.
+
+The time is half the mean interval between crawls of a page, up to this maximum.
+"""
 
 HALF_LIFE_DAYS = 180.0
 
@@ -38,42 +40,42 @@ DEFAULT_GAMMA = Gamma(half_life_days=HALF_LIFE_DAYS)
 DEFAULT_PLAN = Plan(
     make_estimator("bursty", half_life_days=HALF_LIFE_DAYS), retention=timedelta(days=730)
 )
-"""What the service does unless told otherwise; a test holds it equal to the settings."""
+"""Plan of the service's default settings; a test compares it with the settings."""
 
 
 class PolicyKind(StrEnum):
-    """What a policy knows."""
+    """Knowledge of a policy."""
 
     today = "today"
-    """Nothing of change rates: what crawlers do today, and uniform crawling."""
+    """No knowledge of change rates: policies of today's crawlers, and uniform crawling."""
     learning = "learning"
-    """What its own crawls and notices have shown, through the service's use cases."""
+    """Results of its own crawls and change notices, through the service's use cases."""
     bound = "bound"
-    """More than crawls can show, or the future."""
+    """More than crawls can show, such as true change rates or the future."""
 
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """What policies play."""
+    """Input of all policies."""
 
     world: World
     bandwidth: float
-    """Crawls a day, over all pages."""
+    """Bandwidth over all pages, crawls a day."""
     step: float | None = None
-    """Days from one epoch to the next, for policies that learn; None: as suits each."""
+    """Time between epochs for policies that learn, days; None: suitable for each policy."""
     notices: Crawls | None = None
-    """Change notices of pages that are not `announced`; None: there are only theirs."""
+    """Change notices of pages that are not `announced`; None: only pages that are send notices."""
     seed: int = 1
-    """Of what is random in a policy."""
+    """Seed of a policy's random numbers."""
 
 
 Progress = Callable[[float], None]
-"""Told each day reached, by policies that play day by day."""
+"""Function that receives each day reached, from policies that play day by day."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """A policy, and what to say of it."""
+    """A policy with its description."""
 
     name: str
     kind: PolicyKind
@@ -82,7 +84,7 @@ class Entrant:
 
 
 def suitable_step(world: World, bandwidth: float, *, paced: bool = True) -> float:
-    """Return the days between epochs in which a schedule hardly ages."""
+    """Return a time between epochs in which a schedule hardly ages, days."""
     longest = LONGEST_STEP if paced else LONGEST_UNPACED
     return min(longest, STEP_INTERVALS * world.mean_pages / bandwidth)
 
@@ -119,10 +121,10 @@ def _learner(name: str, plan: Plan, description: str) -> Entrant:
 
 # -- the list
 
-UNIFORM, RECRAWL, TOLD, HINDSIGHT = "uniform", "recrawl", "told", "hindsight"
+UNIFORM, RECRAWL, NOTIFIED, HINDSIGHT = "uniform", "recrawl", "told", "hindsight"
 
 UNPACED = replace(DEFAULT_PLAN, estimator=DEFAULT_GAMMA, url_groups=False)
-"""As the papers' policies are: each page is crawled by its own rates alone, learnt by Gamma."""
+"""Plan of the papers' policies: only a page's own rate, estimated by Gamma, decides its crawls."""
 
 OBJECTIVES = {
     "change-rate": ("change_rate", "ChangeRateCrawl: crawl rates in proportion to change rates"),
@@ -130,11 +132,11 @@ OBJECTIVES = {
     "blc": ("binary", "BinaryLambdaCrawl: the binary optimum, which starves pages"),
     "blc-0.4": ("binary_floor", "the same with 40 % of the bandwidth shared out evenly"),
 }
-"""Name -> objective and description; change rates are learnt by Gamma."""
+"""Objective and description by name; change rates are estimated by Gamma."""
 
 
 def _variants() -> list[Entrant]:
-    """LambdaCrawl with every estimator and timing that go together, without siblings."""
+    """Return LambdaCrawl with every valid pair of estimator and timing, without URL groups."""
     entrants = []
     for estimator, timing in _combinations():
         if refusal(estimator, timing):
@@ -156,7 +158,7 @@ def _combinations() -> list[tuple[str, Timing]]:
 
 
 def refusal(estimator: str, timing: Timing) -> str:
-    """Say why the service refuses an estimator under a timing; empty if it does not."""
+    """Return the service's reason to refuse an estimator under a timing, or "" if it is valid."""
     kind = ESTIMATORS[estimator]
     return "" if timing is Timing.poisson or kind.periodic_timing_ok else kind.refusal
 
@@ -166,7 +168,7 @@ LEFT_OUT: dict[str, str] = {
     for estimator, timing in _combinations()
     if refusal(estimator, timing)
 }
-"""Name -> why it cannot be played: the service refuses it."""
+"""Reasons why policies cannot be played, by name: the service refuses the plan."""
 
 LINEUP: dict[str, Entrant] = {
     entrant.name: entrant
@@ -182,26 +184,26 @@ LINEUP: dict[str, Entrant] = {
         _blind(
             HINDSIGHT,
             plain.hindsight,
-            "LambdaCrawl that knows each page's true change rate from the start; of notices it "
-            "hears only those of --pings true",
+            "LambdaCrawl with each page's true change rate from the start; it receives "
+            "change notices only with --pings true",
             PolicyKind.bound,
         ),
         _blind(
-            TOLD,
+            NOTIFIED,
             partial(plain.with_true_rates, gamma=DEFAULT_GAMMA),
-            "LambdaCrawl on the estimator gamma, told of every change as soon as it is made: what "
-            "it costs to find changes by crawling",
+            "LambdaCrawl on the estimator gamma with a notice of every change at once: the "
+            "cost of finding changes by crawling",
             PolicyKind.bound,
         ),
         _blind(
             "clairvoyant",
             clairvoyant,
-            "knows the instant of every change: no policy can hope for it",
+            "knows the instant of every change, which no real policy can",
             PolicyKind.bound,
         ),
     )
 }
-"""By the name that commands and reports use, in the order of reports."""
+"""Policies by the name in commands and reports, in the order of reports."""
 
 DEFAULT = (
     UNIFORM,
@@ -213,18 +215,18 @@ DEFAULT = (
     HINDSIGHT,
     "clairvoyant",
 )
-"""What operators run today at its best, Recrawl, and the bounds."""
+"""Default policies: the best of today's practice, Recrawl, and the bounds."""
 
 GROUPS: dict[str, tuple[str, ...]] = {"default": DEFAULT, "all": tuple(LINEUP)}
 
 
 def chosen(names: str) -> tuple[str, ...]:
-    """Return the policies that names and groups, separated by commas, stand for; each once.
+    """Return the policies of names and groups separated by commas, without duplicates.
 
     Raises
     ------
     UnknownPolicy
-        None has this name, or the service refuses it; says which there are, or why.
+        No policy has this name, or the service refuses it; the message has all names or the reason.
 
     Examples
     --------
@@ -234,10 +236,10 @@ def chosen(names: str) -> tuple[str, ...]:
     names_by_order: dict[str, None] = {}
     for name in filter(None, map(str.strip, names.split(","))):
         if name in LEFT_OUT:
-            raise UnknownPolicy(f"{name} is not played: the estimator {LEFT_OUT[name]}")
+            raise UnknownPolicy(f"{name} cannot be played: the estimator {LEFT_OUT[name]}")
         if name not in GROUPS and name not in LINEUP:
             raise UnknownPolicy(
-                f"there is no policy {name!r}; there are the groups {', '.join(GROUPS)} and "
+                f"no policy {name!r}; choose from the groups {', '.join(GROUPS)} and "
                 f"{', '.join(LINEUP)}"
             )
         names_by_order.update(dict.fromkeys(GROUPS.get(name, (name,))))

@@ -1,9 +1,9 @@
 """Apache Nutch's AdaptiveFetchSchedule, bit for bit.
 
-Nutch keeps an interval per page, shrinks it when a crawl finds a change and stretches it when not;
-with `sync_delta`, as shipped, it also moves the next crawl towards the time of the last change.
-Instants are integers, milliseconds since 1970; intervals are whole seconds, computed in single
-precision and rounded as Java does. Everything is elementwise: one call serves all pages.
+Nutch has an interval per page. It shrinks the interval when a crawl finds a change and stretches it
+otherwise. With `sync_delta`, as shipped, it also moves the next crawl towards the time of the last
+change. Instants are integers, milliseconds since 1970. Intervals are whole seconds, computed in
+single precision and rounded as in Java. Everything is elementwise: one call serves all pages.
 """
 
 from dataclasses import dataclass, replace
@@ -15,25 +15,25 @@ from numpy.typing import NDArray
 from service.model.arrays import Floats, Ints
 
 UNKNOWN, MODIFIED, NOT_MODIFIED = 0, 1, 2
-"""What a crawl can tell of a page: nothing (the first one), a change, none."""
+"""Outcomes of a crawl: unknown (the first one), a change, no change."""
 
 MS = 1000
 REFETCH_SHARE = np.float32(0.9)
-"""Of `refetch_after_s`: the interval of a page that is crawled before its time."""
+"""Share of `refetch_after_s` that becomes the interval of a page crawled before its time."""
 
 
 class NutchState(NamedTuple):
-    """(N,) what the crawl database keeps of pages."""
+    """(N,) columns of the crawl database."""
 
     interval_s: Ints
-    """0 where none is set yet."""
+    """Interval, seconds; 0 before the first one is set."""
     modified_ms: Ints
-    """When a crawl last saw a change; not positive where unknown."""
+    """Instant of the last crawl with a change, ms since 1970; not positive if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nutch:
-    """The parameters, with the values of nutch-default.xml; intervals in seconds.
+    """Parameters with the values of nutch-default.xml; intervals in seconds.
 
     Examples
     --------
@@ -61,17 +61,17 @@ class Nutch:
     min_interval_s: int = 60
     max_interval_s: int = 31_536_000
     refetch_after_s: int = 7_776_000
-    """db.fetch.interval.max: pages due later than so far ahead are crawled now."""
+    """Maximum time to the next crawl (db.fetch.interval.max); pages due later are crawled now."""
 
     @staticmethod
     def init(n: int) -> NutchState:
-        """Pages never crawled."""
+        """Return the state of n pages without crawls."""
         return NutchState(np.zeros(n, np.int64), np.zeros(n, np.int64))
 
     def update(
         self, state: NutchState, fetched_ms: Ints, outcome: Ints | int
     ) -> tuple[NutchState, Ints]:
-        """Take in (N,) crawls; gives the state and when the pages are due, ms.
+        """Return the state after (N,) crawls, and the instants at which the pages are due, ms.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class Nutch:
         return NutchState(java_round(interval), modified), due
 
     def refetch(self, state: NutchState, due_ms: Ints, now_ms: int) -> tuple[NutchState, Ints]:
-        """Make pages due now that are due too far ahead, as each generate run does."""
+        """Return the state with pages due now if due too far ahead, as in each generate run."""
         early = due_ms - now_ms > self.refetch_after_s * MS
         shorter = int(java_round(np.float32(self.refetch_after_s) * REFETCH_SHARE))
         reset = early & (state.interval_s > self.refetch_after_s)
@@ -117,9 +117,9 @@ class Nutch:
         )
 
     def _sync(self, delta: Ints) -> Ints:
-        """How much earlier the next crawl comes, ms.
+        """Return how much earlier the next crawl comes, ms.
 
-        Nutch means to bound it, but in integers offset / delta is 0, and so is what it bounds.
+        Nutch's bound has no effect: in integers offset / delta is 0, and so is the bounded value.
         """
         offset = java_round(delta * np.float64(np.float32(self.sync_rate)))
         limit = self.max_interval_s * MS
@@ -128,7 +128,7 @@ class Nutch:
 
 
 def java_round(x: Floats | NDArray[np.float32] | np.float32) -> Ints:
-    """Round half up, as Math.round.
+    """Return values rounded half up, as by Math.round.
 
     >>> java_round(np.array([0.5, 1.5, -0.5, -1.5, 0.49999999999999994]))
     array([ 1,  2,  0, -1,  0])

@@ -1,4 +1,4 @@
-"""What operators use today, as policies: each heuristic as shipped, and tuned to the bandwidth."""
+"""Policies of today's operators: each heuristic as shipped, and tuned to the bandwidth."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,36 +22,36 @@ START_MS = round(START.timestamp() * 1000)
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Every page again after the same interval, days."""
+    """Crawls of every page at one constant interval, days."""
 
     interval: float
     segment: None = field(default=None, init=False)
 
     def discover(self, at: Floats) -> tuple[State, Floats]:
-        """Nothing is kept of pages."""
+        """Return an empty state and the due instants."""
         return (), at + self.interval
 
     def crawl(self, state: State, at: Floats, changed: Bools) -> tuple[State, Floats]:  # noqa: ARG002
-        """Whatever the crawls have seen."""
+        """Return the state and the due instants, regardless of changes."""
         return state, at + self.interval
 
     def scaled(self, factor: float) -> Self:
-        """Stretch the interval."""
+        """Return the policy with a stretched interval."""
         return type(self)(factor * self.interval)
 
 
 @dataclass(frozen=True, slots=True)
 class ByNutch:
-    """Nutch: each day the most important of the pages that fall due within it (generate -topN).
+    """Nutch: each day the most important of the pages due within the day (generate -topN).
 
-    A page is found with an unknown outcome, and later ones compare signatures, as its CrawlDb does.
+    As in CrawlDb, a page is found with an unknown outcome, and later crawls compare signatures.
     """
 
     schedule: Nutch
 
     @property
     def segment(self) -> Segment:
-        """A day's crawls; what is due too far ahead is crawled now, and due until it is."""
+        """Return a day's crawls; pages due too far ahead are due now, until they are crawled."""
 
         def review(state: State, due: Floats, now: float) -> tuple[State, Floats]:
             reviewed, again = self.schedule.refetch(
@@ -62,18 +62,18 @@ class ByNutch:
         return Segment(SEGMENT_DAYS, review)
 
     def discover(self, at: Floats) -> tuple[State, Floats]:
-        """Crawl once, at the default interval."""
+        """Return the state after one crawl, at the default interval."""
         state, due = self.schedule.update(Nutch.init(len(at)), _ms(at), UNKNOWN)
         return tuple(state), _day(due)
 
     def crawl(self, state: State, at: Floats, changed: Bools) -> tuple[State, Floats]:
-        """Update by the outcomes."""
+        """Return the state after the outcomes."""
         outcome = np.where(changed, MODIFIED, NOT_MODIFIED)
         after, due = self.schedule.update(NutchState(*state), _ms(at), outcome)
         return tuple(after), _day(due)
 
     def scaled(self, factor: float) -> Self:
-        """Stretch all intervals; the segment remains a day."""
+        """Return the policy with all intervals stretched; the segment remains a day."""
         return type(self)(self.schedule.scaled(factor))
 
 
@@ -85,17 +85,17 @@ class ByStormCrawler:
     segment: None = field(default=None, init=False)
 
     def discover(self, at: Floats) -> tuple[State, Floats]:
-        """Crawl once, at the default interval."""
+        """Return the state after one crawl, at the default interval."""
         interval = self.scheduler.init(len(at))
         return (interval,), at + interval / MINUTES_PER_DAY
 
     def crawl(self, state: State, at: Floats, changed: Bools) -> tuple[State, Floats]:
-        """Update by what changed."""
+        """Return the state after crawls with or without changes."""
         interval = self.scheduler.update(state[0], changed)
         return (interval,), at + interval / MINUTES_PER_DAY
 
     def scaled(self, factor: float) -> Self:
-        """Stretch all intervals."""
+        """Return the policy with all intervals stretched."""
         return type(self)(self.scheduler.scaled(factor))
 
 
@@ -111,7 +111,7 @@ def _day(ms: Ints) -> Floats:
 
 
 class Peer(NamedTuple):
-    """A policy to be compared with, and what to say of it."""
+    """A policy for comparison with its description."""
 
     policy: Policy
     description: str
@@ -119,7 +119,7 @@ class Peer(NamedTuple):
 
 NUTCH = ByNutch(Nutch())
 NUTCH_IN_TIME = ByNutch(Nutch(refetch_after_s=Nutch().max_interval_s))
-"""As shipped, Nutch crawls every day what is due in more than 90; who tunes it will stop that."""
+"""Nutch without its daily crawl of pages due in more than 90 days, as a tuned Nutch runs."""
 STORMCRAWLER = ByStormCrawler(StormCrawler())
 STORMCRAWLER_NEWS = ByStormCrawler(
     StormCrawler(
@@ -161,4 +161,4 @@ PEERS: dict[str, Peer] = {
         "the same, intervals scaled to use the bandwidth up",
     ),
 }
-"""By the name that commands and reports use."""
+"""Policies by the name in commands and reports."""

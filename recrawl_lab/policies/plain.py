@@ -1,8 +1,8 @@
-"""What Recrawl is measured against: crawl times of policies that spend a given bandwidth.
+"""Reference policies for Recrawl: crawl times of policies that spend a constant bandwidth.
 
-All learn of a new page at once and of a page's end by crawling it in vain, as a fleet does; they
-crawl on time with phases spread evenly. The bandwidth is constant and divided among the pages
-that are believed to exist.
+All policies learn of a new page at once. They learn of a page's end by a failed crawl, as a fleet
+does. They crawl on time with phases spread evenly. The bandwidth is divided among the pages that
+the policy counts as existing.
 """
 
 import itertools
@@ -21,30 +21,29 @@ from service.model.arrays import Bools, Floats, Ints
 from service.model.urls import n_buckets, url_groups
 
 SPAN_DAYS = 1.0
-"""Where pages come and go, and where a policy learns, the bandwidth is divided anew so often."""
+"""Time between divisions of the bandwidth, days, if pages come and go or a policy learns."""
 
 CLOSE = 0.001
-"""Share of the crawls by which policies that are compared may differ."""
+"""Maximum difference in crawls of two compared policies, share."""
 MATCHING_ROUNDS = 4
 
 
 class Share(NamedTuple):
-    """(N,) what pages get in a span: crawls on the clock, and the part of pings crawled."""
+    """(N,) each page's crawls on the clock in a span, and the probability of crawls on pings."""
 
     n_crawls: Floats
     crawl_probability: Floats
 
 
 Divide = Callable[[float, Floats, float], Share]
-"""From the start of a span, the days of it that each page takes part, and the crawls there are, to
-the shares."""
+"""Function from the start of a span, each page's days in the span, and the crawls, to shares."""
 
 Policy = Callable[[World, float], Crawls]
-"""Crawls of a world within a bandwidth, crawls a day."""
+"""Function from a world and a bandwidth, crawls a day, to crawls."""
 
 
 def uniform(world: World, bandwidth: float) -> Crawls:
-    """Crawl every page every n/R days, n pages known and R = bandwidth."""
+    """Crawl every page every n/R days, with n known pages and R = bandwidth."""
 
     def divide(_start: float, life: Floats, n_crawls: float) -> Share:
         return Share(n_crawls * life / life.sum(), np.zeros(len(world)))
@@ -53,7 +52,7 @@ def uniform(world: World, bandwidth: float) -> Crawls:
 
 
 def hindsight(world: World, bandwidth: float) -> Crawls:
-    """LambdaCrawl that knows the true change rates from the start; pings crawled by credit."""
+    """Crawl by LambdaCrawl with the true change rates from the start, and pings by credit."""
 
     def divide(_start: float, life: Floats, n_crawls: float) -> Share:
         return _optimum(world, world.change_rate, life, n_crawls)
@@ -62,17 +61,17 @@ def hindsight(world: World, bandwidth: float) -> Crawls:
 
 
 def with_true_rates(world: World, bandwidth: float, gamma: Gamma) -> Crawls:
-    """LambdaCrawl that is told of every change as soon as it is made, and never knows one before.
+    """Crawl by LambdaCrawl with a report of every change as soon as it is made, none in advance.
 
-    It believes, day by day, what an epoch believes whose pages were watched without a break, so it
-    shows what it costs to find changes by crawling; what `hindsight` gains over it is foresight.
-    Pings are crawled by credit: while their rates are not known yet, that may take more crawls than
-    there are.
+    Each day's estimate is that of an epoch whose pages are observed continuously. The policy
+    therefore shows the cost of finding changes by crawling; the further gain of `hindsight` is
+    foresight. Pings are crawled by credit. While the ping rates are unknown, that may take more
+    crawls than the bandwidth.
 
     Parameters
     ----------
     gamma
-        The estimator, before its prior is fitted to what was told.
+        The estimator, before its prior is fitted to the changes.
     """
     history = _History(world, gamma)
 
@@ -83,14 +82,14 @@ def with_true_rates(world: World, bandwidth: float, gamma: Gamma) -> Crawls:
 
 
 class _History:
-    """What has been told of the changes of a world."""
+    """Changes of a world up to the present, without later ones."""
 
     def __init__(self, world: World, gamma: Gamma) -> None:
         self._world, self._gamma = world, gamma
         self._url_group = url_groups(world.url)
 
     def believed(self, now: float) -> Floats:
-        """Estimate (N,) change rates from what was told up to now."""
+        """Return (N,) estimated change rates from the changes up to now."""
         state = self._state(now)
         here = (self._world.created <= now) & (self._world.ended > now)
         evidence = GammaState(state.changes[here], state.days[here])
@@ -98,7 +97,7 @@ class _History:
         return fitted.of_url_groups(self._url_group).change_rate(state)
 
     def _state(self, now: float) -> GammaState:
-        """Weigh what was told by its age: 2^(-age/half-life), of changes and of days alike."""
+        """Return the state with weight 2^(-age/half-life) of changes and of days."""
         world, half_life = self._world, self._gamma.half_life_days
         past = world.changed_at <= now
         age = np.maximum(np.minimum(now, world.ended) - world.created, 0.0)
@@ -111,9 +110,9 @@ class _History:
 
 
 def _optimum(world: World, change_rate: Floats, life: Floats, n_crawls: float) -> Share:
-    """Share crawls out to pages that take part for `life` days.
+    """Return the optimal shares of pages that exist for `life` days.
 
-    A page that takes part for L days of a span costs L times as much and uses L times the
+    A page that exists for L days of a span costs L times as much and uses L times the
     bandwidth: importance, change rate and crawl rate all scale with L.
     """
     importance, changes = world.importance * life, change_rate * life
@@ -122,9 +121,9 @@ def _optimum(world: World, change_rate: Floats, life: Floats, n_crawls: float) -
 
 
 def matched(policy: Policy, world: World, n_crawls: int) -> Crawls:
-    """Play a policy with the bandwidth at which it crawls as nearly `n_crawls` times as can be.
+    """Play a policy with the bandwidth at which its crawls come closest to `n_crawls`.
 
-    Pages that end are crawled in vain and others not at all, so bandwidth and crawls differ.
+    Bandwidth and crawls differ: a deleted page is crawled once more, and bandwidth may be unused.
     """
     bandwidth = n_crawls / world.days
     played: list[Crawls] = []
@@ -138,7 +137,7 @@ def matched(policy: Policy, world: World, n_crawls: int) -> Crawls:
 
 
 def _played(world: World, bandwidth: float, divide: Divide, *, learns: bool = False) -> Crawls:
-    """Turn shares into crawls on time: a page is crawled whenever its shares add up to one."""
+    """Return crawls on time: a page is crawled whenever its shares reach the next integer."""
     credit = phase(np.arange(len(world)))
     probability = np.zeros(len(world.changed_at))
     known_until = np.full(len(world), world.days)
@@ -168,7 +167,7 @@ def _played(world: World, bandwidth: float, divide: Divide, *, learns: bool = Fa
 
 
 def _spans(world: World, *, learns: bool) -> Iterator[tuple[float, float]]:
-    """Split the time into days if pages come or go, or the policy learns."""
+    """Yield the days as spans if pages come or go, or the policy learns; else one span."""
     constant = not learns and not world.created.any() and (world.ended == world.days).all()
     n_spans = 1 if constant else int(np.ceil(world.days / SPAN_DAYS))
     edges = np.linspace(0.0, world.days, n_spans + 1).tolist()
@@ -176,7 +175,7 @@ def _spans(world: World, *, learns: bool) -> Iterator[tuple[float, float]]:
 
 
 def _spends(first: Ints, probability: Floats) -> Bools:
-    """Return at which pings of each page the accumulated probability buys a crawl."""
+    """Return a mask of the pings at which a page's accumulated probability pays for a crawl."""
     total = np.concatenate(([0.0], np.cumsum(probability)))
     before = np.repeat(total[first[:-1]], np.diff(first))
     whole = np.floor(np.stack((total[1:], total[:-1])) - before + CREDIT_TOLERANCE)

@@ -1,8 +1,8 @@
 """Apache StormCrawler's AdaptiveScheduler, bit for bit.
 
-It keeps an interval per page in whole minutes, moves it towards the shortest one when a crawl
-finds a change and stretches it when not. Java computes in single precision and truncates.
-Everything is elementwise: one call serves all pages.
+The scheduler has an interval per page in whole minutes. It moves the interval towards the shortest
+one when a crawl finds a change and stretches it otherwise. Java computes in single precision and
+truncates. Everything is elementwise: one call serves all pages.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from service.model.arrays import Bools, Ints
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StormCrawler:
-    """The parameters, with the shipped values; intervals in minutes.
+    """Parameters with the shipped values; intervals in minutes.
 
     Examples
     --------
@@ -35,11 +35,11 @@ class StormCrawler:
     max_interval_min: int = 20_160
 
     def init(self, n: int) -> Ints:
-        """Pages crawled once: the default interval."""
+        """Return the default interval of pages crawled once, minutes."""
         return np.full(n, self.default_interval_min, np.int64)
 
     def update(self, interval_min: Ints, changed: Bools) -> Ints:
-        """Take in (N,) crawls; gives the minutes from them until the pages are due."""
+        """Return the minutes from (N,) crawls until the pages are due again."""
         one, decrease = np.float32(1.0), np.float32(self.decrease)
         interval = interval_min.astype(np.float32)
         shorter = (one - decrease) * interval + decrease * np.float32(self.min_interval_min)

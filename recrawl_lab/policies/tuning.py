@@ -1,4 +1,4 @@
-"""Heuristics at their best: intervals scaled until they use the bandwidth up."""
+"""Heuristics at their best: intervals scaled until the crawls use the whole bandwidth."""
 
 from dataclasses import replace
 from typing import NamedTuple, Protocol, Self
@@ -10,36 +10,36 @@ from recrawl_lab.replay.staleness import Crawls
 from recrawl_lab.worlds.world import World, offsets
 
 USED = (0.99, 0.998)
-"""Share of the bandwidth that is used up: nearly all, without lasting queues."""
+"""Range of the bandwidth used after tuning, share: nearly all, without lasting queues."""
 TARGET = 0.994
 PILOT_PAGES = 500
-"""In larger worlds so many pages tell about which scale it will be."""
+"""Number of sampled pages that determine an approximate scale in larger worlds."""
 COARSE, FINE = 4.0, 1.02
-"""Steps of the search where all is used, before and after the pilot."""
+"""Step factors of the search for a scale, before and after the pilot."""
 BUDGET_FACTOR = 1.5
-"""Adaptive intervals follow a scale only in part: it shrinks by ever more than what use lacks."""
+"""Growth of a correction's exponent, because adaptive intervals only partly follow a scale."""
 ROUNDS = 24
 
 
 class Scalable(Heuristic, Protocol):
-    """A heuristic whose intervals can be stretched."""
+    """A heuristic with a method that scales its intervals."""
 
     def scaled(self, factor: float) -> Self:
         """Return the heuristic with every interval `factor` times as long."""
 
 
 class TunedSetting(NamedTuple):
-    """A scale of the intervals, and what was crawled at it."""
+    """A scale of the intervals, with the crawls at that scale."""
 
     factor: float
     crawls: Crawls
 
 
 def tuned(heuristic: Scalable, world: World, bandwidth: float) -> Crawls:
-    """Play a heuristic at the longest intervals that use the bandwidth up (`USED`).
+    """Return the crawls of a heuristic at the longest intervals that use the bandwidth (`USED`).
 
-    All of its intervals are scaled by one factor, found over whole plays, as only an operator with
-    hindsight could. Where no factor will do, the play that used the most.
+    One factor scales all intervals. The search plays whole games, so it has hindsight that no real
+    operator has. If no factor reaches the range, the result is the play that used the most.
     """
     if bandwidth == 0:
         return Crawls.none()
@@ -55,7 +55,7 @@ def tuned(heuristic: Scalable, world: World, bandwidth: float) -> Crawls:
 def _search(
     heuristic: Scalable, world: World, bandwidth: float, factor: float, step: float
 ) -> TunedSetting:
-    """Search between factors that use too much, where one steps up, and too little."""
+    """Return a play in the range `USED`; `step` multiplies factors that use too much."""
     enough, most = USED
     low, high, power = 0.0, np.inf, 1.0
     best, used_best = TunedSetting(factor, Crawls.none()), 0.0
@@ -76,7 +76,7 @@ def _search(
 
 
 def _sample(world: World, every: int) -> World:
-    """Take every so many-th page."""
+    """Return a world of every `every`-th page."""
     sample = np.arange(len(world)) % every == 0
     return replace(
         world,

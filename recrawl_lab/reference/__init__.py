@@ -1,1 +1,1 @@
-"""Reference solvers and simulations that the numeric core is tested against."""
+"""Reference solvers and simulations for tests of the numeric core."""

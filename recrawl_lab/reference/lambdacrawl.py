@@ -1,8 +1,8 @@
-"""K19's Algorithms 1, 2 and 3 as printed: what the one-multiplier solver is tested against.
+"""K19's Algorithms 1, 2 and 3 as printed, a reference for tests of the one-multiplier solver.
 
-Small and slow on purpose: bisection on the multiplier, an active set that grows until no
-probability exceeds 1, and a golden-URL group search over the split of the bandwidth between the two
-kinds of pages. Positive inputs only, as in the paper.
+The code is small and slow on purpose. It bisects on the multiplier, and the active set grows until
+no probability exceeds 1. A golden-section search splits the bandwidth between the two kinds of
+pages. Inputs must be positive, as in the paper.
 """
 
 from math import sqrt
@@ -17,7 +17,7 @@ GOLDEN = (sqrt(5) - 1) / 2
 def incomplete_only(
     importance: Floats, change_rate: Floats, bandwidth: float, precision: float = 1e-14
 ) -> Floats:
-    """Crawl rates of pages without pings (Algorithm 1, LambdaCrawl-IncomLObs)."""
+    """Return crawl rates of pages without pings (Algorithm 1, LambdaCrawl-IncomLObs)."""
     n = importance.size
 
     def bound(weight: float, slow: float, fast: float) -> float:
@@ -42,7 +42,7 @@ def incomplete_only(
 
 
 def complete_only(importance: Floats, change_rate: Floats, bandwidth: float) -> Floats:
-    """Crawl probabilities of pages with pings (Algorithm 2, LambdaCrawl-ComplObs)."""
+    """Return crawl probabilities of pages with pings (Algorithm 2, LambdaCrawl-ComplObs)."""
     probability = np.ones(importance.size)
     remaining = np.arange(importance.size)
     while remaining.size:
@@ -64,7 +64,7 @@ def mixed(
     bandwidth: float,
     precision: float = 1e-8,
 ) -> tuple[Floats, Floats]:
-    """Crawl rates and probabilities of all pages (Algorithm 3, LambdaCrawl)."""
+    """Return crawl rates and probabilities of all pages (Algorithm 3, LambdaCrawl)."""
     clock, pinged = ~complete, complete
 
     def split(to_pinged: float) -> tuple[Floats, Floats]:

@@ -14,7 +14,7 @@ from service.core.allocation.sweeps import Sweeps
 from service.core.conditions import Floats
 
 SMALL = 0.1
-"""Below it x - 1 + exp(-x) is summed as a series."""
+"""Value of x below which x - 1 + exp(-x) is computed as a series."""
 
 _SERIES = [0.0, 0.0, *((-1) ** k / factorial(k) for k in range(2, 14))]
 
@@ -27,7 +27,7 @@ def allocate_periodic(
     *,
     start: float | None = None,
 ) -> Allocation:
-    r"""Least harmonic cost when pages without pings are crawled at regular intervals.
+    r"""Return the least-cost rates of pages without pings that are crawled at regular intervals.
 
     Minimises :math:`\sum_{inc} \mu [Ein(x) - 1 + (1 - e^{-x})/x]`, :math:`x = \Delta/\rho`
     (`costs.harmonic_cost`, timing periodic). Stationary where
@@ -59,7 +59,7 @@ def allocate_periodic(
 
 
 def _settled(pages: Pages, solution: Solution, budget: float) -> Allocation:
-    """Return the rates at the root, and how far from stationary they are."""
+    """Return the rates at the root, and their distance from a stationary point."""
     n = pages.importance.size
     s = float(solution.levels[0][0])
     rate, off = np.zeros(n), np.zeros(n)
@@ -87,7 +87,7 @@ def _settled(pages: Pages, solution: Solution, budget: float) -> Allocation:
 
 
 def _demand(pages: Pages, s: float) -> Taken:
-    """Evaluate the rates of both kinds of pages and their derivatives in `s`."""
+    """Return the rates of both kinds of pages and their derivatives in `s`."""
     taken = demand(pages, s)
     clock = _on_the_clock(pages)
     if s > 0:
@@ -100,7 +100,7 @@ def _demand(pages: Pages, s: float) -> Taken:
 
 
 def _violation(pages: Pages, s: float, rate: Floats) -> Floats:
-    """Compare x - 1 + exp(-x) with what the price asks of it."""
+    """Return the relative difference of x - 1 + exp(-x) from its value at the optimum."""
     if s == 0:
         return np.zeros_like(rate)
     over, under = violation(pages, s, rate)
@@ -116,7 +116,7 @@ def _on_the_clock(pages: Pages) -> NDArray[np.intp]:
 
 
 def _changes_between_crawls(price: Floats) -> Floats:
-    r"""Solve :math:`x - 1 + e^{-x} = c` by Newton's method; four steps give all digits.
+    r"""Solve :math:`x - 1 + e^{-x} = c` by Newton's method; four steps reach full precision.
 
     Examples
     --------
@@ -131,5 +131,5 @@ def _changes_between_crawls(price: Floats) -> Floats:
 
 
 def _waste(x: Floats) -> Floats:
-    """Evaluate x - 1 + exp(-x), without cancellation."""
+    """Return x - 1 + exp(-x), computed without cancellation."""
     return np.where(x < SMALL, polyval(np.minimum(x, SMALL), _SERIES), x + np.expm1(-x))

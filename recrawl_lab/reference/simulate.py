@@ -1,7 +1,7 @@
-"""One page played out event by event: what the closed forms of `costs` are checked against.
+"""Event-by-event simulation of one page, a reference for the closed forms of `costs`.
 
-Changes, pings and crawls have exact instants; nothing moves in steps. Randomness is handed in: a
-numpy Generator that the caller seeded.
+Changes, pings and crawls have exact instants, without time steps. Random numbers come from a numpy
+Generator of the caller.
 """
 
 from typing import NamedTuple
@@ -18,13 +18,13 @@ class PageStaleness(NamedTuple):
     """Averages over time of one page of importance 1."""
 
     harmonic: float
-    """Of 1 + 1/2 + … + 1/n, n the changes not crawled yet."""
+    """Mean of 1 + 1/2 + … + 1/n for n uncrawled changes."""
     binary: float
-    """Of 1[n > 0]."""
+    """Mean of 1[n > 0]."""
 
 
 class Played(NamedTuple):
-    """What happened to one page, instants in days, ascending."""
+    """Events of one page; instants in days, ascending."""
 
     changed_at: Floats
     crawled_at: Floats
@@ -32,7 +32,7 @@ class Played(NamedTuple):
 
 
 def staleness(changed_at: ArrayLike, crawled_at: ArrayLike, days: float) -> PageStaleness:
-    """Cost averaged over `days` of a page that was just crawled at 0.
+    """Return the cost averaged over `days` of a page whose last crawl was at 0.
 
     The n-th change since a crawl adds 1/n from its instant to the next crawl, so the integral is
     a sum over the changes. A crawl at the instant of a change sees it.
@@ -77,14 +77,14 @@ def play_page(
     ping_recall: float = 1.0,
     ping_precision: float = 1.0,
 ) -> Played:
-    """Play one page for `days` days: changes, the pings they send, the crawls they lead to.
+    """Simulate one page for `days` days: changes, their pings, and the crawls that follow.
 
-    Changes come at random at `change_rate`; a share `ping_recall` of them is announced at once,
-    and false pings come at the rate that leaves a share `ping_precision` of all pings true. The
-    page is crawled at `crawl_rate` on the clock and on pings with `crawl_probability`.
+    Changes come at random at `change_rate`; a share `ping_recall` of them is announced at once.
+    False pings come at the rate at which a share `ping_precision` of all pings is true. The page
+    is crawled at `crawl_rate` on the clock and on pings with `crawl_probability`.
 
-    Timing is a Poisson clock and a lot at each ping (K19), or on time and by ping credit. Raise
-    `InvalidInput` for a number outside of its domain.
+    The timing `poisson` is a Poisson clock and a random draw at each ping (K19); `periodic` is
+    crawls on time and pings by credit. Raise `InvalidInput` for a number outside of its domain.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Policies played in a world, and the exact staleness that they reach."""
+"""Policies played in a world, and the exact staleness of their copies."""

@@ -1,4 +1,4 @@
-"""Whether pages change as often as was predicted: P(changed) of each crawl against what it saw."""
+"""Calibration of predictions: P(changed) of each crawl against the result of the crawl."""
 
 from dataclasses import dataclass
 
@@ -9,37 +9,37 @@ from service.model.arrays import Floats, Ints
 
 BINS = 15
 CERTAIN = 1e-12
-"""No prediction is charged as if it had been surer than this."""
+"""Least distance of a prediction from 0 and 1 in the log loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """(B,) bins of equally many predictions, from the least to the largest, and their scores."""
+    """(B,) bins of equally many predictions, in ascending order, and their scores."""
 
     expected: Floats
     """Mean prediction of each bin."""
     observed: Floats
-    """Share of changes in it."""
+    """Share of changes in each bin."""
     n_predictions: Ints
     expected_error: float
     """Mean of |observed - expected| over predictions: 0 is perfect, 1 the worst."""
     log_loss: float
-    """Mean of -ln of the probability given to what happened."""
+    """Mean of -ln of the predicted probability of the actual outcome."""
     log_loss_constant: float
-    """The same, had every prediction been the overall share of changes: the best constant."""
+    """Log loss of the best constant prediction, which is the overall share of changes."""
 
     @property
     def skill(self) -> float:
-        """Share of the best constant's log loss that the predictions save; 0 if that has none."""
+        """Relative saving over the constant's log loss; 0 if that is 0."""
         base = self.log_loss_constant
         return 1.0 - self.log_loss / base if base > 0 else 0.0
 
 
 def calibration(predicted: Predicted, bins: int = BINS) -> Calibration | None:
-    """Compare predictions with what was seen; None without any.
+    """Compare predictions with outcomes; return None if there are none.
 
-    Bins hold equally many predictions, so that they are fine where predictions are many: on slow
-    sites most lie below a tenth, where bins of equal width would average the errors away.
+    Bins have equally many predictions, so that they are fine where predictions are many. On slow
+    sites most predictions are below a tenth, where bins of equal width would hide errors.
     """
     n = len(predicted.probability)
     if n == 0:
@@ -69,7 +69,7 @@ def later(predicted: Predicted, than: float) -> Predicted:
 
 
 def log_loss(probability: Floats, changed: Floats) -> float:
-    """Return the mean of -ln of the probability given to what happened.
+    """Return the mean of -ln of the predicted probability of the actual outcome.
 
     >>> round(log_loss(np.array([0.5, 0.9]), np.array([1.0, 0.0])), 4)
     1.4979

@@ -1,4 +1,4 @@
-"""Let policies play one game, each in a process of its own."""
+"""Play one game by several policies, each in a process of its own."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -16,13 +16,13 @@ ENDS = (signal.SIGTERM, signal.SIGINT)
 """Signals that end a contest."""
 LOOK_EVERY_S = 0.1
 SHARE_TOLD = 0.01
-"""Progress is told whenever so much more of the window is played."""
+"""Share of the window between two progress reports."""
 
 Told = Callable[[str, float], None]
-"""Called with the name of a policy and the day it has reached."""
+"""Function that receives the name of a policy and the day it has reached."""
 
 _progress: "SimpleQueue[tuple[str, float]]"
-"""Of a process that plays: where to tell how far it has come."""
+"""Queue for the progress of this process, set when the process begins."""
 
 
 def contest(
@@ -40,14 +40,14 @@ def contest(
     Parameters
     ----------
     report
-        Called in this process, now and then and at the end of each policy.
+        Function called in this process, from time to time and at the end of each policy.
     prepare
-        Called first in each process; must be importable there.
+        Function called first in each process; it must be importable there.
 
     Raises
     ------
     PolicyKilled
-        Somebody killed one of several processes, as the kernel does when memory runs out.
+        One of several processes was killed, for example by the kernel for lack of memory.
     """
     if processes == 1:
         prepare()
@@ -74,8 +74,8 @@ def _side_by_side(
             return [future.result() for future in waiting]
         except BrokenProcessPool as broken:
             raise PolicyKilled(
-                f"one of {processes} processes that played policies was killed, as happens when "
-                "the machine runs out of memory; play fewer at a time (--processes 1), a shorter "
+                f"one of {processes} processes that played policies was killed, possibly for "
+                "lack of memory; play fewer at a time (--processes 1), a shorter "
                 "window (--days) or with less --bandwidth"
             ) from broken
         except BaseException:
@@ -87,9 +87,9 @@ def _side_by_side(
 
 @contextmanager
 def _ends_put_off() -> Iterator[None]:
-    """Block signals in this thread: a process half started is in no list of processes to end.
+    """Block signals in this thread, because a process that is starting is in no list yet.
 
-    The processes inherit the mask; each lifts it when it begins.
+    The processes inherit the mask; each unblocks the signals when it begins.
     """
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
     try:
@@ -101,7 +101,7 @@ def _ends_put_off() -> Iterator[None]:
 def _follow(
     waiting: list[Future[Outcome]], queue: "SimpleQueue[tuple[str, float]]", report: Told
 ) -> None:
-    """Pass on what is told until all are done or one has failed."""
+    """Forward progress until all policies are done or one has failed."""
     left = set(waiting)
     while left:
         done, left = wait(left, LOOK_EVERY_S, FIRST_COMPLETED)
@@ -111,7 +111,7 @@ def _follow(
             future.result()
 
 
-# -- in the process that plays
+# -- in the playing process
 
 
 def _begin(queue: "SimpleQueue[tuple[str, float]]", prepare: Callable[[], None]) -> None:
@@ -127,7 +127,7 @@ def _play(name: str, game: Game) -> Outcome:
 
 
 def _now_and_then(game: Game, name: str, report: Told) -> Callable[[float], None]:
-    """Return each hundredth of the window, and its end."""
+    """Return a function that reports each hundredth of the window, and its end."""
     days, last = game.world.days, 0.0
 
     def tell(day: float) -> None:

@@ -1,4 +1,4 @@
-"""P(no change in the next days), by what each estimator believes of the change rate."""
+"""P(no change in the next days), by each estimator's posterior or estimate."""
 
 from typing import Any
 
@@ -16,10 +16,10 @@ NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 
 
 def probability_unchanged(estimator: Estimator[Any], state: Any, t: ArrayLike) -> Floats:
-    """Return P(no change in the next `t` days); of a posterior its average, else a plug-in.
+    """Return P(no change in the next `t` days): the mean over a posterior, or a plug-in.
 
-    Plugging in an estimate ignores its error: the forecast is too sure, the more the fewer the
-    crawls, and an estimate of 0 forecasts that the page never changes.
+    A plug-in ignores the error of the estimate. Its forecast is therefore overconfident, more so
+    after few crawls, and an estimate of 0 forecasts that the page never changes.
 
     Examples
     --------

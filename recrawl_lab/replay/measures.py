@@ -1,8 +1,8 @@
-"""What a policy achieved in a world: averages over time and pages, and how sure they are.
+"""Measures of a policy in a world: averages over time and pages, with confidence intervals.
 
-Every measure here is a ratio of two sums over pages, so that its value on any resample of the pages
-follows from the terms of each page, computed once. Resamples are the same for all policies: what
-pages happen to be there moves them together, and their ratios much less.
+Every measure is a ratio of two sums over pages. The terms of each page are computed once, and
+determine the value on any resample of the pages. Resamples are the same for all policies: the
+choice of pages affects all policies alike, and affects their ratios much less.
 """
 
 from collections.abc import Iterator
@@ -16,33 +16,33 @@ from service.model.arrays import Bools, Floats, Ints
 
 RESAMPLES = 1000
 MASS = 0.9
-"""Of bootstrap intervals."""
+"""Probability mass of bootstrap intervals."""
 BLOCK = 1 << 21
-"""Pages drawn at a time."""
+"""Number of pages drawn at a time."""
 
 
 class Measures(NamedTuple):
-    """Averages over time and pages; each a number, or an array over resamples or policies.
+    """Averages over time and pages; each is a number, or an array over resamples or policies.
 
-    Where nothing else is said pages weigh by their importance.
+    Pages have their importance as weight unless a field's description differs.
     """
 
     harmonic: Any
-    """1 + 1/2 + … + 1/n for n uncrawled changes."""
+    """Mean of 1 + 1/2 + … + 1/n for n uncrawled changes."""
     binary: Any
-    """Share of the time that a page's copy is old."""
+    """Share of the time in which a page's copy is old."""
     harmonic_plain: Any
-    """All pages weigh the same."""
+    """Harmonic staleness with equal weights."""
     binary_plain: Any
     age_days: Any
-    """Time since the oldest uncrawled change, 0 while there is none."""
+    """Time since the oldest uncrawled change, days; 0 without one."""
     age_days_plain: Any
     never_crawled: Any
-    """Share of the pages that were not crawled again after they were found."""
+    """Share of the pages without a crawl after the first one."""
 
 
 class ConfidenceInterval(NamedTuple):
-    """Bounds that hold the middle `MASS` of the resamples."""
+    """Bounds of the middle `MASS` of the resamples."""
 
     low: float
     high: float
@@ -56,7 +56,7 @@ class Terms(NamedTuple):
 
 
 def terms(world: World, steps: Steps) -> Terms:
-    """Integrate each page's penalties over its life."""
+    """Return the integrals of each page's penalties over its life."""
     n_pages = len(world)
     age = steps.days * (steps.at - steps.oldest_at + steps.days / 2)
     stale = steps.n_uncrawled > 0
@@ -104,7 +104,7 @@ def measured(sums: Terms) -> Measures:
 def resampled(
     policies: list[Terms], *, rng: np.random.Generator, n_resamples: int = RESAMPLES
 ) -> Measures:
-    """Draw as many pages as there are, with replacement, again and again.
+    """Return measures of `n_resamples` samples of N pages, drawn with replacement.
 
     Parameters
     ----------
@@ -126,9 +126,9 @@ def resampled(
 
 
 def interval(resamples: Floats, mass: float = MASS) -> ConfidenceInterval:
-    """Cut off the same share of the (B,) resamples at both ends, but for those that say nothing.
+    """Return the interval without the same share of the (B,) resamples at both ends.
 
-    NaN, as of a ratio of nothing to nothing, says nothing; where all do, so does the interval.
+    NaN resamples, such as 0/0, do not count; if all are NaN, so are both bounds.
     """
     finite = resamples[~np.isnan(resamples)]
     if not finite.size:
@@ -138,13 +138,13 @@ def interval(resamples: Floats, mass: float = MASS) -> ConfidenceInterval:
 
 
 def _crawled(world: World, steps: Steps) -> Bools:
-    """Return which of (N,) pages have a crawl: a step that is no creation and no change."""
+    """Return a mask of (N,) pages with a crawl: a step other than a creation or a change."""
     crawled: Bools = np.bincount(steps.page, minlength=len(world)) > 1 + np.diff(world.first)
     return crawled
 
 
 def _counts(n_pages: int, n_resamples: int, rng: np.random.Generator) -> Iterator[Floats]:
-    """Yield (b, N) how often each page is drawn, `n_resamples` rows in all."""
+    """Yield (b, N) counts of draws of each page, `n_resamples` rows in all."""
     at_once = max(1, BLOCK // n_pages)
     for start in range(0, n_resamples, at_once):
         rows = min(at_once, n_resamples - start)

@@ -1,4 +1,4 @@
-"""How a fleet plays a world step by step, whether it asks a server or the use cases themselves."""
+"""Steps of a fleet that plays a world, through a server or through the use cases."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
@@ -11,17 +11,19 @@ from recrawl_lab.worlds.world import World
 from service.model.arrays import Floats, Ints
 
 CARRIED_DAYS = 7.0
-"""Bandwidth of so many days may be spent earlier or later: what falls due comes in clusters, and
-crawlers that keep to a budget do so by the week."""
+"""Maximum time by which bandwidth is spent earlier or later, days.
+
+Pages fall due in clusters, and real crawlers with a budget balance it over a week.
+"""
 
 
 class Due(NamedTuple):
-    """(N,) pages to crawl, as the schedule says; instants are days since the start."""
+    """(N,) pages to crawl according to the schedule; instants are days since the start."""
 
     page: Ints
     at: Floats
     crawl_rate: Floats
-    """0 where only a ping has asked for the crawl."""
+    """Crawl rate, 1/day; 0 if only a ping requests the crawl."""
 
 
 class Crawlers(Protocol):
@@ -30,39 +32,39 @@ class Crawlers(Protocol):
     world: World
 
     def new_epoch(self) -> object:
-        """Run an epoch, now, and put its schedule in force."""
+        """Run an epoch now, and publish its schedule."""
 
     def due(self, before: float) -> Due:
-        """Read from the schedule what is due before a day."""
+        """Return the pages in the schedule that are due before a day."""
 
     def discover(self, pages: Ints) -> None:
-        """Register pages and report the crawl that found them, at their creation."""
+        """Register pages and report their first crawl, at the instant of their creation."""
 
     def announce(self, changes: Crawls) -> Crawls:
-        """Pass change notices on; gives the crawls that Recrawl asks for, at their instants."""
+        """Send change notices; return the crawls that Recrawl requests, with their instants."""
 
     def crawl(self, crawls: Crawls) -> Crawls:
-        """Crawl in the order of time and report; gives the crawls that took place."""
+        """Crawl in the order of time and report; return the crawls that took place."""
 
 
 def crawl(
     fleet: Crawlers, clock: Clock, notices: Crawls, bandwidth: float, step: float
 ) -> Iterator[tuple[float, Crawls]]:
-    """Play the world step by step; yields the day reached and the crawls since the last one.
+    """Play the world step by step; yield the day reached and the crawls since the last one.
 
     Between two epochs the fleet follows one schedule, so that all crawls of a step are known at
-    its start. The first crawl of each page, which discovers it, is not among those given.
+    its start. The first crawl of each page, which discovers it, is not included.
 
     Parameters
     ----------
     clock
-        The fleet's and Recrawl's.
+        Clock of the fleet and of Recrawl.
     notices
-        Change notices, by the page and the instant at which Recrawl hears of it.
+        Change notices, by page and instant of arrival.
     bandwidth
-        Crawls a day; never ahead of its time by more than `CARRIED_DAYS`, and not at the end.
+        Crawls a day; at most `CARRIED_DAYS` ahead of its time, and not ahead at the end.
     step
-        Days from one epoch to the next.
+        Time from one epoch to the next, days.
     """
     world = fleet.world
     pings = _rows(notices, np.argsort(notices.at, kind="stable"))
@@ -92,10 +94,10 @@ def _rows(crawls: Crawls, which: Ints | slice) -> Crawls:
 
 
 def choose(due: Due, start: float, end: float, allowance: float) -> Crawls:
-    """Take what falls due before `end`, each at its instant; if too much, the most overdue.
+    """Return the crawls of pages due before `end`, the most overdue ones if there are too many.
 
-    A page is due again 1/crawl_rate after each crawl. How overdue it is counts in its own
-    intervals; what a ping has asked for comes first.
+    A page is due again 1/crawl_rate after each crawl. Lateness counts in multiples of the page's
+    interval; crawls requested by pings come first.
     """
     first = np.maximum(due.at, start)
     again = np.floor(np.maximum(end - first, 0.0) * due.crawl_rate).astype(np.int64)
@@ -115,7 +117,7 @@ def choose(due: Due, start: float, end: float, allowance: float) -> Crawls:
 
 
 def announcements(world: World) -> Crawls:
-    """Return the changes of announced pages, each told at once."""
+    """Return the changes of announced pages as notices without delay."""
     page = world.changed_page
     now = world.announced[page]
     return Crawls(page[now], world.changed_at[now])

@@ -1,7 +1,7 @@
 """Replay: Recrawl's own use cases play a world in this process, on the store in memory.
 
-What runs is what the service runs (`run_epoch`, `record`, `ping`); only the web and the clock are
-made up. The crawls of a step are recorded in one batch, each at its own instant.
+The use cases are those of the service (`run_epoch`, `record`, `ping`); only the web and the clock
+are simulated. The crawls of a step are recorded in one batch, each at its own instant.
 """
 
 from collections.abc import Callable
@@ -48,13 +48,13 @@ _START = instant(START)
 
 
 class Predicted(NamedTuple):
-    """(K,) crawls that were evidence, and what was expected of them."""
+    """(K,) crawls that were evidence, with their predictions."""
 
     page: Ints
     at: Floats
-    """Days since the start."""
+    """Instant, days since the start."""
     probability: Floats
-    """That the page has changed since its last crawl, as the epoch in force saw it."""
+    """Probability of a change since the last crawl, according to the epoch in force."""
     changed: Bools
 
 
@@ -63,12 +63,12 @@ NOTHING = Predicted(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0,
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What Recrawl did in a world."""
+    """Recrawl's crawls and predictions in a world."""
 
     crawls: Crawls
-    """Without the first crawl of each page, which discovers it."""
+    """Crawls without the first crawl of each page, which discovers it."""
     predicted: Predicted
-    """Empty for estimators that look at the whole history again."""
+    """Predictions; empty for estimators that read the whole history again."""
 
 
 def replay(
@@ -81,24 +81,23 @@ def replay(
     seed: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> Replayed:
-    """Crawl a world as Recrawl says.
+    """Crawl a world by Recrawl's schedule and return the crawls and predictions.
 
-    Pages are found when they are created, and deleted by the crawl that finds them gone, which
-    counts.
+    A page is found at its creation. The crawl that finds it gone counts and deletes it.
 
     Parameters
     ----------
     bandwidth
-        Crawls a day, also in the epochs' plan.
+        Bandwidth of crawls and of the epochs, crawls a day.
     step
-        Days from one epoch to the next.
+        Time from one epoch to the next, days.
     notices
-        Change notices, by the page and the instant at which Recrawl hears of it; None: of the
-        announced pages, at once.
+        Change notices, by page and instant of arrival; None: those of the announced pages, without
+        delay.
     seed
-        Of the jitter of due times.
+        Seed of the jitter of due times.
     progress
-        Told each day reached.
+        Function that receives each day reached.
     """
     clock = Clock()
     fleet = LocalFleet(world, clock, replace(plan, bandwidth=bandwidth), seed)
@@ -112,7 +111,7 @@ def replay(
 
 
 class LocalFleet:
-    """A fleet that calls the use cases; see `fleet.Fleet`, which calls the API."""
+    """A fleet that calls the use cases; `fleet.Fleet` calls the API instead."""
 
     def __init__(self, world: World, clock: Clock, plan: Plan, seed: int) -> None:
         self.world = world
@@ -130,11 +129,11 @@ class LocalFleet:
 
     @property
     def predicted(self) -> Predicted:
-        """All that has been predicted, in the order of the steps."""
+        """All predictions, in the order of the steps."""
         return Predicted(*map(np.concatenate, zip(*self._predicted, strict=True)))
 
     def discover(self, pages: Ints) -> None:
-        """Register pages and record the crawl that found them, at their creation."""
+        """Register pages and record their first crawl, at the instant of their creation."""
         if not len(pages):
             return
         world, unsaid = self.world, np.full(len(pages), np.nan)
@@ -185,7 +184,7 @@ class LocalFleet:
         return Crawls(changes.page[wanted], changes.at[wanted])
 
     def crawl(self, crawls: Crawls) -> Crawls:
-        """Record what crawls see; a page found gone is deleted, and not crawled again."""
+        """Record the results of crawls; a page found gone is deleted and not crawled again."""
         order = np.lexsort((crawls.at, crawls.page))
         page, at = crawls.page[order], crawls.at[order]
         gone = self.world.gone(page, at)
@@ -220,7 +219,7 @@ class LocalFleet:
     def _predict(
         self, tx: MemoryTransaction, estimator: Estimator[Any], crawls: Crawls, version: Ints
     ) -> None:
-        """Note what is expected of crawls, ordered by page and time, before they are recorded."""
+        """Store the predictions for crawls, ordered by page and time, before they are recorded."""
         row = self._page_id[crawls.page] - 1
         before, version_before = (
             _days(tx.states["last_observed_at"][row]),

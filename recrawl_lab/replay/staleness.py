@@ -1,8 +1,8 @@
-"""How stale a crawled copy of a world is: exact, by the instants of changes and crawls.
+"""Exact staleness of a crawled copy of a world, from the instants of changes and crawls.
 
-A page with n changes not crawled yet is charged H(n) = 1 + 1/2 + … + 1/n (harmonic) or 1 (binary,
-0 if n = 0), as long as it exists and weighted by its importance (K19). Its copy is fresh when it
-is created: discovery is the same for every policy.
+A page with n uncrawled changes costs H(n) = 1 + 1/2 + … + 1/n (harmonic) or 1 (binary; 0 if n = 0).
+The cost counts while the page exists, with its importance as weight (K19). The copy of a new page
+is fresh, because discovery is the same for every policy.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from service.model.arrays import Floats, Ints
 
 
 class Crawls(NamedTuple):
-    """(K,) crawls in any order: which page and when, in days since the start."""
+    """(K,) crawls in any order: page and instant, days since the start."""
 
     page: Ints
     at: Floats
@@ -38,7 +38,7 @@ class Staleness:
 
     harmonic: float
     binary: float
-    """Share of the time that a visitor, who comes to pages by their importance, is served old."""
+    """Share of the time in which a visitor, who chooses pages by importance, reads an old copy."""
     edges: Floats
     """(B + 1,) bounds of the bins of the curve, days."""
     harmonic_curve: Floats
@@ -46,25 +46,25 @@ class Staleness:
 
 
 class Steps(NamedTuple):
-    """(E,) what happens to the uncrawled changes of pages, by page and time."""
+    """(E,) intervals of constant uncrawled changes of a page, by page and time."""
 
     page: Ints
     at: Floats
     days: Floats
-    """Until the next step of the page, or its end."""
+    """Time to the next step of the page, or to its end, days."""
     n_uncrawled: Ints
-    """Changes not crawled in that time."""
+    """Number of uncrawled changes in that time."""
     oldest_at: Floats
-    """When the oldest of them was made; `at` where there is none."""
+    """Instant of the oldest uncrawled change; `at` without one."""
 
 
 def staleness(world: World, crawls: Crawls, bins: int = 120) -> Staleness:
-    """Average the penalties over the whole time; crawls outside of a page's life do not count."""
+    """Return the mean penalties over all time; crawls outside of a page's life are ignored."""
     return averaged(world, uncrawled(world, crawls), bins)
 
 
 def averaged(world: World, steps: Steps, bins: int) -> Staleness:
-    """Average the penalties over all steps."""
+    """Return the mean penalties over all steps."""
     weight = world.importance[steps.page]
     penalty = weight * harmonic_numbers(steps.n_uncrawled)
     lived = float(world.importance @ world.life)
@@ -83,7 +83,7 @@ def uncrawled(world: World, crawls: Crawls) -> Steps:
     """Merge changes and crawls by page and time and count. O(M + K log (M + K)).
 
     A crawl at the instant of a change sees the change. A page's steps are its creation and then
-    its changes and crawls, so the place of each is known by counting what comes before it.
+    its changes and crawls, so the index of each step is the count of steps before it.
     """
     inside = (crawls.at > world.created[crawls.page]) & (crawls.at < world.ended[crawls.page])
     order = np.lexsort((crawls.at[inside], crawls.page[inside]))
@@ -110,7 +110,7 @@ def uncrawled(world: World, crawls: Crawls) -> Steps:
 
 
 def harmonic_numbers(n: Ints) -> Floats:
-    """Return H(n) of each entry by one table.
+    """Return H(n) of each entry from one table.
 
     >>> harmonic_numbers(np.array([0, 1, 2, 4])).round(4)
     array([0.    , 1.    , 1.5   , 2.0833])
@@ -120,7 +120,7 @@ def harmonic_numbers(n: Ints) -> Floats:
 
 
 def _within(edges: Floats, at: Floats, days: Floats, height: Floats) -> Floats:
-    """Integrate rectangles of a height from `at` on over each bin of one width, exactly."""
+    """Return the integrals of rectangles that begin at `at` over bins of equal width, exactly."""
     n_bins, width = len(edges) - 1, edges[-1] / (len(edges) - 1)
     area, rise = np.zeros(n_bins), np.zeros(n_bins)
     for moment, jump in ((at, height), (at + days, -height)):

@@ -63,8 +63,8 @@ def test_groups_and_names_may_be_mixed_and_each_counts_once():
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        ("uniformly", "there is no policy 'uniformly'; there are the groups default, all and"),
-        ("lambdacrawl-sa", "lambdacrawl-sa is not played: the estimator assumes exponentially"),
+        ("uniformly", "no policy 'uniformly'; choose from the groups default, all and"),
+        ("lambdacrawl-sa", "lambdacrawl-sa cannot be played: the estimator assumes exponentially"),
         (" ,", "name at least one policy"),
     ],
 )
