@@ -1,8 +1,8 @@
 """Figures of the report as SVG text: a few hundred bytes each, coloured by the page's style sheet.
 
-Classes tell the colours, so that a figure follows the reader's light or dark mode: `policy-0` … of
-the series, `axis`, `grid`, `ink`. All are drawn 400 wide, which a phone shows at about its own
-size.
+The style sheet sets colours by class, so that a figure follows the reader's light or dark mode:
+`policy-0` … for the series, `axis`, `grid`, `ink`. All figures are 400 wide, about their size on a
+phone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,13 +13,13 @@ import numpy as np
 
 WIDTH = 400
 BAR_LIMIT = 3.0
-"""Bars longer than so many times the median are cut off, or they would flatten all others."""
+"""Maximum length of a bar, multiples of the median; a longer bar would flatten all others."""
 LETTER = 6.2
-"""Width of a letter of the text, for the room that labels need."""
+"""Width of a letter of the text, for the space of labels."""
 
 
 class Bar(NamedTuple):
-    """A value with its interval."""
+    """A value with its confidence interval."""
 
     label: str
     value: float
@@ -48,16 +48,16 @@ class Frame(NamedTuple):
     y_most: float
 
     def x(self, value: float) -> float:
-        """Return the place of a value across."""
+        """Return the horizontal position of a value."""
         return self.left + (self.right - self.left) * value / self.x_most
 
     def y(self, value: float) -> float:
-        """Return the place of a value up."""
+        """Return the vertical position of a value."""
         return self.bottom - (self.bottom - self.top) * value / self.y_most
 
 
 def bars(rows: Sequence[Bar], title: str) -> str:
-    """Draw horizontal bars with whiskers, one a row; a value beyond the end has an arrow."""
+    """Return horizontal bars with whiskers, one a row; an arrow marks a value beyond the end."""
     room = LETTER * max(len(row.label) for row in rows) + 12
     height = 22 * len(rows) + 26
     limit = BAR_LIMIT * float(np.median([row.value for row in rows]))
@@ -67,7 +67,7 @@ def bars(rows: Sequence[Bar], title: str) -> str:
 
 
 def lines(series: Sequence[Series], title: str, x_label: str, height: float = 260) -> str:
-    """Draw lines that begin at 0 days; `y` from 0 on."""
+    """Return lines from day 0 on, with a `y` axis from 0 on."""
     x_most = max(max(one.x) for one in series)
     frame = Frame(44, 8, WIDTH - 12, height - 34, x_most, ceiling(max(max(s.y) for s in series)))
     drawn = [*_across(frame), *_up(frame), _x_title(frame, x_label)]
@@ -83,7 +83,7 @@ def lines(series: Sequence[Series], title: str, x_label: str, height: float = 26
 
 
 def reliability(series: Sequence[Series], title: str, height: float = 300) -> str:
-    """Draw observed shares over predicted probabilities, with the diagonal of perfection."""
+    """Return a plot of observed shares over predicted probabilities, with the ideal diagonal."""
     most = ceiling(max(max(*one.x, *one.y) for one in series))
     frame = Frame(44, 8, WIDTH - 12, height - 34, most, most)
     drawn = [*_across(frame), *_up(frame), _x_title(frame, "predicted probability of a change")]
@@ -94,14 +94,14 @@ def reliability(series: Sequence[Series], title: str, height: float = 300) -> st
     for one in series:
         drawn += [
             f'<circle class="point policy-{one.ink}" cx="{frame.x(x):.1f}" cy="{frame.y(y):.1f}" '
-            f'r="4"><title>{escape(one.label)}: predicted {x:.3f}, seen {y:.3f}</title></circle>'
+            f'r="4"><title>{escape(one.label)}: predicted {x:.3f}, was {y:.3f}</title></circle>'
             for x, y in zip(one.x, one.y, strict=True)
         ]
     return _figure(title, height, drawn)
 
 
 def ceiling(value: float) -> float:
-    """Return the least of 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten that is no less.
+    """Return the next 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of ten.
 
     >>> [ceiling(value) for value in (0.0, 0.013, 0.4, 7.0, 1.0)]
     [1.0, 0.015, 0.4, 8.0, 1.0]

@@ -8,23 +8,23 @@ from rich.markup import escape
 from rich.table import Table
 
 Policy = dict[str, Any]
-"""One of `policies` in the document of the results."""
+"""One element of `policies` in the document of the results."""
 
 
 class Column(NamedTuple):
-    """One measure."""
+    """One measure as a column of the table."""
 
     title: str
     meaning: str
     text: Callable[[Policy], str]
     bounds: Callable[[Policy], str] = lambda _: ""
-    """Of its interval."""
+    """Function to the text of the measure's confidence interval."""
     short: bool = True
-    """Whether the terminal shows it."""
+    """True for a column that the terminal shows."""
 
 
 def show(made: dict[str, Any], console: Console) -> None:
-    """Print the table, the findings and what must be known to read them."""
+    """Print the table, the findings and the explanations of the columns."""
     world = made["world"]
     view = Table(
         title=f"Staleness, {escape(world['name'])}: {world['pages']:,} pages, "
@@ -70,7 +70,7 @@ COLUMNS: tuple[Column, ...] = (
         "harmonic",
         "harmonic",
         "{:.4f}",
-        "staleness: a page with n uncrawled changes is charged 1 + 1/2 + … + 1/n; mean "
+        "staleness: a page with n uncrawled changes costs 1 + 1/2 + … + 1/n; mean "
         "over time and pages, by importance",
     ),
     Column(
@@ -90,28 +90,28 @@ COLUMNS: tuple[Column, ...] = (
         "stale",
         "binary",
         "{:.1%}",
-        "share of visits, which come by importance, that find an old copy",
+        "share of visits that find an old copy; visitors choose pages by importance",
     ),
     _bounded(
         "age, days",
         "age_days",
         "{:.2f}",
-        "mean time since the oldest uncrawled change, 0 while there is none; by importance",
+        "mean time since the oldest uncrawled change, 0 without one; weighted by importance",
     ),
     _bounded(
-        "harmonic, plain", "harmonic_plain", "{:.4f}", "all pages weigh the same", short=False
+        "harmonic, plain", "harmonic_plain", "{:.4f}", "all pages have equal weight", short=False
     ),
-    _bounded("stale, plain", "binary_plain", "{:.1%}", "all pages weigh the same", short=False),
-    _bounded("age, plain", "age_days_plain", "{:.2f}", "all pages weigh the same", short=False),
+    _bounded("stale, plain", "binary_plain", "{:.1%}", "all pages have equal weight", short=False),
+    _bounded("age, plain", "age_days_plain", "{:.2f}", "all pages have equal weight", short=False),
     _bounded(
         "never crawled",
         "never_crawled",
         "{:.1%}",
-        "pages that were not crawled again after they were found",
+        "pages without a crawl after the first one",
     ),
     Column(
         "crawls",
-        "without the first crawl of each page, which finds it",
+        "without the first crawl of each page",
         lambda p: f"{p['n_crawls']:,}",
         short=False,
     ),
@@ -119,7 +119,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "calibration error",
         "mean distance between the predicted probability of a change "
-        "and the share of changes seen, after the first quarter of the window (all of it)",
+        "and the observed share of changes, after the first quarter of the window (all of it)",
         lambda p: _score(p, "calibration_learnt", "expected_error", "{:.1%}"),
         lambda p: _score(p, "calibration", "expected_error", "all: {:.1%}"),
         short=False,
@@ -132,4 +132,4 @@ COLUMNS: tuple[Column, ...] = (
         short=False,
     ),
 )
-"""All columns after the policy's name."""
+"""Columns after the policy's name."""

@@ -1,17 +1,17 @@
 """Recordings from the log of a crawler: a CSV file with a line for each crawl.
 
-Its header names url, t and changed (1 or 0), or url, t and digest (of the content, any text); where
-both are there, changed counts. t is in seconds since 1970 or an ISO 8601 instant with its zone.
-status may be there, and importance where it is asked for; further columns are not read. The file
+The header names url, t and changed (1 or 0), or url, t and digest (of the content, any text). If
+both columns exist, changed counts. t is in seconds since 1970 or an ISO 8601 instant with its zone.
+status is optional, and importance is needed only if requested; other columns are not read. The file
 may be gzipped and its lines in any order.
 
-What a log knows, and what a recording of it therefore is:
+A recording makes these assumptions where a log is incomplete:
 
-- A page changed between two crawls, at an instant that nobody saw: it is drawn uniformly from the
-  interval. Several changes between two crawls show as one.
-- A page exists from its first crawl to its last one, or, if it is gone then (404 or 410), to an
-  instant drawn uniformly from the last interval. A page that came back was never gone.
-- A crawl that failed (any other status but 200 to 299 and 304) says nothing.
+- The log does not contain the instant of a change. It is drawn uniformly from the interval between
+  two crawls. Several changes between two crawls count as one.
+- A page exists from its first crawl to its last one. If the last crawl finds it gone (404 or 410),
+  its end is drawn uniformly from the last interval. A page that came back was never gone.
+- A failed crawl (any status other than 200 to 299 and 304) is ignored.
 """
 
 from datetime import datetime
@@ -36,23 +36,23 @@ OK, REDIRECT, UNCHANGED = 200, 300, 304
 MOST_STATUS = 999
 CHANGED = {"1": 1, "true": 1, "0": 0, "false": 0}
 UNSEEN = (
-    "a crawl log knows only between which two crawls a page changed: each change stands at a "
-    "random instant there, and several count as one, so pages that changed faster than they were "
-    "crawled look slower than they are"
+    "a crawl log has only the two crawls between which a page changed: each change is at a "
+    "random instant between them, and several count as one. Pages that changed faster than they "
+    "were crawled seem slower than they are"
 )
 
 
 class Logged(NamedTuple):
-    """(K,) crawls that say something, by page and time."""
+    """(K,) crawls that were not ignored, by page and time."""
 
     row: Ints
-    """Of the table."""
+    """Row in the table."""
     page: Ints
     at: Floats
-    """Seconds since 1970."""
+    """Instant, seconds since 1970."""
     gone: Bools
     reported: Ints
-    """Whether the page changed, or a number for each digest; 0 where nothing is told."""
+    """1 or 0 for changed or not, or a number for each digest; 0 without a report."""
 
     def where(self, chosen: Bools | Ints) -> "Logged":
         """Return some of the crawls."""
@@ -63,17 +63,17 @@ class Logged(NamedTuple):
 def read_crawl_log(
     log: str | Path, *, rng: np.random.Generator, weighted: bool = False
 ) -> Recording:
-    """Read and check the file, and draw what it leaves open.
+    """Read and check the file, and draw the instants that it does not contain.
 
     Parameters
     ----------
     weighted
-        Ask for the column importance, of which a page's newest counts.
+        Read the column importance; a page's newest value counts.
 
     Raises
     ------
     InvalidTrace
-        The file is missing, unreadable or malformed; says where and what to do.
+        The file is missing, unreadable or malformed; the message has the place and the remedy.
     """
     path = Path(log)
     wanted = ("url", "t", "importance") if weighted else ("url", "t")
@@ -102,18 +102,18 @@ def read_crawl_log(
 
 
 def _refuse_single(path: Path, lasting: Bools) -> None:
-    """Raise `InvalidTrace` where no page lasts from one crawl to another."""
+    """Raise `InvalidTrace` if no page exists from one crawl to another."""
     if not lasting.any():
         raise InvalidTrace(
-            f"{path}: no page was crawled twice with success; only then does a change show"
+            f"{path}: no page has two successful crawls, which are needed to observe a change"
         )
 
 
-# -- what the crawls leave open
+# -- events between crawls
 
 
 def _changed(existing: Logged, first: Ints, *, by_digest: bool) -> Ints:
-    """Return the crawls that saw a change; `first` are those that can see none, of each page."""
+    """Return the crawls that saw a change; `first` are first crawls of pages, which see none."""
     crawl = np.arange(len(existing.page))
     start = np.repeat(first, np.diff(first, append=len(crawl)))
     if not by_digest:
@@ -128,7 +128,7 @@ def _changed(existing: Logged, first: Ints, *, by_digest: bool) -> Ints:
 
 
 def _ends(crawls: Logged, last: Logged, rng: np.random.Generator) -> Floats:
-    """Return (N,) ends of pages: the `last` success, or between it and the crawl that missed it."""
+    """Return (N,) ends of pages: the `last` success, or a draw between it and the failed crawl."""
     gone = crawls.where(crawls.gone)
     page = np.minimum(np.searchsorted(last.page, gone.page), len(last.page) - 1)
     late = (last.page[page] == gone.page) & (gone.at > last.at[page])
@@ -141,7 +141,7 @@ def _ends(crawls: Logged, last: Logged, rng: np.random.Generator) -> Floats:
 
 
 def _between(low: Floats, high: Floats, rng: np.random.Generator) -> Floats:
-    """Draw instants uniformly from intervals open below and closed above."""
+    """Return instants drawn uniformly from intervals open below and closed above."""
     at = high - rng.random(len(low)) * (high - low)
     return np.maximum(at, np.nextafter(low, np.inf))
 
@@ -153,8 +153,8 @@ def _notes(existing: Logged, first: Ints, n_failed: int) -> tuple[str, ...]:
     notes = (
         (1, f"{len(existing.page):,} crawls of {len(first):,} pages{apart}"),
         (1, UNSEEN),
-        (once, f"{once:,} pages were found by one crawl only, which shows no change"),
-        (n_failed, f"{n_failed:,} crawls failed or stand there twice and say nothing"),
+        (once, f"{once:,} pages have only one crawl, which shows no change"),
+        (n_failed, f"{n_failed:,} crawls failed or are duplicates and are ignored"),
     )
     return tuple(note for reported, note in notes if reported)
 
@@ -163,7 +163,7 @@ def _notes(existing: Logged, first: Ints, n_failed: int) -> tuple[str, ...]:
 
 
 def _crawls(table: TextTable, page: Ints) -> Logged:
-    """Sort the crawls that say something; one that stands there twice counts once."""
+    """Return the crawls that are not ignored, sorted; duplicates count once."""
     status = _status(table)
     there = ((status >= OK) & (status < REDIRECT)) | (status == UNCHANGED)
     gone = np.isin(status, GONE)
@@ -184,20 +184,20 @@ def _crawls(table: TextTable, page: Ints) -> Logged:
 
 
 def _refuse_contradictions(table: TextTable, row: Ints, twin: Ints, answer: Ints) -> None:
-    """Refuse crawls of a page at the instant of another that say something else."""
+    """Raise `InvalidTrace` for two crawls of a page at one instant with different results."""
     other = np.full(len(table), -1)
     other[twin] = np.where(answer[twin] != answer[row], row, -1)
     table.refuse(
         other >= 0,
         lambda row: (
             f"{table.column['url'][row]} was crawled at {table.column['t'][row]} in line "
-            f"{table.line[other[row]]} too, which says something else; keep one of the two"
+            f"{table.line[other[row]]} too, with a different result; keep one of the two lines"
         ),
     )
 
 
 def _pages(table: TextTable, host: str) -> tuple[Ints, list[str]]:
-    """Return (N,) page numbers and their normal URLs; a path alone is of `host`."""
+    """Return (N,) page numbers and their normal URLs; a path alone belongs to `host`."""
     number: dict[str, int] = {}
     page_of_url: dict[str, int] = {}
     for row, url in enumerate(table.column["url"]):
@@ -240,35 +240,35 @@ def _iso(cell: str) -> float:
 
 
 def _status(table: TextTable) -> Floats:
-    """Return (N,) status codes; where none is reported the crawl succeeded."""
+    """Return (N,) status codes; without a status the crawl succeeded."""
     cells = table.column.get("status")
     if cells is None:
         return np.full(len(table), float(OK))
     status = floats([cell.strip() or str(OK) for cell in cells])
     table.refuse(
         ~((status >= 0) & (status <= MOST_STATUS) & (status == np.floor(status))),
-        lambda row: f"status is {cells[row]!r}; write the HTTP status, or 0 where there was none",
+        lambda row: f"status is {cells[row]!r}; write the HTTP status, or 0 without an answer",
     )
     return status
 
 
 def _reported(table: TextTable, where: Bools) -> Ints:
-    """Return (N,) what crawls report of the content; the chosen ones must report something."""
+    """Return (N,) reports about the content; crawls in `where` must have a report."""
     if (cells := table.column.get("changed")) is not None:
         reported = np.fromiter((CHANGED.get(cell.strip().lower(), -1) for cell in cells), np.int64)
         table.refuse(where & (reported < 0), lambda row: f"changed is {cells[row]!r}; write 1 or 0")
         return reported
     if (digests := table.column.get("digest")) is None:
         raise InvalidTrace(
-            f"{table.path}, line 1: neither a column changed nor digest; one must say whether a "
-            "crawl found another content than the one before"
+            f"{table.path}, line 1: no column changed or digest; add one to show whether a "
+            "crawl found new content"
         )
     number: dict[str, int] = {"": 0}
     reported = np.fromiter((number.setdefault(cell, len(number)) for cell in digests), np.int64)
     table.refuse(
         where & (reported == 0),
         lambda row: (
-            f"digest is {digests[row]!r}; write that of the content, or status 304 if unchanged"
+            f"digest is {digests[row]!r}; write the content's digest, or status 304 if unchanged"
         ),
     )
     return reported

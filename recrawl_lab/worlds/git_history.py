@@ -1,19 +1,19 @@
 r"""Recordings of a site from the git history of its sources.
 
-Rules REGEX=PAGE say which source file is which page, as content/(.*)\.md=/\1/ does. The whole path
-from the top of the repository must match; the first rule that does counts; files that match none
-are left out; several files may make one page.
+Rules REGEX=PAGE map source files to pages, as content/(.*)\.md=/\1/ does. A rule must match the
+whole path from the top of the repository. The first matching rule counts. Files without a matching
+rule are left out. Several files may make one page.
 
-What counts as what:
+The recording has these rules:
 
-- The history is that of the branch that is checked out, along first parents: what a merge brings
-  changes pages at the merge, for only then does the site show it. Each revision counts at its
-  committer's date; one that is out of order counts with the one before.
-- A page exists from the revision that adds its first file to the one that removes its last one; a
-  page that came back was there all along and changed when it did.
-- A page changes when the contents of its files do. A renamed file is one page's end and another's
-  creation, as a crawler sees it, unless the rules give both names the same page, which then changes
-  only if the content did.
+- The history is that of the branch that is checked out, along first parents. Because the site shows
+  a branch only after its merge, its changes count at the merge. Each revision counts at its
+  committer's date; a revision out of order counts with the one before.
+- A page exists from the revision that adds its first file to the one that removes its last one. A
+  page that came back existed all along and changed when it came back.
+- A page changes when the contents of its files change. A renamed file is the end of one page and
+  the creation of another, as a crawler sees it. If the rules map both names to one page, that page
+  changes only if the content does.
 - A revision that touches more than 200 pages is a bulk revision.
 """
 
@@ -36,7 +36,7 @@ from recrawl_lab.worlds.recording import BULK, Recording, made_up_host
 from service.model.arrays import Floats, Ints
 
 RULE = re.compile("(.+)=(/.*)", re.DOTALL)
-"""The last =/ parts them, for there may be others in the regex."""
+"""Pattern of a rule, divided at its last =/ because the regex may contain others."""
 LOG = (
     "-c",
     "log.showRoot=true",
@@ -55,23 +55,23 @@ LOG = (
     "--no-renames",
 )
 POINTS_ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
-"""Set where git runs a hook; they would hide the repository that is asked for."""
+"""Environment variables of git hooks, which would hide the named repository."""
 HASH_DIGITS = 16
-"""Hexadecimal digits of a content's hash that are kept; all 0 where there is no file."""
+"""Length of a content's hash, hexadecimal digits; all 0 where there is no file."""
 CHUNK = 1 << 20
 SHOWN = 3
-"""How many files a message names."""
+"""Maximum number of files in a message."""
 
 
 def read_git(path: str | Path, rules: Sequence[str]) -> Recording:
-    """Read the history of a repository by the git command.
+    """Return the history of a repository, read by the git command.
 
     Parameters
     ----------
     path
-        The folder of a clone, or of a bare repository.
+        Folder of a clone, or of a bare repository.
     rules
-        REGEX=PAGE each; PAGE has a leading / and may refer to the groups of REGEX.
+        Rules REGEX=PAGE; PAGE has a leading / and may refer to the groups of REGEX.
 
     Raises
     ------
@@ -97,17 +97,17 @@ def read_git(path: str | Path, rules: Sequence[str]) -> Recording:
 
 
 class FileLog:
-    """The pages that the rules make of files, numbered as they come up."""
+    """Map from files to pages by the rules; pages are numbered in the order of their appearance."""
 
     def __init__(self, rules: Sequence[str]) -> None:
         self._rules = [_rule(text) for text in rules]
         self._number: dict[bytes, int | None] = {}
         self.name: dict[bytes, int] = {}
         self.left_out: list[str] = []
-        """Files that match no rule."""
+        """Files without a matching rule."""
 
     def number(self, file: bytes) -> int | None:
-        """Return the page of a file, None if it is left out."""
+        """Return the page of a file, or None if it is left out."""
         if file not in self._number:
             self._number[file] = self._match(file)
         return self._number[file]
@@ -134,18 +134,18 @@ def _rule(text: str) -> tuple[re.Pattern[str], str]:
         compiled = re.compile(regex)
         compiled.sub(page, "")  # checks the references, also where nothing matches
     except (re.error, IndexError) as error:
-        raise InvalidTrace(f"rule {text!r} is no regular expression: {error}; mend it") from error
+        raise InvalidTrace(f"rule {text!r} is not a valid regex: {error}; correct it") from error
     return compiled, page
 
 
-# -- from what revisions touched to what happened to pages
+# -- from revisions to pages
 
 
 class Touched(NamedTuple):
-    """(R,) revisions from the first to the last, and the (E,) files of pages they touched."""
+    """(R,) revisions from the first to the last, and the (E,) files that they changed."""
 
     revised_at: Floats
-    """Seconds since 1970, as the committers' clocks had it."""
+    """Committer's date of each revision, seconds since 1970."""
     revision: Ints
     page: Ints
     old: NDArray[np.uint64]
@@ -154,7 +154,7 @@ class Touched(NamedTuple):
 
 
 def _recording(site: str, pages: FileLog, touched: Touched) -> Recording:
-    """Add up the files of each page and the hashes of their contents: both tell what happened."""
+    """Return the recording from each page's number of files and the hashes of their contents."""
     at = in_order(touched.revised_at)
     order = np.lexsort((touched.revision, touched.page))
     page, revision = touched.page[order], touched.revision[order]
@@ -184,17 +184,17 @@ def _recording(site: str, pages: FileLog, touched: Touched) -> Recording:
 
 
 def in_order(told_at: Floats) -> Floats:
-    """Date each revision no earlier than the one it follows.
+    """Return dates at which no revision is earlier than the one it follows.
 
-    Dates that are not among the most that are in order are those of broken clocks, and so is 1970;
-    they count as the last one that is in order. One revision dated 2099 does not move all that
-    follow it there.
+    The longest ascending sequence of dates counts. Other dates, and 1970, are due to wrong clocks;
+    they become the last date of the sequence before them. This avoids that one revision dated 2099
+    moves all later ones there.
 
     >>> in_order(np.array([0.0, 1.0, 2.0, 99.0, 3.0, 0.0, 5.0])).tolist()
     [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 5.0]
     """
     starts: list[float] = []
-    """Minus the latest date that a sequence of so many and one more can begin with."""
+    """Negated latest possible start of an ascending sequence of each length."""
     n_after = np.full(len(told_at), -1)
     for i in np.flatnonzero(told_at > 0)[::-1].tolist():
         n_after[i] = bisect_right(starts, -told_at[i])
@@ -235,7 +235,7 @@ def _touched(path: Path, pages: FileLog) -> Touched:
     parts = _log(path)
     for part in parts:
         if not part.startswith((b":", b"\n:")):
-            at.append(float(part or 0))  # of a revision whose date is broken git tells none
+            at.append(float(part or 0))  # git prints no date if a revision's date is broken
         elif (number := pages.number(next(parts))) is not None:
             _, _, before, after, _ = part.split(b" ")
             revision.append(len(at) - 1)
@@ -256,12 +256,12 @@ def _hashes(digits: list[bytes]) -> NDArray[np.uint64]:
 
 
 def _log(path: Path) -> Iterator[bytes]:
-    """Return git's log, part by part: a revision's instant, then of each file entry and path."""
+    """Yield git's log by parts: a revision's instant, then entry and path of each file."""
     if not path.is_dir():
-        raise InvalidTrace(f"no folder {path}; give the folder of a git repository")
+        raise InvalidTrace(f"no folder {path}; name the folder of a git repository")
     command = shutil.which("git")
     if command is None:
-        raise InvalidTrace("there is no git command; install git to read histories")
+        raise InvalidTrace("no git command; install git to read histories")
     environment = {k: v for k, v in os.environ.items() if k not in POINTS_ELSEWHERE}
     with tempfile.TemporaryFile() as errors:
         git = subprocess.Popen(  # noqa: S603  no shell, and the path follows -C
@@ -286,7 +286,7 @@ def _parts(stream: IO[bytes]) -> Iterator[bytes]:
 
 def _reason(message: str) -> str:
     if "not a git repository" in message:
-        return "not a git repository; give the folder of a clone"
+        return "not a git repository; name the folder of a clone"
     if "does not have any commits" in message:
         return "the repository has no revision yet; check out a branch that has"
     return f"git log failed: {message.partition(chr(10))[0]}"

@@ -1,6 +1,6 @@
-"""Change notices of a world: true ones, late ones, incomplete and false ones, and sitemaps.
+"""Change notices of a world: true, delayed, incomplete and false ones, and sitemaps.
 
-`pages` are the (P,) pages that send notices, in any order; the rest of the world sends none.
+`pages` are the (P,) pages that send notices, in any order; other pages send none.
 """
 
 from typing import NamedTuple
@@ -14,17 +14,17 @@ from service.model.arrays import Bools, Floats, Ints
 
 
 class Notices(NamedTuple):
-    """(K,) notices in the order in which they are told; instants are days since the start."""
+    """(K,) notices in the order of their arrival; instants are days since the start."""
 
     page: Ints
     changed_at: Floats
-    """When the page changed, as the notice says."""
+    """Instant of the change according to the notice."""
     told_at: Floats
-    """When it is heard; never before `changed_at`."""
+    """Instant of arrival; never before `changed_at`."""
 
 
 def true_notices(world: World, pages: Ints) -> Notices:
-    """Return every change at its instant, and nothing else."""
+    """Return a notice of every change at its instant, and no others."""
     page, at = _changes(world, pages)
     return _in_order(page, at, at)
 
@@ -32,14 +32,14 @@ def true_notices(world: World, pages: Ints) -> Notices:
 def delayed(
     notices: Notices, world: World, mean_delay: float, *, rng: np.random.Generator | None = None
 ) -> Notices:
-    """Return each notice later: by exponential delays, or without `rng` all by the same.
+    """Return each notice with an exponential delay, or without `rng` with a constant delay.
 
-    Notices that would come after the world's end are not heard.
+    Notices that would arrive after the world's end are dropped.
 
     Parameters
     ----------
     mean_delay
-        Days.
+        Mean delay, days.
 
     Raises
     ------
@@ -62,11 +62,11 @@ def imperfect_notices(
     precision: ArrayLike,
     rng: np.random.Generator,
 ) -> Notices:
-    """Miss some changes and make others up.
+    """Return notices with some changes missing and some false.
 
     Each change is reported with probability `recall`, at its instant. False notices are a Poisson
-    process over the page's life at change_rate recall (1/precision - 1) a day, as many as make the
-    share `precision` of the page's notices true in the mean; a page that never changes sends none.
+    process over the page's life at change_rate recall (1/precision - 1) a day. On average, a share
+    `precision` of the page's notices is then true; a page that never changes sends none.
 
     Parameters
     ----------
@@ -97,17 +97,17 @@ def imperfect_notices(
 
 
 def _false_notices(world: World, rate: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
-    """Draw a Poisson process over the life of each page; `rate` is (N,) 1/day."""
+    """Return a Poisson process over the life of each page; `rate` is (N,) 1/day."""
     page = np.repeat(np.arange(len(world)), rng.poisson(rate * world.life))
     share = 1.0 - rng.random(len(page))
     return page, world.created[page] + share * world.life[page]
 
 
 def sitemap_notices(world: World, pages: Ints, every: float) -> Notices:
-    """Fetch an honest sitemap every so many days, the first time at the start.
+    """Return the notices of a correct sitemap fetched every `every` days, from the start on.
 
-    A fetch tells of each page its last change, if that came after the fetch before: several changes
-    show as one. A page that has gone by then is not listed any more.
+    A fetch reports the last change of each page that changed since the fetch before: several
+    changes count as one. A page that no longer exists is not listed.
 
     Raises
     ------
@@ -125,10 +125,10 @@ def sitemap_notices(world: World, pages: Ints, every: float) -> Notices:
 
 
 def lying_sitemap_notices(world: World, pages: Ints, every: float) -> Notices:
-    """Fetch a sitemap in which every page carries the instant of the site's last build.
+    """Return the notices of a sitemap whose pages all have the instant of the site's last build.
 
-    The site is built whenever any of its pages changes, comes or goes; a fetch after a build tells
-    of all pages listed that they changed then. O(P days/every) notices.
+    The site is built whenever any of its pages changes, is added or is deleted. A fetch after a
+    build reports a change of every listed page at that instant. O(P days/every) notices.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def _changes(world: World, pages: Ints) -> tuple[Ints, Floats]:
 
 
 def _member(world: World, pages: Ints) -> Bools:
-    """Return of (N,) pages whether they are among some."""
+    """Return a mask of the (N,) pages that are among `pages`."""
     member = np.zeros(len(world), np.bool_)
     member[pages] = True
     return member

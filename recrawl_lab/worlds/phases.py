@@ -1,4 +1,4 @@
-"""Phases: where in its first interval each page is crawled."""
+"""Phases: the position of a page's first crawl in its first interval."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,7 +10,7 @@ GOLDEN_RATIO_64 = np.uint64(0x9E3779B97F4A7C15)
 
 
 def phase(page_id: ArrayLike) -> Floats:
-    """Where in its first interval a page is crawled: a fixed fraction in [0, 1) of its id.
+    """Return each page's phase in its first interval, a fixed fraction in [0, 1) of its id.
 
     Consecutive ids are spread more evenly than at random, so the crawls of an imported site do
     not come in bursts.

@@ -1,4 +1,4 @@
-"""Which change notices there are in a replay: from none to a sitemap that lies."""
+"""Kinds of change notices in a replay, from none to a sitemap with false dates."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -22,35 +22,35 @@ Pings = Literal["none", "true", "delayed", "noisy", "sitemap", "lying-sitemap"]
 
 @dataclass(frozen=True, slots=True)
 class PingSource:
-    """Who sends change notices, and how good they are."""
+    """Parameters of change notices."""
 
     kind: Pings = "none"
     share: float = 1.0
-    """Of the pages, drawn at random, that send them."""
+    """Share of pages that send notices, drawn at random."""
     delay: float = 1.0
-    """Days in the mean, exponential; where they are delayed."""
+    """Mean of the exponential delay of delayed notices, days."""
     recall: float = 0.8
-    """Share of the changes that are told; where they are noisy."""
+    """Share of changes with a notice, for noisy notices."""
     precision: float = 0.8
-    """Share of the notices that are true; where they are noisy."""
+    """Share of true notices, for noisy notices."""
     every: float = 1.0
-    """Days from one fetch of the sitemap to the next."""
+    """Time from one fetch of the sitemap to the next, days."""
 
 
 class PingTimes(NamedTuple):
-    """A world and the change notices that Recrawl hears of it."""
+    """A world and the change notices that Recrawl receives."""
 
     world: World
     notices: Crawls | None
-    """None: those of the announced pages, at once."""
+    """Notices; None: those of the announced pages, without delay."""
     description: str
 
 
 def announced(world: World, source: PingSource, rng: np.random.Generator) -> PingTimes:
-    """Draw the pages that send notices, and their notices.
+    """Return the world with pages drawn to send notices, and their notices.
 
-    True ones are trusted, as if the operator had said so (observability complete); what the others
-    are worth must be learnt.
+    True notices are trusted, like pages that an operator registers with complete observability.
+    Recrawl must learn the precision of all other notices.
     """
     n_pages = len(world)
     if source.kind == "none":

@@ -1,4 +1,4 @@
-"""Recorded histories of real pages, whatever they were read from, and the worlds they make."""
+"""Recorded histories of real pages from any source, and worlds made from recordings."""
 
 import re
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from service.model.arrays import Bools, Floats, Ints
 
 SECONDS_PER_DAY = 86_400.0
 BULK = 200
-"""A revision that touched more pages than this at once is a bulk revision."""
+"""Maximum number of pages of a revision that is not a bulk revision."""
 
 Weighting = Importance | Literal["column"]
-"""How pages are weighted: as in a synthetic world, or as the recording says."""
+"""Weights of pages: as in a synthetic world, or from the recording."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +30,13 @@ class Recording:
     url: tuple[str, ...]
     started: Floats
     ended: Floats
-    """The end of the page, or of what is known of it."""
+    """End of the page, or of its recorded history, seconds since 1970."""
     changed_page: Ints
     changed_at: Floats
     bulk: Bools
     """(M,) whether the change is part of a bulk revision."""
     importance: Floats | None = None
-    """(N,) where the recording says so."""
+    """(N,) recorded importance; None if the recording has none."""
     notes: tuple[str, ...] = ()
 
 
@@ -49,14 +49,14 @@ def recorded_world(
     bulk: bool = False,
     complete_share: float = 0.0,
 ) -> World:
-    """Make the world of the last days of a recording; pages seen for no time are left out.
+    """Return the world of the last days of a recording, without pages of zero duration.
 
     Parameters
     ----------
     days
         The window: the last `days` days, or all of the recording if that is shorter.
     importance
-        The same for every page, drawn as in the synthetic world, or what the recording says.
+        The same for every page, drawn as in the synthetic world, or recorded.
     bulk
         Count revisions that touched more than 200 pages at once.
     complete_share
@@ -65,7 +65,7 @@ def recorded_world(
     Raises
     ------
     InvalidTrace
-        No page is seen for any time, or importance is asked for and not recorded.
+        No page exists for any time, or `importance` is "column" and not recorded.
     """
     if not days > 0:
         raise InvalidInput("days", f"must be positive, not {days}")
@@ -77,7 +77,7 @@ def recorded_world(
 
 
 class Window(NamedTuple):
-    """The last days of a recording, seconds, and (N,) whether each page is seen in them."""
+    """The last days of a recording, seconds, and a mask of (N,) pages that exist in them."""
 
     start: float
     end: float
@@ -87,7 +87,7 @@ class Window(NamedTuple):
 def _last_days(recording: Recording, days: float) -> Window:
     lasting = recording.ended > recording.started
     if not lasting.any():
-        raise InvalidTrace(f"{recording.site}: no page is seen for any time, so nothing can change")
+        raise InvalidTrace(f"{recording.site}: no page lasts for any time; use a longer recording")
     end = float(recording.ended[lasting].max())
     start = max(float(recording.started[lasting].min()), end - days * SECONDS_PER_DAY)
     return Window(start, end, lasting & (recording.ended > start))
@@ -125,7 +125,7 @@ def _world(
 
 
 def made_up_host(site: str) -> str:
-    """Return the address of a site of which only paths are known.
+    """Return a base URL for a site that has only paths.
 
     >>> made_up_host("My site_2")
     'https://my-site-2.example'
@@ -140,8 +140,7 @@ def _weights(
         return draw_importance(kind, int(alive.sum()), rng)
     if recording.importance is None:
         raise InvalidTrace(
-            f"{recording.site} does not say how important its pages are; weigh them equally or "
-            "draw lognormal weights"
+            f"{recording.site} has no importance of its pages; choose equal or lognormal importance"
         )
     return recording.importance[alive]
 
@@ -159,6 +158,6 @@ def _bulk_changes(n_changes: int, *, counted: bool) -> tuple[str, ...]:
 
 def _foresight(per_page: float) -> str:
     return (
-        f"{per_page:.2g} changes per page: hindsight rates count changes still to come, so the "
-        "fewer there are the more of hindsight's lead is foresight that nobody can have"
+        f"{per_page:.2g} changes per page: hindsight rates include future changes, so the "
+        "fewer changes there are, the more of hindsight's lead is impossible foresight"
     )

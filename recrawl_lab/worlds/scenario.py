@@ -1,4 +1,4 @@
-"""What to play: a world, and a budget and step that suit it."""
+"""Scenarios: a world with a suitable budget and step."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +12,17 @@ from recrawl_lab.worlds.world import Importance, World, synthetic_world
 N_PAGES = 2000
 DAYS = 60.0
 BANDWIDTH_PER_PAGE = 0.2
-"""The ratio of K19's experiments."""
+"""Default bandwidth of K19's experiments, crawls a page and day."""
 STEP = 1.0
 TRACE_DAYS = 1096.0
-"""The last three years."""
+"""Default window of a recording, days: the last three years."""
 TRACE_BANDWIDTH_PER_PAGE = 0.02
-"""One crawl of a page in 50 days: a few crawls for each change on most documentation sites."""
+"""Default bandwidth of a recording, crawls a page and day.
+
+At one crawl of a page in 50 days, most documentation sites have a few crawls for each change.
+"""
 TRACE_STEP = 7.0
-"""At that bandwidth a schedule ages little in a week."""
+"""Default time between epochs of a recording, days; the schedule ages little in that time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +31,9 @@ class Scenario:
 
     world: World
     bandwidth: float
-    """Crawls a day, over all pages."""
+    """Bandwidth over all pages, crawls a day."""
     step: float
-    """Days from one epoch to the next."""
+    """Time from one epoch to the next, days."""
 
 
 def scenario(
@@ -44,11 +47,11 @@ def scenario(
     importance: Importance | None = None,
     bulk: bool = False,
 ) -> Scenario:
-    """Return the synthetic world, or the recorded one of DIR/SITE; None takes what suits it.
+    """Return the synthetic world, or the recorded one of DIR/SITE; None selects a suitable default.
 
     A recording has its own pages; `bulk` counts its revisions of more than 200 pages at once.
     `bandwidth_per_page` is in crawls a day, `step` in days between epochs. Raise `InvalidTrace`
-    where the recording cannot be read.
+    for a recording that cannot be read.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Simulated time: the clock a server is given, moved by whoever plays the world."""
+"""Simulated time: a server's clock, which a simulation advances."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -7,7 +7,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Clock:
-    """Gives the simulated instant when called; only moves forward.
+    """Clock that returns the simulated instant when called, and only moves forward.
 
     >>> clock = Clock()
     >>> clock.advance(1.5)
@@ -19,11 +19,11 @@ class Clock:
         self._now = START
 
     def __call__(self) -> datetime:
-        """Return the time."""
+        """Return the simulated instant."""
         return self._now
 
     def advance(self, day: float) -> None:
-        """Move to a day since the start; one that has passed already changes nothing."""
+        """Move to a day since the start; an earlier day has no effect."""
         self._now = max(self._now, instant_of(day))
 
 

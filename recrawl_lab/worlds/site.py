@@ -1,7 +1,7 @@
-"""A web site that really changes: a world served over HTTP, with hosts that make trouble.
+"""A web site that changes: a world served over HTTP, with hosts that cause trouble.
 
-It is a proxy that knows a few hosts and nothing else, so that they can have names of their own
-on any machine and no request ever leaves it.
+The site is a proxy for a few hosts. They therefore have names of their own on any machine, and no
+request leaves the machine.
 """
 
 import threading
@@ -24,15 +24,15 @@ from service.model.arrays import Bools, Floats, Ints
 NEWS, SHOP, SLOW, STRICT = "news.example", "shop.example", "slow.example", "strict.example"
 SHARES = {NEWS: 0.4, SHOP: 0.4, SLOW: 0.1, STRICT: 0.1}
 SLOW_S = 0.4
-"""So long slow.example takes for an answer."""
+"""Response time of slow.example, seconds."""
 STRICT_GAP_S, STRICT_WAIT_S = 0.2, 5
-"""strict.example answers 429 to requests that come closer, and asks for so long a pause."""
+"""Minimum time between requests to strict.example, and its Retry-After with 429, seconds."""
 LYING = 3
-"""Every third page of a sitemap is said to have changed just now, whenever it is asked for."""
+"""Period of false dates in a sitemap: every third page has the time of the fetch as lastmod."""
 
 
 class Answer(NamedTuple):
-    """What the site says to a request."""
+    """The site's answer to a request."""
 
     status: int
     headers: Mapping[str, str] = {}
@@ -41,32 +41,32 @@ class Answer(NamedTuple):
 
 @dataclass
 class Site:
-    """A world whose day lasts `day_s` seconds of a clock, from now on; it sees what is crawled."""
+    """A world whose day lasts `day_s` seconds of a clock, from now on; it records all crawls."""
 
     world: World
     host: tuple[str, ...]
-    """(N,) of each page."""
+    """(N,) host of each page."""
     day_s: float
     clock: Callable[[], float] = time.monotonic
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
     start: float = field(init=False)
     crawled_version: Ints = field(init=False)
-    """(N,) the version of each page that was served last; -1: none."""
+    """(N,) version of each page at its last crawl; -1 before the first one."""
     n_seen: int = 0
-    """Crawls that found a new version."""
+    """Number of crawls that found a new version."""
     crawled: list[tuple[int, float]] = field(default_factory=list)
     answers: list[tuple[str, int, float]] = field(default_factory=list)
     """Host, status and instant of each answer."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _last: float = -np.inf
-    """When strict.example was asked last."""
+    """Instant of the last request to strict.example."""
 
     def __post_init__(self) -> None:
         self.start = self.clock()
         self.crawled_version = np.full(len(self.world), -1)
 
     def day(self) -> float:
-        """Return the world's time."""
+        """Return the world's time, days."""
         return (self.clock() - self.start) / self.day_s
 
     def versions(self, day: float) -> Ints:
@@ -75,7 +75,7 @@ class Site:
         return np.diff(changed[self.world.first])
 
     def fresh(self) -> Bools:
-        """Return of (N,) pages whether what was served last is what they say now."""
+        """Return a mask of (N,) pages whose last crawled version is the current one."""
         truth: Bools = self.crawled_version == self.versions(self.day())
         return truth
 
@@ -88,7 +88,7 @@ class Site:
         )
 
     def answer(self, url: str, etag_before: str | None) -> Answer:
-        """Answer a GET; `etag_before` is what the client has of it (If-None-Match)."""
+        """Return the answer to a GET; `etag_before` is the client's version (If-None-Match)."""
         parts = urlsplit(url)
         host, path = parts.hostname or "", parts.path
         if host == SLOW:
@@ -144,7 +144,7 @@ class Site:
 
 
 def site_of(world: World, day_s: float) -> Site:
-    """Spread a world's pages over the hosts."""
+    """Return a site with a world's pages spread over the hosts."""
     bounds = np.cumsum(list(SHARES.values())) * len(world)
     names = list(SHARES)
     row = np.minimum(np.searchsorted(bounds, np.arange(len(world)), side="right"), len(names) - 1)
@@ -172,7 +172,7 @@ def part(world: World, pages: Ints) -> World:
 
 @contextmanager
 def serving(site: Site) -> Iterator[str]:
-    """Serve on a free loopback port; gives the address of the proxy."""
+    """Serve on a free loopback port; yield the address of the proxy."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -188,13 +188,13 @@ def serving(site: Site) -> Iterator[str]:
             self.wfile.write(answer.body)
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
 
         def handle_error(self, *_: Any) -> None:
-            """Say nothing of a client that hung up."""
+            """Ignore a client that closed its connection."""
 
     with Server(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, name="site", daemon=True)

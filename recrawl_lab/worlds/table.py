@@ -1,4 +1,4 @@
-"""CSV files that people hand in, read whole into columns; refused by file, line and remedy."""
+"""CSV files of users, read whole into columns; errors contain file, line and remedy."""
 
 import csv
 import gzip
@@ -17,34 +17,34 @@ from service.model.arrays import Bools, Floats
 
 GZIP = b"\x1f\x8b"
 DAMAGED = (EOFError, OSError, zlib.error)
-"""What reading a gzip may raise."""
+"""Exceptions of a damaged gzip."""
 LEAST_IMPORTANCE, MOST_IMPORTANCE = 1e-9, 1e9
-"""What the service takes."""
+"""Bounds of importance in the service."""
 MOST_COUNTED = 2**53
 FIRST_AFTER = 1e11
-"""Seconds since 1970: the year 5138. What is later was not counted in seconds."""
+"""Least instant that is not in seconds, seconds since 1970: the year 5138."""
 COUNTED_IN = ((1e14, "milliseconds", 3), (1e17, "microseconds", 6), (np.inf, "nanoseconds", 9))
 
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """Columns of a CSV file, cell by cell as they are written."""
+    """Columns of a CSV file with the text of each cell."""
 
     path: Path
     column: dict[str, list[str]]
     line: list[int]
-    """The line each row ends in."""
+    """Last line of each row."""
 
     def __len__(self) -> int:
         return len(self.line)
 
     def refuse(self, bad: Bools, why: Callable[[int], str]) -> None:
-        """Raise `InvalidTrace` at the first row that is bad, if any; `why` is asked with the row.
+        """Raise `InvalidTrace` at the first bad row; `why` returns the reason for a row.
 
         Parameters
         ----------
         bad
-            (N,) of each row.
+            (N,) mask of rows.
         """
         if bad.any():
             row = int(bad.argmax())
@@ -72,13 +72,13 @@ class TextTable:
         return values
 
     def seconds(self, name: str) -> Floats:
-        """Return (N,) instants in seconds since 1970."""
+        """Return (N,) instants, seconds since 1970."""
         values = self.numbers(name, " (seconds since 1970)")
         self.refuse_late(name, values)
         return values
 
     def refuse_late(self, name: str, seconds: Floats) -> None:
-        """Refuse instants beyond the year 5138, which were counted in something smaller."""
+        """Raise `InvalidTrace` for instants beyond the year 5138, whose unit is below a second."""
 
         def why(row: int) -> str:
             unit, digits = next(
@@ -92,7 +92,7 @@ class TextTable:
         self.refuse(seconds >= FIRST_AFTER, why)
 
     def importance(self) -> Floats:
-        """Return (N,) weights as the service takes them."""
+        """Return (N,) weights within the bounds of the service."""
         cells = self.column["importance"]
         values = floats(cells)
         self.refuse(
@@ -106,16 +106,16 @@ class TextTable:
 
 
 def read_csv(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> TextTable:
-    """Read a CSV file with a header, plain or gzipped; other columns and blank lines are skipped.
+    """Read a CSV file with a header, plain or gzipped; ignore other columns and blank lines.
 
     Raises
     ------
     InvalidTrace
-        No such file, not CSV in UTF-8, a column missing or named twice, a line with too few or too
+        No such file, not CSV in UTF-8, a missing or duplicate column, a line with too few or too
         many fields, or no line at all.
     """
     if not path.is_file():
-        raise InvalidTrace(f"no file {path}; give the path of a CSV file, plain or gzipped")
+        raise InvalidTrace(f"no file {path}; name a CSV file, plain or gzipped")
     rows: list[tuple[str, ...]] = []
     lines: list[int] = []
     try:
@@ -160,7 +160,7 @@ def _read(
 
 
 def floats(cells: list[str]) -> Floats:
-    """Return (N,) numbers, NaN for what is none."""
+    """Return (N,) numbers, NaN for text that is not a number."""
     try:
         return np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:
@@ -175,12 +175,12 @@ def _float(cell: str) -> float:
 
 
 def _content(file: io.BufferedReader) -> io.BufferedReader | gzip.GzipFile:
-    """Unpack a file by what it holds, not by its name."""
+    """Return the content of a file, unpacked if it is gzip under any name."""
     return gzip.GzipFile(fileobj=file) if file.peek(2).startswith(GZIP) else file
 
 
 def _undecodable(path: Path) -> int:
-    """Return the first line that is not UTF-8, or where a damaged file ends before it."""
+    """Return the first line that is not UTF-8, or the last line of a damaged file."""
     number = 1
     with path.open("rb") as file, suppress(*DAMAGED):
         for number, line in enumerate(_content(file), 1):  # noqa: B007  returned below

@@ -1,9 +1,9 @@
 """Recordings of real pages, as files of their changes.
 
-A trace DIR/SITE is two CSV files: DIR/SITE.csv.gz, a line for each change (page, t in seconds since
-1970, bulk), and DIR/pages/SITE.pages.csv.gz, a line for each page (page, obs_start, obs_end,
-n_changes, and importance where it is asked for). Lines may come in any order, further columns are
-not read, and either file may be plain .csv.
+A trace DIR/SITE is two CSV files. DIR/SITE.csv.gz has a line for each change (page, t in seconds
+since 1970, bulk). DIR/pages/SITE.pages.csv.gz has a line for each page (page, obs_start, obs_end,
+n_changes, and importance if requested). Lines may come in any order, other columns are not read,
+and either file may be plain .csv.
 """
 
 import re
@@ -21,7 +21,7 @@ from service.model.arrays import Bools, Floats, Ints
 
 ENDINGS = (".csv.gz", ".csv")
 DOTS = re.compile(r"/\.{1,2}(/|$)")
-"""Two such paths may be one page's."""
+"""Dot segments in a path; two such paths may name one page."""
 
 
 def read_trace(trace: str | Path, *, weighted: bool = False) -> Recording:
@@ -32,12 +32,12 @@ def read_trace(trace: str | Path, *, weighted: bool = False) -> Recording:
     trace
         DIR/SITE, for DIR/SITE.csv.gz (the changes) and DIR/pages/SITE.pages.csv.gz (the pages).
     weighted
-        Ask for the pages' column importance.
+        Read the pages' column importance.
 
     Raises
     ------
     InvalidTrace
-        A file is missing, unreadable or malformed; says where and what to do.
+        A file is missing, unreadable or malformed; the message has the place and the remedy.
     """
     folder, site = Path(trace).parent, Path(trace).name
     pages_file = _file(folder / "pages", f"{site}.pages", folder)
@@ -59,8 +59,8 @@ def read_trace(trace: str | Path, *, weighted: bool = False) -> Recording:
 
 def _undated(n_changes: int) -> tuple[str, ...]:
     note = (
-        f"{n_changes:,} pages changed once in the whole recording, at an instant it does not "
-        "keep; they count as unchanged"
+        f"{n_changes:,} pages changed once in the whole recording, at an unrecorded "
+        "instant; they count as unchanged"
     )
     return (note,) if n_changes > 0 else ()
 
@@ -69,11 +69,11 @@ def _undated(n_changes: int) -> tuple[str, ...]:
 
 
 class TracePages(NamedTuple):
-    """The pages file."""
+    """The content of the pages file."""
 
     table: TextTable
     row: dict[str, int]
-    """By the page's path."""
+    """Row by the page's path."""
     started: Floats
     ended: Floats
     n_changes: Floats
@@ -132,7 +132,7 @@ def _rows(table: TextTable) -> dict[str, int]:
 
 
 def _read_changes(path: Path, pages: TracePages) -> tuple[Ints, Floats, Bools]:
-    """Return the page, the instant and whether it is bulk of (M,) changes, in the file's order."""
+    """Return page, instant and bulk mark of (M,) changes, in the order of the file."""
     table = read_csv(path, ("page", "t", "bulk"))
     names, bulk = table.column["page"], table.column["bulk"]
     page = np.fromiter(map(pages.row.get, names, repeat(-1)), np.int64, len(table))
@@ -159,8 +159,8 @@ def _read_changes(path: Path, pages: TracePages) -> tuple[Ints, Floats, Bools]:
     table.refuse(
         first != np.arange(len(table)),
         lambda row: (
-            f"the change of {names[row]} at {at[row]:.0f} stands in line "
-            f"{table.line[first[row]]} already; keep one of the two"
+            f"the change of {names[row]} at {at[row]:.0f} is already in line "
+            f"{table.line[first[row]]}; keep one of the two lines"
         ),
     )
     return page, at, np.array([cell == "1" for cell in bulk])

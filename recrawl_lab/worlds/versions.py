@@ -1,4 +1,4 @@
-"""What crawls see: how often each page has changed by then."""
+"""Versions of pages at crawls: the number of changes so far."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from service.model.arrays import Floats, Ints
 
 
 class Versions:
-    """Counts the changes of pages up to and including instants, exactly.
+    """Exact counts of the changes of pages up to and including instants.
 
     >>> from recrawl_lab.worlds.world import synthetic_world
     >>> world = synthetic_world(3, 9.0, rng=np.random.default_rng(1))

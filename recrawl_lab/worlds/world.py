@@ -1,4 +1,4 @@
-"""Worlds: pages with their whole history of changes, as the synthetic one made up here."""
+"""Worlds: pages with their whole history of changes, and a synthetic world."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,7 +9,7 @@ from service.model.arrays import Bools, Floats, Ints
 
 LOG_IMPORTANCE = (np.log(10.0), 1.5)
 LOG_CHANGE_RATE = (np.log(0.3), 1.2)
-"""Mean and deviation of the logarithms: the heavy tails of K19's corpus."""
+"""Mean and deviation of the logarithms of change rates: the heavy tails of K19's corpus."""
 
 Importance = Literal["equal", "lognormal"]
 
@@ -27,34 +27,34 @@ class World:
     url: tuple[str, ...]
     importance: Floats
     announced: Bools
-    """Whether each change of the page is announced by a ping."""
+    """Mask of pages that announce each change by a ping."""
     created: Floats
     ended: Floats
-    """When the page is deleted; `days` where it outlives the window."""
+    """End of the page, days; `days` if it outlives the window."""
     changed_at: Floats
     first: Ints
-    """(N + 1,)"""
+    """(N + 1,) bounds of each page's changes."""
     change_rate: Floats
-    """True changes a day; of a trace, the changes counted over the life in the window."""
+    """True changes a day; for a trace, the observed changes over the life in the window."""
     notes: tuple[str, ...] = ()
-    """What a reader of results must know about the data."""
+    """Remarks about the data for readers of results."""
 
     def __len__(self) -> int:
         return len(self.url)
 
     @property
     def life(self) -> Floats:
-        """(N,) days that each page exists."""
+        """(N,) lifetime of each page, days."""
         return self.ended - self.created
 
     @property
     def mean_pages(self) -> float:
-        """Pages that exist, averaged over time."""
+        """Number of existing pages, averaged over time."""
         return float(self.life.sum()) / self.days
 
     @property
     def changed_page(self) -> Ints:
-        """(M,) the page of each change."""
+        """(M,) page of each change."""
         return np.repeat(np.arange(len(self)), np.diff(self.first))
 
     def changes_of(self, page: int) -> Floats:
@@ -62,11 +62,11 @@ class World:
         return self.changed_at[self.first[page] : self.first[page + 1]]
 
     def gone(self, page: Ints, at: Floats) -> Bools:
-        """Return of (K,) pages and instants whether the page has been deleted by then."""
+        """Return a mask of (K,) pages that are deleted at their instants."""
         return (at >= self.ended[page]) & (self.ended[page] < self.days)
 
     def version(self, page: int, at: float) -> int:
-        """Count the changes of one page up to and including an instant."""
+        """Return the number of changes of one page up to and including an instant."""
         return int(np.searchsorted(self.changes_of(page), at, side="right"))
 
 
@@ -78,7 +78,7 @@ def synthetic_world(
     complete_share: float = 0.04,
     importance: Importance = "lognormal",
 ) -> World:
-    """Draw pages with heavy-tailed importance and change rates that change at Poisson instants."""
+    """Return pages with heavy-tailed importance and change rates; changes come at random."""
     weight = draw_importance(importance, n_pages, rng)
     change_rate = rng.lognormal(*LOG_CHANGE_RATE, n_pages)
     announced = rng.permutation(n_pages) < round(complete_share * n_pages)
@@ -100,12 +100,12 @@ def synthetic_world(
 
 
 def draw_importance(kind: Importance, n_pages: int, rng: np.random.Generator) -> Floats:
-    """Return (N,) weights: all the same, or heavy-tailed."""
+    """Return (N,) weights: equal or heavy-tailed."""
     return np.ones(n_pages) if kind == "equal" else rng.lognormal(*LOG_IMPORTANCE, n_pages)
 
 
 def in_order(page: Ints, at: Floats) -> Floats:
-    """Sort (M,) instants by page, then time: as complex numbers, in a third of lexsort's time.
+    """Return (M,) instants by page, then time: complex numbers take a third of lexsort's time.
 
     >>> in_order(np.array([0, 1, 0]), np.array([3.0, 1.0, 2.0]))
     array([2., 3., 1.])

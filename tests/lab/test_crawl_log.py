@@ -163,7 +163,7 @@ def test_failures_say_nothing_304_unchanged_and_404_that_the_page_ended(tmp_path
     assert 200_000 < lost <= 400_000
     assert world.gone(np.array([0, 1]), np.array([6.0, 6.0])).tolist() == [False, True]
     assert any(note.startswith("9 crawls of 4 pages, 2.3 days apart") for note in world.notes)
-    assert any("1 pages were found by one crawl only" in note for note in world.notes)
+    assert any("1 pages have only one crawl" in note for note in world.notes)
     assert any("4 crawls failed" in note for note in world.notes)
     assert any("several count as one" in note for note in world.notes)
 
@@ -205,7 +205,7 @@ def test_a_window_and_announcing_pages_are_those_of_any_recording(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("digest", "content", "line 1: neither a column changed nor digest; one must say"),
+        ("digest", "content", "line 1: no column changed or digest; add one to show"),
         ("url,t", "page,t", "line 1: no column url"),
         (
             "url,t,digest",
@@ -222,7 +222,7 @@ def test_a_window_and_announcing_pages_are_those_of_any_recording(tmp_path):
         ("https://a.example/x,3", "ftp://a.example/x,3", "line 5: url 'ftp.*the scheme ftp:"),
         ("https://a.example/x,3", "a.html,3", "line 5: url 'a.html'.*path with a leading /"),
         ("https://a.example/x,3", ",3", "line 5: url ''"),
-        ("two", "", "line 5: digest is ''; write that of the content, or status 304"),
+        ("two", "", "line 5: digest is ''; write the content's digest, or status 304"),
         ("300000", "100000", r"line 5: https://a\.example/x was crawled at 100000 in line 4 too"),
     ],
 )
@@ -240,7 +240,7 @@ def test_a_bad_line_is_refused_by_file_line_and_remedy(tmp_path, old, new, said)
         ("url,t,changed,status\n/a,0,1,OK\n", "line 2: status is 'OK'; write the HTTP status"),
         ("url,t,changed,status\n/a,0,1,200.5\n", "line 2: status is '200.5'"),
         ("url,t,changed,status\n/a,0,1,500\n/a,9,1,404\n", "no crawl found its page"),
-        ("url,t,changed\n/a,0,1\n/b,9,1\n", "no page was crawled twice with success"),
+        ("url,t,changed\n/a,0,1\n/b,9,1\n", "no page has two successful crawls"),
         ("url,t,changed\n", "no line after the header"),
         ('url,t,changed\n/a,0,1\n"/b', "after line 2: .*CSV in UTF-8"),
     ],
@@ -252,5 +252,5 @@ def test_a_log_that_tells_nothing_is_refused(tmp_path, text, said):
 
 
 def test_a_log_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(InvalidTrace, match=r"no file .*nothing\.csv; give the path"):
+    with pytest.raises(InvalidTrace, match=r"no file .*nothing\.csv; name a CSV file"):
         played(tmp_path / "nothing.csv")

@@ -332,7 +332,7 @@ def test_any_history_is_read_as_its_snapshots_show_it(tmp_path, seed):
     [
         (["content/(.*).md"], r"rule 'content.*' is not REGEX=PAGE, PAGE with a leading /; write"),
         (["(.*)=page"], "is not REGEX=PAGE"),
-        (["(.*=/x"], r"rule '\(\.\*=/x' is no regular expression: missing \), .*; mend it"),
+        (["(.*=/x"], r"rule '\(\.\*=/x' is not a valid regex: missing \), .*; correct it"),
         ([r"(.*)=/\2"], "invalid group reference 2"),
         ([r"(.*)=/\g<name>"], "unknown group name"),
         ([r"content/.*\.html=/x"], r"no file matches any rule; its history has b, content/a\.md;"),
@@ -351,9 +351,9 @@ def test_the_last_equals_sign_before_a_page_parts_a_rule(tmp_path):
 
 
 def test_what_is_no_repository_or_has_no_history_is_refused(tmp_path, monkeypatch):
-    with pytest.raises(InvalidTrace, match=r"no folder .*nowhere; give the folder of a git"):
+    with pytest.raises(InvalidTrace, match=r"no folder .*nowhere; name the folder of a git"):
         read(tmp_path / "nowhere")
-    with pytest.raises(InvalidTrace, match="not a git repository; give the folder of a clone"):
+    with pytest.raises(InvalidTrace, match="not a git repository; name the folder of a clone"):
         read(tmp_path)
     init(tmp_path)
     with pytest.raises(InvalidTrace, match="the repository has no revision yet"):
@@ -373,7 +373,7 @@ def test_a_history_of_one_instant_is_refused(tmp_path):
 
 def test_importance_is_not_in_a_history(tmp_path):
     site = repository(tmp_path, (0, {"content/a.md": ""}), (1, {"b": "b"}))
-    with pytest.raises(InvalidTrace, match="does not say how important its pages are; weigh"):
+    with pytest.raises(InvalidTrace, match="has no importance of its pages; choose equal"):
         read(site, importance="column")
 
 

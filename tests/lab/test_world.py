@@ -159,7 +159,12 @@ def edited(text, line, old, new):
         (edited(PAGES, 1, "n_bulk", "page"), CHANGES, "pages.csv.gz, line 1", "two columns page"),
         (edited(PAGES, 3, "/new", "/old"), CHANGES, "pages.csv.gz, line 3", "first in line 2;"),
         (edited(PAGES, 2, ",3,1", ",2.5,1"), CHANGES, "pages.csv.gz, line 2", "a whole number"),
-        (PAGES, edited(CHANGES, 4, "8000000", "500000"), "site.csv.gz, line 4", "line 2 already"),
+        (
+            PAGES,
+            edited(CHANGES, 4, "8000000", "500000"),
+            "site.csv.gz, line 4",
+            "already in line 2;",
+        ),
         (PAGES, edited(CHANGES, 2, "500000", "-5"), "site.csv.gz, line 2", "not negative"),
         (
             edited(PAGES, 3, "10000000", "1740463297000"),
