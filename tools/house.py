@@ -1,4 +1,4 @@
-"""Count what the size and the order of the code base are judged by; print a table.
+"""Print a table of figures about the size and the order of the code base.
 
 python tools/house.py               # this checkout
 python tools/house.py ../another    # another checkout beside this one
@@ -15,9 +15,9 @@ from statistics import median
 HERE = Path(__file__).parents[1]
 PRODUCT = ("service", "recrawl_client", "recrawl_lab")
 WALKS = ("observation", "lease", "epoch")
-"""Walks through the code that docs/architecture.md describes, by their headings."""
+"""Examples in docs/architecture.md, by their headings."""
 LONG_MODULE, LONG_TEST, LONG_FUNCTION = 400, 500, 40
-"""Lines above which a file or a function counts as long."""
+"""Maximum lines of a module, a test file and a function that are not long."""
 PARTICIPLES = frozenset(
     {"told", "said", "given", "heard", "found", "known", "asked", "seen", "kept"}
 )
@@ -27,7 +27,7 @@ RULES = {
     "waiting together": r"class (Commits|Registering|Leasing|Gathering|Batcher)\b",
     "closed form of an allocation": r"min(imum)?\((wanted|change|importance \* s)\b|sqrt\(1 \+ 4",
 }
-"""For each rule a pattern of the modules that state it."""
+"""Pattern of the modules that state a rule, by rule."""
 
 
 class Tree:
@@ -66,7 +66,7 @@ class Tree:
         return len((self.root / name).read_text().split())
 
     def text(self, name: str) -> str:
-        """Return a text file, empty where there is none."""
+        """Return a text file, or "" if it is missing."""
         path = self.root / name
         return path.read_text() if path.is_file() else ""
 
@@ -81,7 +81,7 @@ def functions(tree: Tree) -> list[int]:
 
 
 def participles(tree: Tree) -> int:
-    """Return how often a variable or a parameter is named by a participle."""
+    """Return the number of variables and parameters whose name is a participle."""
     names = (
         node.id if isinstance(node, ast.Name) else node.arg
         for node in tree.nodes(*PRODUCT)
@@ -92,7 +92,7 @@ def participles(tree: Tree) -> int:
 
 
 def classes_named_twice(tree: Tree) -> int:
-    """Return how many names more than one class of the service or the laboratory has."""
+    """Return the number of names that several classes of the service or the laboratory share."""
     names = Counter(
         node.name for node in tree.nodes("service", "recrawl_lab") if isinstance(node, ast.ClassDef)
     )
@@ -111,12 +111,12 @@ def stated_in(tree: Tree, pattern: str) -> str:
 
 
 def walk(tree: Tree, name: str) -> str:
-    """Return how many modules the walk of docs/architecture.md names, and any that is missing."""
+    """Return the number of modules on a walk of docs/architecture.md, and any missing ones."""
     sections = re.split(r"^## ", tree.text("docs/architecture.md"), flags=re.MULTILINE)
     section = next((text for text in sections if name in text.split("\n")[0].lower()), "")
     modules = set(re.findall(r"`((?:service|recrawl_client)/[\w/]+\.py)`", section))
     missing = sorted(modules - tree.sources.keys())
-    return f"{len(modules)}" + (f"  not there: {', '.join(missing)}" if missing else "")
+    return f"{len(modules)}" + (f"  missing: {', '.join(missing)}" if missing else "")
 
 
 def figures(tree: Tree) -> dict[str, Callable[[], object]]:

@@ -1,4 +1,4 @@
-"""Sets of pages with known optima, shared by the tests of allocation and costs."""
+"""Sets of pages with known optima, for the tests of allocation and costs."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ class Case(NamedTuple):
 
 
 def golden_set(n=1000, seed=20190619):
-    """n pages, log-normal importance and change rate, 4 % complete, bandwidth 0.2 n."""
+    """Return n pages, log-normal importance and change rate, 4 % complete, bandwidth 0.2 n."""
     rng = np.random.default_rng(seed)
     importance = np.exp(rng.normal(np.log(10), 1.5, n))
     change_rate = np.exp(rng.normal(np.log(0.3), 1.2, n))
@@ -34,7 +34,7 @@ def six_pages(bandwidth):
 
 
 def magnitudes(decades=12, *, zero=True):
-    """Positive numbers over 2 * `decades` decades, now and then 0."""
+    """Return a strategy of positive numbers over 2 * `decades` decades, sometimes 0."""
     positive = st.floats(-decades, decades).map(lambda x: 10.0**x)
     return st.one_of(positive, st.just(0.0)) if zero else positive
 

@@ -1,4 +1,4 @@
-"""The command line called as a shell calls it, inside this process."""
+"""The command line, called in this process as a shell calls it."""
 
 import os
 import sys
@@ -12,14 +12,14 @@ from service.cli import main
 
 
 class Ended(NamedTuple):
-    """How a command ended."""
+    """Exit status and output of a command."""
 
     status: int
     out: str
     err: str
 
     def refusal(self) -> str:
-        """Give the one sentence of a command that will not run."""
+        """Return the one-sentence error of a refused command."""
         assert self.status == 2
         assert self.out == ""
         lines = self.err.strip().splitlines()
@@ -30,7 +30,7 @@ class Ended(NamedTuple):
 
 @pytest.fixture
 def recrawl(monkeypatch, capsys, tmp_path) -> Callable[..., Ended]:
-    """Run one command, its settings given by name; the working directory is empty."""
+    """Return a function that runs a command with settings by name, in an empty directory."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: object, **settings: object) -> Ended:

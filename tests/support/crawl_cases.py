@@ -1,4 +1,4 @@
-"""Steps that tests of leases build on."""
+"""Steps for tests of leases."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -30,7 +30,7 @@ RUDE = Politeness(delay_s=0, concurrency=0)
 
 
 class Crawl(NamedTuple):
-    """One crawl handed out."""
+    """One leased crawl."""
 
     page_id: int
     url: str
@@ -58,7 +58,7 @@ def add(store, n=3, now=T0, host="example.org"):
 
 
 def take(store, now, count=100, polite=RUDE, hosts=(), ttl=TTL, tokens=RULES.rng, **shard):
-    """Lease as a worker does; gives the crawls in the order they came."""
+    """Lease as a worker does; return the crawls in the order of the answer."""
     request = LeaseRequest(WorkerRequest("w", count, ttl), LeaseFilter(tuple(hosts), **shard))
     store.clock = lambda: now
     (served,) = lease_all(store, polite, tokens, [request])
@@ -71,20 +71,20 @@ def rows(leased):
     return [Crawl(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def ids(given):
-    return [crawl.page_id for crawl in given]
+def ids(crawls):
+    return [crawl.page_id for crawl in crawls]
 
 
-def report(store, given, at, now=None, status=200, changed=0, retry_after_s=np.nan, polite=RUDE):
-    """Report crawls under their leases; gives which tokens were in force."""
-    page_id = np.array(ids(given), np.int64)
-    observed_at = instants([at] * len(given))
+def report(store, crawls, at, now=None, status=200, changed=0, retry_after_s=np.nan, polite=RUDE):
+    """Report crawls under their leases; return a mask of the tokens in force."""
+    page_id = np.array(ids(crawls), np.int64)
+    observed_at = instants([at] * len(crawls))
     crawled = crawl_columns(page_id, observed_at, changed, status=status)
     crawled = replace(
         crawled,
         leased_page_id=page_id,
-        token=np.array([c.token for c in given], np.int64),
-        retry_after_s=np.full(len(given), retry_after_s),
+        token=np.array([c.token for c in crawls], np.int64),
+        retry_after_s=np.full(len(crawls), retry_after_s),
     )
     settler = lease.LeaseSettler(polite, UNTIL, RULES.rng)
     with store.begin() as tx:
@@ -95,15 +95,15 @@ def report(store, given, at, now=None, status=200, changed=0, retry_after_s=np.n
     return held.tolist()
 
 
-def release(store, given, now, polite=RUDE):
-    """Give crawls back."""
-    page_id = np.array(ids(given), np.int64)
+def release(store, crawls, now, polite=RUDE):
+    """Release crawls."""
+    page_id = np.array(ids(crawls), np.int64)
     reports = LeaseReports(
-        LeaseTokens(page_id=page_id, token=np.array([c.token for c in given], np.int64)),
-        instants([None] * len(given)),
-        np.full(len(given), UNSPECIFIED, np.int16),
-        np.full(len(given), np.nan),
-        np.zeros(len(given), np.bool_),
+        LeaseTokens(page_id=page_id, token=np.array([c.token for c in crawls], np.int64)),
+        instants([None] * len(crawls)),
+        np.full(len(crawls), UNSPECIFIED, np.int16),
+        np.full(len(crawls), np.nan),
+        np.zeros(len(crawls), np.bool_),
     )
     settler = lease.LeaseSettler(polite, UNTIL, RULES.rng)
     with store.begin() as tx:
@@ -115,15 +115,15 @@ def next_ready_at(store, hosts=()):
         return tx.next_ready_at(LeaseFilter(tuple(hosts)))
 
 
-def commit_reports(store, given, observed_at, now, retry_after_s=np.nan, **seen):
-    """Report as the service does: in one commit with the evidence. Gives the verdicts."""
-    page_id = np.array(ids(given), np.int64)
-    at = observed_at if isinstance(observed_at, list) else [observed_at] * len(given)
-    crawled = crawl_columns(page_id, instants(at), **seen)
-    token = np.array([crawl.token for crawl in given], np.int64)
-    pause_s = np.full(len(given), retry_after_s)
+def commit_reports(store, crawls, observed_at, now, retry_after_s=np.nan, **results):
+    """Report as the service does, in one commit with the evidence; return the verdicts."""
+    page_id = np.array(ids(crawls), np.int64)
+    at = observed_at if isinstance(observed_at, list) else [observed_at] * len(crawls)
+    crawled = crawl_columns(page_id, instants(at), **results)
+    token = np.array([crawl.token for crawl in crawls], np.int64)
+    pause_s = np.full(len(crawls), retry_after_s)
     crawled = replace(crawled, token=token, leased_page_id=page_id, retry_after_s=pause_s)
-    nowhere = PageNames(page_id, np.full(len(given), -1), page_columns([]))
+    nowhere = PageNames(page_id, np.full(len(crawls), -1), page_columns([]))
     settler = lease.LeaseSettler(RUDE, UNTIL, rng())
     store.clock = lambda: now
     report = CrawlReport(crawled, nowhere, False, now)

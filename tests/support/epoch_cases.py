@@ -22,7 +22,7 @@ class Clock:
 
 
 def watched(store, n=60, seed=1):
-    """Pages of which something has been learnt; the last ten are complete."""
+    """Register pages with evidence; the last ten are complete."""
     rng = np.random.default_rng(seed)
     ids = np.sort(register(store, n, importance=rng.pareto(1.5, n) + 0.1))
     days = rng.uniform(5, 50, n)

@@ -23,7 +23,7 @@ def recorder(store) -> Recorder:
 
 
 class Faulty(MemoryStore):
-    """A store whose transactions can be held up or made to fail."""
+    """A store whose transactions can be delayed or made to fail."""
 
     def __init__(self) -> None:
         super().__init__(2)
@@ -60,7 +60,7 @@ class Faulty(MemoryStore):
 
 @contextmanager
 def writing(store, n_writers=1, watch=lambda _: None, flush="flush_crawls"):
-    """Run a batcher of reports; when the block is left its writers are gone."""
+    """Run a batcher of reports, and end its writers after the block."""
     batcher = batched("reports", getattr(recorder(store), flush), n_writers, watch)
     batcher.start()
     try:

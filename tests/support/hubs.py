@@ -15,7 +15,7 @@ CHALLENGE = "a challenge+&%é"
 
 
 class Hub:
-    """Publishes documents, takes subscriptions, verifies them at once and distributes content."""
+    """A hub that publishes, accepts and verifies subscriptions, and distributes content."""
 
     def __init__(self) -> None:
         self.documents: dict[str, tuple[dict[str, str], bytes]] = {}
@@ -30,11 +30,11 @@ class Hub:
                 self.answer(status, content or b"", headers)
 
             def do_POST(self):
-                said = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-                asked = {name: values[0] for name, values in said.items()}
+                form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+                subscription = {name: values[0] for name, values in form.items()}
                 status = hub.refusal or 202
-                if status == 202 and hub.verify(asked).text == CHALLENGE:
-                    hub.subscribers.append(asked)
+                if status == 202 and hub.verify(subscription).text == CHALLENGE:
+                    hub.subscribers.append(subscription)
                 self.answer(status, b"", {})
 
             def answer(self, status, content, headers):
@@ -50,17 +50,17 @@ class Hub:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
-    def verify(self, asked: dict[str, str], **changed: Any) -> httpx.Response:
-        """Ask the subscriber whether it meant it."""
+    def verify(self, subscription: dict[str, str], **changed: Any) -> httpx.Response:
+        """Send a verification request to the subscriber."""
         query = {
-            "hub.mode": asked["hub.mode"],
-            "hub.topic": asked["hub.topic"],
+            "hub.mode": subscription["hub.mode"],
+            "hub.topic": subscription["hub.topic"],
             "hub.challenge": CHALLENGE,
             "hub.lease_seconds": LEASE_S,
             **{f"hub.{name}": value for name, value in changed.items()},
         }
-        told = {name: value for name, value in query.items() if value is not None}
-        return httpx.get(asked["hub.callback"], params=told)
+        parameters = {name: value for name, value in query.items() if value is not None}
+        return httpx.get(subscription["hub.callback"], params=parameters)
 
     def distribute(self, content: bytes, *, method: str = "sha256") -> list[httpx.Response]:
         """Send content to all subscribers, signed."""
@@ -75,13 +75,13 @@ class Hub:
 
 
 def signature(content: bytes, secret: str, method: str = "sha256") -> str:
-    """Sign as hubs do."""
+    """Return the signature of a hub."""
     return f"{method}={hmac.new(secret.encode(), content, method).hexdigest()}"
 
 
 @contextmanager
 def open_hub() -> Iterator[Hub]:
-    """Run a hub as long as the block."""
+    """Run a hub during the block."""
     hub = Hub()
     thread = threading.Thread(target=hub.server.serve_forever, args=(0.01,))
     thread.start()

@@ -1,4 +1,4 @@
-"""Shared by the tests of ingest: one crawl or ping, and what a store has of a page."""
+"""Helpers for tests of ingest: one crawl or ping, and a store's state of a page."""
 
 from datetime import timedelta
 
@@ -18,14 +18,14 @@ def rules(estimator=None, timing=Timing.periodic, seed=1):
     return Rules(estimator or Gamma(), timing, np.random.default_rng(seed))
 
 
-def crawl(store, page_id, at, by=None, **told):
-    """Record one crawl; gives its verdict."""
+def crawl(store, page_id, at, by=None, **fields):
+    """Record one crawl; return its verdict."""
     with store.begin() as tx:
-        return int(record(tx, crawl_columns([page_id], at, **told), by or rules()).verdict[0])
+        return int(record(tx, crawl_columns([page_id], at, **fields), by or rules()).verdict[0])
 
 
 def announce(store, page_id, at, by=None):
-    """Record one ping; gives whether and why to crawl now."""
+    """Record one ping; return whether and why to crawl now."""
     with store.begin() as tx:
         answer = ping(tx, ping_columns([page_id], at), by or rules())
         return bool(answer.crawl[0]), answer.reason[0]
@@ -41,5 +41,5 @@ def estimate(store, page_id):
 
 
 def counts(store, page_id):
-    found = page_of(store, page_id)
-    return found.n_observations, found.n_changes
+    page = page_of(store, page_id)
+    return page.n_observations, page.n_changes

@@ -1,4 +1,4 @@
-"""A model of leases in plain Python: pages, host queues and when their gates open."""
+"""A model of leases in plain Python: pages, host queues and the instants at which they open."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,12 +17,12 @@ HOST_QUEUES = {
     "wide.example": (0.0, 2),
     "cdn": (3.0, 2),
 }
-"""The delay and the concurrency of each to begin with; the first says nothing of its own."""
+"""Initial delay and concurrency of each host queue; the first has none of its own."""
 
 
 @dataclass
 class HostQueue:
-    """What stands in front of a host or a group."""
+    """The queue of a host or a group."""
 
     delay_s: float
     concurrency: int
@@ -36,7 +36,7 @@ class HostQueue:
 
 @dataclass
 class Page:
-    """A page as `service.ingest.record` and the schedule leave it."""
+    """A page in the state that `service.ingest.record` and the schedule produce."""
 
     host: str
     created_at: datetime
@@ -63,7 +63,7 @@ class Page:
         return self.last_crawl_at is not None and self.last_crawl_at >= self.requested_at
 
     def due_at(self):
-        """Give when it is due; None: never."""
+        """Return the instant at which the page is due; None: never."""
         times = [self.requested_at] if self.requested else []
         if self.last_crawl_at is None:
             times.append(self.created_at)
@@ -72,13 +72,13 @@ class Page:
         return min(times, default=None)
 
     def _wait(self):
-        """Give how long after its last crawl it is due by itself; None: never."""
-        asked, n = self.requested_at is not None, self.n_failures
+        """Return the time from its last crawl until the page is due by itself; None: never."""
+        has_request, n = self.requested_at is not None, self.n_failures
         if self.gone:
-            rests = n > GONE_CHECKS and (not asked or self.requested)
+            rests = n > GONE_CHECKS and (not has_request or self.requested)
             return None if rests else DAY * 2 ** (min(n, GONE_CHECKS) - 1)
         interval = DAY * (self.interval_factor / self.rate) if self.rate else DAY
-        if n and (asked or self.rate != 0):
+        if n and (has_request or self.rate != 0):
             delay = min(timedelta(seconds=RETRY_S), interval) * 2 ** (n - 1)
             return min(delay, max(interval, DAY))
         return interval if self.rate else None
@@ -92,23 +92,24 @@ class Page:
 
 @dataclass
 class Model:
-    """All that leases depend on."""
+    """State of all leases."""
 
     now: datetime = T0
     pages: dict[int, Page] = field(default_factory=dict)
     host_queues: dict[str, HostQueue] = field(
-        default_factory=lambda: {name: HostQueue(*said) for name, said in HOST_QUEUES.items()}
+        default_factory=lambda: {name: HostQueue(*limits) for name, limits in HOST_QUEUES.items()}
     )
     filled_at: datetime | None = T0
-    """When the queue was last filled; None: an epoch was published since."""
+    """Instant of the last filling of the queue; None if an epoch was published since."""
 
     def live(self, page):
         return page.token and page.expires_at > self.now
 
     def running(self, host_queue):
-        """Give until when leases count, the first to end first.
+        """Return the ends of the leases that count, in ascending order.
 
-        Whoever let one expire may have crawled at its last instant: the delay counts from there.
+        A worker whose lease expired may have crawled at the last instant of the lease. The delay
+        therefore counts from there.
         """
         delay = timedelta(seconds=self.host_queues[host_queue].delay_s)
         held = (p for p in self.pages.values() if p.host_queue == host_queue and p.token)
@@ -116,7 +117,7 @@ class Model:
         return sorted(end for end in ends if end > self.now)
 
     def opens_at(self, name):
-        """Give when the gate of a host queue opens, if nothing is reported."""
+        """Return the instant at which a host queue opens if no report arrives."""
         host_queue, running = self.host_queues[name], self.running(name)
         opens = max(self.now, host_queue.waits_until)
         if host_queue.concurrency and len(running) >= host_queue.concurrency:
@@ -124,7 +125,7 @@ class Model:
         return opens
 
     def next_ready_at(self, hosts=()):
-        """Give when the first page can be leased, if nothing is said meanwhile; None: never."""
+        """Return the instant at which the first page can be leased without reports; None: never."""
         times = []
         for page in self.pages.values():
             due_at = page.due_at()
@@ -135,5 +136,5 @@ class Model:
         return min(times, default=None)
 
     def knows(self, at):
-        """Tell whether the queue must know what falls due at an instant."""
+        """Return whether the queue must contain the pages that fall due at an instant."""
         return self.filled_at is not None and at < self.filled_at + UNTIL

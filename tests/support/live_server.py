@@ -24,11 +24,11 @@ from service.runtime.settings import read_settings
 
 START = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 PATIENCE_S = 180.0
-"""Limit for what must come soon, seconds: a safety net, however busy the machine is."""
+"""Maximum wait for an event that comes soon, seconds: enough for a busy machine."""
 
 
 class Clock:
-    """Time that stands still until a test moves it."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self) -> None:
         self.now = START
@@ -66,19 +66,19 @@ class Live:
         return response.json()["page_ids"]
 
     def epoch(self) -> dict[str, Any]:
-        """Ask for an epoch, let the scheduler take its turn, and see what became of it."""
-        asked = self.client.post("/epochs")
-        assert asked.status_code == 202, asked.text
+        """Request an epoch, run the scheduler once, and return the epoch."""
+        response = self.client.post("/epochs")
+        assert response.status_code == 202, response.text
         self.service.runner.run_once()
-        return self.get(asked.headers["Location"]).json()
+        return self.get(response.headers["Location"]).json()
 
     def schedule(self, **query: Any) -> list[dict[str, Any]]:
-        """Follow the cursors to the end."""
+        """Return all pages of the schedule, by its cursors."""
         items: list[dict[str, Any]] = []
         cursor = None
         while True:
-            given = {**query, "cursor": cursor} if cursor else query
-            page = self.get("/schedule", **given).json()
+            parameters = {**query, "cursor": cursor} if cursor else query
+            page = self.get("/schedule", **parameters).json()
             items += page["items"]
             cursor = page["next_cursor"]
             if cursor is None:
@@ -117,11 +117,11 @@ def running(
     clock: Clock | None = None,
     embedded: bool = False,
     max_connections: int | None = None,
-    **given: Any,
+    **options: Any,
 ) -> Iterator[Live]:
-    """Serve this database on a free port; epochs run when the test says so, or `embedded`."""
+    """Serve this database on a free port; epochs run when the test calls for one, or `embedded`."""
     clock = clock or Clock()
-    settings = read_settings(database_url=database_url, **given)
+    settings = read_settings(database_url=database_url, **options)
     service = open_service(settings, now=clock, rng=np.random.default_rng(7))
     service = replace(service, embedded=embedded)
     config = uvicorn.Config(
@@ -138,7 +138,7 @@ def running(
     thread.start()
     until(lambda: server.started or not thread.is_alive(), "the server starts")
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-    headers = {"Authorization": f"Bearer {given['api_keys'][0]}"} if "api_keys" in given else {}
+    headers = {"Authorization": f"Bearer {options['api_keys'][0]}"} if "api_keys" in options else {}
     try:
         with httpx.Client(
             base_url=url, headers=headers, timeout=PATIENCE_S, verify=False
@@ -151,17 +151,17 @@ def running(
 
 
 def until(condition: Any, what: str, patience_s: float = PATIENCE_S) -> Any:
-    """Poll until the condition holds, and give what it gave."""
+    """Poll until the condition is true, and return its value."""
     deadline = time.monotonic() + patience_s
-    while not (found := condition()):
+    while not (value := condition()):
         assert time.monotonic() < deadline, f"waited {patience_s} s in vain until {what}"
         time.sleep(0.01)
-    return found
+    return value
 
 
 @contextmanager
 def cloned(server: sa.URL, template: sa.URL) -> Iterator[str]:
-    """Give a migrated Postgres database that lives as long as the block."""
+    """Create a migrated Postgres database, and drop it after the block."""
     url = server.set(database=f"recrawl_test_{uuid.uuid4().hex}")
     command(server, f"CREATE DATABASE {url.database} TEMPLATE {template.database}")
     try:
@@ -171,7 +171,7 @@ def cloned(server: sa.URL, template: sa.URL) -> Iterator[str]:
 
 
 def command(server: sa.URL, statement: str) -> None:
-    """Run one statement that stands outside of transactions."""
+    """Run one statement that cannot run in a transaction."""
     engine = sa.create_engine(
         server.set(drivername="postgresql+psycopg"),
         poolclass=sa.NullPool,

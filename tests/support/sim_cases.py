@@ -28,7 +28,7 @@ page,t,bulk,created_at,n_commit
 
 
 def write_trace(folder, pages=PAGES, changes=CHANGES, site="site"):
-    """Write DIR/SITE and give it as `--trace` takes it."""
+    """Write DIR/SITE and return it in the form of `--trace`."""
     (folder / "pages").mkdir(exist_ok=True)
     (folder / "pages" / f"{site}.pages.csv.gz").write_bytes(gzip.compress(pages.encode()))
     (folder / f"{site}.csv.gz").write_bytes(gzip.compress(changes.encode()))
@@ -36,7 +36,7 @@ def write_trace(folder, pages=PAGES, changes=CHANGES, site="site"):
 
 
 def world_of(changes, days=10.0, importance=None, created=None, ended=None):
-    """A world from a list of change times per page."""
+    """Return a world from a list of change times per page."""
     n_pages = len(changes)
     return World(
         name="tiny",

@@ -1,4 +1,4 @@
-"""Columns and steps that tests of the store and of its users build on."""
+"""Columns and steps for tests of the store and of its users."""
 
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ MICROSECOND = timedelta(microseconds=1)
 EVERYTHING = ScheduleFilter()
 
 EXTREME = [0.0, 1e-300, 1e-30, 1 / 3, 1e30, 1e300]
-"""Rates beyond those that four bytes hold, and some that they do."""
+"""Rates within and beyond the range of four-byte numbers."""
 
 CERTIFICATE = Certificate(
     bandwidth=10.0,
@@ -43,20 +43,20 @@ CERTIFICATE = Certificate(
 
 
 def columns(columns_type, n, /, **values):
-    """Columns of `n` rows; a single value stands for all rows."""
-    given = {}
+    """Return columns of `n` rows; a single value fills all rows."""
+    arrays = {}
     for field in fields(columns_type):
         dtype = COLUMN[field.type]
         value = values[field.name]
-        given[field.name] = np.empty(n, dtype)
+        arrays[field.name] = np.empty(n, dtype)
         if dtype.kind == "M":
             value = instants(value)
-        given[field.name][:] = value
-    return columns_type(**given)
+        arrays[field.name][:] = value
+    return columns_type(**arrays)
 
 
 def instants(values):
-    """Datetimes, None or datetime64 as array elements."""
+    """Return datetimes, None or datetime64 as array elements."""
     if isinstance(values, np.ndarray | np.datetime64):
         return values
     if isinstance(values, datetime):
@@ -64,8 +64,8 @@ def instants(values):
     return np.array([np.datetime64("NaT", "us") if v is None else instant(v) for v in values])
 
 
-def page_columns(urls, **said):
-    """Pages as a caller describes them."""
+def page_columns(urls, **fields):
+    """Return the columns of new pages."""
     normal = [normalise(url) for url in urls]
     unsaid = {
         "importance": np.nan,
@@ -79,7 +79,7 @@ def page_columns(urls, **said):
         key=np.array([np.void(n.key) for n in normal], "V16"),
         url=[n.url for n in normal],
         host=[n.host for n in normal],
-        **{**unsaid, **said},
+        **{**unsaid, **fields},
     )
 
 
@@ -87,10 +87,10 @@ def urls(n, host="example.org"):
     return [f"https://{host}/{i}" for i in range(n)]
 
 
-def register(store, n=3, now=T0, host="example.org", **said):
-    """Register n pages in a transaction of their own; gives their ids."""
+def register(store, n=3, now=T0, host="example.org", **fields):
+    """Register n pages in one transaction; return their ids."""
     with store.begin() as tx:
-        return tx.register(page_columns(urls(n, host), **said), now).page_id
+        return tx.register(page_columns(urls(n, host), **fields), now).page_id
 
 
 def crawl_columns(
@@ -119,8 +119,8 @@ def crawl_columns(
 
 
 def ping_columns(page_id, changed_at):
-    told = {"changed_at": changed_at, "changed_by": changed_at}
-    return columns(PingColumns, len(page_id), page_id=page_id, **told)
+    fields = {"changed_at": changed_at, "changed_by": changed_at}
+    return columns(PingColumns, len(page_id), page_id=page_id, **fields)
 
 
 def log_columns(
@@ -158,7 +158,7 @@ def schedule_columns(page_id, change_rate=0.5, crawl_rate=1.0, crawl_probability
 
 
 def publish(store, schedule, now=T0, certificate=CERTIFICATE, url_group_rate=None):
-    """Run an epoch that publishes this schedule; gives its number."""
+    """Run an epoch that publishes this schedule; return its number."""
     with store.lead() as lead:
         with lead.begin() as tx:
             epoch = tx.start_epoch(now).epoch
@@ -178,11 +178,11 @@ def save(store, page_id, **changes):
     """Change columns of some pages' states."""
     with store.begin() as tx:
         states = tx.lock_states(np.asarray(page_id, np.int64), scheduled=True)
-        given = {}
+        changed = {}
         for name, value in changes.items():
-            given[name] = getattr(states, name).copy()
-            given[name][:] = instants(value) if given[name].dtype.kind == "M" else value
-        tx.save_states(replace(states, **given))
+            changed[name] = getattr(states, name).copy()
+            changed[name][:] = instants(value) if changed[name].dtype.kind == "M" else value
+        tx.save_states(replace(states, **changed))
 
 
 def page_of(store, page_id):
@@ -195,7 +195,7 @@ def due_of(store, page_id):
 
 
 class ScheduledPage(NamedTuple):
-    """One row of `ScheduledPages`, and when it is due."""
+    """One row of `ScheduledPages`, with its due instant."""
 
     page_id: int
     url: str
@@ -207,7 +207,7 @@ class ScheduledPage(NamedTuple):
 
 
 def rows(scheduled):
-    """Columns of the schedule as rows of plain values."""
+    """Return columns of the schedule as rows of plain values."""
     columns = [getattr(scheduled, name) for name in ScheduledPage._fields[:-1]]
     columns.append(due_at(scheduled))
     plain = [map(moment, c) if c.dtype.kind == "M" else c.tolist() for c in columns]
