@@ -1,4 +1,4 @@
-"""`recrawl demo`: watch it work."""
+"""`recrawl demo`: a simulated web crawled through a real server."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,9 @@ Trace = Annotated[
     Path | None,
     typer.Option(help="DIR/SITE of a recorded history (DIR/SITE.csv.gz, DIR/pages/SITE.…)"),
 ]
-Pages = Annotated[int, typer.Option(min=2, max=100_000, help="Pages of the made-up world")]
+Pages = Annotated[
+    int, typer.Option(min=2, max=100_000, help="Number of pages of the synthetic world")
+]
 Days = Annotated[
     float | None,
     typer.Option(
@@ -34,16 +36,16 @@ Step = Annotated[
     typer.Option(min=0.01, callback=finite, help="Days between epochs (1; of a trace 7)"),
 ]
 Weights = Literal["equal", "lognormal"]
-Importance = Annotated[Weights | None, typer.Option(help="Made up: lognormal; of a trace: equal")]
+Importance = Annotated[Weights | None, typer.Option(help="Synthetic: lognormal; trace: equal")]
 Bulk = Annotated[
     bool, typer.Option(help="Count revisions of a trace that touched over 200 pages at once")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Of everything random")]
-Plot = Annotated[Path, typer.Option(help="Where to write the plot")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers")]
+Plot = Annotated[Path, typer.Option(help="File of the plot")]
 LiveSite = Annotated[
     bool, typer.Option("--live", help="Crawl a real web site on this machine instead")
 ]
-Seconds = Annotated[float, typer.Option(min=2, callback=finite, help="How long, with --live")]
+Seconds = Annotated[float, typer.Option(min=2, callback=finite, help="Duration of --live, seconds")]
 
 GAME_SETTINGS = {
     "epoch_interval_s": 31_536_000,
@@ -68,16 +70,16 @@ def demo(
     live: LiveSite = False,
     seconds: Seconds = 60,
 ) -> None:
-    """Watch it work: a real server, a real client, and a small web that changes.
+    """Crawl a small web that changes, with a real server and a real client.
 
-    Starts the server on a free port of this machine with a fresh SQLite file and a clock of its
-    own, lets a fleet of crawlers play some weeks against it over HTTP, and compares the
-    staleness of what it kept with uniform crawling and with the optimum of hindsight, all at
-    the same number of crawls.
+    Starts the server on a free port of this machine with a new SQLite file and a simulated clock.
+    A fleet of crawlers crawls some simulated weeks over HTTP. The table compares the staleness of
+    its copies with uniform crawling and with the optimum of hindsight, at the same number of
+    crawls.
 
-    With --live nothing is played: a web site on this machine changes in real time, its hosts
-    are fast, slow, lying and strict, and the reference crawler crawls it as the service says,
-    for a minute, while the terminal shows how fresh the copies are.
+    With --live, a web site on this machine changes in real time, with fast, slow, strict and
+    unreliable hosts. The reference crawler follows the schedule for a minute, and the terminal
+    shows the freshness of its copies.
     """
     heed_sigterm()
     if live:
@@ -92,7 +94,10 @@ def demo(
 
 def _refuse_missing_folder(plot: Path) -> None:
     if not plot.parent.is_dir():
-        raise typer.BadParameter(f"the folder {plot.parent} does not exist", param_hint="--plot")
+        raise typer.BadParameter(
+            f"the folder {plot.parent} does not exist; create it or name another file",
+            param_hint="--plot",
+        )
 
 
 def _scenario(
@@ -142,14 +147,16 @@ def _play(scenario: "Scenario", seed: int, plot: Path) -> None:
 
 
 def _crawl_live(seconds: float, seed: int) -> None:
-    """Crawl a site that changes in real time, and print how fresh its copies were."""
+    """Crawl a site that changes in real time, and print the freshness of its copies."""
     import numpy as np
 
     from recrawl_client import Client
     from recrawl_lab.demo import live
 
     with _serving(live.SETTINGS) as base_url, Client(base_url) as client:
-        console.print(f"Recrawl serves at {base_url}; examples/crawler.py asks it what to do.")
+        console.print(
+            f"Recrawl serves at {base_url}; examples/crawler.py takes its crawls from there."
+        )
         outcome = live.run(client, Console(), seconds, np.random.default_rng(seed))
     live.show(outcome, Console())
 

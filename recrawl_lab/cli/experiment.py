@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from recrawl_lab.experiments.base import Experiment, Setup
 
 Names = Annotated[
-    list[str] | None, typer.Argument(help="Which, e.g. a22-2 gf08-4", metavar="[NAME…]")
+    list[str] | None,
+    typer.Argument(help="Names of experiments, e.g. a22-2 gf08-4", metavar="[NAME…]"),
 ]
-ListOnly = Annotated[bool, typer.Option("--list", help="Say which there are, and stop")]
-Seed = Annotated[int, typer.Option(min=0, help="Of everything random")]
+ListOnly = Annotated[bool, typer.Option("--list", help="List the experiments and exit")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers")]
 Scale = Annotated[
     float,
     typer.Option(
@@ -53,9 +54,9 @@ def experiment(
 ) -> None:
     """Run experiments of the papers that Recrawl builds on, and compare.
 
-    Each prints its tables and says in one line what agrees with the paper and in one what
-    differs, both found by the numbers just produced; it writes NAME.png, NAME-1.csv … and
-    NAME.json. Without a name it says which experiments there are.
+    Each experiment prints its tables, one line of claims that agree with the paper, and one line
+    of claims that differ, both from the new numbers. It writes NAME.png, NAME-1.csv … and
+    NAME.json. Without a name, the command lists the experiments.
     """
     from recrawl_lab.experiments import Setup, find
 

@@ -1,4 +1,4 @@
-"""Policies side by side in one world: what each achieved, and by how much they differ."""
+"""Policies side by side in one world: the measures of each, and their differences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from service.model.arrays import Floats
 LEARNT_AFTER = 0.25
 """Share of the window after which predictions should be calibrated."""
 NO_GAP = 0.01
-"""Where hindsight gains less than this over uniform there is no gap to close."""
+"""Least gain of hindsight over uniform that counts as a gap, share of uniform's staleness."""
 CURVE_BINS = 40
 MIN_CRAWLS = 200
 """Minimum crawls of a policy for a verdict; below, each crawl moves the outcome by over 0.5 %."""
@@ -41,20 +41,20 @@ MIN_CHANGES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one policy did."""
+    """Measures of one policy."""
 
     name: str
     n_crawls: int
-    """Without the first crawl of each page, which all policies have in common."""
+    """Number of crawls without the first crawl of each page, the same for all policies."""
     bandwidth_used: float
-    """As a share."""
+    """Share of the bandwidth that was used."""
     terms: Terms
     curve: Floats
     """(B,) harmonic staleness within each bin of time."""
     calibration: Calibration | None
-    """Of all predictions; None where a policy makes none."""
+    """Calibration of all predictions; None for a policy without predictions."""
     calibration_learnt: Calibration | None
-    """Of those after the first quarter of the window."""
+    """Calibration of the predictions after the first quarter of the window."""
 
     @property
     def entrant(self) -> Entrant:
@@ -63,7 +63,7 @@ class Outcome:
 
 
 def play(name: str, game: Game, progress: Progress | None = None) -> Outcome:
-    """Let one policy of the lineup play, and measure it."""
+    """Play one policy of the lineup and return its measures."""
     world = game.world
     played = LINEUP[name].play(game, progress)
     crawls, predicted = played.crawls, played.predicted
@@ -81,7 +81,7 @@ def play(name: str, game: Game, progress: Progress | None = None) -> Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Outcomes of policies in one game, in the order in which they are shown."""
+    """Outcomes of policies in one game, in the order of the table."""
 
     game: Game
     outcomes: Sequence[Outcome]
@@ -102,12 +102,12 @@ class Comparison:
 
     @property
     def allows_verdict(self) -> bool:
-        """Whether there are enough crawls and changes to call one policy better than another."""
+        """True for enough crawls and changes to call one policy better than another."""
         return self.n_crawls >= MIN_CRAWLS and self.n_changes >= MIN_CHANGES
 
     @cached_property
     def measures(self) -> dict[str, Measures]:
-        """What each policy achieved, by name."""
+        """Measures of the policies by name."""
         return {outcome.name: measured(outcome.terms) for outcome in self.outcomes}
 
     def interval(self, name: str, measure: str) -> ConfidenceInterval:
@@ -115,15 +115,15 @@ class Comparison:
         return interval(getattr(self._resamples, measure)[:, self._column[name]])
 
     def saving(self, name: str, than: str) -> tuple[float, ConfidenceInterval]:
-        """Return how far a policy's harmonic staleness lies below another's, as a share of that."""
+        """Return the reduction of a policy's harmonic staleness, as a share of another's."""
         own, other = self.measures[name].harmonic, self.measures[than].harmonic
         saved = 1.0 - _ratio(self._harmonic(name), self._harmonic(than))
         return 1.0 - float(_ratio(own, other)), interval(saved)
 
     def gap_closed(self, name: str) -> tuple[float, ConfidenceInterval] | None:
-        """Return the share of what hindsight gains over uniform that a policy gains.
+        """Return a policy's gain over uniform as a share of hindsight's gain.
 
-        None where one of the two has not played, or there is next to nothing to gain.
+        Return None if one of the two has not played, or if hindsight gains nearly nothing.
         """
         if not {UNIFORM, HINDSIGHT} <= self.measures.keys():
             return None
@@ -135,7 +135,7 @@ class Comparison:
         return (worst - own) / (worst - best), interval((high - drawn) / gap)
 
     def best(self, kind: PolicyKind) -> str | None:
-        """Name the policy of a kind that leaves the least harmonic staleness, but for uniform."""
+        """Return the policy of a kind with the least harmonic staleness, except uniform."""
         names = [o.name for o in self.outcomes if o.entrant.kind is kind and o.name != UNIFORM]
         return min(names, key=lambda name: float(self.measures[name].harmonic), default=None)
 
@@ -153,7 +153,7 @@ class Comparison:
 
 
 def _ratio(value: float | Floats, base: float | Floats) -> Floats:
-    """Divide; where there is nothing to divide by the two are the same."""
+    """Return value over base, or 1 where the base is 0."""
     above, below = np.asarray(value, np.float64), np.asarray(base, np.float64)
     ratio: Floats = np.divide(above, below, out=np.ones(below.shape), where=below > 0)
     return ratio

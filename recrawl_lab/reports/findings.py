@@ -1,4 +1,4 @@
-"""What a comparison says, in sentences that follow from its numbers."""
+"""Conclusions of a comparison, in sentences that follow from its numbers."""
 
 from collections.abc import Iterator
 from math import isnan
@@ -8,7 +8,7 @@ from recrawl_lab.replay.comparison import MIN_CHANGES, MIN_CRAWLS, Comparison, O
 from recrawl_lab.replay.measures import MASS, ConfidenceInterval
 
 USED_UP = 0.97
-"""A policy that spent less of the bandwidth is named."""
+"""Share of the bandwidth below which a finding names the policy."""
 
 
 def findings(comparison: Comparison) -> list[str]:
@@ -119,7 +119,7 @@ def _unused(comparison: Comparison) -> Iterator[str]:
 
 
 def named(policy: str) -> str:
-    """Write a policy's name as in a sentence.
+    """Return a policy's name as in a sentence.
 
     >>> named("recrawl"), named("blc")
     ('Recrawl', 'blc')

@@ -1,7 +1,7 @@
-"""The report of a comparison: one HTML file that needs nothing else, for screens of any size.
+"""The report of a comparison: one self-contained HTML file, for screens of any size.
 
-Figures are SVG in the page; there is no script and nothing is fetched. The same results give the
-same bytes.
+Figures are SVG in the page; there is no script and nothing is fetched. The same results
+produce the same bytes.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ RECRAWL_INK = 3
 LANDMARKS = {UNIFORM: 0, HINDSIGHT: 2, RECRAWL: 3}
 """Policies that are in all curves, with their colours."""
 OTHER_INKS = (4, 5)
-"""Of the best of the others."""
+"""Colours of the best of the other policies."""
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --soft: #5b6570; --rule: #d8dde3;
@@ -93,7 +93,7 @@ which pages the site happens to have, not how another year would have gone.</p>
 
 
 def page(made: Made) -> str:
-    """Write the report."""
+    """Return the report as HTML."""
     world = made["world"]
     title = f"Replay of {world['name']}"
     subtitle = (
@@ -185,7 +185,7 @@ def _bar(policy: Made) -> Bar:
 
 
 def _in_curves(policies: list[Made]) -> list[tuple[Made, int]]:
-    """Choose what a reader can tell apart, with colours: landmarks, and the best of the others."""
+    """Return few policies with distinct colours: landmarks, and the best of the others."""
     by_name = {policy["policy"]: policy for policy in policies}
     others = [p for p in policies if p["policy"] not in LANDMARKS and p["kind"] != "bound"]
     others.sort(key=lambda policy: float(policy["harmonic"]["value"]))

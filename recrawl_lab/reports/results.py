@@ -1,4 +1,4 @@
-"""What is left of a comparison for other programs: JSON and CSV files with every number."""
+"""Files of a comparison for other programs: JSON and CSV with every number."""
 
 import csv
 import json
@@ -20,15 +20,15 @@ from recrawl_lab.reports.findings import findings
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What a reader of the results must know to get them again."""
+    """Facts that a reader needs to reproduce the results."""
 
     command: str
     notices: str
-    """Which change notices there were."""
+    """Description of the change notices."""
 
 
 def document(comparison: Comparison, circumstances: Circumstances) -> dict[str, Any]:
-    """Return all of it as one JSON value."""
+    """Return the whole comparison as one JSON value."""
     game, world = comparison.game, comparison.game.world
     return {
         "command": circumstances.command,
@@ -99,7 +99,7 @@ def _calibration(calibration: Calibration | None) -> dict[str, Any] | None:
 
 
 def write(made: dict[str, Any], folder: Path) -> list[Path]:
-    """Write results.json, policies.csv, curves.csv and reliability.csv; gives their paths."""
+    """Write results.json, policies.csv, curves.csv and reliability.csv; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "results.json"
     text = json.dumps(_without_nan(made), indent=1, ensure_ascii=False, allow_nan=False)
@@ -114,7 +114,7 @@ def write(made: dict[str, Any], folder: Path) -> list[Path]:
 
 
 def _without_nan(made: Any) -> Any:
-    """Say null where there is no number, which JSON has no word for."""
+    """Return a value with null in place of NaN, which JSON cannot express."""
     if isinstance(made, dict):
         return {name: _without_nan(value) for name, value in made.items()}
     if isinstance(made, list | tuple):
@@ -123,7 +123,7 @@ def _without_nan(made: Any) -> Any:
 
 
 def _flat(policy: dict[str, Any]) -> dict[str, Any]:
-    """Return one row: value, low and high in columns of their own, of the curves only scores."""
+    """Return one row: value, low and high in columns of their own; of curves only the scores."""
     row: dict[str, Any] = {}
     for key, value in policy.items():
         if key.startswith("calibration"):

@@ -89,7 +89,7 @@ class Live:
 
 
 class PromptServer(uvicorn.Server):
-    """A server that ends when it is asked to, not at its next look at a flag."""
+    """A server that ends at once, without polling a flag."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
