@@ -52,6 +52,34 @@ faults: .venv/dev
 fuzz: .venv/dev
 	$(BIN)/python -m benchmarks.fuzz $(ARGS)
 
+.PHONY: coverage dist lock image-test
+
+coverage: .venv/dev
+	$(BIN)/pytest $(PARALLEL) -m "not slow" --cov --cov-report=term --cov-report=xml $(ARGS)
+
+dist: .venv/dev
+	for project in . recrawl_client recrawl_lab; do \
+		(cd $$project && $(CURDIR)/$(BIN)/python -m hatchling build -d $(CURDIR)/dist) || exit 1; \
+	done
+
+# Pins with hashes for the image; ARGS=--upgrade takes the newest releases that pyproject.toml admits.
+LOCK := $(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform linux --generate-hashes \
+	--no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package recrawl-client \
+	--custom-compile-command "make lock"
+BUILD_REQUIRES := import tomllib; \
+	print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
+
+lock: .venv/dev
+	echo ./recrawl_client | $(LOCK) - pyproject.toml -o deploy/requirements.txt $(ARGS)
+	echo ./recrawl_client | $(LOCK) - pyproject.toml --extra arrow -c deploy/requirements.txt \
+		-o deploy/requirements-arrow.txt $(ARGS)
+	$(BIN)/python -c '$(BUILD_REQUIRES)' | $(LOCK) - -o deploy/requirements-build.txt $(ARGS)
+
+# Builds the image by buildah and runs it on a real Postgres; needs Debian's programs and root.
+image-test: .venv/dev
+	RECRAWL_TEST_IMAGE=required $(BIN)/pytest tests/project/test_image.py \
+		-o log_cli=true --log-cli-level=info $(ARGS)
+
 .venv/demo: $(PROJECTS) | .venv/python
 	$(BIN)/pip install --quiet $(TREE) --editable '.[lab]'
 	@touch $@
@@ -67,4 +95,4 @@ fuzz: .venv/dev
 	@touch $@
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -28,12 +28,14 @@ KEY = "a-key-of-twenty-characters-or-more"
 OUR_SERVICES = ("migrate", "api", "worker")
 
 
-def substituted(value: str, given: dict[str, str]) -> str:
+def substituted(value: str, variables: dict[str, str]) -> str:
     """${NAME}, ${NAME:-default} and ${NAME:?error} as compose replaces them."""
 
-    def replace(found: re.Match[str]) -> str:
-        name, _, default = found[1], found[2], found[3]
-        return given.get(name) or default or ""
+    def replace(match: re.Match[str]) -> str:
+        name, operator, text = match.groups()
+        if operator == ":?" and not variables.get(name):
+            raise ValueError(f"{name}: {text}")
+        return variables.get(name) or text or ""
 
     return re.sub(r"\$\{(\w+)(:[-?])?([^}]*)\}", replace, value)
 
@@ -154,6 +156,15 @@ def test_compose_asks_for_keys_and_opens_the_service_to_nobody() -> None:
     assert "RECRAWL_OPEN" not in DOCKERFILE
 
 
+@pytest.mark.parametrize("name", ["POSTGRES_PASSWORD", "RECRAWL_API_KEYS"])
+def test_compose_does_not_start_without_a_password_and_keys(name: str) -> None:
+    variables = {"POSTGRES_PASSWORD": "secret", "RECRAWL_API_KEYS": KEY}
+    ours = COMPOSE["services"]["api"]["environment"].values()
+    assert all(substituted(str(value), variables) is not None for value in ours)
+    with pytest.raises(ValueError, match=f"{name}: set it in .env"):
+        [substituted(str(value), variables | {name: ""}) for value in ours]
+
+
 def test_postgres_is_started_with_settings_that_it_knows(empty_postgres_url: str) -> None:
     program, *options = COMPOSE["services"]["postgres"]["command"]
     assert program == "postgres"
@@ -212,12 +223,16 @@ def test_compose_starts_things_in_the_order_they_need() -> None:
 
 
 def test_images_are_pinned_and_run_without_root() -> None:
-    images = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
+    assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE) == ["${BASE}", "${BASE}"]
+    images = re.findall(r"^ARG BASE=(\S+)", DOCKERFILE, re.MULTILINE)
     images.append(COMPOSE["services"]["postgres"]["image"])
+    assert len(images) == 2
     assert all(re.search(r":[\w.]*\d", image) for image in images)
     assert re.findall(r"^USER (\d+)", DOCKERFILE, re.MULTILINE) == ["10001"]
     for name in OUR_SERVICES:
         assert COMPOSE["services"][name]["cap_drop"] == ["ALL"]
+        assert COMPOSE["services"][name]["read_only"] is True
+        assert COMPOSE["services"][name]["tmpfs"] == ["/tmp"]
 
 
 def test_every_variable_of_the_example_is_a_setting_or_used_by_compose() -> None:

@@ -1,0 +1,66 @@
+"""The pins of the image satisfy pyproject.toml, and each names the hashes of its files."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+DEPENDENCIES = PROJECT["project"]["dependencies"]
+ARROW = PROJECT["project"]["optional-dependencies"]["arrow"]
+OURS = {"recrawl-client"}
+"""Distributions that the image builds from the tree."""
+LOCKS = {
+    "requirements.txt": DEPENDENCIES,
+    "requirements-arrow.txt": DEPENDENCIES + ARROW,
+    "requirements-build.txt": PROJECT["build-system"]["requires"],
+}
+"""Each lock with the requirements that it pins."""
+
+
+def pins(name: str) -> dict[str, str]:
+    """Return the version of each pinned distribution."""
+    text = (ROOT / "deploy" / name).read_text()
+    pinned = re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE)
+    assert len(pinned) == len(dict(pinned))
+    return dict(pinned)
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_requirement_is_pinned_within_its_bounds(name: str) -> None:
+    versions = pins(name)
+    for line in LOCKS[name]:
+        requirement = Requirement(line)
+        project = canonicalize_name(requirement.name)
+        if project not in OURS:
+            assert project in versions, f"{line} is not pinned: run `make lock`"
+            assert requirement.specifier.contains(versions[project]), f"{line}: run `make lock`"
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_pin_has_hashes_and_no_line_names_a_host(name: str) -> None:
+    text = (ROOT / "deploy" / name).read_text()
+    entries = re.split(
+        r"^(?=[a-z])", re.sub(r"^ *#.*\n?", "", text, flags=re.MULTILINE), flags=re.MULTILINE
+    )
+    for entry in filter(None, entries):
+        assert re.fullmatch(r"\S+==\S+( \\\n    --hash=sha256:[0-9a-f]{64})+\n*", entry), entry[:80]
+    assert "//" not in text
+
+
+def test_arrow_adds_one_distribution_and_changes_no_pin() -> None:
+    service, arrow = pins("requirements.txt"), pins("requirements-arrow.txt")
+    assert {name: arrow.get(name) for name in service} == service
+    assert arrow.keys() - service.keys() == {"pyarrow"}
+
+
+def test_the_image_installs_what_is_pinned_and_nothing_else() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    installs = re.findall(r"pip (?:--python \S+ )?install [^&\n]+", dockerfile)
+    assert len(installs) == 3
+    assert all("--require-hashes" in line or "--no-index" in line for line in installs)
+    assert "--no-build-isolation" in dockerfile
