@@ -50,12 +50,10 @@ def prepare() -> None:
         raise CannotBuild("the image cannot be built here: " + "; ".join(problems))
 
 
-def finish(command: list[str], **options: Any) -> str:
-    """Return what a program prints; raise with its errors if it fails."""
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=BUILD_LIMIT_S, check=False, **options
-    )
-    assert done.returncode == 0, f"{command[0]} failed\n{done.stdout[-2000:]}{done.stderr[-3000:]}"
+def finish(words: list[str]) -> str:
+    """Return what a program prints; raise AssertionError with its errors if it fails."""
+    done = subprocess.run(words, capture_output=True, text=True, timeout=BUILD_LIMIT_S, check=False)
+    assert done.returncode == 0, f"{words[0]} failed\n{done.stdout[-2000:]}{done.stderr[-3000:]}"
     return done.stdout
 
 
