@@ -1,4 +1,4 @@
-"""A spider whose every request Recrawl has asked for.
+"""A spider that crawls the pages that Recrawl has due, and no others.
 
 scrapy runspider examples/spider.py -a start=https://example.com/ -O pages.jsonl
 """
@@ -19,12 +19,13 @@ class PagesSpider(scrapy.Spider):
         "SCHEDULER": "recrawl_client.scrapy.Scheduler",
         "RECRAWL_URL": "http://127.0.0.1:8000",
         "ROBOTSTXT_OBEY": True,
-        "DOWNLOAD_DELAY": 0,  # Recrawl keeps each host's delay
+        "DOWNLOAD_DELAY": 0,  # Recrawl keeps each host's delay and concurrency
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 16,
         "USER_AGENT": "recrawl-example/0.1 (+https://example.com/who-answers-complaints)",
     }
 
-    def __init__(self, start: str = "", **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, start: str = "", **options: Any) -> None:
+        super().__init__(**options)
         self.start_urls = [start] if start else []  # Recrawl knows those of earlier runs
 
     def parse(self, response: Response) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""A client of Recrawl for crawlers: take crawls that are due, report what was seen.
+"""A client of Recrawl for crawlers: take crawls that are due, report their results.
 
 It needs httpx and msgspec and nothing of the service.
 
@@ -7,12 +7,13 @@ It needs httpx and msgspec and nothing of the service.
             page = fetch(crawl.url)
             reporter.report(crawl, status=page.status, digest=page.digest)
 
-Every call waits, for as long as `patience_s`, while the service is busy, restarting or out of
-reach, and then sends again: whatever arrives twice counts once.
+Every call waits up to `patience_s` while the service is busy, restarting or out of reach, and
+sends again: whatever arrives twice counts once. `AsyncClient` has the same methods for asyncio.
 """
 
-from recrawl_client.batches import Batches
-from recrawl_client.calls import last_modified, retry_after
+from recrawl_client.async_client import AsyncClient
+from recrawl_client.batches import AsyncBatches, Batches
+from recrawl_client.calls import Evidence, HostSettings, ScheduleFilters
 from recrawl_client.client import Client
 from recrawl_client.errors import (
     ClientError,
@@ -26,7 +27,8 @@ from recrawl_client.errors import (
     Unavailable,
     Undelivered,
 )
-from recrawl_client.reporter import Reporter
+from recrawl_client.headers import last_modified, redirect_url, retry_after
+from recrawl_client.reporter import AsyncReporter, Reporter
 from recrawl_client.wire.common import Problem, Rejection
 from recrawl_client.wire.evidence import (
     Decision,
@@ -37,11 +39,15 @@ from recrawl_client.wire.evidence import (
     SitemapChild,
     SitemapRead,
 )
+from recrawl_client.wire.hosts import HostAnswer, HostItem
 from recrawl_client.wire.leases import Crawl, Leased
-from recrawl_client.wire.pages import Page, Registered
+from recrawl_client.wire.pages import Page, PageAnswer, Registered
 from recrawl_client.wire.schedule import Epoch, ScheduledPage
 
 __all__ = [
+    "AsyncBatches",
+    "AsyncClient",
+    "AsyncReporter",
     "Batches",
     "Client",
     "ClientError",
@@ -49,11 +55,16 @@ __all__ = [
     "CursorExpired",
     "Decision",
     "Epoch",
+    "Evidence",
+    "HostAnswer",
+    "HostItem",
+    "HostSettings",
     "LeaseNotHeld",
     "Leased",
     "NotFound",
     "Observation",
     "Page",
+    "PageAnswer",
     "Ping",
     "Pinged",
     "Problem",
@@ -63,6 +74,7 @@ __all__ = [
     "Rejection",
     "Reported",
     "Reporter",
+    "ScheduleFilters",
     "ScheduledPage",
     "SitemapChild",
     "SitemapRead",
@@ -71,5 +83,6 @@ __all__ = [
     "Unavailable",
     "Undelivered",
     "last_modified",
+    "redirect_url",
     "retry_after",
 ]

@@ -1,9 +1,11 @@
-"""Items in batches, sent from a thread of their own, that outlast a service that is away."""
+"""Items in batches, sent from a thread or a task, that outlast a service that is away."""
 
+import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -15,22 +17,88 @@ from recrawl_client.wire.common import LISTS, Counts, Rejection, added
 T = TypeVar("T", bound=Struct)
 C = TypeVar("C", bound=Counts)
 
+BATCH_SIZE = 200
+"""Default number of items of a full batch."""
+EVERY_S = 0.05
+"""Default age at which a batch is sent that is not full, seconds. Because a host may wait for the
+report before its next crawl is due, a longer age costs crawls."""
+
 log = logging.getLogger(__name__)
 
 
 def log_rejection(item: Struct, rejection: Rejection) -> None:
-    """Log an item that the service will never take."""
+    """Log an item that the service rejects."""
     log.error("rejected: %s (%s): %s", item, rejection.field, rejection.detail)
 
 
-class Batches(Generic[T, C]):
-    """Takes items at once and sends them soon, in the order in which they came.
+class Buffer(Generic[T, C]):
+    """Items that wait, oldest first, and what became of the others.
 
     Each item is sent until the service has answered for it: what arrives twice counts once. A
-    batch is sent when it has `size` items or its first item is `every_s` old. While the service
-    is away, items wait, as many as there are leased crawls. `on_rejected` receives each item that
-    the service will never take. Leaving the context sends the rest. It raises `Undelivered`, which
-    holds the rest, when the service stays away for the client's patience.
+    batch is sent when it has `size` items, has waited for `every_s`, or after `flush`. While the
+    service is away, items wait: there are no more of them than leased crawls. `on_rejected`
+    receives each item that the service rejects.
+    """
+
+    def __init__(
+        self, nothing: C, size: int, every_s: float, on_rejected: Callable[[T, Rejection], None]
+    ) -> None:
+        self.size, self.every_s = size, every_s
+        self.on_rejected = on_rejected
+        self.total = nothing
+        self._waiting: list[T] = []
+        self._since = 0.0
+        self._flushing = False
+        self._problem: Exception | None = None
+        self._closing = False
+
+    @property
+    def n_waiting(self) -> int:
+        """Number of items that the service has not answered for."""
+        return len(self._waiting)
+
+    def _put(self, item: T) -> None:
+        if self._problem is not None:
+            raise self._problem
+        if not self._waiting:
+            self._since = time.monotonic()
+        self._waiting.append(item)
+
+    def _due_in_s(self) -> float | None:
+        """Return the seconds until the next batch is sent; None: not before another item."""
+        if self._closing or len(self._waiting) >= self.size or (self._flushing and self._waiting):
+            return 0.0
+        return max(self._since + self.every_s - time.monotonic(), 0.0) if self._waiting else None
+
+    def _batch(self) -> list[T]:
+        self._flushing = False
+        return self._waiting[: self.size]
+
+    def _remove(self, n_items: int) -> None:
+        del self._waiting[:n_items]
+        self._since = time.monotonic()
+
+    def _settle(self, batch: list[T], answer: C) -> None:
+        self.total = added(self.total, without_lists(answer))
+        for rejection in answer.rejected:
+            self.on_rejected(batch[rejection.index], rejection)
+
+    def _postpone(self, error: Unavailable, *, last_try: bool) -> None:
+        """Log that items wait; raise the error after the last try."""
+        if last_try:
+            raise error
+        log.warning("%d items wait: %s", len(self._waiting), error)
+
+    def _raise_undelivered(self) -> None:
+        if self._problem is not None:
+            raise Undelivered(self._waiting, self._problem) from self._problem
+
+
+class Batches(Buffer[T, C]):
+    """Takes items at once and sends them soon from a thread, in the order in which they came.
+
+    See `Buffer` for what is sent when. Leaving the context sends the rest. It raises
+    `Undelivered`, which holds the rest, when the service stays away for the client's patience.
     """
 
     def __init__(
@@ -38,18 +106,12 @@ class Batches(Generic[T, C]):
         send: Callable[[list[T]], C],
         nothing: C,
         *,
-        size: int = 200,
-        every_s: float = 1.0,
+        size: int = BATCH_SIZE,
+        every_s: float = EVERY_S,
         on_rejected: Callable[[T, Rejection], None] = log_rejection,
     ) -> None:
+        super().__init__(nothing, size, every_s, on_rejected)
         self.send = send
-        self.size, self.every_s = size, every_s
-        self.on_rejected = on_rejected
-        self.total = nothing
-        self._waiting: list[T] = []
-        self._since = 0.0
-        self._problem: Exception | None = None
-        self._closing = False
         self._change = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="recrawl-batches", daemon=True)
 
@@ -64,72 +126,138 @@ class Batches(Generic[T, C]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Send what is left; raises `Undelivered`."""
+        """Send the rest; raise `Undelivered`."""
         self.close()
 
-    @property
-    def n_waiting(self) -> int:
-        """Items that the service has not answered for."""
-        return len(self._waiting)
-
     def add(self, item: T) -> None:
-        """Take one item; raises what has ended the sending.
+        """Take one item; raise what has ended the sending.
 
-        Raises TypeError or ValueError for an item that cannot be written as JSON, because it
-        would take the others of its batch with it.
+        Raise TypeError or ValueError for an item that cannot be written as JSON, because the
+        item would take the others of its batch with it.
         """
         json.encode(item)
         with self._change:
-            if self._problem is not None:
-                raise self._problem
-            if not self._waiting:
-                self._since = time.monotonic()
-            self._waiting.append(item)
+            self._put(item)
+            self._change.notify()
+
+    def flush(self) -> None:
+        """Send what waits at once, as when no more items are to come soon."""
+        with self._change:
+            self._flushing = True
             self._change.notify()
 
     def close(self) -> None:
-        """Send what is left and end; raises `Undelivered`."""
+        """Send the rest and end; raise `Undelivered`."""
         with self._change:
             self._closing = True
             self._change.notify()
         self._thread.join()
-        if self._problem is not None:
-            raise Undelivered(self._waiting, self._problem) from self._problem
+        self._raise_undelivered()
 
     def _run(self) -> None:
         try:
             while batch := self._next():
-                self._send(batch)
+                self._deliver(batch)
         except Exception as error:  # noqa: BLE001 - raised by the next `add`, and by `close`
             self._problem = error
 
     def _next(self) -> list[T]:
         """Return the next batch that is full or old enough; empty at the end."""
         with self._change:
-            while not self._closing and len(self._waiting) < self.size:
-                left_s = self._since + self.every_s - time.monotonic() if self._waiting else None
-                if left_s is not None and left_s <= 0:
-                    break
+            while (left_s := self._due_in_s()) != 0.0:
                 self._change.wait(left_s)
-            return self._waiting[: self.size]
+            return self._batch()
 
-    def _send(self, batch: list[T]) -> None:
+    def _deliver(self, batch: list[T]) -> None:
         last_try = self._closing
         try:
             answer = self.send(batch)
         except Unavailable as error:
-            if last_try:
-                raise
-            log.warning("%d items wait: %s", len(self._waiting), error)
+            self._postpone(error, last_try=last_try)
         else:
+            with self._change:
+                self._remove(len(batch))
             self._settle(batch, answer)
 
-    def _settle(self, batch: list[T], answer: C) -> None:
-        with self._change:
-            del self._waiting[: len(batch)]
-        self.total = added(self.total, without_lists(answer))
-        for rejection in answer.rejected:
-            self.on_rejected(batch[rejection.index], rejection)
+
+class AsyncBatches(Buffer[T, C]):
+    """Takes items at once and sends them soon from a task, in the order in which they came.
+
+    Everything else is as in `Batches`.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[list[T]], Awaitable[C]],
+        nothing: C,
+        *,
+        size: int = BATCH_SIZE,
+        every_s: float = EVERY_S,
+        on_rejected: Callable[[T, Rejection], None] = log_rejection,
+    ) -> None:
+        super().__init__(nothing, size, every_s, on_rejected)
+        self.send = send
+        self._change = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start sending."""
+        self._task = asyncio.create_task(self._run(), name="recrawl-batches")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Send the rest; raise `Undelivered`."""
+        await self.close()
+
+    def add(self, item: T) -> None:
+        """Take one item; raise what `Batches.add` raises."""
+        json.encode(item)
+        self._put(item)
+        self._change.set()
+
+    def flush(self) -> None:
+        """Send what waits at once, as when no more items are to come soon."""
+        self._flushing = True
+        self._change.set()
+
+    async def close(self) -> None:
+        """Send the rest and end; raise `Undelivered`."""
+        self._closing = True
+        self._change.set()
+        if self._task is not None:
+            await self._task
+        self._raise_undelivered()
+
+    async def _run(self) -> None:
+        try:
+            while batch := await self._next():
+                await self._deliver(batch)
+        except Exception as error:  # noqa: BLE001 - raised by the next `add`, and by `close`
+            self._problem = error
+
+    async def _next(self) -> list[T]:
+        """Return the next batch that is full or old enough; empty at the end."""
+        while (left_s := self._due_in_s()) != 0.0:
+            self._change.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._change.wait()
+        return self._batch()
+
+    async def _deliver(self, batch: list[T]) -> None:
+        last_try = self._closing
+        try:
+            answer = await self.send(batch)
+        except Unavailable as error:
+            self._postpone(error, last_try=last_try)
+        else:
+            self._remove(len(batch))
+            self._settle(batch, answer)
 
 
 def without_lists(answer: C) -> C:

@@ -1,133 +1,233 @@
-"""Requests that are sent again while the service is busy, restarting or out of reach."""
+"""The calls of each method: what is sent, and what the answer becomes. No input or output."""
 
-import random
-import time
-from collections.abc import Callable
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from itertools import count
-from typing import Any, TypeVar
+import platform
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, TypeAlias, TypedDict, Unpack
+from urllib.parse import quote
 
-import httpx
-from msgspec import DecodeError, json
+from msgspec import json, structs
 
-from recrawl_client.errors import Unavailable
+from recrawl_client.errors import LeaseNotHeld
+from recrawl_client.flows import Flow, Listing, accepted, ask, batches, call, encoded
+from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported, SitemapRead
+from recrawl_client.wire.hosts import HostAnswer, HostItem, HostsAnswer
+from recrawl_client.wire.leases import Crawl, LeaseAnswer, Leased
+from recrawl_client.wire.pages import Page, PageAnswer, Registered, Watched
+from recrawl_client.wire.schedule import Epoch, EpochsAnswer, ScheduleAnswer, ScheduledPage
+from recrawl_client.wire.websub import (
+    RegisteredSubscription,
+    SubscriptionItem,
+    SubscriptionsAnswer,
+)
 
-BUSY = frozenset({429, 502, 503, 504, 507})
-BROKEN = (httpx.NetworkError, httpx.TimeoutException, httpx.RemoteProtocolError)
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
-LONGEST_RETRY_S = 1e6
-"""Longest wait that an answer may ask for, seconds."""
+LAST_STATUS = 599
+"""Highest HTTP status."""
 
-
-T = TypeVar("T")
-
-
-class Line:
-    """Requests to one service; `wait` takes seconds, a true result of it ends the patience."""
-
-    def __init__(
-        self, http: httpx.Client, patience_s: float, wait: Callable[[float], object] = time.sleep
-    ) -> None:
-        self.http = http
-        self.patience_s = patience_s
-        self.wait = wait
-
-    def call(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """Return the first answer that is not "busy", and is the service's own.
-
-        Raises
-        ------
-        Unavailable
-            There was none for `patience_s`, the service asked for a longer wait than is left, or
-            its address is none.
-        """
-        deadline = time.monotonic() + self.patience_s
-        for attempt in count():
-            try:
-                response = self.http.request(method, path, **request)
-            except BROKEN as error:
-                problem, pause_s = str(error) or type(error).__name__, 0.0
-            except (httpx.RequestError, httpx.InvalidURL) as error:
-                raise Unavailable(f"{method} {self._url(path)}: {error}") from error
-            else:
-                if response.status_code not in BUSY and not foreign(response):
-                    return response
-                problem, pause_s = f"it answered {described(response)}", retry_after(response)
-            pause_s = max(pause_s, backoff(attempt))
-            if time.monotonic() + pause_s > deadline or self.wait(pause_s):
-                break
-        raise Unavailable(f"{method} {self._url(path)}: {problem}")
-
-    def _url(self, path: str) -> str:
-        return str(self.http.base_url).rstrip("/") + path
+PageName: TypeAlias = Crawl | str | int
+"""A page: by the crawl that was leased, its URL or its page_id."""
+NewPage: TypeAlias = Page | str | dict[str, Any]
+"""A page to register: as a struct, by its URL, or as the item that is sent."""
 
 
-def foreign(response: httpx.Response) -> bool:
-    """Return whether something in between answered a success, such as a page to log in at."""
-    return response.is_success and bool(response.content) and _media(response) != "application/json"
+class Evidence(TypedDict, total=False):
+    """What a crawl saw; a field that is None is left out."""
+
+    observed_at: datetime | None
+    """Time of the crawl; without it, now."""
+    changed: bool | None
+    digest: str | None
+    status: int | None
+    """HTTP status, 0 for no answer; a status over 599, as some servers invent, counts as 599."""
+    retry_after_s: float | None
+    last_modified: datetime | None
+    redirect_url: str | None
 
 
-def described(response: httpx.Response) -> str:
-    """Return the name of an answer that is not the service's."""
-    what = f"{response.status_code}"
-    return f"{what} with {_media(response) or 'no JSON'}" if foreign(response) else what
+class HostSettings(TypedDict, total=False):
+    """How a host wants to be crawled; None sets a field back to its default."""
+
+    min_delay_s: float | None
+    robots_delay_s: float | None
+    max_concurrency: int | None
+    max_crawl_rate: float | None
+    group: str | None
+    blocked_until: datetime | None
 
 
-def decoded(response: httpx.Response, kind: type[T]) -> T:
-    """Return an answer's content; raises `Unavailable` where it is not the service's."""
+class ScheduleFilters(TypedDict, total=False):
+    """Which rows of the schedule are wanted."""
+
+    host: str
+    url: str
+    observability: Watched
+    due_before: datetime
+    limit: int
+    """Number of rows of one request."""
+
+
+# -- leases
+
+
+def lease(
+    count: int, worker: str | None, ttl_s: float | None, hosts: Sequence[str], wait_s: float
+) -> Flow[Leased]:
+    """Take crawls that are due."""
+    body: dict[str, Any] = {"worker": worker or platform.node()[:100] or "worker"}
+    body |= {"count": count, "hosts": list(hosts), "wait_s": wait_s}
+    if ttl_s is not None:
+        body["ttl_s"] = ttl_s
+    return ask("POST", "/leases", Leased, content=json.encode(body))
+
+
+def extend(crawl: Crawl, ttl_s: float) -> Flow[Crawl]:
+    """Let the lease of a crawl end `ttl_s` from now."""
+    content = json.encode({"ttl_s": ttl_s})
+    answer = yield from ask("PATCH", f"/leases/{crawl.lease}", LeaseAnswer, content=content)
+    return structs.replace(crawl, expires_at=answer.expires_at)
+
+
+def release(crawl: Crawl) -> Flow[bool]:
+    """End the lease of a crawl that was not made; return whether it still ran."""
     try:
-        return json.decode(response.content, type=kind)
-    except (DecodeError, UnicodeDecodeError) as error:
-        where = f"{response.request.method} {response.url}"
-        answer = f"{response.status_code} without what Recrawl answers ({error})"
-        raise Unavailable(f"{where}: it answered {answer}; is that the service?") from error
+        yield from call("DELETE", f"/leases/{crawl.lease}")
+    except LeaseNotHeld:
+        return False
+    return True
 
 
-def _media(response: httpx.Response) -> str:
-    media: str = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    return media
+# -- evidence
 
 
-def backoff(attempt: int) -> float:
-    """Return seconds that double, up to ten, and that differ between clients."""
-    longest = min(FIRST_PAUSE_S * 2.0 ** min(attempt, 20), LONGEST_PAUSE_S)
-    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, hides nothing
+def observation(
+    page: PageName, now: Callable[[], datetime], **evidence: Unpack[Evidence]
+) -> Observation:
+    """Return the observation of a page."""
+    fields: dict[str, Any] = {k: value for k, value in evidence.items() if value is not None}
+    if "status" in fields:
+        fields["status"] = min(fields["status"], LAST_STATUS)
+    name = "url" if isinstance(page, str) else "page_id"
+    fields |= {"lease": page.lease} if isinstance(page, Crawl) else {name: page}
+    return Observation(**{"observed_at": fields.get("observed_at") or now(), **fields})
 
 
-def retry_after(response: httpx.Response) -> float:
-    """Return the seconds that an answer's Retry-After asks for; 0 where it does not.
-
-    >>> retry_after(httpx.Response(503, headers={"Retry-After": "7"}))
-    7.0
-    """
-    return retry_seconds(response.headers.get("Retry-After", ""))
+def report(item: Observation, *, register: bool) -> Flow[Reported]:
+    """Report one crawl."""
+    return accepted(report_many([item], 1, register=register))
 
 
-def retry_seconds(header: str) -> float:
-    """Return the seconds of a Retry-After, a number or a date; 0 where it cannot be read."""
-    if header.isascii() and header.isdigit():
-        return min(float(header), LONGEST_RETRY_S)
-    at = http_date(header)
-    if at is None:
-        return 0.0
-    return min(max((at - datetime.now(UTC)).total_seconds(), 0.0), LONGEST_RETRY_S)
+def report_many(items: Iterable[Observation], batch: int, *, register: bool) -> Flow[Reported]:
+    """Report crawls."""
+    return batches("/observations", items, Reported, batch, params=_registering(register=register))
 
 
-def last_modified(response: httpx.Response) -> datetime | None:
-    """Return the date of an answer's Last-Modified; None where it has none that can be read.
-
-    >>> dated = {"Last-Modified": "Fri, 01 May 2026 09:30:00 GMT"}
-    >>> last_modified(httpx.Response(200, headers=dated)).isoformat()
-    '2026-05-01T09:30:00+00:00'
-    """
-    return http_date(response.headers.get("Last-Modified", ""))
+def ping(page: str | int, changed_at: datetime) -> Flow[Decision]:
+    """Announce that a page has changed."""
+    name: dict[str, Any] = {"url" if isinstance(page, str) else "page_id": page}
+    answer = yield from accepted(ping_many([Ping(changed_at=changed_at, **name)], 1))
+    return answer.decisions[0]
 
 
-def http_date(header: str) -> datetime | None:
-    """Return the date of a header; None where it cannot be read."""
-    try:
-        at = parsedate_to_datetime(header)
-    except (ValueError, OverflowError):
-        return None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+def ping_many(pings: Iterable[Ping], batch: int) -> Flow[Pinged]:
+    """Announce changes."""
+    return batches("/pings", pings, Pinged, batch)
+
+
+def sitemap(
+    url: str, content: bytes, encoding: str | None, *, cross_host: bool
+) -> Flow[SitemapRead]:
+    """Pass on a sitemap."""
+    headers = {"Content-Type": "application/octet-stream"}
+    if encoding is not None:
+        headers["Content-Encoding"] = encoding
+    params = {"url": url, "cross_host": cross_host}
+    return ask("POST", "/sitemaps", SitemapRead, params=params, content=content, headers=headers)
+
+
+# -- pages and hosts
+
+
+def register(pages: Iterable[NewPage], batch: int) -> Flow[Registered]:
+    """Register pages; raise `Rejected` unless all are."""
+    return accepted(register_many(pages, batch))
+
+
+def register_many(pages: Iterable[NewPage], batch: int) -> Flow[Registered]:
+    """Register pages."""
+    items = (Page(url=page) if isinstance(page, str) else page for page in pages)
+    return batches("/pages", items, Registered, batch)
+
+
+def page(page: str | int) -> Flow[PageAnswer]:
+    """Show one page."""
+    if isinstance(page, str):
+        return ask("GET", "/pages", PageAnswer, params={"url": page})
+    return ask("GET", f"/pages/{page}", PageAnswer)
+
+
+def host(host: str) -> Flow[HostAnswer]:
+    """Show one host."""
+    return ask("GET", _host_path(host), HostAnswer)
+
+
+def hosts() -> Listing[HostItem]:
+    """List all hosts."""
+    return Listing("/hosts", HostsAnswer)
+
+
+def set_host(host: str, settings: HostSettings) -> Flow[HostAnswer]:
+    """Change how a host is crawled."""
+    return ask("PATCH", _host_path(host), HostAnswer, content=encoded(settings))
+
+
+# -- subscriptions
+
+
+def subscribe(topic: str, hub: str, secret: str | None) -> Flow[RegisteredSubscription]:
+    """Register a subscription."""
+    body = {"topic": topic, "hub": hub} | ({} if secret is None else {"secret": secret})
+    return ask("POST", "/websub", RegisteredSubscription, content=json.encode(body))
+
+
+def unsubscribe(subscription_id: str) -> Flow[None]:
+    """End a subscription."""
+    yield from call("DELETE", f"/websub/{subscription_id}")
+
+
+def subscriptions() -> Listing[SubscriptionItem]:
+    """List all subscriptions."""
+    return Listing("/websub", SubscriptionsAnswer)
+
+
+# -- schedule and epochs
+
+
+def schedule(filters: ScheduleFilters) -> Listing[ScheduledPage]:
+    """List the schedule in force."""
+    params: dict[str, Any] = {**filters}
+    if isinstance(before := params.get("due_before"), datetime):
+        params["due_before"] = before.isoformat()
+    return Listing("/schedule", ScheduleAnswer, params)
+
+
+def request_epoch() -> Flow[Epoch]:
+    """Request an epoch."""
+    return ask("POST", "/epochs", Epoch)
+
+
+def epoch(epoch: int | None) -> Flow[Epoch]:
+    """Show one epoch, or the one in force."""
+    return ask("GET", f"/epochs/{epoch or 'latest'}", Epoch)
+
+
+def epochs() -> Listing[Epoch]:
+    """List all epochs, newest first."""
+    return Listing("/epochs", EpochsAnswer, cursor=("next_before", "before"))
+
+
+def _registering(*, register: bool) -> dict[str, bool] | None:
+    return None if register else {"register": False}
+
+
+def _host_path(host: str) -> str:
+    return f"/hosts/{quote(host, safe='')}"

@@ -1,74 +1,52 @@
-"""The client: one method for each thing a crawler asks of Recrawl."""
+"""The client: one method for each call of a crawler. `AsyncClient` has the same methods."""
 
-import json as standard_json
-import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
-from itertools import chain, islice
+from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, TypeVar
-from urllib.parse import quote
+from typing import Self, TypeVar, Unpack
 
 import httpx
-from msgspec import Struct, json, structs, to_builtins
 
-from recrawl_client.calls import Line, decoded
-from recrawl_client.errors import LeaseNotHeld, Rejected, TooLarge, Unavailable, refusal
-from recrawl_client.reporter import Reporter
-from recrawl_client.wire.common import Counts, Problem, Rejection, added, empty
-from recrawl_client.wire.evidence import (
-    Decision,
-    Observation,
-    Ping,
-    Pinged,
-    Reported,
-    SitemapRead,
-)
-from recrawl_client.wire.hosts import HostItem, HostsAnswer
-from recrawl_client.wire.leases import Crawl, LeaseAnswer, Leased
-from recrawl_client.wire.pages import Page, Registered
-from recrawl_client.wire.schedule import Epoch, EpochsAnswer, ScheduleAnswer, ScheduledPage
-from recrawl_client.wire.websub import (
-    RegisteredSubscription,
-    SubscriptionItem,
-    SubscriptionsAnswer,
-)
+from recrawl_client import calls
+from recrawl_client.base import BATCH, TIMEOUT, BaseClient, utc_now
+from recrawl_client.calls import Evidence, HostSettings, NewPage, PageName, ScheduleFilters
+from recrawl_client.flows import Call, Flow, Listing
+from recrawl_client.patience import UNANSWERED, answered, log_wait
+from recrawl_client.reporter import Reporter, ReporterOptions
+from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported, SitemapRead
+from recrawl_client.wire.hosts import HostAnswer, HostItem
+from recrawl_client.wire.leases import Crawl, Leased
+from recrawl_client.wire.pages import PageAnswer, Registered
+from recrawl_client.wire.schedule import Epoch, ScheduledPage
+from recrawl_client.wire.websub import RegisteredSubscription, SubscriptionItem
 
-BATCH = 1_000
-"""Default number of items of one request."""
-LAST_STATUS = 599
-UNPROCESSABLE = 422
-TIMEOUT_S = 60.0
-"""Timeout of a request, seconds; the service may let one wait for half of it."""
-PART = 1_000
-"""Items of one part of a list."""
-
-PageName = Crawl | str | int
-"""A page: by the crawl that was leased, its URL or its page_id."""
-T = TypeVar("T", bound=Struct)
-C = TypeVar("C", bound=Counts)
+T = TypeVar("T")
+ItemT = TypeVar("ItemT")
 
 
-class Client:
+class Client(BaseClient):
     """A client of one service, to be shared by any number of threads.
 
     Parameters
     ----------
     base_url, api_key
-        Where the service is, and one of its keys if it asks for one.
+        Address of the service, and one of its keys if it requires one.
     patience_s
-        Seconds that a call waits while the service is busy, restarting or out of reach.
+        Longest wait of a call while the service is busy, restarting or out of reach, seconds.
     batch
-        Most items of one request.
+        Maximum number of items of one request.
     now, wait
-        The clock of observations; how to wait for seconds (one that gives true, as the `wait`
-        of a `threading.Event`, ends the call's patience).
+        Clock of observations; function that waits for seconds. A true result of `wait`, such as
+        that of a `threading.Event`, ends the patience of the call.
+    on_wait
+        Receives one sentence when a call waits for a second; by default it is logged.
     transport
-        Of httpx, where calls are to take another way.
+        Transport of httpx, for requests that take another way.
 
-    Every method raises `Unavailable` once patience is over, and a `Refused` when the service
-    will not do what is asked.
+    Every method raises `Unavailable` when its patience is over, and a `Refused` when the service
+    refuses the request. `report`, `ping` and `register` raise `Rejected` for an invalid item,
+    `report_many`, `ping_many` and `register_many` return it in their answer.
     """
 
     def __init__(
@@ -78,17 +56,16 @@ class Client:
         *,
         patience_s: float = 60.0,
         batch: int = BATCH,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
         wait: Callable[[float], object] = time.sleep,
+        on_wait: Callable[[str], object] = log_wait,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        super().__init__(base_url, api_key, patience_s, batch, now, on_wait)
+        self.wait = wait
         self.http = httpx.Client(
-            base_url=base_url, headers=headers, timeout=TIMEOUT_S, transport=transport
+            base_url=base_url, headers=self.headers, timeout=TIMEOUT, transport=transport
         )
-        self.line = Line(self.http, patience_s, wait)
-        self.batch = batch
-        self.now = now
 
     def __enter__(self) -> Self:
         """Use the connections."""
@@ -100,7 +77,7 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close them."""
+        """Close the connections."""
         self.close()
 
     def close(self) -> None:
@@ -118,245 +95,147 @@ class Client:
         hosts: Sequence[str] = (),
         wait_s: float = 0.0,
     ) -> Leased:
-        """Take up to `count` crawls that are due, waiting up to `wait_s` (30) for the first.
+        """Take up to `count` crawls that are due; wait for the first one up to `wait_s` (30).
 
-        Leases of an answer that got lost expire by themselves.
+        Leases of an answer that was lost expire by themselves.
         """
-        body: dict[str, Any] = {"worker": worker or platform.node()[:100] or "worker"}
-        body |= {"count": count, "hosts": list(hosts), "wait_s": wait_s}
-        if ttl_s is not None:
-            body["ttl_s"] = ttl_s
-        return self._ask("POST", "/leases", Leased, content=json.encode(body))
+        return self._run(calls.lease(count, worker, ttl_s, hosts, wait_s))
 
     def extend(self, crawl: Crawl, ttl_s: float) -> Crawl:
-        """Return the crawl with a lease that ends `ttl_s` from now; raises `LeaseNotHeld`."""
-        content = json.encode({"ttl_s": ttl_s})
-        lease = self._ask("PATCH", f"/leases/{crawl.lease}", LeaseAnswer, content=content)
-        return structs.replace(crawl, expires_at=lease.expires_at)
+        """Return the crawl with a lease that ends `ttl_s` from now; raise `LeaseNotHeld`."""
+        return self._run(calls.extend(crawl, ttl_s))
 
     def release(self, crawl: Crawl) -> bool:
-        """Give a crawl back that was not done; return whether it was still yours."""
-        try:
-            self._call("DELETE", f"/leases/{crawl.lease}")
-        except LeaseNotHeld:
-            return False
-        return True
+        """Give back a crawl that was not made; return whether its lease still ran."""
+        return self._run(calls.release(crawl))
 
     # -- evidence
 
-    def observation(
-        self, page: PageName, *, observed_at: datetime | None = None, **evidence: Any
-    ) -> Observation:
-        """Return an observation: `changed`, `digest`, `status`, `last_modified` and others.
+    def report(
+        self, page: PageName, *, register: bool = True, **evidence: Unpack[Evidence]
+    ) -> Reported:
+        """Report one crawl, see `observation`; raise `Rejected` if it is invalid.
 
-        Fields that are None are left out. A status beyond those of HTTP, as some servers make up,
-        counts as the last of them.
+        Without `register`, neither the page nor the target of its redirect is registered.
         """
-        fields = {name: value for name, value in evidence.items() if value is not None}
-        if "status" in fields:
-            fields["status"] = min(fields["status"], LAST_STATUS)
-        name = "url" if isinstance(page, str) else "page_id"
-        fields |= {"lease": page.lease} if isinstance(page, Crawl) else {name: page}
-        return Observation(observed_at=observed_at or self.now(), **fields)
+        item = self.observation(page, **evidence)
+        return self._run(calls.report(item, register=register))
 
-    def report(self, page: PageName, **evidence: Any) -> Reported:
-        """Report one crawl, see `observation`; raises `Rejected` if it cannot be."""
-        return _raised(self.report_many([self.observation(page, **evidence)]))
+    def report_many(
+        self, observations: Iterable[Observation], *, register: bool = True
+    ) -> Reported:
+        """Report crawls, those of a page in the order of time; sending again changes nothing."""
+        return self._run(calls.report_many(observations, self.batch, register=register))
 
-    def report_many(self, observations: Iterable[Observation]) -> Reported:
-        """Report crawls, those of a page in the order of time; again changes nothing."""
-        return self._batches("/observations", observations, Reported)
-
-    def reporter(self, **options: Any) -> Reporter:
-        """Return a context that reports from a thread of its own; `options` are of `Batches`."""
+    def reporter(self, **options: Unpack[ReporterOptions]) -> Reporter:
+        """Return a context that reports in batches from a thread, see `Batches`."""
         return Reporter(self, **options)
 
     def ping(self, page: str | int, *, changed_at: datetime | None = None) -> Decision:
-        """Announce that a page has changed; return whether to crawl it now."""
-        name = "url" if isinstance(page, str) else "page_id"
-        ping = Ping(changed_at=changed_at or self.now(), **{name: page})  # type: ignore[arg-type]
-        return _raised(self.ping_many([ping])).decisions[0]
+        """Announce that a page has changed; return whether it is crawled now."""
+        return self._run(calls.ping(page, changed_at or self.now()))
 
     def ping_many(self, pings: Iterable[Ping]) -> Pinged:
         """Announce changes."""
-        return self._batches("/pings", pings, Pinged)
+        return self._run(calls.ping_many(pings, self.batch))
 
     def sitemap(
         self, url: str, content: bytes, *, encoding: str | None = None, cross_host: bool = False
     ) -> SitemapRead:
         """Pass on a sitemap as it was fetched from `url`, with the Content-Encoding it had."""
-        headers = {"Content-Type": "application/octet-stream"}
-        if encoding is not None:
-            headers["Content-Encoding"] = encoding
-        params = {"url": url, "cross_host": cross_host}
-        return self._ask(
-            "POST", "/sitemaps", SitemapRead, params=params, content=content, headers=headers
-        )
+        return self._run(calls.sitemap(url, content, encoding, cross_host=cross_host))
 
     # -- pages and hosts
 
-    def register(self, *pages: Page | str | dict[str, Any]) -> Registered:
-        """Register pages, as structs, URLs or items as they are sent; change known ones."""
-        items = (Page(url=page) if isinstance(page, str) else page for page in pages)
-        return self._batches("/pages", items, Registered)
+    def register(self, *pages: NewPage) -> Registered:
+        """Register pages or change registered ones; raise `Rejected` if one of them is invalid.
 
-    def page(self, page: str | int) -> dict[str, Any]:
-        """Return all that is known of one page, as GET /pages answers; raises `NotFound`."""
-        path, params = (
-            ("/pages", {"url": page}) if isinstance(page, str) else (f"/pages/{page}", {})
-        )
-        return decoded(self._call("GET", path, params=params), dict[str, Any])
+        The valid pages are registered either way.
+        """
+        return self._run(calls.register(pages, self.batch))
 
-    def host(self, host: str) -> dict[str, Any]:
-        """Return how a host is crawled, as GET /hosts/{host} answers; raises `NotFound`."""
-        return decoded(self._call("GET", _host_path(host)), dict[str, Any])
+    def register_many(self, pages: Iterable[NewPage]) -> Registered:
+        """Register pages or change registered ones."""
+        return self._run(calls.register_many(pages, self.batch))
+
+    def page(self, page: str | int) -> PageAnswer:
+        """Return one page: its estimate, schedule and last crawls; raise `NotFound`."""
+        return self._run(calls.page(page))
+
+    def host(self, host: str) -> HostAnswer:
+        """Return how a host is crawled; raise `NotFound`."""
+        return self._run(calls.host(host))
 
     def hosts(self) -> Iterator[HostItem]:
-        """Go through all hosts."""
-        return self._items("/hosts", HostsAnswer)
+        """Return all hosts, read part by part."""
+        return self._items(calls.hosts())
 
-    def set_host(self, host: str, /, **settings: Any) -> dict[str, Any]:
-        """Change how a host is crawled: `min_delay_s`, `max_concurrency`, …; None sets back."""
-        content = _encoded(settings)
-        return decoded(self._call("PATCH", _host_path(host), content=content), dict[str, Any])
+    def set_host(self, host: str, /, **settings: Unpack[HostSettings]) -> HostAnswer:
+        """Change how a host is crawled; None sets a field back to its default."""
+        return self._run(calls.set_host(host, settings))
 
     # -- subscriptions
 
     def subscribe(self, topic: str, hub: str, secret: str | None = None) -> RegisteredSubscription:
-        """Register a subscription to a topic; the hub is yours to ask."""
-        body = {"topic": topic, "hub": hub} | ({} if secret is None else {"secret": secret})
-        return self._ask("POST", "/websub", RegisteredSubscription, content=json.encode(body))
+        """Register a subscription to a topic; the request to the hub is yours to send."""
+        return self._run(calls.subscribe(topic, hub, secret))
 
     def unsubscribe(self, subscription_id: str) -> None:
-        """Forget a subscription; raises `Refused` where there is none."""
-        self._call("DELETE", f"/websub/{subscription_id}")
+        """Delete a subscription; raise `Refused` where there is none."""
+        return self._run(calls.unsubscribe(subscription_id))
 
     def subscriptions(self) -> Iterator[SubscriptionItem]:
-        """Go through all subscriptions."""
-        return self._items("/websub", SubscriptionsAnswer)
+        """Return all subscriptions, read part by part."""
+        return self._items(calls.subscriptions())
 
     # -- schedule and epochs
 
-    def schedule(self, **filters: Any) -> Iterator[ScheduledPage]:
-        """Go through the schedule in force, as of one epoch.
+    def schedule(self, **filters: Unpack[ScheduleFilters]) -> Iterator[ScheduledPage]:
+        """Return the schedule in force, read part by part, all of one epoch.
 
-        `filters` are those of GET /schedule, such as `host` or `due_before`. Raises
-        `CursorExpired` where two epochs passed meanwhile.
+        Raise `CursorExpired` where two epochs were published meanwhile.
         """
-        return self._items("/schedule", ScheduleAnswer, **filters)
+        return self._items(calls.schedule(filters))
 
     def request_epoch(self) -> Epoch:
-        """Ask for an epoch now."""
-        return self._ask("POST", "/epochs", Epoch)
+        """Request an epoch now."""
+        return self._run(calls.request_epoch())
 
     def epoch(self, epoch: int | None = None) -> Epoch:
-        """Show one epoch, or the one in force; raises `NotFound`."""
-        return self._ask("GET", f"/epochs/{epoch or 'latest'}", Epoch)
+        """Return one epoch, or the one in force; raise `NotFound`."""
+        return self._run(calls.epoch(epoch))
 
     def epochs(self) -> Iterator[Epoch]:
-        """Go through all epochs, newest first."""
-        params: dict[str, int] = {}
+        """Return all epochs, newest first, read part by part."""
+        return self._items(calls.epochs())
+
+    # -- how requests are sent
+
+    def _run(self, flow: Flow[T]) -> T:
+        """Send the requests of a flow and return its result."""
+        try:
+            call = next(flow)
+            while True:
+                call = flow.send(self._send(call))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def _items(self, listing: Listing[ItemT]) -> Iterator[ItemT]:
+        while listing.more:
+            yield from self._run(listing.part())
+
+    def _send(self, call: Call) -> httpx.Response:
+        """Return the service's answer to a request; raise `Unavailable`."""
+        patience = self._patience(call)
         while True:
-            part = self._ask("GET", "/epochs", EpochsAnswer, params=params)
-            yield from part.items
-            if part.next_before is None:
-                return
-            params["before"] = part.next_before
-
-    # -- how it is sent
-
-    def _call(self, method: str, path: str, **request: Any) -> httpx.Response:
-        if "content" in request:
-            request.setdefault("headers", {"Content-Type": "application/json"})
-        response = self.line.call(method, path, **request)
-        if not response.is_success:
-            raise refusal(response)
-        return response
-
-    def _ask(self, method: str, path: str, answer: type[T], **request: Any) -> T:
-        return decoded(self._call(method, path, **request), answer)
-
-    def _items(self, path: str, kind: Any, **params: Any) -> Iterator[Any]:
-        """Return the items of a list, part by part."""
-        params.setdefault("limit", PART)
-        while True:
-            part = self._ask("GET", path, kind, params=params)
-            yield from part.items
-            if part.next_cursor is None:
-                return
-            params["cursor"] = part.next_cursor
-
-    def _batches(self, path: str, items: Iterable[Any], kind: type[C]) -> C:
-        """Send items in batches and return the sum of the answers.
-
-        A batch of which nothing is taken has an answer too. Where the service, or a proxy before
-        it, takes no such batch, the batches are halved.
-        """
-        rest, total, n_sent, most = iter(items), empty(kind), 0, self.batch
-        while batch := list(islice(rest, most)):
             try:
-                answer = self._ask("POST", path, kind, content=_encoded(batch))
-                _check_whole(answer, len(batch))
-            except TooLarge as error:
-                if len(batch) > 1:
-                    rest, most = chain(batch, rest), len(batch) // 2
-                    continue
-                code = error.code or "too-large"
-                alone = Rejection(index=0, code=code, detail=error.problem.detail)
-                answer = _without(kind, [alone])
-            except Rejected as error:
-                if not error.problem.rejected:
-                    raise
-                answer = _without(kind, error.problem.rejected)
-            total = added(total, answer, n_sent)
-            n_sent += len(batch)
-        return total
-
-
-def _host_path(host: str) -> str:
-    return f"/hosts/{quote(host, safe='')}"
-
-
-def _encoded(body: Any) -> bytes:
-    """Return JSON; of plain values NaN and lone surrogates too, for the service to refuse by name.
-
-    Other values of Python, such as dates, are written as text.
-    """
-    if isinstance(body, list) and all(isinstance(item, Struct) for item in body):
-        return json.encode(body)
-    return standard_json.dumps(body, default=_plain).encode()
-
-
-def _plain(value: Any) -> Any:
-    return to_builtins(value) if isinstance(value, Struct) else str(value)
-
-
-def _without(kind: type[C], rejected: list[Rejection]) -> C:
-    """Return the answer to a batch of which nothing is taken."""
-    answer = structs.replace(empty(kind), rejected=rejected, n_rejected=len(rejected))
-    if isinstance(answer, Registered):
-        return structs.replace(answer, page_ids=[None] * len(rejected))
-    return answer
-
-
-def _check_whole(answer: Counts, n_sent: int) -> None:
-    """Raise `Unavailable` unless each item was answered for."""
-    n = answer.accepted + answer.duplicate + answer.late + answer.n_rejected
-    if n != n_sent:
-        raise Unavailable(f"the answer is for {n} of {n_sent} items; is that the service?")
-
-
-def _raised(answer: C) -> C:
-    """Return the answer to one item; raises `Rejected` where the item was."""
-    if not answer.rejected:
-        return answer
-    reason = answer.rejected[0]
-    problem = Problem(
-        type="",
-        title="Rejected",
-        status=UNPROCESSABLE,
-        detail=reason.detail,
-        field=reason.field,
-        rejected=answer.rejected,
-    )
-    raise Rejected(UNPROCESSABLE, problem)
+                response = self.http.request(call.method, call.path, **call.options())
+            except UNANSWERED as error:
+                pause_s = patience.after_error(error)
+            else:
+                if answered(response):
+                    return response
+                pause_s = patience.after_answer(response)
+            if self.wait(pause_s):
+                raise patience.over()

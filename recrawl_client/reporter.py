@@ -1,23 +1,59 @@
-"""Reports of crawls in batches."""
+"""Reports of crawls in batches, from a thread or from a task."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from recrawl_client.batches import Batches
-from recrawl_client.wire.common import empty
+from recrawl_client.batches import AsyncBatches, Batches
+from recrawl_client.calls import Evidence, PageName
+from recrawl_client.wire.common import Rejection, empty
 from recrawl_client.wire.evidence import Observation, Reported
-from recrawl_client.wire.leases import Crawl
 
 if TYPE_CHECKING:
+    from recrawl_client.async_client import AsyncClient
     from recrawl_client.client import Client
+
+
+class BatchOptions(TypedDict, total=False):
+    """Options of `Batches`."""
+
+    size: int
+    every_s: float
+    on_rejected: Callable[[Observation, Rejection], None]
+
+
+class ReporterOptions(BatchOptions, total=False):
+    """Options of a reporter."""
+
+    register: bool
+    """Whether to register unknown pages, among them the targets of redirects."""
 
 
 class Reporter(Batches[Observation, Reported]):
     """Takes observations at once and sends them soon, see `Batches`."""
 
-    def __init__(self, client: "Client", **options: Any) -> None:
-        super().__init__(client.report_many, empty(Reported), **options)
+    def __init__(
+        self, client: "Client", *, register: bool = True, **options: Unpack[BatchOptions]
+    ) -> None:
+        send = partial(client.report_many, register=register)
+        super().__init__(send, empty(Reported), **options)
         self.client = client
 
-    def report(self, page: Crawl | str | int, **evidence: Any) -> None:
-        """Report one crawl, see `Client.observation`; raises what has ended the reporter."""
+    def report(self, page: PageName, **evidence: Unpack[Evidence]) -> None:
+        """Report one crawl, see `Client.observation`; raise what has ended the reporter."""
+        self.add(self.client.observation(page, **evidence))
+
+
+class AsyncReporter(AsyncBatches[Observation, Reported]):
+    """Takes observations at once and sends them soon, see `AsyncBatches`."""
+
+    def __init__(
+        self, client: "AsyncClient", *, register: bool = True, **options: Unpack[BatchOptions]
+    ) -> None:
+        send = partial(client.report_many, register=register)
+        super().__init__(send, empty(Reported), **options)
+        self.client = client
+
+    def report(self, page: PageName, **evidence: Unpack[Evidence]) -> None:
+        """Report one crawl, see `Client.observation`; raise what has ended the reporter."""
         self.add(self.client.observation(page, **evidence))

@@ -5,8 +5,9 @@
 
 Responses come to the spider's `parse`. Requests that `parse` yields are registered with Recrawl,
 which decides when they are crawled. A request with `meta={"recrawl_changed_at": datetime}` is a
-ping too. A request is made at once if it is no GET, follows a redirect, or has
-`meta={"recrawl_now": True}`. Threads take leases and send reports, so the reactor never waits.
+ping too. A redirect of a due page is reported and its target registered like a link. A request is
+made at once if it is no GET or has `meta={"recrawl_now": True}`, and so are its redirects.
+Threads take leases and send reports, so the reactor never waits.
 """
 
 import logging
@@ -15,23 +16,26 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from scrapy import Request, Spider, signals
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.crawler import Crawler
 from scrapy.exceptions import IgnoreRequest
-from scrapy.http import Response
+from scrapy.http import HtmlResponse, Response
 from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.reactor import is_reactor_installed
+from scrapy.utils.response import get_meta_refresh
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
+from w3lib.url import safe_url_string
 
 from recrawl_client.batches import Batches
-from recrawl_client.calls import http_date, retry_seconds
+from recrawl_client.calls import Evidence
 from recrawl_client.client import Client
 from recrawl_client.errors import ClientError, Unavailable
+from recrawl_client.headers import http_date, retry_seconds, target_url
 from recrawl_client.reporter import Reporter
 from recrawl_client.wire.common import empty
 from recrawl_client.wire.evidence import Ping, Pinged
@@ -40,6 +44,11 @@ from recrawl_client.wire.pages import Page, Registered
 
 WAIT_S = 2.0
 """Time that the service may hold back a lease request, and so delay closing, seconds."""
+REPORTS_S = 0.02
+"""Age at which reports are sent, seconds. Because hosts may wait for them, they are sent sooner
+when as many reports wait as pages are being fetched."""
+LINKS_S = 1.0
+"""Age at which links and pings are sent, seconds."""
 MOST_LEASES = 1_000
 """Maximum number of leases in one answer of the service."""
 MOST_REMEMBERED = 1_000_000
@@ -71,9 +80,15 @@ class Scheduler(BaseScheduler):
         self.stop = threading.Event()
         self.leasing = Client(url, key, wait=self.stop.wait)
         self.client = Client(url, key)
-        self.reporter = Reporter(self.client)
-        self.pages: Batches[Page, Registered] = Batches(self._send_pages, empty(Registered))
-        self.pings: Batches[Ping, Pinged] = Batches(self.client.ping_many, empty(Pinged))
+        self.reporter = Reporter(self.client, every_s=REPORTS_S)
+        self.outside = Reporter(self.client, every_s=REPORTS_S, register=False)
+        self.pages: Batches[Page, Registered] = Batches(
+            self.client.register_many, empty(Registered), every_s=LINKS_S
+        )
+        self.pings: Batches[Ping, Pinged] = Batches(
+            self.client.ping_many, empty(Pinged), every_s=LINKS_S
+        )
+        self.batches = (self.reporter, self.outside, self.pages, self.pings)
         self.ready: deque[Request] = deque()
         self.in_hand: dict[str, Crawl] = {}
         """Crawls by lease that are not reported yet."""
@@ -97,7 +112,7 @@ class Scheduler(BaseScheduler):
         )
         self.crawler.signals.connect(self._received, signal=signals.response_received)
         self.in_engine = engine_thread()
-        for batches in (self.reporter, self.pages, self.pings):
+        for batches in self.batches:
             batches.__enter__()
         self.thread.start()
 
@@ -133,8 +148,8 @@ class Scheduler(BaseScheduler):
     def _now(self, request: Request) -> bool:
         """Return whether a request is made at once, without a lease of its own.
 
-        Under a lease, that is the page and its redirects while the lease is in hand. Spiders copy
-        the `meta` of a response to its links, whose own leases come later.
+        Under a lease, that is the page while the lease is in hand. Spiders copy the `meta` of a
+        response to its links, whose own leases come later.
         """
         meta = request.meta
         if "recrawl" in meta:
@@ -151,46 +166,65 @@ class Scheduler(BaseScheduler):
         crawl = request.meta.get("recrawl")
         if crawl is None:
             return
-        digest_of: Callable[[Response], str] = getattr(spider, "recrawl_digest", digest)
-        pause, dated = (
-            (response.headers.get(name) or b"").decode("latin-1")
-            for name in ("Retry-After", "Last-Modified")
-        )
+        target = target_url(response.status, response.url, _location(response))
         status, digested = response.status, None
         try:
             if status in SUCCESS:
-                digested = digest_of(response)
+                digested = self._digest(response, spider)
         except Exception:
             log.exception("recrawl_digest failed; nothing was learnt from %s", response.url)
             status = FORBIDDEN
         self._report(
             crawl,
+            self.reporter if target is None or self._registers(target) else self.outside,
             status=status,
             digest=digested,
-            retry_after_s=retry_seconds(pause) or None,
-            last_modified=http_date(dated),
+            retry_after_s=retry_seconds(_header(response, "Retry-After")) or None,
+            last_modified=http_date(_header(response, "Last-Modified")),
+            redirect_url=target,
         )
+        if isinstance(response, HtmlResponse) and (url := get_meta_refresh(response)[1]):
+            self._registers(url)
+
+    def _digest(self, response: Response, spider: Spider) -> str:
+        own: Callable[[Response], str] = getattr(spider, "recrawl_digest", digest)
+        return own(response)
+
+    def _registers(self, url: str) -> bool:
+        """Register the target of a redirect as if it were a link; return whether that is allowed.
+
+        The settings and the spider's `allowed_domains` may forbid it.
+        """
+        engine = self.crawler.engine
+        if engine is None or engine.spider is None or not url.startswith(("http:", "https:")):
+            return False
+        request = Request(url)
+        engine.crawl(request)  # which comes back to enqueue_request
+        return hash(request.url) in self.registered
 
     def _failed(self, failure: Failure) -> Failure:
         """Report a request without a response; Scrapy logs the failure."""
         crawl = failure.request.meta["recrawl"]  # type: ignore[attr-defined]
         forbidden = isinstance(failure.value, IgnoreRequest)
-        self._report(crawl, status=FORBIDDEN if forbidden else 0)
+        self._report(crawl, self.reporter, status=FORBIDDEN if forbidden else 0)
         return failure
 
-    def _report(self, crawl: Crawl, **result: Any) -> None:
+    def _report(self, crawl: Crawl, reporter: Reporter, **evidence: Unpack[Evidence]) -> None:
         with self.room:
             mine = self.in_hand.pop(crawl.lease, None)
+            n_in_hand = len(self.in_hand)
             self.room.notify()
         if mine is not None:
-            self.reporter.report(crawl, **result)
+            reporter.report(crawl, **evidence)
+        if reporter.n_waiting >= n_in_hand:
+            reporter.flush()
 
     def _take(self, crawls: list[Crawl]) -> None:
         engine = self.crawler.engine
         for crawl in crawls:
             if engine is None or engine.spider is None or self.stop.is_set():
                 return  # given back when the spider closes
-            meta = {"recrawl": crawl, "dont_retry": True}
+            meta = {"recrawl": crawl, "dont_retry": True, "dont_redirect": True}
             engine.crawl(
                 Request(crawl.url, errback=self._failed, meta=meta, dont_filter=True)
             )  # which wakes the engine, and comes back to enqueue_request
@@ -231,19 +265,15 @@ class Scheduler(BaseScheduler):
         waiting = self.in_hand or self.pages.n_waiting or self.pings.n_waiting
         return self.idle_s is not None and idle_s >= self.idle_s and not waiting
 
-    def _send_pages(self, pages: list[Page]) -> Registered:
-        return self.client.register(*pages)
-
     def _end(self) -> None:
         with self.room:
             self.stop.set()
             self.room.notify()
         self.thread.join()
-        unsent = (self.reporter, self.pages, self.pings)
-        if n := sum(batches.n_waiting for batches in unsent):
+        if n := sum(batches.n_waiting for batches in self.batches):
             log.info("sending %d items before the end", n)
         with ThreadPoolExecutor() as pool, self.leasing, self.client:
-            if all(pool.map(_ended, [batches.close for batches in unsent])):
+            if all(pool.map(_ended, [batches.close for batches in self.batches])):
                 _ended(self._give_back)
 
     def _give_back(self) -> None:
@@ -259,6 +289,15 @@ def _ended(last: Callable[[], None]) -> bool:
         log.error("%s", error)  # noqa: TRY400 - where it was raised says nothing more
         return not isinstance(error.__cause__, Unavailable)
     return True
+
+
+def _header(response: Response, name: str) -> str:
+    return (response.headers.get(name) or b"").decode("latin-1")
+
+
+def _location(response: Response) -> str:
+    location = response.headers.get("Location")
+    return safe_url_string(location) if location else ""
 
 
 def digest(response: Response) -> str:

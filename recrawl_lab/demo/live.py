@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import httpx
 import numpy as np
@@ -85,12 +84,8 @@ def run(client: Client, console: Console, seconds: float, rng: np.random.Generat
     site, feed = site_of(world, DAY_S), Feed()
     client.set_host(SLOW, max_concurrency=1)
     client.set_host(STRICT, max_concurrency=2)
-    client.register(
-        *[
-            Page(url=url, importance=weight)
-            for url, weight in zip(site.world.url, world.importance.tolist(), strict=True)
-        ]
-    )
+    weights = zip(site.world.url, world.importance.tolist(), strict=True)
+    client.register_many(Page(url=url, importance=weight) for url, weight in weights)
     with (
         serving(site) as proxy,
         crawling(str(client.http.base_url), proxy) as crawler,
@@ -113,7 +108,9 @@ def crawling(recrawl_url: str, proxy: str) -> Iterator[subprocess.Popen[bytes]]:
         name: value for name, value in os.environ.items() if name.lower() not in NO_PROXIES
     }
     environment = inherited | {"HTTP_PROXY": proxy, "NO_PROXY": "127.0.0.1"}
-    crawler = subprocess.Popen([sys.executable, CRAWLER, recrawl_url], env=environment)  # noqa: S603
+    crawler = subprocess.Popen(  # noqa: S603
+        [sys.executable, CRAWLER, recrawl_url], env=environment, stdout=subprocess.DEVNULL
+    )
     try:
         yield crawler
         crawler.terminate()
@@ -177,9 +174,8 @@ def picture(client: Client, site: Site, feed: Feed, seconds: float) -> Table:
 
 def state(client: Client, host: str) -> str:
     """Return the service's current treatment of a host."""
-    host_queue: dict[str, Any] = client.host(host)["host_queue"]
-    until = host_queue.get("blocked_until")
-    left_s = (datetime.fromisoformat(until) - datetime.now(UTC)).total_seconds() if until else 0
+    until = client.host(host).host_queue.blocked_until
+    left_s = (until - datetime.now(UTC)).total_seconds() if until else 0
     if left_s > 0:
         return f"answered 429: no crawls for {left_s:.0f} s"
     if host == SLOW:

@@ -17,6 +17,7 @@ from fastapi import Depends, Request
 
 from service.api.requests.bodies import Body, read_body
 from service.api.requests.small_posts import PostRecorder, SmallPosts
+from service.api.waiting import LeaseWaiters
 from service.batching.batcher import Batcher
 from service.batching.lease_requests import LeaseRequests, batched_leases
 from service.batching.reports import (
@@ -100,6 +101,7 @@ class Service:
     key_hashes: tuple[bytes, ...]
     key_checks: KeyChecks | None
     """Checks of the keys of sites; None: IndexNow needs an API key."""
+    lease_waiters: LeaseWaiters = field(default_factory=LeaseWaiters)
     readiness: BoundedCheck = field(default_factory=BoundedCheck)
     scraping: BoundedCheck = field(default_factory=BoundedCheck)
 

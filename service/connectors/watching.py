@@ -132,8 +132,7 @@ class Watcher:
             except Unavailable as error:
                 if n is not None or not done:
                     raise
-                reason = f"{error}; is it running?"
-                yield SitemapStep(str(self.client.http.base_url), "failed", reason=reason)
+                yield SitemapStep(self.client.base_url, "failed", reason=str(error))
             done += 1
             if done == n:
                 return

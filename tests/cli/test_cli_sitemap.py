@@ -9,13 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
-import httpx
 import pytest
 from support.live_server import Live, running
 from support.loopback import Loopback, Names
 
 from recrawl_client import Client, Unavailable
-from recrawl_client.calls import Line
 from service.connectors import watching
 from service.connectors.watching import Manners, State, Watcher
 
@@ -372,7 +370,7 @@ def test_who_watches_on_outlives_a_service_that_is_away(paced, site, monkeypatch
     rounds = watcher.rounds([f"{site.url}/sitemap.xml"], interval_s=60)
     assert next(rounds).outcome == "taken"
     with monkeypatch.context() as patch:
-        patch.setattr(watcher.client, "line", Line(httpx.Client(base_url="http://127.0.0.1:1"), 0))
+        patch.setattr(watcher, "client", Client("http://127.0.0.1:1", patience_s=0))
         away = next(rounds)
     assert (away.outcome, "is it running?" in away.reason) == ("failed", True)
     assert next(rounds).outcome == "taken"
@@ -381,7 +379,7 @@ def test_who_watches_on_outlives_a_service_that_is_away(paced, site, monkeypatch
 def test_a_service_that_is_away_from_the_start_is_told_at_once(paced, site):
     watcher, _ = paced
     site.pages["/sitemap.xml"] = Page(site.urlset("/a"))
-    watcher.client.line = Line(httpx.Client(base_url="http://127.0.0.1:1"), 0)
+    watcher.client = Client("http://127.0.0.1:1", patience_s=0)
     with pytest.raises(Unavailable):
         next(watcher.rounds([f"{site.url}/sitemap.xml"], interval_s=60))
 

@@ -65,8 +65,8 @@ def test_a_page_is_reported_by_url_or_id_too(client, live):
     client.report(page_id, changed=False, observed_at=START + timedelta(days=1.5))
     shown = client.page(page_id)
     assert shown == client.page("https://a.example/")
-    assert (shown["importance"], shown["estimate"]["n_observations"]) == (3, 2)
-    assert [crawl["changed"] for crawl in shown["last_crawls"]] == [False, True, None]
+    assert (shown.importance, shown.estimate.n_observations) == (3, 2)
+    assert [crawl.changed for crawl in shown.last_crawls] == [False, True, None]
 
 
 def test_what_cannot_be_reported_says_which_field(client):
@@ -80,23 +80,53 @@ def test_what_cannot_be_reported_says_which_field(client):
 
 def test_a_status_that_a_server_made_up_is_a_failure(client):
     client.report("https://a.example/", status=999)
-    assert client.page(1)["last_crawls"][0]["status"] == 599
+    assert client.page(1).last_crawls[0].status == 599
 
 
 def test_many_pages_go_in_batches_whose_answers_are_summed_up(client):
     urls = [f"https://a.example/{i}" for i in range(2_100)]
     urls[1_500] = "ftp://a.example/"
-    answer = client.register(*urls)
+    answer = client.register_many(urls)
     assert (answer.accepted, answer.created, len(answer.page_ids)) == (2_099, 2_099, 2_100)
     assert [(r.index, r.field) for r in answer.rejected] == [(1_500, "url")]
     assert answer.page_ids[1_500] is None
-    assert client.page(answer.page_ids[2_099])["url"] == urls[2_099]
+    assert client.page(answer.page_ids[2_099]).url == urls[2_099]
 
 
 def test_a_batch_of_which_nothing_is_taken_is_an_answer(client):
-    answer = client.register("ftp://a.example/", "nonsense")
+    answer = client.register_many(["ftp://a.example/", "nonsense"])
     assert [r.index for r in answer.rejected] == [0, 1]
     assert answer.page_ids == [None, None]
+
+
+def test_an_invalid_page_is_rejected_as_an_invalid_report_is_and_the_others_are_taken(client):
+    pages = ("https://a.example/1", "ftp://a.example/", "nonsense")
+    with pytest.raises(rc.Rejected, match=r"scheme ftp: .* \(and 1 more\)") as refused:
+        client.register(*pages)
+    problem = refused.value.problem
+    assert (problem.field, problem.accepted, problem.n_rejected) == ("url", 1, 2)
+    assert [rejection.index for rejection in problem.rejected] == [1, 2]
+    assert client.page(pages[0]).page_id == 1
+    with pytest.raises(rc.Rejected) as alone:
+        client.register("nonsense")
+    with pytest.raises(rc.Rejected) as reported:
+        client.report("nonsense", digest="1")
+    assert alone.value.problem.rejected == reported.value.problem.rejected
+    answer = client.report_many([client.observation(url, digest="1") for url in pages])
+    assert (answer.accepted, [r.index for r in answer.rejected]) == (1, [1, 2])
+
+
+def test_a_host_is_shown_and_set(client):
+    client.register("https://a.example/")
+    shown = client.set_host("a.example", min_delay_s=2.5, max_concurrency=3)
+    assert shown == client.host("a.example")
+    assert (shown.min_delay_s, shown.max_concurrency, shown.host_queue.delay_s) == (2.5, 3, 2.5)
+    assert client.set_host("a.example", min_delay_s=None).min_delay_s is None
+    until = START + timedelta(hours=1)
+    assert client.set_host("a.example", blocked_until=until).host_queue.blocked_until == until
+    assert [host.host for host in client.hosts()] == ["a.example"]
+    with pytest.raises(rc.NotFound):
+        client.host("b.example")
 
 
 def test_pings_are_decided_on(client, live):

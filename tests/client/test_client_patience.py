@@ -1,14 +1,17 @@
 """Services that are busy, out of reach, or lose answers: what is waited for, and how long."""
 
+import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import httpx
 import pytest
 from support.live_server import running
+from support.processes import free_port
 
 from recrawl_client import Client, Refused, Unavailable, retry_after
-from recrawl_client.calls import backoff, http_date, retry_seconds
+from recrawl_client.headers import http_date, retry_seconds
+from recrawl_client.patience import NOTICE_S, backoff
 
 EMPTY = httpx.Response(200, json={"items": []})
 
@@ -108,8 +111,40 @@ def test_a_time_to_come_back_that_nobody_means_is_not_believed():
 
 
 def test_patience_ends():
-    with pytest.raises(Unavailable, match=r"POST http://127\.0\.0\.1:8000/leases: refused$"):
+    with pytest.raises(
+        Unavailable, match=r"POST http://127\.0\.0\.1:8000/leases: refused; is it running\?$"
+    ):
         waits([httpx.ConnectError("refused")], patience_s=0)
+
+
+def test_a_call_that_waits_for_a_second_says_so_once_and_what_to_do():
+    """On a port that nobody listens on: the notice comes before the pauses add up to a second."""
+    events = []
+
+    def wait(seconds):
+        events.append(seconds)
+        time.sleep(seconds)
+
+    url = f"http://127.0.0.1:{free_port()}"
+    options = {"patience_s": 2.0, "wait": wait, "on_wait": events.append}
+    with Client(url, **options) as client, pytest.raises(Unavailable, match="is it running"):
+        client.register("https://a.example/")
+    (notice,) = [event for event in events if isinstance(event, str)]
+    assert notice.startswith(f"POST {url}/pages: ")
+    assert "refused; is it running?; trying for another " in notice
+    assert sum(events[: events.index(notice)]) <= NOTICE_S
+
+
+def test_without_more_ado_the_notice_is_logged(caplog):
+    busy = httpx.Response(503, headers={"Retry-After": "7"})
+    waits([busy, busy, EMPTY])
+    (record,) = caplog.records
+    assert "it answered 503; trying for another " in record.getMessage()
+
+
+def test_a_short_wait_is_not_worth_a_notice(caplog):
+    waits([httpx.ConnectError("refused"), EMPTY])
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://a.example", "a.example"])
@@ -160,7 +195,7 @@ def test_what_was_written_when_the_answer_was_lost_counts_once(sqlite_url):
         for n in range(5):
             live.clock.advance(hours=1)
             assert client.report("https://a.example/", digest=str(n)).duplicate == 1
-        assert client.page(1)["estimate"]["n_changes"] == 4
+        assert client.page(1).estimate.n_changes == 4
 
 
 @pytest.mark.parametrize(

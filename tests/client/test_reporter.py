@@ -141,7 +141,7 @@ def test_a_service_killed_in_between_and_started_again_gets_everything_once(tmp_
         with serving(tmp_path, port=port, database_url=database_url):
             reporter.close()
             n_rounds = next(minutes)
-            seen = {client.page(url)["estimate"]["n_observations"] for url in URLS}
+            seen = {client.page(url).estimate.n_observations for url in URLS}
     assert seen == {n_rounds - 1}
     total = reporter.total
     assert total.accepted + total.duplicate + total.late == n_rounds * len(URLS)

@@ -124,11 +124,12 @@ def test_a_site_is_found_crawled_once_and_reported(tmp_path, live, site):
     assert "spider_exceptions" not in log, log
     assert "Error caught on signal handler" not in log, log
     items = json.loads((tmp_path / "items.json").read_text())
-    assert Counter(item["title"] for item in items) == {"/": 1, "/1": 2, "/2": 1}
+    assert Counter(item["title"] for item in items) == {"/": 1, "/1": 1, "/2": 1}
     del site.hits["/robots.txt"]
-    assert site.hits == {"/": 1, "/1": 2, "/2": 1, "/gone": 1, "/moved": 1, "/busy": 1}
+    assert site.hits == {"/": 1, "/1": 1, "/2": 1, "/gone": 1, "/moved": 1, "/busy": 1}
     seen = {path: status(live, home + path) for path in ("/", "/2", "/gone", "/moved", "/private")}
-    assert seen == {"/": 200, "/2": 203, "/gone": 404, "/moved": 200, "/private": 403}
+    assert seen == {"/": 200, "/2": 203, "/gone": 404, "/moved": 302, "/private": 403}
+    assert live.get("/pages", url=f"{home}/moved").json()["redirects_to"]["url"] == f"{home}/1"
     assert status(live, f"http://localhost:{site.port}/busy") == 429
     assert status(live, f"http://localhost:{site.dead_port}/") == 0
     busy = live.get("/hosts/localhost").json()

@@ -1,13 +1,19 @@
 """What the how-to pages show is run as it stands."""
 
+import asyncio
 import re
 import shlex
+import signal
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import pytest
-from support.live_server import running
+from support.live_server import PATIENCE_S, running, until
+from support.local_site import page, redirect, serving
+from support.processes import environment
 
 from service.cli.options import URL as DEFAULT_URL
 
@@ -25,19 +31,65 @@ def test_every_file_linked_exists(page):
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-def test_the_crawler_of_the_page_crawls_and_reports(sqlite_url, monkeypatch):
-    def get(url, **_):
-        return httpx.Response(200, text=url, request=httpx.Request("GET", url))
+def test_the_crawler_of_the_page_goes_on_until_it_is_stopped_and_says_what_it_does(
+    sqlite_url, tmp_path
+):
+    code = blocks("crawl-with-your-own-crawler.md", "python")[0]
+    pages = {"/news": page("news"), "/about": redirect(301, "/new"), "/new": page("new")}
+    with (
+        running(sqlite_url, clock=lambda: datetime.now(UTC)) as live,
+        serving(pages) as site,
+        (tmp_path / "output.txt").open("wb") as out,
+    ):
+        code = code.replace("http://127.0.0.1:8000", live.url)
+        code = code.replace("https://example.com", site.url(""))
+        command = [sys.executable, "-u", "-c", code]
+        crawler = subprocess.Popen(command, stdout=out, stderr=out, env=environment())
+        try:
+            until(lambda: len(site.hits) == 3 or crawler.poll() is not None, "all are crawled")
+            until(lambda: live.get("/pages/3").json()["last_crawl_at"], "all are reported")
+            assert crawler.poll() is None
+            crawler.send_signal(signal.SIGINT)
+            crawler.wait(PATIENCE_S)
+        finally:
+            crawler.kill()
+            crawler.wait()
+        moved = live.get("/pages", url=site.url("/about")).json()
+    assert (moved["gone"], moved["redirects_to"]["url"]) == (True, site.url("/new"))
+    lines = (tmp_path / "output.txt").read_text().splitlines()
+    printed = {line for line in lines if line.endswith(("/news", "/about", "/new"))}
+    assert printed == {
+        f"{status} {site.url(path)}"
+        for path, status in (("/news", 200), ("/about", 301), ("/new", 200))
+    }
 
-    monkeypatch.setattr(httpx, "get", get)
-    (crawler,) = blocks("crawl-with-your-own-crawler.md", "python")
-    with running(sqlite_url, clock=lambda: datetime.now(UTC)) as live:
-        exec(crawler.replace("http://127.0.0.1:8000", live.url), {})
-        assert live.get("/pages/1").json()["last_crawl_at"] is not None
+
+def test_the_crawler_of_the_page_for_asyncio_crawls_too(sqlite_url):
+    names = {}
+    exec(blocks("crawl-with-your-own-crawler.md", "python")[1], names)
+
+    async def crawl():
+        async with httpx.AsyncClient() as web:
+            crawler = asyncio.create_task(names["crawl"](live.url, web, lambda answer: answer.text))
+            await asyncio.to_thread(until, lambda: done(live) or crawler.done(), "it is crawled")
+            crawler.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await crawler
+
+    def done(live):
+        return live.get("/pages/1").json()["last_crawl_at"]
+
+    with (
+        running(sqlite_url, clock=lambda: datetime.now(UTC)) as live,
+        serving({"/": page("home")}) as site,
+    ):
+        live.register(site.url("/"))
+        asyncio.run(crawl())
+        assert live.get("/pages/1").json()["last_crawls"][0]["status"] == 200
 
 
-def test_the_reference_crawler_has_sixty_lines():
-    assert len((ROOT / "examples" / "crawler.py").read_text().splitlines()) <= 60
+def test_the_reference_crawler_has_seventy_lines():
+    assert len((ROOT / "examples" / "crawler.py").read_text().splitlines()) <= 70
 
 
 def test_every_setting_of_the_scrapy_page_is_read_and_every_one_read_is_there():

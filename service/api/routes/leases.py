@@ -30,7 +30,8 @@ NOTHING_QUEUED_S = 60.0
 MAX_RETRY_S = 3_600.0
 """Maximum Retry-After, seconds."""
 POLL_S = 1.0
-"""Maximum pause between two looks of a waiting request, seconds."""
+"""Maximum pause between two looks of a waiting request, seconds: leases that end in another process
+do not wake it."""
 MIN_PAUSE_S = 0.02
 """Minimum pause before a crawl that will be ready soon, seconds."""
 
@@ -61,24 +62,25 @@ async def post_leases(request: Request, service: TheService, body: TheBody) -> R
     of = LeaseFilter(hosts, wish.shard, wish.shards)
     ttl = service.lease_ttl if isinstance(wish.ttl_s, UnsetType) else timedelta(seconds=wish.ttl_s)
     deadline = loop.time() + wish.wait_s
-    while True:
-        lease_request = LeaseRequest(WorkerRequest(wish.worker, wish.count, ttl), of)
-        served = await settled(service.lease_requests.submit(lease_request))
-        if served.leased:
-            items = [item for part in served.leased for item in encode_leased(part)]
-            service.telemetry.count_leases("given", len(items))
-            return answer(Leased(items=items))
-        ahead_s = _ahead(served.next_ready_at, service.now())
-        left_s = deadline - loop.time()
-        if left_s <= 0 or service.watch.released:
-            wait_s = min(max(ahead_s, 1.0), MAX_RETRY_S)
-            retry_after = {"Retry-After": str(-int(-wait_s // 1))}
-            return answer(Leased(items=[], retry_after_s=wait_s), headers=retry_after)
-        pause_s = MIN_PAUSE_S if ahead_s > 0 else POLL_S  # ready crawls are not for this caller
-        with waiting(request.scope):
-            await asyncio.sleep(min(left_s, POLL_S, max(ahead_s, pause_s)))
-        if await request.is_disconnected():
-            raise ClientDisconnect
+    with service.lease_waiters.place() as freed:
+        while True:
+            lease_request = LeaseRequest(WorkerRequest(wish.worker, wish.count, ttl), of)
+            served = await settled(service.lease_requests.submit(lease_request))
+            if served.leased:
+                items = [item for part in served.leased for item in encode_leased(part)]
+                service.telemetry.count_leases("given", len(items))
+                return answer(Leased(items=items))
+            ahead_s = _ahead(served.next_ready_at, service.now())
+            left_s = deadline - loop.time()
+            if left_s <= 0 or service.watch.released:
+                wait_s = min(max(ahead_s, 1.0), MAX_RETRY_S)
+                retry_after = {"Retry-After": str(-int(-wait_s // 1))}
+                return answer(Leased(items=[], retry_after_s=wait_s), headers=retry_after)
+            pause_s = MIN_PAUSE_S if ahead_s > 0 else POLL_S  # ready crawls are not for this caller
+            with waiting(request.scope):
+                await service.lease_waiters.wait(freed, min(left_s, POLL_S, max(ahead_s, pause_s)))
+            if await request.is_disconnected():
+                raise ClientDisconnect
 
 
 def _ahead(next_ready_at: datetime | None, now: datetime) -> float:
@@ -112,4 +114,5 @@ def delete_lease(service: TheService, lease: LeasePath) -> Response:
         if not service.settler.release(tx, page_id, token, tx.now()):
             raise LeaseNotHeld
     service.telemetry.count_leases("given_back", 1)
+    service.lease_waiters.wake(1)
     return Response(status_code=204)

@@ -76,6 +76,7 @@ async def post_observations(
         return decode_crawls(decode_batch(block, Observation, service.max_items), now)
 
     counts = await CrawlStream(service, decode, register=register).write(request)
+    service.lease_waiters.wake(counts["leases_ended"])
     refuse_empty(counts)
     return answer(Reported(**counts))
 

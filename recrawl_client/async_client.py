@@ -1,0 +1,226 @@
+"""The client of event loops: the methods of `Client`, awaited."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Self, TypeVar, Unpack
+
+import httpx
+
+from recrawl_client import calls
+from recrawl_client.base import BATCH, TIMEOUT, BaseClient, utc_now
+from recrawl_client.calls import Evidence, HostSettings, NewPage, PageName, ScheduleFilters
+from recrawl_client.flows import Call, Flow, Listing
+from recrawl_client.patience import UNANSWERED, answered, log_wait
+from recrawl_client.reporter import AsyncReporter, ReporterOptions
+from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported, SitemapRead
+from recrawl_client.wire.hosts import HostAnswer, HostItem
+from recrawl_client.wire.leases import Crawl, Leased
+from recrawl_client.wire.pages import PageAnswer, Registered
+from recrawl_client.wire.schedule import Epoch, ScheduledPage
+from recrawl_client.wire.websub import RegisteredSubscription, SubscriptionItem
+
+T = TypeVar("T")
+ItemT = TypeVar("ItemT")
+
+
+class AsyncClient(BaseClient):
+    """A client of one service, to be shared by the tasks of one event loop of asyncio.
+
+    Parameters, methods and errors are those of `Client`; `wait` returns an awaitable.
+    """
+
+    def __init__(
+        self,
+        base_url: str = "http://127.0.0.1:8000",
+        api_key: str | None = None,
+        *,
+        patience_s: float = 60.0,
+        batch: int = BATCH,
+        now: Callable[[], datetime] = utc_now,
+        wait: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        on_wait: Callable[[str], object] = log_wait,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        super().__init__(base_url, api_key, patience_s, batch, now, on_wait)
+        self.wait = wait
+        self.http = httpx.AsyncClient(
+            base_url=base_url, headers=self.headers, timeout=TIMEOUT, transport=transport
+        )
+
+    async def __aenter__(self) -> Self:
+        """Use the connections."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the connections."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.http.aclose()
+
+    # -- leases
+
+    async def lease(
+        self,
+        count: int = 10,
+        *,
+        worker: str | None = None,
+        ttl_s: float | None = None,
+        hosts: Sequence[str] = (),
+        wait_s: float = 0.0,
+    ) -> Leased:
+        """Take up to `count` crawls that are due; wait for the first one up to `wait_s` (30).
+
+        Leases of an answer that was lost expire by themselves.
+        """
+        return await self._run(calls.lease(count, worker, ttl_s, hosts, wait_s))
+
+    async def extend(self, crawl: Crawl, ttl_s: float) -> Crawl:
+        """Return the crawl with a lease that ends `ttl_s` from now; raise `LeaseNotHeld`."""
+        return await self._run(calls.extend(crawl, ttl_s))
+
+    async def release(self, crawl: Crawl) -> bool:
+        """Give back a crawl that was not made; return whether its lease still ran."""
+        return await self._run(calls.release(crawl))
+
+    # -- evidence
+
+    async def report(
+        self, page: PageName, *, register: bool = True, **evidence: Unpack[Evidence]
+    ) -> Reported:
+        """Report one crawl, see `observation`; raise `Rejected` if it is invalid.
+
+        Without `register`, neither the page nor the target of its redirect is registered.
+        """
+        item = self.observation(page, **evidence)
+        return await self._run(calls.report(item, register=register))
+
+    async def report_many(
+        self, observations: Iterable[Observation], *, register: bool = True
+    ) -> Reported:
+        """Report crawls, those of a page in the order of time; sending again changes nothing."""
+        return await self._run(calls.report_many(observations, self.batch, register=register))
+
+    def reporter(self, **options: Unpack[ReporterOptions]) -> AsyncReporter:
+        """Return a context that reports in batches from a task, see `AsyncBatches`."""
+        return AsyncReporter(self, **options)
+
+    async def ping(self, page: str | int, *, changed_at: datetime | None = None) -> Decision:
+        """Announce that a page has changed; return whether it is crawled now."""
+        return await self._run(calls.ping(page, changed_at or self.now()))
+
+    async def ping_many(self, pings: Iterable[Ping]) -> Pinged:
+        """Announce changes."""
+        return await self._run(calls.ping_many(pings, self.batch))
+
+    async def sitemap(
+        self, url: str, content: bytes, *, encoding: str | None = None, cross_host: bool = False
+    ) -> SitemapRead:
+        """Pass on a sitemap as it was fetched from `url`, with the Content-Encoding it had."""
+        return await self._run(calls.sitemap(url, content, encoding, cross_host=cross_host))
+
+    # -- pages and hosts
+
+    async def register(self, *pages: NewPage) -> Registered:
+        """Register pages or change registered ones; raise `Rejected` if one of them is invalid.
+
+        The valid pages are registered either way.
+        """
+        return await self._run(calls.register(pages, self.batch))
+
+    async def register_many(self, pages: Iterable[NewPage]) -> Registered:
+        """Register pages or change registered ones."""
+        return await self._run(calls.register_many(pages, self.batch))
+
+    async def page(self, page: str | int) -> PageAnswer:
+        """Return one page: its estimate, schedule and last crawls; raise `NotFound`."""
+        return await self._run(calls.page(page))
+
+    async def host(self, host: str) -> HostAnswer:
+        """Return how a host is crawled; raise `NotFound`."""
+        return await self._run(calls.host(host))
+
+    def hosts(self) -> AsyncIterator[HostItem]:
+        """Return all hosts, read part by part."""
+        return self._items(calls.hosts())
+
+    async def set_host(self, host: str, /, **settings: Unpack[HostSettings]) -> HostAnswer:
+        """Change how a host is crawled; None sets a field back to its default."""
+        return await self._run(calls.set_host(host, settings))
+
+    # -- subscriptions
+
+    async def subscribe(
+        self, topic: str, hub: str, secret: str | None = None
+    ) -> RegisteredSubscription:
+        """Register a subscription to a topic; the request to the hub is yours to send."""
+        return await self._run(calls.subscribe(topic, hub, secret))
+
+    async def unsubscribe(self, subscription_id: str) -> None:
+        """Delete a subscription; raise `Refused` where there is none."""
+        return await self._run(calls.unsubscribe(subscription_id))
+
+    def subscriptions(self) -> AsyncIterator[SubscriptionItem]:
+        """Return all subscriptions, read part by part."""
+        return self._items(calls.subscriptions())
+
+    # -- schedule and epochs
+
+    def schedule(self, **filters: Unpack[ScheduleFilters]) -> AsyncIterator[ScheduledPage]:
+        """Return the schedule in force, read part by part, all of one epoch.
+
+        Raise `CursorExpired` where two epochs were published meanwhile.
+        """
+        return self._items(calls.schedule(filters))
+
+    async def request_epoch(self) -> Epoch:
+        """Request an epoch now."""
+        return await self._run(calls.request_epoch())
+
+    async def epoch(self, epoch: int | None = None) -> Epoch:
+        """Return one epoch, or the one in force; raise `NotFound`."""
+        return await self._run(calls.epoch(epoch))
+
+    def epochs(self) -> AsyncIterator[Epoch]:
+        """Return all epochs, newest first, read part by part."""
+        return self._items(calls.epochs())
+
+    # -- how requests are sent
+
+    async def _run(self, flow: Flow[T]) -> T:
+        """Send the requests of a flow and return its result."""
+        try:
+            call = next(flow)
+            while True:
+                call = flow.send(await self._send(call))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    async def _items(self, listing: Listing[ItemT]) -> AsyncIterator[ItemT]:
+        while listing.more:
+            for item in await self._run(listing.part()):
+                yield item
+
+    async def _send(self, call: Call) -> httpx.Response:
+        """Return the service's answer to a request; raise `Unavailable`."""
+        patience = self._patience(call)
+        while True:
+            try:
+                response = await self.http.request(call.method, call.path, **call.options())
+            except UNANSWERED as error:
+                pause_s = patience.after_error(error)
+            else:
+                if answered(response):
+                    return response
+                pause_s = patience.after_answer(response)
+            if await self.wait(pause_s):
+                raise patience.over()

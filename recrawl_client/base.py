@@ -1,0 +1,64 @@
+"""What `Client` and `AsyncClient` have in common: everything but sending and waiting."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Unpack
+
+import httpx
+
+from recrawl_client import calls
+from recrawl_client.calls import Evidence, PageName
+from recrawl_client.flows import Call
+from recrawl_client.patience import Patience, log_wait
+from recrawl_client.wire.evidence import Observation
+
+BATCH = 1_000
+"""Default number of items of one request."""
+TIMEOUT = httpx.Timeout(60.0, connect=5.0)
+"""Timeouts of a request and of a connection, seconds; the service may hold a request for 30 s."""
+
+
+def utc_now() -> datetime:
+    """Return the current time."""
+    return datetime.now(UTC)
+
+
+class BaseClient:
+    """Settings of a client; parameters as in `Client`."""
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | None,
+        patience_s: float,
+        batch: int,
+        now: Callable[[], datetime],
+        on_wait: Callable[[str], object] = log_wait,
+    ) -> None:
+        self.base_url = base_url.rstrip("/")
+        self.headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self.patience_s = patience_s
+        self.batch = batch
+        self.now = now
+        self.on_wait = on_wait
+
+    def observation(self, page: PageName, **evidence: Unpack[Evidence]) -> Observation:
+        """Return an observation of a page, as `report_many` takes it.
+
+        Parameters
+        ----------
+        observed_at
+            Time of the crawl; without it, now.
+        changed, digest
+            Whether the page has changed since its last crawl, or any string that changes with it.
+        status
+            HTTP status, 0 for no answer. A status over 599 counts as 599.
+        last_modified, retry_after_s, redirect_url
+            From the headers of the answer: see the functions `last_modified`, `retry_after` and
+            `redirect_url`.
+        """
+        return calls.observation(page, self.now, **evidence)
+
+    def _patience(self, call: Call) -> Patience:
+        what = f"{call.method} {self.base_url}{call.path}"
+        return Patience(what, self.patience_s, self.on_wait)

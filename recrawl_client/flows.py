@@ -1,0 +1,183 @@
+"""Flows: what each method sends and receives, without input or output.
+
+A `Flow` yields requests, receives the answers and returns the result. `Client` and `AsyncClient`
+run the same flows: one sends and waits in threads, the other on an event loop.
+"""
+
+import json as standard_json
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import chain, islice
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import httpx
+from msgspec import DecodeError, Struct, json, structs, to_builtins
+
+from recrawl_client.errors import Rejected, TooLarge, Unavailable, refusal
+from recrawl_client.wire.common import Counts, Problem, Rejection, added, empty
+from recrawl_client.wire.pages import Registered
+
+UNPROCESSABLE = 422
+PART = 1_000
+"""Number of items of one part of a list."""
+
+T = TypeVar("T")
+ItemT = TypeVar("ItemT")
+C = TypeVar("C", bound=Counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request."""
+
+    method: str
+    path: str
+    params: Mapping[str, Any] | None = None
+    content: bytes | None = None
+    headers: Mapping[str, str] | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of a request of httpx."""
+        return {"params": self.params, "content": self.content, "headers": self.headers}
+
+
+Flow: TypeAlias = Generator[Call, httpx.Response, T]
+"""Requests of one method, which receives the answers and returns the result."""
+
+
+class Listing(Generic[ItemT]):
+    """The parts of a list: each call of `part` asks for the next one, until there is no `more`."""
+
+    def __init__(
+        self,
+        path: str,
+        kind: type[Any],
+        params: Mapping[str, Any] | None = None,
+        cursor: tuple[str, str] = ("next_cursor", "cursor"),
+    ) -> None:
+        self.path = path
+        self.kind = kind
+        self.params = {"limit": PART, **(params or {})}
+        self.field, self.parameter = cursor
+        self.more = True
+
+    def part(self) -> Flow[list[ItemT]]:
+        """Return the items of the next part."""
+        part = yield from ask("GET", self.path, self.kind, params=self.params)
+        after = getattr(part, self.field)
+        self.more = after is not None
+        self.params = {**self.params, self.parameter: after}
+        items: list[ItemT] = part.items
+        return items
+
+
+def call(method: str, path: str, **request: Any) -> Flow[httpx.Response]:
+    """Return the answer to one request; raise what the service refuses it with."""
+    if "content" in request:
+        request.setdefault("headers", {"Content-Type": "application/json"})
+    response = yield Call(method, path, **request)
+    if not response.is_success:
+        raise refusal(response)
+    return response
+
+
+def ask(method: str, path: str, kind: type[T], **request: Any) -> Flow[T]:
+    """Return the content of the answer to one request."""
+    return decoded((yield from call(method, path, **request)), kind)
+
+
+def decoded(response: httpx.Response, kind: type[T]) -> T:
+    """Return an answer's content; raise `Unavailable` where it is not the service's."""
+    try:
+        return json.decode(response.content, type=kind)
+    except (DecodeError, UnicodeDecodeError) as error:
+        where = f"{response.request.method} {response.url}"
+        answer = f"{response.status_code} without what Recrawl answers ({error})"
+        raise Unavailable(f"{where}: it answered {answer}; is that the service?") from error
+
+
+def batches(
+    path: str,
+    items: Iterable[Any],
+    kind: type[C],
+    most: int,
+    params: Mapping[str, Any] | None = None,
+) -> Flow[C]:
+    """Send items in batches and return the sum of the answers.
+
+    A batch whose items are all rejected has an answer too. Where the service, or a proxy before
+    it, takes no such batch, the batches are halved.
+    """
+    rest, total, n_sent = iter(items), empty(kind), 0
+    while batch := list(islice(rest, most)):
+        try:
+            answer = yield from ask("POST", path, kind, content=encoded(batch), params=params)
+            _check_whole(answer, len(batch))
+        except TooLarge as error:
+            if len(batch) > 1:
+                rest, most = chain(batch, rest), len(batch) // 2
+                continue
+            code = error.code or "too-large"
+            alone = Rejection(index=0, code=code, detail=error.problem.detail)
+            answer = _without(kind, [alone])
+        except Rejected as error:
+            if not error.problem.rejected:
+                raise
+            answer = _without(kind, error.problem.rejected)
+        total = added(total, answer, n_sent)
+        n_sent += len(batch)
+    return total
+
+
+def accepted(flow: Flow[C]) -> Flow[C]:
+    """Return the answer to items; raise `Rejected` where one was rejected."""
+    answer = yield from flow
+    if not answer.rejected:
+        return answer
+    first = answer.rejected[0]
+    others = f" (and {len(answer.rejected) - 1} more)" if len(answer.rejected) > 1 else ""
+    problem = Problem(
+        type="",
+        title="Rejected",
+        status=UNPROCESSABLE,
+        detail=first.detail + others,
+        field=first.field,
+        accepted=answer.accepted,
+        duplicate=answer.duplicate,
+        late=answer.late,
+        n_rejected=answer.n_rejected,
+        rejected=answer.rejected,
+    )
+    raise Rejected(UNPROCESSABLE, problem)
+
+
+def encoded(body: Any) -> bytes:
+    """Return JSON; of plain values NaN and lone surrogates too, for the service to refuse by name.
+
+    Other values of Python, such as dates, are written as text.
+    """
+    if isinstance(body, list) and all(isinstance(item, Struct) for item in body):
+        return json.encode(body)
+    return standard_json.dumps(body, default=_plain).encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return to_builtins(value) if isinstance(value, Struct) else str(value)
+
+
+def _without(kind: type[C], rejected: list[Rejection]) -> C:
+    """Return the answer to a batch whose items are all rejected."""
+    answer = structs.replace(empty(kind), rejected=rejected, n_rejected=len(rejected))
+    if isinstance(answer, Registered):
+        return structs.replace(answer, page_ids=[None] * len(rejected))
+    return answer
+
+
+def _check_whole(answer: Counts, n_sent: int) -> None:
+    """Raise `Unavailable` unless each item was answered for."""
+    n = answer.accepted + answer.duplicate + answer.late + answer.n_rejected
+    if n != n_sent:
+        raise Unavailable(f"the answer is for {n} of {n_sent} items; is that the service?")

@@ -1,0 +1,83 @@
+"""Readers of a site's answer: what its headers report about the page and ask of the crawler."""
+
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import httpx
+
+LONGEST_RETRY_S = 1e6
+"""Maximum wait that an answer may ask for, seconds."""
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+"""Statuses of redirects."""
+LAST_PORT = 65_535
+MAX_URL_BYTES = 2_048
+"""Maximum length of a URL that the service takes, bytes."""
+
+
+def retry_after(response: httpx.Response) -> float:
+    """Return the seconds that an answer's Retry-After asks for; 0 where it does not.
+
+    >>> retry_after(httpx.Response(503, headers={"Retry-After": "7"}))
+    7.0
+    """
+    return retry_seconds(response.headers.get("Retry-After", ""))
+
+
+def retry_seconds(header: str) -> float:
+    """Return the seconds of a Retry-After, a number or a date; 0 where it cannot be read."""
+    if header.isascii() and header.isdigit():
+        return min(float(header), LONGEST_RETRY_S)
+    at = http_date(header)
+    if at is None:
+        return 0.0
+    return min(max((at - datetime.now(UTC)).total_seconds(), 0.0), LONGEST_RETRY_S)
+
+
+def last_modified(response: httpx.Response) -> datetime | None:
+    """Return the date of an answer's Last-Modified; None where it has none that can be read.
+
+    >>> dated = {"Last-Modified": "Fri, 01 May 2026 09:30:00 GMT"}
+    >>> last_modified(httpx.Response(200, headers=dated)).isoformat()
+    '2026-05-01T09:30:00+00:00'
+    """
+    return http_date(response.headers.get("Last-Modified", ""))
+
+
+def http_date(header: str) -> datetime | None:
+    """Return the date of a header; None where it cannot be read."""
+    try:
+        at = parsedate_to_datetime(header)
+    except (ValueError, OverflowError):
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def redirect_url(response: httpx.Response) -> str | None:
+    """Return the absolute URL that a page redirects to; None where it redirects nowhere.
+
+    `response` is the first answer, that of the page itself: fetch with `follow_redirects=False`.
+
+    >>> request = httpx.Request("GET", "https://example.com/old")
+    >>> redirect_url(httpx.Response(301, headers={"Location": "/new"}, request=request))
+    'https://example.com/new'
+    """
+    location = response.headers.get("Location", "")
+    return target_url(response.status_code, str(response.url), location)
+
+
+def target_url(status: int, url: str, location: str) -> str | None:
+    """Return the absolute URL of a Location; None where it is none, or none that can be a page.
+
+    Because Recrawl rejects reports of other schemes, user information, broken hosts and long
+    URLs, these redirects are reported without their target.
+    """
+    if status not in REDIRECTS or not location:
+        return None
+    try:
+        target = httpx.URL(url).join(location)
+    except (httpx.InvalidURL, ValueError):
+        return None
+    named = target.host and "%" not in target.host and (target.port or 0) <= LAST_PORT
+    if target.scheme not in ("http", "https") or not named or target.userinfo:
+        return None
+    return str(target) if len(str(target)) <= MAX_URL_BYTES else None

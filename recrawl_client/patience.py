@@ -1,0 +1,128 @@
+"""The retries of a call: how long it waits for a service that is busy or out of reach.
+
+No input or output: `Client` and `AsyncClient` send and wait, this module decides.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Callable
+
+import httpx
+
+from recrawl_client.errors import Unavailable
+from recrawl_client.headers import retry_after
+
+BUSY = frozenset({429, 502, 503, 504, 507})
+"""Statuses of a service, or of a proxy before it, that will answer later."""
+BROKEN = (httpx.NetworkError, httpx.TimeoutException, httpx.RemoteProtocolError)
+"""Errors of connections that may work later."""
+UNANSWERED = (httpx.RequestError, httpx.InvalidURL)
+"""Errors of a request without an answer."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
+"""First and longest pause before a request is sent again, seconds."""
+NOTICE_S = 1.0
+"""Time after which a call reports that it waits, seconds."""
+
+log = logging.getLogger(__name__)
+
+
+def log_wait(notice: str) -> None:
+    """Log that a call waits; without a configuration of `logging` it appears on stderr."""
+    log.warning("%s", notice)
+
+
+class Patience:
+    """The retries of one call.
+
+    Parameters
+    ----------
+    what
+        The call: method and URL.
+    limit_s
+        Longest wait for the first answer, seconds.
+    on_wait
+        Receives one sentence when the call has waited, or is going to wait, for `NOTICE_S`.
+    """
+
+    def __init__(self, what: str, limit_s: float, on_wait: Callable[[str], object]) -> None:
+        self.what = what
+        self.on_wait = on_wait
+        self.start = time.monotonic()
+        self.deadline = self.start + limit_s
+        self.attempt = 0
+        self.noticed = False
+        self.problem = ""
+        self.cause: Exception | None = None
+
+    def after_error(self, error: Exception) -> float:
+        """Return the seconds until the next attempt, after one without an answer.
+
+        Raises
+        ------
+        Unavailable
+            Too little time is left for the pause, or the address is none.
+        """
+        self.cause, self.problem = error, str(error) or type(error).__name__
+        if not isinstance(error, BROKEN):
+            raise self.over()
+        return self._pause_s(f"{self.problem}; is it running?")
+
+    def after_answer(self, response: httpx.Response) -> float:
+        """Return the seconds until the next attempt, after an answer that is not the service's.
+
+        Raises
+        ------
+        Unavailable
+            Too little time is left for the pause.
+        """
+        self.cause = None
+        return self._pause_s(f"it answered {described(response)}", retry_after(response))
+
+    def _pause_s(self, problem: str, asked_s: float = 0.0) -> float:
+        self.problem = problem
+        pause_s = max(asked_s, backoff(self.attempt))
+        self.attempt += 1
+        now = time.monotonic()
+        if now + pause_s > self.deadline:
+            raise self.over()
+        if now + pause_s > self.start + NOTICE_S and not self.noticed:
+            self.noticed = True
+            self.on_wait(f"{self}; trying for another {self.deadline - now:.0f} s")
+        return pause_s
+
+    def over(self) -> Unavailable:
+        """Return the error of a call whose patience has ended."""
+        error = Unavailable(str(self))
+        error.__cause__ = self.cause
+        return error
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.problem}"
+
+
+def answered(response: httpx.Response) -> bool:
+    """Return whether an answer is the service's, and not that it is busy."""
+    return response.status_code not in BUSY and not foreign(response)
+
+
+def foreign(response: httpx.Response) -> bool:
+    """Return whether something in between answered a success, such as a page to log in at."""
+    return response.is_success and bool(response.content) and _media(response) != "application/json"
+
+
+def described(response: httpx.Response) -> str:
+    """Return the name of an answer that is not the service's."""
+    what = f"{response.status_code}"
+    return f"{what} with {_media(response) or 'no JSON'}" if foreign(response) else what
+
+
+def _media(response: httpx.Response) -> str:
+    media: str = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    return media
+
+
+def backoff(attempt: int) -> float:
+    """Return seconds that double, up to ten, and that differ between clients."""
+    longest = min(FIRST_PAUSE_S * 2.0 ** min(attempt, 20), LONGEST_PAUSE_S)
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, hides nothing
