@@ -31,7 +31,7 @@ def visit(crawl: rc.Crawl, web: httpx.Client, reporter: rc.Reporter) -> None:
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         print(f"0 {crawl.url} {error}", flush=True)
         return reporter.report(crawl, status=0)
-    result: rc.Evidence = {"status": response.status_code}
+    result: rc.CrawlEvidence = {"status": response.status_code}
     if response.is_success:  # here you keep response.content
         result["digest"] = blake2b(response.content, digest_size=16).hexdigest()
         result["last_modified"] = rc.last_modified(response)

@@ -13,7 +13,7 @@ sends again: whatever arrives twice counts once. `AsyncClient` has the same meth
 
 from recrawl_client.async_client import AsyncClient
 from recrawl_client.batches import AsyncBatches, Batches
-from recrawl_client.calls import Evidence, HostSettings, ScheduleFilters
+from recrawl_client.calls import CrawlEvidence, HostSettings, ScheduleFilters
 from recrawl_client.client import Client
 from recrawl_client.errors import (
     ClientError,
@@ -52,10 +52,10 @@ __all__ = [
     "Client",
     "ClientError",
     "Crawl",
+    "CrawlEvidence",
     "CursorExpired",
     "Decision",
     "Epoch",
-    "Evidence",
     "HostAnswer",
     "HostItem",
     "HostSettings",

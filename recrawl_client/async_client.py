@@ -10,7 +10,7 @@ import httpx
 
 from recrawl_client import calls
 from recrawl_client.base import BATCH, TIMEOUT, BaseClient, utc_now
-from recrawl_client.calls import Evidence, HostSettings, NewPage, PageName, ScheduleFilters
+from recrawl_client.calls import CrawlEvidence, HostSettings, NewPage, PageName, ScheduleFilters
 from recrawl_client.flows import Call, Flow, Listing
 from recrawl_client.patience import UNANSWERED, answered, log_wait
 from recrawl_client.reporter import AsyncReporter, ReporterOptions
@@ -94,7 +94,7 @@ class AsyncClient(BaseClient):
     # -- evidence
 
     async def report(
-        self, page: PageName, *, register: bool = True, **evidence: Unpack[Evidence]
+        self, page: PageName, *, register: bool = True, **evidence: Unpack[CrawlEvidence]
     ) -> Reported:
         """Report one crawl, see `observation`; raise `Rejected` if it is invalid.
 
@@ -220,6 +220,7 @@ class AsyncClient(BaseClient):
                 pause_s = patience.after_error(error)
             else:
                 if answered(response):
+                    self.is_away = False
                     return response
                 pause_s = patience.after_answer(response)
             if await self.wait(pause_s):

@@ -7,7 +7,7 @@ from typing import Unpack
 import httpx
 
 from recrawl_client import calls
-from recrawl_client.calls import Evidence, PageName
+from recrawl_client.calls import CrawlEvidence, PageName
 from recrawl_client.flows import Call
 from recrawl_client.patience import Patience, log_wait
 from recrawl_client.wire.evidence import Observation
@@ -41,8 +41,10 @@ class BaseClient:
         self.batch = batch
         self.now = now
         self.on_wait = on_wait
+        self.is_away = False
+        """Whether a call has reported that it waits, and none was answered since."""
 
-    def observation(self, page: PageName, **evidence: Unpack[Evidence]) -> Observation:
+    def observation(self, page: PageName, **evidence: Unpack[CrawlEvidence]) -> Observation:
         """Return an observation of a page, as `report_many` takes it.
 
         Parameters
@@ -61,4 +63,10 @@ class BaseClient:
 
     def _patience(self, call: Call) -> Patience:
         what = f"{call.method} {self.base_url}{call.path}"
-        return Patience(what, self.patience_s, self.on_wait)
+        return Patience(what, self.patience_s, self._notice)
+
+    def _notice(self, notice: str) -> None:
+        """Pass on the first notice of an outage: other threads and tasks wait for the same."""
+        if not self.is_away:
+            self.is_away = True
+            self.on_wait(notice)

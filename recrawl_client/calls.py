@@ -30,7 +30,7 @@ NewPage: TypeAlias = Page | str | dict[str, Any]
 """A page to register: as a struct, by its URL, or as the item that is sent."""
 
 
-class Evidence(TypedDict, total=False):
+class CrawlEvidence(TypedDict, total=False):
     """What a crawl saw; a field that is None is left out."""
 
     observed_at: datetime | None
@@ -100,7 +100,7 @@ def release(crawl: Crawl) -> Flow[bool]:
 
 
 def observation(
-    page: PageName, now: Callable[[], datetime], **evidence: Unpack[Evidence]
+    page: PageName, now: Callable[[], datetime], **evidence: Unpack[CrawlEvidence]
 ) -> Observation:
     """Return the observation of a page."""
     fields: dict[str, Any] = {k: value for k, value in evidence.items() if value is not None}

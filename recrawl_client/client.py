@@ -10,7 +10,7 @@ import httpx
 
 from recrawl_client import calls
 from recrawl_client.base import BATCH, TIMEOUT, BaseClient, utc_now
-from recrawl_client.calls import Evidence, HostSettings, NewPage, PageName, ScheduleFilters
+from recrawl_client.calls import CrawlEvidence, HostSettings, NewPage, PageName, ScheduleFilters
 from recrawl_client.flows import Call, Flow, Listing
 from recrawl_client.patience import UNANSWERED, answered, log_wait
 from recrawl_client.reporter import Reporter, ReporterOptions
@@ -40,7 +40,8 @@ class Client(BaseClient):
         Clock of observations; function that waits for seconds. A true result of `wait`, such as
         that of a `threading.Event`, ends the patience of the call.
     on_wait
-        Receives one sentence when a call waits for a second; by default it is logged.
+        Receives one sentence when a call waits for a second, once for each outage; by default it
+        is logged.
     transport
         Transport of httpx, for requests that take another way.
 
@@ -112,7 +113,7 @@ class Client(BaseClient):
     # -- evidence
 
     def report(
-        self, page: PageName, *, register: bool = True, **evidence: Unpack[Evidence]
+        self, page: PageName, *, register: bool = True, **evidence: Unpack[CrawlEvidence]
     ) -> Reported:
         """Report one crawl, see `observation`; raise `Rejected` if it is invalid.
 
@@ -235,6 +236,7 @@ class Client(BaseClient):
                 pause_s = patience.after_error(error)
             else:
                 if answered(response):
+                    self.is_away = False
                     return response
                 pause_s = patience.after_answer(response)
             if self.wait(pause_s):

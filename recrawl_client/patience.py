@@ -88,7 +88,7 @@ class Patience:
             raise self.over()
         if now + pause_s > self.start + NOTICE_S and not self.noticed:
             self.noticed = True
-            self.on_wait(f"{self}; trying for another {self.deadline - now:.0f} s")
+            self.on_wait(f"{self} (waiting for up to {self.deadline - now:.0f} s more)")
         return pause_s
 
     def over(self) -> Unavailable:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from recrawl_client.batches import AsyncBatches, Batches
-from recrawl_client.calls import Evidence, PageName
+from recrawl_client.calls import CrawlEvidence, PageName
 from recrawl_client.wire.common import Rejection, empty
 from recrawl_client.wire.evidence import Observation, Reported
 
@@ -39,7 +39,7 @@ class Reporter(Batches[Observation, Reported]):
         super().__init__(send, empty(Reported), **options)
         self.client = client
 
-    def report(self, page: PageName, **evidence: Unpack[Evidence]) -> None:
+    def report(self, page: PageName, **evidence: Unpack[CrawlEvidence]) -> None:
         """Report one crawl, see `Client.observation`; raise what has ended the reporter."""
         self.add(self.client.observation(page, **evidence))
 
@@ -54,6 +54,6 @@ class AsyncReporter(AsyncBatches[Observation, Reported]):
         super().__init__(send, empty(Reported), **options)
         self.client = client
 
-    def report(self, page: PageName, **evidence: Unpack[Evidence]) -> None:
+    def report(self, page: PageName, **evidence: Unpack[CrawlEvidence]) -> None:
         """Report one crawl, see `Client.observation`; raise what has ended the reporter."""
         self.add(self.client.observation(page, **evidence))

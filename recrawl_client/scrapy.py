@@ -32,7 +32,7 @@ from twisted.python.failure import Failure
 from w3lib.url import safe_url_string
 
 from recrawl_client.batches import Batches
-from recrawl_client.calls import Evidence
+from recrawl_client.calls import CrawlEvidence
 from recrawl_client.client import Client
 from recrawl_client.errors import ClientError, Unavailable
 from recrawl_client.headers import http_date, retry_seconds, target_url
@@ -209,7 +209,7 @@ class Scheduler(BaseScheduler):
         self._report(crawl, self.reporter, status=FORBIDDEN if forbidden else 0)
         return failure
 
-    def _report(self, crawl: Crawl, reporter: Reporter, **evidence: Unpack[Evidence]) -> None:
+    def _report(self, crawl: Crawl, reporter: Reporter, **evidence: Unpack[CrawlEvidence]) -> None:
         with self.room:
             mine = self.in_hand.pop(crawl.lease, None)
             n_in_hand = len(self.in_hand)

@@ -181,6 +181,8 @@ def test_reports_of_tasks_go_out_when_a_batch_is_full_or_old(sqlite_url):
                     reporter.report(url, digest="1")
                 await asyncio.to_thread(until, lambda: reporter.total.accepted == 3, "it is sent")
                 waiting = reporter.n_waiting
+                reporter.flush()
+                await asyncio.to_thread(until, lambda: not reporter.n_waiting, "it is flushed")
             async with client.reporter(every_s=0.01) as soon:
                 soon.report(URLS[4], digest="1")
                 await asyncio.to_thread(until, lambda: soon.total.accepted, "it is sent")

@@ -131,15 +131,34 @@ def test_a_call_that_waits_for_a_second_says_so_once_and_what_to_do():
         client.register("https://a.example/")
     (notice,) = [event for event in events if isinstance(event, str)]
     assert notice.startswith(f"POST {url}/pages: ")
-    assert "refused; is it running?; trying for another " in notice
+    assert "refused; is it running? (waiting for up to " in notice
     assert sum(events[: events.index(notice)]) <= NOTICE_S
+
+
+def test_each_outage_is_reported_once():
+    away = [httpx.ConnectError("refused")] * 12
+    answers = iter([*away, EMPTY, *away, EMPTY])
+    notices = []
+
+    def answer(_request):
+        outcome = next(answers)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    transport = httpx.MockTransport(answer)
+    with Client(transport=transport, wait=lambda _s: None, on_wait=notices.append) as client:
+        client.lease()
+        n_first = len(notices)
+        client.lease()
+    assert (n_first, len(notices)) == (1, 2)
 
 
 def test_without_more_ado_the_notice_is_logged(caplog):
     busy = httpx.Response(503, headers={"Retry-After": "7"})
     waits([busy, busy, EMPTY])
     (record,) = caplog.records
-    assert "it answered 503; trying for another " in record.getMessage()
+    assert "it answered 503 (waiting for up to " in record.getMessage()
 
 
 def test_a_short_wait_is_not_worth_a_notice(caplog):

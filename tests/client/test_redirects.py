@@ -3,9 +3,6 @@
 A real site on this machine, the reference crawler and a spider as processes, a live service.
 """
 
-import subprocess
-import sys
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +10,7 @@ import httpx
 import pytest
 from support.live_server import running, until
 from support.local_site import page, redirect, serving
-from support.processes import environment
+from support.processes import running_python
 
 from recrawl_client import Client, NotFound, redirect_url
 
@@ -53,27 +50,6 @@ def live(sqlite_url, monkeypatch):
         yield live
 
 
-@contextmanager
-def process(directory, *command):
-    """Run a command of Python; end it after the block. Yield its output's file."""
-    output = directory / "output.txt"
-    with output.open("wb") as out:
-        popen = subprocess.Popen(
-            [sys.executable, *map(str, command)],
-            cwd=directory,
-            stdout=out,
-            stderr=out,
-            env=environment(),
-        )
-    try:
-        yield output
-        popen.terminate()
-        popen.wait(60)
-    finally:
-        popen.kill()
-        popen.wait()
-
-
 def command_of(crawler, live, spider=EXAMPLES / "spider.py"):
     if crawler == "example":
         return EXAMPLES / "crawler.py", live.url
@@ -100,7 +76,7 @@ def test_the_first_redirect_is_reported_and_its_target_is_a_page_of_its_own(
 ):
     with serving(PAGES) as site, Client(live.url) as client:
         client.register_many(site.url(path) for path in (*TARGETS, "/itself", "/mail", "/nowhere"))
-        with process(tmp_path, *command_of(crawler, live)):
+        with running_python(tmp_path, *command_of(crawler, live)):
             urls = [site.url(path) for path in PAGES]
             until(lambda: all(crawled(client, url) for url in urls), "all pages are crawled")
         sources = {path: client.page(site.url(path)) for path in TARGETS}
@@ -141,7 +117,7 @@ def test_a_spider_registers_no_target_outside_of_its_domains(tmp_path, live):
         outside = site.url("/elsewhere", host="localhost")
         site.pages = {**pages, "/out": redirect(308, outside)}
         client.register(site.url("/in"), site.url("/out"))
-        with process(tmp_path, *command_of("scrapy", live, spider)):
+        with running_python(tmp_path, *command_of("scrapy", live, spider)):
             urls = [site.url(path) for path in ("/in", "/out")]
             until(lambda: all(crawled(client, url) for url in urls), "both are crawled")
             until(lambda: crawled(client, site.url("/in-too")), "the target is crawled")
@@ -158,7 +134,7 @@ def test_the_target_of_a_meta_refresh_is_a_page_of_its_own(tmp_path, live):
     pages = {"/refresh": (200, {}, META_REFRESH), "/fresh": page("fresh")}
     with serving(pages) as site, Client(live.url) as client:
         client.register(site.url("/refresh"))
-        with process(tmp_path, *command_of("scrapy", live)):
+        with running_python(tmp_path, *command_of("scrapy", live)):
             until(lambda: site.hits["/fresh"], "the target is fetched")
             until(lambda: crawled(client, site.url("/fresh")), "the target is crawled")
         assert last_status(client, site.url("/refresh")) == 200

@@ -42,6 +42,19 @@ def test_a_batch_that_is_not_full_goes_out_in_time(client):
         until(lambda: reporter.total.accepted == 1, "the observation has been sent")
 
 
+def test_a_flush_sends_what_waits_and_nothing_that_comes_later(client):
+    with client.reporter(size=100, every_s=NEVER_S) as reporter:
+        reporter.flush()
+        reporter.report(URLS[0], digest="1")
+        until(lambda: reporter.total.accepted == 1, "a flush before the first item holds for it")
+        reporter.report(URLS[1], digest="1")
+        reporter.flush()
+        until(lambda: reporter.total.accepted == 2, "the second one has been sent")
+        reporter.report(URLS[2], digest="1")
+        assert reporter.n_waiting == 1
+    assert reporter.total.accepted == 3
+
+
 def test_what_is_rejected_is_told_one_by_one_and_keeps_nothing_up(client):
     told = []
     with client.reporter(on_rejected=lambda *why: told.append(why)) as reporter:

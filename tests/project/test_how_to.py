@@ -3,17 +3,14 @@
 import asyncio
 import re
 import shlex
-import signal
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import pytest
-from support.live_server import PATIENCE_S, running, until
+from support.live_server import running, until
 from support.local_site import page, redirect, serving
-from support.processes import environment
+from support.processes import running_python
 
 from service.cli.options import URL as DEFAULT_URL
 
@@ -39,21 +36,13 @@ def test_the_crawler_of_the_page_goes_on_until_it_is_stopped_and_says_what_it_do
     with (
         running(sqlite_url, clock=lambda: datetime.now(UTC)) as live,
         serving(pages) as site,
-        (tmp_path / "output.txt").open("wb") as out,
     ):
         code = code.replace("http://127.0.0.1:8000", live.url)
         code = code.replace("https://example.com", site.url(""))
-        command = [sys.executable, "-u", "-c", code]
-        crawler = subprocess.Popen(command, stdout=out, stderr=out, env=environment())
-        try:
+        with running_python(tmp_path, "-c", code) as crawler:
             until(lambda: len(site.hits) == 3 or crawler.poll() is not None, "all are crawled")
             until(lambda: live.get("/pages/3").json()["last_crawl_at"], "all are reported")
             assert crawler.poll() is None
-            crawler.send_signal(signal.SIGINT)
-            crawler.wait(PATIENCE_S)
-        finally:
-            crawler.kill()
-            crawler.wait()
         moved = live.get("/pages", url=site.url("/about")).json()
     assert (moved["gone"], moved["redirects_to"]["url"]) == (True, site.url("/new"))
     lines = (tmp_path / "output.txt").read_text().splitlines()

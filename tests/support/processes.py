@@ -113,6 +113,26 @@ def started(
         popen.wait()
 
 
+@contextmanager
+def running_python(directory: Path, *arguments: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Run Python until the block ends, then ask it to end; its output goes to output.txt."""
+    with (directory / "output.txt").open("wb") as out:
+        popen = subprocess.Popen(
+            [sys.executable, "-u", *map(str, arguments)],
+            cwd=directory,
+            stdout=out,
+            stderr=out,
+            env=environment(),
+        )
+    try:
+        yield popen
+        popen.send_signal(signal.SIGINT)
+        popen.wait(PATIENCE_S)
+    finally:
+        popen.kill()
+        popen.wait()
+
+
 def free_port() -> int:
     """Return a port that was free a moment ago."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
