@@ -77,7 +77,7 @@ def list_hosts(to: To = URL, api_key: ApiKey = None) -> None:
 def show(host: HostName, to: To = URL, api_key: ApiKey = None) -> None:
     """Show one host: settings, politeness in force, state, rates and feed."""
     with connected(to, api_key) as service:
-        typer.echo(json.dumps(service.host(host), indent=2))
+        _echo_indented(service.host(host))
 
 
 @hosts.command(name="set")
@@ -92,7 +92,7 @@ def set_(
     """Change settings of a host, seen or not, and show it; null sets one back."""
     fields = dict(_setting(setting) for setting in settings)
     with connected(to, api_key) as service:
-        typer.echo(json.dumps(service.set_host(host, **fields), indent=2))
+        _echo_indented(service.set_host(host, **fields))
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -238,6 +238,12 @@ def list_subscriptions(to: To = URL, api_key: ApiKey = None) -> None:
     """List all subscriptions, a line of JSON each."""
     with connected(to, api_key) as service:
         _echo_lines(service.subscriptions())
+
+
+def _echo_indented(item: Any) -> None:
+    from msgspec import to_builtins
+
+    typer.echo(json.dumps(to_builtins(item), indent=2))
 
 
 def _echo_lines(items: Iterable[Any]) -> None:

@@ -108,7 +108,7 @@ class ImportStep(NamedTuple):
 def send_pages(path: Path, client: Client, after_line: int = 0) -> Iterator[ImportStep]:
     """Register a file's pages with a running service."""
     for block in read_items(path, after_line, names=Page.__struct_fields__):
-        answer = client.register(*block.items)
+        answer = client.register_many(block.items)
         rejected = [(rejection.index, rejection.detail) for rejection in answer.rejected]
         yield _step(path, block, answer.created, 0, rejected)
 

@@ -126,7 +126,7 @@ def test_a_call_that_waits_for_a_second_says_so_once_and_what_to_do():
         time.sleep(seconds)
 
     url = f"http://127.0.0.1:{free_port()}"
-    options = {"patience_s": 2.0, "wait": wait, "on_wait": events.append}
+    options = {"patience_s": 5.0, "wait": wait, "on_wait": events.append}
     with Client(url, **options) as client, pytest.raises(Unavailable, match="is it running"):
         client.register("https://a.example/")
     (notice,) = [event for event in events if isinstance(event, str)]
