@@ -88,7 +88,7 @@ class AsyncClient(BaseClient):
         return await self._run(calls.extend(crawl, ttl_s))
 
     async def release(self, crawl: Crawl) -> bool:
-        """Give back a crawl that was not made; return whether its lease still ran."""
+        """Release a crawl that was not made; return whether its lease still ran."""
         return await self._run(calls.release(crawl))
 
     # -- evidence

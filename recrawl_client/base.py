@@ -42,7 +42,7 @@ class BaseClient:
         self.now = now
         self.on_wait = on_wait
         self.is_away = False
-        """Whether a call has reported that it waits, and none was answered since."""
+        """True from the notice of an outage until the next answer."""
 
     def observation(self, page: PageName, **evidence: Unpack[CrawlEvidence]) -> Observation:
         """Return an observation of a page, as `report_many` takes it.

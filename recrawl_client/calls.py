@@ -31,7 +31,7 @@ NewPage: TypeAlias = Page | str | dict[str, Any]
 
 
 class CrawlEvidence(TypedDict, total=False):
-    """What a crawl saw; a field that is None is left out."""
+    """Results of a crawl; a field that is None is left out."""
 
     observed_at: datetime | None
     """Time of the crawl; without it, now."""
@@ -45,7 +45,7 @@ class CrawlEvidence(TypedDict, total=False):
 
 
 class HostSettings(TypedDict, total=False):
-    """How a host wants to be crawled; None sets a field back to its default."""
+    """Politeness of a host; None sets a field back to its default."""
 
     min_delay_s: float | None
     robots_delay_s: float | None
@@ -56,7 +56,7 @@ class HostSettings(TypedDict, total=False):
 
 
 class ScheduleFilters(TypedDict, total=False):
-    """Which rows of the schedule are wanted."""
+    """Filters of the rows of the schedule."""
 
     host: str
     url: str

@@ -107,7 +107,7 @@ class Client(BaseClient):
         return self._run(calls.extend(crawl, ttl_s))
 
     def release(self, crawl: Crawl) -> bool:
-        """Give back a crawl that was not made; return whether its lease still ran."""
+        """Release a crawl that was not made; return whether its lease still ran."""
         return self._run(calls.release(crawl))
 
     # -- evidence

@@ -1,4 +1,4 @@
-"""What can go wrong, one tree.
+"""The errors of the client, one tree.
 
 ClientError
 ├── Unavailable      the service did not answer, or was busy, for as long as was waited
@@ -52,7 +52,7 @@ class Refused(ClientError):
 
 
 class Rejected(Refused):
-    """An item has a field that cannot be; `problem.rejected` says which."""
+    """An item has a field that cannot be; `problem.rejected` lists each."""
 
 
 class TooLarge(Refused):

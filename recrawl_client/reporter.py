@@ -26,7 +26,7 @@ class ReporterOptions(BatchOptions, total=False):
     """Options of a reporter."""
 
     register: bool
-    """Whether to register unknown pages, among them the targets of redirects."""
+    """Registration of unknown pages, among them the targets of redirects; default true."""
 
 
 class Reporter(Batches[Observation, Reported]):
