@@ -1,4 +1,4 @@
-"""What `Client` and `AsyncClient` have in common: everything but sending and waiting."""
+"""The base of `Client` and `AsyncClient`: everything but sending and waiting."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
