@@ -16,7 +16,9 @@ CONNECT_S = 1.0
 BUSY = frozenset({429, 502, 503, 504, 507})
 """Statuses of a service that is busy, and of a proxy before a service that is away."""
 STRANGER = "; is that the service?"
-START = "; is it running? Start it by `recrawl serve`, or name its address by --to or RECRAWL_URL"
+RUNNING = "; is it running?"
+"""End of the client's error where nothing listens at the address."""
+START = f"{RUNNING} Start it by `recrawl serve`, or name its address by --to or RECRAWL_URL"
 LATER = "; it is busy, or its database is away: try again"
 SHOW_KEY = "; pass one of the service's keys by --api-key or RECRAWL_API_KEY"
 
@@ -69,13 +71,13 @@ class Notice:
 
 def explained(error: ClientError, notice: Notice) -> UnexpectedAnswer:
     """Return the error of a call with what to do about it."""
-    remedy = START
+    sentence, remedy = str(error).removesuffix(RUNNING), START
     if isinstance(error, Unauthorized):
         remedy = SHOW_KEY
     elif isinstance(error, Refused):
         remedy = "" if error.code else STRANGER
-    elif not isinstance(error, Unavailable) or str(error).endswith("?"):
+    elif not isinstance(error, Unavailable) or sentence.endswith("?"):
         remedy = ""
     elif notice.is_busy:
         remedy = LATER
-    return UnexpectedAnswer(f"{error}{remedy}")
+    return UnexpectedAnswer(f"{sentence}{remedy}")

@@ -80,6 +80,10 @@ def settings(database_url: str | None = None, **overrides: Any) -> "Settings":
     return read_settings(**overrides)
 
 
+def _silent(_notice: str) -> None:
+    """Leave out the client's notice: the command prints one of its own."""
+
+
 @contextmanager
 def connected(to: str, api_key: str | None, *, waits: bool = False) -> Iterator["Client"]:
     """Open a client of a running service; its errors become `UnexpectedAnswer`.
@@ -92,7 +96,7 @@ def connected(to: str, api_key: str | None, *, waits: bool = False) -> Iterator[
     patience_s = PATIENCE_S if waits else SOON_S
     notice = Notice(f"waiting for {to}, which has not answered yet; Ctrl-C ends the command")
     with (
-        Client(to, api_key, patience_s=patience_s, batch=BATCH) as client,
+        Client(to, api_key, patience_s=patience_s, batch=BATCH, on_wait=_silent) as client,
         notice.watching(client.http),
     ):
         try:
