@@ -155,8 +155,8 @@ def _level(
     return CapLevel(of, np.append(np.nan_to_num(limits, nan=np.inf), np.inf), sums)
 
 
-DEFAULT_BANDWIDTH_PER_PAGE = 0.2
-"""Bandwidth for each page if none is set, crawls a day: the ratio of K19's experiments."""
+PAGES_PER_CRAWL = 5
+"""Pages for each crawl a day where no bandwidth is set, the ratio of K19's experiments."""
 COST_BLOCK = 1 << 16
 """Pages whose costs are computed at a time."""
 MAX_NAMES = 3
@@ -174,7 +174,7 @@ def solve(
     """Return the schedule and its certificate; `start` is the multiplier of the last epoch."""
     bandwidth = plan.bandwidth
     if bandwidth is None:
-        bandwidth = DEFAULT_BANDWIDTH_PER_PAGE * len(pages)
+        bandwidth = len(pages) / PAGES_PER_CRAWL
     allocation, audits = _optimum(pages, estimates, plan.objective, bandwidth, start, caps)
     crawl_rate = allocation.crawl_rate + audits
     clocks = Urgency(np.ones(len(pages)), 1.0)

@@ -1,6 +1,7 @@
 """Epochs over HTTP: asked for, listed, failed, and run by the service itself."""
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.live_server import Live, running, until
@@ -21,6 +22,30 @@ def test_an_epoch_asked_for_waits_until_the_scheduler_takes_it(api: Live):
     published = api.get(asked.headers["Location"]).json()
     assert published["status"] == "published"
     assert api.get("/epochs/latest").json() == published
+
+
+def test_a_request_for_an_epoch_waits_until_it_is_in_force(sqlite_url):
+    with running(sqlite_url, embedded=True) as api:
+        api.register("https://a.example/")
+        for path in ("/epochs?wait_s=30", "/epochs?wait_s=30"):
+            epoch = api.client.post(path).json()
+            assert epoch["status"] == "published"
+            assert api.get("/schedule").json()["epoch"] == epoch["epoch"]
+
+
+def test_a_request_that_waits_in_vain_shows_the_epoch_as_it_stands(sqlite_api: Live):
+    asked = sqlite_api.client.post("/epochs?wait_s=0.01")
+    assert (asked.status_code, asked.json()["status"]) == (202, "requested")
+
+
+def test_the_schedule_waits_for_the_first_epoch(sqlite_api: Live):
+    assert sqlite_api.get("/schedule", wait_s=0.01).json()["epoch"] is None
+    sqlite_api.register("https://a.example/")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(sqlite_api.get, "/schedule", wait_s=30)
+        until(lambda: sqlite_api.service.watch.n_waiting == 1, "the request waits")
+        epoch = sqlite_api.epoch()["epoch"]
+        assert waiting.result().json()["epoch"] == epoch
 
 
 def test_a_published_epoch_carries_its_certificate(api: Live):

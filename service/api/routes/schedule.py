@@ -51,6 +51,8 @@ router = APIRouter(tags=["schedule"], route_class=DirectRoute, dependencies=GUAR
 
 BLOCK = 10_000
 """Number of rows of a stream that are read, encoded and sent at once."""
+BEFORE_THE_FIRST = 0
+"""Number of the epoch in force before the first."""
 
 
 class ScheduleQuery(NamedTuple):
@@ -88,7 +90,12 @@ MinChange = Annotated[
     Query(ge=0, le=10, description="With since_epoch: 0.1 leaves out what moved by up to 10 %"),
 ]
 Wait = Annotated[
-    float, Query(ge=0, le=30, description="Wait so long for a newer epoch before a 304")
+    float,
+    Query(
+        ge=0,
+        le=30,
+        description="Seconds to wait for a newer epoch before a 304, or for the first epoch",
+    ),
 ]
 
 SCHEDULE = """\
@@ -101,7 +108,8 @@ and not be the last. All pages of one chain belong to one epoch. With
 broke: start again.
 
 The ETag names the epoch: on a 304 rates and probabilities are what they were. With `wait_s`
-the 304 is held back until a newer epoch is published, which is then given.
+the 304 is held back until a newer epoch is published, which is then given. Before the first
+epoch, `wait_s` waits for it.
 `next_crawl_at` moves with every reported crawl (last crawl + about 1/crawl_rate) and is told
 as of now; null means on a ping only.
 
@@ -181,14 +189,15 @@ def check(query: ScheduleQuery) -> None:
 
 
 async def unchanged(watch: Watch, query: ScheduleQuery, wait_s: float, scope: Scope) -> bool:
-    """Return whether the client's epoch is in force, after a wait for a newer one."""
+    """Return whether the client's epoch is in force, after a wait for a newer or the first one."""
     epoch = watch.in_force
-    if epoch is None or not (query.since == epoch or matches(query.etag, epoch)):
+    if epoch is None:
         return False
-    if wait_s:
+    is_current = query.since == epoch or matches(query.etag, epoch)
+    if wait_s and (is_current or epoch == BEFORE_THE_FIRST):
         with waiting(scope):
             await watch.newer(epoch, wait_s)
-    return watch.in_force == epoch
+    return is_current and watch.in_force == epoch
 
 
 def matches(if_none_match: str | None, epoch: int) -> bool:
@@ -358,8 +367,7 @@ def get_latest_epoch(service: TheService) -> Response:
 )
 def get_epoch(service: TheService, epoch: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> Response:
     """Show one epoch, whatever became of it."""
-    with service.store.begin(write=False) as tx:
-        run = tx.epoch(epoch)
+    run = read_epoch(service, epoch)
     service.watch.note([run])
     return answer(encode_epoch(run))
 
@@ -369,9 +377,31 @@ def get_epoch(service: TheService, epoch: Annotated[int, Path(ge=1, le=2**63 - 1
     status_code=202,
     responses=openapi.answers(wire.Epoch, examples.REQUESTED, 422, 507, status=202),
 )
-def post_epoch(service: TheService) -> Response:
+async def post_epoch(
+    request: Request,
+    service: TheService,
+    wait_s: Annotated[
+        float, Query(ge=0, le=30, description="Seconds to wait until the epoch is in force")
+    ] = 0.0,
+) -> Response:
     """Ask for an epoch now; if one is already waiting to start, that one is meant."""
+    epoch = await run_in_threadpool(request_epoch, service)
+    if wait_s:
+        with waiting(request.scope):
+            await service.watch.newer(epoch.epoch - 1, wait_s)
+        epoch = await run_in_threadpool(read_epoch, service, epoch.epoch)
+    return answer(encode_epoch(epoch), 202, {"Location": f"/epochs/{epoch.epoch}"})
+
+
+def request_epoch(service: Service) -> Epoch:
+    """Return the epoch that is to start now, and wake the runner of this process."""
     with service.store.begin() as tx:
         epoch = tx.request_epoch(service.now())
     service.runner.wake()
-    return answer(encode_epoch(epoch), 202, {"Location": f"/epochs/{epoch.epoch}"})
+    return epoch
+
+
+def read_epoch(service: Service, number: int) -> Epoch:
+    """Return one epoch as the database has it."""
+    with service.store.begin(write=False) as tx:
+        return tx.epoch(number)
