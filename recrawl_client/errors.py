@@ -48,7 +48,7 @@ class Refused(ClientError):
     @property
     def code(self) -> str:
         """Last word of the problem's type, such as lease-not-held; empty where a proxy answered."""
-        return self.problem.type.rpartition(":")[2]
+        return problem_code(self.problem.type)
 
 
 class Rejected(Refused):
@@ -91,6 +91,15 @@ BY_CODE: dict[str, type[Refused]] = {
 TOO_LARGE = 413
 
 
+def problem_code(kind: str) -> str:
+    """Return the last word of a problem's type, which stands after a # or a colon.
+
+    >>> problem_code("https://example.org/problems.md#lease-not-held")
+    'lease-not-held'
+    """
+    return kind.replace("#", ":").rpartition(":")[2]
+
+
 def refusal(response: httpx.Response) -> Refused:
     """Return the refusal that an answer means; a proxy in between sends no problem document."""
     try:
@@ -103,5 +112,5 @@ def refusal(response: httpx.Response) -> Refused:
             type="", title=response.reason_phrase, status=response.status_code, detail=detail
         )
     otherwise = TooLarge if response.status_code == TOO_LARGE else Refused
-    kind = BY_CODE.get(problem.type.rpartition(":")[2], otherwise)
+    kind = BY_CODE.get(problem_code(problem.type), otherwise)
     return kind(response.status_code, problem)

@@ -8,6 +8,8 @@ import httpx
 import pytest
 from support.live_server import START, Live, running, until
 
+from service.api.responses.problems import TYPES
+
 
 @pytest.fixture
 def rude(database_url, monkeypatch):
@@ -153,7 +155,7 @@ def test_a_lease_is_extended_and_given_back(rude):
     assert rude.client.delete(path).status_code == 204
     for gone in (rude.client.delete(path), rude.client.patch(path, json={"ttl_s": 1})):
         assert gone.status_code == 404
-        assert gone.json()["type"] == "urn:recrawl:problem:lease-not-held"
+        assert gone.json()["type"] == f"{TYPES}lease-not-held"
     assert len(lease(rude)) == 1
 
 

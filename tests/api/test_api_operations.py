@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from support.live_server import Live, cloned, command, running
 
 from service.api.app import create_app
+from service.api.responses.problems import TYPES
 from service.storage import migrations
 
 OPEN = ("/healthz", "/readyz", "/metrics")
@@ -179,6 +180,8 @@ def test_a_database_that_a_newer_version_migrates_meanwhile_makes_it_not_ready(a
     assert answered.status_code == 503
     assert answered.json()["type"] == "urn:recrawl:problem:schema-ahead"
     assert "a newer version has migrated it" in answered.json()["detail"]
+    assert answered.json()["type"] == f"{TYPES}schema-ahead"
+    assert "a newer one has migrated it" in answered.json()["detail"]
 
 
 class Named(HTMLParser):

@@ -6,6 +6,8 @@ import re
 import pytest
 from support.live_server import Live
 
+from service.api.responses.problems import TYPES
+
 NEWS = "https://example.com/news"
 ABOUT = "https://example.com/about"
 
@@ -109,7 +111,7 @@ def test_a_batch_of_which_nothing_can_be_taken_is_a_problem_that_lists_every_ite
     problem = response.json()
     assert response.status_code == problem["status"] == 422
     assert response.headers["Content-Type"] == "application/problem+json"
-    assert problem["type"] == "urn:recrawl:problem:batch-rejected"
+    assert problem["type"] == f"{TYPES}batch-rejected"
     assert problem["accepted"] == 0
     assert [(r["index"], r["field"]) for r in problem["rejected"]] == [(0, "url"), (1, "url")]
 
@@ -279,6 +281,6 @@ def test_a_deleted_page_is_forgotten(api: Live):
         api.client.patch(f"/pages/{gone}", json={"importance": 2}),
     ):
         assert response.status_code == 404
-        assert response.json()["type"] == "urn:recrawl:problem:page-not-found"
+        assert response.json()["type"] == f"{TYPES}page-not-found"
     assert [row["page_id"] for row in api.schedule()] == [kept]
     assert api.register(NEWS) not in ([gone], [kept])

@@ -7,6 +7,8 @@ import pyarrow.ipc
 import pytest
 from support.live_server import Live
 
+from service.api.responses.problems import TYPES
+
 NDJSON = {"Accept": "application/x-ndjson"}
 
 
@@ -58,7 +60,7 @@ def test_an_epoch_too_large_for_the_database_is_not_kept(api: Live, corpus, sinc
     answer = api.get("/schedule", since_epoch=since)
     assert (answer.status_code, answer.json()["type"]) == (
         410,
-        "urn:recrawl:problem:epoch-not-kept",
+        f"{TYPES}epoch-not-kept",
     )
 
 
@@ -108,7 +110,7 @@ def test_a_cursor_of_an_epoch_no_longer_kept_has_expired(api: Live, corpus):
     for accept in ({}, NDJSON):
         response = api.client.get("/schedule", params={"cursor": cursor}, headers=accept)
         assert response.status_code == 410
-        assert response.json()["type"] == "urn:recrawl:problem:cursor-expired"
+        assert response.json()["type"] == f"{TYPES}cursor-expired"
         assert "start again without a cursor" in response.json()["detail"]
 
 
@@ -117,7 +119,7 @@ def test_a_cursor_that_was_not_handed_out_is_refused(api: Live, corpus, cursor):
     for accept in ({}, NDJSON):
         response = api.client.get("/schedule", params={"cursor": cursor}, headers=accept)
         assert response.status_code == 422
-        assert response.json()["type"] == "urn:recrawl:problem:bad-cursor"
+        assert response.json()["type"] == f"{TYPES}bad-cursor"
 
 
 def test_a_cursor_of_an_epoch_that_was_never_published_is_refused(api: Live, corpus):

@@ -9,6 +9,8 @@ import pytest
 import zstandard
 from support.live_server import START, Live, running
 
+from service.api.responses.problems import TYPES
+
 AT = "https://a.example/sitemap.xml"
 COUNTS = ("accepted", "duplicate", "late", "n_rejected")
 YESTERDAY = "2026-04-30T12:00:00Z"
@@ -196,7 +198,7 @@ def test_a_document_of_which_nothing_can_be_taken_is_refused(sqlite_api: Live):
     response = send(sqlite_api, urlset("https://b.example/"))
     assert response.status_code == 422
     problem = response.json()
-    assert problem["type"] == "urn:recrawl:problem:batch-rejected"
+    assert problem["type"] == f"{TYPES}batch-rejected"
     assert problem["rejected"][0]["code"] == "cross_host"
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import pytest
 from support.live_server import Live
 
+from service.api.responses.problems import TYPES
+
 AT = "2026-05-01T12:00:00Z"
 DEEP = "[" * 900 + "]" * 900
 
@@ -199,7 +201,7 @@ def test_a_bad_item_alone_is_a_problem(shared: Live, bad: Bad):
     assert response.headers["Content-Type"] == "application/problem+json"
     problem = response.json()
     assert problem["title"]
-    assert problem["type"] == "urn:recrawl:problem:batch-rejected"
+    assert problem["type"] == f"{TYPES}batch-rejected"
     (rejection,) = problem["rejected"]
     assert_told(rejection, bad, 0)
     assert rejection["detail"] in problem["detail"]

@@ -11,6 +11,8 @@ import pytest
 import zstandard
 from support.live_server import PATIENCE_S, Live
 
+from service.api.responses.problems import TYPES
+
 GOOD = '{"url": "https://good.example/"}'
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -21,7 +23,7 @@ def assert_problem(response, status: int, name: str, *says: str) -> dict:
     assert response.headers["Content-Type"] == "application/problem+json"
     problem = response.json()
     assert problem["status"] == status
-    assert problem["type"] == f"urn:recrawl:problem:{name}"
+    assert problem["type"] == f"{TYPES}{name}"
     for words in says:
         assert words in problem["detail"]
     return problem

@@ -19,6 +19,7 @@ from support.live_server import PATIENCE_S, START, Live, running, until
 from support.processes import serving
 
 from service.api.requests.stream import cut
+from service.api.responses.problems import TYPES
 from service.model.errors import BodyTooLarge, Overloaded, StoreFull, StoreUnavailable
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -209,7 +210,7 @@ def test_pages_and_pings_keep_their_limit(small: Live, path):
     response = small.client.post(path, content=content, headers=NDJSON)
     assert (response.status_code, response.json()["type"]) == (
         413,
-        "urn:recrawl:problem:too-many-items",
+        f"{TYPES}too-many-items",
     )
 
 
@@ -221,7 +222,7 @@ def test_a_huge_line_is_named_and_the_blocks_before_stay(small: Live):
     given[23] = json.dumps(crawl("huge", 23, digest="x" * 5_000)).encode()
     response = send(small, b"\n".join(given))
     problem = response.json()
-    assert (response.status_code, problem["type"]) == (413, "urn:recrawl:problem:body-too-large")
+    assert (response.status_code, problem["type"]) == (413, f"{TYPES}body-too-large")
     assert problem["detail"].startswith("the line of index 23 has over 5000 bytes; the 20 lines")
     assert problem["lines_taken"] == 20
     del given[23]
@@ -369,7 +370,7 @@ def test_patience_ends_and_tells_how_far_the_stream_came(small: Live, monkeypatc
     content = b"\n".join(lines("full", range(25)))
     response = send(small, content)
     assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
-    assert response.json()["type"] == "urn:recrawl:problem:overloaded"
+    assert response.json()["type"] == f"{TYPES}overloaded"
     assert response.json()["lines_taken"] == 20
     assert len(attempts) > 3
     monkeypatch.undo()

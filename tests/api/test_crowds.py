@@ -10,6 +10,7 @@ import pytest
 from support.live_server import PATIENCE_S, Live, running, until
 from support.processes import Serving, serving
 
+from service.api.responses.problems import TYPES
 from service.api.server import MAX_CONNECTIONS, connections_within
 
 HALF_HEAD = b"GET /healthz HTT"
@@ -70,7 +71,7 @@ def test_a_request_at_work_makes_no_room(small: Live):
         watch.note_in_force(1)
         assert [poll.recv(12) for poll in polls] == 4 * [b"HTTP/1.1 200"]
     assert refused.status_code == 503
-    assert refused.json()["type"] == "urn:recrawl:problem:too-many-connections"
+    assert refused.json()["type"] == f"{TYPES}too-many-connections"
     assert refused.headers.items() >= {"retry-after": "5", "connection": "close"}.items()
     assert answers(small.port, "/pages/1") == 404
 

@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 from support.live_server import START, Live, until
 
+from service.api.responses.problems import TYPES
+
 AT = START.isoformat()
 
 
@@ -48,10 +50,10 @@ def test_too_much_waiting_is_refused_with_the_time_to_try_again(sqlite_api: Live
         answers = {one.result().json()["type"] for one in sent}
     assert refused.status_code == 503
     assert refused.headers["Retry-After"] == "1"
-    assert refused.json()["type"] == "urn:recrawl:problem:overloaded"
+    assert refused.json()["type"] == f"{TYPES}overloaded"
     assert "recrawl_waiting_items 2.0" in metrics
     assert 'route="/observations",status="503"} 1.0' in metrics
-    assert answers == {"urn:recrawl:problem:batch-rejected"}
+    assert answers == {f"{TYPES}batch-rejected"}
     metrics = sqlite_api.get("/metrics").text
     assert "recrawl_commit_seconds_count 2.0" in metrics
     assert "recrawl_commit_requests_sum 3.0" in metrics

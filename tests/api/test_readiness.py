@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from support.live_server import Live, cloned, command, running, until
 from support.traffic import polite
 
+from service.api.responses.problems import TYPES
 from service.storage import migrations
 from service.storage.sqlite.transaction import SqliteTransaction
 
@@ -124,7 +125,7 @@ def test_another_schema_is_not_ready_and_every_write_says_so(own_api, sqlite_url
                 api.client.post("/epochs"),
             ):
                 assert polite(refused, 503)
-                assert refused.json()["type"] == "urn:recrawl:problem:schema-ahead"
+                assert refused.json()["type"] == f"{TYPES}schema-ahead"
             set_revision(api, migrations.head())
             assert_writes(api)
 

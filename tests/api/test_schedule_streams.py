@@ -17,6 +17,7 @@ from support.live_server import Live, until
 from service.api import protocol
 from service.api.encodings import best
 from service.api.responses import encode
+from service.api.responses.problems import TYPES
 from service.api.routes import schedule
 from service.api.routes.schedule import ScheduleQuery, ScheduleReader
 from service.model.domain import ScheduleFilter
@@ -94,7 +95,7 @@ def test_changes_since_an_epoch_long_gone_ask_for_the_whole_schedule(api: Live, 
     for unknown in (since, 4711):
         response = fetched(api, accept, since_epoch=unknown)
         assert response.status_code == 410
-        assert response.json()["type"] == "urn:recrawl:problem:epoch-not-kept"
+        assert response.json()["type"] == f"{TYPES}epoch-not-kept"
         assert "whole" in response.json()["detail"]
 
 
@@ -166,7 +167,7 @@ def test_the_client_gets_what_it_likes_best(sqlite_api: Live, accept, given):
 def test_what_cannot_be_given_is_named(sqlite_api: Live, accept):
     response = fetched(sqlite_api, accept)
     assert response.status_code == 406
-    assert response.json()["type"] == "urn:recrawl:problem:not-acceptable"
+    assert response.json()["type"] == f"{TYPES}not-acceptable"
     assert NDJSON in response.json()["detail"]
 
 

@@ -16,6 +16,7 @@ from support.live_server import PATIENCE_S, Live, until
 from service.api import protocol
 from service.api.protocol import BoundedConnection
 from service.api.requests import stream
+from service.api.responses.problems import TYPES
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /observations HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
@@ -54,7 +55,7 @@ def assert_problem(answer: bytes, status: int, name: str, *says: str) -> None:
     assert lines[0].startswith(f"http/1.1 {status}")
     assert {"content-type: application/problem+json", "connection: close"} <= {*lines}
     problem = json.loads(body)
-    assert (problem["status"], problem["type"]) == (status, f"urn:recrawl:problem:{name}")
+    assert (problem["status"], problem["type"]) == (status, f"{TYPES}{name}")
     for words in says:
         assert words in problem["detail"]
 

@@ -54,6 +54,8 @@ STATUS: dict[type[Exception], int] = {
     errors.StoreFull: 507,
     CoreError: 422,
 }
+TYPES = "https://github.com/recrawl/recrawl/blob/main/docs/reference/problems.md#"
+"""Start of the type of every problem: the page that `tools/reference.py` writes."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 RETRY_AFTER_S = 5
 HEADERS: dict[int, dict[str, str]] = {
@@ -65,12 +67,29 @@ HEADERS: dict[int, dict[str, str]] = {
 }
 
 
+def words(name: str) -> str:
+    """Return the name of a condition in words.
+
+    >>> words("LeaseNotHeld")
+    'lease not held'
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+
+
+def slug(name: str) -> str:
+    """Return the anchor of a condition on the page of the problems.
+
+    >>> slug("LeaseNotHeld")
+    'lease-not-held'
+    """
+    return words(name).replace(" ", "-")
+
+
 def problem(status: int, name: str, detail: str, **extra: Any) -> Response:
-    """Return a problem; its type is a URN of the condition's name."""
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    """Return a problem; its type is the address of the condition's documentation."""
     body = Problem(
-        type=f"urn:recrawl:problem:{words.lower().replace(' ', '-')}",
-        title=words.capitalize(),
+        type=f"{TYPES}{slug(name)}",
+        title=words(name).capitalize(),
         status=status,
         detail=detail,
         **extra,
