@@ -183,7 +183,7 @@ def show(result: GameResult, console: Console) -> None:
 
 
 def draw(result: GameResult, path: Path) -> None:
-    """Write a PNG of harmonic staleness over time, one line a policy."""
+    """Write harmonic staleness over time, one line a policy, as PNG or as SVG by its suffix."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -208,7 +208,7 @@ def draw(result: GameResult, path: Path) -> None:
     )
     axes.legend()
     axes.grid(visible=True, alpha=0.3)
-    figure.savefig(path, dpi=120, format="png")
+    figure.savefig(path, dpi=120, format="svg" if path.suffix == ".svg" else "png")
 
 
 def _change(value: float, base: float) -> str:
