@@ -9,7 +9,7 @@ PARALLEL := -n $(WORKERS) --dist worksteal
 TREE := --editable recrawl_client --editable recrawl_lab
 PROJECTS := pyproject.toml recrawl_client/pyproject.toml recrawl_lab/pyproject.toml
 
-.PHONY: demo test test-all lint serve bench bench-leases bench-core bench-polite bench-strangers bench-spider faults fuzz clean
+.PHONY: demo test test-all lint docs serve bench bench-leases bench-core bench-polite bench-strangers bench-spider faults fuzz clean
 
 demo: .venv/demo
 	$(BIN)/recrawl demo $(ARGS)
@@ -27,6 +27,10 @@ lint: .venv/dev
 	$(BIN)/lint-imports
 	$(BIN)/recrawl openapi --check openapi/openapi.json
 	$(BIN)/python tools/house.py
+
+docs: .venv/dev
+	$(BIN)/python tools/reference.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 serve: .venv/demo
 	$(BIN)/recrawl serve $(ARGS)

@@ -70,7 +70,7 @@ SETTINGS = (
     Setting(15.0, 3.0, True, (0.75, 0.6)),
 )
 
-PUBLISHED = {  # THEORY §3: RMSE/change rate after 100 and 1,000 crawls, one pair per setting
+PUBLISHED = {  # docs/theory.md#which-estimator-when: RMSE after 100, 1,000 crawls
     "naive": ("0.62 0.63", "0.91 0.91", "0.51 0.51", "0.80 0.80"),
     "lln": ("0.207 0.067", "0.38 0.12", "1.74 1.60", "14.5 31"),
     "sa": ("0.201 0.075", "0.43 0.23", "1.34 1.54", "0.97 2.7"),

@@ -25,7 +25,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="Decide when to crawl which page again.\n\n"
     "Everything else is set by the environment (or a file .env): RECRAWL_DATABASE_URL, "
-    "RECRAWL_BANDWIDTH, RECRAWL_EPOCH_INTERVAL_S, … The README lists them.",
+    "RECRAWL_BANDWIDTH, RECRAWL_EPOCH_INTERVAL_S, … See docs/reference/settings.md.",
 )
 
 

@@ -61,10 +61,10 @@ class EpochCollector(Collector):
             return
         age = (self.now() - finished).total_seconds()
         yield gauge("recrawl_epoch", "Number of the epoch in force", epoch.epoch)
-        yield gauge("recrawl_epoch_age_seconds", "Time since it was published", age)
+        yield gauge("recrawl_epoch_age_seconds", "Time since the epoch in force was published", age)
         duration = sum(certificate.seconds.values())
-        yield gauge("recrawl_epoch_duration_seconds", "Time it took to run", duration)
-        yield gauge("recrawl_pages", "Pages it scheduled", certificate.n_pages)
+        yield gauge("recrawl_epoch_duration_seconds", "Duration of the epoch in force", duration)
+        yield gauge("recrawl_pages", "Pages of the epoch in force", certificate.n_pages)
         yield gauge("recrawl_bandwidth", "Crawls a day asked for", certificate.bandwidth)
         used = certificate.bandwidth_used
         yield gauge("recrawl_bandwidth_used", "Crawls a day scheduled", used)

@@ -48,10 +48,12 @@ class Settings(BaseSettings):
     epoch_interval_s: Annotated[float, Field(ge=1, le=31_536_000)] = 600
     """Seconds from the start of one epoch to the start of the next."""
     estimator: str | None = None
-    """Name of the estimator; empty: the one of the stored states, `DEFAULT_ESTIMATOR` if there are
-    none."""
+    """Name of the estimator; empty: the one of the stored states, bursty in a new database."""
     timing: Timing = Timing.periodic
+    """How rates become crawls: on time, or at random as in the papers; lln, sa and sam need
+    poisson."""
     objective: str = "harmonic"
+    """Cost of staleness that an epoch minimises; the others are baselines."""
     url_groups: bool = True
     """Whether the latest crawls of a page's URL group move its next crawl."""
     half_life_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = 180
@@ -59,7 +61,7 @@ class Settings(BaseSettings):
     retention_days: Annotated[float, Field(gt=0, le=36_500)] | None = 730
     """Retention of the observation log, days; empty: for ever."""
     host_delay_s: Annotated[float, Field(ge=0, le=86_400)] = 1
-    """Default delay between two crawls of a host, seconds."""
+    """Default delay between two leased crawls of a host, seconds; 0: none."""
     host_concurrency: Annotated[int, Field(ge=0, le=10_000)] = 1
     """Default maximum of leases of a host at a time; 0: no maximum."""
     ping_delay_s: Annotated[float, Field(ge=0, le=86_400)] = 0
@@ -67,9 +69,9 @@ class Settings(BaseSettings):
     lease_ttl_s: Annotated[float, Field(ge=1, le=86_400)] = 300
     """Default lease duration, seconds."""
     max_items: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
-    """Maximum items of a batch."""
+    """Maximum items of a batch, and lines of a block of a stream."""
     max_body_bytes: Annotated[int, Field(ge=1_000)] = 32_000_000
-    """Maximum size of a request body, bytes, compressed and inflated."""
+    """Maximum size of a request body, bytes, compressed and inflated; of a stream: of a line."""
     indexnow_check: bool = False
     """Whether a site's IndexNow key file replaces an API key."""
     api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = ()
@@ -82,6 +84,7 @@ class Settings(BaseSettings):
     slow_request_s: Annotated[float, Field(ge=0, le=3_600)] = 1
     """Duration from which a request is logged as slow, seconds; waiting is not counted."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest level of log lines."""
 
     @model_validator(mode="before")
     @classmethod

@@ -29,7 +29,10 @@ def crawled(estimator, intervals, changed):
 
 
 def test_a_history_by_hand():
-    """b: 15, 25, 35; then "changed in 10 days" by the moments of THEORY §3; then 10 quiet days."""
+    """b: 15, 25, 35; then "changed in 10 days", then 10 quiet days.
+
+    The moments are those of docs/theory.md#what-is-estimated.
+    """
     a, b, w = 0.5, 35.0, 35.0 / 45.0
     e = [1 - w ** (a + i) for i in range(3)]
     mean, square = a / b * e[1] / e[0], a * (a + 1) / b**2 * e[2] / e[0]

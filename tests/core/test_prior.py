@@ -23,7 +23,10 @@ def corpus(rng, n, prior):
 
 
 def em_step(changes, days, prior, start):
-    """One step of THEORY §3 over the pages and `START_WEIGHT` pages known to follow `start`."""
+    """One step over the pages and `START_WEIGHT` pages that follow `start`.
+
+    See docs/theory.md#what-is-estimated.
+    """
     weight = START_WEIGHT / (len(days) + START_WEIGHT)
     a, b = prior.a + changes, prior.b + days
     mean = (1 - weight) * np.mean(a / b) + weight * start.mean

@@ -3,94 +3,92 @@
 import json
 import re
 import shlex
-import time
-from pathlib import Path
-from typing import Any
+from datetime import UTC, datetime
 
 import httpx
 import pytest
+from support.live_server import running as running_at
+from support.live_server import until
+from support.local_site import serving_site
+from support.pages import ROOT, assert_agrees, assert_same_text, blocks, documents, shell, terminal
 
 from service.api.server import running
 from service.api.service import open_service
-from service.runtime.settings import Settings, read_settings
+from service.runtime.settings import read_settings
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
-
-
-def shell_blocks() -> list[tuple[str, Any]]:
-    """The quickstart's blocks of curl commands, each with the answer shown below it."""
-    quickstart = README.split("## Quickstart")[1].split("\n## ")[0]
-    found = re.findall(r"```sh\n(.*?)```(?:\s*```json\n(.*?)```)?", quickstart, re.DOTALL)
-    return [(block, json.loads(shown) if shown else None) for block, shown in found]
+README = (ROOT / "README.md").read_text()
+SERVICE = "http://127.0.0.1:8000"
 
 
-def curl(client: httpx.Client, command: str) -> httpx.Response:
-    """Do what a curl command of the README does."""
-    words = shlex.split(command)
-    assert words.pop(0) == "curl"
-    method, content, headers = "GET", None, {}
-    while len(words) > 1:
-        option = words.pop(0)
-        if option == "--compressed":
-            continue
-        value = words.pop(0)
-        if option == "-H":
-            headers |= dict([value.split(": ")])
-        elif option == "--json":
-            method, content = "POST", value
-        else:
-            assert option == "-X", option
-            method = value
-    url = words[0].removeprefix("http://127.0.0.1:8000")
-    if content:
-        headers["Content-Type"] = "application/json"
-    return client.request(method, url, content=content, headers=headers)
+def now() -> datetime:
+    return datetime.now(UTC)
 
 
-def shape(value: Any) -> Any:
-    """Field names and kinds of values, without the values."""
-    if isinstance(value, dict):
-        return {key: shape(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [shape(value[0])] if value else []
-    return "number" if isinstance(value, int | float) else type(value).__name__
+def section(title: str) -> str:
+    return README.split(f"## {title}\n")[1].split("\n## ")[0]
 
 
-def test_the_quickstart_gives_the_answers_it_shows(tmp_path: Path) -> None:
+def test_the_quickstart_prints_the_answers_it_shows(tmp_path):
     service = open_service(read_settings(database_url=f"sqlite:///{tmp_path}/readme.db"))
-    commands = 0
-    with running(service) as url, httpx.Client(base_url=url, timeout=180) as client:
-        for block, shown in shell_blocks():
-            if "curl" not in block:
+    n_compared, output = 0, ""
+    with running(service) as url:
+        for block in blocks(section("Quickstart")):
+            if block.language == "sh":
+                output = shell(block.text.replace(SERVICE, url), tmp_path)
+                until(lambda: httpx.get(f"{url}/epochs/latest").is_success, "the first epoch")
                 continue
-            for command in re.findall(r"^curl .*?(?=^curl|\Z)", block, re.DOTALL | re.MULTILINE):
-                answer = curl(client, command.replace("\\\n", " "))
-                commands += 1
-                assert answer.is_success or answer.status_code == 304, answer.text
-                if answer.status_code == 202:
-                    wait_for_epoch(client, answer.json()["epoch"])
-            if shown is not None:
-                assert shape(answer.json()) == shape(shown)
-                if "accepted" in shown:
-                    assert answer.json() == shown
-    assert commands == 10
+            n_compared += 1
+            if block.language == "json":
+                assert_agrees(documents(output)[-1], json.loads(block.text))
+                assert not re.search(r"\d\.\d*(0{6}|9{6})\d", output), "a rounding error"
+            else:
+                assert_same_text(output, block.text)
+    assert n_compared == 4
 
 
-def wait_for_epoch(client: httpx.Client, epoch: int) -> None:
-    for _ in range(5_000):
-        if client.get(f"/epochs/{epoch}").json()["status"] == "published":
-            return
-        time.sleep(0.02)
-    pytest.fail("the epoch was not published")
+def test_the_crawler_crawls_reports_prints_and_goes_on(sqlite_url, tmp_path):
+    (crawler,) = blocks(README, "python")
+    with (
+        serving_site(**{"": "home", "news": "news", "late": "late"}) as site,
+        running_at(sqlite_url, clock=now, embedded=True, host_delay_s=0) as live,
+    ):
+        program = crawler.text.replace(SERVICE, live.url).replace("https://example.com", site.url)
+        (tmp_path / "crawler.py").write_text(program)
+        with terminal('exec "$PYTHON" crawler.py', tmp_path) as log:
+            until(lambda: log.read_text().count("200 http") == 2, "both pages are crawled")
+            live.register(f"{site.url}/late")
+            until(lambda: f"200 {site.url}/late" in log.read_text(), "the loop goes on")
+            until(lambda: reported(live.client, f"{site.url}/late"), "the report arrives")
+    assert dict(site.fetched) == {"/": 1, "/news": 1, "/late": 1}
 
 
-def test_every_setting_stands_in_the_table() -> None:
-    table = README.split("### Settings")[1].split("\n## ")[0]
-    told = {name.lower() for name in re.findall(r"^\| `([A-Z_]+)` \|", table, re.MULTILINE)}
-    assert told == set(Settings.model_fields)
+def reported(client: httpx.Client, url: str) -> bool:
+    page = client.get("/pages", params={"url": url}).json()
+    return page["last_crawl_at"] is not None
 
 
-def test_every_file_linked_exists() -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", README)
-    missing = [link for link in links if not (Path(__file__).parents[2] / link).exists()]
-    assert not missing
+@pytest.mark.slow
+def test_the_commands_to_start_install_what_is_here_and_start_a_server(tmp_path):
+    install, serve = blocks(section("Start"), "sh")[0].text.splitlines()
+    assert shlex.split(install) == ["pip", "install", "./recrawl_client", "."]
+    assert all((ROOT / path / "pyproject.toml").is_file() for path in shlex.split(install)[2:])
+    with terminal(f"{serve} --port 0", tmp_path) as log:
+        printed = until(lambda: re.search(r"Recrawl serves at (\S+)", log.read_text()), "it serves")
+        assert httpx.get(f"{printed[1]}/docs").is_success
+    assert (tmp_path / "recrawl.db").is_file()
+
+
+def test_the_readme_has_at_most_a_thousand_words():
+    assert len(README.split()) <= 1_000
+
+
+def test_every_file_linked_exists():
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert len(links) > 20
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_every_target_of_make_exists():
+    targets = set(re.findall(r"`make ([\w-]+)`", README))
+    assert targets <= set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert targets >= {"demo", "test", "docs"}

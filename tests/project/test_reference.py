@@ -1,0 +1,94 @@
+"""The reference pages are those of the code, and every word of JSON has a meaning."""
+
+import json
+import re
+import subprocess
+import sys
+
+from support.live_server import PATIENCE_S
+from support.pages import DOCS, ROOT, variables
+
+from service.api.responses.problems import TYPES
+from service.model.domain import PingReason
+from service.runtime.settings import Settings
+
+REFERENCE = DOCS / "reference"
+OPENAPI = json.loads((ROOT / "openapi" / "openapi.json").read_text())
+
+
+def words_of(page: str) -> set[str]:
+    """Return the words in code in the first column of a page's tables."""
+    cells = re.findall(r"^\| (.+?) \|", page, re.MULTILINE)
+    return {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
+
+
+def test_the_pages_are_those_that_the_code_writes():
+    done = subprocess.run(
+        [sys.executable, "tools/reference.py", "--check"],
+        cwd=ROOT,
+        env=variables(),
+        text=True,
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_the_glossary_has_every_property_of_the_openapi_document():
+    schemas = OPENAPI["components"]["schemas"].values()
+    properties = {name for schema in schemas for name in schema.get("properties", ())}
+    words = words_of((DOCS / "glossary.md").read_text())
+    assert properties - words == set()
+    assert words - properties == set(), "words that stand in no JSON"
+
+
+def test_every_setting_has_a_row_with_a_meaning():
+    rows = re.findall(
+        r"`RECRAWL_(\w+)` \| .*? \| ([^|]+) \|$",
+        (REFERENCE / "settings.md").read_text(),
+        re.MULTILINE,
+    )
+    assert [name.lower() for name, _ in rows] == list(Settings.model_fields)
+    assert all(meaning.endswith(".") for _, meaning in rows)
+
+
+def test_the_type_of_each_problem_points_to_its_heading():
+    path = TYPES.partition("/blob/main/")[2].removesuffix("#")
+    headings = re.findall(r"^## (\S+)$", (ROOT / path).read_text(), re.MULTILINE)
+    names = set()
+    for module in (ROOT / "service" / "api").rglob("*.py"):
+        call = r'(?:problem|refusal|refuse)\(\s*\d+,\s*"(\w+)"'
+        names |= set(re.findall(call, module.read_text()))
+    slugs = {re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower() for name in names}
+    assert len(slugs) > 5
+    assert slugs | {"lease-not-held", "schema-ahead", "batch-rejected"} <= set(headings)
+    assert len(headings) == len(set(headings))
+
+
+def test_the_page_of_pings_names_every_reason():
+    table = (DOCS / "concepts" / "pings.md").read_text().partition("## What a ping does")[2]
+    table = table.partition("\n## ")[0]
+    assert words_of(table) - {"reason"} == {reason.value for reason in PingReason}
+
+
+def test_every_problem_of_the_page_of_troubles_exists():
+    text = (DOCS / "how-to" / "troubleshooting.md").read_text()
+    named = set(re.findall(r"\b\d{3} ((?:`[\w-]+`(?:, )?)+)", text))
+    slugs = {slug for names in named for slug in re.findall(r"`([\w-]+)`", names)}
+    headings = re.findall(r"^## (\S+)$", (REFERENCE / "problems.md").read_text(), re.MULTILINE)
+    assert len(slugs) > 4
+    assert slugs <= set(headings)
+
+
+def test_anchors_that_the_code_names_are_headings():
+    code = [
+        path.read_text()
+        for top in ("service", "recrawl_client", "recrawl_lab", "benchmarks", "tests")
+        for path in (ROOT / top).rglob("*.py")
+    ]
+    anchors = {pair for text in code for pair in re.findall(r"\b(docs/[\w/-]+\.md)#([\w-]+)", text)}
+    assert len(anchors) > 1
+    for path, anchor in anchors:
+        titles = re.findall(r"^#+ (.+)$", (ROOT / path).read_text(), re.MULTILINE)
+        assert anchor in {re.sub(r"[^\w-]+", "-", title.lower()).strip("-") for title in titles}

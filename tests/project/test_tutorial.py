@@ -1,0 +1,67 @@
+"""The tutorial, typed as it stands: a site, a service and a crawler on this machine."""
+
+import re
+import socket
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+from support.live_server import until
+from support.pages import DOCS, block, blocks, documents, shell, terminal
+
+from service.model.domain import PingReason
+
+TUTORIAL = (DOCS / "tutorial.md").read_text()
+SPAN = re.compile(r"[\d.,]+ (?:seconds|minutes|hours|days)")
+
+
+def free_port() -> int:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def on_free_ports() -> str:
+    """Return the tutorial with ports that are free here."""
+    site, service = free_port(), free_port()
+    text = TUTORIAL.replace("recrawl serve\n", "recrawl serve --port 8000\n")
+    return text.replace("8080", str(site)).replace("8000", str(service))
+
+
+@pytest.mark.slow
+def test_the_tutorial_ends_as_it_says(tmp_path):
+    text = on_free_ports()
+    (tmp_path / "crawler.py").write_text(block(text, "crawler.py").text)
+    with ExitStack() as terminals:
+        for title in ("terminal 1: the site", "terminal 2: Recrawl", "terminal 3: the crawler"):
+            script = block(text, title).text.replace("python crawler.py", '"$PYTHON" crawler.py')
+            log = terminals.enter_context(terminal(script, tmp_path))
+        until(lambda: log.read_text().count("due http") > 40, "pages are crawled again and again")
+        check_the_schedule(text, tmp_path)
+        check_the_reason(text, tmp_path)
+        about = documents(shell(block(text, "importance").text, tmp_path))[-1]["items"][0]
+        assert about["importance"] == 1000.0
+        assert about["crawl_rate"] > 250_000 / 3
+        (pinged,) = documents(shell(block(text, "a ping").text, tmp_path))
+        (decision,) = pinged["decisions"]
+        assert decision["reason"] in {reason.value for reason in PingReason}
+
+
+def check_the_schedule(text: str, directory: Path) -> None:
+    """The page that changes has the highest rates."""
+    (schedule,) = documents(shell(block(text, "the schedule").text, directory))
+    rates = {
+        page["url"].rstrip("/").rpartition("/")[2]: (page["change_rate"], page["crawl_rate"])
+        for page in schedule["items"]
+    }
+    assert len(rates) == 3
+    assert max(rates, key=lambda name: rates[name][0]) == "news"
+    assert max(rates, key=lambda name: rates[name][1]) == "news"
+
+
+def check_the_reason(text: str, directory: Path) -> None:
+    """The sentence has the words that the tutorial shows, up to numbers and units."""
+    reason = shell(block(text, "the reason").text, directory)
+    (shown,) = [one.text for one in blocks(text, "text") if one.text.startswith("crawled")]
+    words = SPAN.sub("…", shown).partition("67%")[0]
+    assert SPAN.sub("…", reason).startswith(words), reason
