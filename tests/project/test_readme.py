@@ -1,4 +1,4 @@
-"""What the README shows is what the service does."""
+"""The README shows what the service does."""
 
 import json
 import re

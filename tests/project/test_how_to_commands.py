@@ -1,0 +1,78 @@
+"""Commands of the pages on hosts, sitemaps, IndexNow and replays run as they stand, offline."""
+
+import gzip
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from support.live_server import Live, running
+from support.local_site import serving_site
+from support.pages import DOCS, blocks, documents, shell
+
+SERVICE = "http://127.0.0.1:8000"
+ROBOTS = "User-agent: *\nCrawl-delay: 7\n"
+SITEMAP = """<?xml version="1.0"?>
+<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
+  <url><loc>https://example.com/</loc></url><url><loc>https://example.com/news</loc></url>
+</urlset>"""
+
+
+def scripts(name: str, live: Live) -> list[str]:
+    """Return the shell blocks of a page, for a service at another address."""
+    page = (DOCS / "how-to" / f"{name}.md").read_text()
+    return [block.text.replace(SERVICE, live.url) for block in blocks(page, "sh")]
+
+
+@pytest.fixture
+def live(sqlite_url):
+    with running(sqlite_url, clock=lambda: datetime.now(UTC)) as live:
+        yield live
+
+
+@pytest.mark.slow
+def test_hosts_are_set_as_the_page_on_politeness_sets_them(live, tmp_path):
+    settings, robots, group = scripts("politeness", live)
+    shell(settings, tmp_path, url=live.url)
+    host = live.get("/hosts/example.com").json()
+    assert (host["min_delay_s"], host["max_concurrency"]) == (0.2, 4)
+    mirrored = tmp_path / "mirror" / "b.example" / "robots.txt"
+    mirrored.parent.mkdir(parents=True)
+    mirrored.write_text(ROBOTS)
+    with serving_site(**{"robots.txt": ROBOTS}) as site:
+        shell(
+            robots.replace("https://example.com/robots", f"{site.url}/robots"),
+            tmp_path,
+            url=live.url,
+        )
+    assert live.get("/hosts/example.com").json()["robots_delay_s"] == 7.0
+    assert live.get("/hosts/b.example").json()["robots_delay_s"] == 7.0
+    shell(group, tmp_path)
+    assert live.get("/groups/shared-1").json()["members"] == ["a.example", "b.example"]
+
+
+def test_a_sitemap_is_passed_on_as_the_page_passes_it_on(live, tmp_path):
+    script = scripts("feed-sitemaps", live)[0]
+    fetch, post = script.split("|")
+    (tmp_path / "sitemap.xml.gz").write_bytes(gzip.compress(SITEMAP.encode()))
+    assert fetch.split() == ["curl", "-sS", "https://example.com/sitemap.xml.gz"]
+    answer = documents(shell(f"cat sitemap.xml.gz | {post}", tmp_path))[-1]
+    assert (answer["kind"], answer["created"], answer["complete"]) == ("urlset", 2, True)
+    page = (DOCS / "how-to" / "feed-sitemaps.md").read_text()
+    assert answer.keys() == json.loads(blocks(page, "json")[0].text).keys()
+
+
+def test_indexnow_is_called_as_the_page_calls_it(live, tmp_path):
+    page = (DOCS / "how-to" / "indexnow.md").read_text()
+    answers = documents(shell(scripts("indexnow", live)[0], tmp_path))
+    assert answers[-1] == json.loads(blocks(page, "json")[0].text)
+
+
+@pytest.mark.slow
+def test_a_made_up_site_is_replayed_as_the_page_replays_it(tmp_path):
+    page = (DOCS / "how-to" / "replay.md").read_text()
+    output = shell(blocks(page, "sh")[0].text, tmp_path)
+    folder = Path(re.findall(r"--out (\S+)", blocks(page, "sh")[0].text)[0])
+    assert "staleness" in output
+    assert (tmp_path / folder / "report.html").is_file()
