@@ -90,12 +90,7 @@ MinChange = Annotated[
     Query(ge=0, le=10, description="With since_epoch: 0.1 leaves out what moved by up to 10 %"),
 ]
 Wait = Annotated[
-    float,
-    Query(
-        ge=0,
-        le=30,
-        description="Seconds to wait for a newer epoch before a 304, or for the first epoch",
-    ),
+    float, Query(ge=0, le=30, description="Seconds to wait for a newer epoch, or the first one")
 ]
 
 SCHEDULE = """\
