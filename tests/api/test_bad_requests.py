@@ -402,7 +402,8 @@ def test_methods_a_path_does_not_take_are_refused_with_those_it_does(
         ("POST", "/pings?regster=false", "regster", "there are register"),
         ("POST", "/observations?regster=false", "regster", "there are register"),
         ("POST", "/sitemaps?url=https://a.example/s.xml&crosshost=true", "crosshost", "cross_host"),
-        ("POST", "/epochs?bandwidth=3", "bandwidth", "there are none"),
+        ("POST", "/epochs?bandwidth=3", "bandwidth", "there are wait_s"),
+        ("GET", "/epochs/latest?bandwidth=3", "bandwidth", "there are none"),
         ("GET", "/epochs/latest?x", "x", "there are none"),
     ],
 )
