@@ -15,6 +15,7 @@ from service.api.encodings import CompressMiddleware
 from service.api.responses import problems
 from service.api.route import DirectMiddleware, DirectRoute
 from service.api.routes import (
+    epochs,
     health,
     hosts,
     indexnow,
@@ -51,7 +52,7 @@ ROUTERS = (
     sitemaps.router,
     websub.router,
     schedule.router,
-    schedule.epochs,
+    epochs.router,
     hosts.router,
     indexnow.router,
     websub.callbacks,
