@@ -95,12 +95,11 @@ def test_a_backup_of_postgres_is_restored(tmp_path, postgres_url, empty_postgres
 
 
 @pytest.mark.slow
-def test_data_moves_as_the_page_says(tmp_path):
+def test_pages_are_imported_and_exported_as_the_page_says(tmp_path):
     (tmp_path / "pages.csv").write_text(block(page("move-data"), "pages.csv").text)
     assert "2 new pages" in run("move-data", "import", tmp_path)
     run("move-data", "export", tmp_path)
     assert "https://example.com/news,10" in (tmp_path / "copy.csv").read_text()
-    assert "2 new pages" in run("move-data", "move", tmp_path)
 
 
 NUTCH = """Url,Status code,Status name,Fetch Time,Modified Time,Retries since fetch,\
