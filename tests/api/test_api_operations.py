@@ -178,10 +178,8 @@ def test_a_database_that_a_newer_version_migrates_meanwhile_makes_it_not_ready(a
         connection.execute(to, {"revision": migrations.head()})
     assert api.alive()
     assert answered.status_code == 503
-    assert answered.json()["type"] == "urn:recrawl:problem:schema-ahead"
     assert "a newer version has migrated it" in answered.json()["detail"]
     assert answered.json()["type"] == f"{TYPES}schema-ahead"
-    assert "a newer one has migrated it" in answered.json()["detail"]
 
 
 class Named(HTMLParser):
