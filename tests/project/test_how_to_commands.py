@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.live_server import Live, running
-from support.local_site import serving_site
+from support.local_site import page, serving
 from support.pages import DOCS, blocks, documents, shell
 
 SERVICE = "http://127.0.0.1:8000"
@@ -40,9 +40,9 @@ def test_hosts_are_set_as_the_page_on_politeness_sets_them(live, tmp_path):
     mirrored = tmp_path / "mirror" / "b.example" / "robots.txt"
     mirrored.parent.mkdir(parents=True)
     mirrored.write_text(ROBOTS)
-    with serving_site(**{"robots.txt": ROBOTS}) as site:
+    with serving({"/robots.txt": page(ROBOTS)}) as site:
         shell(
-            robots.replace("https://example.com/robots", f"{site.url}/robots"),
+            robots.replace("https://example.com/robots", site.url("/robots")),
             tmp_path,
             url=live.url,
         )

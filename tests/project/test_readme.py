@@ -9,7 +9,7 @@ import httpx
 import pytest
 from support.live_server import running as running_at
 from support.live_server import until
-from support.local_site import serving_site
+from support.local_site import page, serving
 from support.pages import ROOT, assert_agrees, assert_same_text, blocks, documents, shell, terminal
 
 from service.api.server import running
@@ -49,22 +49,23 @@ def test_the_quickstart_prints_the_answers_it_shows(tmp_path):
 def test_the_crawler_crawls_reports_prints_and_goes_on(sqlite_url, tmp_path):
     (crawler,) = blocks(README, "python")
     with (
-        serving_site(**{"": "home", "news": "news", "late": "late"}) as site,
+        serving({path: page(path) for path in ("/", "/news", "/late")}) as site,
         running_at(sqlite_url, clock=now, embedded=True, host_delay_s=0) as live,
     ):
-        program = crawler.text.replace(SERVICE, live.url).replace("https://example.com", site.url)
+        program = crawler.text.replace(SERVICE, live.url).replace(
+            "https://example.com", site.url("")
+        )
         (tmp_path / "crawler.py").write_text(program)
         with terminal('exec "$PYTHON" crawler.py', tmp_path) as log:
             until(lambda: log.read_text().count("200 http") == 2, "both pages are crawled")
-            live.register(f"{site.url}/late")
-            until(lambda: f"200 {site.url}/late" in log.read_text(), "the loop goes on")
-            until(lambda: reported(live.client, f"{site.url}/late"), "the report arrives")
-    assert dict(site.fetched) == {"/": 1, "/news": 1, "/late": 1}
+            live.register(site.url("/late"))
+            until(lambda: f"200 {site.url('/late')}" in log.read_text(), "the loop goes on")
+            until(lambda: reported(live.client, site.url("/late")), "the report arrives")
+    assert dict(site.hits) == {"/": 1, "/news": 1, "/late": 1}
 
 
 def reported(client: httpx.Client, url: str) -> bool:
-    page = client.get("/pages", params={"url": url}).json()
-    return page["last_crawl_at"] is not None
+    return client.get("/pages", params={"url": url}).json()["last_crawl_at"] is not None
 
 
 @pytest.mark.slow
