@@ -222,7 +222,7 @@ def epoch(epoch: int | None) -> Flow[Epoch]:
 
 def epochs() -> Listing[Epoch]:
     """List all epochs, newest first."""
-    return Listing("/epochs", EpochsAnswer, cursor=("next_before", "before"))
+    return Listing("/epochs", EpochsAnswer)
 
 
 def _registering(*, register: bool) -> dict[str, bool] | None:

@@ -49,25 +49,17 @@ Flow: TypeAlias = Generator[Call, httpx.Response, T]
 class Listing(Generic[ItemT]):
     """The parts of a list: each call of `part` asks for the next one, until there is no `more`."""
 
-    def __init__(
-        self,
-        path: str,
-        kind: type[Any],
-        params: Mapping[str, Any] | None = None,
-        cursor: tuple[str, str] = ("next_cursor", "cursor"),
-    ) -> None:
+    def __init__(self, path: str, kind: type[Any], params: Mapping[str, Any] | None = None) -> None:
         self.path = path
         self.kind = kind
         self.params = {"limit": PART, **(params or {})}
-        self.field, self.parameter = cursor
         self.more = True
 
     def part(self) -> Flow[list[ItemT]]:
         """Return the items of the next part."""
         part = yield from ask("GET", self.path, self.kind, params=self.params)
-        after = getattr(part, self.field)
-        self.more = after is not None
-        self.params = {**self.params, self.parameter: after}
+        self.more = part.next_cursor is not None
+        self.params = {**self.params, "cursor": part.next_cursor}
         items: list[ItemT] = part.items
         return items
 

@@ -1,11 +1,18 @@
-"""Types of several calls: how pages are named, what is rejected, what went wrong."""
+"""Types of several calls: names of pages, instants, rejections and problems.
+
+The description of a type names values to send; an error appends it to "send". The docstring of a
+field states the meaning of the field. The OpenAPI document shows the docstring, or else the
+description.
+"""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-PageId = Annotated[int, Meta(ge=1, le=2**63 - 1, description="the service's number of the page")]
+PageId = Annotated[
+    int, Meta(ge=1, le=2**63 - 1, description="the service's number of the page, 1 or more")
+]
 
 END = r"(?!\n)$"
 """The end of a text; `$` alone would let a line break through."""
@@ -18,6 +25,9 @@ Url = Annotated[
         examples=["https://example.com/news"],
     ),
 ]
+
+Instant = Annotated[datetime, Meta(tz=True)]
+"""An instant of an answer, RFC 3339 in UTC."""
 
 Moment = Annotated[
     datetime,
@@ -35,23 +45,32 @@ class Item(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 
 class Rejection(Struct, frozen=True, kw_only=True):
-    """Why one item of a batch was not taken."""
+    """The reason why one item of a batch was rejected."""
 
     index: int
+    """Position of the item in the request, from 0; of NDJSON without blank lines."""
     code: str
+    """Short name of the reason, such as `invalid`, `unknown_field` or `page_not_found`."""
     detail: str
+    """Sentence for people: the wrong value, and what to send instead."""
     field: str | None = None
+    """Name of the wrong field; null when the item as a whole is wrong."""
 
 
 class Counts(Struct, frozen=True, kw_only=True):
-    """What became of the items of a batch."""
+    """Outcomes of the items of a batch."""
 
     accepted: int
+    """Number of items that changed something."""
     duplicate: int
+    """Number of items that repeat what the service has; they change nothing."""
     late: int
+    """Number of items older than the page's newest evidence; they change nothing."""
     n_rejected: int
+    """Number of rejected items."""
     rejected: list[Rejection]
-    """All of them, in order; of NDJSON in several blocks and of sitemaps the first 1,000."""
+    """Rejected items in their order. Several blocks of NDJSON, and sitemaps, list the first
+    1,000."""
 
 
 CountsT = TypeVar("CountsT", bound=Counts)
@@ -89,20 +108,31 @@ LISTS = INDEXED | {"page_ids"}
 
 
 class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """RFC 9457: what went wrong and how to mend it."""
+    """An error by RFC 9457: what is wrong, and what to do."""
 
     type: str
+    """URN of the problem's kind, such as `urn:recrawl:problem:page-not-found`."""
     title: str
+    """Name of the problem's kind in words."""
     status: int
+    """HTTP status of this answer."""
     detail: str
+    """Sentence for people: what is wrong, with which value, and what to do."""
     field: str | None = None
+    """Name of the wrong field or parameter; absent when none is to blame."""
     errors: list[Rejection] | UnsetType = UNSET
+    """Wrong parameters, one entry each; `index` counts these entries."""
     accepted: int | UnsetType = UNSET
+    """Number of accepted items of a batch."""
     duplicate: int | UnsetType = UNSET
+    """Number of items of a batch that repeat what the service has."""
     late: int | UnsetType = UNSET
+    """Number of items of a batch that are older than the page's newest evidence."""
     n_rejected: int | UnsetType = UNSET
+    """Number of rejected items of a batch."""
     rejected: list[Rejection] | UnsetType = UNSET
+    """Rejected items of a batch, in their order."""
     lines_taken: int | UnsetType = UNSET
-    """Of NDJSON to POST /observations: so many lines, from the first, were dealt with for good."""
+    """Number of lines of NDJSON, from the first, that the service has dealt with for good."""
     check: Literal["connection", "schema", "writes"] | UnsetType = UNSET
     """Check of GET /readyz that failed."""

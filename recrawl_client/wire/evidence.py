@@ -1,118 +1,149 @@
-"""Evidence: observations, pings and sitemaps, and what became of them."""
+"""Evidence: observations, pings and sitemaps, and their outcomes."""
 
 from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from recrawl_client.wire.common import Counts, Item, Moment, PageId, Url
+from recrawl_client.wire.common import Counts, Instant, Item, Moment, PageId, Url
 from recrawl_client.wire.leases import Lease
 
 Digest = Annotated[
-    str, Meta(min_length=1, max_length=256, description="any string that changes with the content")
+    str,
+    Meta(
+        min_length=1,
+        max_length=256,
+        description="any string of 1 to 256 characters that changes with the content",
+    ),
 ]
 
 Status = Annotated[
     int,
-    Meta(ge=0, le=599, description="the HTTP status of the crawl, or 0 when there was no answer"),
+    Meta(
+        ge=0,
+        le=599,
+        description="the HTTP status of the crawl, 100 to 599, or 0 when there was no answer",
+    ),
 ]
 
 
 class Observation(Item, frozen=True, kw_only=True):
-    """What a crawl saw: of a page (url, page_id or lease) its change, digest or status."""
+    """The result of one crawl: a page (url, page_id or lease) and its change, digest or status."""
 
     url: Url | UnsetType = UNSET
+    """URL of the page; leave `page_id` and `lease` out then, or send a lease on the same page."""
     page_id: PageId | UnsetType = UNSET
+    """The service's number of the page."""
     observed_at: Moment
+    """Instant of the crawl, at most 5 minutes ahead of the service's clock."""
     changed: (
-        Annotated[bool, Meta(description="true or false: did it change since the last crawl?")]
-        | UnsetType
-    ) = UNSET
-    digest: Digest | UnsetType = UNSET
-    status: Status | UnsetType = UNSET
-    lease: Lease | UnsetType = UNSET
-    retry_after_s: (
         Annotated[
-            float,
-            Meta(ge=0, le=1e7, description="a number of seconds, from the answer's Retry-After"),
+            bool, Meta(description="true or false: did the page change since its last crawl?")
         ]
         | UnsetType
     ) = UNSET
+    """True if the page has changed since its last crawl."""
+    digest: Digest | UnsetType = UNSET
+    """Digest of the content; another digest than that of the last crawl means a change."""
+    status: Status | UnsetType = UNSET
+    """HTTP status of the crawl; 0 when there was no answer."""
+    lease: Lease | UnsetType = UNSET
+    """Token of the lease of this crawl; the report ends the lease."""
+    retry_after_s: (
+        Annotated[
+            float, Meta(ge=0, le=1e7, description="a number of seconds from 0, as in Retry-After")
+        ]
+        | UnsetType
+    ) = UNSET
+    """Retry-After of the answer, seconds; the service pauses the host for this long."""
     last_modified: (
         Annotated[
             datetime,
             Meta(
                 tz=True,
-                description="when the site says that the page was last modified, as an RFC 3339 "
-                "instant with a zone; dates that cannot be true are not used",
+                description="an RFC 3339 instant with a zone, such as 2026-05-01T09:30:00Z",
                 examples=["2026-05-01T09:30:00Z"],
             ),
         ]
         | UnsetType
     ) = UNSET
+    """Instant of the last change by the site's own account; implausible instants are ignored."""
     redirect_url: (
         Annotated[
             str,
             Meta(
                 min_length=1,
-                description="the absolute URL that the page redirects to, with a status 3xx other "
-                "than 304",
+                description="the absolute URL that the page redirects to, with a status of 300 to "
+                "399 other than 304",
             ),
         ]
         | UnsetType
     ) = UNSET
+    """Target of the redirect; only with a status of 300 to 399 other than 304."""
 
 
 class Ping(Item, frozen=True, kw_only=True):
-    """A notice that a page has changed: name the page by `url` or `page_id`."""
+    """A notice that a page has changed; name the page by `url` or `page_id`."""
 
     url: Url | UnsetType = UNSET
+    """URL of the page."""
     page_id: PageId | UnsetType = UNSET
+    """The service's number of the page."""
     changed_at: Moment
+    """Instant of the change, at most 5 minutes ahead of the service's clock."""
 
 
 class Reported(Counts, frozen=True, kw_only=True):
-    """What became of the crawls of a batch."""
+    """Outcomes of the crawls of a batch."""
 
     leases_ended: int
-    """Leases that these reports ended; a report under one that had ended before is evidence
-    like any other."""
+    """Number of leases that these reports ended; a report after the end of its lease counts as
+    evidence all the same."""
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """Whether a ping leads to a crawl now, and why."""
+    """The decision about a ping: crawl the page now or not, and the reason."""
 
     index: int
+    """Position of the ping in the request, from 0."""
     page_id: int
+    """The service's number of the page."""
     crawl: bool
+    """True if the page is to be crawled now."""
     reason: str
+    """Reason to crawl (`never_crawled`, `credit`, `unscheduled`, `may_be_back`) or not to crawl
+    (`saving`, `crawled_since`, `not_trusted`, `not_newer`)."""
 
 
 class Pinged(Counts, frozen=True, kw_only=True):
-    """What became of the pings of a batch."""
+    """Outcomes of the pings of a batch."""
 
     decisions: list[Decision]
+    """One decision for each ping that was not rejected, in their order."""
 
 
 class SitemapChild(Struct, frozen=True, kw_only=True):
     """A sitemap that an index names, for you to fetch."""
 
     loc: str
-    lastmod: datetime | None = None
+    """URL of the sitemap."""
+    lastmod: Instant | None = None
+    """Instant of the sitemap's last change by the index; null when there is none."""
 
 
 class SitemapRead(Counts, frozen=True, kw_only=True):
-    """What became of the entries of a sitemap."""
+    """Outcomes of the entries of a sitemap."""
 
     kind: Literal["urlset", "index", "text"]
+    """Kind of the document."""
     created: int
-    """Pages not known before."""
+    """Number of pages that are new to the service."""
     n_crawl_now: int
-    """Pages to be crawled now: new ones, and those whose change notice is worth a crawl."""
+    """Number of pages to crawl now: new pages, and pages whose ping is worth a crawl."""
     children: list[SitemapChild]
-    """Of an index: what to fetch and send here next; Recrawl fetches nothing."""
+    """Sitemaps of an index, to fetch and send next; Recrawl fetches nothing."""
     warnings: list[str]
-    """What was wrong with the document as a whole, such as that it was cut short."""
+    """Faults of the document as a whole, such as an early end."""
     complete: bool
-    """Whether all of it counts now. If not, it broke off, or a lastmod lies up to a day ahead:
-    send it again, as it is, even if the site does not change it."""
+    """True if all entries count now. If false, send the same document again later: the document
+    broke off, or a `lastmod` lies up to a day ahead."""

@@ -5,24 +5,26 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from recrawl_client.wire.common import END, Item
+from recrawl_client.wire.common import END, Instant, Item
 
 MOST_MEMBERS = 1_000
 
 Delay = Annotated[
     float,
-    Meta(ge=0, le=86_400, description="a number of seconds from one crawl to the next, 0 to 86400"),
+    Meta(
+        ge=0, le=86_400, description="a number of seconds from one crawl to the next, 0 to 86,400"
+    ),
 ]
 Concurrency = Annotated[
-    int, Meta(ge=1, le=10_000, description="a number of leases that may run at a time, 1 to 10000")
+    int, Meta(ge=1, le=10_000, description="a whole number of leases at a time, 1 to 10,000")
 ]
 Cap = Annotated[
     float,
     Meta(
         ge=1e-9,
         le=1e9,
-        description="a positive number of crawls a day, over all pages; to stop crawls altogether, "
-        "send blocked_until",
+        description="a positive number of crawls a day up to 1e9; to stop all crawls, send "
+        "blocked_until",
     ),
 ]
 Until = Annotated[
@@ -40,118 +42,142 @@ GroupName = Annotated[
 
 
 class HostBody(Item, frozen=True, kw_only=True):
-    """How a host wants to be crawled; null sets a field back to its default."""
+    """Settings of a host; null sets a field back to its default."""
 
     min_delay_s: Delay | UnsetType | None = UNSET
+    """Minimum time from one crawl of the host to the next, seconds."""
     robots_delay_s: Delay | UnsetType | None = UNSET
-    """What Crawl-delay or Request-rate of robots.txt ask of this crawler."""
+    """Crawl-delay or Request-rate of the host's robots.txt for this crawler, seconds."""
     max_concurrency: Concurrency | UnsetType | None = UNSET
+    """Maximum number of leases at a time."""
     max_crawl_rate: Cap | UnsetType | None = UNSET
+    """Maximum crawl rate of all pages of the host together, 1/day."""
     group: GroupName | UnsetType | None = UNSET
-    """The hosts that share a server with this one; created on first use, null leaves it."""
+    """Group of hosts that share a server; the first use creates the group, null leaves it."""
     blocked_until: Until | UnsetType | None = UNSET
-    """No crawl of its host queue before; null unblocks."""
+    """End of the pause of the host, and of all hosts of its group; null ends the pause now."""
 
 
 class GroupBody(Item, frozen=True, kw_only=True):
-    """How hosts that share a server want to be crawled; null sets a field back."""
+    """Settings of a group of hosts that share a server; null sets a field back to its default."""
 
     min_delay_s: Delay | UnsetType | None = UNSET
+    """Minimum time from one crawl of the group to the next, seconds."""
     max_concurrency: Concurrency | UnsetType | None = UNSET
+    """Maximum number of leases at a time."""
     max_crawl_rate: Cap | UnsetType | None = UNSET
+    """Maximum crawl rate of all pages of the group together, 1/day."""
     blocked_until: Until | UnsetType | None = UNSET
+    """End of the pause of all hosts of the group; null ends the pause now."""
     members: (
         Annotated[
             list[str],
-            Meta(
-                max_length=MOST_MEMBERS,
-                description="a list of host names: these and no others are members; left out, "
-                "nobody joins or leaves",
-            ),
+            Meta(max_length=MOST_MEMBERS, description="a list of at most 1,000 host names"),
         ]
         | UnsetType
     ) = UNSET
+    """Hosts of the group, these and no others; left out, no host joins or leaves."""
 
 
 class HostQueueAnswer(Struct, frozen=True, kw_only=True):
-    """What holds for the crawls of a host, or of a group of hosts that share a server."""
+    """The queue of crawls of a host, or of a group of hosts that share a server."""
 
     delay_s: float
-    """Seconds from one crawl to the next."""
+    """Time from one crawl to the next in force, seconds."""
     concurrency: int | None = None
-    """Leases that may run at a time; null: any number."""
-    blocked_until: datetime | None = None
-    ready_at: datetime | None = None
-    """The delay after the last crawl is over."""
-    next_at: datetime | None = None
-    """Nothing can be leased before; null: nothing is queued."""
+    """Number of leases that may run at a time; null for any number."""
+    blocked_until: Instant | None = None
+    """End of the pause; null for none."""
+    ready_at: Instant | None = None
+    """End of the delay after the last crawl; null before the first crawl."""
+    next_at: Instant | None = None
+    """Earliest instant of the next lease; null when nothing is queued."""
     n_failures: int
-    """Reports of trouble in a row."""
+    """Number of reports of trouble in a row."""
 
 
 class FeedAnswer(Struct, frozen=True, kw_only=True):
-    """The pings of a host's `auto` pages, and what they are worth."""
+    """The pings of a host's `auto` pages, and their worth."""
 
     n_pages: int
-    """Pages that have had one."""
+    """Number of pages with at least one ping."""
     n_pings: int
+    """Number of pings."""
     ping_rate: float
-    """Pings a day."""
+    """Pings of all pages, 1/day."""
     real: float
-    """Share of the pings that announce a change."""
+    """Share of the pings that announce a change, 0 to 1."""
     false: float
-    """Share of the pings that do not."""
+    """Share of the pings that announce no change, 0 to 1."""
     trust: float
-    """Mean log-likelihood ratio of "pings announce nearly all changes"; 4.6 settles it."""
-    last_ping_at: datetime
+    """Mean log-likelihood ratio for "pings announce nearly all changes"; 4.6 decides."""
+    last_ping_at: Instant
+    """Instant of the last ping."""
     silent_days: float
+    """Time since the last ping, days."""
     silent: bool
-    """So long a silence is too improbable: pages are crawled as if they had no pings."""
+    """True if the silence is too long to be chance; pages are then crawled as if without pings."""
 
 
 class HostItem(Struct, frozen=True, kw_only=True):
-    """A host: what was set, and the host queue it is crawled in."""
+    """A host: its settings and its queue."""
 
     host: str
+    """Name of the host."""
     group: str | None = None
+    """Group of hosts that share a server; null for none."""
     min_delay_s: float | None = None
+    """Minimum time from one crawl to the next as set, seconds; null for the default."""
     robots_delay_s: float | None = None
+    """Delay that robots.txt asks for as set, seconds; null for none."""
     max_concurrency: int | None = None
+    """Maximum number of leases at a time as set; null for the default."""
     max_crawl_rate: float | None = None
+    """Maximum crawl rate of all pages together as set, 1/day; null for none."""
     host_queue: HostQueueAnswer
-    """Of a host in a group that of its group."""
+    """Queue of the host; of a host in a group, the queue of the group."""
 
 
 class HostAnswer(HostItem, frozen=True, kw_only=True):
-    """A host: what was set, the host queue it is crawled in, and what its pages add up to."""
+    """A host: its settings, its queue and the sums over its pages."""
 
     n_pages: int
+    """Number of pages."""
     n_queued: int
-    """Pages due soon and not leased."""
+    """Number of pages that are due soon and not leased."""
     n_leased: int
+    """Number of leased pages."""
     crawl_rate: float | None = None
-    """Crawls a day as scheduled now, to hold against the cap; null over a million pages."""
+    """Crawl rate of all pages together as scheduled, 1/day; null above a million pages."""
     feed: FeedAnswer | None = None
-    """Null where no `auto` page has had a ping of a change since it was registered."""
+    """Pings of the host; null when no `auto` page has had a ping since its registration."""
 
 
 class HostsAnswer(Struct, frozen=True, kw_only=True):
-    """Hosts in the order they came."""
+    """Hosts in the order of their registration."""
 
     items: list[HostItem]
+    """Hosts of this part."""
     next_cursor: str | None
+    """`cursor` of the next part; null at the end."""
 
 
 class GroupAnswer(Struct, frozen=True, kw_only=True):
-    """Hosts that share a server: one host queue, one cap."""
+    """Hosts that share a server: one queue, one maximum crawl rate."""
 
     group: str
+    """Name of the group."""
     min_delay_s: float | None = None
+    """Minimum time from one crawl to the next as set, seconds; null for the default."""
     robots_delay_s: float | None = None
-    """The longest of its members'."""
+    """Longest delay that a member's robots.txt asks for, seconds; null for none."""
     max_concurrency: int | None = None
+    """Maximum number of leases at a time as set; null for the default."""
     max_crawl_rate: float | None = None
+    """Maximum crawl rate of all pages together as set, 1/day; null for none."""
     host_queue: HostQueueAnswer
+    """Queue of the group."""
     n_members: int
+    """Number of members."""
     members: list[str]
-    """The first 1,000 by name."""
+    """Hosts of the group by name, the first 1,000."""

@@ -1,17 +1,16 @@
 """Leases: crawls handed out to workers."""
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from recrawl_client.wire.common import END, Item
+from recrawl_client.wire.common import END, Instant, Item
 
 Lease = Annotated[
     str,
     Meta(
         pattern=rf"^[1-9][0-9]{{0,17}}-[0-7]?[0-9a-f]{{1,15}}{END}",
-        description="the token of a lease, as POST /leases gave it",
+        description="the token of a lease, as POST /leases returned it",
         examples=["7-5f3a9c0b1d2e4f60"],
     ),
 ]
@@ -20,67 +19,95 @@ Worker = Annotated[
     str,
     Meta(
         pattern=rf"^[^\x00-\x1f\x7f\ud800-\udfff]{{1,100}}{END}",
-        description="a name of the worker, for people: 1 to 100 characters, no control characters",
+        description="a name of the worker, 1 to 100 characters without control characters",
     ),
 ]
 
 
 class LeaseBody(Item, frozen=True, kw_only=True):
-    """What a worker asks for."""
+    """A worker's request for crawls; every field may be left out."""
 
     worker: Worker = "worker"
-    count: Annotated[int, Meta(ge=1, le=1_000, description="a number of crawls, 1 to 1,000")] = 10
+    """Name of the worker, for people; `worker` by default."""
+    count: Annotated[
+        int, Meta(ge=1, le=1_000, description="a whole number of crawls, 1 to 1,000")
+    ] = 10
+    """Maximum number of crawls, 10 by default."""
     ttl_s: (
         Annotated[
-            float, Meta(ge=1, le=86_400, description="a number of seconds that the leases run")
+            float,
+            Meta(ge=1, le=86_400, description="the duration of a lease in seconds, 1 to 86,400"),
         ]
         | UnsetType
     ) = UNSET
+    """Duration of the leases, seconds; `RECRAWL_LEASE_TTL_S` by default."""
     hosts: Annotated[
         list[Annotated[str, Meta(min_length=1, max_length=253)]],
-        Meta(max_length=100, description="a list of host names; only their pages are wanted"),
+        Meta(
+            max_length=100,
+            description="a list of at most 100 host names, each of 1 to 253 characters",
+        ),
     ] = field(default_factory=list)
-    shard: Annotated[int, Meta(ge=0, le=9_999, description="a number below `shards`")] = 0
-    shards: Annotated[
-        int, Meta(ge=1, le=10_000, description="into how many parts the hosts are divided")
-    ] = 1
-    wait_s: Annotated[
-        float, Meta(ge=0, le=30, description="a number of seconds to wait for the first crawl")
+    """Hosts whose pages are wanted; an empty list, the default, means all hosts."""
+    shard: Annotated[
+        int, Meta(ge=0, le=9_999, description="a whole number from 0, below `shards`")
     ] = 0
+    """Number of this worker's part of the hosts, 0 by default."""
+    shards: Annotated[
+        int, Meta(ge=1, le=10_000, description="a whole number of parts, 1 to 10,000")
+    ] = 1
+    """Number of parts that the hosts are divided into, 1 by default."""
+    wait_s: Annotated[float, Meta(ge=0, le=30, description="a number of seconds, 0 to 30")] = 0
+    """Maximum wait for the first crawl, seconds; 0 by default."""
 
 
 class LeasePatchBody(Item, frozen=True, kw_only=True):
-    """How long a lease is to run from now on."""
+    """A new end of a lease."""
 
-    ttl_s: Annotated[float, Meta(ge=1, le=86_400, description="a number of seconds")]
+    ttl_s: Annotated[
+        float, Meta(ge=1, le=86_400, description="a number of seconds from now, 1 to 86,400")
+    ]
+    """Duration of the lease from now on, seconds."""
 
 
 class Crawl(Struct, frozen=True, kw_only=True):
-    """A page to crawl now, and the token to report it under."""
+    """A page to crawl now, and the token to report the crawl with."""
 
     lease: str
+    """Token to report the crawl with."""
     page_id: int
+    """The service's number of the page."""
     url: str
+    """URL to crawl."""
     host: str
+    """Host of the URL."""
     reason: Literal["due", "ping", "first"]
-    due_at: datetime
-    last_crawl_at: datetime | None
+    """Reason of the crawl: `due` by the schedule, a `ping`, or the `first` crawl of the page."""
+    due_at: Instant
+    """Instant since which the page is due."""
+    last_crawl_at: Instant | None
+    """Instant of the page's last crawl; null before the first."""
     overdue: float
-    """(now - last crawl) x crawl rate: due at 1."""
-    expires_at: datetime
+    """Days since the last crawl times the crawl rate, without a unit: 1 means due just now."""
+    expires_at: Instant
+    """Instant at which the lease ends unless the crawl is reported or the lease extended."""
 
 
 class Leased(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Crawls handed out, the most overdue first."""
 
     items: list[Crawl]
+    """Crawls; empty when none is due."""
     retry_after_s: float | None = None
-    """Only where nothing was due: when to come back."""
+    """Seconds until another request is worthwhile; absent when there are items."""
 
 
 class LeaseAnswer(Struct, frozen=True, kw_only=True):
     """A lease that goes on."""
 
     lease: str
+    """Token of the lease."""
     page_id: int
-    expires_at: datetime
+    """The service's number of the page."""
+    expires_at: Instant
+    """Instant at which the lease ends now."""

@@ -1,169 +1,191 @@
 """Pages: what is registered, and what GET /pages shows of one."""
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from recrawl_client.wire.common import Counts, Item, Url
+from recrawl_client.wire.common import Counts, Instant, Item, Url
 
 Importance = Annotated[
-    float,
-    Meta(
-        ge=1e-9,
-        le=1e9,
-        description="a positive number: what a stale moment of this page costs, relative to others",
-        examples=[1.0],
-    ),
+    float, Meta(ge=1e-9, le=1e9, description="a positive number up to 1e9", examples=[1.0])
 ]
 
 MinRate = Annotated[
-    float,
-    Meta(
-        ge=0,
-        le=1e6,
-        description="a number of crawls a day that is never undercut, but by a complete page whose "
-        "pings are fewer; it wins over a max_crawl_rate below it",
-    ),
+    float, Meta(ge=0, le=1e6, description="a number of crawls a day, 0 to 1,000,000")
 ]
 
 MaxRate = Annotated[
-    float, Meta(ge=1e-9, le=1e6, description="a positive number of crawls a day, never exceeded")
+    float, Meta(ge=1e-9, le=1e6, description="a positive number of crawls a day, up to 1,000,000")
 ]
 
 Watched = Annotated[
     Literal["incomplete", "complete", "auto"],
-    Meta(
-        description="incomplete: changes are seen only by crawling; complete: every change is "
-        "announced by a ping; auto: crawls teach how far the page's pings can be trusted"
-    ),
+    Meta(description="one of incomplete, complete, auto"),
 ]
 
 
 class Page(Item, frozen=True, kw_only=True):
-    """A page to register, or what to change of a known one."""
+    """A page to register, or changes to a page that is registered."""
 
     url: Url
+    """URL of the page, its key."""
     importance: Importance | UnsetType = UNSET
+    """Cost of a stale moment of this page relative to other pages; a new page has 1."""
     observability: Watched | UnsetType = UNSET
+    """Source of changes. `incomplete`: only crawls show changes. `complete`: a ping announces
+    every change. `auto`, for new pages: crawls show how far pings can be trusted."""
     min_crawl_rate: MinRate | UnsetType = UNSET
+    """Minimum crawl rate, 1/day. The minimum wins over a `max_crawl_rate` of the host. A complete
+    page with fewer pings is crawled less."""
     max_crawl_rate: MaxRate | UnsetType = UNSET
+    """Maximum crawl rate, 1/day."""
 
 
 class PagePatchBody(Item, frozen=True, kw_only=True):
-    """What to change of a page; null clears a bound."""
+    """Changes to a page; fields left out keep their value."""
 
     importance: Importance | UnsetType = UNSET
+    """Cost of a stale moment of this page relative to other pages."""
     observability: Watched | UnsetType = UNSET
+    """Source of changes: `incomplete` (crawls), `complete` (pings) or `auto` (learnt)."""
     min_crawl_rate: MinRate | UnsetType | None = UNSET
+    """Minimum crawl rate, 1/day; null removes the bound."""
     max_crawl_rate: MaxRate | UnsetType | None = UNSET
+    """Maximum crawl rate, 1/day; null removes the bound."""
 
 
 class Registered(Counts, frozen=True, kw_only=True):
-    """What became of the pages of a batch."""
+    """Outcomes of the pages of a batch."""
 
     created: int
+    """Number of pages that are new to the service."""
     page_ids: list[int | None]
-    """By position in the request; null where the item was rejected."""
+    """The service's number of each page, by position in the request; null for a rejected item."""
 
 
 class Interval(Struct, frozen=True, kw_only=True):
     """A range of change rates, 1/day."""
 
     low: float
+    """Lower end, 1/day."""
     high: float
+    """Upper end, 1/day."""
 
 
 class EstimateAnswer(Struct, frozen=True, kw_only=True):
-    """What is known of a page's change rate."""
+    """The estimate of a page's change rate, and its evidence."""
 
     change_rate: float
-    credible_interval: Annotated[
-        Interval | None,
-        Meta(
-            description="holds the change rate with probability 0.9 given the crawls (estimators "
-            "gamma, lognormal and complete), or in about 90 % of repetitions: a confidence "
-            "interval (mle, binned_mle); null where that cannot be told"
-        ),
-    ]
-    url_group_change_rate: Annotated[
-        float | None,
-        Meta(
-            description="mean change rate of the pages of its URL group, the directory of its URL: "
-            "what is believed of the page before its first crawl; null where siblings have no "
-            "part in the estimate"
-        ),
-    ]
+    """Estimated change rate, 1/day."""
+    credible_interval: Interval | None
+    """Range that holds the change rate with probability 0.9; of the estimators mle and binned_mle
+    a 90 % confidence interval. Null when the estimator has none."""
+    url_group_change_rate: float | None
+    """Mean change rate of the pages in the directory of this URL, 1/day. The estimate starts from
+    this rate. Null when the estimate takes no account of other pages."""
     estimator: str
+    """Name of the estimator."""
     n_observations: int
+    """Number of crawls that count as evidence."""
     n_changes: int
+    """Number of changes that crawls found."""
     n_pings: int
-    last_observed_at: datetime | None
-    last_ping_at: datetime | None
+    """Number of pings."""
+    last_observed_at: Instant | None
+    """Instant of the last crawl that counts as evidence; null before the first."""
+    last_ping_at: Instant | None
+    """Instant of the last ping; null before the first."""
 
 
 class PageScheduleAnswer(Struct, frozen=True, kw_only=True):
     """A page's row of the schedule in force."""
 
     epoch: int
+    """Number of the epoch that published the schedule."""
     change_rate: float
+    """Change rate that the epoch reckoned with, 1/day."""
     crawl_rate: float
+    """Crawl rate, 1/day."""
     crawl_probability: float
+    """Share of the page's pings that lead to a crawl, 0 to 1."""
     urgency: float
-    """Its next crawl comes so many times as soon as its crawl rate says, by what its siblings have
-    shown since its last one."""
-    next_crawl_at: datetime | None
+    """Factor on the crawl rate since the page's last crawl, by what its URL group has shown;
+    1 means none."""
+    next_crawl_at: Instant | None
+    """Instant of the next crawl; null when only a ping leads to one."""
 
 
 class WhyAnswer(Struct, frozen=True, kw_only=True):
-    """Why the page is crawled as often as it is."""
+    """The reason for the page's crawl rate."""
 
     sentence: str
+    """Sentence for people."""
     multiplier: float | None
-    """What one more crawl a day is worth everywhere, in units of importance."""
+    """Worth of one more crawl a day anywhere, in units of importance; null when not recorded."""
     crawled_more_often_than: float | None
-    """The share of all pages, 0 to 1, that are crawled less often."""
-    next_change_expected_in_days: float
+    """Share of all pages that are crawled less often, 0 to 1; null when not recorded."""
+    next_change_expected_in_days: float | None
+    """Mean time until the next change, days; null when no change is expected."""
 
 
 class CrawlAnswer(Struct, frozen=True, kw_only=True):
     """One entry of a page's log."""
 
-    observed_at: datetime
+    observed_at: Instant
+    """Instant of the crawl or of the ping."""
     kind: Literal["crawl", "ping"]
+    """Kind of the entry."""
     changed: bool | None
+    """True if the page had changed; null when unknown."""
     interval: float | None
+    """Days since the crawl before; null for the first crawl and for pings."""
     status: int | None
+    """HTTP status, 0 for no answer; null when not reported."""
 
 
 class RedirectAnswer(Struct, frozen=True, kw_only=True):
-    """The page that another one redirected to when it answered last."""
+    """The page that another page redirected to at its last crawl."""
 
     page_id: int
+    """The service's number of the target."""
     url: str | None
-    """null: that page was deleted."""
+    """URL of the target; null when that page was deleted."""
 
 
 class PageAnswer(Struct, frozen=True, kw_only=True):
-    """One page: what it is, what is known of it, and what follows."""
+    """One page: its settings, its estimate and its schedule."""
 
     page_id: int
+    """The service's number of the page."""
     url: str
+    """Normalised URL of the page."""
     host: str
+    """Host of the URL."""
     importance: float
+    """Cost of a stale moment of this page relative to other pages."""
     observability: Watched
+    """Source of changes: `incomplete` (crawls), `complete` (pings) or `auto` (learnt)."""
     min_crawl_rate: float | None
+    """Minimum crawl rate, 1/day; null for none."""
     max_crawl_rate: float | None
-    created_at: datetime
+    """Maximum crawl rate, 1/day; null for none."""
+    created_at: Instant
+    """Instant of the registration."""
     gone: bool
-    """It answered 404 or 410 when it answered last, or has moved for good."""
+    """True if the last crawl found 404, 410 or a permanent redirect."""
     n_failures: int
-    """Crawls in a row that got no answer; of a page that is gone, that found it gone."""
+    """Number of failed crawls in a row; of a page that is gone, of crawls that found it gone."""
     retired: bool
-    """Gone for so long that only a change notice or its registration has it crawled."""
+    """True if the page was gone for so long that only a ping or a registration leads to a crawl."""
     redirects_to: RedirectAnswer | None = None
-    last_crawl_at: datetime | None
+    """Target of the redirect that the last crawl found; null for none."""
+    last_crawl_at: Instant | None
+    """Instant of the last crawl; null before the first."""
     estimate: EstimateAnswer
+    """Estimate of the change rate."""
     schedule: PageScheduleAnswer | None
+    """Row of the schedule in force; null before the first epoch with this page."""
     why: WhyAnswer | None
+    """Reason for the crawl rate; null before the first epoch with this page."""
     last_crawls: list[CrawlAnswer]
+    """Newest entries of the page's log, at most 10."""

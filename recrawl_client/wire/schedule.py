@@ -1,59 +1,91 @@
 """The published schedule and the epochs that published it."""
 
-from datetime import datetime
 from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from recrawl_client.wire.common import Instant
+
 
 class ScheduledPage(Struct, frozen=True):
-    """One row of the published schedule, its due time as of now."""
+    """One row of the published schedule; its due time is as of now."""
 
     page_id: int
+    """The service's number of the page."""
     url: str
+    """Normalised URL of the page."""
     importance: float
+    """Cost of a stale moment of this page relative to other pages."""
     change_rate: float
+    """Change rate that the epoch reckoned with, 1/day."""
     crawl_rate: float
+    """Crawl rate, 1/day."""
     crawl_probability: float
-    next_crawl_at: datetime | None
+    """Share of the page's pings that lead to a crawl, 0 to 1."""
+    next_crawl_at: Instant | None
+    """Instant of the next crawl; null when only a ping leads to one."""
 
 
 class ScheduleAnswer(Struct, frozen=True, kw_only=True):
     """A part of the schedule in force, by ascending page_id."""
 
     epoch: int | None
-    published_at: datetime | None
+    """Number of the epoch that published the schedule; null before the first."""
+    published_at: Instant | None
+    """Instant of the publication; null before the first epoch."""
     bandwidth: float | None
+    """Crawls a day that the schedule may spend; null before the first epoch."""
     items: list[ScheduledPage]
+    """Rows of this part; fewer than `limit`, even none, do not mean the end."""
     removed: list[int] | UnsetType = UNSET
-    """With `since_epoch`: the page_ids that are no longer scheduled."""
+    """Numbers of the pages that are no longer scheduled; only with `since_epoch`."""
     next_cursor: str | None
+    """`cursor` of the next part; null at the end."""
 
 
 class Epoch(Struct, frozen=True, kw_only=True):
-    """One run of the scheduler; what it has not come to yet is null."""
+    """One run of the scheduler; results that are not there yet are null."""
 
     epoch: int
+    """Number of the epoch."""
     status: Literal["requested", "running", "published", "failed"]
-    requested_at: datetime
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
+    """State of the run."""
+    requested_at: Instant
+    """Instant of the request."""
+    started_at: Instant | None = None
+    """Instant of the start."""
+    finished_at: Instant | None = None
+    """Instant of the publication or of the failure."""
     reason: str | None = None
+    """Reason of a failure."""
     bandwidth: float | None = None
+    """Crawls a day that the schedule may spend."""
     bandwidth_used: float | None = None
+    """Crawls a day that the schedule spends."""
     multiplier: float | None = None
+    """Worth of one more crawl a day anywhere, in units of importance."""
     harmonic_cost: float | None = None
+    """Expected harmonic staleness of all pages, in units of importance; 0 means always fresh."""
     binary_cost: float | None = None
+    """Expected importance of the pages that are stale at a random moment."""
     kkt_residual: float | None = None
+    """Largest relative violation of an optimality condition, without a unit; 0 means optimal."""
     passes: int | None = None
+    """Number of passes over all pages that the search for the multiplier took."""
     n_pages: int | None = None
+    """Number of scheduled pages."""
     budget_factor: float | None = None
+    """Factor on all crawl rates that spends what urgencies below 1 leave over, without a unit."""
     prior: dict[str, float] | None = None
+    """Parameters of the prior distribution of change rates; the names depend on the estimator."""
     seconds: dict[str, float] | None = None
+    """Duration of each stage, seconds."""
 
 
 class EpochsAnswer(Struct, frozen=True, kw_only=True):
     """Epochs, newest first."""
 
     items: list[Epoch]
-    next_before: int | None
+    """Epochs of this part."""
+    next_cursor: str | None
+    """`cursor` of the next part; null at the end."""

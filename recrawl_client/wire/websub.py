@@ -1,11 +1,10 @@
 """The wire format of subscriptions to topics at WebSub hubs."""
 
-from datetime import datetime
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from recrawl_client.wire.common import END, Item, Url
+from recrawl_client.wire.common import END, Instant, Item, Url
 
 Secret = Annotated[
     str,
@@ -17,41 +16,50 @@ Secret = Annotated[
 
 
 class SubscriptionBody(Item, frozen=True, kw_only=True):
-    """What a hub is about to be asked for."""
+    """A subscription to register before the hub is asked for it."""
 
     topic: Url
-    """As its publisher names it (rel=self): hubs must send it back letter by letter."""
+    """URL of the topic as its publisher spells it (rel=self); the hub must return it unchanged."""
     hub: Url
+    """URL of the hub."""
     secret: Secret | UnsetType = UNSET
-    """Content that is not signed with it is ignored; never shown again."""
+    """Key of the signatures of content, never shown again; unsigned content is ignored then."""
 
 
 class RegisteredSubscription(Struct, frozen=True, kw_only=True):
-    """Where the hub is to call."""
+    """The callback for the hub."""
 
     id: str
+    """Name of the subscription."""
     callback: str
-    """A path of this service: hub.callback is the address it is reached at, and this."""
+    """Path of this service; `hub.callback` is the public address of the service and this path."""
 
 
 class SubscriptionItem(Struct, frozen=True, kw_only=True):
-    """A subscription, and how far it has come."""
+    """A subscription and its state."""
 
     id: str
+    """Name of the subscription."""
     callback: str
+    """Path of this service that the hub calls."""
     topic: str
+    """URL of the topic."""
     hub: str
+    """URL of the hub."""
     signed: bool
-    """Whether there is a secret that content must be signed with."""
-    requested_at: datetime
-    verified_at: datetime | None = None
-    """Null: the hub has not called yet, or has ended it."""
-    expires_at: datetime | None = None
-    """The lease that the hub gave; subscribe again before."""
+    """True if there is a secret; content without its signature is ignored then."""
+    requested_at: Instant
+    """Instant of the registration."""
+    verified_at: Instant | None = None
+    """Instant of the hub's verification; null before it and after the hub has ended it."""
+    expires_at: Instant | None = None
+    """End of the hub's lease; subscribe again before. Null when the hub named no end."""
 
 
 class SubscriptionsAnswer(Struct, frozen=True, kw_only=True):
     """Subscriptions by their id."""
 
     items: list[SubscriptionItem]
+    """Subscriptions of this part."""
     next_cursor: str | None
+    """`cursor` of the next part; null at the end."""

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from service import __version__
-from service.api import openapi
+from service.api import document
 from service.api.encodings import CompressMiddleware
 from service.api.responses import problems
 from service.api.route import DirectMiddleware, DirectRoute
@@ -31,13 +31,18 @@ from service.runtime.bootstrap import joined
 from service.runtime.requests import RequestMiddleware
 
 DESCRIPTION = """\
-Recrawl decides when to crawl which page again. Register pages, report what your crawlers saw,
-pass on change notices; poll the schedule. Rates are per day, intervals are days, instants are
-RFC 3339 with a zone. Batches are JSON arrays or NDJSON, plain or compressed (gzip, zstd); each
-item succeeds or fails alone; one that holds a key twice with different values is rejected.
-Errors are RFC 9457 problems. A head that takes over 10 s, or a body that comes at under 1 KB/s, is
-answered 408; a Transfer-Encoding other than chunked 501; one connection too many 503. A path may
-end in a slash. Each answer has an X-Request-ID: that of the request, or a new one.
+Recrawl decides when to crawl which page again. Register pages, take crawls under leases, report
+their results, pass on pings, and read the schedule.
+
+- Rates are per day, intervals are days. A name that ends in `_s` is in seconds. Instants are RFC
+  3339 with a zone.
+- A batch is a JSON array or NDJSON, plain or compressed (gzip, zstd). Each item succeeds or fails
+  alone. An item that holds a key twice with different values is rejected.
+- A list returns `next_cursor`, and the same URL in the header `Link` (rel=next). Send it as
+  `cursor` for the next part; null is the end. Cursors are opaque.
+- Errors are RFC 9457 problems. A Transfer-Encoding other than chunked is answered 501, and one
+  connection too many 503.
+- A path may end in a slash. Each answer has an `X-Request-ID`: that of the request, or a new one.
 """
 
 GRACE_S, ABORTED_S = 2.5, 1.0
@@ -76,7 +81,7 @@ def create_app(service: Service | None = None) -> FastAPI:
     routes = [route for router in ROUTERS for route in router.routes]
     app.router.routes[:0] = routes
     problems.install(app)
-    openapi.install(app)
+    document.install(app)
     direct = [route for route in routes if isinstance(route, DirectRoute)]
     app.add_middleware(DirectMiddleware, routes=direct)
     app.add_middleware(CompressMiddleware)

@@ -102,7 +102,7 @@ SUBSCRIPTIONS_ANSWER = {
             "expires_at": "2026-05-11T12:00:02Z",
         },
     ],
-    "next_cursor": "Xq3vTn0aQ5mZk8rYb1sLpA",
+    "next_cursor": "kqd3ZWJzdWIxtlhxM3ZUbjBhUTVtWms4clliMXNMcEE",
 }
 FEED = """<?xml version="1.0" encoding="UTF-8"?>
 <feed xmlns="http://www.w3.org/2005/Atom">
@@ -123,7 +123,7 @@ SCHEDULE_ANSWER = {
     "published_at": "2026-05-01T12:10:00Z",
     "bandwidth": 0.6,
     "items": [SCHEDULE_ITEM],
-    "next_cursor": "NzoxMDAw",
+    "next_cursor": "k6lzY2hlZHVsZTEHAQ",
 }
 EPOCH_ANSWER = {
     "epoch": 7,
@@ -154,7 +154,7 @@ EPOCH_ANSWER = {
     },
     "seconds": {"load": 0.002, "estimate": 0.001, "allocate": 0.001, "publish": 0.004},
 }
-EPOCHS_ANSWER = {"items": [EPOCH_ANSWER], "next_before": 7}
+EPOCHS_ANSWER = {"items": [EPOCH_ANSWER], "next_cursor": "kqdlcG9jaHMxBw"}
 REQUESTED = {
     "epoch": 8,
     "status": "requested",
@@ -247,7 +247,7 @@ HOST_ANSWER = {
         "silent": False,
     },
 }
-HOSTS_ANSWER = {"items": [HOST_ITEM], "next_cursor": "17"}
+HOSTS_ANSWER = {"items": [HOST_ITEM], "next_cursor": "kqZob3N0czER"}
 GROUP = {"min_delay_s": 1.0, "max_crawl_rate": 900.0, "members": ["example.com", "example.org"]}
 GROUP_ANSWER = {
     "group": "shared-1",

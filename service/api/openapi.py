@@ -1,10 +1,8 @@
-"""The OpenAPI document: FastAPI's paths and parameters, the structs' schemas, our examples."""
+"""Pieces of the OpenAPI document that routes declare: bodies, answers, headers and problems."""
 
 from typing import Any, Literal
 
 import msgspec
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 from msgspec import Struct
 
 from recrawl_client.wire import common, evidence, hosts, leases, pages, schedule, websub
@@ -12,49 +10,73 @@ from service.api.requests.bodies import JSON, NDJSON
 
 
 class IndexNowBody(Struct, frozen=True, kw_only=True):
-    """URLs of one host that have changed, as the IndexNow protocol names the fields."""
+    """URLs of one host that have changed; the IndexNow protocol names the fields."""
 
     host: str
+    """Host of all the URLs."""
     key: str
+    """Key that the site shows in a file."""
     urlList: list[str]  # noqa: N815 - the protocol's name
+    """URLs that have changed, 1 to 10,000."""
     keyLocation: str | None = None  # noqa: N815
+    """URL of the key file; null for `/KEY.txt` at the root of the host."""
 
 
 class IndexNowAnswer(Struct, frozen=True, kw_only=True):
-    """What became of a submission by IndexNow."""
+    """Outcome of a submission by IndexNow."""
 
     status: Literal["taken", "pending"]
-    """pending: the site's key is being looked at; the URLs are taken once it has been found."""
+    """`taken`: the URLs count as pings. `pending`: the service checks the site's key first."""
     n_urls: int
-    """Distinct URLs; while pending the number of URLs as sent."""
+    """Number of distinct URLs; while pending the number of URLs as sent."""
     n_taken: int
-    """Distinct URLs taken as change notices of this moment."""
+    """Number of distinct URLs that count as pings of this moment."""
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """The process is alive, or ready."""
+    """The service is alive, or ready."""
 
     status: Literal["ok"]
+    """Always `ok`."""
     version: str
+    """Version of the service."""
 
 
 TITLES = {
     400: "The body is not what its media type says",
-    401: "No valid API key",
+    401: "The request has no valid API key",
     403: "The site does not show the key",
-    404: "No such page, host, group, epoch, subscription or running lease",
-    406: "None of the media types in Accept can be given",
-    410: "What is named is no longer kept: the epoch of the cursor or since_epoch, a subscription",
-    413: "Too many bytes or items",
-    415: "A media type this call does not take, or a Content-Encoding other than gzip and zstd",
-    422: "A field or parameter, or every item of the batch, was refused",
+    404: "There is no such page, host, group, epoch, subscription or running lease",
+    406: "The service has none of the media types in Accept",
+    408: "The head of the request took over 10 s, or the body came at under 1 KB/s",
+    410: "The epoch of `cursor` or `since_epoch`, or the subscription, is no longer kept",
+    413: "The body has too many bytes or items",
+    415: "The operation does not take this media type, or this Content-Encoding",
+    422: "A field or a parameter is wrong, or every item of the batch is",
     429: "Too much is waiting; try again after Retry-After",
     503: "The database does not answer, takes no writes or has another schema, or too much is "
     "waiting; try again after Retry-After",
     507: "The database has no room left",
 }
-EVERYWHERE = (401, 503)
+EVERYWHERE = (401, 408, 503)
 WRITES = (400, 413, 415, 422, 507)
+
+
+def header(description: str, example: str | int, kind: str = "string") -> dict[str, Any]:
+    """Return the description of a header of an answer."""
+    return {"description": description, "schema": {"type": kind}, "example": example}
+
+
+LINK = {
+    "Link": header(
+        "URL of the next part, rel=next; absent at the end (RFC 8288)",
+        '</hosts?limit=100&cursor=kqZob3N0czER>; rel="next"',
+    )
+}
+LOCATION = {"Location": header("Path of the epoch", "/epochs/8")}
+RETRIED = frozenset({429, 503, 507})
+"""Statuses of problems that carry Retry-After."""
+RETRY_AFTER = {"Retry-After": header("Wait before the next try, seconds", 5, "integer")}
 
 STRUCTS = [
     kind
@@ -90,6 +112,7 @@ def document_body(example: str) -> dict[str, Any]:
         "application/xml": {"schema": text, "example": example},
         "text/plain": {"schema": text},
         "application/gzip": {"schema": binary},
+        "application/octet-stream": {"schema": binary},
     }
     return {"requestBody": {"required": True, "content": content}}
 
@@ -98,20 +121,28 @@ def feed_body(example: str) -> dict[str, Any]:
     """Return the description of a body of any type, preferably Atom or RSS."""
     content = {
         "application/atom+xml": {"schema": {"type": "string"}, "example": example},
-        "*/*": {"schema": {"type": "string", "format": "binary"}},
+        "application/rss+xml": {"schema": {"type": "string"}},
+        "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
     }
     return {"requestBody": {"required": True, "content": content}}
 
 
 def answers(
-    kind: type[msgspec.Struct], example: Any, *statuses: int, status: int = 200
+    kind: type[msgspec.Struct],
+    example: Any,
+    *statuses: int,
+    status: int = 200,
+    headers: dict[str, Any] | None = None,
 ) -> dict[int | str, dict[str, Any]]:
     """Return the description of the answers: a struct, and a problem for each status."""
-    answer = {
+    whole = msgspec.json.decode(msgspec.json.encode(msgspec.convert(example, kind)))
+    response: dict[str, Any] = {
         "description": (kind.__doc__ or "").splitlines()[0],
-        "content": {JSON: {"schema": ref(kind), "example": example}},
+        "content": {JSON: {"schema": ref(kind), "example": whole}},
     }
-    return {status: answer, **problems_of(*EVERYWHERE, *statuses)}
+    if headers:
+        response["headers"] = headers
+    return {status: response, **problems_of(*EVERYWHERE, *statuses)}
 
 
 def streams(example: Any, *media: str) -> dict[str, Any]:
@@ -127,57 +158,18 @@ def streams(example: Any, *media: str) -> dict[str, Any]:
 
 def open_answers(kind: type[msgspec.Struct], example: Any, *statuses: int) -> dict[int | str, Any]:
     """Return the description of the answers to a call that needs no key."""
-    return {200: answers(kind, example)[200], **problems_of(*statuses)}
+    return {200: answers(kind, example)[200], **problems_of(408, *statuses)}
 
 
 def problems_of(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the description of the problems of some statuses."""
-    return {
+    problems: dict[int | str, dict[str, Any]] = {
         status: {
             "description": TITLES[status],
             "content": {"application/problem+json": {"schema": ref(common.Problem)}},
         }
         for status in sorted(set(statuses))
     }
-
-
-def install(app: FastAPI) -> None:
-    """Replace the application's own OpenAPI document by `document`."""
-
-    def describe() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = document(app)
-        return app.openapi_schema
-
-    app.openapi = describe  # type: ignore[method-assign]
-
-
-def document(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document of the application."""
-    described = get_openapi(
-        title=app.title,
-        version=app.version,
-        description=app.description,
-        routes=app.routes,
-        tags=app.openapi_tags,
-    )
-    components = described.setdefault("components", {})
-    _, structs = msgspec.json.schema_components(STRUCTS, ref_template="#/components/schemas/{name}")
-    parameter_schemas = {
-        name: schema
-        for name, schema in components.get("schemas", {}).items()
-        if name not in ("HTTPValidationError", "ValidationError")
-    }
-    components["schemas"] = dict(sorted({**parameter_schemas, **structs}.items()))
-    components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    described["security"] = [{}, {"key": []}]
-    for path in described["paths"].values():
-        for operation in path.values():
-            _replace_validation_error(operation)
-    return described
-
-
-def _replace_validation_error(operation: dict[str, Any]) -> None:
-    """Describe invalid parameters as a problem; FastAPI has a shape of its own."""
-    if "422" in operation["responses"]:
-        operation["responses"]["422"] = problems_of(422)[422]
+    for status in RETRIED & problems.keys():
+        problems[status]["headers"] = RETRY_AFTER
+    return problems

@@ -17,6 +17,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -26,6 +27,7 @@ from service.api.responses import problems
 from service.api.service import key_hash, the_service
 from service.core.conditions import CoreError
 from service.model.errors import RecrawlError, Unauthorized
+from service.model.wording import expected, shown
 
 
 def check_key(request: Request) -> None:
@@ -55,7 +57,10 @@ def check_query(request: Request) -> None:
     if unknown := [name for name in request.query_params if name not in names]:
         raise RequestValidationError(
             [
-                {"loc": ("query", name), "msg": f"no such parameter; remove it, {available}"}
+                {
+                    "loc": ("query", name),
+                    "msg": f"{name}: no such parameter; remove it, {available}",
+                }
                 for name in unknown
             ]
         )
@@ -181,8 +186,8 @@ class Parameters:
             else NotRequired[hints[field.name]]
             for field in (*dependant.path_params, *dependant.query_params, *dependant.header_params)
         }
-        adapter = TypeAdapter(TypedDict("Parameters", kinds))  # type: ignore[operator]
-        self.validate = adapter.validator.validate_python
+        self.adapter = TypeAdapter(TypedDict("Parameters", kinds))  # type: ignore[operator]
+        self.validate = self.adapter.validator.validate_python
         self.path_names = [field.alias for field in dependant.path_params]
         self.query_names = [field.alias for field in dependant.query_params]
         self.headers = {
@@ -210,8 +215,23 @@ class Parameters:
         try:
             values: dict[str, Any] = self.validate(sent)
         except ValidationError as error:
-            raise RequestValidationError(error.errors()) from error
+            raise RequestValidationError(self.faults(error)) from error
         return values
+
+    def faults(self, error: ValidationError) -> list[dict[str, Any]]:
+        """Return the name of each wrong parameter, and what to send, in words for people."""
+        schemas = self.adapter.json_schema()["properties"]
+        return [
+            {"loc": fault["loc"], "msg": _fault(fault, schemas[str(fault["loc"][-1])])}
+            for fault in error.errors(include_url=False, include_context=False)
+        ]
+
+
+def _fault(fault: ErrorDetails, schema: dict[str, Any]) -> str:
+    name, remedy = fault["loc"][-1], expected(schema)
+    if fault["type"] == "missing":
+        return f"{name} is missing; send {remedy}"
+    return f"{name} is {shown(fault['input'])}; send {remedy}"
 
 
 def _alias(hint: Any) -> str | None:

@@ -46,14 +46,17 @@ def claimed(
         folder. The URL's field is `name`.
     """
     if not KEY.fullmatch(key):
-        raise InvalidField("key", "the key must have 8 to 128 letters, digits and dashes")
+        raise InvalidField(
+            "key", "the key has another form; send 8 to 128 letters, digits and dashes"
+        )
     first = _normal(name, url)
     site = first if host is None else _site(host)
     scheme = first.url.partition(":")[0]
     location = _normal("keyLocation", key_location or f"{scheme}://{_netloc(site)}/{key}.txt")
     if location.host != site.host or urlsplit(location.url).port is not None:
         raise InvalidField(
-            "keyLocation", f"the key file must lie on {site.host[:100]}, at its usual port"
+            "keyLocation",
+            f"the key file lies elsewhere; put it on {site.host[:100]}, at its usual port",
         )
     claim = Claim(key, location.url, site.host)
     _check(name, first, claim)
@@ -82,7 +85,8 @@ def _check(name: str, url: NormalUrl, claim: Claim) -> None:
     folder = urlsplit(claim.location).path.rpartition("/")[0] + "/"
     if not urlsplit(url.url).path.startswith(folder):
         raise InvalidField(
-            name, f"{url.url[:200]} lies outside of {folder[:100]}, where the key file is"
+            name,
+            f"{url.url[:200]} lies outside of {folder[:100]}, where the key file is",
         )
 
 

@@ -62,7 +62,7 @@ class NotAcceptable(RequestError):
 
 
 class BadCursor(RequestError):
-    """The cursor is not one of GET /schedule; start again without a cursor."""
+    """The cursor is not one that this list returned; start again without cursor."""
 
 
 class CursorExpired(RequestError):
@@ -98,7 +98,7 @@ class GroupNotFound(RequestError):
 
 
 class LeaseNotHeld(RequestError):
-    """The lease has ended: it was reported, released or has expired."""
+    """The lease has ended: reported, released or expired; take the next with POST /leases."""
 
 
 class SubscriptionNotFound(RequestError):

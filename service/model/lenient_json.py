@@ -4,8 +4,13 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from service.model.wording import shown
+
 MAX_DIGITS = 40
 """Maximum length of an integer in any field, digits."""
+
+MAX_REST = 20
+"""Maximum length of the text after a fault that a message shows, characters."""
 
 MAX_SHOWN = 300
 """Maximum length of a key that a message shows, characters."""
@@ -34,10 +39,25 @@ def parse(content: str | bytes) -> Any:
     """
     try:
         return json.loads(content, parse_int=_integer, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        raise ValueError(_fault(error)) from error
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"byte {error.start} is not UTF-8") from error
+
+
+def _fault(error: json.JSONDecodeError) -> str:
+    """Return where a text stops being JSON, and why."""
+    rest = error.doc[error.pos :]
+    if error.msg == "Extra data":
+        why = "more follows after the first value"
+    elif not rest.strip():
+        why = "it ends too early"
+    else:
+        why = f"{shown(rest[:MAX_REST])} cannot stand there"
+    line = f"line {error.lineno}, " if "\n" in error.doc.strip() else ""
+    return f"{line}column {error.colno}: {why}; correct it and send it again"
 
 
 def _integer(digits: str) -> float:

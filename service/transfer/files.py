@@ -26,6 +26,7 @@ from service.model.columns import PageColumns, PageStates
 from service.model.domain import Observability
 from service.model.errors import InvalidUrl, UnreadableFile
 from service.model.urls import NormalUrl, normalise
+from service.model.wording import fault_of, worded
 
 BLOCK = 5_000
 NUMBERS = ("importance", "min_crawl_rate", "max_crawl_rate")
@@ -301,7 +302,7 @@ def _converted(
         try:
             line = msgspec.convert(fields, kind, strict=False)
         except msgspec.ValidationError as error:
-            rejected.append((position, str(error)))
+            rejected.append((position, worded(fault_of(error), fields, kind)))
         else:
             lines.append((position, line))
     return lines, rejected

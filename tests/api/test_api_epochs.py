@@ -71,19 +71,19 @@ def test_there_is_no_latest_epoch_before_the_first(api: Live):
     response = api.get("/epochs/latest")
     assert response.status_code == 404
     assert "POST /epochs" in response.json()["detail"]
-    assert api.get("/epochs").json() == {"items": [], "next_before": None}
+    assert api.get("/epochs").json() == {"items": [], "next_cursor": None}
 
 
 def test_epochs_are_listed_newest_first_in_parts(api: Live):
     published = [api.epoch() for _ in range(5)]
-    assert api.get("/epochs").json() == {"items": published[::-1], "next_before": None}
-    listed, before = [], None
+    assert api.get("/epochs").json() == {"items": published[::-1], "next_cursor": None}
+    listed, cursor = [], None
     while True:
-        query = {"limit": 2} if before is None else {"limit": 2, "before": before}
+        query = {"limit": 2} if cursor is None else {"limit": 2, "cursor": cursor}
         part = api.get("/epochs", **query).json()
         listed += part["items"]
-        before = part["next_before"]
-        if before is None:
+        cursor = part["next_cursor"]
+        if cursor is None:
             break
     assert listed == published[::-1]
 

@@ -110,11 +110,11 @@ def test_what_is_no_host_name_is_refused(sqlite_api: Live, name):
 @pytest.mark.parametrize(
     ("field", "value", "remedy"),
     [
-        ("min_delay_s", -1, "0 to 86400"),
-        ("min_delay_s", "1", "0 to 86400"),
-        ("robots_delay_s", 1e9, "0 to 86400"),
-        ("max_concurrency", 0, "1 to 10000"),
-        ("max_concurrency", 1.5, "1 to 10000"),
+        ("min_delay_s", -1, "0 to 86,400"),
+        ("min_delay_s", "1", "0 to 86,400"),
+        ("robots_delay_s", 1e9, "0 to 86,400"),
+        ("max_concurrency", 0, "1 to 10,000"),
+        ("max_concurrency", 1.5, "1 to 10,000"),
         ("max_crawl_rate", 0, "blocked_until"),
         ("group", "a/b", "letters"),
         ("group", "", "letters"),

@@ -124,9 +124,9 @@ def test_a_cursor_that_was_not_handed_out_is_refused(api: Live, corpus, cursor):
 
 def test_a_cursor_of_an_epoch_that_was_never_published_is_refused(api: Live, corpus):
     waiting = api.client.post("/epochs").json()["epoch"]
-    from service.api.responses.encode import encode_cursor
+    from service.api.cursors import SchedulePlace, encode_cursor
 
-    response = api.get("/schedule", cursor=encode_cursor(waiting, 0))
+    response = api.get("/schedule", cursor=encode_cursor(SchedulePlace(waiting, 0)))
     assert response.status_code == 422
 
 

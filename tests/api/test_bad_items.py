@@ -48,7 +48,9 @@ BAD = {
     "null": Bad("/observations", "null", None, "send an object with url"),
     "a string": Bad("/pings", '"x"', None, "send an object with url"),
     "an array": Bad("/pages", DEEP, None, "send an object with url"),
-    "nothing said": Bad("/pages", "{}", "url", "missing required field `url`"),
+    "nothing said": Bad(
+        "/pages", "{}", "url", "url is missing; send an absolute http or https URL"
+    ),
     # names
     "unknown field": page('"weight": 1', "weight", "remove it, known fields are", "unknown_field"),
     "deep unknown field": page(f'"x": {DEEP}', "x", "remove it", "unknown_field"),
@@ -66,9 +68,15 @@ BAD = {
     "subnormal": page('"importance": 5e-324', "importance", "positive number"),
     "400 digits": page(f'"importance": {"9" * 400}', "importance", "positive number"),
     "5000 digits": page(f'"importance": {"9" * 5000}', "importance", "positive number"),
-    "number as string": page('"importance": "1"', "importance", "got `str`"),
-    "boolean number": page('"importance": true', "importance", "got `bool`"),
-    "null number": page('"importance": null', "importance", "got `null`"),
+    "number as string": page(
+        '"importance": "1"', "importance", 'importance is "1"; send a positive number'
+    ),
+    "boolean number": page(
+        '"importance": true', "importance", "importance is true; send a positive number"
+    ),
+    "null number": page(
+        '"importance": null', "importance", "importance is null; send a positive number"
+    ),
     # the rest of a page
     "bounds crossed": page(
         '"min_crawl_rate": 2, "max_crawl_rate": 1', "min_crawl_rate", "lies above max_crawl_rate"
@@ -237,7 +245,7 @@ def test_a_line_of_two_items_is_refused_whatever_the_others_are(shared: Live):
         response = shared.client.post("/pages", content=content, headers=headers)
         rejected = response.json()["rejected"]
         assert rejected[0]["index"] == 0
-        assert "Extra data" in rejected[0]["detail"]
+        assert "more follows after the first value" in rejected[0]["detail"]
         assert len(rejected) == (1 if last == three else 2)
 
 

@@ -11,6 +11,7 @@ import pytest
 import zstandard
 from support.live_server import PATIENCE_S, Live
 
+from service.api.cursors import EpochsPlace, HostsPlace, encode_cursor
 from service.api.responses.problems import TYPES
 
 GOOD = '{"url": "https://good.example/"}'
@@ -329,8 +330,9 @@ def test_a_caller_who_hangs_up_half_way_is_no_fault_of_the_service(shared: Live)
         ("/schedule?due_before=1e300", "due_before"),
         ("/epochs?limit=0", "limit"),
         ("/epochs?limit=1001", "limit"),
-        ("/epochs?before=0", "before"),
-        (f"/epochs?before={2**63}", "before"),
+        ("/epochs?cursor=0", "cursor"),
+        ("/hosts?cursor=17", "cursor"),
+        ("/websub?cursor=%00", "cursor"),
         ("/epochs/0", "epoch"),
         (f"/epochs/{2**63}", "epoch"),
         ("/epochs/first", "epoch"),
@@ -350,7 +352,8 @@ def test_a_parameter_out_of_range_is_named(shared: Live, path, field):
     [
         "/schedule?due_before=0001-01-01T00:00:00%2B23:59",
         "/schedule?due_before=9999-12-31T23:59:59-23:59",
-        f"/epochs?before={2**63 - 1}",
+        f"/epochs?cursor={encode_cursor(EpochsPlace(2**63 - 1))}",
+        f"/hosts?cursor={encode_cursor(HostsPlace(2**63 - 1))}",
         "/schedule?limit=10000",
     ],
 )

@@ -50,9 +50,45 @@ def test_every_operation_has_a_name_of_its_own_and_a_summary():
     n_operations = sum(len(methods) for methods in DOCUMENT["paths"].values())
     assert len(OPERATIONS) == n_operations
     for _, _, operation in OPERATIONS.values():
-        assert operation["summary"]
-        assert operation["description"].strip()
-        assert operation["tags"]
+        assert 3 < len(operation["summary"]) <= 70
+        assert operation["description"].startswith(operation["summary"])
+        assert {*operation["tags"]} <= {tag["name"] for tag in DOCUMENT["tags"]}
+        for parameter in operation.get("parameters", ()):
+            assert parameter["description"]
+            assert "anyOf" not in parameter["schema"]
+
+
+def test_the_document_says_who_where_and_by_which_key():
+    assert DOCUMENT["info"]["license"]["identifier"] == "Apache-2.0"
+    assert DOCUMENT["info"]["contact"]["url"]
+    assert DOCUMENT["servers"][0]["url"] == "/"
+    assert all(tag["description"] for tag in DOCUMENT["tags"])
+    assert DOCUMENT["components"]["securitySchemes"]["key"]["description"]
+    keyless = {name for name, (_, _, each) in OPERATIONS.items() if each.get("security") == []}
+    assert keyless == {"healthz", "readyz", "metrics", "verify_subscription", "post_content"}
+
+
+@pytest.mark.parametrize("name", DOCUMENT["components"]["schemas"])
+def test_every_field_is_described_and_has_no_default(name):
+    schema = DOCUMENT["components"]["schemas"][name]
+    assert schema["description"].endswith((".", "?"))
+    for field, described in schema["properties"].items():
+        assert described["description"].endswith("."), field
+        assert "default" not in described, field
+        for branch in (described, *described.get("anyOf", ())):
+            if field.endswith(("_at", "_until", "lastmod", "last_modified")) and "type" in branch:
+                assert (branch["type"], branch.get("format")) in (
+                    ("string", "date-time"),
+                    ("null", None),
+                ), field
+
+
+def test_answers_state_every_field_that_is_always_there():
+    required = {name: {*s["required"]} for name, s in DOCUMENT["components"]["schemas"].items()}
+    assert "group" in required["HostAnswer"]
+    assert "removed" not in required["ScheduleAnswer"]
+    assert required["LeaseBody"] == set()
+    assert required["Problem"] == {"type", "title", "status", "detail"}
 
 
 def test_every_schema_that_is_named_is_there_and_no_other():

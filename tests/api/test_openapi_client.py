@@ -1,6 +1,8 @@
 """A client generated from openapi/openapi.json drives the live server."""
 
 import importlib
+import json
+import re
 import subprocess
 import sys
 from datetime import timedelta
@@ -12,6 +14,15 @@ from support.live_server import START, running
 pytestmark = pytest.mark.slow
 
 DOCUMENT = Path(__file__).parents[2] / "openapi" / "openapi.json"
+MEDIA_TYPES = {
+    "application/x-ndjson",
+    "application/xml",
+    "text/plain",
+    "application/gzip",
+    "application/atom+xml",
+    "application/rss+xml",
+}
+"""Further media types of bodies, which the generator does not know."""
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +31,7 @@ def generated(tmp_path_factory):
     directory = tmp_path_factory.mktemp("client")
     (directory / "config.yml").write_text("post_hooks: []\n")
     command = [sys.executable, "-m", "openapi_python_client", "generate", "--meta", "none"]
-    subprocess.run(
+    ended = subprocess.run(
         [
             *command,
             "--path",
@@ -32,10 +43,35 @@ def generated(tmp_path_factory):
         ],
         check=True,
         capture_output=True,
+        text=True,
     )
+    assert_nothing_dropped(ended.stdout + ended.stderr)
     sys.path.insert(0, str(directory))
     yield importlib.import_module("generated_client")
     sys.path.remove(str(directory))
+
+
+def assert_nothing_dropped(output: str) -> None:
+    """Check that the generator left out further media types of bodies, and nothing else."""
+    warnings = [line for line in output.splitlines() if line.startswith(("WARNING", "ERROR"))]
+    dropped = re.findall(r"^(?:WARNING|ERROR).*\n+(.*)$", output, re.MULTILINE)
+    assert len(dropped) == len(warnings)
+    assert {line.split()[-1] for line in dropped} <= MEDIA_TYPES, output
+    assert all(line.startswith("Unsupported content type ") for line in dropped), output
+
+
+def test_every_operation_is_generated(generated):
+    paths = json.loads(DOCUMENT.read_text())["paths"].values()
+    names = sorted(each["operationId"] for methods in paths for each in methods.values())
+    modules = (Path(generated.__file__).parent / "api").glob("*/*.py")
+    assert sorted(path.stem for path in modules if path.stem != "__init__") == names
+
+
+def test_instants_are_generated_as_instants(generated):
+    models = importlib.import_module("generated_client.models")
+    text = "2026-05-01T12:00:00+00:00"
+    fields = {"lease": "1-ff", "page_id": 1, "expires_at": text}
+    assert models.LeaseAnswer.from_dict(fields).expires_at == START
 
 
 def operation(tag: str, name: str):
@@ -82,6 +118,10 @@ def test_a_generated_client_registers_observes_and_reads_the_schedule(generated,
 
         shown = operation("pages", "find_page")(client=client, url_query=url)
         assert shown.estimate.n_changes == 1
+        leased = operation("leases", "post_leases")(client=client, body=models.LeaseBody())
+        assert leased.items == []
+        (host,) = operation("hosts", "list_hosts")(client=client, limit=1).items
+        assert host.host == "example.com"
         patch = models.PagePatchBody(importance=3.0, max_crawl_rate=None)
         patched = operation("pages", "patch_page")(page_id, client=client, body=patch)
         assert patched.importance == 3.0

@@ -188,8 +188,9 @@ def test_parameters_are_validated_as_on_a_route_of_fastapi(app, counts, path):
     if answer.is_success:
         assert answer.json() | {"thread": ""} == expected.json() | {"thread": ""}
     else:
-        assert answer.headers == expected.headers
-        assert answer.json() == expected.json()
+        assert answer.headers["Content-Type"] == expected.headers["Content-Type"]
+        fields, named = ([e["field"] for e in each.json()["errors"]] for each in (expected, answer))
+        assert named == fields
     route = "/items/{item}" if path.startswith("/items") else "/numbers"
     assert counts[1] == ("GET", route, expected.status_code)
 

@@ -135,4 +135,4 @@ def test_numbers_stand_beside_the_sentence():
     answer = why(PAGE)
     assert (answer.multiplier, answer.crawled_more_often_than) == (0.5, 0.249)
     assert answer.next_change_expected_in_days == 2.0
-    assert why(replace(PAGE, change_rate=0.0)).next_change_expected_in_days == float("inf")
+    assert why(replace(PAGE, change_rate=0.0)).next_change_expected_in_days is None

@@ -127,7 +127,7 @@ def test_hosts_are_set_shown_and_listed(sqlite_url, recrawl):
         assert listed == api.get("/hosts").json()["items"]
         assert [host["host"] for host in listed] == ["a.example", "b.example"]
         refused = recrawl("hosts", "set", "a.example", "max_concurrency=0", **at)
-        assert "1 to 10000" in refused.refusal()
+        assert "1 to 10,000" in refused.refusal()
         assert "valid API key" in recrawl("hosts", "show", "a.example", url=api.url).refusal()
         assert "no page has the host" in recrawl("hosts", "show", "c.example", **at).refusal()
         for nonsense in ("../pages", "a.example?x=1", "a.example/../../epochs"):

@@ -120,7 +120,7 @@ def test_pages_go_straight_to_a_database(database_url, recrawl, tmp_path):
     (tmp_path / "pages.csv").write_text(PAGES + "https://a.example/x,0,\nnowhere,1,\n")
     ended = recrawl("import", tmp_path / "pages.csv", "--database-url", database_url)
     assert (ended.status, ended.out) == (1, "30 new pages registered, 2 lines skipped\n")
-    for line, reason in ((32, "$.importance"), (33, "absolute http")):
+    for line, reason in ((32, "importance is 0.0; send a positive number"), (33, "absolute http")):
         assert any(
             said.startswith(f"{tmp_path / 'pages.csv'}:{line}:") and reason in said
             for said in ended.err.splitlines()

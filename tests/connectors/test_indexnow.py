@@ -39,7 +39,7 @@ def test_the_key_file_is_expected_at_the_root_of_the_host():
         ({"host": "b.example"}, "urlList[0]", "not of the host b.example"),
         ({"host": "b.example/?"}, "urlList[0]", "not of the host b.example"),
         ({"host": ""}, "host", "cannot be parsed"),
-        ({"key_location": "http://b.example/key.txt"}, "keyLocation", "must lie on a.example"),
+        ({"key_location": "http://b.example/key.txt"}, "keyLocation", "put it on a.example"),
         ({"key_location": "http://a.example:8080/key.txt"}, "keyLocation", "usual port"),
         ({"key_location": "key.txt"}, "keyLocation", "absolute"),
         ({"key_location": "http://a.example/blog/key.txt"}, "url", "outside of /blog/"),

@@ -1,6 +1,5 @@
 """Request bodies: read within a limit, decoded item by item, every fault named by its index."""
 
-import re
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from service.model.errors import (
     UnsupportedMediaType,
 )
 from service.model.lenient_json import Contradiction
+from service.model.wording import fault_of, worded
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -52,9 +52,6 @@ MOST_VALUES = 1_000_000
 """So many values a body may have that is parsed leniently, or `VALUES_PER_ITEM` for each item that
 it may have: three bytes of it, `{},`, take two hundred in memory."""
 VALUES_PER_ITEM = 32
-
-MAX_SAID = 300
-"""Maximum number of characters of a name from the request that an error repeats."""
 
 ItemT = TypeVar("ItemT", bound=Item)
 
@@ -301,46 +298,19 @@ def _one_by_one(values: list[Any], kind: type[ItemT], first: int = 0) -> Batch[I
             items.append(msgspec.convert(value, kind))
             index.append(i)
         except msgspec.ValidationError as error:
-            rejected.append(_rejection(i, str(error), kind))
+            rejected.append(_rejection(i, error, value, kind))
         except UnicodeEncodeError:
             detail = "a name or word in it holds a lone surrogate; send valid Unicode"
             rejected.append(Rejection(index=i, code="invalid", detail=detail))
     return Batch(items, np.array(index, np.int64), rejected)
 
 
-def _rejection(index: int, message: str, kind: type[Item]) -> Rejection:
-    """Name the field, and say what it must be in the schema's own words."""
-    reason, _, path = message.partition(" - at `$")
-    named = re.match(r"\.(\w+)", path) or re.search(r"field `(.*)`$", reason)
-    field = named[1][:MAX_SAID] if named else None
-    reason = reason[:MAX_SAID]
-    if "unknown field" in reason:
-        names = ", ".join(kind.__struct_fields__)
-        return Rejection(
-            index=index,
-            code="unknown_field",
-            field=field,
-            detail=f"{reason}; remove it, known fields are {names}",
-        )
-    remedy = _descriptions(kind).get(field or "")
-    if field is None:
-        detail = f"{reason}; send an object with {', '.join(kind.__struct_fields__)}"
-    else:
-        detail = f"{reason}; {field} is {remedy}" if remedy else reason
-    return Rejection(index=index, code="invalid", field=field, detail=detail)
-
-
-@cache
-def _descriptions(kind: type[Item]) -> dict[str, str]:
-    """Return the description of each field, from the OpenAPI schema of the item."""
-    (_,), components = msgspec.json.schema_components([kind])
-    properties = components[kind.__name__]["properties"]
-    return {
-        name: str(described["description"])
-        for name, schema in properties.items()
-        for described in (schema, *schema.get("anyOf", ()))
-        if "description" in described
-    }
+def _rejection(
+    index: int, error: msgspec.ValidationError, value: Any, kind: type[Item]
+) -> Rejection:
+    fault = fault_of(error)
+    code = "unknown_field" if fault.kind == "unknown" else "invalid"
+    return Rejection(index=index, code=code, field=fault.field, detail=worded(fault, value, kind))
 
 
 _ENCODER = msgspec.json.Encoder()

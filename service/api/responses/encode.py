@@ -1,8 +1,5 @@
 """Answers: from columns, verdicts and values to the structs of the wire, as JSON or Arrow."""
 
-import base64
-import binascii
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from importlib.util import find_spec
@@ -33,7 +30,7 @@ from service.leases.lease import LeasedPages
 from service.model.arrays import INSTANT, Codes, Instants, Ints
 from service.model.columns import ScheduledPages
 from service.model.domain import Epoch, LogEntry, Page, Verdict
-from service.model.errors import BadCursor, BatchRejected
+from service.model.errors import BatchRejected
 
 
 class RemovedPage(msgspec.Struct):
@@ -97,24 +94,6 @@ def moments(instants: Instants) -> list[datetime | None]:
         seconds = seconds.astype(object)
         seconds[never] = None
     return msgspec.convert(seconds.tolist(), list[datetime | None], strict=False)
-
-
-def encode_cursor(epoch: int, after: int) -> str:
-    """Return the cursor of a place in an epoch's schedule."""
-    return base64.urlsafe_b64encode(f"{epoch}:{after}".encode()).decode().rstrip("=")
-
-
-def decode_cursor(cursor: str) -> tuple[int, int]:
-    """Return the epoch and the page_id of a cursor; raise `BadCursor`."""
-    try:
-        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-        place = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
-    except (ValueError, binascii.Error) as error:
-        raise BadCursor from error
-    if not re.fullmatch(r"\d{1,18}:\d{1,18}", place):
-        raise BadCursor
-    epoch, after = place.split(":")
-    return int(epoch), int(after)
 
 
 def shared(kind: type[msgspec.Struct], *sources: object) -> dict[str, Any]:

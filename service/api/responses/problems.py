@@ -119,7 +119,7 @@ async def answer_parameters(_: Request, error: Exception) -> Response:
         Rejection(index=i, code="invalid", detail=fault["msg"], field=str(fault["loc"][-1]))
         for i, fault in enumerate(faults)
     ]
-    detail = "; ".join(f"{r.field}: {r.detail}" for r in rejections)
+    detail = "; ".join(rejection.detail for rejection in rejections)
     field = rejections[0].field if rejections else None
     return problem(422, "InvalidParameter", detail, field=field, errors=rejections)
 

@@ -22,7 +22,7 @@ def explain(page: Page, epoch: Epoch, estimate: PageEstimate) -> WhyAnswer:
         sentence=_sentence(page, certificate, estimate, share),
         multiplier=None if certificate is None else certificate.multiplier,
         crawled_more_often_than=share,
-        next_change_expected_in_days=1 / change_rate if change_rate else float("inf"),
+        next_change_expected_in_days=1 / change_rate if change_rate else None,
     )
 
 

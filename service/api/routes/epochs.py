@@ -1,42 +1,63 @@
-"""Epochs: asked for, listed, shown."""
+"""The epochs that published the schedules: request, list and show them."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from recrawl_client.wire import schedule as wire
-from recrawl_client.wire.schedule import EpochsAnswer
+from recrawl_client.wire.schedule import Epoch, EpochsAnswer
 from service.api import examples, openapi
+from service.api.cursors import (
+    CursorParameter,
+    EpochsPlace,
+    decode_cursor,
+    encode_cursor,
+    next_link,
+)
 from service.api.responses.encode import answer, encode_epoch
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheService
-from service.model.domain import Epoch
+from service.model import domain
 from service.model.errors import EpochNotFound
 from service.runtime.requests import waiting
 
 router = APIRouter(tags=["epochs"], route_class=DirectRoute, dependencies=GUARDED)
 
 
-@router.get("/epochs", responses=openapi.answers(EpochsAnswer, examples.EPOCHS_ANSWER, 422))
-def list_epochs(
-    service: TheService,
-    before: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="`next_before`")] = None,
-    limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
-) -> Response:
-    """List epochs, newest first, failed ones with their reason."""
-    with service.store.begin(write=False) as tx:
-        listed = tx.epochs(before, limit)
-    service.watch.note(listed)
-    next_before = listed[-1].epoch if len(listed) == limit else None
-    return answer(EpochsAnswer(items=[encode_epoch(e) for e in listed], next_before=next_before))
+EpochPath = Annotated[int, Path(ge=1, le=2**63 - 1, description="Number of an epoch")]
 
 
 @router.get(
-    "/epochs/latest", responses=openapi.answers(wire.Epoch, examples.EPOCH_ANSWER, 404, 422)
+    "/epochs",
+    responses=openapi.answers(EpochsAnswer, examples.EPOCHS_ANSWER, 422, headers=openapi.LINK),
 )
+def list_epochs(
+    request: Request,
+    service: TheService,
+    cursor: CursorParameter = None,
+    limit: Annotated[
+        int, Query(ge=1, le=1_000, description="Maximum number of epochs of a part")
+    ] = 50,
+) -> Response:
+    """List epochs, newest first.
+
+    A failed epoch has a `reason`.
+    """
+    before = None if cursor is None else decode_cursor(cursor, EpochsPlace, "/epochs").before
+    with service.store.begin(write=False) as tx:
+        listed = tx.epochs(before, limit)
+    service.watch.note(listed)
+    next_cursor = encode_cursor(EpochsPlace(listed[-1].epoch)) if len(listed) == limit else None
+    part = EpochsAnswer(items=[encode_epoch(epoch) for epoch in listed], next_cursor=next_cursor)
+    return answer(part, headers=next_link(request, next_cursor))
+
+
+@router.get("/epochs/latest", responses=openapi.answers(Epoch, examples.EPOCH_ANSWER, 404, 422))
 def get_latest_epoch(service: TheService) -> Response:
-    """Show the epoch in force, with the certificate of its optimality."""
+    """Show the epoch in force.
+
+    Its costs and its residual certify that its schedule is optimal.
+    """
     with service.store.begin(write=False) as tx:
         epoch = tx.epoch_in_force()
     if epoch is None:
@@ -45,11 +66,9 @@ def get_latest_epoch(service: TheService) -> Response:
     return answer(encode_epoch(epoch))
 
 
-@router.get(
-    "/epochs/{epoch}", responses=openapi.answers(wire.Epoch, examples.EPOCH_ANSWER, 404, 422)
-)
-def get_epoch(service: TheService, epoch: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> Response:
-    """Show one epoch, whatever became of it."""
+@router.get("/epochs/{epoch}", responses=openapi.answers(Epoch, examples.EPOCH_ANSWER, 404, 422))
+def get_epoch(service: TheService, epoch: EpochPath) -> Response:
+    """Show one epoch, whatever its state."""
     run = read_epoch(service, epoch)
     service.watch.note([run])
     return answer(encode_epoch(run))
@@ -58,16 +77,21 @@ def get_epoch(service: TheService, epoch: Annotated[int, Path(ge=1, le=2**63 - 1
 @router.post(
     "/epochs",
     status_code=202,
-    responses=openapi.answers(wire.Epoch, examples.REQUESTED, 422, 507, status=202),
+    responses=openapi.answers(
+        Epoch, examples.REQUESTED, 422, 507, status=202, headers=openapi.LOCATION
+    ),
 )
 async def post_epoch(
     request: Request,
     service: TheService,
     wait_s: Annotated[
-        float, Query(ge=0, le=30, description="Seconds to wait until the epoch is in force")
+        float, Query(ge=0, le=30, description="Maximum wait until the epoch is in force, seconds")
     ] = 0.0,
 ) -> Response:
-    """Ask for an epoch now; if one is already waiting to start, that one is meant."""
+    """Request an epoch now.
+
+    If an epoch already waits to start, the answer is that epoch.
+    """
     epoch = await run_in_threadpool(request_epoch, service)
     if wait_s:
         with waiting(request.scope):
@@ -76,7 +100,7 @@ async def post_epoch(
     return answer(encode_epoch(epoch), 202, {"Location": f"/epochs/{epoch.epoch}"})
 
 
-def request_epoch(service: Service) -> Epoch:
+def request_epoch(service: Service) -> domain.Epoch:
     """Return the epoch that is to start now, and wake the runner of this process."""
     with service.store.begin() as tx:
         epoch = tx.request_epoch(service.now())
@@ -84,7 +108,7 @@ def request_epoch(service: Service) -> Epoch:
     return epoch
 
 
-def read_epoch(service: Service, number: int) -> Epoch:
+def read_epoch(service: Service, number: int) -> domain.Epoch:
     """Return one epoch as the database has it."""
     with service.store.begin(write=False) as tx:
         return tx.epoch(number)

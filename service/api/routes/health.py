@@ -20,17 +20,20 @@ log = structlog.get_logger()
 @router.head("/healthz", include_in_schema=False)
 @router.get("/healthz", responses=openapi.open_answers(Health, examples.HEALTH))
 async def healthz() -> Response:
-    """Tell that the process is alive; asks nobody, so it answers when all threads are busy."""
+    """Check that the process is alive.
+
+    This asks neither the database nor a thread, so a busy service answers too.
+    """
     return answer(Health(status="ok", version=__version__))
 
 
 @router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", responses=openapi.open_answers(Health, examples.HEALTH, 503))
 async def readyz(service: TheService) -> Response:
-    """Tell that the database answers, has the schema this version needs, and takes writes.
+    """Check that the database answers, has the right schema and takes writes.
 
-    Answers within 2 s. Of a problem, `check` says which of these failed: `connection`, `schema` or
-    `writes`; a full disk, a read-only database and a table that is locked fail `writes`.
+    The answer comes within 2 s. `check` of a problem names the failure: `connection`, `schema` or
+    `writes`. A full disk, a read-only database and a locked table fail `writes`.
     """
     try:
         await service.readiness.run(service.store.check_ready)
@@ -51,13 +54,19 @@ def not_ready(error: RecrawlError) -> Response:
 @router.get(
     "/metrics",
     response_class=Response,
-    responses={200: {"description": "Prometheus text", "content": {"text/plain": {}}}},
+    responses={
+        200: {
+            "description": "Prometheus text",
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        },
+        **openapi.problems_of(408),
+    },
 )
 async def metrics(service: TheService) -> Response:
-    """Give the metrics in Prometheus's format.
+    """Read the metrics in Prometheus's format.
 
-    Answers within 2 s. While the database does not answer, `recrawl_up` is 0 and the metrics that
-    are read from it are left out.
+    The answer comes within 2 s. While the database does not answer, `recrawl_up` is 0 and the
+    metrics from the database are left out.
     """
     try:
         text = await service.scraping.run(service.telemetry.scrape)

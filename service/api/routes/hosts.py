@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from msgspec import UNSET, structs
 
 from recrawl_client.wire.hosts import (
@@ -20,6 +20,13 @@ from recrawl_client.wire.hosts import (
     HostsAnswer,
 )
 from service.api import examples, openapi
+from service.api.cursors import (
+    CursorParameter,
+    HostsPlace,
+    decode_cursor,
+    encode_cursor,
+    next_link,
+)
 from service.api.requests.bodies import decode_object
 from service.api.responses.encode import answer, shared
 from service.api.route import GUARDED, DirectRoute
@@ -34,32 +41,47 @@ from service.storage import Transaction
 
 router = APIRouter(tags=["hosts"], route_class=DirectRoute, dependencies=GUARDED)
 
-HostPath = Annotated[str, Path(max_length=2_000, description="A host name")]
-GroupPath = Annotated[str, Path(pattern=GROUP_PATTERN, description="A name of your own")]
+HostPath = Annotated[str, Path(max_length=2_000, description="Name of a host")]
+GroupPath = Annotated[
+    str,
+    Path(
+        pattern=GROUP_PATTERN,
+        description="Name of a group: 1 to 100 letters, digits and . _ : -",
+    ),
+]
 EARLIEST, LATEST = datetime(1990, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
 
-@router.get("/hosts", responses=openapi.answers(HostsAnswer, examples.HOSTS_ANSWER, 422))
+@router.get(
+    "/hosts",
+    responses=openapi.answers(HostsAnswer, examples.HOSTS_ANSWER, 422, headers=openapi.LINK),
+)
 def list_hosts(
+    request: Request,
     service: TheService,
-    cursor: Annotated[
-        str | None, Query(pattern=r"^[0-9]{1,18}$", description="`next_cursor` of the last part")
-    ] = None,
-    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    cursor: CursorParameter = None,
+    limit: Annotated[
+        int, Query(ge=1, le=1_000, description="Maximum number of hosts of a part")
+    ] = 100,
 ) -> Response:
-    """List hosts in the order they came."""
+    """List hosts in the order of their registration."""
+    after = 0 if cursor is None else decode_cursor(cursor, HostsPlace, "/hosts").after
     with service.store.begin(write=False) as tx:
-        listed = tx.hosts(int(cursor or 0), limit)
-    next_cursor = str(listed[-1].host_id) if len(listed) == limit else None
+        listed = tx.hosts(after, limit)
+    next_cursor = encode_cursor(HostsPlace(listed[-1].host_id)) if len(listed) == limit else None
     host_queues = _host_queues(service, [host.host_queue for host in listed])
     pairs = zip(listed, host_queues, strict=True)
     items = [HostItem(**{**shared(HostItem, host), "host_queue": queue}) for host, queue in pairs]
-    return answer(HostsAnswer(items=items, next_cursor=next_cursor))
+    part = HostsAnswer(items=items, next_cursor=next_cursor)
+    return answer(part, headers=next_link(request, next_cursor))
 
 
 @router.get("/hosts/{host}", responses=openapi.answers(HostAnswer, examples.HOST_ANSWER, 404, 422))
 def get_host(service: TheService, host: HostPath) -> Response:
-    """Show how a host is crawled: settings, politeness in force, state, rates and feed."""
+    """Show how a host is crawled.
+
+    The answer has the settings, the politeness in force, the state, the rates and the pings.
+    """
     with service.store.begin(write=False) as tx:
         return _answer_host(service, tx, normalise_host(host))
 
@@ -70,10 +92,11 @@ def get_host(service: TheService, host: HostPath) -> Response:
     openapi_extra=openapi.request_body(HostBody, examples.HOST, batch=False),
 )
 def put_host(service: TheService, host: HostPath, body: TheBody) -> Response:
-    """Set how a host is crawled, before or after its first page; fields left out are set back.
+    """Set how a host is crawled.
 
-    Only `blocked_until` stays as it is unless it is sent. A host in a group is crawled by the
-    delay and concurrency of its group, and blocking one blocks all that share its server.
+    The host may have no page yet. Fields left out go back to their defaults; only `blocked_until`
+    keeps its value. A host in a group follows the delay and the concurrency of its group. A pause
+    of one host is a pause of all hosts of its group.
     """
     settings = structs.asdict(decode_object(body, HostBody))
     return _change_host(service, host, settings, whole=True)
@@ -85,7 +108,10 @@ def put_host(service: TheService, host: HostPath, body: TheBody) -> Response:
     openapi_extra=openapi.request_body(HostBody, examples.HOST_PATCH, batch=False),
 )
 def patch_host(service: TheService, host: HostPath, body: TheBody) -> Response:
-    """Change how a host is crawled, before or after its first page; fields left out stay."""
+    """Change how a host is crawled.
+
+    The host may have no page yet. Fields left out keep their values.
+    """
     settings = structs.asdict(decode_object(body, HostBody))
     return _change_host(service, host, settings, whole=False)
 
@@ -94,7 +120,7 @@ def patch_host(service: TheService, host: HostPath, body: TheBody) -> Response:
     "/groups/{group}", responses=openapi.answers(GroupAnswer, examples.GROUP_ANSWER, 404, 422)
 )
 def get_group(service: TheService, group: GroupPath) -> Response:
-    """Show how hosts that share a server are crawled."""
+    """Show how a group of hosts is crawled."""
     with service.store.begin(write=False) as tx:
         return _answer_group(service, tx, group)
 
@@ -105,9 +131,9 @@ def get_group(service: TheService, group: GroupPath) -> Response:
     openapi_extra=openapi.request_body(GroupBody, examples.GROUP, batch=False),
 )
 def put_group(service: TheService, group: GroupPath, body: TheBody) -> Response:
-    """Set how hosts that share a server are crawled, and which they are.
+    """Set how a group of hosts is crawled, and its members.
 
-    Settings left out are set back; `members` and `blocked_until` stay unless they are sent.
+    Settings left out go back to their defaults; `members` and `blocked_until` keep their values.
     """
     fields = structs.asdict(decode_object(body, GroupBody))
     names = fields.pop("members")

@@ -35,6 +35,7 @@ from service.model.errors import (
     Unauthorized,
 )
 from service.model.lenient_json import Contradiction
+from service.model.wording import fault_of
 
 REMEDY = "; send url and key, or POST host, key and urlList"
 FIRST = re.compile(rb'\[\s*("(?:[^"\\]|\\.)*+")')
@@ -121,7 +122,20 @@ def _decode(content: bytes, kind: type[DecodedT]) -> DecodedT:
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise MalformedBody(f"the body is not IndexNow: {str(error)[:300]}{REMEDY}") from error
+        raise MalformedBody(f"the body is not IndexNow: {_fault(error)}{REMEDY}") from error
+
+
+def _fault(error: Exception) -> str:
+    if not isinstance(error, msgspec.ValidationError):
+        at = re.search(r"\(byte (\d+)\)", str(error))
+        return f"it is not JSON at byte {at[1]}" if at else "it is not JSON"
+    fault = fault_of(error)
+    if fault.field is None:
+        return "it is not an object"
+    if fault.kind == "missing":
+        return f"{fault.field} is missing"
+    is_list = fault.field == "urlList" and fault.entry is None
+    return f"{fault.place} is no {'list of strings' if is_list else 'string'}"
 
 
 def peer(request: Request) -> str:
@@ -155,19 +169,21 @@ def get_indexnow(
     request: Request,
     service: TheService,
     url: Annotated[
-        str | None, Query(description="The page that changed", examples=["https://example.com/"])
+        str | None,
+        Query(description="URL of the page that has changed", examples=["https://example.com/"]),
     ] = None,
     key: Annotated[
-        str | None, Query(description="The site's key", examples=["0123abcd-4567-ef89"])
+        str | None, Query(description="Key of the site", examples=["0123abcd-4567-ef89"])
     ] = None,
     key_location: Annotated[
-        str | None, Query(alias="keyLocation", description="Where the key file lies on the site")
+        str | None, Query(alias="keyLocation", description="URL of the key file on the site")
     ] = None,
 ) -> Response:
-    """Announce that one page has changed now, by the IndexNow protocol.
+    """Announce a change of one page by IndexNow.
 
-    With `RECRAWL_INDEXNOW_CHECK` the site must show the key in a file, which then stands for an
-    API key: 202 until it has been looked at, 403 if it does not hold the key.
+    With `RECRAWL_INDEXNOW_CHECK` the site must show the key in a file. The key then replaces an
+    API key. The answer is 202 until the file has been fetched, and 403 if the file does not hold
+    the key.
     """
     if url is None or key is None:
         raise MalformedBody(f"{'url' if url is None else 'key'} is missing{REMEDY}")
@@ -180,9 +196,9 @@ def get_indexnow(
     openapi_extra=openapi.request_body(IndexNowBody, examples.INDEXNOW, batch=False),
 )
 async def post_indexnow(request: Request, service: TheService) -> Response:
-    """Announce that up to 10,000 pages of one host have changed now, by the IndexNow protocol.
+    """Announce changes of up to 10,000 pages of one host by IndexNow.
 
-    All or none are taken. Answers as for GET.
+    Either all URLs count or none. The answers are those of GET.
     """
     if service.key_checks is None or _shows_api_key(request):
         body = await read_body(request)

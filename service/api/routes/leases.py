@@ -36,23 +36,30 @@ MIN_PAUSE_S = 0.02
 """Minimum pause before a crawl that will be ready soon, seconds."""
 
 LeasePath = Annotated[
-    str, Path(pattern="^[1-9][0-9]{0,17}-[0-7]?[0-9a-f]{1,15}$", description="The token of a lease")
+    str,
+    Path(
+        pattern="^[1-9][0-9]{0,17}-[0-7]?[0-9a-f]{1,15}$",
+        description="Token of a lease, as POST /leases returned it",
+    ),
 ]
 
 
 @router.post(
     "/leases",
-    responses=openapi.answers(Leased, examples.LEASES_ANSWER, *openapi.WRITES),
+    responses=openapi.answers(
+        Leased, examples.LEASES_ANSWER, *openapi.WRITES, headers=openapi.RETRY_AFTER
+    ),
     openapi_extra=openapi.request_body(LeaseBody, examples.LEASE, batch=False),
 )
 async def post_leases(request: Request, service: TheService, body: TheBody) -> Response:
-    """Take crawls that are due: those that a ping asked for, then the most overdue.
+    """Take crawls that are due.
 
-    Each is handed out under a lease, and to nobody else before that ends: report it with its
-    `lease` through POST /observations, give it back with DELETE, or let it expire. Hosts are left
-    alone for as long as their politeness says. Workers that each ask for a `shard` of so many
-    `shards` always get the same hosts, and can keep their connections. `wait_s` waits for a first
-    crawl; an answer without items tells when to come back, in Retry-After too.
+    Crawls that a ping requested come first, then the most overdue. Each crawl has a lease: until
+    the lease ends, no other worker receives the crawl. Report the crawl with its `lease` through
+    POST /observations, return it with DELETE, or let the lease expire. The service spaces the
+    crawls of a host by its delay and concurrency. A worker that always sends the same `shard` and
+    `shards` receives the same hosts, and can keep its connections. `wait_s` waits for a first
+    crawl. An answer without items states when to ask again, in Retry-After too.
     """
     loop, wish = asyncio.get_running_loop(), decode_object(body, LeaseBody)
     if wish.shard >= wish.shards:
@@ -93,7 +100,7 @@ def _ahead(next_ready_at: datetime | None, now: datetime) -> float:
     openapi_extra=openapi.request_body(LeasePatchBody, examples.LEASE_PATCH, batch=False),
 )
 def patch_lease(service: TheService, lease: LeasePath, body: TheBody) -> Response:
-    """Let a lease that runs end so many seconds from now."""
+    """Extend or shorten a lease that runs."""
     ttl_s = decode_object(body, LeasePatchBody).ttl_s
     page_id, token = read_lease(lease)
     with service.store.begin() as tx:
@@ -108,7 +115,10 @@ def patch_lease(service: TheService, lease: LeasePath, body: TheBody) -> Respons
     "/leases/{lease}", status_code=204, responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422)
 )
 def delete_lease(service: TheService, lease: LeasePath) -> Response:
-    """Give a crawl back that was not done; the page is due as before, its host keeps its delay."""
+    """Return a crawl that was not done.
+
+    The page is due as before; its host keeps its delay.
+    """
     page_id, token = read_lease(lease)
     with service.store.begin() as tx:
         if not service.settler.release(tx, page_id, token, tx.now()):

@@ -22,42 +22,44 @@ from service.model.domain import Verdict
 router = APIRouter(tags=["evidence"], route_class=DirectRoute, dependencies=GUARDED)
 
 Register = Annotated[
-    bool, Query(description="Register URLs not seen before; with false they are rejected")
+    bool,
+    Query(description="True to register new URLs, false to reject them"),
 ]
 
 
 OBSERVATIONS = """\
-Report crawls. Each item succeeds or fails alone; sending a batch again changes nothing.
+Report crawls.
 
-`changed` is your judgement; a `digest` is compared with the last one; a `status` of 304 means
-unchanged, 404 and 410 mean gone, failures (0, other 4xx, 5xx) are no evidence. A page that
-fails is due again after an hour, or its interval if that is less, and twice as long with every
-further failure. A page that is gone is due after 1, 2, 4, 8 and 16 days, then it is retired;
-one that comes back has changed. Per page time
-moves forward: what is not newer than the page's last crawl is counted as `duplicate` or
-`late` and changes nothing. The first crawl of a page opens its first interval.
+Each item succeeds or fails alone. Sending a batch again changes nothing.
 
-Where the site says when the page was `last_modified` (the header of that name, or a date in
-the page), pass it on: a change whose instant is known is better evidence than one at some time
-since the last crawl. It does not say whether there was a change. A date before the last crawl,
-after this one or within a minute before it is not used.
+`changed` is your own judgement. A `digest` is compared with that of the last crawl. A `status` of
+304 means unchanged; 404 and 410 mean gone. Failures (0, other 4xx, 5xx) are no evidence. A page
+that fails is due again after an hour, or after its interval if that is shorter. Every further
+failure doubles the time. A page that is gone is due after 1, 2, 4, 8 and 16 days, then it is
+retired; a page that comes back has changed. Time moves forward per page: an item that is not newer
+than the page's last crawl counts as `duplicate` or `late` and changes nothing. The first crawl of
+a page opens its first interval.
 
-With a redirect, tell where it led as `redirect_url`: that page is registered, and recorded as
-`redirects_to`. A page that has moved for good (301, 308) is checked like one that is gone.
-Other redirects are no evidence, and no failure. `changed` and `digest` of a redirect are not
-read: they are of another page.
+Send `last_modified` when the site states it, as a header or a date in the page. A change at a
+stated instant is better evidence than a change at some time since the last crawl. The date does
+not decide whether the page has changed. A date before the last crawl, after this crawl, or less
+than a minute before this crawl is ignored.
 
-With `lease` the lease under which the page was crawled ends, if it still runs, and the page
-is due again by its crawl rate; a crawl that is dated before the lease counts at its start, as
-your clock must be slow. Under a lease that had ended before, a report is evidence like any
-other. 429, 503, timeouts and errors of a server make its host pause; `retry_after_s` says how
-long it asked for.
+Send `redirect_url` with a redirect. The target is registered, and recorded as `redirects_to` of
+the page. A page that has moved for good (301, 308) is checked like a page that is gone. Other
+redirects are neither evidence nor failures. `changed` and `digest` of a redirect are ignored,
+because they describe another page.
 
-NDJSON may be of any length, compressed too: it is committed as it arrives, in blocks of at
-most `max_items` lines and 1 MB, so send each page's crawls in the order of time. The answer
-sums up all blocks; `index` counts from the first line, blank ones left out; of several blocks
-the first 1,000 `rejected` are listed and `n_rejected` counts all. If a stream ends half-way,
-the blocks committed stay; the problem says `lines_taken`, and sending everything again is safe."""
+With `lease`, the lease of the crawl ends if it still runs, and the page is due again by its crawl
+rate. A crawl dated before its lease counts at the start of the lease, because your clock must be
+slow. After the end of its lease, a report is evidence like any other. After 429, 503, timeouts and
+server errors the service pauses the host, for `retry_after_s` if you send it.
+
+NDJSON may have any length, compressed too. The service commits it as it arrives, in blocks of at
+most `max_items` lines and 1 MB, so send the crawls of a page in the order of time. The answer sums
+up all blocks. `index` counts from the first line without blank lines. Several blocks list the first
+1,000 `rejected`, and `n_rejected` counts all. If a stream breaks off, the committed blocks stay:
+`lines_taken` of the problem counts their lines. Sending everything again is safe."""
 """Description of the call."""
 
 
@@ -87,13 +89,14 @@ async def post_observations(
     openapi_extra=openapi.request_body(Ping, examples.PINGS),
 )
 async def post_pings(service: TheService, body: TheBody, register: Register = True) -> Response:
-    """Announce changes; the answer says of each page whether to crawl it now, and why.
+    """Announce changes of pages.
 
-    Reasons to crawl: `never_crawled`, `credit` (its crawl probabilities have added up to one
-    crawl), `unscheduled` (no epoch has scheduled it yet), `may_be_back` (it is gone, and is
-    `complete` or retired and was not crawled for 16 days). Reasons not to: `saving` (they have
-    not), `crawled_since` (also within `RECRAWL_PING_DELAY_S` after a crawl), `not_trusted` (the
-    page is `incomplete`, or its pings have not proved themselves), `not_newer`.
+    The answer states for each page whether to crawl it now, and why. Reasons to crawl:
+    `never_crawled`; `credit`, its crawl probabilities add up to one crawl; `unscheduled`, no epoch
+    has scheduled it yet; `may_be_back`, it is gone, and is `complete`, or retired and not crawled
+    for 16 days. Reasons not to crawl: `saving`, the crawl probabilities do not add up yet;
+    `crawled_since`, also within `RECRAWL_PING_DELAY_S` after a crawl; `not_trusted`, the page is
+    `incomplete`, or its pings have not proved reliable; `not_newer`.
     """
     now = service.now()
 

@@ -25,9 +25,7 @@ router = APIRouter(tags=["pages"], route_class=DirectRoute, dependencies=GUARDED
 
 LAST_CRAWLS = 10
 
-PageIdPath = Annotated[
-    int, Path(ge=1, le=2**63 - 1, description="The service's number of the page")
-]
+PageIdPath = Annotated[int, Path(ge=1, le=2**63 - 1, description="The service's number of a page")]
 
 
 @router.post(
@@ -36,10 +34,10 @@ PageIdPath = Annotated[
     openapi_extra=openapi.request_body(Page, examples.PAGES),
 )
 def post_pages(service: TheService, body: TheBody) -> Response:
-    """Register pages, or change what is said of known ones (upsert by URL).
+    """Register pages, or change registered ones.
 
-    Fields left out keep their value; a new page has importance 1, is `auto` and unbounded. A page
-    that was retired, as it was gone for long, is crawled once more.
+    The URL is the key. Fields left out keep their value; a new page has importance 1, is `auto`
+    and has no bounds. A page that is retired, because it was gone for long, is crawled once more.
     """
     pages = decode_pages(decode_batch(body, Page, service.max_items))
     registration = Registration(pages.columns, service.now())
@@ -62,7 +60,10 @@ def post_pages(service: TheService, body: TheBody) -> Response:
     "/pages/{page_id}", responses=openapi.answers(PageAnswer, examples.PAGE_ANSWER, 404, 422)
 )
 def get_page(service: TheService, page_id: PageIdPath) -> Response:
-    """Show one page: what is known of it, when it is due, and why."""
+    """Show one page by its number.
+
+    The answer has the settings, the estimate, the schedule and the reason for it.
+    """
     with service.store.begin(write=False) as tx:
         return _page(tx, service, page_id)
 
@@ -71,10 +72,11 @@ def get_page(service: TheService, page_id: PageIdPath) -> Response:
 def find_page(
     service: TheService,
     url: Annotated[
-        str, Query(description="An absolute URL", examples=["https://example.com/news"])
+        str,
+        Query(description="An absolute http or https URL", examples=["https://example.com/news"]),
     ],
 ) -> Response:
-    """Show the page with this URL."""
+    """Show one page by its URL."""
     with service.store.begin(write=False) as tx:
         return _page(tx, service, find(tx, url))
 
@@ -85,7 +87,10 @@ def find_page(
     openapi_extra=openapi.request_body(PagePatchBody, examples.PATCH, batch=False),
 )
 def patch_page(service: TheService, page_id: PageIdPath, body: TheBody) -> Response:
-    """Change one page; the next epoch takes it into account. null clears a bound."""
+    """Change one page.
+
+    The next epoch takes the change into account. Null removes a bound.
+    """
     patch = _patch(decode_object(body, PagePatchBody))
     with service.store.begin() as tx:
         tx.change_page(page_id, patch, service.now())
@@ -101,7 +106,7 @@ def patch_page(service: TheService, page_id: PageIdPath, body: TheBody) -> Respo
     responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
 )
 def delete_page(service: TheService, page_id: PageIdPath) -> Response:
-    """Forget a page: its state, its log and its place in the schedule."""
+    """Delete a page: its state, its log and its row of the schedule."""
     with service.store.begin() as tx:
         tx.delete_page(page_id)
     return Response(status_code=204)

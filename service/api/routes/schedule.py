@@ -15,6 +15,14 @@ from starlette.types import Scope
 
 from recrawl_client.wire.schedule import ScheduleAnswer
 from service.api import examples, openapi
+from service.api.cursors import (
+    CursorParameter,
+    SchedulePlace,
+    decode_cursor,
+    encode_cursor,
+    next_link,
+    refused,
+)
 from service.api.encodings import best
 from service.api.requests.bodies import JSON, NDJSON
 from service.api.responses import encode
@@ -23,8 +31,6 @@ from service.api.responses.encode import (
     RemovedPage,
     answer,
     arrow_stream,
-    decode_cursor,
-    encode_cursor,
     encode_schedule,
 )
 from service.api.route import GUARDED, DirectRoute
@@ -35,7 +41,6 @@ from service.leases import due
 from service.model.columns import ScheduleChanges, SchedulePart
 from service.model.domain import Epoch, Observability, ScheduleFilter
 from service.model.errors import (
-    BadCursor,
     EpochNotFound,
     InvalidField,
     NotAcceptable,
@@ -58,7 +63,7 @@ class ScheduleQuery(NamedTuple):
 
     media: str
     etag: str | None
-    place: tuple[int, int] | None
+    place: SchedulePlace | None
     limit: int
     since: int | None
     min_change: float
@@ -66,50 +71,66 @@ class ScheduleQuery(NamedTuple):
     url: str | None
     observability: Observability | None
     due_before: datetime | None
+    cursor: str = ""
+    """The cursor of the place as sent."""
 
 
-RESPONSES = openapi.answers(ScheduleAnswer, examples.SCHEDULE_ANSWER, 406, 410, 422)
+ETAG = {"ETag": openapi.header("Number of the epoch, for If-None-Match", 'W/"epoch-7"')}
+RESPONSES = openapi.answers(
+    ScheduleAnswer, examples.SCHEDULE_ANSWER, 406, 410, 422, headers={**ETAG, **openapi.LINK}
+)
 RESPONSES[200]["content"] |= openapi.streams(examples.SCHEDULE_ITEM, NDJSON, ARROW)
 
 
-Cursor = Annotated[str | None, Query(description="`next_cursor` of the page before")]
-Limit = Annotated[int, Query(ge=1, le=10_000, description="Most rows per page")]
-HostFilter = Annotated[str | None, Query(description="Only pages of this host")]
-UrlFilter = Annotated[str | None, Query(description="Only the page with this URL")]
-Watched = Annotated[Literal["incomplete", "complete", "auto"] | None, Query()]
+Limit = Annotated[
+    int, Query(ge=1, le=10_000, description="Maximum number of rows of a part of JSON")
+]
+HostFilter = Annotated[str | None, Query(description="Name of the host whose pages are wanted")]
+UrlFilter = Annotated[str | None, Query(description="URL of the only page that is wanted")]
+Watched = Annotated[
+    Literal["incomplete", "complete", "auto"] | None,
+    Query(description="Source of changes of the pages that are wanted"),
+]
 DueBefore = Annotated[
-    datetime | None, Query(description="Only pages due before this instant (RFC 3339, zone)")
+    datetime | None,
+    Query(description="Instant before which the wanted pages are due, RFC 3339 with a zone"),
 ]
 SinceEpoch = Annotated[
-    int | None, Query(ge=1, le=2**63 - 1, description="Only what changed since this epoch")
+    int | None,
+    Query(ge=1, le=2**63 - 1, description="Number of an epoch; only changes since are wanted"),
 ]
 MinChange = Annotated[
     float,
-    Query(ge=0, le=10, description="With since_epoch: 0.1 leaves out what moved by up to 10 %"),
+    Query(
+        ge=0,
+        le=10,
+        description="Smallest relative change to return with `since_epoch`; 0.1 is 10 %",
+    ),
 ]
 Wait = Annotated[
-    float, Query(ge=0, le=30, description="Seconds to wait for a newer epoch, or the first one")
+    float,
+    Query(ge=0, le=30, description="Maximum wait for a newer epoch, or the first, seconds"),
 ]
 
 SCHEDULE = """\
-Give the schedule in force by ascending page_id.
+Read the schedule in force.
 
-Follow `next_cursor` until it is null; a page may have fewer items than `limit`, even none,
-and not be the last. All pages of one chain belong to one epoch. With
-`Accept: application/x-ndjson` the whole is streamed, one page a line, with
-`application/vnd.apache.arrow.stream` as Arrow record batches. A stream that is cut off
-broke: start again.
+The rows are in ascending order of page_id. Follow `next_cursor` until it is null: a part may have
+fewer items than `limit`, even none, and not be the last. All parts of one chain belong to one
+epoch. `Accept: application/x-ndjson` streams the whole schedule, one page a line.
+`Accept: application/vnd.apache.arrow.stream` streams Arrow record batches. If a stream breaks off,
+start again.
 
-The ETag names the epoch: on a 304 rates and probabilities are what they were. With `wait_s`
-the 304 is held back until a newer epoch is published, which is then given. Before the first
-epoch, `wait_s` waits for it.
-`next_crawl_at` moves with every reported crawl (last crawl + about 1/crawl_rate) and is told
-as of now; null means on a ping only.
+The ETag names the epoch. After a 304, rates and probabilities are unchanged. With `wait_s` the
+service waits for a newer epoch, or the first one, before it answers. `next_crawl_at` is as of now:
+every reported crawl moves it to the last crawl plus about 1/crawl_rate. Null means that only a ping
+leads to a crawl.
 
-With `since_epoch`, the epoch you know, only pages come that are new or whose crawl rate or
-crawl probability moved by more than `min_change` since; `removed` names those that are no
-longer scheduled, in NDJSON as lines `{"page_id": 5, "removed": true}`. 304 while your epoch
-is in force; 410 when it is no longer kept: fetch the whole schedule."""
+`since_epoch` takes the number of the epoch that you have. The answer holds new pages, and pages
+whose crawl rate or crawl probability moved by more than `min_change`. `removed` lists pages that
+are no longer scheduled; in NDJSON these are lines `{"page_id": 5, "removed": true}`. The answer is
+304 while your epoch is in force. It is 410 when your epoch is no longer kept: read the whole
+schedule then."""
 """Description of the call."""
 
 
@@ -118,13 +139,16 @@ is in force; 410 when it is no longer kept: fetch the whole schedule."""
     description=SCHEDULE,
     responses={
         **RESPONSES,
-        304: {"description": "The epoch named by If-None-Match or since_epoch is still in force"},
+        304: {
+            "description": "The epoch in If-None-Match or since_epoch is still in force",
+            "headers": ETAG,
+        },
     },
 )
 async def get_schedule(
     request: Request,
     service: TheService,
-    cursor: Cursor = None,
+    cursor: CursorParameter = None,
     limit: Limit = 1_000,
     host: HostFilter = None,
     url: UrlFilter = None,
@@ -134,13 +158,17 @@ async def get_schedule(
     min_change: MinChange = 0.1,
     wait_s: Wait = 0.0,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
-    if_none_match: Annotated[str | None, Header()] = None,
+    if_none_match: Annotated[
+        str | None,
+        Header(description="ETag of the schedule that you have", examples=['W/"epoch-7"']),
+    ] = None,
 ) -> Response:
     """Return the schedule, a stream of it, or a 304."""
     query = ScheduleQuery(
         media=media_type_of(accept, since_epoch),
         etag=if_none_match if due_before is None else None,
-        place=None if cursor is None else decode_cursor(cursor),
+        place=None if cursor is None else decode_cursor(cursor, SchedulePlace, "/schedule"),
+        cursor=cursor or "",
         limit=limit,
         since=since_epoch,
         min_change=min_change,
@@ -153,7 +181,7 @@ async def get_schedule(
     if query.place is None and await unchanged(service.watch, query, wait_s, request.scope):
         return not_modified(service.watch.newest)
     async with service.readers:
-        return await run_in_threadpool(first_rows, service, query)
+        return await run_in_threadpool(first_rows, request, service, query)
 
 
 def media_type_of(accept: str | None, since: int | None) -> str:
@@ -210,34 +238,36 @@ def not_modified(epoch: int) -> Response:
     return Response(status_code=304, headers=headers(epoch) | {"Vary": "Accept, Accept-Encoding"})
 
 
-def first_rows(service: Service, query: ScheduleQuery) -> Response:
+def first_rows(request: Request, service: Service, query: ScheduleQuery) -> Response:
     """Return the first rows, or a stream that begins with them."""
     streamed = query.media != JSON
     with service.store.begin(write=False) as tx:
-        number = tx.number_in_force() if query.place is None else query.place[0]
+        number = tx.number_in_force() if query.place is None else query.place.epoch
         if query.place is None and not number:
             filter_of(tx, query)
             return empty_schedule(query.media)
-        epoch = epoch_of(service.watch, tx, number)
+        epoch = epoch_of(service.watch, tx, number, query.cursor)
         service.watch.note_in_force(number)
         if matches(query.etag, epoch.epoch) or query.since == epoch.epoch:
             return not_modified(epoch.epoch)
         reader = ScheduleReader(
             service, epoch, BLOCK if streamed else query.limit, query, filter_of(tx, query)
         )
-        part = reader.next(tx, 0 if query.place is None else query.place[1])
+        part = reader.next(tx, 0 if query.place is None else query.place.after)
     if streamed:
         body = reader.lines(part) if query.media == NDJSON else reader.batches(part)
         return StreamingResponse(body, headers=headers(epoch.epoch), media_type=query.media)
+    place = None if part.after is None else SchedulePlace(epoch.epoch, part.after)
+    next_cursor = None if place is None else encode_cursor(place)
     page = ScheduleAnswer(
         epoch=epoch.epoch,
         published_at=epoch.finished_at,
         bandwidth=None if epoch.certificate is None else epoch.certificate.bandwidth,
         items=encode_schedule(part.pages),
         removed=part.removed.tolist() if isinstance(part, ScheduleChanges) else UNSET,
-        next_cursor=None if part.after is None else encode_cursor(epoch.epoch, part.after),
+        next_cursor=next_cursor,
     )
-    return answer(page, headers=headers(epoch.epoch))
+    return answer(page, headers=headers(epoch.epoch) | next_link(request, next_cursor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,14 +332,14 @@ def empty_schedule(media: str) -> Response:
     return answer(empty, headers=headers(0))
 
 
-def epoch_of(watch: Watch, tx: Transaction, epoch: int) -> Epoch:
-    """Return a published epoch; raise `BadCursor` for a number that no epoch had."""
+def epoch_of(watch: Watch, tx: Transaction, epoch: int, cursor: str) -> Epoch:
+    """Return a published epoch; raise `BadCursor` for the number of an epoch that never was."""
     try:
         published = watch.epoch(tx, epoch)
     except EpochNotFound as error:
-        raise BadCursor from error
+        raise refused(cursor, "/schedule") from error
     if published.certificate is None:
-        raise BadCursor
+        raise refused(cursor, "/schedule")
     return published
 
 

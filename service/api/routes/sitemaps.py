@@ -52,26 +52,26 @@ def post_sitemap(
     url: Annotated[
         str,
         Query(
-            description="Where the document was fetched from; it is not fetched again",
+            description="URL that you fetched the document from; Recrawl does not fetch it",
             examples=[examples.SITEMAP_URL],
         ),
     ],
     cross_host: Annotated[
-        bool, Query(description="Take entries of other hosts than that of `url` too")
+        bool, Query(description="True to take entries of other hosts than that of `url` too")
     ] = False,
     register: Register = True,
 ) -> Response:
-    """Pass on a sitemap as it was fetched: urlset, index or text, plain or gzip.
+    """Pass on a sitemap as you fetched it.
 
-    New pages are registered; a `lastmod` newer than the page's last change notice is a change
-    notice of its time, trusted as far as the page's own crawls bear its notices out. An index is
-    answered with `children`, the sitemaps to fetch and send next: Recrawl fetches nothing itself.
-    Sending a document again changes nothing. An entry of another host than that of `url` is
-    rejected, as the protocol demands, unless `cross_host=true`.
+    The document is a urlset, an index or a text, plain or gzip. New pages are registered. A
+    `lastmod` newer than the page's last ping is a ping of that time; crawls show how far the pings
+    of a page can be trusted. The answer to an index has `children`: fetch these sitemaps and send
+    them next, because Recrawl fetches nothing itself. Sending a document again changes nothing. An
+    entry of another host than that of `url` is rejected, as the protocol demands, unless
+    `cross_host=true`.
 
-    Of a document that breaks off, the entries before the break are taken, and `warnings` says so.
-    A `lastmod` may have any form of W3C dates; one that cannot be read, or lies in the future, is
-    left out of account.
+    If a document breaks off, the entries before the break count, and `warnings` names the break. A
+    `lastmod` may have any form of W3C dates; an unreadable or future `lastmod` is ignored.
     """
     origin = DocumentOptions(normalise(url).host, cross_host, register)
     result = Reader(service, origin).read(Sitemap(content, service.max_body_bytes))

@@ -16,6 +16,13 @@ from recrawl_client.wire.websub import (
     SubscriptionsAnswer,
 )
 from service.api import examples, openapi
+from service.api.cursors import (
+    CursorParameter,
+    SubscriptionsPlace,
+    decode_cursor,
+    encode_cursor,
+    next_link,
+)
 from service.api.requests.bodies import decode_object, read_content
 from service.api.responses.encode import answer, shared
 from service.api.route import GUARDED, DirectRoute
@@ -36,7 +43,9 @@ LEASE = re.compile(r"[0-9]{1,20}")
 MAX_LEASE_S = 30 * 365 * 86_400
 """Maximum lease of a subscription, seconds; hubs without an end send very large numbers."""
 
-SubscriptionPath = Annotated[str, Path(description="`id` as POST /websub gave it")]
+SubscriptionPath = Annotated[
+    str, Path(description="Name of a subscription, the `id` that POST /websub returned")
+]
 
 
 @router.post(
@@ -47,10 +56,10 @@ SubscriptionPath = Annotated[str, Path(description="`id` as POST /websub gave it
     openapi_extra=openapi.request_body(SubscriptionBody, examples.SUBSCRIPTION, batch=False),
 )
 def post_subscription(service: TheService, body: TheBody) -> Response:
-    """Register a subscription, and get the callback to give to the hub.
+    """Register a subscription and return its callback.
 
-    Recrawl asks the hub for nothing itself: `recrawl websub subscribe` does. To renew one,
-    register it again: once the hub has verified the new one, the old one is forgotten.
+    Send the callback to the hub yourself, or use `recrawl websub subscribe`. To renew a
+    subscription, register it again: the old one ends when the hub has verified the new one.
     """
     wish = decode_object(body, SubscriptionBody)
     for field in ("topic", "hub"):
@@ -68,20 +77,30 @@ def post_subscription(service: TheService, body: TheBody) -> Response:
 
 
 @router.get(
-    "/websub", responses=openapi.answers(SubscriptionsAnswer, examples.SUBSCRIPTIONS_ANSWER, 422)
+    "/websub",
+    responses=openapi.answers(
+        SubscriptionsAnswer, examples.SUBSCRIPTIONS_ANSWER, 422, headers=openapi.LINK
+    ),
 )
 def list_subscriptions(
+    request: Request,
     service: TheService,
-    cursor: Annotated[
-        str | None, Query(pattern=f"^{ID.pattern}$", description="`next_cursor` of the last part")
-    ] = None,
-    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    cursor: CursorParameter = None,
+    limit: Annotated[
+        int, Query(ge=1, le=1_000, description="Maximum number of subscriptions of a part")
+    ] = 100,
 ) -> Response:
-    """List subscriptions: whether their hubs have verified them, and until when they run."""
+    """List subscriptions.
+
+    Each shows whether its hub has verified it, and until when it runs.
+    """
+    after = "" if cursor is None else decode_cursor(cursor, SubscriptionsPlace, "/websub").after
     with service.store.begin(write=False) as tx:
-        listed = tx.subscriptions(cursor or "", limit)
-    next_cursor = listed[-1].id if len(listed) == limit else None
-    return answer(SubscriptionsAnswer(items=list(map(_item, listed)), next_cursor=next_cursor))
+        listed = tx.subscriptions(after, limit)
+    place = SubscriptionsPlace(listed[-1].id) if len(listed) == limit else None
+    next_cursor = None if place is None else encode_cursor(place)
+    part = SubscriptionsAnswer(items=list(map(_item, listed)), next_cursor=next_cursor)
+    return answer(part, headers=next_link(request, next_cursor))
 
 
 @router.delete(
@@ -90,7 +109,10 @@ def list_subscriptions(
     responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
 )
 def delete_subscription(service: TheService, subscription_id: SubscriptionPath) -> Response:
-    """Forget a subscription: its hub is answered 410 from now on, and gives up."""
+    """Delete a subscription.
+
+    From now on the hub receives 410 and stops sending.
+    """
     _check_id(subscription_id)
     with service.store.begin() as tx:
         tx.delete_subscription(subscription_id)
@@ -105,24 +127,28 @@ def delete_subscription(service: TheService, subscription_id: SubscriptionPath) 
             "description": "The challenge",
             "content": {"text/plain": {"schema": {"type": "string"}}},
         },
-        **openapi.problems_of(404, 422, 503),
+        **openapi.problems_of(404, 408, 422, 503),
     },
 )
 def verify_subscription(
     service: TheService,
     subscription_id: SubscriptionPath,
     mode: Annotated[
-        str | None, Query(alias="hub.mode", description="subscribe or unsubscribe")
+        str | None, Query(alias="hub.mode", description="Act of the hub: subscribe or unsubscribe")
     ] = None,
-    topic: Annotated[str | None, Query(alias="hub.topic")] = None,
-    challenge: Annotated[str | None, Query(alias="hub.challenge")] = None,
+    topic: Annotated[str | None, Query(alias="hub.topic", description="URL of the topic")] = None,
+    challenge: Annotated[
+        str | None, Query(alias="hub.challenge", description="Text that the answer repeats")
+    ] = None,
     lease: Annotated[
-        str | None, Query(alias="hub.lease_seconds", description="How long it will run")
+        str | None,
+        Query(alias="hub.lease_seconds", description="Duration of the subscription, seconds"),
     ] = None,
 ) -> Response:
-    """Confirm to a hub what it was asked for; what nobody asked for is answered 404.
+    """Confirm a subscription to its hub.
 
-    Needs no API key: only the hub was told the address.
+    Hubs call this. Anything that was not subscribed to is answered 404. No API key is needed,
+    because only the hub knows the address.
     """
     now = service.now()
     _check_id(subscription_id)
@@ -146,8 +172,8 @@ def verify_subscription(
     status_code=202,
     response_class=Response,
     responses={
-        202: {"description": "The content has been seen"},
-        **openapi.problems_of(*openapi.WRITES, 410, 503),
+        202: {"description": "The content has arrived"},
+        **openapi.problems_of(*openapi.WRITES, 408, 410, 503),
     },
     openapi_extra=openapi.feed_body(examples.FEED),
 )
@@ -156,14 +182,19 @@ async def post_content(
     service: TheService,
     subscription_id: SubscriptionPath,
     signature: Annotated[
-        str, Header(alias="X-Hub-Signature", description="method=hex, where there is a secret")
+        str,
+        Header(
+            alias="X-Hub-Signature",
+            description="Signature of the content as `method=hex`; only with a secret",
+        ),
     ] = "",
 ) -> Response:
-    """Take what a hub tells: entries of Atom or RSS are change notices of their pages.
+    """Take the content of a topic from its hub.
 
-    Each counts at the time it says, or now; new pages are registered; those of other hosts than
-    the topic's are left out. Any other content means that the topic itself has changed. Content
-    that is not signed as agreed is answered alike and ignored; metrics count it. Needs no API key.
+    Hubs call this. Each entry of Atom or RSS is a ping of its page, at its own time or now. New
+    pages are registered; pages of other hosts than the topic's are left out. Any other content is
+    a ping of the topic itself. Content without the agreed signature has the same answer and is
+    ignored; metrics count it. No API key is needed.
     """
     subscription = await run_in_threadpool(_load, service, subscription_id)
     content = await read_content(request)

@@ -1,0 +1,94 @@
+"""Cursors: places in lists, opaque to clients, and the Link header that names the next part.
+
+A cursor is MessagePack in base64url: the list and the version of its cursors, then the place.
+"""
+
+import base64
+import binascii
+from typing import Annotated, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+from fastapi import Query, Request
+from msgspec import Meta, Struct
+
+from service.model.errors import BadCursor
+
+Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+CursorParameter = Annotated[
+    str | None, Query(description="`next_cursor` of the part before; left out, the first part")
+]
+
+
+class Place(Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """A place in a list."""
+
+
+class SchedulePlace(Place, tag="schedule1", frozen=True):
+    """A place in the schedule of an epoch."""
+
+    epoch: Number
+    after: Number
+    """Last page_id before the place."""
+
+
+class EpochsPlace(Place, tag="epochs1", frozen=True):
+    """A place in the list of epochs, newest first."""
+
+    before: Number
+    """Last epoch before the place."""
+
+
+class HostsPlace(Place, tag="hosts1", frozen=True):
+    """A place in the list of hosts."""
+
+    after: Number
+    """Last host_id before the place."""
+
+
+class SubscriptionsPlace(Place, tag="websub1", frozen=True):
+    """A place in the list of subscriptions."""
+
+    after: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{22}$")]
+    """Last id before the place."""
+
+
+PlaceT = TypeVar("PlaceT", bound=Place)
+
+
+def encode_cursor(place: Place) -> str:
+    """Return the cursor of a place.
+
+    >>> encode_cursor(HostsPlace(17))
+    'kqZob3N0czER'
+    """
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode(place)).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, kind: type[PlaceT], path: str) -> PlaceT:
+    """Return the place of a cursor; raise `BadCursor` for what the list at `path` never returned.
+
+    >>> decode_cursor("kqZob3N0czER", HostsPlace, "/hosts").after
+    17
+    """
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        content = base64.b64decode(padded, altchars=b"-_", validate=True)
+        return msgspec.msgpack.decode(content, type=kind)
+    except (ValueError, binascii.Error, msgspec.MsgspecError) as error:
+        raise refused(cursor, path) from error
+
+
+def refused(cursor: str, path: str) -> BadCursor:
+    """Return the refusal of a cursor that the list at `path` never returned."""
+    shown = cursor[:60].encode("ascii", "backslashreplace").decode()
+    detail = f'"{shown}" is no cursor of GET {path}; start again without cursor'
+    return BadCursor(detail, field="cursor")
+
+
+def next_link(request: Request, cursor: str | None) -> dict[str, str]:
+    """Return the Link header of a part; none for the last part."""
+    if cursor is None:
+        return {}
+    query = urlencode({**request.query_params, "cursor": cursor})
+    return {"Link": f'<{request.scope["path"]}?{query}>; rel="next"'}

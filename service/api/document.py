@@ -1,0 +1,166 @@
+"""The OpenAPI document: FastAPI's paths and parameters, the structs' schemas, our sentences.
+
+The docstring of a struct's field describes it, or else the description of its type does. The first
+line of an operation's description is its summary.
+"""
+
+import ast
+import inspect
+import sys
+from functools import cache
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from recrawl_client.wire.common import Item
+from service.api.openapi import STRUCTS, IndexNowBody, problems_of
+from service.api.route import DirectRoute
+
+HOME = "https://github.com/recrawl/recrawl"
+CONTACT = {"name": "Recrawl", "url": f"{HOME}/issues"}
+LICENSE = {"name": "Apache License 2.0", "identifier": "Apache-2.0"}
+SERVERS = [
+    {"url": "/", "description": "The service that serves this document"},
+    {"url": "http://127.0.0.1:8000", "description": "A service on this computer, as by default"},
+]
+TAGS = {
+    "pages": "Register, look up, change and delete pages.",
+    "evidence": "Report crawls; pass on pings, sitemaps and IndexNow submissions.",
+    "leases": "Take crawls that are due, under leases.",
+    "websub": "Subscribe to topics at WebSub hubs, which announce changes.",
+    "schedule": "Read the schedule in force.",
+    "epochs": "Request and list epochs, the runs that compute the schedule.",
+    "hosts": "Set and show how hosts, and groups of hosts that share a server, are crawled.",
+    "health": "Check the service and read its metrics; no API key is needed.",
+}
+"""Description of each tag, in the order of the document."""
+KEY = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "One of the keys in `RECRAWL_API_KEYS`. Without that setting no key is needed.",
+}
+
+
+def install(app: FastAPI) -> None:
+    """Replace the application's own OpenAPI document by `document`."""
+
+    def describe() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = document(app)
+        return app.openapi_schema
+
+    app.openapi = describe  # type: ignore[method-assign]
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document of the application."""
+    described = get_openapi(
+        title=app.title,
+        version=app.version,
+        description=app.description,
+        routes=app.routes,
+        servers=SERVERS,
+        contact=CONTACT,
+        license_info=LICENSE,
+        tags=[{"name": name, "description": text} for name, text in TAGS.items()],
+    )
+    described["components"] = {"schemas": schemas(), "securitySchemes": {"key": KEY}}
+    described["security"] = [{}, {"key": []}]
+    routes = {route.operation_id: route for route in app.routes if isinstance(route, DirectRoute)}
+    for path in described["paths"].values():
+        for operation in path.values():
+            _finish(operation, routes[operation["operationId"]])
+    return described
+
+
+def _finish(operation: dict[str, Any], route: DirectRoute) -> None:
+    """Add what FastAPI leaves out: a summary, keyless access, our problems, nulls of examples."""
+    operation["summary"] = operation["description"].partition("\n")[0].rstrip(".")
+    if "422" in operation["responses"]:
+        operation["responses"]["422"] = problems_of(422)[422]
+    if not route.guards:
+        operation["security"] = []
+    for status, response in route.responses.items():
+        for media_type, content in response.get("content", {}).items():
+            if "example" in content:
+                described = operation["responses"][str(status)]["content"][media_type]
+                described["example"] = content["example"]
+    for parameter in operation.get("parameters", ()):
+        schema = parameter["schema"]
+        (kind,) = (each for each in schema.pop("anyOf", [{}]) if each.get("type") != "null")
+        parameter["schema"] = {**kind, **schema}  # a URL cannot carry null
+
+
+def schemas() -> dict[str, Any]:
+    """Return the schema of each struct by its name."""
+    _, components = msgspec.json.schema_components(
+        STRUCTS, ref_template="#/components/schemas/{name}"
+    )
+    for kind in STRUCTS:
+        _describe(components[kind.__name__], kind)
+    return dict(sorted(components.items()))
+
+
+def _describe(schema: dict[str, Any], kind: type[msgspec.Struct]) -> None:
+    """Describe each field, and state which fields are always there.
+
+    No default stays. The service writes the defaults of answers. A default in the schema of a
+    request makes openapi-typescript demand the field.
+    """
+    docstrings, always = field_docstrings(kind), set(schema.get("required", ()))
+    is_answer = not issubclass(kind, (Item, IndexNowBody))
+    for name, field in schema["properties"].items():
+        branches = [field, *field.get("anyOf", ())]
+        phrases = [branch.pop("description", "") for branch in branches]
+        field["description"] = docstrings.get(name) or _sentence(next(filter(None, phrases), ""))
+        for branch in branches:
+            if all(isinstance(value, str) for value in branch.get("enum", [0])):
+                branch["type"] = "string"
+        if "default" in field:
+            del field["default"]
+            if is_answer and not kind.__struct_config__.omit_defaults:
+                always.add(name)
+    schema["required"] = [name for name in schema["properties"] if name in always]
+    schema["description"] = " ".join(schema["description"].split())
+
+
+def _sentence(phrase: str) -> str:
+    return f"{phrase[:1].upper()}{phrase[1:]}." if phrase else ""
+
+
+def field_docstrings(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the docstring of each field of a struct, inherited fields included.
+
+    >>> from recrawl_client.wire.pages import Registered
+    >>> field_docstrings(Registered)["created"]
+    'Number of pages that are new to the service.'
+    """
+    return {
+        name: text
+        for each in reversed(kind.__mro__)
+        for name, text in _docstrings(each.__module__).get(each.__qualname__, {}).items()
+    }
+
+
+@cache
+def _docstrings(module: str) -> dict[str, dict[str, str]]:
+    """Return the docstrings of the fields of each class at the top of a module."""
+    try:
+        syntax = ast.parse(inspect.getsource(sys.modules[module]))
+    except (OSError, TypeError):  # a module without a source file
+        return {}
+    return {
+        node.name: {
+            field.target.id: " ".join(inspect.cleandoc(text.value.value).split())
+            for field, text in zip(node.body, node.body[1:], strict=False)
+            if isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(text, ast.Expr)
+            and isinstance(text.value, ast.Constant)
+            and isinstance(text.value.value, str)
+        }
+        for node in syntax.body
+        if isinstance(node, ast.ClassDef)
+    }

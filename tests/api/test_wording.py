@@ -1,0 +1,265 @@
+"""Wrong values of every field and parameter: each error is in our words, and names a remedy."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from support.live_server import Live, running
+
+from service.api.app import create_app
+
+DOCUMENT = create_app().openapi()
+SCHEMAS = DOCUMENT["components"]["schemas"]
+OPERATIONS = {
+    operation["operationId"]: (method.upper(), path, operation)
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+}
+PHRASES = (
+    "Input should",
+    "Expected `",
+    "value_error",
+    "type_error",
+    "unable to parse",
+    "Field required",
+    "String should",
+    "Object missing",
+    "Object contains",
+    "Invalid enum",
+    "Invalid RFC",
+    "is malformed",
+    "was truncated",
+    "Expecting ",
+    "Extra data",
+    "`$",
+    "$.",
+    *(f"`{name}`" for name in ("str", "int", "float", "bool", "null", "array", "object")),
+)
+"""Phrases of pydantic, msgspec and the json module."""
+TEXTS = (
+    "",
+    "x",
+    "-1",
+    "0",
+    "1.5",
+    "1e400",
+    "NaN",
+    "null",
+    "9" * 30,
+    "2026-05-01",
+    "é",
+    "%00",
+    "a b",
+)
+VALUES: tuple[Any, ...] = (None, True, -1, 0, 1.5, 10**12, 10**30, float("nan"), "", "x", "é" * 400)
+VALUES += ([], {}, [[]], [1], [""], {"x": 1}, "2026-05-01T12:00:00", "\ud800", "x\n")
+WHOLE = ("", " ", "{", "[", "null", "3", '"x"', "[[]]", "{}{}", '{"x" 1}', "[1,]", "\x00", "NaN")
+PATHS = {
+    "page_id": "1",
+    "lease": "1-ff",
+    "host": "a.example",
+    "group": "shared",
+    "epoch": "1",
+    "subscription_id": "A" * 22,
+}
+
+
+@pytest.fixture(scope="module")
+def live(sqlite_template, tmp_path_factory) -> Iterator[Live]:
+    path = shutil.copy(sqlite_template, tmp_path_factory.mktemp("wording") / "recrawl.db")
+    with running(f"sqlite:///{path}") as live:
+        live.register("https://a.example/")
+        live.epoch()
+        yield live
+
+
+def needed(operation: dict[str, Any]) -> dict[str, str]:
+    """Return the query parameters that an operation demands."""
+    return {
+        parameter["name"]: parameter["schema"]["examples"][0]
+        for parameter in operation.get("parameters", ())
+        if parameter["in"] == "query" and parameter["required"]
+    }
+
+
+def sent(live: Live, name: str, **request: Any) -> httpx.Response:
+    """Call an operation with its needs, but for what the request replaces."""
+    method, path, operation = OPERATIONS[name]
+    path = path.format(**PATHS | request.pop("path", {}))
+    params = needed(operation) | request.pop("params", {})
+    return live.client.request(method, path, params=params, **request)
+
+
+def assert_plain(response: httpx.Response) -> dict[str, Any]:
+    """Check that a refusal is a problem without a library's phrase; return the problem."""
+    assert response.headers["Content-Type"] == "application/problem+json"
+    for phrase in PHRASES:
+        assert phrase not in response.text, response.text
+    problem = response.json()
+    assert problem["detail"]
+    return problem
+
+
+TAKE_ANY = {"verify_subscription", "post_content", "get_indexnow"}
+"""Operations of strangers' protocols: their parameters are texts, judged by the endpoint."""
+PARAMETERS = [
+    (name, parameter["in"], parameter["name"])
+    for name, (_, _, operation) in OPERATIONS.items()
+    for parameter in operation.get("parameters", ())
+    if parameter["in"] != "header"
+]
+
+
+@pytest.mark.parametrize(("name", "place", "parameter"), PARAMETERS)
+def test_a_wrong_parameter_is_refused_in_our_words(live, name, place, parameter):
+    n_refused = 0
+    for text in TEXTS:
+        if place == "path" and text in ("", "%00"):
+            continue
+        where = "path" if place == "path" else "params"
+        response = sent(live, name, **{where: {parameter: text}}, content=b"")
+        if response.status_code < 400:
+            continue
+        problem = assert_plain(response)
+        n_refused += 1
+        if problem["type"].endswith("invalid-parameter"):
+            assert problem["field"] == parameter
+            assert problem["detail"].startswith(
+                f"{parameter} is {json.dumps(text, ensure_ascii=False)}; send "
+            )
+    assert n_refused or name in TAKE_ANY
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_missing_or_an_unknown_parameter_is_refused_in_our_words(live, name):
+    method, path, operation = OPERATIONS[name]
+    for parameter in needed(operation):
+        response = live.client.request(method, path.format(**PATHS))
+        problem = assert_plain(response)
+        assert problem["field"] == parameter
+        assert problem["detail"].startswith(f"{parameter} is missing; send ")
+    guarded = operation.get("security") != [] and name not in ("get_indexnow", "post_indexnow")
+    if guarded:
+        problem = assert_plain(sent(live, name, params={"nosuch": "1"}))
+        assert "nosuch: no such parameter; remove it" in problem["detail"]
+
+
+BODIES = {
+    name: operation["requestBody"]["content"]["application/json"]
+    for name, (_, _, operation) in OPERATIONS.items()
+    if "application/json" in operation.get("requestBody", {}).get("content", {})
+}
+
+
+def fields_of(name: str) -> tuple[bool, dict[str, Any], list[str]]:
+    """Return whether a body is a batch, the schemas of its fields, and those it demands."""
+    schema = BODIES[name]["schema"]
+    reference = schema.get("items", schema)["$ref"]
+    kind = SCHEMAS[reference.rpartition("/")[2]]
+    return "items" in schema, kind["properties"], kind["required"]
+
+
+EXTRA = {"post_indexnow": {"nosuch", ""}}
+"""Unknown fields that an operation takes: the protocol may have further ones."""
+
+
+def items_of(name: str) -> list[tuple[str, Any]]:
+    """Return objects that are wrong in one field, each with the name of the field."""
+    is_batch, fields, required = fields_of(name)
+    example = BODIES[name]["example"]
+    good = example[0] if is_batch else example
+    wrong = [(field, {**good, field: value}) for field in fields for value in VALUES]
+    wrong += [(field, {k: v for k, v in good.items() if k != field}) for field in required]
+    return [*wrong, ("nosuch", {**good, "nosuch": 1}), ("", {**good, "": 1})]
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_wrong_field_is_refused_in_our_words(live, name):
+    is_batch, fields, _ = fields_of(name)
+    named = set()
+    for field, item in items_of(name):
+        content = json.dumps([item] if is_batch else item)
+        response = sent(live, name, content=content, headers={"Content-Type": "application/json"})
+        if response.status_code < 400:
+            continue
+        problem = assert_plain(response)
+        if response.status_code == 422:
+            assert "; " in problem["detail"], problem["detail"]
+            named.add(problem.get("field"))
+        elif name == "post_indexnow":
+            named.add(field)
+    assert named >= {*fields, "nosuch", ""} - EXTRA.get(name, set())
+
+
+@pytest.mark.parametrize("media_type", ["application/json", "application/x-ndjson", "text/csv", ""])
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_that_is_no_json_is_refused_in_our_words(live, name, media_type):
+    for content in WHOLE:
+        response = sent(live, name, content=content, headers={"Content-Type": media_type})
+        if response.status_code >= 400:
+            assert_plain(response)
+        else:  # blank lines are no items
+            assert (media_type, content.strip()) == ("application/x-ndjson", "")
+
+
+def test_a_secret_is_not_repeated(live):
+    body = {**BODIES["post_subscription"]["example"], "secret": "my secret"}
+    response = live.client.post("/websub", json=body)
+    assert response.status_code == 422
+    assert "my secret" not in response.text
+    assert response.json()["detail"].startswith("secret has a wrong form; send 1 to 199")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "detail"),
+    [
+        (
+            "post_leases",
+            '{"count": 0}',
+            "count is 0; send a whole number of crawls, 1 to 1,000",
+        ),
+        (
+            "post_leases",
+            '{"hosts": ["a.example", 7]}',
+            "hosts[1] is 7; send a list of at most 100 host names, each of 1 to 253 characters",
+        ),
+        (
+            "patch_page",
+            '{"importance": "high"}',
+            'importance is "high"; send a positive number up to 1e9',
+        ),
+        (
+            "patch_lease",
+            "{}",
+            "ttl_s is missing; send a number of seconds from now, 1 to 86,400",
+        ),
+        (
+            "patch_lease",
+            '{"ttl_s": 5, "x": 1}',
+            '"x" is no field of this; remove it, known fields are ttl_s',
+        ),
+        ("patch_lease", "[]", "this is a list; send an object with ttl_s"),
+        (
+            "patch_lease",
+            '{"ttl_s": 5]',
+            (
+                'the body is not JSON: column 12: "]" cannot stand there; '
+                "correct it and send it again"
+            ),
+        ),
+        (
+            "post_indexnow",
+            '{"host": "a.example", "key": 7, "urlList": []}',
+            (
+                "the body is not IndexNow: key is no string; "
+                "send url and key, or POST host, key and urlList"
+            ),
+        ),
+    ],
+)
+def test_a_detail_names_the_field_the_value_and_the_remedy(live, name, content, detail):
+    response = sent(live, name, content=content, headers={"Content-Type": "application/json"})
+    assert response.json()["detail"] == detail
