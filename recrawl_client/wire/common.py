@@ -111,7 +111,7 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An error by RFC 9457: what is wrong, and what to do."""
 
     type: str
-    """URN of the problem's kind, such as `urn:recrawl:problem:page-not-found`."""
+    """Address of the documentation of the problem's kind; what follows `#` is its name."""
     title: str
     """Name of the problem's kind in words."""
     status: int

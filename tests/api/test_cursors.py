@@ -15,6 +15,7 @@ from service.api.cursors import (
     SubscriptionsPlace,
     encode_cursor,
 )
+from service.api.responses.problems import TYPES
 
 PLACES = {
     "/schedule": SchedulePlace(1, 1),
@@ -118,6 +119,6 @@ def test_a_cursor_that_a_list_never_returned_is_refused_with_the_remedy(sqlite_a
         response = sqlite_api.get(path, cursor=cursor)
         problem = response.json()
         assert (response.status_code, problem["field"]) == (422, "cursor"), cursor
-        assert problem["type"] == "urn:recrawl:problem:bad-cursor"
+        assert problem["type"] == f"{TYPES}bad-cursor"
         assert problem["detail"].endswith(f"is no cursor of GET {path}; start again without cursor")
         assert len(problem["detail"]) < 300

@@ -62,7 +62,7 @@ def test_a_key_of_the_page_opens_the_service_and_health_needs_none(tmp_path):
         assert client.get("/epochs").status_code == 401
         call = block(page("operate"), "call").text.replace(SERVICE, str(client.base_url))
         assert documents(shell(call, tmp_path, api_keys=key)) == [
-            {"items": [], "next_before": None}
+            {"items": [], "next_cursor": None}
         ]
         health = block(page("operate"), "health").text.replace(SERVICE, str(client.base_url))
         assert [answer["status"] for answer in documents(shell(health, tmp_path))] == ["ok", "ok"]
