@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import psycopg
 import pytest
 import yaml
 from support.live_server import PATIENCE_S
+from support.processes import free_port
 
 from service.runtime.settings import Settings
 from service.storage import open_store
@@ -85,12 +85,6 @@ def eventually(check: Any, process: subprocess.Popen[bytes]) -> Any:
             pass
         time.sleep(0.05)
     pytest.fail("not in time")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @pytest.mark.slow

@@ -1,24 +1,18 @@
 """The tutorial, typed as it stands: a site, a service and a crawler on this machine."""
 
 import re
-import socket
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from support.live_server import until
 from support.pages import DOCS, block, blocks, documents, shell, terminal
+from support.processes import free_port
 
 from service.model.domain import PingReason
 
 TUTORIAL = (DOCS / "tutorial.md").read_text()
 SPAN = re.compile(r"[\d.,]+ (?:seconds|minutes|hours|days)")
-
-
-def free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def on_free_ports() -> str:

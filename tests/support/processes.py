@@ -1,12 +1,14 @@
 """Real processes of the service, polled until ready, ended by their own process id."""
 
+import itertools
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,11 +135,24 @@ def running_python(directory: Path, *arguments: Any) -> Iterator[subprocess.Pope
         popen.wait()
 
 
+def ports_of_a_worker() -> Iterator[int]:
+    """Yield ports that the system hands to nobody, and no other worker of this run takes."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    n = 1_000
+    first = 20_000 + n * (worker % 12)
+    for k in itertools.count(random.randrange(n)):
+        yield first + k % n
+
+
+PORTS = ports_of_a_worker()
+
+
 def free_port() -> int:
-    """Return a port that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
+    """Return a port that is free, and stays so for whoever does not ask here."""
+    for port in PORTS:
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError
 
 
 @contextmanager
