@@ -39,8 +39,8 @@ from rich.table import Table
 from recrawl_lab.policies.lineup import (
     HINDSIGHT,
     LINEUP,
+    NOTIFIED,
     RECRAWL,
-    TOLD,
     UNIFORM,
     Game,
     PolicyKind,
@@ -215,7 +215,7 @@ def summary(cells: dict[Cell, dict[str, Line]]) -> Iterator[str]:
     if len(today) < len(names):
         better += f", than all policies without foresight in {won(full, list(names))}"
     yield f"Recrawl is better than all policies of today's crawlers {better}"
-    for name in (RECRAWL, TOLD):
+    for name in (RECRAWL, NOTIFIED):
         closed = [
             gap
             for got in full.values()

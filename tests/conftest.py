@@ -3,6 +3,7 @@
 import getpass
 import os
 import shutil
+import signal
 import tempfile
 import uuid
 import warnings
@@ -24,6 +25,9 @@ settings.load_profile("quick")
 
 WIDTH = 2
 """Numbers in the state of Gamma, with which most tests learn."""
+
+# a shell's background jobs ignore this signal, and so would the processes that tests start
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 for name in [n for n in os.environ if n.startswith("RECRAWL_") and "_TEST_" not in n]:
     del os.environ[name]

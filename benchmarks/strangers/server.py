@@ -14,6 +14,7 @@ from service.api.server import running
 from service.api.service import open_service
 from service.connectors.guarded import FetchLimits, guarded_client
 from service.connectors.indexnow import FETCH_S, MAX_KEY_FILE, shows_key
+from service.runtime.bootstrap import configure_logging
 from service.runtime.settings import read_settings
 
 API_KEY = "the key of the operator"
@@ -38,6 +39,7 @@ def main() -> None:
         api_keys=(API_KEY,),
         epoch_interval_s=86_400,
     )
+    configure_logging("warning")  # standard output carries the address only
     service = open_service(settings)
 
     def client() -> httpx.Client:

@@ -21,7 +21,7 @@ from support.live_server import PATIENCE_S, until
 from support.own_postgres import OwnPostgres, own_postgres
 from support.processes import ENDS_WITHIN_S, free_port
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.external]
 
 LOG = logging.getLogger(__name__)
 KEY = "a-key-of-twenty-characters-or-more"
