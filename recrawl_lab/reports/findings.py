@@ -61,8 +61,8 @@ def _saved(comparison: Comparison, name: str, than: str, described: str) -> str:
     )
     if low <= 0 <= high:
         return (
-            f"{named(name)} and {described} cannot be told apart here: {named(name)} leaves "
-            f"{amount}, but the {bounds}, so it may be chance which pages the site has."
+            f"{named(name)} and {described} cannot be distinguished here: {named(name)} leaves "
+            f"{amount}, but the {bounds}, so the difference may be due to chance."
         )
     return f"{named(name)} leaves {amount} ({bounds}), with the same bandwidth."
 
@@ -72,8 +72,8 @@ def _gap(comparison: Comparison, subject: str) -> Iterator[str]:
     if gap is not None:
         share, bounds = gap
         yield (
-            f"Of what knowing all change rates from the start would gain over uniform crawling, "
-            f"{named(subject)} gains {share:.0%} ({_bounds(bounds)})."
+            f"Hindsight knows all change rates from the start; {named(subject)} gains {share:.0%} "
+            f"({_bounds(bounds)}) of the saving of hindsight over uniform crawling."
         )
 
 
@@ -88,24 +88,24 @@ def _predictions(comparison: Comparison, subject: str) -> Iterator[str]:
         else f"their log loss is {-skill:.0%} above that of the best constant"
     )
     yield (
-        f"After the first quarter of the window its predictions of whether a page has changed are "
-        f"off by {100 * learnt.expected_error:.1f} percentage points on average; {compared}."
+        f"After the first quarter of the window the predicted probabilities of a change are off "
+        f"by {100 * learnt.expected_error:.1f} percentage points on average; {compared}."
     )
 
 
 def _never_crawled(comparison: Comparison, subject: str) -> Iterator[str]:
     share = comparison.measures[subject].never_crawled
     if share > 0:
-        yield f"{named(subject)} never came back to {share:.1%} of the pages after it found them."
+        yield f"{named(subject)} never crawled {share:.1%} of the pages after their discovery."
     else:
-        yield f"{named(subject)} came back to every page after it found it."
+        yield f"{named(subject)} crawled every page again after its discovery."
 
 
 def _deaf(comparison: Comparison) -> Iterator[str]:
     if HINDSIGHT in comparison and comparison.game.notices is not None:
         yield (
-            "Hindsight does not hear these notices, which may be late or wrong: it bounds what "
-            "knowing change rates is worth, and a policy that hears them may get ahead of it."
+            "Hindsight receives no such notices, which may be late or wrong: it bounds the gain "
+            "from known change rates, and a policy that receives notices may exceed it."
         )
 
 
