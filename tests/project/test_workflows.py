@@ -50,7 +50,7 @@ def code_of(page: Path) -> str:
 
 def test_there_is_a_workflow_for_tests_image_and_distributions() -> None:
     assert {"tests", "image", "publish"} <= WORKFLOWS.keys()
-    assert {"test", "test-all", "lint", "coverage"} == targets(commands("tests"))
+    assert {"test", "test-all", "test-external", "lint", "coverage"} == targets(commands("tests"))
     assert "image-test" in targets(commands("image"))
     assert "dist" in targets(commands("publish"))
 
