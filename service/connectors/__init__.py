@@ -1,1 +1,1 @@
-"""Documents of strangers: sitemaps, feeds, WebSub, IndexNow, robots.txt."""
+"""Documents and messages of other sites: sitemaps, feeds, WebSub, IndexNow, robots.txt."""

@@ -1,4 +1,4 @@
-"""Atom and RSS as hubs send them: bytes in, the pages they tell of out; nothing is fetched."""
+"""Atom and RSS as hubs send them: bytes in, entries out; nothing is fetched."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,20 +12,20 @@ from service.model.urls import MAX_URL_BYTES
 
 ENTRIES = ("entry", "item")
 TIMES = ("updated", "pubDate", "date", "published")
-"""Atom's, RSS 2.0's and RSS 1.0's, the most telling first."""
+"""Date elements of Atom, RSS 2.0 and RSS 1.0, the most reliable first."""
 FIELDS = ("link", "guid", *TIMES)
 PAGE = (None, "alternate")
 """Relations of an Atom link that names the entry's page."""
 FIRST_YEAR = 1990
-"""A page that says it has not changed since 1970 does not know."""
+"""First year that counts as a date; earlier ones, such as 1970, are placeholders."""
 
 
 def read_feed(content: bytes, topic: str, now: datetime) -> Iterator[Entry]:
-    r"""Give the page of each entry and when it changed: now, where it does not say or cannot be.
+    r"""Yield the page of each entry and its date; `now` replaces a missing or impossible date.
 
     A permanent `guid` is a link where there is no other. An entry without a link stands for the
-    topic, and so does all that is no feed or an empty one. Of a feed that breaks off, the entries
-    before the break are given.
+    topic. A document that is no feed, or an empty feed, stands for the topic too. A feed that
+    breaks off yields the entries before the break.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def _entry(position: int, fields: dict[str, str], topic: str, now: datetime) -> 
 
 
 def _entries(content: bytes, topic: str) -> Iterator[dict[str, str]]:
-    """Give the first of each field of each entry as it ends; what was read is dropped."""
+    """Yield the first value of each field of each entry at its end tag, then free the entry."""
     content = content.lstrip()
     fields: dict[str, str] = {}
     pieces = (content[start : start + PIECE] for start in range(0, len(content), PIECE))
@@ -73,7 +73,7 @@ def _entries(content: bytes, topic: str) -> Iterator[dict[str, str]]:
 
 
 def _value(element: Element, topic: str) -> str:
-    """Give what a field says; nothing where it names another thing than the entry's page."""
+    """Return the value of a field, empty where it does not name the entry's page."""
     if element.local == "link":
         href, rel = element.attributes.get("href"), element.attributes.get("rel")
         link = (href if rel in PAGE else None) or element.text
@@ -84,13 +84,13 @@ def _value(element: Element, topic: str) -> str:
 
 
 def _is_permanent(guid: Element) -> bool:
-    """Tell whether an identity is an address; many that do not say so are none."""
+    """Return whether a `guid` is an address; many without `isPermaLink` are none."""
     is_link = guid.attributes.get("isPermaLink", "true") == "true"
     return is_link and guid.text.startswith(("http://", "https://"))
 
 
 def _base(element: Element, topic: str) -> str:
-    """Give what links in an element are relative to; a base longer than any URL is none."""
+    """Return the base of links in an element; a base longer than any URL is ignored."""
     outer = topic if element.parent is None else _base(element.parent, topic)
     base = element.attributes.get("xml:base", "")
     return _resolved(outer, base) if len(base) <= MAX_URL_BYTES else outer
@@ -104,7 +104,7 @@ def _resolved(base: str, link: str) -> str:
 
 
 def _moment(date: str) -> datetime | None:
-    """Read a date of the W3C's or of mail; None where it is none, or stands for none."""
+    """Return a date in the W3C's or in mail's format; None for other text and placeholders."""
     if (moment := parse_lastmod(date)) is None:
         try:
             moment = parsedate_to_datetime(date)

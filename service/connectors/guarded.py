@@ -1,9 +1,9 @@
-"""An HTTP client for addresses that strangers chose: public hosts only, within bounds.
+"""An HTTP client for addresses from untrusted input: public hosts only, within limits.
 
-The guard sits where connections are made, so it sees the host of every hop, redirects included.
-It looks the name up once and connects to exactly the address that it checked; Host, SNI and the
-certificate stay those of the name. Proxies of the environment are not used, because a proxy would
-look the name up again.
+The guard opens the connections, so the guard checks the host of every hop, redirects included.
+The guard looks a name up once and connects to exactly the address that was checked. Host, SNI and
+certificate stay those of the name. The client ignores proxies of the environment, because a proxy
+would look the name up again.
 """
 
 import socket
@@ -23,24 +23,24 @@ import httpx
 from typing_extensions import override
 
 MAX_LOOK_UPS = 256
-"""Maximum name look-ups that run at a time, those included that no caller awaits any more."""
+"""Maximum name look-ups at a time, including look-ups without a waiting caller."""
 
 UNICAST = IPv6Network("2000::/3")
 """All IPv6 addresses that the open internet routes."""
 
 SPECIAL_V4 = (IPv4Network("192.0.0.0/24"), IPv4Network("192.88.99.0/24"))
-"""IPv4 networks for protocols and relays, which Python calls global in part."""
+"""IPv4 networks for protocols and relays; Python calls some of them global."""
 
 SPECIAL_V6 = (
     IPv6Network("2001::/23"),  # protocols, among them Teredo, which stands for IPv4 addresses
     IPv6Network("2002::/16"),  # 6to4, which stands for IPv4 addresses
     IPv6Network("3fff::/20"),  # documentation
 )
-"""IPv6 networks inside of `UNICAST` that are not public, whatever Python's version calls them."""
+"""IPv6 networks inside of `UNICAST` that are not public; Python's versions differ on them."""
 
 
 def is_public(address: str) -> bool:
-    """Return whether an address lies in the open internet, not in a network of ours.
+    """Return whether an address is on the public internet, not in a private network.
 
     >>> [is_public(a) for a in ("8.8.8.8", "10.0.0.1", "169.254.169.254", "::1", "::ffff:10.0.0.1")]
     [True, False, False, False, False]
@@ -56,7 +56,7 @@ def is_public(address: str) -> bool:
 
 
 class Resolver:
-    """Name look-ups that callers can give up.
+    """Name look-ups with a time limit.
 
     Because `getaddrinfo` cannot be interrupted, each look-up runs in a daemon thread. A look-up
     that hangs holds one of `max_look_ups` places, never the caller or the end of the process.
@@ -141,8 +141,8 @@ def guarded_client(
 ) -> httpx.Client:
     """Return a client for one request at a time; `private` allows addresses that are not public.
 
-    `look_up` and `network` stand for the system's in tests. Refusals, deadlines and answers that
-    are too large are raised as `httpx.TransportError`.
+    Tests replace `look_up` and `network`. Refusals, missed deadlines and answers that are too
+    large raise `httpx.TransportError`.
     """
     deadline = Deadline(bounds.seconds)
     guard = Guard(deadline, look_up, network or httpcore.SyncBackend(), private=private)
@@ -157,14 +157,14 @@ def guarded_client(
 
 
 class Deadline:
-    """The end of the request that runs."""
+    """The deadline of the current request."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._at = 0.0
 
     def restart(self) -> None:
-        """Begin a request."""
+        """Set the deadline of a new request."""
         self._at = time.monotonic() + self.seconds
 
     def left(self) -> float:
@@ -176,7 +176,7 @@ class Deadline:
 
 
 class Guard(httpcore.NetworkBackend):
-    """Connections to hosts of which every address was checked."""
+    """Connections to hosts; every address is checked before the connection opens."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class Guard(httpcore.NetworkBackend):
 
 
 class Timed(httpcore.NetworkStream):
-    """A connection whose every step ends at the deadline, however slowly bytes trickle."""
+    """A connection whose every step ends at the deadline, even when bytes arrive slowly."""
 
     def __init__(self, stream: httpcore.NetworkStream, deadline: Deadline) -> None:
         self.stream = stream
@@ -263,7 +263,7 @@ class Timed(httpcore.NetworkStream):
 
 
 class GuardedTransport(httpx.BaseTransport):
-    """Requests over guarded connections, with answers within a number of bytes."""
+    """Requests over guarded connections, with answers of a limited size."""
 
     def __init__(self, guard: Guard, max_bytes: int) -> None:
         self.deadline = guard.deadline
@@ -305,7 +305,7 @@ class GuardedTransport(httpx.BaseTransport):
 
     @contextmanager
     def _as_httpx(self) -> Iterator[None]:
-        """Raise the errors of httpcore as those of httpx, which have the same names."""
+        """Raise an error of httpcore as the error of httpx with the same name."""
         try:
             yield
         except httpcore.TimeoutException as error:
@@ -330,14 +330,14 @@ class _Body(httpx.SyncByteStream):
 
 
 def _without_body(redirect: httpx.Response) -> httpx.Response:
-    """Return a redirect alone, because httpx would inflate its whole body before the next hop."""
+    """Return a redirect without its body, because httpx would inflate the whole body."""
     redirect.close()
     headers = [(k, v) for k, v in redirect.headers.raw if k.lower() != b"content-encoding"]
     return httpx.Response(redirect.status_code, headers=headers, extensions=redirect.extensions)
 
 
 def gunzipped(response: httpx.Response) -> Iterator[bytes]:
-    """Return the body in pieces of bounded size, gzip undone; raise for any other coding."""
+    """Return the inflated body in pieces of bounded size; raise for any coding but gzip."""
     coding = response.headers.get("content-encoding", "").strip().lower()
     if coding in ("", "identity"):
         yield from response.iter_raw()
@@ -357,5 +357,5 @@ def gunzipped(response: httpx.Response) -> Iterator[bytes]:
 
 @cache
 def _tls() -> SSLContext:
-    """Return the one TLS context: to load its certificates takes 20 ms and a megabyte."""
+    """Return the shared TLS context, because its certificates take 20 ms and 1 MB to load."""
     return httpx.create_ssl_context()

@@ -1,4 +1,4 @@
-"""IndexNow: what a site submits, and whether it has shown its key (indexnow.org)."""
+"""IndexNow (indexnow.org): submissions of sites, and the check of their keys."""
 
 import re
 from collections.abc import Callable
@@ -20,7 +20,7 @@ MAX_KEY_FILE = 2_048
 
 
 class Claim(NamedTuple):
-    """A key, the address of the file that must show it, and its host."""
+    """A key, the address of the file that must contain the key, and the file's host."""
 
     key: str
     location: str
@@ -28,7 +28,7 @@ class Claim(NamedTuple):
 
 
 class Submission(NamedTuple):
-    """URLs of one host, and the claim to speak for it."""
+    """URLs of one host, and the claim that proves authority over the host."""
 
     claim: Claim
     urls: list[NormalUrl]
@@ -37,13 +37,13 @@ class Submission(NamedTuple):
 def claimed(
     key: str, name: str, url: str, host: str | None = None, key_location: str | None = None
 ) -> Claim:
-    """Check what the first URL and the key of a submission claim, without looking at the site.
+    """Return the claim of a submission's key and first URL, without a request to the site.
 
     Raises
     ------
     InvalidField
-        The key is no key, the URL is none or not the host's, or lies outside of the key file's
-        folder. The URL's field is `name`.
+        The key has another form, or the field `name` is no URL of the host in the key file's
+        folder.
     """
     if not KEY.fullmatch(key):
         raise InvalidField(
@@ -66,7 +66,7 @@ def claimed(
 def submission(
     key: str, urls: list[str], host: str | None = None, key_location: str | None = None
 ) -> Submission:
-    """Check a whole submission as `claimed` does; without a host it is that of the first URL."""
+    """Return a submission, checked as by `claimed`; the default host is the first URL's."""
     alone = host is None and len(urls) == 1
     names = ["url"] if alone else [f"urlList[{i}]" for i in range(len(urls))]
     claim = claimed(key, names[0], urls[0], host, key_location)
@@ -77,7 +77,7 @@ def submission(
 
 
 def _check(name: str, url: NormalUrl, claim: Claim) -> None:
-    """Raise `InvalidField` for a URL that the key does not speak for."""
+    """Raise `InvalidField` for a URL that the key does not cover."""
     if url.host != claim.host:
         raise InvalidField(
             name, f"{url.url[:200]} is not of the host {claim.host[:100]}; submit it apart"
@@ -91,7 +91,7 @@ def _check(name: str, url: NormalUrl, claim: Claim) -> None:
 
 
 def _site(host: str) -> NormalUrl:
-    """Read the host, with or without a port."""
+    """Return the host, with or without a port, as a URL."""
     site = _normal("host", f"https://{host}/")
     if urlsplit(site.url).path != "/":
         raise InvalidField("host", f"{host[:100]!r} is not a host name; send one like example.com")
@@ -117,9 +117,9 @@ def key_client() -> httpx.Client:
 
 
 def shows_key(claim: Claim, client: Callable[[], httpx.Client] = key_client) -> bool:
-    """Return whether the key file holds the key; blocks for at most `FETCH_S`.
+    """Return whether the key file contains the key; blocks for at most `FETCH_S`.
 
-    Because the client is guarded, a stranger cannot send this service into its own network.
+    The guarded client refuses addresses in the service's own network.
     """
     try:
         with client() as web, web.stream("GET", claim.location) as response:

@@ -1,9 +1,9 @@
-"""Keys of sites that strangers show by IndexNow: whose turn it is to be checked, and verdicts.
+"""Keys that sites present by IndexNow: the order of their checks, and the verdicts.
 
-Bounds hold for all, for each peer and for each site. A newcomer beyond a bound takes the place of
-the rival that holds most, if that one holds more than the newcomer; else it is refused. Turns go
-round over the peers, and within each peer over its sites. So those who send much wait for one
-another, and the others pass them by.
+A peer is the address of a client. Bounds hold in total, for each peer and for each site. A new
+submission beyond a bound replaces one of the holder with the largest weight. The submission is
+refused where its own holder has as much. Turns go round over the peers, and within each peer over
+its sites. This avoids that one busy peer or site delays the others.
 """
 
 import threading
@@ -21,13 +21,13 @@ from service.connectors.indexnow import Claim, shows_key
 from service.model.errors import Overloaded, TooManyRequests
 
 MAX_BYTES = 1_000_000
-"""Maximum body of a stranger, bytes once inflated."""
+"""Maximum inflated size of a body without an API key, bytes."""
 MAX_HELD, MAX_HELD_OF_PEER = 16_000_000, 2_000_000
-"""Maximum bytes of strangers' bodies in memory at a time, of all and of one peer."""
+"""Maximum size of bodies without an API key in memory, in total and for one peer, bytes."""
 
 
 class Room:
-    """Bytes of bodies in memory; for the event loop alone."""
+    """Account of the bytes of bodies in memory; only for the event loop."""
 
     def __init__(self, most: int = MAX_HELD, most_of_peer: int = MAX_HELD_OF_PEER) -> None:
         self.most = most
@@ -36,7 +36,7 @@ class Room:
 
     @contextmanager
     def held(self, peer: str) -> Iterator[Callable[[int], None]]:
-        """Count bytes of a peer until the block ends; a call beyond raises `TooManyRequests`."""
+        """Count a peer's bytes until the block ends; `TooManyRequests` beyond the limit."""
         n_bytes = 0
 
         def hold(n_more: int) -> None:
@@ -51,17 +51,17 @@ class Room:
             yield hold
         finally:
             self._held[peer] -= n_bytes
-            self._held += Counter()  # forgets peers that hold nothing
+            self._held += Counter()  # removes peers without bytes
 
 
 LEAST_WEIGHT = 32_768
-"""Minimum that a submission counts for, bytes; so bounds in bytes bound the number too."""
+"""Minimum weight of a submission, bytes; because of it, bounds in bytes limit the number too."""
 ALL_WEIGHT = 16_777_216
-"""Maximum weight of all that waits, bytes: 512 submissions of few URLs."""
+"""Maximum weight of all waiting submissions, bytes: 512 submissions of few URLs."""
 SHARE_WEIGHT = 2_097_152
 """Maximum weight for one peer, and for one site, bytes: 64 submissions of few URLs."""
 MAX_PEER_TURNS = 16
-"""Maximum keys of one peer that are checked at a time, of `keychecks.N_FETCHERS`."""
+"""Maximum keys of one peer that are checked at a time, out of `N_FETCHERS`."""
 MAX_SITE_TURNS = 2
 """Maximum keys of one site that are checked at a time."""
 
@@ -76,7 +76,7 @@ class Waiting:
     peer: str
     n_bytes: int
     then: Callable[[Outcome], object]
-    """Called once, when the wait is over."""
+    """Function that receives the outcome once, at the end of the wait."""
 
     @property
     def site(self) -> str:
@@ -85,17 +85,17 @@ class Waiting:
 
     @property
     def weight(self) -> int:
-        """What it counts for, bytes."""
+        """Weight against the bounds, bytes."""
         return max(self.n_bytes, LEAST_WEIGHT)
 
 
 class Bound(NamedTuple):
-    """A maximum weight among rivals, who are those that agree with a newcomer in `among`."""
+    """A maximum weight of the submissions that have the same value of `among`."""
 
     most: int
     among: Callable[[Waiting], Hashable]
     holder: Callable[[Waiting], Hashable]
-    """The part of the rivals that is compared with the newcomer's part."""
+    """Function to the holder of a submission; the holder with the largest weight yields."""
     refusal: str
 
 
@@ -107,7 +107,7 @@ BOUNDS = (
 
 
 class KeyQueue:
-    """The line of all submissions that wait; for one thread at a time."""
+    """The queue of waiting submissions; for one thread at a time."""
 
     def __init__(self) -> None:
         self.waiting: list[Waiting] = []
@@ -118,7 +118,7 @@ class KeyQueue:
         """The last turn of each peer, and of each of its sites."""
 
     def add(self, new: Waiting) -> list[Waiting]:
-        """Put a submission in the line and return those that made room; raise `Overloaded`."""
+        """Add a submission and return those that it replaced; raise `Overloaded`."""
         rest = list(self.waiting)
         dropped = [victim for bound in BOUNDS for victim in _make_room(rest, new, bound)]
         self.waiting = [*rest, new]
@@ -127,7 +127,7 @@ class KeyQueue:
         return dropped
 
     def next(self) -> Claim | None:
-        """Return the next claim to check; None while none may begin."""
+        """Return the next claim to check; None while no check may begin."""
         claims = {w.claim for w in self.running}
         peers, sites = Counter(w.peer for w in self.running), Counter(w.site for w in self.running)
         ready = [
@@ -146,7 +146,7 @@ class KeyQueue:
         return first.claim
 
     def done(self, claim: Claim) -> list[Waiting]:
-        """Take all submissions of a claim out of the line."""
+        """Remove and return all submissions of a claim."""
         settled = [w for w in self.waiting if w.claim == claim]
         self.waiting = [w for w in self.waiting if w.claim != claim]
         self.running = [w for w in self.running if w.claim != claim]
@@ -160,7 +160,7 @@ def _names(waiting: Waiting) -> tuple[Hashable, Hashable]:
 
 
 def _make_room(rest: list[Waiting], new: Waiting, bound: Bound) -> list[Waiting]:
-    """Remove from `rest` what must yield to a newcomer, the latest of the heaviest holder first."""
+    """Remove submissions from `rest` until `new` fits, the latest of the heaviest holder first."""
     dropped: list[Waiting] = []
     while True:
         rivals = [w for w in rest if bound.among(w) == bound.among(new)]
@@ -177,17 +177,17 @@ def _make_room(rest: list[Waiting], new: Waiting, bound: Bound) -> list[Waiting]
 
 
 N_FETCHERS = 32
-"""Maximum key files that are fetched at a time, each in a thread that mostly waits."""
+"""Maximum key files that are fetched at a time, each in its own thread."""
 MAX_BELIEVED, MAX_REFUSED = 100_000, 10_000
-"""Maximum verdicts that are remembered; those of strangers push out no believed key."""
+"""Maximum stored verdicts; refused keys never displace accepted ones."""
 BELIEVED_FOR, REFUSED_FOR = timedelta(days=1), timedelta(minutes=5)
-"""Time for which a verdict holds."""
+"""Lifetime of an accepting and of a refusing verdict."""
 
 log = structlog.get_logger()
 
 
 class KeyChecks:
-    """Verdicts by key and place; daemon threads fetch key files from the first question on."""
+    """Verdicts by key and address; daemon threads fetch key files after the first question."""
 
     def __init__(
         self, now: Callable[[], datetime], look: Callable[[Claim], bool] = shows_key
@@ -202,10 +202,10 @@ class KeyChecks:
         self._stopped = False
 
     def ask(self, new: Waiting) -> bool | None:
-        """Return whether the site shows the key; None while that is being looked at.
+        """Return whether the site shows the key; None while the check runs.
 
-        After None, `new.then` is called once with the outcome, by another thread. Raises
-        `Overloaded` where the line has no room for this submission.
+        After None, another thread calls `new.then` once with the outcome. Raise `Overloaded`
+        where the queue has no room for this submission.
         """
         with self._changed:
             if (verdict := self._verdict(new.claim)) is not None:
@@ -217,7 +217,7 @@ class KeyChecks:
         return None
 
     def stop(self) -> None:
-        """Begin no further check; what waits is forgotten."""
+        """Begin no further check and drop the waiting submissions."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -244,7 +244,7 @@ class KeyChecks:
             _end_wait(self._settle(claim, verdict), "believed" if verdict else "refused")
 
     def _next(self) -> Claim | None:
-        """Wait for a turn; None once stopped."""
+        """Return the next claim, after a wait for its turn; None once stopped."""
         with self._changed:
             while not self._stopped:
                 if (claim := self._line.next()) is not None:
@@ -253,7 +253,7 @@ class KeyChecks:
             return None
 
     def _settle(self, claim: Claim, verdict: bool) -> list[Waiting]:  # noqa: FBT001
-        """Remember a verdict and return what waited for it."""
+        """Store a verdict and return the submissions that waited for the verdict."""
         name, span = _digest(claim), BELIEVED_FOR if verdict else REFUSED_FOR
         with self._changed:
             for until in self._until.values():
@@ -262,12 +262,12 @@ class KeyChecks:
             verdicts[name] = self.now() + span
             while len(verdicts) > (MAX_BELIEVED if verdict else MAX_REFUSED):
                 verdicts.pop(next(iter(verdicts)))
-            self._changed.notify_all()  # this site and this peer have a turn less
+            self._changed.notify_all()  # this site and this peer have one free turn more
             return [] if self._stopped else self._line.done(claim)
 
 
 def _digest(claim: Claim) -> bytes:
-    """Return a short name of a claim, whose own words may have 2 KB."""
+    """Return a short identity of a claim, because the claim itself may have 2 KB."""
     return blake2b(f"{claim.key} {claim.location}".encode(), digest_size=16).digest()
 
 

@@ -1,9 +1,8 @@
-"""XML as it comes in pieces: elements out, one at a time, in no more memory than a piece takes.
+"""XML in pieces: bytes in, elements out, one at a time, in the memory of one piece.
 
-A small document stays small, whatever it says. Names are given as they stand, with their prefix:
-expat, told to mind namespaces, writes the whole address of one before each name, which makes
-gigabytes of a few kilobytes. A document that declares entities, or attributes that elements have
-by default, is refused. Nothing is ever fetched.
+A small document never grows in memory. Names keep their prefixes, because expat would otherwise
+write the address of the namespace before each name: gigabytes from a few kilobytes. A document
+that declares entities or default attributes is refused. Nothing is ever fetched.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,20 +13,21 @@ from xml.parsers import expat
 PIECE = 65_536
 MAX_DEPTH = 100
 MAX_NAMES = 10_000
-"""Names of elements and attributes, which the parser remembers to the end."""
+"""Maximum number of names of elements and attributes; the parser stores them to the end."""
 MAX_TEXT = 65_536
-"""Characters that are kept of an element's text."""
+"""Maximum stored text of an element, characters."""
 QUIET = 1_000_000
-"""Bytes without a tag or text. The parser reads all of an unfinished tag again with every piece
-that comes: of one tag of 20 MB it would take minutes."""
+"""Maximum length without a tag or text, bytes.
+
+The parser reads an unfinished tag again with every piece: one tag of 20 MB would take minutes."""
 
 
 class Declared(ValueError):
-    """It declares what stands elsewhere: entities, or attributes by default."""
+    """The document declares entities or default attributes."""
 
 
 class Element:
-    """An element as far as it has been read."""
+    """An element, complete at its end tag."""
 
     __slots__ = ("attributes", "depth", "name", "parent", "parts", "room")
 
@@ -36,23 +36,23 @@ class Element:
         self.attributes = attributes
         self.parent = parent
         self.depth: int = 1 if parent is None else parent.depth + 1
-        """1 of the root."""
+        """Level of the element; the root has 1."""
         self.parts: list[str] = []
         self.room = MAX_TEXT
 
     @property
     def local(self) -> str:
-        """Its name without the prefix."""
+        """Name without the prefix."""
         return self.name.rpartition(":")[2]
 
     @property
     def text(self) -> str:
-        """What stands before its first child, without the blanks around."""
+        """Text before the first child, without surrounding blanks."""
         return "".join(self.parts).strip()
 
     @property
     def namespace(self) -> str | None:
-        """The address that its prefix stands for; None where that was not declared."""
+        """Address of the prefix's namespace; None where the prefix was not declared."""
         prefix = self.name.rpartition(":")[0]
         declared = f"xmlns:{prefix}" if prefix else "xmlns"
         element: Element | None = self
@@ -65,15 +65,15 @@ Event = tuple[Literal["start", "end"], Element]
 
 
 def elements(pieces: Iterable[bytes]) -> Iterator[Event]:
-    """Tell when each element starts and when it ends.
+    """Yield an event for each start and each end of an element.
 
     Raises
     ------
     Declared
-        It declares entities or attributes.
+        The document declares entities or attributes.
     ValueError
-        It is no XML or in an encoding that is not known, it has too many levels or names, or a
-        tag that does not end. What was found before is given first.
+        The document is no XML, has an unknown encoding, too many levels or names, or a tag that
+        does not end. The events before the fault are yielded first.
     """
     reading = _Reading()
     for piece in chain(filter(None, pieces), [b""]):
@@ -85,11 +85,11 @@ def elements(pieces: Iterable[bytes]) -> Iterator[Event]:
 
 
 class _Reading:
-    """What expat tells of a document."""
+    """The events that expat finds in a document."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        """Those of the last piece."""
+        """Events of the last piece."""
         self._open: Element | None = None
         self._quiet = 0
         self._names: dict[str, str] = {}
@@ -101,7 +101,7 @@ class _Reading:
         parser.EntityDeclHandler = parser.AttlistDeclHandler = _declared
 
     def read(self, piece: bytes) -> ValueError | None:
-        """Read on, or, of no bytes, to the end; gives what kept it from there."""
+        """Read a piece, or the end where the piece is empty; return the fault, if any."""
         self._quiet += len(piece)
         if self._quiet > QUIET:
             return ValueError(f"over {QUIET:,} bytes without an element")
@@ -140,4 +140,4 @@ class _Reading:
 
 
 def _declared(*_: object) -> None:
-    raise Declared("it declares entities or attributes")
+    raise Declared("the document declares entities or attributes")

@@ -1,4 +1,4 @@
-"""robots.txt: the delay between crawls that a host asks of a crawler."""
+"""robots.txt: the delay between crawls that a host requests."""
 
 from math import isfinite
 from pathlib import Path
@@ -11,13 +11,13 @@ MAX_DELAY_S = 86_400.0
 """Maximum delay, seconds."""
 
 MAX_BYTES = 512_000
-"""Maximum of the file that is read, bytes; RFC 9309 asks for 500 KiB or more."""
+"""Maximum length of the file that is read, bytes; RFC 9309 requires 500 KiB or more."""
 
 
 def requested_delay(content: bytes, user_agent: str) -> float | None:
-    r"""Give the seconds that Crawl-delay or Request-rate ask for, the longer; None: neither does.
+    r"""Return the longer delay of Crawl-delay and Request-rate, seconds; None without both.
 
-    A rate for some hours of the day holds for all.
+    A rate for some hours of the day holds for all hours.
 
     Examples
     --------
@@ -35,12 +35,12 @@ def requested_delay(content: bytes, user_agent: str) -> float | None:
 
 
 def host_of(file: Path) -> str:
-    """Tell by its name whose robots.txt a file is: HOST/robots.txt or HOST.txt.
+    """Return the host of a robots.txt from the name of its file: HOST/robots.txt or HOST.txt.
 
     Raises
     ------
     UnreadableFile
-        It is called robots.txt and lies nowhere.
+        The file is called robots.txt, and its folder has no name.
 
     Examples
     --------

@@ -1,10 +1,13 @@
 """Sitemap documents: bytes in, entries out, one at a time; nothing is ever fetched.
 
-Takes what the sitemap protocol names (urlset, index, text; plain or gzip) and what sites really
-serve: any namespace, a byte-order mark, blanks before the first tag, extensions for news, images
-and videos, a document that breaks off. Of a broken document the entries before the break are
-given, and `warnings` says where it broke. Entities are never expanded, and inflating stops at a
-limit, so that a small document stays a small document.
+The reader accepts every form of the sitemap protocol: urlset, index and text, plain or gzip. The
+reader also accepts the deviations of real sites:
+
+- any namespace, and extensions for news, images and videos,
+- a byte-order mark, and blanks before the first tag,
+- a document that breaks off: `warnings` reports the place, after the entries before the place.
+
+Entities are never expanded, and the inflated size has a limit.
 """
 
 import codecs
@@ -18,14 +21,14 @@ from service.connectors.markup import PIECE, Declared, elements
 from service.model.errors import BodyTooLarge, MalformedBody
 
 EMPTY_PART = 1_000
-"""What an empty part of a gzip counts for, so that there is an end to them."""
+"""Size that an empty member of a gzip counts for, bytes; this avoids endless empty members."""
 GZIP = b"\x1f\x8b"
 MAX_LAYERS = 2
-"""A .gz file that was also sent with Content-Encoding: gzip is compressed twice."""
+"""Maximum layers of gzip; a .gz file sent with Content-Encoding gzip has two."""
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 LONGEST_MARK = 3
 MAX_LINE = 8_192
-"""A line of a text sitemap is cut here: far beyond any URL."""
+"""Maximum length of a line of a text sitemap, characters; the rest of the line is dropped."""
 
 Kind = Literal["urlset", "index", "text"]
 ROOTS: dict[str, Kind] = {"urlset": "urlset", "sitemapindex": "index"}
@@ -38,26 +41,26 @@ class Entry(NamedTuple):
     """One page of a sitemap, or one sitemap of an index."""
 
     position: int
-    """Where it stands in the document, from 0."""
+    """Position in the document, from 0."""
     loc: str
-    """Empty where there was none."""
+    """Address; empty where the entry has none."""
     lastmod: str | None
     is_child: bool
-    """A sitemap to fetch, not a page."""
+    """True for a sitemap to fetch, false for a page."""
 
 
 class Sitemap:
-    r"""A document that is read once.
+    r"""A sitemap document that is read once.
 
-    When its entries have ended, `kind` and `warnings` are final, and so is `broke_off`: whether
-    what could be read was not all of it.
+    After the last entry, `kind`, `warnings` and `broke_off` are final. `broke_off` is true where
+    a part of the document could not be read.
 
     Raises
     ------
     BodyTooLarge
-        It inflates to more than `max_bytes`; raised before the first entry.
+        The document inflates to more than `max_bytes`; raised before the first entry.
     MalformedBody
-        It is no sitemap, nothing of it can be read, or it declares entities or attributes.
+        The document is no sitemap, has no readable part, or declares entities or attributes.
 
     Examples
     --------
@@ -70,14 +73,14 @@ class Sitemap:
         self.kind: Kind = "text"
         self.warnings: list[str] = []
         self.broke_off = False
-        for _ in self._inflated(content, max_bytes):  # measured before anything is taken
+        for _ in self._inflated(content, max_bytes):  # measured before the first entry is used
             pass
         self.warnings.clear()
         self.broke_off = False
         self._pieces = filter(None, self._inflated(content, max_bytes))
 
     def __iter__(self) -> Iterator[Entry]:
-        """Give the entries in their order."""
+        """Yield the entries in their order."""
         head, encoding = _start(self._pieces)
         if not head:
             raise MalformedBody("; ".join(["the document is empty", *self.warnings]))
@@ -86,7 +89,7 @@ class Sitemap:
         return self._xml(whole) if is_xml else self._text(whole, encoding)
 
     def _inflated(self, content: bytes, max_bytes: int) -> Iterator[bytes]:
-        """Give the document in pieces, gzip undone."""
+        """Yield the inflated document in pieces."""
         pieces: Iterator[bytes] = (
             content[start : start + PIECE] for start in range(0, len(content), PIECE)
         )
@@ -99,7 +102,7 @@ class Sitemap:
         return _limited(pieces, max_bytes)
 
     def _gunzip(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Undo one gzip; of a stream that breaks off what can be read is given."""
+        """Yield the content of one gzip, up to the break of a broken one."""
         member = zlib.decompressobj(wbits=31)
         try:
             for piece in pieces:
@@ -127,7 +130,7 @@ class Sitemap:
             self.warnings.append(warning)
 
     def _text(self, pieces: Iterable[bytes], encoding: str) -> Iterator[Entry]:
-        """Read one URL a line."""
+        """Yield an entry for each line."""
         position = 0
         for line in _lines(pieces, encoding):
             if loc := line.strip():
@@ -137,7 +140,7 @@ class Sitemap:
             self._warn("the text holds no address; a sitemap of text has one URL a line")
 
     def _xml(self, pieces: Iterable[bytes]) -> Iterator[Entry]:
-        """Read the elements, and tell where a document breaks that has begun."""
+        """Yield the entries, and warn where the document breaks off after its root."""
         n_entries, root = 0, ""
         try:
             for part in _elements(pieces):
@@ -169,7 +172,7 @@ class Sitemap:
         return name
 
     def _judge(self, root: str, *, is_child: bool, first: bool) -> None:
-        """Believe the entries rather than the root."""
+        """Set the kind by the entries, even against the root."""
         name = "sitemap" if is_child else "url"
         if ENTRIES[name] != ROOTS[root]:
             self._warn(f"the root is {root}, but entries are <{name}>; they were taken as such")
@@ -178,7 +181,7 @@ class Sitemap:
 
 
 class _Fields(NamedTuple):
-    """What an entry of a document says."""
+    """Fields of an entry."""
 
     loc: str
     lastmod: str | None
@@ -186,7 +189,7 @@ class _Fields(NamedTuple):
 
 
 def _elements(pieces: Iterable[bytes]) -> Iterator[str | _Fields]:
-    """Give the root's name, then each entry as it ends; whatever was read is dropped at once.
+    """Yield the root's name, then each entry at its end tag; memory of read elements is freed.
 
     A field counts only in its entry's own namespace, so `image:loc` is no `loc`.
     """
@@ -210,9 +213,9 @@ def _elements(pieces: Iterable[bytes]) -> Iterator[str | _Fields]:
 
 
 def _start(pieces: Iterator[bytes]) -> tuple[bytes, str]:
-    """Give the first bytes that are more than a mark or blanks, and the encoding.
+    """Return the first bytes after a byte-order mark and blanks, and the encoding.
 
-    A mark of UTF-16 is left in its place, where its decoders look for it.
+    The mark of UTF-16 stays in place, because its decoders need the mark.
     """
     head = b""
     while len(head) < LONGEST_MARK and (piece := next(pieces, b"")):
@@ -226,7 +229,7 @@ def _start(pieces: Iterator[bytes]) -> tuple[bytes, str]:
 
 
 def _lines(pieces: Iterable[bytes], encoding: str) -> Iterator[str]:
-    """Give lines of text; what is not in the encoding becomes a replacement character."""
+    """Yield lines of text; invalid bytes become replacement characters."""
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     line = ""
     for piece in pieces:
@@ -249,17 +252,17 @@ def _limited(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
 
 
 YEAR, MONTH, DAY, LONGEST = 4, 7, 10, 40
-"""Characters of a year, of a month, of a day, and of anything that is still a date."""
+"""Length of a year, of a month and of a day, and maximum length of a date, characters."""
 SPANS = {YEAR: timedelta(366), MONTH: timedelta(31)}
 WEST = timedelta(hours=12)
-"""A day ends so much later than in UTC where it ends last."""
+"""Difference between UTC and the westernmost time zone, where a day ends last."""
 
 
 def parse_lastmod(lastmod: str) -> datetime | None:
-    """Read any of the W3C's forms; None where it is none of them.
+    """Return the instant of a date in any of the W3C's forms; None for other text.
 
-    A year, a month or a day stands for its beginning, so the same words are always the same
-    instant (see `latest`); a time without a zone is taken as UTC.
+    A year, a month or a day stands for its beginning, so equal texts are equal instants (see
+    `latest`). A time without a zone is UTC.
 
     >>> parse_lastmod("2004-12"), parse_lastmod("2004-12-23T18:00:15+02:00")
     (datetime.datetime(2004, 12, 1, 0, 0, tzinfo=datetime.timezone.utc),
@@ -278,7 +281,9 @@ def parse_lastmod(lastmod: str) -> datetime | None:
 
 
 def latest(lastmod: str, moment: datetime, now: datetime) -> datetime:
-    """Give the last instant until now that is meant by what was parsed as this moment.
+    """Return the last instant, at most `now`, of the period that `lastmod` names.
+
+    `moment` is the result of `parse_lastmod(lastmod)`.
 
     >>> day, noon = datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 5, 1, 12, tzinfo=UTC)
     >>> latest("2026-05-01", day, noon) == noon, latest("2026-05-01T00:00Z", day, noon) == day

@@ -1,7 +1,7 @@
 """Watch sitemaps: fetch them politely, one at a time, and pass them on to a running service.
 
-What a site did not change is not sent again: its validators (ETag, Last-Modified) are kept in a
-small file, once the service has taken the document. Children of an index are fetched after it.
+An unchanged document is not sent again. Its validators (ETag, Last-Modified) are stored in a
+small file, once the service has accepted the document. Children of an index are fetched after it.
 """
 
 import json
@@ -24,41 +24,41 @@ from service.model.errors import SitemapNotFetched, UnreadableFile
 NOT_MODIFIED, OK = 304, 200
 BUSY = (429, 503)
 UNWELCOME = (401, 404, 405)
-"""Statuses of a service that does not admit this client, or is none."""
+"""Statuses of a service that refuses this client, and of a server that is no Recrawl."""
 CODINGS = ("gzip", "x-gzip", "deflate", "br", "zstd", "compress")
-"""What else a site says there, such as utf-8, is none."""
+"""Content encodings; any other value of the header, such as utf-8, is ignored."""
 MAX_DEPTH = 3
-"""An index may name indexes, but not for ever."""
+"""Maximum depth of indexes within indexes."""
 DEFAULT_WAIT_S = 600.0
-"""How long a site is left alone that is busy and does not say for how long."""
+"""Pause for a busy site without Retry-After, seconds."""
 LONGEST_S = 120.0
-"""Maximum time for a document, seconds, so that one site does not hold the others up."""
+"""Maximum time for a document, seconds, so that one site does not delay the others."""
 MAX_REDIRECTS = 10
 
 
 class SitemapStep(NamedTuple):
-    """What became of one sitemap."""
+    """Outcome for one sitemap."""
 
     url: str
     outcome: Literal["taken", "unchanged", "failed"]
     answer: SitemapRead | None = None
-    """Answer of the service that took the sitemap."""
+    """Answer of the service that accepted the sitemap."""
     reason: str = ""
     """Reason of the failure."""
 
 
 class Fetched(NamedTuple):
-    """What a site gave."""
+    """Answer of a site."""
 
     url: str
-    """Where redirects led."""
+    """Address after all redirects."""
     headers: httpx.Headers
     content: bytes | None
-    """None where it has not changed."""
+    """Document; None where it has not changed."""
 
 
 class State:
-    """What is known of each sitemap from the last time; for one receiver."""
+    """Validators and children of each sitemap at the last fetch; for one receiver."""
 
     def __init__(self, path: Path, receiver: str) -> None:
         self.path = path
@@ -74,7 +74,7 @@ class State:
             raise UnreadableFile(f"{path} is no state of sitemaps; remove or rename it") from error
 
     def remember(self, url: str, children: list[str], **validators: Any) -> None:
-        """Replace a sitemap's entry, in one step; in a read-only folder in memory only."""
+        """Replace a sitemap's entry in one step; in a read-only folder only in memory."""
         self.sitemaps[url] = {"children": children, **validators}
         new = self.path.with_name(self.path.name + ".new")
         with suppress(OSError):
@@ -84,20 +84,20 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Manners:
-    """How sites are treated."""
+    """Limits of requests to sites."""
 
     delay_s: float = 1.0
-    """Between two fetches, whichever sites they go to."""
+    """Time between two fetches from any sites, seconds."""
     max_bytes: int = 52_428_800
-    """As sent; the protocol's limit."""
+    """Maximum size of a document as it is sent, bytes; the default is the protocol's limit."""
     cross_host: bool = False
     private: bool = False
-    """Whether addresses that are not public may be fetched from."""
+    """True where addresses that are not public are allowed."""
     user_agent: str = f"recrawl/{__version__}"
 
 
 class Watcher:
-    """Fetches sitemaps and passes them on."""
+    """A loop that fetches sitemaps and sends them to the service."""
 
     def __init__(
         self,
@@ -119,10 +119,10 @@ class Watcher:
     def rounds(
         self, urls: list[str], interval_s: float, n: int | None = None
     ) -> Iterator[SitemapStep]:
-        """Look at everything every so often, from start to start; `n` times or for ever.
+        """Yield the steps of `n` rounds, or of endless ones.
 
-        Who watches for ever outlives a service that is away: the round ends, and the next one
-        takes what this one left.
+        The interval runs from start to start. Without `n`, a service that is away ends only the
+        round; the next round fetches the rest.
         """
         done = 0
         while True:
@@ -139,12 +139,12 @@ class Watcher:
             self.sleep(max(started + interval_s - self.clock(), 0.0))
 
     def look(self, urls: Iterable[str]) -> Iterator[SitemapStep]:
-        """Look at each sitemap once, and at the children of indexes.
+        """Yield a step for each sitemap, and for the children of indexes.
 
         Raises
         ------
         Unavailable, Refused
-            The service cannot be reached, or does not admit this client.
+            The service cannot be reached, or refuses this client.
         """
         waiting = deque((url, 1) for url in dict.fromkeys(urls))
         queued = {url for url, _ in waiting}
@@ -187,13 +187,13 @@ class Watcher:
         return SitemapStep(url, "taken", answer)
 
     def _validators(self, headers: httpx.Headers) -> dict[str, Any]:
-        """Return the headers that identify a version of a document, and how it was taken."""
+        """Return the validators of a document, and the options under which it was read."""
         words = {name: headers.get(name, "") for name in ("etag", "last-modified")}
         validators = {name: word for name, word in words.items() if word and word.isascii()}
         return {**validators, "cross_host": True} if self.manners.cross_host else validators
 
     def _fetch(self, client: httpx.Client, url: str) -> Fetched:
-        """Fetch a document as it is sent, unless it has not changed since the last time."""
+        """Return a document as it is sent, or no content where it has not changed."""
         try:
             urlsplit(url)
         except ValueError as error:
@@ -218,7 +218,7 @@ class Watcher:
             self._next_fetch = self.clock() + self.manners.delay_s
 
     def _wait(self, request: httpx.Request) -> None:
-        """Keep the delay before each request, those that redirects lead to included."""
+        """Wait for the delay before each request, also before those of redirects."""
         if (wait := self._not_before.get(_host(request), 0.0) - self.clock()) > 0:
             raise SitemapNotFetched(f"the site asked to be left alone for another {wait:.0f} s")
         self.sleep(max(self._next_fetch - self.clock(), 0.0))
@@ -227,7 +227,7 @@ class Watcher:
     def _conditions(self, url: str) -> dict[str, str]:
         entry = self.state.sitemaps.get(url, {})
         if entry.get("cross_host", False) != self.manners.cross_host:
-            return {}  # what was left out then is taken now
+            return {}  # the entries that were left out then are read now
         named = (("etag", "If-None-Match"), ("last-modified", "If-Modified-Since"))
         return {condition: entry[name] for name, condition in named if name in entry}
 

@@ -1,6 +1,6 @@
-"""WebSub from the subscriber's side (w3.org/TR/websub): find a topic's hub, ask it, know its hand.
+"""WebSub for subscribers (w3.org/TR/websub): find a hub, subscribe, check signatures.
 
-A document is read only up to where its links can stand, and no further than a limit.
+A document is read only as far as links may occur, and at most up to a limit.
 """
 
 import hmac
@@ -21,19 +21,19 @@ MAX_BYTES = 1_000_000
 FETCH_S = 30.0
 MAX_REDIRECTS = 5
 CONTENT = ("entry", "item", "body")
-"""Elements after whose start a link is the content's."""
+"""Elements that begin the content; links after them do not count."""
 
 
 class Topic(NamedTuple):
-    """What a publisher says of its page."""
+    """A feed or page as its publisher describes it."""
 
     url: str
-    """As hubs know it."""
+    """Address that hubs use for the topic."""
     hub: str
 
 
 def is_signed(content: bytes, secret: str, signature: str) -> bool:
-    """Tell whether an `X-Hub-Signature` was made of this content with this secret.
+    """Return whether an `X-Hub-Signature` is that of this content and this secret.
 
     >>> is_signed(b"news", "s", "sha1=" + hmac.digest(b"s", b"news", "sha1").hex())
     True
@@ -56,12 +56,12 @@ def patient_client(*, private: bool = False) -> httpx.Client:
 
 
 def discover(client: httpx.Client, url: str) -> Topic:
-    """Find a page's hub and its own name: in its Link headers, or else in its head.
+    """Return a page's hub and canonical URL, from its Link headers or else from its head.
 
     Raises
     ------
     NotSubscribed
-        It cannot be fetched, or names no hub.
+        The page cannot be fetched, or names no hub.
     """
     try:
         with client.stream("GET", url) as response:
@@ -80,7 +80,7 @@ def discover(client: httpx.Client, url: str) -> Topic:
 
 
 def subscribe(client: httpx.Client, topic: Topic, callback: str, secret: str) -> None:
-    """Ask the hub to verify the callback and to send what is new; raises `NotSubscribed`."""
+    """Ask the hub to verify the callback and to send updates; raise `NotSubscribed`."""
     form = {
         "hub.mode": "subscribe",
         "hub.topic": topic.url,
@@ -106,7 +106,7 @@ class _Head(HTMLParser):
         self.is_over = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep the first link of each relation."""
+        """Store the first link of each relation."""
         name = tag.rpartition(":")[2]  # RSS has its links in Atom's namespace
         self.is_over = self.is_over or name in CONTENT
         attributes = dict(attrs)
@@ -119,11 +119,11 @@ class _Head(HTMLParser):
 def _links(response: httpx.Response) -> dict[str, str]:
     head, size = _Head(), 0
     text = getincrementaldecoder(_charset(response))("replace")
-    with suppress(AnswerTooLarge):  # what came before counts
+    with suppress(AnswerTooLarge):  # links before the limit count
         for piece in gunzipped(response):
             try:
                 head.feed(text.decode(piece))
-            except AssertionError:  # of html.parser, at markup that makes no sense to it
+            except AssertionError:  # html.parser raises it for some invalid markup
                 break
             size += len(piece)
             if head.is_over or size > MAX_BYTES:
