@@ -1,8 +1,8 @@
 """Write crawl-log.csv, a simulated log of a crawler, for `recrawl replay --crawl-log`.
 
-The log is made up, not a recording. Pages of /news change once a day on average, those of /blog
-once a week and those of /docs every fifty days; within a section some pages change far more often
-than others. The crawler visits every page once a day.
+The log is simulated, not recorded. Pages of /news change once a day on average, pages of /blog
+once a week, and pages of /docs every fifty days. Within a section, the change rates differ widely.
+The crawler visits every page once a day.
 """
 
 import csv
@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 N_PAGES, N_DAYS = 50, 28
 SECTIONS = {"news": (10, 1.0), "blog": (15, 0.15), "docs": (25, 0.02)}
-"""Pages of a section, and mean changes of a page a day."""
+"""Number of pages and mean change rate, 1/day, of each section."""
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 

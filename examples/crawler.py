@@ -1,4 +1,4 @@
-"""A polite crawler in seventy lines: it crawls the pages that Recrawl has due, when they are due.
+"""A polite crawler in seventy lines: it leases due pages from Recrawl, fetches and reports them.
 
 python examples/crawler.py http://127.0.0.1:8000    # and RECRAWL_API_KEY, if there is a key
 """
@@ -22,9 +22,9 @@ validators: dict[int, dict[str, str]] = {}
 
 
 def visit(crawl: rc.Crawl, web: httpx.Client, reporter: rc.Reporter) -> None:
-    """Fetch one page, unless it is unchanged, and report the answer.
+    """Fetch one page by a conditional request, and report the answer.
 
-    A redirect is not followed: Recrawl has its target crawled in its turn.
+    The crawler follows no redirect, because Recrawl schedules the target as a page.
     """
     try:
         response = web.get(crawl.url, headers=validators.get(crawl.page_id))
@@ -32,7 +32,7 @@ def visit(crawl: rc.Crawl, web: httpx.Client, reporter: rc.Reporter) -> None:
         print(f"0 {crawl.url} {error}", flush=True)
         return reporter.report(crawl, status=0)
     result: rc.CrawlEvidence = {"status": response.status_code}
-    if response.is_success:  # here you keep response.content
+    if response.is_success:  # store response.content here
         result["digest"] = blake2b(response.content, digest_size=16).hexdigest()
         result["last_modified"] = rc.last_modified(response)
         headers = {ask: response.headers.get(name) for ask, name in ASKS.items()}
@@ -44,7 +44,7 @@ def visit(crawl: rc.Crawl, web: httpx.Client, reporter: rc.Reporter) -> None:
 
 
 def work(recrawl: rc.Client, web: httpx.Client, reporter: rc.Reporter) -> None:
-    """Take crawls one by one until stopped; finish and report the last one."""
+    """Lease and visit one crawl at a time until stopped; finish and report the last one."""
     while not STOP.is_set():
         try:
             for crawl in recrawl.lease(count=1, wait_s=2).items:

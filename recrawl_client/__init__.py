@@ -1,14 +1,15 @@
 """A client of Recrawl for crawlers: take crawls that are due, report their results.
 
-It needs httpx and msgspec and nothing of the service.
+The client needs httpx and msgspec, and no part of the service.
 
     with Client("http://127.0.0.1:8000") as recrawl, recrawl.reporter() as reporter:
         for crawl in recrawl.lease(count=20, wait_s=10).items:
             page = fetch(crawl.url)
             reporter.report(crawl, status=page.status, digest=page.digest)
 
-Every call waits up to `patience_s` while the service is busy, restarting or out of reach, and
-sends again: whatever arrives twice counts once. `AsyncClient` has the same methods for asyncio.
+While the service is busy, restarting or out of reach, every call repeats its request for up to
+`patience_s`. Evidence that arrives twice counts once. `AsyncClient` has the same methods for
+asyncio.
 """
 
 from recrawl_client.async_client import AsyncClient

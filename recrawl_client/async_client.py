@@ -1,4 +1,4 @@
-"""The client of event loops: the methods of `Client`, awaited."""
+"""The client for asyncio: the methods of `Client` as coroutines."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -26,9 +26,10 @@ ItemT = TypeVar("ItemT")
 
 
 class AsyncClient(BaseClient):
-    """A client of one service, to be shared by the tasks of one event loop of asyncio.
+    """A client of one service, shared by the tasks of one event loop of asyncio.
 
-    Parameters, methods and errors are those of `Client`; `wait` returns an awaitable.
+    Parameters, methods and errors are those of `Client`; the parameter `wait` returns an
+    awaitable.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class AsyncClient(BaseClient):
         )
 
     async def __aenter__(self) -> Self:
-        """Use the connections."""
+        """Open the client."""
         return self
 
     async def __aexit__(
@@ -77,9 +78,9 @@ class AsyncClient(BaseClient):
         hosts: Sequence[str] = (),
         wait_s: float = 0.0,
     ) -> Leased:
-        """Take up to `count` crawls that are due; wait for the first one up to `wait_s` (30).
+        """Lease up to `count` due crawls; wait up to `wait_s` (30) seconds for the first one.
 
-        Leases of an answer that was lost expire by themselves.
+        Leases of a lost answer expire by themselves.
         """
         return await self._run(calls.lease(count, worker, ttl_s, hosts, wait_s))
 
@@ -96,7 +97,7 @@ class AsyncClient(BaseClient):
     async def report(
         self, page: PageName, *, register: bool = True, **evidence: Unpack[CrawlEvidence]
     ) -> Reported:
-        """Report one crawl, see `observation`; raise `Rejected` if it is invalid.
+        """Report one crawl, see `observation`; raise `Rejected` for an invalid one.
 
         Without `register`, neither the page nor the target of its redirect is registered.
         """
@@ -114,25 +115,25 @@ class AsyncClient(BaseClient):
         return AsyncReporter(self, **options)
 
     async def ping(self, page: str | int, *, changed_at: datetime | None = None) -> Decision:
-        """Announce that a page has changed; return whether it is crawled now."""
+        """Announce a change of a page; return the decision whether to crawl the page now."""
         return await self._run(calls.ping(page, changed_at or self.now()))
 
     async def ping_many(self, pings: Iterable[Ping]) -> Pinged:
-        """Announce changes."""
+        """Announce changes of pages; return the decisions."""
         return await self._run(calls.ping_many(pings, self.batch))
 
     async def sitemap(
         self, url: str, content: bytes, *, encoding: str | None = None, cross_host: bool = False
     ) -> SitemapRead:
-        """Pass on a sitemap as it was fetched from `url`, with the Content-Encoding it had."""
+        """Send a sitemap as fetched from `url`, with the Content-Encoding of its answer."""
         return await self._run(calls.sitemap(url, content, encoding, cross_host=cross_host))
 
     # -- pages and hosts
 
     async def register(self, *pages: NewPage) -> Registered:
-        """Register pages or change registered ones; raise `Rejected` if one of them is invalid.
+        """Register pages or change registered ones; raise `Rejected` for an invalid page.
 
-        The valid pages are registered either way.
+        The valid pages are registered in any case.
         """
         return await self._run(calls.register(pages, self.batch))
 
@@ -141,19 +142,19 @@ class AsyncClient(BaseClient):
         return await self._run(calls.register_many(pages, self.batch))
 
     async def page(self, page: str | int) -> PageAnswer:
-        """Return one page: its estimate, schedule and last crawls; raise `NotFound`."""
+        """Return a page's settings, estimate, schedule and last crawls; raise `NotFound`."""
         return await self._run(calls.page(page))
 
     async def host(self, host: str) -> HostAnswer:
-        """Return how a host is crawled; raise `NotFound`."""
+        """Return a host's settings, politeness and state; raise `NotFound`."""
         return await self._run(calls.host(host))
 
     def hosts(self) -> AsyncIterator[HostItem]:
-        """Return all hosts, read part by part."""
+        """Yield all hosts, requested in parts."""
         return self._items(calls.hosts())
 
     async def set_host(self, host: str, /, **settings: Unpack[HostSettings]) -> HostAnswer:
-        """Change how a host is crawled; None sets a field back to its default."""
+        """Change settings of a host; None restores the default of a field."""
         return await self._run(calls.set_host(host, settings))
 
     # -- subscriptions
@@ -161,7 +162,7 @@ class AsyncClient(BaseClient):
     async def subscribe(
         self, topic: str, hub: str, secret: str | None = None
     ) -> RegisteredSubscription:
-        """Register a subscription to a topic; the request to the hub is yours to send."""
+        """Register a subscription to a topic; send the request to the hub yourself."""
         return await self._run(calls.subscribe(topic, hub, secret))
 
     async def unsubscribe(self, subscription_id: str) -> None:
@@ -169,13 +170,13 @@ class AsyncClient(BaseClient):
         return await self._run(calls.unsubscribe(subscription_id))
 
     def subscriptions(self) -> AsyncIterator[SubscriptionItem]:
-        """Return all subscriptions, read part by part."""
+        """Yield all subscriptions, requested in parts."""
         return self._items(calls.subscriptions())
 
     # -- schedule and epochs
 
     def schedule(self, **filters: Unpack[ScheduleFilters]) -> AsyncIterator[ScheduledPage]:
-        """Return the schedule in force, read part by part, all of one epoch.
+        """Yield the schedule in force, requested in parts, all parts of one epoch.
 
         Raise `CursorExpired` where two epochs were published meanwhile.
         """
@@ -190,10 +191,10 @@ class AsyncClient(BaseClient):
         return await self._run(calls.epoch(epoch))
 
     def epochs(self) -> AsyncIterator[Epoch]:
-        """Return all epochs, newest first, read part by part."""
+        """Yield all epochs, newest first, requested in parts."""
         return self._items(calls.epochs())
 
-    # -- how requests are sent
+    # -- sending
 
     async def _run(self, flow: Flow[T]) -> T:
         """Send the requests of a flow and return its result."""

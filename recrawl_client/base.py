@@ -1,4 +1,4 @@
-"""The base of `Client` and `AsyncClient`: everything but sending and waiting."""
+"""The base of `Client` and `AsyncClient`: everything except sending and waiting."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from recrawl_client.wire.evidence import Observation
 BATCH = 1_000
 """Default number of items of one request."""
 TIMEOUT = httpx.Timeout(60.0, connect=5.0)
-"""Timeouts of a request and of a connection, seconds; the service may hold a request for 30 s."""
+"""Timeouts of a request and of a connection, seconds; a request may wait 30 s at the service."""
 
 
 def utc_now() -> datetime:
@@ -45,18 +45,19 @@ class BaseClient:
         """True from the notice of an outage until the next answer."""
 
     def observation(self, page: PageName, **evidence: Unpack[CrawlEvidence]) -> Observation:
-        """Return an observation of a page, as `report_many` takes it.
+        """Return an observation of a page, for `report_many`.
 
         Parameters
         ----------
         observed_at
             Time of the crawl; without it, now.
         changed, digest
-            Whether the page has changed since its last crawl, or any string that changes with it.
+            True if the page has changed since its last crawl; any string that changes with the
+            content.
         status
             HTTP status, 0 for no answer. A status over 599 counts as 599.
         last_modified, retry_after_s, redirect_url
-            From the headers of the answer: see the functions `last_modified`, `retry_after` and
+            Values of the answer's headers: see the functions `last_modified`, `retry_after` and
             `redirect_url`.
         """
         return calls.observation(page, self.now, **evidence)
@@ -66,7 +67,7 @@ class BaseClient:
         return Patience(what, self.patience_s, self._notice)
 
     def _notice(self, notice: str) -> None:
-        """Pass on the first notice of an outage: other threads and tasks wait for the same."""
+        """Pass on the first notice of an outage, because other calls meet the same outage."""
         if not self.is_away:
             self.is_away = True
             self.on_wait(notice)

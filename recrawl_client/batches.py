@@ -1,4 +1,4 @@
-"""Items in batches, sent from a thread or a task, that outlast a service that is away."""
+"""Batches of items, sent from a thread or a task, that survive outages of the service."""
 
 import asyncio
 import logging
@@ -20,8 +20,9 @@ C = TypeVar("C", bound=Counts)
 BATCH_SIZE = 200
 """Default number of items of a full batch."""
 EVERY_S = 0.05
-"""Default age at which a batch is sent that is not full, seconds. Because a host may wait for the
-report before its next crawl is due, a longer age costs crawls."""
+"""Default age at which an incomplete batch is sent, seconds.
+
+A longer age costs crawls, because a host may wait for the report before its next crawl."""
 
 log = logging.getLogger(__name__)
 
@@ -32,12 +33,12 @@ def log_rejection(item: Struct, rejection: Rejection) -> None:
 
 
 class Buffer(Generic[T, C]):
-    """Items that wait, oldest first, and what became of the others.
+    """Waiting items, oldest first, and the counts of the others.
 
-    Each item is sent until the service has answered for it: what arrives twice counts once. A
-    batch is sent when it has `size` items, has waited for `every_s`, or after `flush`. While the
-    service is away, items wait: there are no more of them than leased crawls. `on_rejected`
-    receives each item that the service rejects.
+    Each item is sent until the service answers; an item that arrives twice counts once. A batch
+    is sent when the batch has `size` items or the age `every_s`, or after `flush`. While the
+    service is away, items wait; there are at most as many as leased crawls. `on_rejected` receives
+    each item that the service rejects.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Buffer(Generic[T, C]):
 
     @property
     def n_waiting(self) -> int:
-        """Number of items that the service has not answered for."""
+        """Number of items without an answer of the service."""
         return len(self._waiting)
 
     def _put(self, item: T) -> None:
@@ -65,7 +66,7 @@ class Buffer(Generic[T, C]):
         self._waiting.append(item)
 
     def _due_in_s(self) -> float | None:
-        """Return the seconds until the next batch is sent; None: not before another item."""
+        """Return the time until the next batch, seconds; None without items."""
         if self._closing or len(self._waiting) >= self.size or (self._flushing and self._waiting):
             return 0.0
         return max(self._since + self.every_s - time.monotonic(), 0.0) if self._waiting else None
@@ -95,10 +96,11 @@ class Buffer(Generic[T, C]):
 
 
 class Batches(Buffer[T, C]):
-    """Takes items at once and sends them soon from a thread, in the order in which they came.
+    """A buffer that a thread sends in the order of its items.
 
-    See `Buffer` for what is sent when. Leaving the context sends the rest. It raises
-    `Undelivered`, which holds the rest, when the service stays away for the client's patience.
+    See `Buffer` for the times of sending. The end of the context sends the remaining items. When
+    the service stays away for the client's `patience_s`, the end raises `Undelivered` with these
+    items.
     """
 
     def __init__(
@@ -130,10 +132,10 @@ class Batches(Buffer[T, C]):
         self.close()
 
     def add(self, item: T) -> None:
-        """Take one item; raise what has ended the sending.
+        """Add one item; raise the error that has ended the thread.
 
-        Raise TypeError or ValueError for an item that cannot be written as JSON, because the
-        item would take the others of its batch with it.
+        Raise TypeError or ValueError for an item that cannot be written as JSON, because its
+        whole batch would fail.
         """
         json.encode(item)
         with self._change:
@@ -181,10 +183,7 @@ class Batches(Buffer[T, C]):
 
 
 class AsyncBatches(Buffer[T, C]):
-    """Takes items at once and sends them soon from a task, in the order in which they came.
-
-    Everything else is as in `Batches`.
-    """
+    """A buffer that a task sends in the order of its items; everything else is as in `Batches`."""
 
     def __init__(
         self,
@@ -215,7 +214,7 @@ class AsyncBatches(Buffer[T, C]):
         await self.close()
 
     def add(self, item: T) -> None:
-        """Take one item; raise what `Batches.add` raises."""
+        """Add one item; raise as `Batches.add`."""
         json.encode(item)
         self._put(item)
         self._change.set()
@@ -261,6 +260,6 @@ class AsyncBatches(Buffer[T, C]):
 
 
 def without_lists(answer: C) -> C:
-    """Return the counts of an answer alone, so that a total does not grow with the items."""
+    """Return an answer without its lists, so that the size of a total stays constant."""
     lists: dict[str, Any] = {name: [] for name in LISTS.intersection(answer.__struct_fields__)}
     return structs.replace(answer, **lists)

@@ -1,4 +1,4 @@
-"""The calls of each method: what is sent, and what the answer becomes. No input or output."""
+"""The requests and results of each method, without input or output."""
 
 import platform
 from collections.abc import Callable, Iterable, Sequence
@@ -25,27 +25,27 @@ LAST_STATUS = 599
 """Highest HTTP status."""
 
 PageName: TypeAlias = Crawl | str | int
-"""A page: by the crawl that was leased, its URL or its page_id."""
+"""A page: its leased crawl, its URL or its page_id."""
 NewPage: TypeAlias = Page | str | dict[str, Any]
-"""A page to register: as a struct, by its URL, or as the item that is sent."""
+"""A page to register: a struct, a URL, or an item of POST /pages."""
 
 
 class CrawlEvidence(TypedDict, total=False):
-    """Results of a crawl; a field that is None is left out."""
+    """Results of a crawl; fields with None are left out."""
 
     observed_at: datetime | None
     """Time of the crawl; without it, now."""
     changed: bool | None
     digest: str | None
     status: int | None
-    """HTTP status, 0 for no answer; a status over 599, as some servers invent, counts as 599."""
+    """HTTP status, 0 for no answer; an invalid status over 599 counts as 599."""
     retry_after_s: float | None
     last_modified: datetime | None
     redirect_url: str | None
 
 
 class HostSettings(TypedDict, total=False):
-    """Politeness of a host; None sets a field back to its default."""
+    """Politeness of a host; None restores the default of a field."""
 
     min_delay_s: float | None
     robots_delay_s: float | None
@@ -81,14 +81,14 @@ def lease(
 
 
 def extend(crawl: Crawl, ttl_s: float) -> Flow[Crawl]:
-    """Let the lease of a crawl end `ttl_s` from now."""
+    """Move the end of a crawl's lease to `ttl_s` from now; return the crawl."""
     content = json.encode({"ttl_s": ttl_s})
     answer = yield from ask("PATCH", f"/leases/{crawl.lease}", LeaseAnswer, content=content)
     return structs.replace(crawl, expires_at=answer.expires_at)
 
 
 def release(crawl: Crawl) -> Flow[bool]:
-    """End the lease of a crawl that was not made; return whether it still ran."""
+    """End the lease of a crawl that was not made; return whether the lease still ran."""
     try:
         yield from call("DELETE", f"/leases/{crawl.lease}")
     except LeaseNotHeld:
@@ -148,7 +148,7 @@ def sitemap(
 
 
 def register(pages: Iterable[NewPage], batch: int) -> Flow[Registered]:
-    """Register pages; raise `Rejected` unless all are."""
+    """Register pages; raise `Rejected` for an invalid page."""
     return accepted(register_many(pages, batch))
 
 

@@ -26,28 +26,28 @@ ItemT = TypeVar("ItemT")
 
 
 class Client(BaseClient):
-    """A client of one service, to be shared by any number of threads.
+    """A client of one service, shared by any number of threads.
 
     Parameters
     ----------
     base_url, api_key
         Address of the service, and one of its keys if it requires one.
     patience_s
-        Longest wait of a call while the service is busy, restarting or out of reach, seconds.
+        Maximum wait of a call while the service is busy, restarting or out of reach, seconds.
     batch
         Maximum number of items of one request.
     now, wait
-        Clock of observations; function that waits for seconds. A true result of `wait`, such as
-        that of a `threading.Event`, ends the patience of the call.
+        Clock of observations; function that waits for a number of seconds. A true result of
+        `wait`, such as that of `threading.Event.wait`, ends the retries of the call.
     on_wait
-        Receives one sentence when a call waits for a second, once for each outage; by default it
-        is logged.
+        Function that receives one sentence for each outage, when a call has waited for a second;
+        the default function logs the sentence.
     transport
-        Transport of httpx, for requests that take another way.
+        Transport of httpx, for example one for tests.
 
-    Every method raises `Unavailable` when its patience is over, and a `Refused` when the service
-    refuses the request. `report`, `ping` and `register` raise `Rejected` for an invalid item,
-    `report_many`, `ping_many` and `register_many` return it in their answer.
+    Every method raises `Unavailable` after `patience_s`, and a `Refused` when the service refuses
+    the request. For an invalid item, `report`, `ping` and `register` raise `Rejected`.
+    `report_many`, `ping_many` and `register_many` return the invalid items in their answer.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Client(BaseClient):
         )
 
     def __enter__(self) -> Self:
-        """Use the connections."""
+        """Open the client."""
         return self
 
     def __exit__(
@@ -96,9 +96,9 @@ class Client(BaseClient):
         hosts: Sequence[str] = (),
         wait_s: float = 0.0,
     ) -> Leased:
-        """Take up to `count` crawls that are due; wait for the first one up to `wait_s` (30).
+        """Lease up to `count` due crawls; wait up to `wait_s` (30) seconds for the first one.
 
-        Leases of an answer that was lost expire by themselves.
+        Leases of a lost answer expire by themselves.
         """
         return self._run(calls.lease(count, worker, ttl_s, hosts, wait_s))
 
@@ -115,7 +115,7 @@ class Client(BaseClient):
     def report(
         self, page: PageName, *, register: bool = True, **evidence: Unpack[CrawlEvidence]
     ) -> Reported:
-        """Report one crawl, see `observation`; raise `Rejected` if it is invalid.
+        """Report one crawl, see `observation`; raise `Rejected` for an invalid one.
 
         Without `register`, neither the page nor the target of its redirect is registered.
         """
@@ -133,25 +133,25 @@ class Client(BaseClient):
         return Reporter(self, **options)
 
     def ping(self, page: str | int, *, changed_at: datetime | None = None) -> Decision:
-        """Announce that a page has changed; return whether it is crawled now."""
+        """Announce a change of a page; return the decision whether to crawl the page now."""
         return self._run(calls.ping(page, changed_at or self.now()))
 
     def ping_many(self, pings: Iterable[Ping]) -> Pinged:
-        """Announce changes."""
+        """Announce changes of pages; return the decisions."""
         return self._run(calls.ping_many(pings, self.batch))
 
     def sitemap(
         self, url: str, content: bytes, *, encoding: str | None = None, cross_host: bool = False
     ) -> SitemapRead:
-        """Pass on a sitemap as it was fetched from `url`, with the Content-Encoding it had."""
+        """Send a sitemap as fetched from `url`, with the Content-Encoding of its answer."""
         return self._run(calls.sitemap(url, content, encoding, cross_host=cross_host))
 
     # -- pages and hosts
 
     def register(self, *pages: NewPage) -> Registered:
-        """Register pages or change registered ones; raise `Rejected` if one of them is invalid.
+        """Register pages or change registered ones; raise `Rejected` for an invalid page.
 
-        The valid pages are registered either way.
+        The valid pages are registered in any case.
         """
         return self._run(calls.register(pages, self.batch))
 
@@ -160,25 +160,25 @@ class Client(BaseClient):
         return self._run(calls.register_many(pages, self.batch))
 
     def page(self, page: str | int) -> PageAnswer:
-        """Return one page: its estimate, schedule and last crawls; raise `NotFound`."""
+        """Return a page's settings, estimate, schedule and last crawls; raise `NotFound`."""
         return self._run(calls.page(page))
 
     def host(self, host: str) -> HostAnswer:
-        """Return how a host is crawled; raise `NotFound`."""
+        """Return a host's settings, politeness and state; raise `NotFound`."""
         return self._run(calls.host(host))
 
     def hosts(self) -> Iterator[HostItem]:
-        """Return all hosts, read part by part."""
+        """Yield all hosts, requested in parts."""
         return self._items(calls.hosts())
 
     def set_host(self, host: str, /, **settings: Unpack[HostSettings]) -> HostAnswer:
-        """Change how a host is crawled; None sets a field back to its default."""
+        """Change settings of a host; None restores the default of a field."""
         return self._run(calls.set_host(host, settings))
 
     # -- subscriptions
 
     def subscribe(self, topic: str, hub: str, secret: str | None = None) -> RegisteredSubscription:
-        """Register a subscription to a topic; the request to the hub is yours to send."""
+        """Register a subscription to a topic; send the request to the hub yourself."""
         return self._run(calls.subscribe(topic, hub, secret))
 
     def unsubscribe(self, subscription_id: str) -> None:
@@ -186,13 +186,13 @@ class Client(BaseClient):
         return self._run(calls.unsubscribe(subscription_id))
 
     def subscriptions(self) -> Iterator[SubscriptionItem]:
-        """Return all subscriptions, read part by part."""
+        """Yield all subscriptions, requested in parts."""
         return self._items(calls.subscriptions())
 
     # -- schedule and epochs
 
     def schedule(self, **filters: Unpack[ScheduleFilters]) -> Iterator[ScheduledPage]:
-        """Return the schedule in force, read part by part, all of one epoch.
+        """Yield the schedule in force, requested in parts, all parts of one epoch.
 
         Raise `CursorExpired` where two epochs were published meanwhile.
         """
@@ -207,10 +207,10 @@ class Client(BaseClient):
         return self._run(calls.epoch(epoch))
 
     def epochs(self) -> Iterator[Epoch]:
-        """Return all epochs, newest first, read part by part."""
+        """Yield all epochs, newest first, requested in parts."""
         return self._items(calls.epochs())
 
-    # -- how requests are sent
+    # -- sending
 
     def _run(self, flow: Flow[T]) -> T:
         """Send the requests of a flow and return its result."""

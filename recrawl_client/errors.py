@@ -1,15 +1,15 @@
 """The errors of the client, one tree.
 
 ClientError
-├── Unavailable      the service did not answer, or was busy, for as long as was waited
-├── Undelivered      sending ended with items that the service did not take
-└── Refused          the service will not do this, and why
-    ├── Rejected         an item has a field that cannot be
-    ├── TooLarge         more bytes or items than one request may have
-    ├── Unauthorized     no valid API key
-    ├── NotFound         no such page, epoch or host
-    ├── LeaseNotHeld     the lease has ended
-    └── CursorExpired    the schedule has moved on; start again
+├── Unavailable      no answer, or only busy ones, within the patience.
+├── Undelivered      items were left at the end of sending.
+└── Refused          the service refuses the request, with a reason.
+    ├── Rejected         an item has an invalid field.
+    ├── TooLarge         too many bytes or items for one request.
+    ├── Unauthorized     no valid API key.
+    ├── NotFound         no such page, epoch or host.
+    ├── LeaseNotHeld     the lease has ended.
+    └── CursorExpired    the schedule of the cursor is no longer kept; start again.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ class ClientError(Exception):
 
 
 class Unavailable(ClientError):
-    """The service did not answer, or was busy, for as long as was waited."""
+    """The service did not answer, or was busy, for the whole wait of the call."""
 
 
 class Undelivered(ClientError):
-    """Sending ended with items that the service did not take: send them again."""
+    """Sending ended before the service had answered for all items: send the rest again."""
 
     def __init__(self, items: Sequence[Any], cause: Exception) -> None:
         super().__init__(f"{len(items)} items were not delivered: {cause}")
@@ -38,7 +38,7 @@ class Undelivered(ClientError):
 
 
 class Refused(ClientError):
-    """The service will not do this."""
+    """The service refuses the request; `problem` has the reason."""
 
     def __init__(self, status: int, problem: Problem) -> None:
         super().__init__(f"{status} {problem.title}: {problem.detail}")
@@ -52,7 +52,7 @@ class Refused(ClientError):
 
 
 class Rejected(Refused):
-    """An item has a field that cannot be; `problem.rejected` lists each."""
+    """An item has an invalid field; `problem.rejected` lists each item."""
 
 
 class TooLarge(Refused):
@@ -60,7 +60,7 @@ class TooLarge(Refused):
 
 
 class Unauthorized(Refused):
-    """No valid API key was shown."""
+    """The request has no valid API key."""
 
 
 class NotFound(Refused):
@@ -68,7 +68,7 @@ class NotFound(Refused):
 
 
 class LeaseNotHeld(Refused):
-    """The lease has ended: it was reported, released or has expired."""
+    """The lease has ended: the crawl was reported or released, or the lease has expired."""
 
 
 class CursorExpired(Refused):
@@ -92,7 +92,7 @@ TOO_LARGE = 413
 
 
 def problem_code(kind: str) -> str:
-    """Return the last word of a problem's type, which stands after a # or a colon.
+    """Return the last word of a problem's type, after a # or a colon.
 
     >>> problem_code("https://example.org/problems.md#lease-not-held")
     'lease-not-held'
@@ -101,7 +101,7 @@ def problem_code(kind: str) -> str:
 
 
 def refusal(response: httpx.Response) -> Refused:
-    """Return the refusal that an answer means; a proxy in between sends no problem document."""
+    """Return the error of a refusing answer, also of a proxy that sends no problem document."""
     try:
         problem = json.decode(response.content, type=Problem)
     except (DecodeError, UnicodeDecodeError):

@@ -1,7 +1,7 @@
-"""Flows: what each method sends and receives, without input or output.
+"""Flows: the requests and answers of each method, without input or output.
 
 A `Flow` yields requests, receives the answers and returns the result. `Client` and `AsyncClient`
-run the same flows: one sends and waits in threads, the other on an event loop.
+run the same flows, in threads and on an event loop.
 """
 
 import json as standard_json
@@ -43,11 +43,11 @@ class Call:
 
 
 Flow: TypeAlias = Generator[Call, httpx.Response, T]
-"""Requests of one method, which receives the answers and returns the result."""
+"""Generator of the requests of one method, which receives the answers and returns the result."""
 
 
 class Listing(Generic[ItemT]):
-    """The parts of a list: each call of `part` asks for the next one, until there is no `more`."""
+    """A list in parts: each call of `part` requests the next part, while there is `more`."""
 
     def __init__(self, path: str, kind: type[Any], params: Mapping[str, Any] | None = None) -> None:
         self.path = path
@@ -65,7 +65,7 @@ class Listing(Generic[ItemT]):
 
 
 def call(method: str, path: str, **request: Any) -> Flow[httpx.Response]:
-    """Return the answer to one request; raise what the service refuses it with."""
+    """Return the answer to one request; raise the `Refused` of a refusal."""
     if "content" in request:
         request.setdefault("headers", {"Content-Type": "application/json"})
     response = yield Call(method, path, **request)
@@ -80,12 +80,12 @@ def ask(method: str, path: str, kind: type[T], **request: Any) -> Flow[T]:
 
 
 def decoded(response: httpx.Response, kind: type[T]) -> T:
-    """Return an answer's content; raise `Unavailable` where it is not the service's."""
+    """Return the content of an answer; raise `Unavailable` for an answer of another server."""
     try:
         return json.decode(response.content, type=kind)
     except (DecodeError, UnicodeDecodeError) as error:
         where = f"{response.request.method} {response.url}"
-        answer = f"{response.status_code} without what Recrawl answers ({error})"
+        answer = f"{response.status_code} without an answer of Recrawl ({error})"
         raise Unavailable(f"{where}: it answered {answer}; is that the service?") from error
 
 
@@ -98,8 +98,8 @@ def batches(
 ) -> Flow[C]:
     """Send items in batches and return the sum of the answers.
 
-    A batch whose items are all rejected has an answer too. Where the service, or a proxy before
-    it, takes no such batch, the batches are halved.
+    A batch whose items are all rejected has an answer too. Batches are halved where the service,
+    or a proxy before the service, refuses their size.
     """
     rest, total, n_sent = iter(items), empty(kind), 0
     while batch := list(islice(rest, most)):
@@ -123,7 +123,7 @@ def batches(
 
 
 def accepted(flow: Flow[C]) -> Flow[C]:
-    """Return the answer to items; raise `Rejected` where one was rejected."""
+    """Return the answer to items; raise `Rejected` for a rejected item."""
     answer = yield from flow
     if not answer.rejected:
         return answer
@@ -145,7 +145,7 @@ def accepted(flow: Flow[C]) -> Flow[C]:
 
 
 def encoded(body: Any) -> bytes:
-    """Return JSON; of plain values NaN and lone surrogates too, for the service to refuse by name.
+    """Return JSON, even of NaN and lone surrogates; the service then names the wrong field.
 
     Other values of Python, such as dates, are written as text.
     """
@@ -169,7 +169,7 @@ def _without(kind: type[C], rejected: list[Rejection]) -> C:
 
 
 def _check_whole(answer: Counts, n_sent: int) -> None:
-    """Raise `Unavailable` unless each item was answered for."""
+    """Raise `Unavailable` unless the answer counts every item."""
     n = answer.accepted + answer.duplicate + answer.late + answer.n_rejected
     if n != n_sent:
         raise Unavailable(f"the answer is for {n} of {n_sent} items; is that the service?")

@@ -1,4 +1,4 @@
-"""Readers of a site's answer: what its headers report about the page and ask of the crawler."""
+"""Readers of the headers of a site's answer: dates, waits and redirects."""
 
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -6,16 +6,16 @@ from email.utils import parsedate_to_datetime
 import httpx
 
 LONGEST_RETRY_S = 1e6
-"""Maximum wait that an answer may ask for, seconds."""
+"""Maximum wait of a Retry-After, seconds."""
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 """Statuses of redirects."""
 LAST_PORT = 65_535
 MAX_URL_BYTES = 2_048
-"""Maximum length of a URL that the service takes, bytes."""
+"""Maximum length of a URL for the service, bytes."""
 
 
 def retry_after(response: httpx.Response) -> float:
-    """Return the seconds that an answer's Retry-After asks for; 0 where it does not.
+    """Return the Retry-After of an answer, seconds; 0 without one.
 
     >>> retry_after(httpx.Response(503, headers={"Retry-After": "7"}))
     7.0
@@ -34,7 +34,7 @@ def retry_seconds(header: str) -> float:
 
 
 def last_modified(response: httpx.Response) -> datetime | None:
-    """Return the date of an answer's Last-Modified; None where it has none that can be read.
+    """Return the date of an answer's Last-Modified; None without a readable date.
 
     >>> dated = {"Last-Modified": "Fri, 01 May 2026 09:30:00 GMT"}
     >>> last_modified(httpx.Response(200, headers=dated)).isoformat()
@@ -53,9 +53,9 @@ def http_date(header: str) -> datetime | None:
 
 
 def redirect_url(response: httpx.Response) -> str | None:
-    """Return the absolute URL that a page redirects to; None where it redirects nowhere.
+    """Return the absolute URL that a page redirects to; None without a redirect.
 
-    `response` is the first answer, that of the page itself: fetch with `follow_redirects=False`.
+    `response` is the answer of the page itself, so fetch with `follow_redirects=False`.
 
     >>> request = httpx.Request("GET", "https://example.com/old")
     >>> redirect_url(httpx.Response(301, headers={"Location": "/new"}, request=request))
@@ -66,7 +66,7 @@ def redirect_url(response: httpx.Response) -> str | None:
 
 
 def target_url(status: int, url: str, location: str) -> str | None:
-    """Return the absolute URL of a Location; None where it is none, or none that can be a page.
+    """Return the absolute URL of a Location; None for a Location that cannot be a page.
 
     Because Recrawl rejects reports of other schemes, user information, broken hosts and long
     URLs, these redirects are reported without their target.

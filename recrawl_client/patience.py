@@ -1,6 +1,6 @@
-"""The retries of a call: how long it waits for a service that is busy or out of reach.
+"""The retries of a call while the service is busy or out of reach.
 
-No input or output: `Client` and `AsyncClient` send and wait, this module decides.
+The module has no input or output: `Client` and `AsyncClient` send and wait by its decisions.
 """
 
 import logging
@@ -14,21 +14,21 @@ from recrawl_client.errors import Unavailable
 from recrawl_client.headers import retry_after
 
 BUSY = frozenset({429, 502, 503, 504, 507})
-"""Statuses of a service, or of a proxy before it, that will answer later."""
+"""Statuses of a busy service, and of a proxy before a service that is away."""
 BROKEN = (httpx.NetworkError, httpx.TimeoutException, httpx.RemoteProtocolError)
-"""Errors of connections that may work later."""
+"""Temporary errors of connections."""
 UNANSWERED = (httpx.RequestError, httpx.InvalidURL)
 """Errors of a request without an answer."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
 """First and longest pause before a request is sent again, seconds."""
 NOTICE_S = 1.0
-"""Time after which a call reports that it waits, seconds."""
+"""Wait after which a call sends its notice, seconds."""
 
 log = logging.getLogger(__name__)
 
 
 def log_wait(notice: str) -> None:
-    """Log that a call waits; without a configuration of `logging` it appears on stderr."""
+    """Log the notice of a waiting call; an unconfigured `logging` prints the notice on stderr."""
     log.warning("%s", notice)
 
 
@@ -40,9 +40,9 @@ class Patience:
     what
         The call: method and URL.
     limit_s
-        Longest wait for the first answer, seconds.
+        Maximum wait for an answer, seconds.
     on_wait
-        Receives one sentence when the call has waited, or is going to wait, for `NOTICE_S`.
+        Function that receives one sentence when the wait of the call reaches `NOTICE_S`.
     """
 
     def __init__(self, what: str, limit_s: float, on_wait: Callable[[str], object]) -> None:
@@ -56,12 +56,12 @@ class Patience:
         self.cause: Exception | None = None
 
     def after_error(self, error: Exception) -> float:
-        """Return the seconds until the next attempt, after one without an answer.
+        """Return the seconds until the next attempt, after an attempt without an answer.
 
         Raises
         ------
         Unavailable
-            Too little time is left for the pause, or the address is none.
+            Too little time is left for the pause, or the address is invalid.
         """
         self.cause, self.problem = error, str(error) or type(error).__name__
         if not isinstance(error, BROKEN):
@@ -69,7 +69,7 @@ class Patience:
         return self._pause_s(f"{self.problem}; is it running?")
 
     def after_answer(self, response: httpx.Response) -> float:
-        """Return the seconds until the next attempt, after an answer that is not the service's.
+        """Return the seconds until the next attempt, after an answer that is busy or a proxy's.
 
         Raises
         ------
@@ -102,17 +102,17 @@ class Patience:
 
 
 def answered(response: httpx.Response) -> bool:
-    """Return whether an answer is the service's, and not that it is busy."""
+    """Return whether an answer comes from the service, and the service is not busy."""
     return response.status_code not in BUSY and not foreign(response)
 
 
 def foreign(response: httpx.Response) -> bool:
-    """Return whether something in between answered a success, such as a page to log in at."""
+    """Return whether a success comes from another server, such as the login page of a proxy."""
     return response.is_success and bool(response.content) and _media(response) != "application/json"
 
 
 def described(response: httpx.Response) -> str:
-    """Return the name of an answer that is not the service's."""
+    """Return the status of an answer, with the media type of another server's answer."""
     what = f"{response.status_code}"
     return f"{what} with {_media(response) or 'no JSON'}" if foreign(response) else what
 
@@ -123,6 +123,6 @@ def _media(response: httpx.Response) -> str:
 
 
 def backoff(attempt: int) -> float:
-    """Return seconds that double, up to ten, and that differ between clients."""
+    """Return a random pause that doubles with each attempt, at most 10 s."""
     longest = min(FIRST_PAUSE_S * 2.0 ** min(attempt, 20), LONGEST_PAUSE_S)
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, hides nothing

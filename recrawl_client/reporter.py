@@ -1,4 +1,4 @@
-"""Reports of crawls in batches, from a thread or from a task."""
+"""Reporters that send crawls in batches, from a thread or from a task."""
 
 from collections.abc import Callable
 from functools import partial
@@ -26,11 +26,11 @@ class ReporterOptions(BatchOptions, total=False):
     """Options of a reporter."""
 
     register: bool
-    """Registration of unknown pages, among them the targets of redirects; default true."""
+    """True to register unknown pages, including the targets of redirects; default true."""
 
 
 class Reporter(Batches[Observation, Reported]):
-    """Takes observations at once and sends them soon, see `Batches`."""
+    """A reporter that sends observations from a thread, see `Batches`."""
 
     def __init__(
         self, client: "Client", *, register: bool = True, **options: Unpack[BatchOptions]
@@ -45,7 +45,7 @@ class Reporter(Batches[Observation, Reported]):
 
 
 class AsyncReporter(AsyncBatches[Observation, Reported]):
-    """Takes observations at once and sends them soon, see `AsyncBatches`."""
+    """A reporter that sends observations from a task, see `AsyncBatches`."""
 
     def __init__(
         self, client: "AsyncClient", *, register: bool = True, **options: Unpack[BatchOptions]

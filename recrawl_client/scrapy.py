@@ -3,11 +3,12 @@
     SCHEDULER = "recrawl_client.scrapy.Scheduler"
     RECRAWL_URL = "http://127.0.0.1:8000"
 
-Responses come to the spider's `parse`. Requests that `parse` yields are registered with Recrawl,
-which decides when they are crawled. A request with `meta={"recrawl_changed_at": datetime}` is a
-ping too. A redirect of a due page is reported and its target registered like a link. A request is
-made at once if it is no GET or has `meta={"recrawl_now": True}`, and so are its redirects.
-Threads take leases and send reports, so the reactor never waits.
+The spider's `parse` receives the responses. The scheduler registers the requests of `parse` with
+Recrawl, and Recrawl decides on the time of their crawls. A request with
+`meta={"recrawl_changed_at": datetime}` is a ping too. A redirect of a due page is reported, and
+its target registered like a link. Requests other than GET, and requests with
+`meta={"recrawl_now": True}`, are sent at once, with their redirects. Threads take leases and send
+reports, so the reactor never waits.
 """
 
 import logging
@@ -43,18 +44,20 @@ from recrawl_client.wire.leases import Crawl
 from recrawl_client.wire.pages import Page, Registered
 
 WAIT_S = 2.0
-"""Time that the service may hold back a lease request, and so delay closing, seconds."""
+"""Maximum wait of a lease request at the service, seconds; closing waits for the request."""
 REPORTS_S = 0.02
-"""Age at which reports are sent, seconds. Because hosts may wait for them, they are sent sooner
-when as many reports wait as pages are being fetched."""
+"""Maximum age of a report before sending, seconds.
+
+Reports are sent sooner when as many reports wait as pages are being fetched, because hosts may
+wait for the reports."""
 LINKS_S = 1.0
-"""Age at which links and pings are sent, seconds."""
+"""Maximum age of a link or a ping before sending, seconds."""
 MOST_LEASES = 1_000
 """Maximum number of leases in one answer of the service."""
 MOST_REMEMBERED = 1_000_000
-"""Number of registered pages remembered, so that a link does not register its page again."""
+"""Maximum number of remembered registered pages, which links do not register again."""
 FORBIDDEN = 403
-"""Status reported for a page that robots.txt or a middleware forbids: no evidence."""
+"""Status of a report without evidence, as on a page that robots.txt or a middleware forbids."""
 SUCCESS = range(200, 300)
 """Statuses of pages with content."""
 
@@ -62,7 +65,7 @@ log = logging.getLogger(__name__)
 
 
 class Scheduler(BaseScheduler):
-    """Takes leases and hands them to the engine; signals bring the responses."""
+    """A scheduler that takes leases and passes them to the engine; signals return the responses."""
 
     def __init__(self, crawler: Crawler) -> None:
         self.crawler = crawler
@@ -91,9 +94,9 @@ class Scheduler(BaseScheduler):
         self.batches = (self.reporter, self.outside, self.pages, self.pings)
         self.ready: deque[Request] = deque()
         self.in_hand: dict[str, Crawl] = {}
-        """Crawls by lease that are not reported yet."""
+        """Crawls without a report, by lease."""
         self.registered: set[int] = set()
-        """Hashes of the URLs that were registered."""
+        """Hashes of registered URLs."""
         self.dry = False
         self.room = threading.Condition()
         self.thread = threading.Thread(target=self._lease_on, name="recrawl-leases", daemon=True)
@@ -103,7 +106,7 @@ class Scheduler(BaseScheduler):
         """Return a scheduler with the settings RECRAWL_*."""
         return cls(crawler)
 
-    # -- what the engine calls, in its own thread
+    # -- calls of the engine, in its own thread
 
     def open(self, spider: Spider) -> None:
         """Start to take leases."""
@@ -116,20 +119,20 @@ class Scheduler(BaseScheduler):
             batches.__enter__()
         self.thread.start()
 
-    def close(self, reason: str) -> Deferred[None]:  # noqa: ARG002 - any reason will do
+    def close(self, reason: str) -> Deferred[None]:  # noqa: ARG002 - the same for all reasons
         """Send the remaining items and release the crawls that were not made."""
         return deferred_from_coro(run_in_thread(self._end))
 
     def has_pending_requests(self) -> bool:
-        """Return true while more may be due; false only if the spider closes when idle."""
+        """Return true while more crawls may be due; false only if the spider closes when idle."""
         return bool(self.ready) or not self.dry
 
     def next_request(self) -> Request | None:
-        """Return a request to make now."""
+        """Return a request to send now; None without one."""
         return self.ready.popleft() if self.ready else None
 
     def enqueue_request(self, request: Request) -> bool:
-        """Queue a request now or register its page; return false if neither is allowed."""
+        """Queue a request or register its page; return false if neither is allowed."""
         if self._now(request):
             self.ready.append(request)
             return True
@@ -146,10 +149,10 @@ class Scheduler(BaseScheduler):
         return True
 
     def _now(self, request: Request) -> bool:
-        """Return whether a request is made at once, without a lease of its own.
+        """Return whether a request is sent at once, without a lease of its own.
 
-        Under a lease, that is the page while the lease is in hand. Spiders copy the `meta` of a
-        response to its links, whose own leases come later.
+        The page of a lease is sent at once while the crawl has no report. Its links are not, even
+        though spiders copy the `meta` of a response to its links.
         """
         meta = request.meta
         if "recrawl" in meta:
@@ -172,7 +175,7 @@ class Scheduler(BaseScheduler):
             if status in SUCCESS:
                 digested = self._digest(response, spider)
         except Exception:
-            log.exception("recrawl_digest failed; nothing was learnt from %s", response.url)
+            log.exception("recrawl_digest failed; the report of %s is no evidence", response.url)
             status = FORBIDDEN
         self._report(
             crawl,
@@ -191,15 +194,15 @@ class Scheduler(BaseScheduler):
         return own(response)
 
     def _registers(self, url: str) -> bool:
-        """Register the target of a redirect as if it were a link; return whether that is allowed.
+        """Register the target of a redirect like a link; return whether this is allowed.
 
-        The settings and the spider's `allowed_domains` may forbid it.
+        The settings and the spider's `allowed_domains` may forbid the registration.
         """
         engine = self.crawler.engine
         if engine is None or engine.spider is None or not url.startswith(("http:", "https:")):
             return False
         request = Request(url)
-        engine.crawl(request)  # which comes back to enqueue_request
+        engine.crawl(request)  # the engine calls enqueue_request
         return hash(request.url) in self.registered
 
     def _failed(self, failure: Failure) -> Failure:
@@ -223,18 +226,18 @@ class Scheduler(BaseScheduler):
         engine = self.crawler.engine
         for crawl in crawls:
             if engine is None or engine.spider is None or self.stop.is_set():
-                return  # given back when the spider closes
+                return  # released when the spider closes
             meta = {"recrawl": crawl, "dont_retry": True, "dont_redirect": True}
             engine.crawl(
                 Request(crawl.url, errback=self._failed, meta=meta, dont_filter=True)
-            )  # which wakes the engine, and comes back to enqueue_request
+            )  # the engine wakes and calls enqueue_request
 
     def _give_up(self, error: ClientError) -> None:
         log.error("the service refused: %s", error)
         if self.crawler.engine is not None:
             deferred_from_coro(self.crawler.engine.close_spider_async(reason="recrawl_refused"))
 
-    # -- what runs in threads
+    # -- in threads
 
     def _lease_on(self) -> None:
         while count := self._room():
@@ -254,7 +257,7 @@ class Scheduler(BaseScheduler):
                 self.in_engine(self._take, leased.items)
 
     def _room(self) -> int:
-        """Wait until more may be leased and return how many; 0 when the spider closes."""
+        """Return the number of crawls to lease, after a wait for room; 0 when the spider closes."""
         with self.room:
             while not self.stop.is_set() and len(self.in_hand) >= self.most:
                 self.room.wait()
@@ -286,7 +289,7 @@ def _ended(last: Callable[[], None]) -> bool:
     try:
         last()
     except ClientError as error:
-        log.error("%s", error)  # noqa: TRY400 - where it was raised says nothing more
+        log.error("%s", error)  # noqa: TRY400 - a traceback has no further information
         return not isinstance(error.__cause__, Unavailable)
     return True
 
@@ -301,7 +304,7 @@ def _location(response: Response) -> str:
 
 
 def digest(response: Response) -> str:
-    """Return the digest of a body; spiders define `recrawl_digest` to leave out noise."""
+    """Return the digest of a body; a spider's method `recrawl_digest` replaces this function."""
     return blake2b(response.body, digest_size=16).hexdigest()
 
 

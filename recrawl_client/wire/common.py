@@ -15,7 +15,7 @@ PageId = Annotated[
 ]
 
 END = r"(?!\n)$"
-"""The end of a text; `$` alone would let a line break through."""
+"""Pattern of the end of a text; `$` alone would allow a line break."""
 
 Url = Annotated[
     str,
@@ -61,11 +61,11 @@ class Counts(Struct, frozen=True, kw_only=True):
     """Outcomes of the items of a batch."""
 
     accepted: int
-    """Number of items that changed something."""
+    """Number of items that changed the state of a page."""
     duplicate: int
-    """Number of items that repeat what the service has; they change nothing."""
+    """Number of items that repeat stored evidence; these items change nothing."""
     late: int
-    """Number of items older than the page's newest evidence; they change nothing."""
+    """Number of items older than the page's newest evidence; these items change nothing."""
     n_rejected: int
     """Number of rejected items."""
     rejected: list[Rejection]
@@ -103,7 +103,7 @@ def added(total: CountsT, answer: CountsT, n_before: int = 0) -> CountsT:
 
 
 INDEXED = frozenset({"rejected", "decisions"})
-"""Lists of answers whose items name the position of an item that was sent."""
+"""Lists of answers whose items have the position of a request's item."""
 LISTS = INDEXED | {"page_ids"}
 
 
@@ -111,7 +111,7 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An error by RFC 9457: what is wrong, and what to do."""
 
     type: str
-    """Address of the documentation of the problem's kind; what follows `#` is its name."""
+    """Address of the documentation of the problem's kind; the name of the kind follows `#`."""
     title: str
     """Name of the problem's kind in words."""
     status: int
@@ -119,13 +119,13 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str
     """Sentence for people: what is wrong, with which value, and what to do."""
     field: str | None = None
-    """Name of the wrong field or parameter; absent when none is to blame."""
+    """Name of the wrong field or parameter; absent where no field is wrong."""
     errors: list[Rejection] | UnsetType = UNSET
     """Wrong parameters, one entry each; `index` counts these entries."""
     accepted: int | UnsetType = UNSET
     """Number of accepted items of a batch."""
     duplicate: int | UnsetType = UNSET
-    """Number of items of a batch that repeat what the service has."""
+    """Number of items of a batch that repeat stored evidence."""
     late: int | UnsetType = UNSET
     """Number of items of a batch that are older than the page's newest evidence."""
     n_rejected: int | UnsetType = UNSET
@@ -133,6 +133,6 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     rejected: list[Rejection] | UnsetType = UNSET
     """Rejected items of a batch, in their order."""
     lines_taken: int | UnsetType = UNSET
-    """Number of lines of NDJSON, from the first, that the service has dealt with for good."""
+    """Number of committed lines of NDJSON, from the first."""
     check: Literal["connection", "schema", "writes"] | UnsetType = UNSET
     """Check of GET /readyz that failed."""

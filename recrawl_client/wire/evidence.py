@@ -67,7 +67,7 @@ class Observation(Item, frozen=True, kw_only=True):
         ]
         | UnsetType
     ) = UNSET
-    """Instant of the last change by the site's own account; implausible instants are ignored."""
+    """Instant of the last change as the site states it; implausible instants are ignored."""
     redirect_url: (
         Annotated[
             str,
@@ -83,7 +83,7 @@ class Observation(Item, frozen=True, kw_only=True):
 
 
 class Ping(Item, frozen=True, kw_only=True):
-    """A notice that a page has changed; name the page by `url` or `page_id`."""
+    """An announcement that a page has changed; name the page by `url` or `page_id`."""
 
     url: Url | UnsetType = UNSET
     """URL of the page."""
@@ -97,8 +97,8 @@ class Reported(Counts, frozen=True, kw_only=True):
     """Outcomes of the crawls of a batch."""
 
     leases_ended: int
-    """Number of leases that these reports ended; a report after the end of its lease counts as
-    evidence all the same."""
+    """Number of leases that these reports ended; a report after the end of its lease is evidence
+    too."""
 
 
 class Decision(Struct, frozen=True, kw_only=True):
@@ -139,7 +139,7 @@ class SitemapRead(Counts, frozen=True, kw_only=True):
     created: int
     """Number of pages that are new to the service."""
     n_crawl_now: int
-    """Number of pages to crawl now: new pages, and pages whose ping is worth a crawl."""
+    """Number of pages to crawl now: new pages, and pages whose ping led to a crawl."""
     children: list[SitemapChild]
     """Sitemaps of an index, to fetch and send next; Recrawl fetches nothing."""
     warnings: list[str]

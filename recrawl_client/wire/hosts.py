@@ -76,7 +76,7 @@ class GroupBody(Item, frozen=True, kw_only=True):
         ]
         | UnsetType
     ) = UNSET
-    """Hosts of the group, these and no others; left out, no host joins or leaves."""
+    """All hosts of the group; if the field is left out, no host joins or leaves."""
 
 
 class HostQueueAnswer(Struct, frozen=True, kw_only=True):
@@ -93,11 +93,11 @@ class HostQueueAnswer(Struct, frozen=True, kw_only=True):
     next_at: Instant | None = None
     """Earliest instant of the next lease; null when nothing is queued."""
     n_failures: int
-    """Number of reports of trouble in a row."""
+    """Number of consecutive reports of 429, 503, timeouts and server errors."""
 
 
 class FeedAnswer(Struct, frozen=True, kw_only=True):
-    """The pings of a host's `auto` pages, and their worth."""
+    """The pings of a host's `auto` pages, and their reliability."""
 
     n_pages: int
     """Number of pages with at least one ping."""
@@ -129,7 +129,7 @@ class HostItem(Struct, frozen=True, kw_only=True):
     min_delay_s: float | None = None
     """Minimum time from one crawl to the next as set, seconds; null for the default."""
     robots_delay_s: float | None = None
-    """Delay that robots.txt asks for as set, seconds; null for none."""
+    """Delay of robots.txt as reported, seconds; null for none."""
     max_concurrency: int | None = None
     """Maximum number of leases at a time as set; null for the default."""
     max_crawl_rate: float | None = None
@@ -170,7 +170,7 @@ class GroupAnswer(Struct, frozen=True, kw_only=True):
     min_delay_s: float | None = None
     """Minimum time from one crawl to the next as set, seconds; null for the default."""
     robots_delay_s: float | None = None
-    """Longest delay that a member's robots.txt asks for, seconds; null for none."""
+    """Longest delay of a member's robots.txt, seconds; null for none."""
     max_concurrency: int | None = None
     """Maximum number of leases at a time as set; null for the default."""
     max_crawl_rate: float | None = None

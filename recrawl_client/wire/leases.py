@@ -1,4 +1,4 @@
-"""Leases: crawls handed out to workers."""
+"""Leases: due crawls for workers."""
 
 from typing import Annotated, Literal
 
@@ -94,16 +94,16 @@ class Crawl(Struct, frozen=True, kw_only=True):
 
 
 class Leased(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Crawls handed out, the most overdue first."""
+    """Leased crawls, the most overdue first."""
 
     items: list[Crawl]
     """Crawls; empty when none is due."""
     retry_after_s: float | None = None
-    """Seconds until another request is worthwhile; absent when there are items."""
+    """Recommended wait before the next request, seconds; absent when there are items."""
 
 
 class LeaseAnswer(Struct, frozen=True, kw_only=True):
-    """A lease that goes on."""
+    """A running lease with its new end."""
 
     lease: str
     """Token of the lease."""

@@ -1,4 +1,4 @@
-"""Pages: what is registered, and what GET /pages shows of one."""
+"""Pages: the bodies of registrations, and the answer of GET /pages."""
 
 from typing import Annotated, Literal
 
@@ -82,7 +82,7 @@ class EstimateAnswer(Struct, frozen=True, kw_only=True):
     a 90 % confidence interval. Null when the estimator has none."""
     url_group_change_rate: float | None
     """Mean change rate of the pages in the directory of this URL, 1/day. The estimate starts from
-    this rate. Null when the estimate takes no account of other pages."""
+    this rate. Null when the estimate does not use other pages."""
     estimator: str
     """Name of the estimator."""
     n_observations: int
@@ -103,14 +103,14 @@ class PageScheduleAnswer(Struct, frozen=True, kw_only=True):
     epoch: int
     """Number of the epoch that published the schedule."""
     change_rate: float
-    """Change rate that the epoch reckoned with, 1/day."""
+    """Change rate that the epoch used, 1/day."""
     crawl_rate: float
     """Crawl rate, 1/day."""
     crawl_probability: float
     """Share of the page's pings that lead to a crawl, 0 to 1."""
     urgency: float
-    """Factor on the crawl rate since the page's last crawl, by what its URL group has shown;
-    1 means none."""
+    """Factor on the crawl rate since the page's last crawl, by the changes in its URL group;
+    1 means no effect."""
     next_crawl_at: Instant | None
     """Instant of the next crawl; null when only a ping leads to one."""
 
@@ -121,7 +121,8 @@ class WhyAnswer(Struct, frozen=True, kw_only=True):
     sentence: str
     """Sentence for people."""
     multiplier: float | None
-    """Worth of one more crawl a day anywhere, in units of importance; null when not recorded."""
+    """Decrease of the cost by one more crawl a day, in units of importance; null when not
+    recorded."""
     crawled_more_often_than: float | None
     """Share of all pages that are crawled less often, 0 to 1; null when not recorded."""
     next_change_expected_in_days: float | None
@@ -174,7 +175,7 @@ class PageAnswer(Struct, frozen=True, kw_only=True):
     gone: bool
     """True if the last crawl found 404, 410 or a permanent redirect."""
     n_failures: int
-    """Number of failed crawls in a row; of a page that is gone, of crawls that found it gone."""
+    """Number of consecutive failed crawls; of a gone page, of crawls that found the page gone."""
     retired: bool
     """True if the page was gone for so long that only a ping or a registration leads to a crawl."""
     redirects_to: RedirectAnswer | None = None

@@ -17,7 +17,7 @@ class ScheduledPage(Struct, frozen=True):
     importance: float
     """Cost of a stale moment of this page relative to other pages."""
     change_rate: float
-    """Change rate that the epoch reckoned with, 1/day."""
+    """Change rate that the epoch used, 1/day."""
     crawl_rate: float
     """Crawl rate, 1/day."""
     crawl_probability: float
@@ -44,7 +44,7 @@ class ScheduleAnswer(Struct, frozen=True, kw_only=True):
 
 
 class Epoch(Struct, frozen=True, kw_only=True):
-    """One run of the scheduler; results that are not there yet are null."""
+    """One run of the scheduler; missing results are null."""
 
     epoch: int
     """Number of the epoch."""
@@ -63,7 +63,7 @@ class Epoch(Struct, frozen=True, kw_only=True):
     bandwidth_used: float | None = None
     """Crawls a day that the schedule spends."""
     multiplier: float | None = None
-    """Worth of one more crawl a day anywhere, in units of importance."""
+    """Decrease of the cost by one more crawl a day, in units of importance."""
     harmonic_cost: float | None = None
     """Expected harmonic staleness of all pages, in units of importance; 0 means always fresh."""
     binary_cost: float | None = None
@@ -71,11 +71,11 @@ class Epoch(Struct, frozen=True, kw_only=True):
     kkt_residual: float | None = None
     """Largest relative violation of an optimality condition, without a unit; 0 means optimal."""
     passes: int | None = None
-    """Number of passes over all pages that the search for the multiplier took."""
+    """Number of passes over all pages in the search for the multiplier."""
     n_pages: int | None = None
     """Number of scheduled pages."""
     budget_factor: float | None = None
-    """Factor on all crawl rates that spends what urgencies below 1 leave over, without a unit."""
+    """Factor on all crawl rates that spends the crawls saved by urgencies below 1, without a unit."""
     prior: dict[str, float] | None = None
     """Parameters of the prior distribution of change rates; the names depend on the estimator."""
     seconds: dict[str, float] | None = None

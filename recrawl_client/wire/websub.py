@@ -16,14 +16,15 @@ Secret = Annotated[
 
 
 class SubscriptionBody(Item, frozen=True, kw_only=True):
-    """A subscription to register before the hub is asked for it."""
+    """A subscription to register before the request to the hub."""
 
     topic: Url
     """URL of the topic as its publisher spells it (rel=self); the hub must return it unchanged."""
     hub: Url
     """URL of the hub."""
     secret: Secret | UnsetType = UNSET
-    """Key of the signatures of content, never shown again; unsigned content is ignored then."""
+    """Key of the content's signatures, never shown again; with a key, unsigned content is
+    ignored."""
 
 
 class RegisteredSubscription(Struct, frozen=True, kw_only=True):
@@ -47,13 +48,13 @@ class SubscriptionItem(Struct, frozen=True, kw_only=True):
     hub: str
     """URL of the hub."""
     signed: bool
-    """True if there is a secret; content without its signature is ignored then."""
+    """True if the subscription has a secret; content without a signature is then ignored."""
     requested_at: Instant
     """Instant of the registration."""
     verified_at: Instant | None = None
-    """Instant of the hub's verification; null before it and after the hub has ended it."""
+    """Instant of the hub's verification; null before the verification and after its end."""
     expires_at: Instant | None = None
-    """End of the hub's lease; subscribe again before. Null when the hub named no end."""
+    """End of the hub's lease; renew the subscription before. Null when the hub named no end."""
 
 
 class SubscriptionsAnswer(Struct, frozen=True, kw_only=True):

@@ -77,7 +77,7 @@ def import_polite(
     """
     if learning.estimator.needs_history:
         raise NotExportable(
-            f"estimator {learning.estimator.name} reads the observation log again, which this "
+            f"estimator {learning.estimator.name} needs the observation log, which this "
             "import leaves empty; choose another RECRAWL_ESTIMATOR"
         )
     paths = {name: find_table(folder, name) for name in TABLES}

@@ -1,1 +1,1 @@
-"""The HTTP face: decode, call one use case in one transaction, encode."""
+"""The HTTP interface: decode, call one use case in one transaction, encode."""

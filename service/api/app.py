@@ -46,7 +46,7 @@ their results, pass on pings, and read the schedule.
 """
 
 GRACE_S, ABORTED_S = 2.5, 1.0
-"""Time for threads to end their work, and then to notice that the store is closed, seconds."""
+"""Maximum time for threads to finish, and to fail once the store is closed, seconds."""
 
 log = structlog.get_logger()
 
@@ -73,8 +73,8 @@ def create_app(service: Service | None = None) -> FastAPI:
         version=__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
-        redirect_slashes=False,  # DirectMiddleware takes both spellings of a path
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # a fifth of a 304
+        redirect_slashes=False,  # DirectMiddleware accepts both spellings of a path
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # a fifth of a 304's time
     )
     app.state.service = service
     # `include_router` would wrap each route in FastAPI's layers again

@@ -1,7 +1,7 @@
 """The OpenAPI document: FastAPI's paths and parameters, the structs' schemas, our sentences.
 
-The docstring of a struct's field describes it, or else the description of its type does. The first
-line of an operation's description is its summary.
+The docstring of a struct's field is the description of the field; without a docstring, the
+description of the type serves. The first line of an operation's description is its summary.
 """
 
 import ast
@@ -104,9 +104,9 @@ def schemas() -> dict[str, Any]:
 
 
 def _describe(schema: dict[str, Any], kind: type[msgspec.Struct]) -> None:
-    """Describe each field, and state which fields are always there.
+    """Describe each field, list the fields that are always there, and remove the defaults.
 
-    No default stays. The service writes the defaults of answers. A default in the schema of a
+    Answers need no defaults, because the service writes every field. A default in the schema of a
     request makes openapi-typescript demand the field.
     """
     docstrings, always = field_docstrings(kind), set(schema.get("required", ()))

@@ -1,4 +1,4 @@
-"""Content encodings: bodies of requests are inflated, answers compressed, both piece by piece."""
+"""Content encodings: inflate bodies of requests, compress answers, both piece by piece."""
 
 import zlib
 from collections.abc import AsyncIterator, Iterator
@@ -17,18 +17,18 @@ GZIP = ("gzip", "x-gzip")
 PIECE = 262_144
 """Maximum size of an inflated piece, bytes."""
 SLICE = 256
-"""Size of a zstd body to inflate at once, bytes; 4 bytes of it may stand for 128 KiB."""
+"""Size of a zstd body to inflate at once, bytes; 4 bytes may inflate to 128 KiB."""
 
 
 def inflate(coding: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Undo a Content-Encoding.
+    """Return the pieces of a body without its Content-Encoding.
 
     Raises
     ------
     UnsupportedMediaType
-        Neither gzip nor zstd.
+        The encoding is neither gzip nor zstd.
     MalformedBody
-        Not of the stated encoding, or cut off; raised while the pieces are read.
+        The body does not have the stated encoding, or ends early; raised while it is read.
     """
     if coding in ("", "identity"):
         return chunks
@@ -42,7 +42,7 @@ def inflate(coding: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 class Gzip:
-    """Members of gzip, one after the other."""
+    """Inflation of consecutive members of gzip."""
 
     def __init__(self) -> None:
         self.member = zlib.decompressobj(wbits=31)
@@ -64,7 +64,7 @@ class Gzip:
 
 
 class Zstd:
-    """Frames of zstd, one after the other."""
+    """Inflation of consecutive frames of zstd."""
 
     def __init__(self) -> None:
         self.frame = zstandard.ZstdDecompressor().decompressobj()
@@ -101,9 +101,9 @@ async def _inflated(
 
 @lru_cache(maxsize=256)
 def best(header: str, offers: tuple[str, ...]) -> str | None:
-    """Return the offer of the highest quality; of equals the most exactly named, then the first.
+    """Return the offer of the highest quality; None where the client accepts no offer.
 
-    None means that the client names or allows none of them.
+    Among equal qualities, an exact name precedes a range, and the first offer precedes the others.
 
     >>> best("text/html;q=0.9, */*;q=0.1", ("application/json", "text/html"))
     'text/html'
@@ -154,7 +154,7 @@ def compressor(encoding: str) -> tuple[Any, int, int]:
 
 
 class CompressMiddleware:
-    """Compresses each body that is long enough and has no content encoding yet."""
+    """Middleware that compresses each long body without a content encoding."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -168,7 +168,7 @@ class CompressMiddleware:
 
 
 class Compressing:
-    """The `send` of one response."""
+    """The `send` function of one response."""
 
     def __init__(self, send: Send, scope: Scope) -> None:
         self.send = send

@@ -1,4 +1,4 @@
-"""One example of every body and answer; tests send the one and compare the other's shape."""
+"""One example of every body and answer; tests send the bodies and compare the answers' shapes."""
 
 from typing import Any
 

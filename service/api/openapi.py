@@ -87,7 +87,7 @@ STRUCTS = [
     and kind.__module__ == module.__name__
     and kind not in (common.Item, common.Counts)
 ] + [IndexNowBody, IndexNowAnswer, Health]
-"""Structs of the wire, and those that the client does not use."""
+"""Structs of bodies and answers, with those that the client does not use."""
 
 
 def ref(kind: type[msgspec.Struct]) -> dict[str, str]:

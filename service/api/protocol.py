@@ -1,4 +1,4 @@
-"""HTTP/1.1 as uvicorn speaks it, with limits on what a client may hold."""
+"""HTTP/1.1 by uvicorn, with limits on the time and memory that a client may use."""
 
 import asyncio
 import heapq
@@ -18,16 +18,16 @@ HEAD_S = 10.0
 """Maximum time for a head, from the opening of its connection or from its first byte, seconds."""
 
 BODY_GRACE_S = 10.0
-"""Time that a body may take before its rate counts, seconds."""
+"""Time before the rate of a body counts, seconds."""
 
 BODY_RATE = 1_000
 """Minimum rate of a body, bytes per second."""
 
 MAX_PAUSE_S = 60.0
-"""Maximum pause in a body, however fast the body came before, seconds."""
+"""Maximum pause in a body, even of a body that was fast before, seconds."""
 
 RECHECK_S = 1.0
-"""Delay before a missed deadline counts, seconds: a busy process reads late what came in time."""
+"""Delay before a missed deadline counts, seconds, because a busy process reads bytes late."""
 
 
 class Stage(Enum):
@@ -61,7 +61,7 @@ class Arrival:
         self.begin(Stage.HEAD)
 
     def receive(self, now: float) -> None:
-        """Set the instant of what is read next; a first byte begins a head."""
+        """Set the instant of the next bytes; a first byte begins a head."""
         self.now = now
         if self.stage is Stage.NOTHING:
             self.stage, self.deadline = Stage.HEAD, now + HEAD_S
@@ -72,7 +72,7 @@ class Arrival:
         self.deadline = self.now + (BODY_GRACE_S if stage is Stage.BODY else HEAD_S)
 
     def progress(self, n_bytes: int) -> None:
-        """Move the deadline of a body by the bytes that have come."""
+        """Move the deadline of a body by the number of received bytes."""
         self.deadline = min(self.deadline + n_bytes / BODY_RATE, self.now + MAX_PAUSE_S)
 
     def excuse(self, now: float) -> None:
@@ -106,7 +106,7 @@ def transfer_fault(codings: Sequence[bytes], version: str) -> ASGIApp | None:
 
 
 def refusal(status: int, name: str, detail: str) -> ASGIApp:
-    """Return an application that answers each request with one problem, and closes."""
+    """Return an application that answers each request with one problem and closes."""
 
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
         response = problem(status, name, detail)
@@ -117,7 +117,7 @@ def refusal(status: int, name: str, detail: str) -> ASGIApp:
 
 
 def only_health(app: ASGIApp, n_connections: int) -> ASGIApp:
-    """Return the application of a connection that is kept for probes of health."""
+    """Return the application of a connection that is reserved for probes of health."""
     full = refusal(
         503,
         "TooManyConnections",
@@ -137,13 +137,13 @@ CONNECT = b"CONNECT"
 TRANSFER_ENCODING = b"transfer-encoding"
 
 STALLED_S = 300.0
-"""Abort a connection whose client has read nothing for this long, seconds."""
+"""Maximum time in which a client reads nothing before its connection is aborted, seconds."""
 
 SPARE = 8
-"""Number of connections beyond the limit, which are kept for probes of health."""
+"""Number of connections beyond the limit that are reserved for probes of health."""
 
 SHED = 32
-"""One in this many connections is closed to make room, when all are taken."""
+"""Divisor of the number of connections that are closed when all are in use."""
 
 
 class ExcusingFlow(FlowControl):
@@ -161,7 +161,7 @@ class ExcusingFlow(FlowControl):
 
 
 class QuietTransport:
-    """A transport that drops what is written after the client has gone, where uvloop raises."""
+    """A transport that drops bytes after the client has gone, because uvloop would raise."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self.transport = transport
@@ -176,30 +176,30 @@ class QuietTransport:
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """A connection that no client can hold without a request.
+    """A connection with limits on time and memory.
 
-    The parser buffers a line until it ends. The limit on a head keeps any caller from filling
-    the memory before the key is checked. A head or body that is late is answered 408. A block of
-    an answer stays in memory until the client reads it, so a client that reads nothing is
-    aborted. When all connections are taken, the longest idle ones are closed.
+    The parser buffers a line until its end. Because of this, a limit on the head protects the
+    memory before the key is checked. A late head or body is answered 408. A block of an answer
+    stays in memory until the client reads the block, so a client that reads nothing is aborted.
+    When all connections are in use, the server closes those that have been idle longest.
     """
 
     ignoring = False
-    """Whether the last head asks for another protocol."""
+    """True where the last head requests another protocol."""
 
     n_unread = 0
-    """Bytes since the end of the last head, part of a body, or request."""
+    """Number of bytes since the end of the last head, part of a body, or request."""
 
     stalled: asyncio.TimerHandle | None = None
-    """Next check of whether the client reads a waiting answer."""
+    """Timer of the next check that the client reads a waiting answer."""
 
     overdue = False
-    """Whether the deadline was missed at the last check."""
+    """True where the deadline was missed at the last check."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.max_connections = self.limit_concurrency
-        self.limit_concurrency = None  # uvicorn would refuse in plain text, and health too
+        self.limit_concurrency = None  # uvicorn would refuse in plain text, even health checks
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -247,7 +247,7 @@ class BoundedConnection(HttpToolsProtocol):
             super().on_message_complete()
 
     def waits(self) -> bool:
-        """Return whether no request of this connection is at work."""
+        """Return whether this connection runs no request."""
         return self.cycle is None or self.cycle.response_complete
 
     @override
@@ -255,7 +255,7 @@ class BoundedConnection(HttpToolsProtocol):
         self.refuse(400, "BadRequest", msg)
 
     def refuse(self, status: int, name: str, detail: str) -> None:
-        """Close the connection, after a problem or after the answer under way."""
+        """Close the connection after a problem, or after the current answer."""
         in_body, at_work = self.arrival.stage is Stage.BODY, not self.waits()
         if at_work and not in_body:
             self.flow.pause_reading()
@@ -285,7 +285,7 @@ class BoundedConnection(HttpToolsProtocol):
         self.check = self.loop.call_later(left if left > 0 else RECHECK_S, self._check)
 
     def _delayed(self) -> bool:
-        """Return whether the client waits for the server to read or to answer."""
+        """Return whether the client is waiting for the server."""
         if self.arrival.stage is Stage.HEAD:
             return not self.waits()
         held_back = not self.waits() and self.cycle.waiting_for_100_continue
@@ -298,7 +298,7 @@ class BoundedConnection(HttpToolsProtocol):
         if self.arrival.stage is Stage.BODY:
             detail = (
                 f"the body comes at less than {BODY_RATE} bytes a second; send smaller "
-                "bodies; to send lines again that were kept changes nothing"
+                "bodies; sending stored lines again changes nothing"
             )
         elif self.n_unread or self.cycle:
             detail = f"the head was not complete in {HEAD_S:g} s; send it at once"
@@ -308,7 +308,7 @@ class BoundedConnection(HttpToolsProtocol):
         self.refuse(408, "RequestTimeout", detail)
 
     def _make_room(self, n_allowed: int) -> None:
-        """Close the longest idle connections; if there are none, serve this one only health."""
+        """Close the longest idle connections; without idle ones, serve only health on this one."""
         others = [c for c in self.connections if c is not self and isinstance(c, BoundedConnection)]
         waiting = [c for c in others if c.waits() and not c.transport.is_closing()]
         n_to_close = max(len(self.connections) - n_allowed, n_allowed // SHED)

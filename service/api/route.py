@@ -1,7 +1,7 @@
-"""The one road of all requests: FastAPI describes a route, which calls its endpoint directly.
+"""Routes that FastAPI describes and that call their endpoints directly.
 
 FastAPI reads the signature of an endpoint for the OpenAPI document. For a request, pydantic
-validates all parameters at once, and no tree of dependencies is solved. The decision and its
+validates all parameters at once, without a tree of dependencies. The decision and its
 figures are in docs/decisions/0005-one-road-for-http.md.
 """
 
@@ -31,7 +31,7 @@ from service.model.wording import expected, shown
 
 
 def check_key(request: Request) -> None:
-    """Raise `Unauthorized` without one of the API keys; where none are set, every call passes."""
+    """Raise `Unauthorized` without one of the API keys; without keys in the settings, pass."""
     key_hashes = the_service(request).key_hashes
     if not key_hashes:
         return
@@ -43,12 +43,12 @@ def check_key(request: Request) -> None:
 
 
 def check_query(request: Request) -> None:
-    """Refuse parameters that a path does not have: a misspelt one would change nothing.
+    """Refuse unknown parameters, because a misspelt one would have no effect.
 
     Raises
     ------
     RequestValidationError
-        Some are unknown; says which, and what there is.
+        Parameters are unknown; the error lists them and the known ones.
     """
     if not request.scope["query_string"]:
         return
@@ -82,9 +82,10 @@ class DirectRoute(APIRoute):
     """A route that calls its endpoint without FastAPI's layers.
 
     An endpoint has parameters of the path, the query and the headers. A parameter `Depends(f)`
-    is `f(request)`, awaited where it is a coroutine; `f` must not block. The dependencies of a
-    router are its guards: each is called with the request first, and may raise. An endpoint
-    that is no coroutine function runs in a thread. Its name is the operation_id of the document.
+    has the value `f(request)`; `f` may be a coroutine function and must not block. The
+    dependencies of a router are its guards: each guard receives the request first and may raise.
+    An endpoint that is no coroutine function runs in a thread. The endpoint's name is the
+    operation_id in the OpenAPI document.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
@@ -112,9 +113,9 @@ class DirectRoute(APIRoute):
         return super().matches(scope)
 
     async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, a named condition by its problem.
+        """Send the answer of the endpoint, or the problem of a named condition.
 
-        A stream that cannot go on stays unfinished, and the server closes its connection.
+        A stream that fails stays unfinished, and the server closes its connection.
         """
         request = Request(scope, receive)
         try:
@@ -125,7 +126,7 @@ class DirectRoute(APIRoute):
             await response(scope, receive, send)
         except CONDITIONS as error:
             reason = f"{type(error).__name__}: {error}"
-            log.warning("a stream was broken off", path=self.path, reason=reason)
+            log.warning("a stream ended early", path=self.path, reason=reason)
 
     async def call(self, request: Request) -> Response:
         """Return what the endpoint returns."""
@@ -143,10 +144,11 @@ class DirectRoute(APIRoute):
 
 
 class DirectMiddleware:
-    """Calls direct routes by method and path; the router of FastAPI compares a path with each.
+    """Middleware that finds direct routes in a table of methods and paths.
 
-    Paths with parameters, and requests that no route answers, are the router's. A path that ends in
-    a slash is the path without it: many clients of IndexNow follow no redirect.
+    FastAPI's router would compare a path with each route. That router only receives paths with
+    parameters and requests without a route. A slash at the end of a path is ignored, because many
+    clients of IndexNow follow no redirect.
     """
 
     def __init__(self, app: ASGIApp, routes: Iterable[DirectRoute]) -> None:
@@ -219,7 +221,7 @@ class Parameters:
         return values
 
     def faults(self, error: ValidationError) -> list[dict[str, Any]]:
-        """Return the name of each wrong parameter, and what to send, in words for people."""
+        """Return a sentence on each wrong parameter: its name, its value and the remedy."""
         schemas = self.adapter.json_schema()["properties"]
         return [
             {"loc": fault["loc"], "msg": _fault(fault, schemas[str(fault["loc"][-1])])}

@@ -1,4 +1,4 @@
-"""A server within the limit of open files, that announces its address and ends in order."""
+"""A server that respects the limit of open files, prints its address and ends in order."""
 
 import asyncio
 import errno
@@ -21,16 +21,16 @@ from service.api.service import Service
 from service.model.errors import AddressUnavailable
 
 MAX_CONNECTIONS = 16_384
-"""Maximum number of connections, however many descriptors there are."""
+"""Maximum number of connections, even with more file descriptors."""
 
 KEPT = 64
-"""Number of descriptors kept for the database and files, at most two thirds of those free."""
+"""Maximum number of descriptors for the database and files; at most two thirds of the free ones."""
 
 FEW = 1_024
-"""Number of descriptors below which the log has a warning."""
+"""Number of descriptors below which the server logs a warning."""
 
 USEFUL = MAX_CONNECTIONS + SPARE + KEPT + FEW
-"""Number of descriptors above which a further one has no use."""
+"""Maximum number of descriptors that the server can use."""
 
 OPEN_FILES = Path("/dev/fd")
 
@@ -38,7 +38,7 @@ log = structlog.get_logger()
 
 
 def raise_limit() -> int:
-    """Raise the soft limit of open files as far as it is of use, and return it."""
+    """Raise the soft limit of open files up to `USEFUL`, and return the limit."""
     soft, hard = map(_finite, resource.getrlimit(resource.RLIMIT_NOFILE))
     if soft < min(hard, USEFUL):
         with suppress(ValueError, OSError):  # a system may allow less than the hard limit
@@ -52,7 +52,7 @@ def _finite(limit: int) -> int:
 
 
 def max_connections() -> int:
-    """Return how many connections a server may have, and warn where these are few."""
+    """Return the maximum number of connections of a server; log a warning for few."""
     limit = raise_limit()
     n = connections_within(limit, len([*OPEN_FILES.iterdir()]))
     if limit < FEW:
@@ -61,7 +61,7 @@ def max_connections() -> int:
 
 
 def connections_within(limit: int, n_open: int) -> int:
-    """Return how many connections a limit of open files allows, at least one.
+    """Return the number of connections that a limit of open files allows, at least one.
 
     >>> connections_within(limit=1_024, n_open=24)
     928
@@ -75,9 +75,9 @@ def connections_within(limit: int, n_open: int) -> int:
 
 START_TIMEOUT_S = 20.0
 ABORT_AFTER_S = 4.0
-"""Time for requests that wait for the database when the server ends, seconds; then 503."""
+"""Maximum wait of requests for the database at the server's end, seconds; then they receive 503."""
 GRACEFUL_S = 6
-"""Time for all requests when the server ends, seconds; threads follow, within 10 s in all."""
+"""Maximum time for all requests at the server's end, seconds; threads end within 10 s in all."""
 
 
 def no_fault(record: logging.LogRecord) -> bool:
@@ -86,7 +86,7 @@ def no_fault(record: logging.LogRecord) -> bool:
 
 
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-"""Errors of an address that this machine lacks, as ::1 of localhost where there is no IPv6."""
+"""Error numbers of an address that this machine lacks, such as ::1 without IPv6."""
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
@@ -149,7 +149,7 @@ def unavailable(host: str, port: int, error: OSError) -> AddressUnavailable:
 
 
 class GracefulServer(uvicorn.Server):
-    """A server that announces its address, and at its end releases requests that wait."""
+    """A server that announces its address, and releases waiting requests at its end."""
 
     def __init__(
         self, config: uvicorn.Config, service: Service, announce: Callable[[str], None]

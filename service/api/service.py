@@ -48,25 +48,26 @@ ResultT = TypeVar("ResultT")
 
 
 class BoundedCheck:
-    """A check that one thread at a time may run, beside the threads of requests."""
+    """A check that runs in one thread at a time, apart from the threads of requests."""
 
     @cached_property
     def limiter(self) -> CapacityLimiter:
-        """The limit of one thread; made on the event loop that it belongs to."""
+        """Limit of one thread; created on first use, because it belongs to an event loop."""
         return CapacityLimiter(1)
 
     async def run(self, check: Callable[[], ResultT]) -> ResultT:
-        """Return the result; raise `TimeoutError` when it takes too long.
+        """Return the result of a check; raise `TimeoutError` after `WITHIN_S`.
 
-        The thread then runs on until its own limits end it, and no other check starts before.
+        The thread then runs on to its own limits, and no other check starts before its end.
         """
         with fail_after(WITHIN_S):
             return await to_thread.run_sync(check, limiter=self.limiter, abandon_on_cancel=True)
 
 
 MAX_THREADS = 14
-"""Maximum requests at work in threads. A store has ten connections more, so that each writer of a
-batcher always finds one."""
+"""Maximum number of requests in threads.
+
+A store has ten connections more. This avoids that the writer of a batcher waits for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +87,12 @@ class Service:
     runner: Runner
     watch: Watch
     readers: asyncio.Semaphore
-    """Limit of requests that read the schedule at a time. It is one on SQLite, because the driver
-    releases the interpreter at every row and then waits for the requests that encode."""
+    """Limit of requests that read the schedule at a time; one on SQLite.
+
+    The driver of SQLite releases the interpreter at every row, and then waits for requests that
+    encode."""
     embedded: bool
-    """Epochs run in a thread of this process."""
+    """True where epochs run in a thread of this process."""
     now: Clock
     telemetry: Telemetry
     max_items: int
@@ -97,7 +100,7 @@ class Service:
     slow_request_s: float
     """Duration from which a request is logged as slow, seconds; waiting is not counted."""
     log_requests: bool
-    """Whether each request is logged."""
+    """True where each request is logged."""
     key_hashes: tuple[bytes, ...]
     key_checks: KeyChecks | None
     """Checks of the keys of sites; None: IndexNow needs an API key."""
@@ -200,7 +203,7 @@ def start_runner(service: Service) -> threading.Thread | None:
 
 
 def keep_for_good() -> None:
-    """Exempt all loaded objects from garbage collection, whose full pass delays every request."""
+    """Exempt all loaded objects from garbage collection, because a full pass delays requests."""
     gc.collect()
     gc.freeze()
 

@@ -1,7 +1,8 @@
 """Lease requests that wait for a crawl, woken when a lease of this process ends.
 
-An ended lease allows its host one crawl more. Without a call a waiting request would look again
-only after its pause: up to a second, by which a host that allows one crawl at a time stands idle.
+An ended lease allows its host one crawl more. Without the wake-up, a waiting request would look
+again only after a pause of up to one second. A host that allows one crawl at a time would be idle
+during this pause.
 """
 
 import asyncio
@@ -11,10 +12,10 @@ from itertools import islice
 
 
 class LeaseWaiters:
-    """Requests in the order of their arrival; those that have waited longest are woken first.
+    """Waiting requests in the order of their arrival; the oldest are woken first.
 
-    As many are woken as leases ended. Because of this, looks at the database cost no more than
-    the reports that cause them, however many requests wait.
+    Each ended lease wakes one request. Because of this, the number of looks at the database
+    depends on the number of reports, not on the number of waiting requests.
     """
 
     def __init__(self) -> None:
@@ -23,7 +24,7 @@ class LeaseWaiters:
 
     @contextmanager
     def place(self) -> Iterator[asyncio.Event]:
-        """Yield the event of a request; take the place before the look that may find nothing."""
+        """Yield the event of a request; enter the block before the first look at the database."""
         self._loop, event = asyncio.get_running_loop(), asyncio.Event()
         self._waiting[event] = None
         try:
@@ -32,7 +33,7 @@ class LeaseWaiters:
             self._waiting.pop(event, None)
 
     async def wait(self, event: asyncio.Event, seconds: float) -> None:
-        """Return when the event is set, at the latest after `seconds`; the place is kept."""
+        """Wait until the event is set, at most `seconds`; the request keeps its place."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await event.wait()

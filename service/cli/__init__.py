@@ -1,4 +1,4 @@
-"""The command line: put the parts together and run them."""
+"""The command line: assemble the parts and run them."""
 
 import re
 import sys
@@ -24,16 +24,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="markdown",
     help="Decide when to crawl which page again.\n\n"
-    "Everything else is set by the environment (or a file .env): RECRAWL_DATABASE_URL, "
+    "The environment, or a file .env, has all other settings: RECRAWL_DATABASE_URL, "
     "RECRAWL_BANDWIDTH, RECRAWL_EPOCH_INTERVAL_S, … See docs/reference/settings.md.",
 )
 
 
 def main() -> None:
-    """Run a command; end with one sentence and status 2 where it cannot go on.
-
-    That is an error of `service.model.errors`, or a file or disk that fails.
-    """
+    """Run a command; after an error of the model, a file or a disk, print a sentence and exit 2."""
     try:
         app()
     except RecrawlError as error:
@@ -43,7 +40,7 @@ def main() -> None:
 
 
 def reason(error: RecrawlError) -> str:
-    """Return the sentence of an error, and the message of Postgres that caused it; no password."""
+    """Return the sentence of an error and the message of Postgres behind it, without password."""
     cause: BaseException | None = error
     while cause := cause and cause.__cause__:
         message = postgres_message(cause)
@@ -62,7 +59,7 @@ def postgres_message(cause: BaseException) -> str | None:
 
 
 def refuse(reason: str) -> NoReturn:
-    """End with one sentence and status 2."""
+    """Print one sentence and exit with status 2."""
     console.print("[bold red]recrawl:[/]", Text(reason), highlight=False, soft_wrap=True)
     sys.exit(2)
 
@@ -80,7 +77,7 @@ def common(
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="The version.")
     ] = False,
 ) -> None:
-    """Take the options that stand before every command."""
+    """Read the options before the command."""
 
 
 for command in (serve, worker, migrate, rebuild):

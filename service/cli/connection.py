@@ -1,4 +1,4 @@
-"""A service that a command calls: soon refused when it is down, or waited for with a notice."""
+"""Calls of commands to a service: a notice during a wait, and a remedy with each error."""
 
 import threading
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from service.model.errors import UnexpectedAnswer
 NOTICE_S = 1.0
 """Time without an answer after which a command reports that it waits, seconds."""
 CONNECT_S = 1.0
-"""Maximum time for a connection to open, seconds; a host that is away may not even refuse it."""
+"""Maximum time for a connection to open, seconds, because a host may be away."""
 BUSY = frozenset({429, 502, 503, 504, 507})
 """Statuses of a service that is busy, and of a proxy before a service that is away."""
 STRANGER = "; is that the service?"
@@ -26,7 +26,7 @@ SHOW_KEY = "; pass one of the service's keys by --api-key or RECRAWL_API_KEY"
 class Notice:
     """Print one sentence when a service has not answered for `NOTICE_S`.
 
-    `Client` sends a request again by itself; the notice counts from the first time.
+    `Client` repeats a request by itself; the time counts from the first attempt.
     """
 
     def __init__(self, sentence: str, interval_s: float = NOTICE_S) -> None:
@@ -34,11 +34,11 @@ class Notice:
         self.interval_s = interval_s
         self.timer: threading.Timer | None = None
         self.is_busy = False
-        """True where the last answer has one of the statuses `BUSY`."""
+        """True where the last answer has a status of `BUSY`."""
 
     @contextmanager
     def watching(self, http: httpx.Client) -> Iterator[None]:
-        """Watch the requests of a client for the time of the block."""
+        """Watch the requests of a client during the block."""
         http.event_hooks = {"request": [self._begin], "response": [self._answered]}
         try:
             yield
@@ -70,7 +70,7 @@ class Notice:
 
 
 def explained(error: ClientError, notice: Notice) -> UnexpectedAnswer:
-    """Return the error of a call with what to do about it."""
+    """Return the error of a call with a remedy."""
     sentence, remedy = str(error).removesuffix(RUNNING), START
     if isinstance(error, Unauthorized):
         remedy = SHOW_KEY

@@ -1,4 +1,4 @@
-"""`recrawl migrate` and `recrawl rebuild`: the schema of the database, and its estimates."""
+"""`recrawl migrate` and `recrawl rebuild`: change the schema, compute the estimates again."""
 
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +19,7 @@ Down = Annotated[
 
 
 def migrate(database_url: DatabaseUrl = None, down: Down = None) -> None:
-    """Bring the database to the schema this version needs."""
+    """Migrate the database to the schema of this version."""
     from service.estimation.estimates import width
     from service.storage import migrations, open_store
 
@@ -50,10 +50,10 @@ def _downgrade(engine: "Engine", revision: str) -> None:
 
 
 def rebuild(database_url: DatabaseUrl = None) -> None:
-    """Replay the kept observation log into fresh estimates, as after a change of estimator.
+    """Compute all estimates again from the observation log, as after a change of estimator.
 
-    Stop the service first. What retention has cut from the log is forgotten by this, and what was
-    imported as states, of which there is no log.
+    Stop the service first. Two kinds of evidence are lost: log entries that retention has deleted,
+    and imported states, which have no log.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""`recrawl import` and `recrawl export`: pages and states from and to files."""
+"""`recrawl import` and `recrawl export`: read and write files of pages and states."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -35,12 +35,12 @@ def rows_progress(*columns: Any) -> Progress:
 
 
 def add_rows_task(progress: Progress, title: str, total: int | None) -> TaskID:
-    """Add a bar that `show_rows` moves."""
+    """Return a new progress bar for `show_rows`."""
     return progress.add_task(title, total=total, n_rows=0, rate=0.0)
 
 
 def show_rows(progress: Progress, task: TaskID, n_rows: int, completed: int) -> None:
-    """Move a bar and show the mean rate since its start."""
+    """Move a progress bar and show the mean rate since its start."""
     rate = n_rows / max(progress.tasks[task].elapsed or 0.0, 1e-3)
     progress.update(task, completed=completed, n_rows=n_rows, rate=rate)
 
@@ -52,7 +52,7 @@ def expected_pages(tx: "Transaction") -> int | None:
 
 
 MAX_SHOWN = 20
-"""Maximum number of skipped lines that are printed; the rest are only counted."""
+"""Maximum number of printed skipped lines; the count includes all."""
 
 Source = Annotated[
     Path,
@@ -64,39 +64,39 @@ Source = Annotated[
 ]
 Receiver = Annotated[
     str | None,
-    typer.Option(help=f"Where the service listens ({URL})", envvar="RECRAWL_URL", callback=address),
+    typer.Option(help=f"Address of the service ({URL})", envvar="RECRAWL_URL", callback=address),
 ]
 IntoDatabase = Annotated[
     str | None,
-    typer.Option(help="Write straight to this database instead, service running or not"),
+    typer.Option(help="Write directly to this database, even while the service is stopped"),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on where an interrupted import stopped")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted import")]
 Began = Annotated[
     datetime | None,
-    typer.Option(help="When the data set's 14 weeks are to have begun (15 weeks ago)"),
+    typer.Option(help="Begin of the data set's 14 weeks (15 weeks ago)"),
 ]
 Target = Annotated[
     Path,
-    typer.Argument(help="Ends in .csv, .tsv, .ndjson (each also .gz) or .parquet; - is stdout"),
+    typer.Argument(help="A .csv, .tsv, .ndjson (each also .gz) or .parquet file; - is stdout"),
 ]
-States = Annotated[bool, typer.Option("--states", help="With all that is known of each page")]
+States = Annotated[bool, typer.Option("--states", help="Include the state of each page")]
 Format = Annotated[
     Literal["csv", "tsv", "ndjson", "parquet"] | None,
-    typer.Option(help="Instead of the one the name tells; on stdout ndjson"),
+    typer.Option(help="Format, by default that of the name; on stdout ndjson"),
 ]
 
 
 class ImportCounts(NamedTuple):
-    """What an import has done."""
+    """Results of an import."""
 
     created: int = 0
-    """Pages that are new."""
+    """Number of new pages."""
     restored: int = 0
-    """States taken over."""
+    """Number of restored states."""
     skipped: int = 0
-    """Lines that were not imported."""
+    """Number of lines that were not imported."""
     hosts: str = ""
-    """Sentence of the settings of hosts that were imported."""
+    """Sentence on the imported settings of hosts."""
 
 
 def import_(
@@ -107,17 +107,19 @@ def import_(
     resume: Resume = False,
     began: Began = None,
 ) -> None:
-    """Bring pages from a file to a running service, or pages with states into a database.
+    """Import pages from a file to a running service, or pages with states to a database.
 
-    Columns are named as the fields of POST /pages: url, and optionally importance,
-    observability, min_crawl_rate, max_crawl_rate. A file that `recrawl export --states` wrote
-    goes straight to the database (--database-url or RECRAWL_DATABASE_URL), as does the
-    PoliteCrawling data set; a state is taken over only if it has newer evidence than the stored
-    one. The settings of hosts come from the file FILE.hosts.ndjson beside it.
+    Columns have the names of the fields of POST /pages: url, and optionally importance,
+    observability, min_crawl_rate and max_crawl_rate.
 
-    Bad lines are told and skipped; the command then ends with status 1. Importing again changes
-    nothing, so an interrupted import may be repeated, or taken up with --resume: how far it came
-    is kept in a small file beside the source.
+    Two sources go directly to the database (--database-url or RECRAWL_DATABASE_URL): a file of
+    `recrawl export --states`, and the PoliteCrawling data set. A state replaces the stored one
+    only if the state has newer evidence. The settings of hosts come from the file
+    FILE.hosts.ndjson beside FILE.
+
+    Bad lines are printed and skipped; the command then ends with status 1. Importing again changes
+    nothing. Repeat an interrupted import, or continue with --resume: a small file beside the
+    source contains the position.
     """
     from service.transfer.files import holds_states
     from service.transfer.hosts import SUFFIX
@@ -133,7 +135,7 @@ def import_(
         counts = _import_to_database(source, database_url, states, resume)
     else:
         counts = _import_to_service(source, to or URL, api_key, resume)
-    restored = f", {counts.restored} states taken over" if folder or states else ""
+    restored = f", {counts.restored} states restored" if folder or states else ""
     typer.echo(f"{counts.created} new pages registered{restored}, {counts.skipped} lines skipped")
     if counts.hosts:
         typer.echo(counts.hosts)
@@ -160,10 +162,10 @@ def _import_to_database(
     with _opened(database_url) as base:
         checkpoint, standing = _checkpoint(source, [source], _address(database_url), resume)
         line = standing.get("line", 0)
-        if states and beside.is_file():  # first, so that no page is crawled without them
+        if states and beside.is_file():  # first, so that the settings hold for every crawl
             of_hosts = _set_hosts(base, beside)
         elif states:
-            of_hosts = ImportCounts(hosts=f"no settings of hosts: there is no file {beside}")
+            of_hosts = ImportCounts(hosts=f"no settings of hosts imported: no file {beside}")
         if states:
             steps = add_states(source, base.store, base.plan.estimator, base.store.clock, line)
         else:
@@ -179,7 +181,7 @@ def _import_hosts(source: Path, database_url: str | None) -> ImportCounts:
 
 
 def _set_hosts(base: "Opened", path: Path) -> ImportCounts:
-    """Set hosts and groups as a file of settings says."""
+    """Set hosts and groups by a file of settings; return the sentence and the skipped lines."""
     from service.transfer.hosts import add_settings
 
     n_hosts = n_groups = n_skipped = 0
@@ -187,7 +189,7 @@ def _set_hosts(base: "Opened", path: Path) -> ImportCounts:
         _print_skipped(step.skipped[: max(MAX_SHOWN - n_skipped, 0)])
         n_hosts, n_groups = n_hosts + step.n_hosts, n_groups + step.n_groups
         n_skipped += len(step.skipped)
-    sentence = f"settings of {n_hosts} hosts and {n_groups} groups taken over from {path.name}"
+    sentence = f"settings of {n_hosts} hosts and {n_groups} groups imported from {path.name}"
     return ImportCounts(skipped=n_skipped, hosts=sentence)
 
 
@@ -203,7 +205,7 @@ def _import_to_service(source: Path, url: str, api_key: str | None, resume: bool
 def _checkpoint(
     source: Path, files: list[Path], receiver: str, resume: bool
 ) -> "tuple[Checkpoint, dict[str, Any]]":
-    """Return the checkpoint of an import, and where the import goes on."""
+    """Return the checkpoint of an import, and the position from which the import continues."""
     from service.transfer.importing import Checkpoint
 
     checkpoint = Checkpoint(source, files, receiver)
@@ -233,7 +235,7 @@ def _opened(database_url: str | None, *, existing: bool = False) -> Iterator["Op
 def _follow(
     steps: Iterator["ImportStep"], source: Path, files: list[Path], checkpoint: "Checkpoint"
 ) -> ImportCounts:
-    """Show every step, remember it in the checkpoint, and return the sums."""
+    """Show every step, write its position to the checkpoint, and return the sums."""
     counts, n_rows = ImportCounts(), 0
     total = sum(file.stat().st_size for file in files)
     with rows_progress(DownloadColumn()) as progress:
@@ -264,13 +266,15 @@ def export(
     format: Format = None,  # noqa: A002 - the option's name
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Write all pages to a file that `recrawl import` takes.
+    """Write all pages to a file for `recrawl import`.
 
-    With --states the file holds all it needs to go on elsewhere, on SQLite or Postgres: estimates,
-    last crawls, counts, digests and pings. The file FILE.hosts.ndjson beside it holds the settings
-    of hosts and groups: delays, also those of robots.txt, concurrency, caps, groups and blocks.
-    The service may run meanwhile; each page is as of one instant. Schedules are not exported: the
-    next epoch writes one.
+    With --states the file contains the state of each page, for another SQLite or Postgres
+    database: estimates, last crawls, counts, digests and pings. The file FILE.hosts.ndjson beside
+    FILE then contains the settings of hosts and groups: delays, also those of robots.txt,
+    concurrency, caps, groups and blocks.
+
+    The service may run meanwhile; each page is as of one instant. The file contains no schedule:
+    the next epoch publishes a new one.
     """
     from service.transfer.exporting import exported, writer
 
@@ -294,11 +298,11 @@ def export(
 
 
 def _export_hosts(base: "Opened", states: Path) -> str:
-    """Write the settings of hosts beside a file of states; return what to add to the sentence."""
+    """Write the settings of hosts beside a file of states; return the end of the sentence."""
     from service.transfer.hosts import settings_file, write_settings
 
     if str(states) == "-" or (states.exists() and not states.is_file()):
-        return "; the settings of hosts are not, because they need a file: name one instead of -"
+        return "; settings of hosts are not exported to stdout: name a file instead of -"
     path = settings_file(states)
     steps = list(write_settings(path, base.store, base.store.clock()))
     n_hosts, n_groups = sum(step.n_hosts for step in steps), sum(step.n_groups for step in steps)

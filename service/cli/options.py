@@ -1,4 +1,4 @@
-"""What the commands share."""
+"""Options and connections that several commands share."""
 
 import math
 import signal
@@ -19,15 +19,15 @@ console = Console(stderr=True)
 URL = "http://127.0.0.1:8000"
 """Address at which a service listens by default."""
 PATIENCE_S = 60.0
-"""Maximum wait of `import` and `sitemap watch` for a service that is away, seconds."""
+"""Maximum wait of `import` and `sitemap watch` while the service is away, seconds."""
 SOON_S = 1.0
-"""Maximum wait of other commands for a service that is away, seconds."""
+"""Maximum wait of other commands while the service is away, seconds."""
 BATCH = 5_000
-"""Most pages of one request."""
+"""Maximum number of pages of one request."""
 
 
 def finite(number: float | None) -> float | None:
-    """Return the number; refuse NaN and infinities, which lie within the bounds of an option."""
+    """Return a finite number; refuse NaN and infinity, because the bounds of options allow them."""
     if number is not None and not math.isfinite(number):
         raise typer.BadParameter(f"{number} is not a finite number")
     return number
@@ -36,19 +36,19 @@ def finite(number: float | None) -> float | None:
 def address(url: str | None) -> str | None:
     """Return the URL; refuse any other scheme than http and https."""
     if url is not None and not url.startswith(("http://", "https://")):
-        raise typer.BadParameter(f"{url!r} is no http:// or https:// address, such as {URL}")
+        raise typer.BadParameter(f"{url!r} is no http:// or https:// address; use one like {URL}")
     return url
 
 
 def header(value: str | None) -> str | None:
     """Return the value of a header; refuse other characters than ASCII without showing them."""
     if value is not None and not (value.isascii() and value.isprintable()):
-        raise typer.BadParameter("it may have only printable ASCII characters")
+        raise typer.BadParameter("the value has a character that is not printable ASCII; remove it")
     return value
 
 
 To = Annotated[
-    str, typer.Option(help="Where the service listens", envvar="RECRAWL_URL", callback=address)
+    str, typer.Option(help="Address of the service", envvar="RECRAWL_URL", callback=address)
 ]
 ApiKey = Annotated[
     str | None,
@@ -67,7 +67,7 @@ DatabaseUrl = Annotated[
 
 
 def heed_sigterm() -> None:
-    """Make SIGTERM end a command as Ctrl-C does: in order, with the processes that it began."""
+    """Make SIGTERM end a command like Ctrl-C: in order, with the processes of the command."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
@@ -81,14 +81,14 @@ def settings(database_url: str | None = None, **overrides: Any) -> "Settings":
 
 
 def _silent(_notice: str) -> None:
-    """Leave out the client's notice: the command prints one of its own."""
+    """Drop the client's notice, because the command prints its own notice."""
 
 
 @contextmanager
 def connected(to: str, api_key: str | None, *, waits: bool = False) -> Iterator["Client"]:
-    """Open a client of a running service; its errors become `UnexpectedAnswer`.
+    """Yield a client of a running service; errors of the client become `UnexpectedAnswer`.
 
-    A command that `waits` does so for `PATIENCE_S` where the service is away, others for `SOON_S`.
+    While the service is away, the client waits for `SOON_S`, or for `PATIENCE_S` with `waits`.
     """
     from recrawl_client import Client, ClientError
     from service.cli.connection import Notice, explained

@@ -8,14 +8,14 @@ import typer
 COMMANDS = "recrawl.commands"
 """Entry-point group of commands."""
 IMPORTERS = "recrawl.importers"
-"""Entry-point group of importers of folders; the first is taken."""
+"""Entry-point group of importers of folders; the first importer is used."""
 LABORATORY = ("demo", "experiment", "replay")
 """Commands of the laboratory."""
 MISSING = "is part of the laboratory; install it by: pip install 'recrawl[lab]'"
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Add the commands of installed distributions; name the extra for those of the laboratory."""
+    """Add the commands of installed distributions, or hints for missing laboratory commands."""
     installed = {entry.name: entry for entry in entry_points(group=COMMANDS)}
     for name, entry in sorted(installed.items()):
         app.command(name=name)(entry.load())
@@ -25,7 +25,7 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def _add_missing(app: typer.Typer, name: str) -> None:
-    """Add a command that names the extra, whatever its arguments; `--help` is one of them."""
+    """Add a command that names the missing extra for all arguments, `--help` included."""
     lenient = {"allow_extra_args": True, "ignore_unknown_options": True}
 
     @app.command(name=name, hidden=True, add_help_option=False, context_settings=lenient)
@@ -39,7 +39,7 @@ def folder_importer() -> Any:
     Raises
     ------
     typer.BadParameter
-        None is installed.
+        No importer is installed.
     """
     for entry in entry_points(group=IMPORTERS):
         return entry.load()

@@ -1,4 +1,4 @@
-"""`recrawl serve`, `recrawl worker` and `recrawl openapi`: the processes, and their interface."""
+"""`recrawl serve`, `worker` and `openapi`: run the processes, write the interface."""
 
 import ipaddress
 import json
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 
 Host = Annotated[str, typer.Option(help="Address to listen on")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free port")]
 
 
 def serve(host: Host = "127.0.0.1", port: Port = 8000, database_url: DatabaseUrl = None) -> None:
     """Serve the HTTP API.
 
-    On SQLite (the default, ./recrawl.db) this is all there is to run: the file is migrated and
-    epochs run in a thread. On Postgres run `recrawl migrate` first and `recrawl worker` beside;
-    any number of servers may share one database.
+    On SQLite (the default, ./recrawl.db) no other command is necessary: this one migrates the file
+    and runs epochs in a thread. On Postgres, run `recrawl migrate` first and `recrawl worker` in
+    parallel; any number of servers may share one database.
     """
     from service.api.server import GracefulServer, bind
     from service.api.service import open_service
@@ -81,27 +81,27 @@ def server_config(service: "Service", chosen: "Settings", host: str, port: int) 
 
 
 def refuse_strangers(host: str, chosen: "Settings") -> None:
-    """Raise `InvalidSettings` where a server without keys would serve everybody.
+    """Raise `InvalidSettings` where a server without keys would serve everybody by mistake.
 
-    Two settings show that: a key under the name that clients use, and an address that other
+    Two settings indicate a mistake: a key under the client's variable, or an address that other
     machines reach.
     """
     if chosen.api_keys:
         return
     if os.environ.get("RECRAWL_API_KEY"):
         raise InvalidSettings(
-            "RECRAWL_API_KEY is the key that clients show, and RECRAWL_API_KEYS, which the service "
-            "asks for, is not set; set it too, or unset the other"
+            "RECRAWL_API_KEY (for clients) is set, but RECRAWL_API_KEYS (for the service) is not; "
+            "set RECRAWL_API_KEYS too, or unset RECRAWL_API_KEY"
         )
     if not (chosen.open or is_loopback(host)):
         raise InvalidSettings(
             f"--host {host} admits other machines, and no key is set; set RECRAWL_API_KEYS, or "
-            "RECRAWL_OPEN=true where everybody who reaches the port may read and write"
+            "RECRAWL_OPEN=true to allow everybody on the network to read and write"
         )
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address.
+    """Return whether an address is reachable only from this machine.
 
     >>> [is_loopback(host) for host in ("127.0.0.2", "::1", "localhost", "0.0.0.0", "::", "")]
     [True, True, True, False, False, False]
@@ -113,16 +113,16 @@ def is_loopback(host: str) -> bool:
 
 
 LOOK_S = 1.0
-"""Time between two looks of a worker at the thread of its rounds, seconds."""
+"""Time between two checks that the worker's thread is alive, seconds."""
 GRACE_S, ABORTED_S = 5.0, 3.0
-"""Time for a worker to end its round, and then to notice that it failed, seconds."""
+"""Maximum time for a worker to end its round, and then to fail after an abort, seconds."""
 
 
 def worker(database_url: DatabaseUrl = None) -> None:
-    """Run epochs: by the clock, and when POST /epochs asks for one.
+    """Run epochs: at regular intervals, and at the request of POST /epochs.
 
-    Any number of workers may run; one leads at a time, another takes over when it dies. SIGTERM
-    ends an epoch that takes more than 5 s; the next worker starts it over.
+    Any number of workers may run. One worker leads; another one takes over when the leader dies.
+    SIGTERM stops an epoch that needs more than 5 s; the next worker starts that epoch again.
     """
     from service.runtime.bootstrap import configure_logging, joined, opened
 
@@ -144,7 +144,7 @@ def worker(database_url: DatabaseUrl = None) -> None:
 
 
 def log_start(base: "Opened", chosen: "Settings") -> None:
-    """Log what a worker works on; no password, because the address of the database has one."""
+    """Log the settings of a worker without the database's address, which contains a password."""
     structlog.get_logger().info(
         "worker started",
         version=__version__,
@@ -157,7 +157,7 @@ def log_start(base: "Opened", chosen: "Settings") -> None:
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` in a thread at SIGTERM and SIGINT, so that a loop ends after its round."""
+    """Call `stop` in a thread at SIGTERM and SIGINT; a loop then ends after its round."""
 
     def handle(_signal: int, _frame: object) -> None:
         threading.Thread(target=stop).start()
@@ -175,7 +175,7 @@ Check = Annotated[Path | None, typer.Option(help="Compare with this file; status
 
 
 def openapi(output: Output = None, check: Check = None) -> None:
-    """Write the OpenAPI document that clients are generated from."""
+    """Write the OpenAPI document, from which clients can be generated."""
     from service.api.app import create_app
 
     document = json.dumps(create_app().openapi(), indent=2, ensure_ascii=False) + "\n"

@@ -1,4 +1,4 @@
-"""`recrawl hosts`, `sitemap` and `websub`: what sites ask and tell, passed on to a service."""
+"""`recrawl hosts`, `sitemap` and `websub`: documents of sites, passed on to a service."""
 
 import json
 import sys
@@ -34,32 +34,32 @@ def robots(
     files: Annotated[
         list[Path], typer.Argument(help="robots.txt files: HOST.txt or HOST/robots.txt; - is stdin")
     ],
-    host: Annotated[str | None, typer.Option(help="Whose robots.txt the one file is")] = None,
-    url: Annotated[str | None, typer.Option(help="Where the one file was fetched from")] = None,
-    user_agent: Annotated[str, typer.Option(help="What your crawler calls itself")] = "*",
+    host: Annotated[str | None, typer.Option(help="Host of the one file")] = None,
+    url: Annotated[str | None, typer.Option(help="URL of the one file")] = None,
+    user_agent: Annotated[str, typer.Option(help="Name of your crawler")] = "*",
     to: To = URL,
     api_key: ApiKey = None,
 ) -> None:
-    """Report what robots.txt files ask of your crawler: Crawl-delay and Request-rate.
+    """Report the delays in robots.txt files to the service: Crawl-delay and Request-rate.
 
-    The longer of the two becomes the host's robots_delay_s; a file that asks for neither clears
-    it. Who must not be fetched at all is your crawler's business.
+    The longer delay becomes the host's robots_delay_s; a file without a delay clears the field.
+    Your crawler itself must obey Disallow.
     """
     from service.connectors.robots import host_of, requested_delay
     from service.model.errors import InvalidUrl
     from service.model.urls import normalise
 
     if host and url:
-        raise typer.BadParameter("give one of --host and --url", param_hint="--host")
+        raise typer.BadParameter("both --host and --url; use only one", param_hint="--host")
     if (host or url) and len(files) > 1:
-        raise typer.BadParameter("names the host of one file only", param_hint="--host, --url")
+        raise typer.BadParameter("several files; use it with one", param_hint="--host, --url")
     try:
         named = normalise(url).host if url else host
     except InvalidUrl as error:
         raise typer.BadParameter(error.detail, param_hint="--url") from error
     delays = {
         named or host_of(file): requested_delay(_read(file), user_agent) for file in files
-    }  # every file is read before anything is sent
+    }  # all files are read before the first request
     with connected(to, api_key) as service:
         for name, delay_s in delays.items():
             service.set_host(name, robots_delay_s=delay_s)
@@ -89,7 +89,7 @@ def set_(
     to: To = URL,
     api_key: ApiKey = None,
 ) -> None:
-    """Change settings of a host, seen or not, and show it; null sets one back."""
+    """Change settings of a host, new or registered, and show the host; null restores a default."""
     fields = dict(_setting(setting) for setting in settings)
     with connected(to, api_key) as service:
         _echo_indented(service.set_host(host, **fields))
@@ -130,14 +130,14 @@ Once = Annotated[bool, typer.Option("--once", help="One round; status 1 if a sit
 Delay = Annotated[float, typer.Option(min=0, callback=finite, help="Seconds between two fetches")]
 MaxBytes = Annotated[int, typer.Option(min=1, help="Largest document, as it is sent")]
 CrossHost = Annotated[
-    bool, typer.Option("--cross-host", help="Take entries and children of other hosts too")
+    bool, typer.Option("--cross-host", help="Accept entries and children of other hosts too")
 ]
 UserAgent = Annotated[
     str | None,
-    typer.Option(callback=header, help="How to call at sites; name an address to complain to"),
+    typer.Option(callback=header, help="User-Agent for sites; include an address for complaints"),
 ]
 StateFile = Annotated[
-    Path, typer.Option(dir_okay=False, help="Where it is kept what was fetched when")
+    Path, typer.Option(dir_okay=False, help="File for the state of the last fetches")
 ]
 
 
@@ -155,10 +155,10 @@ def watch(
     user_agent: UserAgent = None,
     state: StateFile = Path("recrawl-sitemaps.json"),
 ) -> None:
-    """Fetch sitemaps again and again and pass on what has changed; tell a line about each.
+    """Fetch sitemaps repeatedly, pass on the changed ones, and print a line for each.
 
-    One document is fetched at a time, only if it has changed since, and a site that asks to be
-    left alone (Retry-After) is. Children of an index are fetched too.
+    The command fetches one document at a time, with a conditional request, and respects
+    Retry-After. Children of an index are fetched too.
     """
     from service.connectors.watching import Manners, State, Watcher
 
@@ -205,15 +205,15 @@ websub = typer.Typer(no_args_is_help=True, help="Subscribe to feeds at their hub
 def subscribe(
     url: Annotated[str, typer.Argument(help="A feed or page that names a hub")],
     callback: Annotated[
-        str, typer.Option(help="Where hubs reach the service: https://…", callback=address)
+        str, typer.Option(help="Address of the service for hubs: https://…", callback=address)
     ],
     to: To = URL,
     api_key: ApiKey = None,
     private: Private = False,
 ) -> None:
-    """Find the hub of a feed, register the feed at the service, and ask the hub for its news.
+    """Find the hub of a feed, register the feed at the service, and subscribe at the hub.
 
-    Run it again before `expires_at` to renew.
+    Run the command again before `expires_at` to renew the subscription.
     """
     import secrets
 
@@ -230,7 +230,7 @@ def subscribe(
         except NotSubscribed:
             service.unsubscribe(registered.id)
             raise
-    typer.echo(f"{topic.url}: asked {topic.hub}; `recrawl websub list` tells when it has verified")
+    typer.echo(f"{topic.url}: asked {topic.hub}; `recrawl websub list` shows its verification")
 
 
 @websub.command(name="list")

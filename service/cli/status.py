@@ -1,4 +1,4 @@
-"""`recrawl status`, `why` and `epochs`: what a running service does, and why."""
+"""`recrawl status`, `why` and `epochs`: show the work of a running service."""
 
 import json
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs")]
 OK = 200
 UNITS = (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0), ("seconds", 1.0))
-"""Units of time, seconds; a span is written in the first unit that it has two of."""
+"""Units of time, seconds; a duration is written in the first unit that fits twice."""
 
 
 def status(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
@@ -35,7 +35,7 @@ def status(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> Non
 
 
 def state_of(client: "Client") -> dict[str, Any]:
-    """Return the state of a service; of one that is not ready only that and why."""
+    """Return the state of a service; only the reason where it is not ready."""
     answer = _get(client, "/readyz")
     health = _object(answer)
     state: dict[str, Any] = {"address": str(client.http.base_url).rstrip("/")}
@@ -54,7 +54,7 @@ def state_of(client: "Client") -> dict[str, Any]:
 
 
 def lines(state: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the state as short texts, each with its name."""
+    """Return the state as pairs of a name and a short text."""
     if state["health"] != "ok":
         return [("health", f"not ready, at {state['address']}: {state['reason']}")]
     rows = [("health", f"ok, version {state['version']}, at {state['address']}")]
@@ -91,7 +91,7 @@ def why(
     api_key: ApiKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain when a page is crawled, and why then."""
+    """Show the next crawl of a page, and the reason for its time."""
     from msgspec import to_builtins
 
     with connected(to, api_key) as client:
@@ -120,7 +120,7 @@ def epochs(
     api_key: ApiKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """List epochs, newest first, failed ones with their reason; with --json a line each."""
+    """List epochs, newest first, with the reasons of failures; --json prints a line for each."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -150,11 +150,11 @@ def _row(epoch: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-# -- what the service answers
+# -- answers of the service
 
 
 def _get(client: "Client", path: str) -> Any:
-    """Return an answer whatever its status; raise `Unavailable` where there is none."""
+    """Return an answer of any status; raise `Unavailable` without an answer."""
     import httpx
 
     from recrawl_client import Unavailable
@@ -167,7 +167,7 @@ def _get(client: "Client", path: str) -> Any:
 
 
 def _object(answer: Any) -> dict[str, Any]:
-    """Return the JSON object of an answer, an empty one where it has none."""
+    """Return the JSON object of an answer; an empty object for other content."""
     try:
         content = answer.json()
     except ValueError:
@@ -185,7 +185,7 @@ def _in_force(client: "Client") -> "Epoch | None":
 
 
 def _gauges(client: "Client") -> dict[str, float]:
-    """Return the metrics that have no labels; none where a proxy keeps /metrics to itself."""
+    """Return the metrics without labels; none where a proxy blocks /metrics."""
     from prometheus_client.parser import text_string_to_metric_families
 
     answer = _get(client, "/metrics")

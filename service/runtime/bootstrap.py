@@ -1,4 +1,4 @@
-"""Open what every process of the service works with, log, and end its threads."""
+"""Start and end of every process: the store and its users, the log, the threads."""
 
 import logging
 import sys
@@ -24,24 +24,24 @@ from service.storage.clock import Clock
 
 
 class LossyStream:
-    """A stream that drops what cannot be written, as on a full disk or a closed pipe."""
+    """A stream that ignores failures to write, as on a full disk or a closed pipe."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
 
     def write(self, text: str) -> None:
-        """Write what can be written."""
+        """Write the text; drop the text after an error."""
         with suppress(OSError, ValueError):
             self.stream.write(text)
 
     def flush(self) -> None:
-        """Hand on what was written."""
+        """Flush the stream; ignore an error."""
         with suppress(OSError, ValueError):
             self.stream.flush()
 
 
 def configure_logging(level: str) -> None:
-    """Log one JSON object a line on standard error."""
+    """Write the log to standard error, one JSON object a line."""
     numeric = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
         processors=[
@@ -58,7 +58,7 @@ def configure_logging(level: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The store and the parts that work on it; frozen, shared by all threads."""
+    """The store and the parts that use the store; frozen, shared by all threads."""
 
     store: Store
     plan: Plan
@@ -74,17 +74,17 @@ def opened(
     existing: bool = False,
     batch: bool = True,
 ) -> Opened:
-    """Open the store and what works on it; the caller closes the store.
+    """Return the opened store with its users; the caller closes the store.
 
-    A SQLite file is migrated to the revision of this code, and created unless it must be
+    A SQLite file is migrated to the revision of this code. A missing file is created, except with
     `existing`. A Postgres database must exist and be migrated. Statements have the time limit of
-    the settings, but for a `batch`. `now` replaces the store's clock.
+    the settings, except with `batch`. `now` replaces the store's clock.
 
     Raises
     ------
     StartupRefused
-        The schema is not this version's, the database holds another estimator's states, or the
-        file is not there.
+        The schema is of another version, the database holds another estimator's states, or the
+        file does not exist.
     StoreUnavailable
         The database does not answer.
     """

@@ -1,4 +1,4 @@
-"""Metrics: what an operator watches."""
+"""Metrics for operators, in Prometheus's format."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,11 +15,11 @@ from service.model.errors import RecrawlError
 from service.storage import Store
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-"""Methods with a time series of their own; strangers may send any word."""
+"""Methods with their own time series; clients may send any word as a method."""
 
 
 class Epochs(NamedTuple):
-    """What a scrape reads from the database."""
+    """Rows that a scrape reads from the database."""
 
     published: Epoch | None
     newest: Epoch | None
@@ -27,7 +27,7 @@ class Epochs(NamedTuple):
 
 
 class EpochCollector(Collector):
-    """What the schedule in force says of itself, as the last scrape has read it."""
+    """Metrics of the epoch in force, as read by the last scrape."""
 
     def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
         self.store = store
@@ -35,14 +35,14 @@ class EpochCollector(Collector):
         self.epochs: Epochs | None = None
 
     def read(self) -> None:
-        """Read two rows; a database that does not answer leaves these metrics out."""
+        """Read two rows; without an answer of the database, these metrics are absent."""
         self.epochs = None
         with suppress(RecrawlError), self.store.begin(write=False) as tx:
             ready_at = tx.next_ready_at() if self.store.has_queue else None
             self.epochs = Epochs(tx.epoch_in_force(), tx.newest_epoch(), ready_at)
 
     def collect(self) -> Iterator[Metric]:
-        """Give what was read."""
+        """Yield the metrics of the last read."""
         epochs = self.epochs
         yield gauge("recrawl_up", "1 when the database answered", float(epochs is not None))
         if epochs is None:
@@ -51,7 +51,7 @@ class EpochCollector(Collector):
         yield gauge("recrawl_epoch_failed", "1 when the newest epoch failed", float(failed))
         if epochs.ready_at is not None:
             waits = max((self.now() - epochs.ready_at).total_seconds(), 0.0)
-            yield gauge("recrawl_ready_seconds", "How long a crawl has been ready to lease", waits)
+            yield gauge("recrawl_ready_seconds", "Time since a crawl became ready to lease", waits)
         if epochs.published is not None:
             yield from self._published(epochs.published)
 
@@ -73,7 +73,7 @@ class EpochCollector(Collector):
 
 
 def gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
-    """Give one gauge without labels."""
+    """Return one gauge without labels."""
     return GaugeMetricFamily(name, help_text, value=value)
 
 
@@ -99,7 +99,7 @@ class Telemetry:
         )
         self.waits = Histogram(
             "recrawl_wait_seconds",
-            "Time that requests waited on purpose, as wait_s asks; only of those that waited",
+            "Time that requests waited on purpose, by wait_s; only of requests that waited",
             ("method", "route"),
             buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60),
             registry=self.registry,
@@ -109,7 +109,7 @@ class Telemetry:
         )
 
         self.leases = Counter(
-            "recrawl_leases", "Leases by what became of them", ("outcome",), registry=self.registry
+            "recrawl_leases", "Leases by outcome", ("outcome",), registry=self.registry
         )
         self.commit_seconds = Histogram(
             "recrawl_commit_seconds",
@@ -127,19 +127,19 @@ class Telemetry:
         self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def scrape(self) -> bytes:
-        """Give all metrics; asks the database."""
+        """Return all metrics; reads the database."""
         self.epochs.read()
         return generate_latest(self.registry)
 
     def scrape_process(self) -> bytes:
-        """Give the metrics of this process alone; asks nobody."""
+        """Return the metrics of this process alone, without the database."""
         self.epochs.epochs = None
         return generate_latest(self.registry)
 
     def count_request(
         self, method: str, route: str, status: int, seconds: float, waited_s: float = 0.0
     ) -> None:
-        """Count one request; its series are looked up by their labels once."""
+        """Count one request; the time series of its labels are cached."""
         series = self._series.get((method, route, status))
         if series is None:
             series = (
@@ -158,30 +158,30 @@ class Telemetry:
         self.commit_requests.observe(flush.n_jobs)
 
     def count_leases(self, outcome: str, n_leases: int) -> None:
-        """Count leases given, ended by a report, given back, or reported after they had ended."""
+        """Count leases by outcome: granted, ended by a report, returned, or reported late."""
         if n_leases:
             self.leases.labels(outcome).inc(n_leases)
 
     def count_reported_leases(self, n_leases: int, n_ended: int) -> None:
-        """Count the leases of reports; those that did not end had ended before."""
+        """Count the leases of reports; leases that the reports did not end had ended before."""
         self.count_leases("ended", n_ended)
         self.count_leases("late", n_leases - n_ended)
 
     def watch(self, name: str, help_text: str, read: Callable[[], float]) -> None:
-        """Ask for a number whenever Prometheus asks."""
+        """Add a gauge that calls `read` at every scrape."""
         Gauge(name, help_text, registry=self.registry).set_function(read)
 
     def count_items(self, kind: str, counts: dict[str, Any]) -> None:
-        """Count what became of a batch's items."""
+        """Count the outcomes of a batch's items."""
         for outcome in ("accepted", "duplicate", "late", "rejected"):
             n_items = counts["n_rejected" if outcome == "rejected" else outcome]
             if n_items:
                 self.items.labels(kind, outcome).inc(n_items)
 
     def count_lost(self, kind: str, outcome: str, n_items: int) -> None:
-        """Count items that were answered before it was clear that they cannot be kept."""
+        """Count items that were lost after their answer."""
         self.items.labels(kind, outcome).inc(n_items)
 
     def count_unsigned(self) -> None:
-        """Count what came from a hub and was not signed as agreed."""
+        """Count content of a hub without the agreed signature."""
         self.items.labels("websub", "unsigned").inc()

@@ -1,4 +1,4 @@
-"""A request as an operator sees it: its identifier, its duration, its wait, its line in the log."""
+"""Requests for operators: identifier, duration, intended wait and line in the log."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 def identifier(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """Return the X-Request-ID of a request, a new one where it has none that can be logged.
+    """Return the X-Request-ID of a request, or a new one where the log cannot show it.
 
     >>> identifier([(b"x-request-id", b"job 7")])
     'job 7'
@@ -40,7 +40,7 @@ def identifier(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
 @contextmanager
 def waiting(scope: Scope) -> Iterator[None]:
-    """Count the time of the block as time that the request waits on purpose."""
+    """Count the time of the block as intended wait of the request."""
     started = time.perf_counter()
     try:
         yield
@@ -50,10 +50,10 @@ def waiting(scope: Scope) -> Iterator[None]:
 
 
 class RequestMiddleware:
-    """Count, time and log each request; a plain ASGI wrapper, which costs a few microseconds.
+    """Plain ASGI middleware that counts, times and logs each request, at a few microseconds.
 
-    A line of the log has the path of the route and no more of the URL, because queries have keys
-    of sites, and paths have tokens of leases and subscriptions.
+    A line of the log has only the path of the route, because queries contain keys of sites, and
+    paths contain tokens of leases and subscriptions.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class RequestMiddleware:
             self._end(scope, status, time.perf_counter() - started)
 
     def _end(self, scope: Scope, status: int, total_s: float) -> None:
-        """Count a request that was answered, and log it where it failed or was slow."""
+        """Count an answered request; log failed and slow requests."""
         route = getattr(scope.get("route"), "path", "unknown")
         method = scope["method"] if scope["method"] in METHODS else "other"
         waited_s = scope.get(WAITED_S, 0.0)

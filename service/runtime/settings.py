@@ -50,12 +50,12 @@ class Settings(BaseSettings):
     estimator: str | None = None
     """Name of the estimator; empty: the one of the stored states, bursty in a new database."""
     timing: Timing = Timing.periodic
-    """How rates become crawls: on time, or at random as in the papers; lln, sa and sam need
+    """Timing of crawls: periodic, or poisson (random, as in the papers); lln, sa and sam need
     poisson."""
     objective: str = "harmonic"
     """Cost of staleness that an epoch minimises; the others are baselines."""
     url_groups: bool = True
-    """Whether the latest crawls of a page's URL group move its next crawl."""
+    """True where the latest crawls of a page's URL group move its next crawl."""
     half_life_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = 180
     """Half-life of evidence, days; empty: evidence keeps its weight."""
     retention_days: Annotated[float, Field(gt=0, le=36_500)] | None = 730
@@ -73,16 +73,16 @@ class Settings(BaseSettings):
     max_body_bytes: Annotated[int, Field(ge=1_000)] = 32_000_000
     """Maximum size of a request body, bytes, compressed and inflated; of a stream: of a line."""
     indexnow_check: bool = False
-    """Whether a site's IndexNow key file replaces an API key."""
+    """True where a site's IndexNow key file replaces an API key."""
     api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = ()
     """API keys, separated by commas; every call must show one; empty: no key is required."""
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
-    """Addresses or networks of proxies, separated by commas; only their X-Forwarded-For and
-    X-Forwarded-Proto count."""
+    """Addresses or networks of proxies, separated by commas; X-Forwarded-For and
+    X-Forwarded-Proto of other senders are ignored."""
     open: bool = False
-    """Whether `recrawl serve` may listen beyond this machine without keys."""
+    """True where `recrawl serve` may serve other machines without keys."""
     slow_request_s: Annotated[float, Field(ge=0, le=3_600)] = 1
-    """Duration from which a request is logged as slow, seconds; waiting is not counted."""
+    """Minimum duration of a request that is logged as slow, seconds, without intended waits."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest level of log lines."""
 
@@ -123,12 +123,12 @@ class Settings(BaseSettings):
             )
 
     def plan(self, stored: str | None = None) -> Plan:
-        """Return the aims of epochs; without a chosen estimator those of the `stored` one.
+        """Return the plan of epochs; the default estimator is `stored`, that of the stored states.
 
         Raises
         ------
         InvalidSettings
-            That estimator does not go with other settings.
+            The stored estimator contradicts other settings.
         """
         name = self.estimator or stored or DEFAULT_ESTIMATOR
         try:
@@ -153,10 +153,10 @@ def _keys(name: str, value: Any) -> Any:
     if name != "api_keys" or not isinstance(value, str):
         return value
     keys = tuple(key.strip() for key in value.split(",") if key.strip())
-    if value.strip() and not keys:  # rather than to let everybody in
+    if value.strip() and not keys:  # without a key everybody would be admitted
         raise ValueError(f"{PREFIX}API_KEYS holds no key between its commas; unset it or name one")
     if not all(key.isascii() and key.isprintable() for key in keys):
-        raise ValueError(f"{PREFIX}API_KEYS may have only printable ASCII characters")
+        raise ValueError(f"{PREFIX}API_KEYS has a character that is not printable ASCII; remove it")
     if keys and (shortest := min(map(len, keys))) < MIN_KEY_LENGTH:
         raise ValueError(
             f"{PREFIX}API_KEYS holds a key of {shortest} characters; use {MIN_KEY_LENGTH} or more, "
@@ -185,8 +185,8 @@ def read_settings(**overrides: Any) -> Settings:
     Raises
     ------
     InvalidSettings
-        A variable RECRAWL_* that means nothing, or a value that cannot be; every fault is
-        named, no secret is shown.
+        A variable RECRAWL_* is unknown, or a value is invalid. The error names every fault and
+        shows no secret.
     """
     if unknown := _unknown():
         raise InvalidSettings("; ".join(unknown))
@@ -223,7 +223,7 @@ def _in_file() -> list[str]:
     try:
         lines = path.read_text("utf-8").splitlines() if path.is_file() else []
     except UnicodeDecodeError as error:
-        raise InvalidSettings(f"{path} is not UTF-8; save it as such") from error
+        raise InvalidSettings(f"{path} is not UTF-8; save the file as UTF-8") from error
     names = (line.removeprefix("export ").partition("=")[0].strip() for line in lines)
     return [name for name in names if name.upper().startswith(PREFIX)]
 

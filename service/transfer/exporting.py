@@ -33,17 +33,17 @@ Write = Callable[[Block], None]
 
 
 def exported(store: Store, estimator: Estimator[Any] | None) -> Iterator[Block]:
-    """Yield all pages by page_id, with an estimator their states too.
+    """Yield all pages by page_id; with an estimator, yield their states too.
 
     Raises
     ------
     NotExportable
-        The estimator reads the observation log again, and no file of states holds the log.
+        The estimator needs the observation log, which no file of states contains.
     """
     if estimator is not None and estimator.needs_history:
         raise NotExportable(
-            f"estimator {estimator.name} reads the observation log again, which no file of states "
-            "holds; export without --states"
+            f"estimator {estimator.name} needs the observation log, which no file of states "
+            "contains; export without --states"
         )
     last = 0
     while True:
@@ -56,7 +56,7 @@ def exported(store: Store, estimator: Estimator[Any] | None) -> Iterator[Block]:
 
 
 def columns_of(pages: StoredPages, states: PageStates, estimator: Estimator[Any] | None) -> Block:
-    """Return the columns of a file, those of states only with an estimator."""
+    """Return the columns of a file; only with an estimator, include the columns of states."""
     columns = {f.name: getattr(states, f.name) for f in fields(states)}
     columns |= {f.name: getattr(pages, f.name) for f in fields(pages)}
     columns["observability"] = NAMES[states.observability]
@@ -89,7 +89,7 @@ def cells(name: str, column: NDArray[Any]) -> list[Any]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file that gets its name once it is whole; a device or a pipe has it from the start.
+    """Yield a file that replaces `path` at the end; yield a device or a pipe itself.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def writer(path: Path, kind: str | None, *, states: bool) -> Iterator[Write]:
-    """Yield a function that writes blocks to a file; `replacing` says when it gets its name.
+    """Yield a function that writes blocks to a file, opened by `replacing`.
 
     Raises
     ------

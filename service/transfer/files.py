@@ -1,6 +1,6 @@
 """Items in files: CSV with a header, NDJSON or Parquet, read once, in constant memory.
 
-An item is a page, or a page with its state; from and to the columns of the store.
+An item is a page, or a page with its state. The functions convert items to columns of the store.
 """
 
 import csv
@@ -38,12 +38,12 @@ class Block(NamedTuple):
 
     items: list[dict[str, Any]]
     lines: list[int]
-    """Line of each item; of Parquet its row, counted from 1."""
+    """Line of each item, from 1; of Parquet the row."""
     skipped: list[tuple[int, str]]
-    """Lines that are no items, each with the reason."""
+    """Lines without an item, each with the reason."""
     last_line: int
     bytes_read: int
-    """Bytes on disk up to here; of Parquet in proportion to the rows."""
+    """Position in the file after the block, bytes; of Parquet in proportion to the rows."""
 
 
 class _Unusable(NamedTuple):
@@ -63,15 +63,15 @@ def kind_of(path: Path) -> str:
 def read_items(
     path: Path, after_line: int = 0, block: int = BLOCK, *, names: Collection[str] = ()
 ) -> Iterator[Block]:
-    """Yield the items of a file in blocks; the receiver checks their values.
+    """Yield the items of a file in blocks; the caller checks their values.
 
-    With `names`, a table has columns of no other name.
+    With `names`, a table may have only columns of these names.
 
     Raises
     ------
     UnreadableFile
         The file is neither CSV with a `url` column nor NDJSON nor Parquet, is not UTF-8, is a
-        broken gzip, or has a column that is none of `names`.
+        broken gzip, or has a column outside of `names`.
     """
     kind = kind_of(path)
     if kind == "parquet":
@@ -203,8 +203,8 @@ def _items(batch: Any) -> Iterator[dict[str, Any]]:
 def _values(column: Any) -> list[Any]:
     """Return a column as Python values.
 
-    Other tools write texts as bytes and numbers as decimals. Instants are converted by way of
-    UTC, because that is a hundred times faster.
+    Other tools write texts as bytes and numbers as decimals. Instants are converted through UTC,
+    because this is a hundred times faster.
     """
     if str(column.type) in ("binary", "large_binary"):
         texts = column.to_pylist()
@@ -224,11 +224,11 @@ Interval = Annotated[float, Meta(ge=-1e7, le=1e7)]
 Digest = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 MICROSECOND = timedelta(microseconds=1)
 NAT = np.iinfo(np.int64).min
-"""The bits of numpy's NaT."""
+"""Integer value of numpy's NaT."""
 
 
 class StateLine(Page, frozen=True, kw_only=True):
-    """A page and its state; the order is that of the columns of a file."""
+    """A page and its state; the fields have the order of a file's columns."""
 
     created_at: Moment
     estimator: str
@@ -255,7 +255,7 @@ class StateLine(Page, frozen=True, kw_only=True):
 
 
 class Parsed(NamedTuple):
-    """The good items of a block, each page once, and the bad ones by their position."""
+    """The good items of a block, each page once, and the bad items by their positions."""
 
     lines: list[Any]
     position: list[int]
@@ -264,7 +264,7 @@ class Parsed(NamedTuple):
 
 
 def parse(items: Sequence[dict[str, Any]], kind: type[Page]) -> Parsed:
-    """Check items and describe their pages; of several with one URL the newest counts."""
+    """Return the checked items with their pages; of items with one URL, keep the newest."""
     lines, rejected = _converted(items, kind)
     pages: dict[bytes, tuple[int, Any, NormalUrl]] = {}
     for position, line in lines:
@@ -289,7 +289,7 @@ def parse(items: Sequence[dict[str, Any]], kind: type[Page]) -> Parsed:
 def _converted(
     items: Sequence[dict[str, Any]], kind: type[Page]
 ) -> tuple[list[tuple[int, Any]], list[tuple[int, str]]]:
-    """Convert all items at once; where one is bad, each alone, without its nulls."""
+    """Return all items converted at once; after a failure, each item alone without its nulls."""
     for item in items:
         if isinstance(cell := item.get("estimate"), str):
             item["estimate"] = cell.split()
@@ -344,7 +344,7 @@ def instants(moments: Sequence[datetime | None]) -> Instants:
 
 
 def states_of(lines: list[StateLine]) -> PageStates:
-    """Return the states of lines; ids and rates in force, which no line has, are none."""
+    """Return the states of lines without ids and rates in force, which no line contains."""
     n = len(lines)
     columns = {
         field.name: _column(field.type, [getattr(line, field.name) for line in lines])
@@ -366,4 +366,4 @@ def _column(kind: Any, values: list[Any]) -> Any:
 
 
 OF_STATES = frozenset(StateLine.__struct_fields__) - {"observability"}
-"""Fields of a state that a line has; the observability is the page's."""
+"""Fields of a state in a line, without the observability, which belongs to the page."""

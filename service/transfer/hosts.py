@@ -1,7 +1,7 @@
 """Settings of hosts and groups, in a file of NDJSON beside the file of states.
 
-A file of states may be CSV or Parquet, which have one kind of row. An export of an older version
-has no such file beside it, and is imported as before.
+The settings have their own file, because a file of states may be CSV or Parquet, with one kind of
+row. An import without a file of settings changes no settings.
 """
 
 from collections.abc import Iterator
@@ -27,13 +27,13 @@ from service.transfer.importing import Skipped
 SUFFIX = ".hosts.ndjson"
 """Ending of the file of settings, after the whole name of the file of states."""
 BLOCK = 1_000
-"""Number of hosts that are read at once."""
+"""Number of hosts of one read."""
 OF_HOST = ("group", "min_delay_s", "robots_delay_s", "max_concurrency", "max_crawl_rate")
 OF_GROUP = ("min_delay_s", "max_concurrency", "max_crawl_rate")
 
 
 class HostLine(HostBody, frozen=True, kw_only=True):
-    """A host and its settings; a field that is missing has its default."""
+    """A host and its settings; a missing field means the default."""
 
     host: str
 
@@ -121,16 +121,16 @@ def _set(of: Host | HostGroup | HostQueue, names: tuple[str, ...]) -> dict[str, 
 
 
 def _block(host_queue: HostQueue, now: datetime) -> dict[str, datetime]:
-    """Return a block or a pause that still runs."""
+    """Return the end of a current block or pause; nothing without one."""
     until = host_queue.blocked_until
     return {} if until is None or until <= now else {"blocked_until": until}
 
 
 def add_settings(path: Path, store: Store, polite: Politeness) -> Iterator[HostStep]:
-    """Set hosts and groups by the lines of a file; settings that a line lacks stay.
+    """Set hosts and groups by the lines of a file, in blocks; missing settings stay unchanged.
 
-    Each line is a transaction of its own: a transaction that locks many hosts one after the other
-    and a report could wait for each other.
+    Each line has its own transaction. This avoids a deadlock between a report and a transaction
+    that locks many hosts.
     """
     for block in read_items(path):
         skipped = [Skipped(path, line, reason) for line, reason in block.skipped]

@@ -33,9 +33,9 @@ from service.transfer.files import (
 
 
 class Checkpoint:
-    """Position of an import of these files, as they are now, into this receiver.
+    """Position of an import of these files with this content, into this receiver.
 
-    It is a small file beside the source, removed at the end.
+    The position is stored in a small file beside the source until the end of the import.
     """
 
     def __init__(self, source: Path, files: Iterable[Path], receiver: str) -> None:
@@ -46,7 +46,7 @@ class Checkpoint:
         self.of = blake2b(identity, digest_size=16).hexdigest()
 
     def read(self) -> dict[str, Any]:
-        """Return the position that was written last, empty if there is none.
+        """Return the last written position, empty without one.
 
         Raises
         ------
@@ -61,8 +61,8 @@ class Checkpoint:
             standing = {}
         if standing.pop("of", None) != self.of:
             raise UnreadableFile(
-                f"{self.path} tells of other content or of another receiver; import without "
-                "--resume (what is there already stays as it is)"
+                f"{self.path} belongs to other content or another receiver; import without "
+                "--resume (existing pages and states stay)"
             )
         return standing
 
@@ -74,7 +74,7 @@ class Checkpoint:
             new.replace(self.path)
 
     def clear(self) -> None:
-        """Remove the file: the import has ended."""
+        """Remove the file at the end of the import."""
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
 
@@ -95,18 +95,18 @@ class ImportStep(NamedTuple):
 
     n_rows: int
     created: int
-    """Pages that are new."""
+    """Number of new pages."""
     restored: int
-    """States taken over."""
+    """Number of restored states."""
     skipped: list[Skipped]
     bytes_read: int
-    """Bytes of the file up to here."""
+    """Position in the file after the block, bytes."""
     standing: dict[str, Any]
     """Position from which `--resume` goes on."""
 
 
 def send_pages(path: Path, client: Client, after_line: int = 0) -> Iterator[ImportStep]:
-    """Register a file's pages with a running service."""
+    """Register a file's pages with a running service; yield a step for each block."""
     for block in read_items(path, after_line, names=Page.__struct_fields__):
         answer = client.register_many(block.items)
         rejected = [(rejection.index, rejection.detail) for rejection in answer.rejected]
@@ -116,7 +116,7 @@ def send_pages(path: Path, client: Client, after_line: int = 0) -> Iterator[Impo
 def add_pages(
     path: Path, store: Store, now: Callable[[], datetime], after_line: int = 0
 ) -> Iterator[ImportStep]:
-    """Register the pages of a file in the database, one transaction for each block."""
+    """Register a file's pages in the database; yield a step for each block's transaction."""
     for block in read_items(path, after_line, names=Page.__struct_fields__):
         parsed = parse(block.items, Page)
         created = 0
@@ -133,7 +133,7 @@ def add_states(
     now: Callable[[], datetime],
     after_line: int = 0,
 ) -> Iterator[ImportStep]:
-    """Restore the pages of a file with their states, one transaction for each block.
+    """Restore a file's pages and states; yield a step for each block's transaction.
 
     Raises
     ------
@@ -168,14 +168,14 @@ def _refusal(line: StateLine, path: Path, estimator: str, width: int, now: datet
     if line.estimator != estimator:
         raise EstimatorMismatch(
             f"{path} holds states of estimator {line.estimator}, the settings ask for {estimator}; "
-            f"set RECRAWL_ESTIMATOR={line.estimator} here, or export without --states and let "
-            f"{estimator} learn anew"
+            f"set RECRAWL_ESTIMATOR={line.estimator} here, or export without --states, so that "
+            f"{estimator} learns anew"
         )
     if len(line.estimate) != width:
         return f"the estimate has {len(line.estimate)} numbers; {estimator} keeps {width} a page"
     newest = max(filter(None, (line.last_crawl_at, line.last_ping_at, line.pings_since)))
     if newest > now + FUTURE_ALLOWED:
-        return f"{newest.isoformat()} lies in the future; the clock says {now.isoformat()}"
+        return f"{newest.isoformat()} is in the future; the clock shows {now.isoformat()}"
     return ""
 
 

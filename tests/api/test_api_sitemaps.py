@@ -134,7 +134,7 @@ def test_lastmods_that_cannot_be_are_left_out_and_told(api: Live):
     )
     assert counts(answer) == (3, 0, 0, 0)
     (warning,) = answer["warnings"]
-    assert "3 lastmod could not be used" in warning
+    assert "3 lastmod were ignored" in warning
     assert "'yesterday' of entry 0" in warning
     assert page(api, URLS[1])["estimate"]["n_pings"] == 0
 

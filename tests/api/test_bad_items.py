@@ -129,7 +129,7 @@ BAD = {
     "start of time": when('"0001-01-01T00:00:00+23:59"', "lies before 1990", "past"),
     "null instant": when("null", "RFC 3339"),
     # what a crawl says
-    "no evidence": seen('"status": 200', "changed", "tell `changed`", "no_evidence"),
+    "no evidence": seen('"status": 200', "changed", "send `changed`", "no_evidence"),
     "changed 0": seen('"changed": 0', "changed", "true or false"),
     "changed null": seen('"changed": null', "changed", "true or false"),
     "changed string": seen('"changed": "true"', "changed", "true or false"),

@@ -197,7 +197,7 @@ def test_an_epoch_that_is_dropped_half_way_breaks_the_stream_off(
         for accept in (NDJSON, ARROW):
             with pytest.raises(httpx.RemoteProtocolError):
                 fetched(api, accept)
-    told = [line for line in logs if line["event"] == "a stream was broken off"]
+    told = [line for line in logs if line["event"] == "a stream ended early"]
     assert [line["reason"][:14] for line in told] == ["CursorExpired:"] * 2
     assert not [record for record in caplog.records if record.exc_info]
 

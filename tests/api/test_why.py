@@ -31,7 +31,7 @@ CHANGES = "it changes about every 2.0 days and its importance is 2.5"
 RANK = "; 25% of all pages are crawled less often"
 DRIVERS = f"{CHANGES}{RANK}"
 GROUP = "since its last crawl its URL group has changed"
-AGAIN = "a change notice or POST /pages with its url has it crawled once more"
+AGAIN = "a ping or POST /pages with its url has it crawled once more"
 
 
 def why(page: Page, *, url_group_rate: float | None = None, quantiles=QUANTILES, certified=True):
@@ -58,7 +58,7 @@ def why(page: Page, *, url_group_rate: float | None = None, quantiles=QUANTILES,
         ),
         (
             {"crawl_rate": 0.0},
-            f"not crawled: the bandwidth is worth more elsewhere: {CHANGES}",
+            f"not crawled: other pages gain more from this bandwidth: {CHANGES}",
         ),
         (
             {"observability": Observability.complete, "crawl_rate": 0.0},

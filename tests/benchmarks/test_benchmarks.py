@@ -115,7 +115,7 @@ def test_a_made_up_data_set_is_imported_and_scheduled(postgres_server, tmp_path)
         timeout=300,
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "1000 new pages registered, 1000 states taken over, 0 lines skipped" in run.stdout
+    assert "1000 new pages registered, 1000 states restored, 0 lines skipped" in run.stdout
     figures = json.loads(written.read_text())
     assert [done["what"] for done in figures["runs"]] == ["import", "epoch"]
     assert all(done["peak_mb"] > 0 for done in figures["runs"])

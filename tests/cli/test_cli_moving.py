@@ -69,8 +69,8 @@ def test_all_that_is_known_moves_to_another_database(
     assert "5 pages exported, and the settings of 0 hosts and 0 groups to" in out.err
     ended = recrawl("import", tmp_path / name, database_url=empty_postgres_url)
     pages, hosts = ended.out.splitlines()
-    assert pages == "5 new pages registered, 5 states taken over, 0 lines skipped"
-    assert hosts == f"settings of 0 hosts and 0 groups taken over from {name}.hosts.ndjson"
+    assert pages == "5 new pages registered, 5 states restored, 0 lines skipped"
+    assert hosts == f"settings of 0 hosts and 0 groups imported from {name}.hosts.ndjson"
     assert contents(empty_postgres_url) == contents(learnt_url)
     assert not list(tmp_path.glob("*.import-progress*"))
 
@@ -203,7 +203,7 @@ def test_the_polite_crawling_data_set_is_one_command(database_url, recrawl, tmp_
     ended = recrawl("import", folder, database_url=database_url)
     assert (ended.status, ended.out) == (
         0,
-        "250 new pages registered, 250 states taken over, 0 lines skipped\n",
+        "250 new pages registered, 250 states restored, 0 lines skipped\n",
     )
     assert len(contents(database_url)) == 250
 

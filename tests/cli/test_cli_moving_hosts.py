@@ -74,7 +74,7 @@ def test_settings_of_hosts_move_to_the_other_database(urls, recrawl, name, sourc
     assert "7 pages exported, and the settings of 5 hosts and 1 groups to" in out.err
     ended = recrawl("import", name, database_url=urls[target])
     assert ended.status == 0, ended.err
-    assert f"settings of 5 hosts and 1 groups taken over from {name}.hosts.ndjson" in ended.out
+    assert f"settings of 5 hosts and 1 groups imported from {name}.hosts.ndjson" in ended.out
     with running(urls[target]) as live:
         assert settings_of(live) == before
     again = recrawl("import", name, database_url=urls[target])
@@ -90,15 +90,15 @@ def test_an_export_without_the_file_of_hosts_is_imported_as_before(urls, recrawl
     (tmp_path / "all.csv.hosts.ndjson").unlink()
     ended = recrawl("import", "all.csv", database_url=urls["postgres"])
     assert ended.status == 0
-    assert "7 new pages registered, 7 states taken over" in ended.out
-    assert "no settings of hosts: there is no file all.csv.hosts.ndjson" in ended.out
+    assert "7 new pages registered, 7 states restored" in ended.out
+    assert "no settings of hosts imported: no file all.csv.hosts.ndjson" in ended.out
 
 
 def test_the_settings_alone_can_be_imported(urls, recrawl):
     before = configured(urls["sqlite"])
     recrawl("export", "all.csv", "--states", database_url=urls["sqlite"])
     ended = recrawl("import", "all.csv.hosts.ndjson", database_url=urls["postgres"])
-    assert ended.out.splitlines()[1].startswith("settings of 5 hosts and 1 groups taken over")
+    assert ended.out.splitlines()[1].startswith("settings of 5 hosts and 1 groups imported from")
     with running(urls["postgres"]) as live:
         hosts, *group = settings_of(live)
         assert hosts == {host: before[0][host] for host in hosts}
@@ -135,7 +135,7 @@ def test_a_bad_line_is_reported_and_skipped(sqlite_url, recrawl, tmp_path, line,
     (tmp_path / "x.hosts.ndjson").write_text(text)
     ended = recrawl("import", "x.hosts.ndjson", database_url=sqlite_url)
     assert ended.status == 1
-    assert "settings of 1 hosts and 0 groups taken over" in ended.out
+    assert "settings of 1 hosts and 0 groups imported from" in ended.out
     (reason,) = [text for text in ended.err.splitlines() if "x.hosts.ndjson:1:" in text]
     assert says in reason
 
@@ -144,4 +144,4 @@ def test_an_export_to_standard_output_reports_what_it_lacks(sqlite_url, recrawl)
     configured(sqlite_url)
     ended = recrawl("export", "-", "--states", database_url=sqlite_url)
     assert len(ended.out.splitlines()) == 7
-    assert "the settings of hosts are not, because they need a file" in ended.err
+    assert "settings of hosts are not exported to stdout: name a file" in ended.err

@@ -82,7 +82,7 @@ def test_json_from_something_in_between_is_not_taken_for_an_answer(given):
     told = httpx.Response(200, headers={"Content-Type": "application/json"}, **given)
     with (
         Client(transport=httpx.MockTransport(lambda _: told), patience_s=0) as client,
-        pytest.raises(Unavailable, match="without what Recrawl answers"),
+        pytest.raises(Unavailable, match="without an answer of Recrawl"),
     ):
         client.lease()
     with Client(transport=httpx.MockTransport(lambda _: told), patience_s=0) as client:

@@ -102,7 +102,7 @@ def test_the_commands_of_the_page_on_moving_carry_pages_and_hosts(recrawl, tmp_p
     outputs = [recrawl(*command[1:]) for command in commands]
     assert [output.status for output in outputs] == [0, 0, 0], outputs
     assert "2 pages exported, and the settings of 1 hosts and 0 groups" in outputs[0].err
-    assert "settings of 1 hosts and 0 groups taken over" in outputs[-1].out
+    assert "settings of 1 hosts and 0 groups imported from" in outputs[-1].out
     assert "settings of 1 hosts" in recrawl(*last[1:]).out
     with running(f"sqlite:///{tmp_path}/new.db") as live:
         assert live.get("/hosts/slow.example").json()["min_delay_s"] == 30

@@ -37,20 +37,21 @@ DOCUMENTS = (
     "application/octet-stream",
     "binary/octet-stream",
 )
-"""Media types of sitemaps; their bytes say which kind of sitemap."""
+"""Media types of sitemaps; the kind of sitemap depends on the bytes alone."""
 
 DRAIN_FACTOR = 3
-"""After the limit, drain up to 3 times the limit so that the client can read our error."""
+"""Maximum size to drain after the limit, in limits, so that the client can read our error."""
 
 EMPTY_PART = 20
-"""Size at which an empty part of a compressed body counts, bytes, so that empty parts end."""
+"""Size that an empty part of a compressed body counts for, bytes; this avoids endless parts."""
 
 BIG, MANY = 100_000, 1_000
-"""A body of more bytes, or items, is decoded in a thread, beside the event loop."""
+"""Maximum size, bytes, and maximum number of items that the event loop decodes itself."""
 
 MOST_VALUES = 1_000_000
-"""So many values a body may have that is parsed leniently, or `VALUES_PER_ITEM` for each item that
-it may have: three bytes of it, `{},`, take two hundred in memory."""
+"""Maximum number of values in a body that is parsed leniently, at least `VALUES_PER_ITEM` an item.
+
+Three bytes, `{},`, take two hundred bytes in memory."""
 VALUES_PER_ITEM = 32
 
 ItemT = TypeVar("ItemT", bound=Item)
@@ -67,7 +68,7 @@ class Body(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch(Generic[ItemT]):
-    """The items that could be decoded, their positions in the request, and the others."""
+    """The decoded items, their positions in the request, and the rejected items."""
 
     items: list[ItemT]
     index: Ints
@@ -75,30 +76,30 @@ class Batch(Generic[ItemT]):
 
 
 def heavy(content: bytes) -> bool:
-    """Return whether to decode in a thread; a body with many wrong items costs most."""
+    """Return whether to decode in a thread, because a body with many wrong items is slow."""
     return len(content) > BIG or max(content.count(b"\n"), content.count(b"{")) > MANY
 
 
 async def read_body(request: Request) -> Body:
-    """Read the body, no further than the service's limit.
+    """Return the body, read up to the service's limit.
 
     Raises
     ------
     BodyTooLarge
-        It has more bytes than `max_body_bytes`, once inflated.
+        The inflated body has more than `max_body_bytes`.
     UnsupportedMediaType, MalformedBody
-        It is compressed by another method than gzip and zstd, or not of its stated type.
+        The Content-Encoding is neither gzip nor zstd, or the body does not have it.
     """
     return Body(await _read(request, inflated), media_type(request))
 
 
 async def read_within(request: Request, limit: int, hold: Callable[[int], None]) -> Body:
-    """Read a body within a limit of its own; `hold` takes the size of each piece."""
+    """Return a body within another limit; `hold` receives the size of each piece."""
     return Body(await _read(request, inflated, limit, hold), media_type(request))
 
 
 async def read_document(request: Request) -> bytes:
-    """Read a document as it was fetched; gzip is left to who reads it, which bounds it there.
+    """Return a document as it was fetched; its reader inflates gzip within a limit.
 
     Raises
     ------
@@ -121,12 +122,12 @@ async def read_document(request: Request) -> bytes:
 
 
 async def read_content(request: Request) -> bytes:
-    """Read a body as it was sent, whatever it is; raises `BodyTooLarge`."""
+    """Return a body of any type as it was sent; raise `BodyTooLarge`."""
     return await _read(request, plain)
 
 
 def plain(_: Request, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Leave the Content-Encoding of a request as it is."""
+    """Return the pieces of a body with their Content-Encoding."""
     return arriving
 
 
@@ -156,7 +157,7 @@ def media_type(request: Request) -> str:
 
 
 def header(request: Request, name: bytes, default: str = "") -> str:
-    """Return the first header of a name in lower case."""
+    """Return the first header of this name, in lower case."""
     for each, value in request.scope["headers"]:
         if each == name:
             return str(value, "latin-1")
@@ -164,12 +165,12 @@ def header(request: Request, name: bytes, default: str = "") -> str:
 
 
 def inflated(request: Request, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Undo the Content-Encoding of a request; raises as `inflate`."""
+    """Return the pieces of a body without its Content-Encoding; raise as `inflate`."""
     return inflate(header(request, b"content-encoding").strip().lower(), arriving)
 
 
 async def drain(arriving: AsyncIterator[bytes], limit: int) -> None:
-    """Read on for a few limits more, so that the client can read our error."""
+    """Read up to `DRAIN_FACTOR` limits more, so that the client can read our error."""
     size = 0
     async for chunk in arriving:
         size += len(chunk)
@@ -178,15 +179,15 @@ async def drain(arriving: AsyncIterator[bytes], limit: int) -> None:
 
 
 def decode_batch(body: Body, kind: type[ItemT], max_items: int) -> Batch[ItemT]:
-    """Decode a JSON array, or one JSON object a line.
+    """Return the items of a JSON array, or of one JSON object a line.
 
-    The whole body is decoded at once; only where that fails is it done item by item, to tell
-    the good from the bad.
+    The whole body is decoded at once. After a failure, each item is decoded alone, to separate
+    good and bad items.
 
     Raises
     ------
     UnsupportedMediaType, MalformedBody, TooManyItems
-        The body as a whole cannot be taken.
+        The body as a whole cannot be accepted.
     """
     if body.media_type == JSON:
         whole: Callable[..., list[ItemT]] = _decoder(list[kind]).decode  # type: ignore[valid-type]
@@ -211,12 +212,12 @@ def decode_batch(body: Body, kind: type[ItemT], max_items: int) -> Batch[ItemT]:
 
 
 def decode_object(body: Body, kind: type[ItemT]) -> ItemT:
-    """Decode one JSON object.
+    """Return one decoded JSON object.
 
     Raises
     ------
     UnsupportedMediaType, MalformedBody, InvalidField
-        It is not JSON, or a field is wrong.
+        The body is not JSON, or a field is wrong.
     """
     if body.media_type != JSON:
         raise UnsupportedMediaType("send application/json: one object")
@@ -243,7 +244,10 @@ class _Broken(NamedTuple):
 
 
 def _parse(content: bytes, max_items: int = 1) -> Any:
-    """Parse leniently (a mark, NaN, lone surrogates): the item's schema refuses these by name."""
+    """Return leniently parsed JSON: a byte-order mark, NaN and lone surrogates are allowed.
+
+    The schema of the item then refuses NaN and surrogates with the name of the field.
+    """
     content = content.removeprefix(BOM_UTF8)
     if not content.strip():
         raise MalformedBody("the body is empty; send JSON")
@@ -265,12 +269,12 @@ def _array(content: bytes, max_items: int) -> list[Any]:
 
 
 def _n_lines(content: bytes) -> int:
-    """Count the lines that are not blank."""
+    """Return the number of lines that are not blank."""
     return sum(not line.isspace() for line in content.split(b"\n") if line)
 
 
 def _lines(content: bytes, max_items: int) -> list[Any]:
-    """Parse each line."""
+    """Return each line parsed."""
     _limit(_n_lines(content), max_items)
     lines: list[Any] = []
     for line in content.split(b"\n"):
@@ -319,11 +323,10 @@ _ENCODER = msgspec.json.Encoder()
 def may_repeat_keys(content: bytes, items: Sequence[msgspec.Struct]) -> bool:
     r"""Return whether an object of a JSON text, from which the items were decoded, repeats a key.
 
-    The items are written again, at a hundredth of the price of recording them. A key has two
-    quotation marks, and a string has as many in both texts, as a mark within it is `\"`. So a
-    repeated key shows as more marks than are written. One that is spelt as a code point could
-    make up for it, and counts as a repetition. Structs must refuse unknown fields and omit unset
-    ones.
+    The function encodes the items again and compares the numbers of quotation marks. Encoding
+    costs a hundredth of recording the items. A repeated key has two marks more in the text than in
+    the encoded items. A mark that is written as a code point would spoil the count, so such a mark
+    counts as a repetition. Structs must refuse unknown fields and omit unset ones.
     """
     if b"\\" in content and b"\\u0022" in content:
         return True

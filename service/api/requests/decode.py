@@ -1,4 +1,4 @@
-"""From decoded items to the columns of use cases, and the rules that no schema can state."""
+"""Conversion of decoded items to columns, and the rules that no schema can state."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ from service.model.errors import InvalidField, InvalidUrl
 from service.model.urls import NormalUrl, normalise
 
 FUTURE_ALLOWED = timedelta(minutes=5)
-"""How far ahead of the service's clock an instant may lie."""
+"""Maximum lead of an instant over the service's clock."""
 EARLIEST = datetime(1990, 1, 1, tzinfo=EPOCH.tzinfo)
 """Earliest instant of evidence; no web page is older."""
 
@@ -41,7 +41,7 @@ REDIRECTS = 300
 NOT_MODIFIED = 304
 FAILURES = 400
 REMEDY = (
-    "tell `changed`, or a `digest` to compare, or a `status` that says it (304, 404, 410, or a "
+    "send `changed`, or a `digest` to compare, or a `status` that decides (304, 404, 410, or a "
     "failure: 0, 4xx, 5xx)"
 )
 
@@ -105,7 +105,7 @@ def check_bounds(low: float | None, high: float | None) -> None:
 
 
 def read_lease(lease: str) -> tuple[int, int]:
-    """Return the page and the token that a lease is made of.
+    """Return the page_id and the token of a lease.
 
     >>> read_lease("7-ff")
     (7, 255)
@@ -148,7 +148,7 @@ def _out_of_time(field: str, moment: datetime, latest: datetime) -> InvalidField
         detail = f"{field} lies before 1990; check the unit and the zone"
         return InvalidField(field, detail, "past")
     now = latest - FUTURE_ALLOWED
-    detail = f"{field} is over 5 minutes in the future; the service's clock says {now.isoformat()}"
+    detail = f"{field} is over 5 minutes in the future; the service's clock shows {now.isoformat()}"
     return InvalidField(field, detail, "future")
 
 
@@ -234,7 +234,7 @@ def decode_pages(batch: Batch[Page]) -> Decoded[PageColumns]:
 def _judged(
     batch: Batch[ItemT], check: Callable[[int, ItemT], None]
 ) -> tuple[Ints, list[Rejection]]:
-    """Return the positions of the good items, and why each other one is rejected."""
+    """Return the positions of the good items, and the rejections of the others."""
     keep, rejected = np.ones(len(batch.items), np.bool_), list(batch.rejected)
     for i, item in enumerate(batch.items):
         try:
@@ -291,7 +291,7 @@ def _page_ids(items: Sequence[Observation | Ping]) -> Ints:
 
 
 def _urls(texts: Iterable[str | UnsetType]) -> list[ReadUrl]:
-    """Return the normal form of each URL, why it has none, or None where there is no URL."""
+    """Return the normal form or the fault of each URL; None where there is no URL."""
     return [None if isinstance(text, UnsetType) else _normal(text) for text in texts]
 
 
@@ -354,7 +354,7 @@ def _leases(items: Sequence[Observation], page_id: Ints) -> tuple[Ints, Ints, In
 def name_pages(
     page_id: Ints, urls: Sequence[NormalUrl | None], targets: Sequence[NormalUrl | None] = ()
 ) -> PageNames:
-    """Return ids and URLs apart, each distinct URL once; `targets` are those of redirects."""
+    """Return ids and distinct URLs separately; `targets` are the URLs of redirects."""
     if targets:
         named = name_pages(np.append(page_id, np.zeros_like(page_id)), [*urls, *targets])
         row, target = named.row.reshape(2, -1)

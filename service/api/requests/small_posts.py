@@ -23,7 +23,7 @@ from service.model.domain import Verdict
 from service.runtime.metrics import Telemetry
 
 SMALL_BYTES = 2_048
-"""Maximum size of a small post, bytes; a larger one is a report of its own."""
+"""Maximum size of a small post, bytes; a larger post is committed as a report."""
 
 Counts = dict[str, Any]
 
@@ -37,7 +37,7 @@ class SmallPost:
 
     @property
     def kind(self) -> bool:
-        """Whether to register unknown URLs."""
+        """True where unknown URLs are registered."""
         return self.register
 
     @property
@@ -51,7 +51,7 @@ SmallPosts = Batcher[SmallPost, Counts]
 
 @dataclass(frozen=True, slots=True)
 class PostRecorder:
-    """Decodes and records the posts of several requests in one transaction."""
+    """Recorder of the posts of several requests in one transaction."""
 
     recorder: Recorder
     telemetry: Telemetry

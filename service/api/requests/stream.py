@@ -1,11 +1,11 @@
 """Evidence as it arrives: NDJSON of any length, in blocks of whole lines.
 
-A block is written while the next one is read and decoded, and never two at once, so that a
-page's crawls are recorded in the order of the lines. Memory holds two blocks, however long the
-stream is: the client is read no faster than the database writes.
+While the database writes one block, the service reads and decodes the next one. Two blocks are
+never written at once, so that a page's crawls are recorded in the order of the lines. Memory holds
+at most two blocks, because the service reads no faster than the database writes.
 
-A stream that ends half-way (the client is gone, the database away, a line too long) leaves what
-was committed, whole blocks; the problem tells how many lines that were.
+A stream may end early: the client is gone, the database is away, or a line is too long. The
+committed blocks stay, and the problem contains the number of their lines.
 """
 
 import asyncio
@@ -47,13 +47,13 @@ BLOCK_BYTES = 1_000_000
 """Maximum size of a block of several lines, bytes."""
 
 PART = 65_536
-"""Size of a stream to cut before other requests get their turn, bytes."""
+"""Maximum size of a part of a stream between two turns of other requests, bytes."""
 
 DoneT = TypeVar("DoneT")
 
 
 class CrawlStream:
-    """The crawl results of one request, on their way into the store."""
+    """The stream of crawl results of one request."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class CrawlStream:
         self._writing: tuple[Future[CommittedCrawls], Decoded[CrawlColumns]] | None = None
 
     async def write(self, request: Request) -> dict[str, Any]:
-        """Write what arrives, to the end, and count what became of it.
+        """Write the stream to its end and return the counts of its outcomes.
 
         Raises
         ------
@@ -104,11 +104,11 @@ class CrawlStream:
             raise self._cut_short(error) from error.__cause__
 
     def _cut_short(self, error: RecrawlError) -> RecrawlError:
-        progress = f"the {self.n_taken} lines before were taken, sending them again is safe"
+        progress = f"the {self.n_taken} lines before were accepted, sending them again is safe"
         return cut_short(error, progress if self.n_taken else "", lines_taken=self.n_taken)
 
     async def _take(self, block: Body) -> None:
-        """Decode a block, beside the event loop if it is big, and let it be written."""
+        """Decode a block, a big one in a thread, and submit it to the writer."""
         now, block = self.service.now(), block._replace(first=self.n_decoded)
         if not heavy(block.content):
             decoded = self.decode(block, now)
@@ -120,7 +120,7 @@ class CrawlStream:
         self._writing = await self._submit(job), decoded
 
     async def _submit(self, job: CrawlReport) -> Future[CommittedCrawls]:
-        """Submit a block; only the first one is refused at once when the queue is full."""
+        """Return the future of a block; only the first block is refused at once by a full queue."""
         give_up_at = deadline(begun=self.n_taken > 0)
         while True:
             writing = attempt(self.service.crawl_reports, job, give_up_at)
@@ -129,7 +129,7 @@ class CrawlStream:
             await asyncio.sleep(POLL_S)
 
     async def _settle(self) -> None:
-        """Wait until the block at work is committed, and count it."""
+        """Wait for the commit of the current block, and count its outcomes."""
         if self._writing is None:
             return
         (writing, decoded), self._writing = self._writing, None
@@ -146,7 +146,7 @@ class CrawlStream:
 
 
 async def settled(job: Future[DoneT]) -> DoneT:
-    """Wait on the event loop for a writer; a client that leaves before is not written."""
+    """Return a job's result without blocking the event loop; a cancelled wait cancels the job."""
     loop = asyncio.get_running_loop()
     waiting: asyncio.Future[None] = loop.create_future()
 
@@ -164,7 +164,7 @@ async def settled(job: Future[DoneT]) -> DoneT:
 
 
 async def read_blocks(request: Request, max_items: int, max_bytes: int) -> AsyncGenerator[Body]:
-    """Return NDJSON in blocks as it arrives."""
+    """Yield arriving NDJSON in blocks."""
     kind, arriving = media_type(request), request.stream()
     try:
         async for block in cut(inflated(request, arriving), max_items, max_bytes):
@@ -175,7 +175,7 @@ async def read_blocks(request: Request, max_items: int, max_bytes: int) -> Async
 
 
 async def cut(chunks: AsyncIterator[bytes], max_items: int, max_bytes: int) -> AsyncIterator[bytes]:
-    """Cut a stream into blocks of whole lines, blank ones left out; gives at least one block.
+    """Yield a stream in blocks of whole lines without blank lines, at least one block.
 
     Raises
     ------
@@ -204,7 +204,7 @@ async def cut(chunks: AsyncIterator[bytes], max_items: int, max_bytes: int) -> A
 
 
 async def _parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Return a stream in small parts, other requests between them; end its last line."""
+    """Yield a stream in small parts, with turns of other requests between; end its last line."""
     async for chunk in chunks:
         for start in range(0, len(chunk), PART):
             yield BLANKS.sub(b"\n", chunk[start : start + PART])
@@ -213,13 +213,13 @@ async def _parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 PATIENCE_S = 30.0
-"""How long a request that has begun waits for room in the queue, seconds."""
+"""Maximum wait of a begun request for room in the queue, seconds."""
 POLL_S = 0.05
 """Time between two attempts, seconds."""
 
 
 def deadline(*, begun: bool) -> float:
-    """Return until when a request waits; one that has not begun is refused at once."""
+    """Return the deadline of a wait; a request that has not begun has no time to wait."""
     return time.monotonic() + (PATIENCE_S if begun else 0.0)
 
 
@@ -242,7 +242,7 @@ def attempt(
 
 
 def cut_short(error: RecrawlError, progress: str, **extra: int) -> RecrawlError:
-    """Return the same error that also says how far the request came."""
+    """Return the same error with the progress of the request in its sentence."""
     detail = error.detail
     if progress:
         reason = detail.partition(";")[0].rstrip(".")

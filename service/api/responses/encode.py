@@ -1,4 +1,4 @@
-"""Answers: from columns, verdicts and values to the structs of the wire, as JSON or Arrow."""
+"""Answers: conversion of columns, verdicts and values to structs, and to JSON or Arrow."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -154,7 +154,7 @@ def encode_page(
 
 
 LISTED = 1_000
-"""Most rejected items that are listed for a stream of several blocks; all are counted."""
+"""Maximum number of listed rejected items of a stream; the counts include all."""
 
 
 def outcome_counts(
@@ -201,15 +201,14 @@ def refuse_empty(counts: dict[str, Any]) -> None:
     if counts["rejected"] and not n_taken:
         first = counts["rejected"][0]
         raise BatchRejected(
-            f"none of the {counts['n_rejected']} items could be taken; item {first.index}: "
-            f"{first.detail}",
+            f"all {counts['n_rejected']} items were rejected; item {first.index}: {first.detail}",
             field=first.field,
             **{name: counts[name] for name in Counts.__struct_fields__},
         )
 
 
 def _rejection(index: int, verdict: Verdict, *, by_id: bool) -> Rejection:
-    """Return why the store does not take an item."""
+    """Return the rejection of an item by the store."""
     if verdict is Verdict.elsewhere:
         detail = "the lease is on another page than `url` names; leave `url` out"
         return Rejection(index=index, code="lease_mismatch", field="lease", detail=detail)
@@ -228,7 +227,7 @@ END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 def arrow_stream(epoch: int, parts: Iterable[ScheduledPages]) -> Iterator[bytes]:
-    """Yield the schema with the number of the epoch, one record batch a part, and the end."""
+    """Yield the schema with the number of the epoch, a record batch for each part, and the end."""
     import pyarrow as pa
 
     schema = pa.schema(

@@ -1,6 +1,6 @@
-"""Every condition as RFC 9457 problem+json, in one table.
+"""Problems (RFC 9457): one table with the answer to every condition.
 
-The handlers are async because Starlette runs others in a thread, which costs more than a refusal.
+The handlers are async, because Starlette would run others in a thread, at a higher cost.
 """
 
 import re
@@ -132,7 +132,7 @@ async def answer_http(request: Request, error: Exception) -> Response:
         hint = {404: "no such path; /docs lists them"}
         return problem(status, phrase, hint.get(status, HTTPStatus(status).description))
     allowed = ", ".join(methods(request))
-    response = problem(status, phrase, f"this path does not take this method; it takes {allowed}")
+    response = problem(status, phrase, f"this path has no such method; it has {allowed}")
     response.headers["Allow"] = allowed
     return response
 
@@ -148,20 +148,20 @@ def methods(request: Request) -> list[str]:
 
 
 async def answer_disconnected(_: Request, __: Exception) -> Response:
-    """Return a problem that nobody reads, because the client hung up before its answer."""
+    """Return a problem for the log, because the client ended the connection before its answer."""
     return problem(400, "ClientDisconnect", "the connection ended before the answer")
 
 
 async def answer_unexpected(request: Request, _: Exception) -> Response:
     """Return the problem of a fault of the service; only the log has the traceback.
 
-    FastAPI sends it past `RequestMiddleware`, so the identifier of the request is added here.
+    The answer bypasses `RequestMiddleware`, so this function adds the identifier of the request.
     """
     response = problem(
         500,
         "InternalError",
-        "the service failed, its log says why; of this request nothing was kept, or of a stream "
-        "its first blocks",
+        "the service failed, and its log has the reason; nothing of this request is stored, except "
+        "the first blocks of a stream",
     )
     if request_id := request.scope.get("request_id"):
         response.headers[REQUEST_ID] = request_id

@@ -1,4 +1,4 @@
-"""Why a page is crawled as often as it is, in one sentence."""
+"""The reason of a page's crawl rate, in one sentence."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from service.leases.due import retired
 from service.model.domain import Certificate, Epoch, Observability, Page
 
 UNITS = (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1_440))
-"""Units of time, days; a span is written in the first unit of which it has two."""
+"""Units of time, days; a duration is written in the first unit that fits twice."""
 
 NOTABLE = 0.05
 """Minimum deviation of the observed-to-expected ratio from 1 that a sentence mentions."""
@@ -46,10 +46,7 @@ def _gone(page: Page) -> str:
     evidence = f"it {state}, as {_last_crawls(page.n_failures)} found"
     if not retired(page):
         return f"checked ever more rarely: {evidence}"
-    return (
-        f"not crawled: {evidence}; a change notice or POST /pages with its url has it crawled "
-        "once more"
-    )
+    return f"not crawled: {evidence}; a ping or POST /pages with its url has it crawled once more"
 
 
 def _manner(page: Page) -> str:
@@ -58,7 +55,7 @@ def _manner(page: Page) -> str:
     if page.observability is Observability.complete:
         return f"crawled {on_pings}"
     if not page.crawl_rate:
-        return "not crawled: the bandwidth is worth more elsewhere"
+        return "not crawled: other pages gain more from this bandwidth"
     at_intervals = f"crawled every {_span(1 / page.crawl_rate)}"
     return f"{at_intervals} and {on_pings}" if page.crawl_probability else at_intervals
 
@@ -73,7 +70,7 @@ def _drivers(page: Page, estimate: PageEstimate) -> str:
 
 
 def _url_group(page: Page, certificate: Certificate | None) -> str:
-    """Return what the URL group has shown since the page's last crawl, where it is notable."""
+    """Return the changes of the URL group since the page's last crawl, where they are notable."""
     ratio = (page.urgency or 1.0) / (certificate.budget_factor if certificate else 1.0)
     if abs(ratio - 1.0) < NOTABLE:
         return ""

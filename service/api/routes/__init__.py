@@ -1,1 +1,1 @@
-"""One module of routes for each thing the service speaks of."""
+"""Routes: one module for each resource."""

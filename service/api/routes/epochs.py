@@ -101,7 +101,7 @@ async def post_epoch(
 
 
 def request_epoch(service: Service) -> domain.Epoch:
-    """Return the epoch that is to start now, and wake the runner of this process."""
+    """Return the requested epoch, and wake the runner of this process."""
     with service.store.begin() as tx:
         epoch = tx.request_epoch(service.now())
     service.runner.wake()

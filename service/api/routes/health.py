@@ -1,4 +1,4 @@
-"""Health and metrics, answered on the event loop whatever the database does."""
+"""Health and metrics, answered on the event loop even while the database is away."""
 
 import structlog
 from fastapi import APIRouter, Response

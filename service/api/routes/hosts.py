@@ -1,4 +1,4 @@
-"""Hosts and groups of hosts: how they want to be crawled, and how they are."""
+"""Hosts and groups of hosts: their settings, their politeness in force and their state."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""IndexNow: change notices from content management systems, as indexnow.org has it."""
+"""IndexNow (indexnow.org): pings from content management systems."""
 
 import re
 from codecs import BOM_UTF8
@@ -46,12 +46,12 @@ DecodedT = TypeVar("DecodedT")
 
 
 class Sent(NamedTuple):
-    """A submission that is yet to be read."""
+    """A submission before it is decoded."""
 
     claim: Callable[[], Claim]
-    """Checks the key against the first URL; raises as `claimed`."""
+    """Function that checks the key against the first URL; raises as `claimed`."""
     submission: Callable[[], Submission]
-    """Checks and decodes all; raises as `submission`."""
+    """Function that checks and decodes all URLs; raises as `submission`."""
     n_urls: int
     """Number of URLs as sent."""
     n_bytes: int
@@ -108,7 +108,7 @@ def _submission(content: bytes) -> Submission:
 
 
 def _n_strings(array: bytes) -> int:
-    """Count the strings of a JSON array without decoding it; what is no array of strings has 1."""
+    """Return the number of strings in a JSON array without decoding; 1 for any other JSON."""
     n_quotes = array.count(b'"') - array.count(b'\\"')
     return n_quotes // 2 if n_quotes or EMPTY.fullmatch(array) else 1
 
@@ -139,7 +139,7 @@ def _fault(error: Exception) -> str:
 
 
 def peer(request: Request) -> str:
-    """Return the address of a caller; of an IPv6 address its /64, which is one customer's."""
+    """Return the address of a caller; for IPv6 its /64 network, which belongs to one customer."""
     host = request.client.host if request.client else ""
     try:
         ip = ip_address(host)
@@ -203,7 +203,7 @@ async def post_indexnow(request: Request, service: TheService) -> Response:
     if service.key_checks is None or _shows_api_key(request):
         body = await read_body(request)
         return await run_in_threadpool(_take_many, request, service, body)
-    with service.key_checks.bodies.held(peer(request)) as hold:  # a stranger's
+    with service.key_checks.bodies.held(peer(request)) as hold:  # a body without an API key
         body = await read_within(request, min(MAX_BYTES, service.max_body_bytes), hold)
         return await run_in_threadpool(_take_many, request, service, body)
 
@@ -213,9 +213,9 @@ def _take_many(request: Request, service: Service, body: Body) -> Response:
 
 
 def _take(request: Request, service: Service, sent: Sent) -> Response:
-    """Ping the pages, once the caller may: by an API key, or by the site's where that is checked.
+    """Ping the pages of a caller with an API key or, where it is checked, with the site's key.
 
-    A caller without an API key, where there are some, pings known pages and registers none.
+    Where API keys are set, a caller without one registers no new pages.
     """
     checks, trusted = service.key_checks, _shows_api_key(request)
     register = trusted or not service.key_hashes
@@ -254,7 +254,7 @@ def _report(submission: Submission, register: bool, now: datetime) -> PingReport
 
 
 def _later(service: Service, sent: Sent, register: bool, now: datetime, outcome: Outcome) -> None:
-    """Ping what waited for its key, which counts from now on, or count what is lost."""
+    """Ping the URLs of a submission whose key was accepted, or count the lost URLs."""
     if outcome != "believed":
         service.telemetry.count_lost("indexnow", outcome, sent.n_urls)
         return

@@ -1,4 +1,4 @@
-"""Leases: crawls handed out to workers."""
+"""Leases: due crawls for workers."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -30,10 +30,11 @@ NOTHING_QUEUED_S = 60.0
 MAX_RETRY_S = 3_600.0
 """Maximum Retry-After, seconds."""
 POLL_S = 1.0
-"""Maximum pause between two looks of a waiting request, seconds: leases that end in another process
-do not wake it."""
+"""Maximum pause between two looks of a waiting request, seconds.
+
+A lease that ends in another process does not wake the request."""
 MIN_PAUSE_S = 0.02
-"""Minimum pause before a crawl that will be ready soon, seconds."""
+"""Minimum pause before the next look, where a crawl is ready soon, seconds."""
 
 LeasePath = Annotated[
     str,

@@ -72,7 +72,7 @@ up all blocks. `index` counts from the first line without blank lines. Several b
 async def post_observations(
     request: Request, service: TheService, register: Register = True
 ) -> Response:
-    """Record crawls as they arrive, and count what became of them."""
+    """Record crawls as they arrive, and return the counts of their outcomes."""
 
     def decode(block: Body, now: datetime) -> Decoded[CrawlColumns]:
         return decode_crawls(decode_batch(block, Observation, service.max_items), now)

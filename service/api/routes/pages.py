@@ -1,4 +1,4 @@
-"""Pages: register, look up, change, forget."""
+"""Pages: register, look up, change, delete."""
 
 from typing import Annotated
 

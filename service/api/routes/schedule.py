@@ -1,4 +1,4 @@
-"""The schedule in force, whole or what changed of it, and the epochs that published it."""
+"""The schedule in force, whole or only its changes."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -55,7 +55,7 @@ router = APIRouter(tags=["schedule"], route_class=DirectRoute, dependencies=GUAR
 BLOCK = 10_000
 """Number of rows of a stream that are read, encoded and sent at once."""
 BEFORE_THE_FIRST = 0
-"""Number of the epoch in force before the first."""
+"""Number that stands for the epoch in force before the first epoch."""
 
 
 class ScheduleQuery(NamedTuple):
@@ -196,7 +196,7 @@ def media_type_of(accept: str | None, since: int | None) -> str:
                 if since
                 else "; for Arrow the server needs `pip install 'recrawl[arrow]'`"
             )
-        raise NotAcceptable(f"this can be given: {', '.join(offers)}{remedy}")
+        raise NotAcceptable(f"accept one of {', '.join(offers)}{remedy}")
     return media
 
 
@@ -228,7 +228,7 @@ def matches(if_none_match: str | None, epoch: int) -> bool:
 
 
 def headers(epoch: int) -> dict[str, str]:
-    """Return the headers of an answer; a stored answer depends on the epoch alone."""
+    """Return the headers of an answer; the epoch and Accept identify a stored answer."""
     return {"ETag": f'W/"epoch-{epoch}"', "Cache-Control": "no-cache", "Vary": "Accept"}
 
 
@@ -272,7 +272,7 @@ def first_rows(request: Request, service: Service, query: ScheduleQuery) -> Resp
 
 @dataclass(frozen=True, slots=True)
 class ScheduleReader:
-    """Reads one epoch's schedule, or the changes to it, part by part."""
+    """Reader of one epoch's schedule, or of its changes, in parts."""
 
     service: Service
     epoch: Epoch
@@ -292,9 +292,9 @@ class ScheduleReader:
     def parts(self, part: SchedulePart) -> Iterator[SchedulePart]:
         """Yield this part and the following ones, each from a short transaction of its own.
 
-        A thread reads the next part while this one is encoded and sent. An epoch that is dropped
-        meanwhile raises, and the connection breaks off. This keeps a client from taking a part of
-        the schedule for all of it.
+        A thread reads the next part while this one is encoded and sent. An error follows where the
+        epoch is dropped meanwhile, and the connection breaks off. This avoids that a client
+        mistakes a part of the schedule for the whole.
         """
         with ThreadPoolExecutor(1, "schedule") as ahead:
             while part.after is not None:
@@ -333,7 +333,7 @@ def empty_schedule(media: str) -> Response:
 
 
 def epoch_of(watch: Watch, tx: Transaction, epoch: int, cursor: str) -> Epoch:
-    """Return a published epoch; raise `BadCursor` for the number of an epoch that never was."""
+    """Return a published epoch; raise `BadCursor` for a number that no epoch had."""
     try:
         published = watch.epoch(tx, epoch)
     except EpochNotFound as error:

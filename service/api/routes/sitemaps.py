@@ -1,7 +1,7 @@
 """Sitemaps: new pages are registered, a lastmod is a ping of its time.
 
-Blocks of entries go through the queue of pings that POST /pings uses, one at a time, so memory
-does not grow with the document and a page's trust is learnt as from any ping.
+Blocks of entries go through the queue of POST /pings, one at a time. Because of this, memory does
+not grow with the document, and the trust in a page's pings is learnt as from any ping.
 """
 
 import time
@@ -80,13 +80,13 @@ def post_sitemap(
 
 
 MAX_CHILDREN = 50_000
-"""Sitemaps that an index may have, by the protocol."""
+"""Maximum number of sitemaps in an index, by the protocol."""
 A_DAY = timedelta(days=1)
-"""East of Greenwich, a site may name tomorrow's day; what lies further ahead is a mistake."""
+"""Maximum lead of a lastmod, because a site east of Greenwich may name the next day."""
 
 
 class DocumentOptions(NamedTuple):
-    """How to read a document."""
+    """Options of one document."""
 
     host: str
     """Host that the document was fetched from."""
@@ -102,13 +102,13 @@ class ValidEntry(NamedTuple):
     position: int
     url: NormalUrl
     changed_at: datetime | None
-    """None without a lastmod."""
+    """Instant of the lastmod; None without a lastmod."""
     changed_by: datetime | None
     """Last instant of the lastmod, such as the end of its day."""
 
 
 class Reader:
-    """Reads a document and counts the outcomes of its entries."""
+    """Reader of a document that counts the outcomes of its entries."""
 
     def __init__(self, service: Service, options: DocumentOptions) -> None:
         self.service = service
@@ -119,12 +119,12 @@ class Reader:
         self.children: dict[bytes, SitemapChild] = {}
 
     def read(self, sitemap: Sitemap) -> SitemapRead:
-        """Take all entries and return what became of them; raises as `take`."""
+        """Record all entries and return the counts of their outcomes; raise as `take`."""
         self.take(sitemap)
         warnings = list(sitemap.warnings)
         if self.n_undated:
             warnings.append(
-                f"{self.n_undated} lastmod could not be used, those pages were taken without; the "
+                f"{self.n_undated} lastmod were ignored, because they cannot be read; the "
                 f"first: {self.undated}"
             )
         return SitemapRead(
@@ -138,12 +138,12 @@ class Reader:
         )
 
     def take(self, entries: Iterable[Entry]) -> None:
-        """Take all entries.
+        """Record all entries in blocks.
 
         Raises
         ------
         RecrawlError
-            The error that ended the reading; sending the document again is safe.
+            The error of the failed block; sending the document again is safe.
         """
         rest = iter(entries)
         try:
@@ -152,7 +152,8 @@ class Reader:
                 self.n_taken += len(block)
         except (Overloaded, *OUTAGES) as error:
             progress = (
-                f"the {self.n_taken} entries before were taken, sending the document again is safe"
+                f"the {self.n_taken} entries before were accepted, sending the document again is "
+                "safe"
             )
             raise cut_short(error, progress if self.n_taken else "") from error.__cause__
 
@@ -183,12 +184,12 @@ class Reader:
         except InvalidUrl as error:
             code, detail = error.code, error.detail
             if not entry.loc:
-                code, detail = "no_loc", "the entry names no address; give it a loc"
+                code, detail = "no_loc", "the entry names no address; add a loc"
             return Rejection(index=entry.position, code=code, detail=detail, field="loc")
         if url.host != self.options.host and not self.options.cross_host:
             detail = (
                 f"the host {url.host[:100]} is not the sitemap's, {self.options.host[:100]}; send "
-                "cross_host=true to take its word for other hosts"
+                "cross_host=true to accept entries of other hosts"
             )
             return Rejection(index=entry.position, code="cross_host", detail=detail, field="loc")
         changed_at = self._changed_at(entry, now)
@@ -209,7 +210,7 @@ class Reader:
         return None
 
     def _take_children(self, entries: list[ValidEntry]) -> None:
-        """Remember the sitemaps to fetch, each once."""
+        """Add the sitemaps to fetch, each once."""
         before, rejected = len(self.children), list[Rejection]()
         for entry in entries:
             if len(self.children) < MAX_CHILDREN or entry.url.key in self.children:
@@ -225,7 +226,7 @@ class Reader:
         self._count(outcome_counts(accepted=new, duplicate=n_again, rejected=rejected))
 
     def _take_pages(self, entries: list[ValidEntry], now: datetime) -> None:
-        """Register the pages that are new, and ping those with a lastmod; each page counts once."""
+        """Register new pages, and ping pages with a lastmod; each page counts once."""
         named = name_pages(np.zeros(len(entries), np.int64), [entry.url for entry in entries])
         first = np.unique(named.row, return_index=True)[1]
         changed_at, changed_by = np.full((2, len(first)), NO_TIME, INSTANT)
