@@ -31,6 +31,7 @@ lint: .venv/dev
 	$(BIN)/lint-imports
 	$(BIN)/recrawl openapi --check openapi/openapi.json
 	$(BIN)/python tools/house.py
+	$(BIN)/python tools/prose.py service recrawl_client recrawl_lab README.md CHANGELOG.md CONTRIBUTING.md
 
 docs: .venv/dev
 	$(BIN)/python tools/reference.py --check
