@@ -43,7 +43,7 @@ class Health(Struct, frozen=True, kw_only=True):
 
 
 TITLES = {
-    400: "The body is not what its media type says",
+    400: "The body does not have its media type",
     401: "The request has no valid API key",
     403: "The site does not show the key",
     404: "There is no such page, host, group, epoch, subscription or running lease",

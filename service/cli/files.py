@@ -73,7 +73,7 @@ IntoDatabase = Annotated[
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted import")]
 Began = Annotated[
     datetime | None,
-    typer.Option(help="Begin of the data set's 14 weeks (15 weeks ago)"),
+    typer.Option(help="Start of the data set's 14 weeks (15 weeks ago)"),
 ]
 Target = Annotated[
     Path,

@@ -52,7 +52,7 @@ def robots(
     if host and url:
         raise typer.BadParameter("both --host and --url; use only one", param_hint="--host")
     if (host or url) and len(files) > 1:
-        raise typer.BadParameter("several files; use it with one", param_hint="--host, --url")
+        raise typer.BadParameter("several files; name each by HOST.txt", param_hint="--host, --url")
     try:
         named = normalise(url).host if url else host
     except InvalidUrl as error:

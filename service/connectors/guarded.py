@@ -310,7 +310,7 @@ class GuardedTransport(httpx.BaseTransport):
             yield
         except httpcore.TimeoutException as error:
             kind = getattr(httpx, type(error).__name__, httpx.ReadTimeout)
-            raise kind(f"it was not there after {self.deadline.seconds:g} s") from error
+            raise kind(f"no complete answer after {self.deadline.seconds:g} s") from error
         except (httpcore.NetworkError, httpcore.ProtocolError) as error:
             raise getattr(httpx, type(error).__name__, httpx.NetworkError)(str(error)) from error
         except httpcore.UnsupportedProtocol as error:
@@ -343,7 +343,7 @@ def gunzipped(response: httpx.Response) -> Iterator[bytes]:
         yield from response.iter_raw()
         return
     if coding not in GZIP:
-        raise httpx.DecodingError(f"its Content-Encoding {coding[:40]} was not asked for")
+        raise httpx.DecodingError(f"its Content-Encoding {coding[:40]} was not requested")
     inflater = zlib.decompressobj(wbits=31)
     try:
         for part in response.iter_raw():

@@ -240,7 +240,7 @@ class KeyChecks:
             try:
                 verdict = self.look(claim)
             except Exception:
-                log.exception("a key file could not be looked at", key_location=claim.location)
+                log.exception("a key file could not be checked", key_location=claim.location)
             _end_wait(self._settle(claim, verdict), "believed" if verdict else "refused")
 
     def _next(self) -> Claim | None:

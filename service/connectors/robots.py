@@ -49,5 +49,5 @@ def host_of(file: Path) -> str:
     """
     host = file.parent.name if file.name == "robots.txt" else file.name.removesuffix(".txt")
     if "." not in host:
-        raise UnreadableFile(f"whose robots.txt is {file}? Say it by --host or --url")
+        raise UnreadableFile(f"{file} does not name its host; name the host by --host or --url")
     return host

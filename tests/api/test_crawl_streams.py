@@ -275,7 +275,7 @@ def test_a_fault_of_the_service_claims_nothing_of_a_stream(small: Live, monkeypa
     monkeypatch.setattr(small.service.crawl_reports, "flush", failing(small, 2, error))
     response = send(small, b"\n".join(lines("fault", range(45))))
     assert response.status_code == 500
-    assert "of a stream its first blocks" in response.json()["detail"]
+    assert "the first blocks of a stream" in response.json()["detail"]
 
 
 def test_a_caller_who_leaves_half_way_leaves_whole_blocks(small: Live):

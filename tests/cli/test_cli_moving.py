@@ -186,7 +186,7 @@ def test_what_was_cut_short_is_not_taken_up_with_other_content(
         recrawl("import", path, "--database-url", sqlite_url)
     path.write_text(PAGES)
     sentence = recrawl("import", path, "--resume", "--database-url", sqlite_url).refusal()
-    assert "other content or of another receiver" in sentence
+    assert "other content or another receiver" in sentence
     assert recrawl("import", path, "--database-url", sqlite_url).status == 0
 
 

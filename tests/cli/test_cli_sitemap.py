@@ -324,7 +324,7 @@ def test_a_document_that_never_comes_to_its_end_is_given_up(paced, site, monkeyp
     monkeypatch.setattr("service.connectors.watching.LONGEST_S", -1.0)
     site.pages["/0.xml"] = Page(site.urlset("/a"))
     (step,) = paced[0].look([f"{site.url}/0.xml"])
-    assert (step.outcome, "was not there after" in step.reason) == ("failed", True)
+    assert (step.outcome, "no complete answer after" in step.reason) == ("failed", True)
 
 
 def test_a_document_that_broke_off_is_fetched_again_though_it_has_not_changed(watch, site):

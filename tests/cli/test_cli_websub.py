@@ -187,7 +187,7 @@ def test_a_compressed_feed_is_read_within_bounds_and_other_codings_are_not(hub, 
     hub.documents["/feed"] = ({"Content-Encoding": "gzip"}, gzip.compress(HTML.encode()))
     assert found(hub) == ("/topic", "/hub")
     hub.documents["/feed"] = ({"Content-Encoding": "zstd"}, b"")
-    assert "zstd was not asked for" in subscribe().refusal()
+    assert "zstd was not requested" in subscribe().refusal()
 
 
 @pytest.mark.parametrize("charset", ["latin-1", "zlib", "undefined", "none such"])

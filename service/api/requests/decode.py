@@ -78,7 +78,9 @@ def check_observation(
     if digest or item.changed is not UNSET:
         return
     if status is UNSET or 0 != status < REDIRECTS:
-        raise InvalidField("changed", f"this says nothing about a change; {REMEDY}", "no_evidence")
+        raise InvalidField(
+            "changed", f"the item has no evidence of a change; {REMEDY}", "no_evidence"
+        )
 
 
 def check_ping(item: Ping, url: ReadUrl, latest: datetime) -> None:

@@ -206,7 +206,7 @@ def check(query: ScheduleQuery) -> None:
         raise InvalidField("due_before", "due_before must carry a zone, as in 2026-05-01T12:00:00Z")
     filters = (query.host, query.url, query.observability, query.due_before)
     if query.since is not None and any(one is not None for one in filters):
-        raise InvalidField("since_epoch", "since_epoch goes without host, url and other filters")
+        raise InvalidField("since_epoch", "since_epoch excludes filters; leave either out")
 
 
 async def unchanged(watch: Watch, query: ScheduleQuery, wait_s: float, scope: Scope) -> bool:

@@ -123,10 +123,7 @@ class Reader:
         self.take(sitemap)
         warnings = list(sitemap.warnings)
         if self.n_undated:
-            warnings.append(
-                f"{self.n_undated} lastmod were ignored, because they cannot be read; the "
-                f"first: {self.undated}"
-            )
+            warnings.append(f"{self.n_undated} lastmod were ignored; the first: {self.undated}")
         return SitemapRead(
             **self.counts,
             kind=sitemap.kind,
