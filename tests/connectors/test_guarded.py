@@ -250,7 +250,9 @@ def test_gzip_is_undone_in_pieces_of_bounded_size(site, coding):
     assert max(map(len, pieces)) <= 65_536
 
 
-@pytest.mark.parametrize(("coding", "says"), [("zstd", "zstd was not requested"), ("gzip", "not gzip")])
+@pytest.mark.parametrize(
+    ("coding", "says"), [("zstd", "zstd was not requested"), ("gzip", "not gzip")]
+)
 def test_other_codings_and_broken_gzip_are_refused(site, coding, says):
     site.answers["/"] = (200, {"Content-Encoding": coding}, b"no coding at all")
     with (
