@@ -392,7 +392,7 @@ def test_methods_a_path_does_not_take_are_refused_with_those_it_does(
     shared: Live, method, path, allowed
 ):
     response = shared.client.request(method, path)
-    assert_problem(response, 405, "method-not-allowed", f"it takes {allowed}")
+    assert_problem(response, 405, "method-not-allowed", f"it has {allowed}")
     assert response.headers["Allow"] == allowed
 
 

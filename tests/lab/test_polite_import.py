@@ -200,5 +200,5 @@ def test_an_estimator_that_needs_the_crawl_rate_is_told_the_pages_own(tmp_path):
 
 
 def test_an_estimator_that_needs_the_log_is_refused(tmp_path):
-    with pytest.raises(NotExportable, match="mle reads the observation log"):
+    with pytest.raises(NotExportable, match="mle needs the observation log"):
         imported(tmp_path, MemoryStore(1), learning(MLE()))

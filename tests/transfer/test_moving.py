@@ -213,7 +213,7 @@ def test_states_of_another_estimator_are_refused(tmp_path):
 
 
 def test_states_that_stand_in_the_log_are_not_exported():
-    with pytest.raises(NotExportable, match="mle reads the observation log"):
+    with pytest.raises(NotExportable, match="mle needs the observation log"):
         next(exported(MemoryStore(1), MLE()))
 
 
