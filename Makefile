@@ -5,7 +5,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
-PARALLEL := -n $(WORKERS) --dist worksteal
+PARALLEL = -n $(WORKERS) --dist worksteal
 TREE := --editable recrawl_client --editable recrawl_lab
 PROJECTS := pyproject.toml recrawl_client/pyproject.toml recrawl_lab/pyproject.toml
 
@@ -14,6 +14,8 @@ PROJECTS := pyproject.toml recrawl_client/pyproject.toml recrawl_lab/pyproject.t
 demo: .venv/demo
 	$(BIN)/recrawl demo $(ARGS)
 
+# quick tests wait as long as they work: four at a time, on two cores
+test: WORKERS = 4
 test: .venv/dev
 	$(BIN)/pytest $(PARALLEL) -m "not slow" $(ARGS)
 
