@@ -60,7 +60,8 @@ def by_clock(importance: Floats, change_rate: Floats, s: Floats | float) -> Take
     .. math:: \rho(s) = 2 \mu s \Delta / (\Delta + r), \quad r = \sqrt{\Delta^2 + 4 \mu s \Delta}
     """
     slope = importance * change_rate
-    rate = slope * (4 * s)
+    rate = slope * s
+    rate *= 4
     root = change_rate * change_rate
     root += NEVER_ZERO
     root += rate
