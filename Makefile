@@ -91,7 +91,7 @@ lock: .venv/dev
 
 # Builds the image by buildah and runs it on a real Postgres; needs Debian's programs and root.
 image-test: .venv/dev
-	RECRAWL_TEST_IMAGE=required $(BIN)/pytest tests/project/test_image.py \
+	$(BIN)/pytest tests/project/test_image.py \
 		-o log_cli=true --log-cli-level=info $(ARGS)
 
 .venv/demo: $(PROJECTS) | .venv/python

@@ -33,12 +33,11 @@ UNCHECKED_HASH = (1).to_bytes(4, "little")
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[Container]:
-    """A container of the image; `make image-test` fails where others skip."""
+    """A container of the image; a machine that cannot build it fails the tests by name."""
     try:
         builder.prepare()
     except CannotBuild as error:
-        required = os.environ.get("RECRAWL_TEST_IMAGE") == "required"
-        (pytest.fail if required else pytest.skip)(str(error))
+        pytest.fail(str(error))
     with builder.alone():
         began = time.monotonic()
         builder.build()
