@@ -103,8 +103,7 @@ def _violation(pages: Pages, s: float, rate: Floats) -> Floats:
     """Return the relative difference of x - 1 + exp(-x) from its value at the optimum."""
     if s == 0:
         return np.zeros_like(rate)
-    over, under = violation(pages, s, rate)
-    off = np.maximum(np.maximum(over, under), 0.0)
+    off = violation(pages, s, rate)
     clock = _on_the_clock(pages)
     change = pages.change_rate[clock]
     off[clock] = np.abs(_waste(change / rate[clock]) * pages.importance[clock] * s / change - 1)

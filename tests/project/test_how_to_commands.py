@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from support.hubs import open_hub
 from support.live_server import Live, running
 from support.local_site import page, serving
 from support.pages import DOCS, blocks, documents, shell
@@ -67,6 +68,32 @@ def test_indexnow_is_called_as_the_page_calls_it(live, tmp_path):
     page = (DOCS / "how-to" / "indexnow.md").read_text()
     answers = documents(shell(scripts("indexnow", live)[0], tmp_path))
     assert answers[-1] == json.loads(blocks(page, "json")[0].text)
+
+
+FEED = """<feed xmlns="http://www.w3.org/2005/Atom"><link rel="hub" href="/hub"/>
+<entry><link href="/news"/><updated>2026-05-01T08:00:00Z</updated></entry></feed>"""
+
+
+@pytest.mark.slow
+def test_a_feed_is_subscribed_to_as_the_page_subscribes(live, tmp_path):
+    (script,) = scripts("websub", live)
+    with open_hub() as hub:
+        hub.documents["/feed"] = ({}, FEED.encode())
+        addresses = {
+            "https://example.com/feed": f"{hub.url}/feed --private",
+            "https://recrawl.example.org": live.url,
+            "RECRAWL_API_KEY=…": "",
+        }
+        for name, address in addresses.items():
+            assert name in script
+            script = script.replace(name, address)
+        output = shell(script, tmp_path)
+        (subscription,) = documents(output.partition("\n")[2])
+        assert (subscription["hub"], subscription["signed"]) == (f"{hub.url}/hub", True)
+        assert subscription["verified_at"] is not None
+        assert [sent.status_code for sent in hub.distribute(FEED.encode())] == [202]
+        news = live.get("/pages", url=f"{hub.url}/news").json()
+    assert news["estimate"]["last_ping_at"] == "2026-05-01T08:00:00Z"
 
 
 @pytest.mark.slow

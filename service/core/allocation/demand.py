@@ -10,10 +10,25 @@ from typing import NamedTuple
 import numpy as np
 
 from service.core.allocation.blocks import Pages
-from service.core.conditions import Floats
+from service.core.conditions import Bools, Floats
 
 NEVER_ZERO = 1e-300
 """Number far below any product of inputs, which makes the 0/0 of a page without changes 0."""
+
+
+class Work(NamedTuple):
+    """(N,) arrays for results and steps, which hold until their next use; None: new arrays.
+
+    The memory allocator returns large new arrays to the kernel after each block, so page faults
+    would cost a third of a pass.
+    """
+
+    rate: Floats | None = None
+    slope: Floats | None = None
+    root: Floats | None = None
+
+
+NEW = Work()
 
 
 class Taken(NamedTuple):
@@ -23,20 +38,9 @@ class Taken(NamedTuple):
     slope: Floats
 
 
-class Violation(NamedTuple):
-    """(N,) relative distances of pages from stationarity; positive entries violate optimality.
-
-    `over`: the last crawl costs more than it gains. `under`: one more crawl would gain more than
-    it costs.
-    """
-
-    over: Floats
-    under: Floats
-
-
-def demand(pages: Pages, s: Floats | float) -> Taken:
+def demand(pages: Pages, s: Floats | float, work: Work = NEW) -> Taken:
     """Return the demand of pages within their bounds at 1/multiplier `s`, a number or (N,)."""
-    taken = _exact_demand(pages, s) if pages.ping_recall is None else _noisy_demand(pages, s)
+    taken = _exact_demand(pages, s, work) if pages.ping_recall is None else _noisy_demand(pages, s)
     if pages.min_crawl_rate is None or pages.max_crawl_rate is None:
         return taken
     inside = (taken.rate > pages.min_crawl_rate) & (taken.rate < pages.max_crawl_rate)
@@ -44,25 +48,29 @@ def demand(pages: Pages, s: Floats | float) -> Taken:
     return Taken(rate, np.where(inside, taken.slope, 0.0))
 
 
-def violation(pages: Pages, s: Floats | float, rate: Floats) -> Violation:
-    """Return the violations of rates; a page at a bound may have a demand beyond it."""
-    form = _exact_violation if pages.ping_recall is None else _noisy_violation
-    broken = form(pages, s, rate)
-    if pages.min_crawl_rate is not None and pages.max_crawl_rate is not None:
-        broken.over[rate <= pages.min_crawl_rate] = 0.0
-        broken.under[rate >= pages.max_crawl_rate] = 0.0
-    return broken
+def violation(pages: Pages, s: Floats | float, rate: Floats, work: Work = NEW) -> Floats:
+    """Return the relative distances of rates from stationarity; 0 where a bound explains them.
+
+    A rate at its minimum may exceed the stationary rate, a rate at its maximum may fall short.
+    """
+    if pages.min_crawl_rate is None or pages.max_crawl_rate is None:
+        low, high = np.zeros((2, 0), np.bool_)
+    else:
+        low, high = rate <= pages.min_crawl_rate, rate >= pages.max_crawl_rate
+    if pages.ping_recall is None:
+        return _exact_violation(pages, s, rate, low, high, work)
+    return _noisy_violation(pages, s, rate, low, high)
 
 
-def by_clock(importance: Floats, change_rate: Floats, s: Floats | float) -> Taken:
+def by_clock(importance: Floats, change_rate: Floats, s: Floats | float, work: Work = NEW) -> Taken:
     r"""Return the crawl rate of pages without pings (K19 Proposition 2, rationalised).
 
     .. math:: \rho(s) = 2 \mu s \Delta / (\Delta + r), \quad r = \sqrt{\Delta^2 + 4 \mu s \Delta}
     """
-    slope = importance * change_rate
-    rate = slope * s
+    slope = np.multiply(importance, change_rate, out=work.slope)
+    rate = np.multiply(slope, s, out=work.rate)
     rate *= 4
-    root = change_rate * change_rate
+    root = np.multiply(change_rate, change_rate, out=work.root)
     root += NEVER_ZERO
     root += rate
     np.sqrt(root, out=root)
@@ -73,33 +81,37 @@ def by_clock(importance: Floats, change_rate: Floats, s: Floats | float) -> Take
     return Taken(rate, slope)
 
 
-def _exact_demand(pages: Pages, s: Floats | float) -> Taken:
+def _exact_demand(pages: Pages, s: Floats | float, work: Work) -> Taken:
     r"""Return the rate on the clock, or :math:`\min(\Delta, \mu s)` on pings (Proposition 5)."""
-    taken = by_clock(pages.importance, pages.change_rate, s)
+    taken = by_clock(pages.importance, pages.change_rate, s, work)
     pinged, importance, change, wanted = _pinged(pages, s)
     taken.rate[pinged] = np.minimum(change, wanted)
     taken.slope[pinged] = np.where(wanted < change, importance, 0.0)
     return taken
 
 
-def _exact_violation(pages: Pages, s: Floats | float, rate: Floats) -> Violation:
-    r"""Return the difference of :math:`\rho (\rho + \Delta)` and :math:`\mu s \Delta`, relative.
+def _exact_violation(
+    pages: Pages, s: Floats | float, rate: Floats, low: Bools, high: Bools, work: Work
+) -> Floats:
+    r"""Return the distances of :math:`\rho (\rho + \Delta)` from :math:`\mu s \Delta`, relative.
 
-    For complete pages, return the relative difference of the rate and the demand.
+    For complete pages, return the relative distance of the rate from the demand.
     """
-    ideal = pages.importance * pages.change_rate
+    ideal = np.multiply(pages.importance, pages.change_rate, out=work.root)
     ideal *= s
-    over = rate + pages.change_rate
+    over = np.add(rate, pages.change_rate, out=work.slope)
     over *= rate
     over -= ideal
     ideal += NEVER_ZERO
     with np.errstate(over="ignore"):
         over /= ideal
     pinged, _, change, wanted = _pinged(pages, s)
-    over[pinged] = (rate[pinged] - wanted) / (wanted + NEVER_ZERO)
-    under = -over
-    under[pinged[rate[pinged] >= change]] = 0.0
-    return Violation(over, under)
+    taken = rate[pinged]
+    excess = (taken - wanted) / (wanted + NEVER_ZERO)
+    over[pinged] = np.where(taken >= change, np.maximum(excess, 0.0), excess)
+    if low.size:
+        over[(low & (over > 0)) | (high & (over < 0))] = 0.0
+    return np.abs(over, out=over)
 
 
 def _pinged(pages: Pages, s: Floats | float) -> tuple[np.ndarray, Floats, Floats, Floats]:
@@ -139,8 +151,10 @@ def _noisy_demand(pages: Pages, s: Floats | float) -> Taken:
     )
 
 
-def _noisy_violation(pages: Pages, s: Floats | float, rate: Floats) -> Violation:
-    r"""Return the relative distances of c from the stationary rates on both sides of the kink at g.
+def _noisy_violation(
+    pages: Pages, s: Floats | float, rate: Floats, low: Bools, high: Bools
+) -> Floats:
+    r"""Return the distances of c from the stationary rates on both sides of the kink at g.
 
     Up to g the stationary rate solves :math:`c ((1-q) c + \Delta) = \mu s \Delta`, above g
     :math:`c (c + \alpha) = \mu s \alpha`.
@@ -148,10 +162,11 @@ def _noisy_violation(pages: Pages, s: Floats | float, rate: Floats) -> Violation
     unannounced, ping_rate = pings(pages)
     on_pings = _off(rate * (_false(pages) * rate + pages.change_rate), pages.change_rate, pages, s)
     beyond = _off(rate * (rate + unannounced), unannounced, pages, s)
-    return Violation(
-        np.where(rate <= ping_rate, on_pings, beyond),
-        -np.where(rate < ping_rate, on_pings, beyond),
-    )
+    over = np.where(rate <= ping_rate, on_pings, beyond)
+    under = -np.where(rate < ping_rate, on_pings, beyond)
+    if low.size:
+        over[low] = under[high] = 0.0
+    return np.asarray(np.maximum(np.maximum(over, under), 0.0))
 
 
 def _off(is_now: Floats, change_rate: Floats, pages: Pages, s: Floats | float) -> Floats:

@@ -95,15 +95,14 @@ def _certified(
     crawl_rate: Floats,
     crawl_probability: Floats,
 ) -> Allocation:
-    used = np.array([settled.used]) if solution.used is None else solution.used
-    slack, gap = _unspent(levels, solution, used)
+    slack, gap = _unspent(levels, solution, settled.used)
     multiplier, *nested = (_multiplier(s) for s in solution.levels)
     return Allocation(
         crawl_rate,
         crawl_probability,
         float(multiplier[0]),
         bandwidth=float(levels[0].bandwidth[0]),
-        bandwidth_used=settled.used,
+        bandwidth_used=float(settled.used.sum()),
         kkt_residual=max(slack, settled.residual),
         duality_gap=gap + settled.missed,
         passes=solution.passes,

@@ -4,28 +4,28 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+from typing_extensions import override
 
-from service.core.allocation.blocks import Indices, Pages, blocks, by_host, over_parts
-from service.core.allocation.demand import NEVER_ZERO, demand, pings, violation
+from service.core.allocation.blocks import BLOCK, Indices, Pages, blocks, by_host, over_parts
+from service.core.allocation.demand import NEVER_ZERO, Work, demand, pings, violation
 from service.core.allocation.multipliers import PageSums, Roots, Values
 from service.core.conditions import Floats
 
 T = TypeVar("T")
 
-Form = Callable[[Pages, Floats | float], tuple[Floats, ...]]
+Form = Callable[[Pages, Floats | float, Work], tuple[Floats, ...]]
 """Function that returns columns of pages at an s, which is a number or (N,)."""
 
 
 class FinalSums(NamedTuple):
-    """Sums over the pages at their final rates.
+    """Sums over the pages at their final rates, recomputed from the rates as written."""
 
-    `used`: crawls a day. `missed`: bound on the cost of the violations. `residual`: the largest
-    violation.
-    """
-
-    used: float
+    used: Floats
+    """(H,) crawls a day of each host; (1,) without hosts."""
     missed: float
+    """Bound on the cost of the violations."""
     residual: float
+    """The largest violation."""
 
 
 class Sweeps:
@@ -52,35 +52,45 @@ class Sweeps:
         return Values(*self._sum(demand, len(Values._fields), s))
 
     def settle(self, s: Floats, crawl_rate: Floats, crawl_probability: Floats) -> FinalSums:
-        """Write the rates of pages at the `s` of their hosts; return their sums and violations."""
+        """Write the rates of pages at the `s` of their hosts; return their sums and violations.
 
-        def settle_part(part: slice) -> FinalSums:
-            used = missed = worst = 0.0
+        `crawl_probability` has zeros before the call.
+        """
+
+        def settle_part(part: slice) -> tuple[float, float, Indices, Floats]:
+            missed = worst = 0.0
+            buffers = np.empty((2, min(BLOCK, self._n)))
+            on_pings = [(np.zeros(0, np.intp), np.zeros(0))]
             for block in blocks(part):
                 pages, at = self._pages.cut(block), self._of_pages(s, block)
-                rate = demand(pages, at).rate
-                _split(pages, rate, crawl_rate[block], crawl_probability[block])
-                over, under = violation(pages, at, rate)
-                off = np.maximum(over, under, out=over)
-                np.maximum(off, 0.0, out=off)
+                rate, (slope, root) = crawl_rate[block], buffers[:, : block.stop - block.start]
+                work = Work(rate, slope, root)
+                rate[:] = demand(pages, at, work).rate  # in place, or a copy for noisy pings
+                off = violation(pages, at, rate, work)
                 worst = max(worst, float(off.max()))
-                used += float(rate.sum())
                 off *= rate
                 off /= np.maximum(at, NEVER_ZERO)
                 missed += float(off.sum())
-            return FinalSums(used, missed, worst)
+                own, crawls = _split(pages, rate, crawl_probability[block])
+                on_pings.append((own + block.start, crawls))
+            pinged, crawls = map(np.concatenate, zip(*on_pings, strict=True))
+            return missed, worst, pinged, crawls
 
-        used, missed, worst = zip(*over_parts(settle_part, self._n), strict=True)
-        return FinalSums(sum(used), sum(missed), max(worst))
+        missed, worst, *on_pings = zip(*over_parts(settle_part, self._n), strict=True)
+        used = self._used(crawl_rate, *map(np.concatenate, on_pings))
+        return FinalSums(used, sum(missed), max(worst))
 
     def _of_pages(self, s: Floats, block: slice) -> Floats | float:  # noqa: ARG002
         return float(s[0])
 
+    def _used(self, crawl_rate: Floats, pinged: Indices, on_pings: Floats) -> Floats:  # noqa: ARG002
+        return np.array([crawl_rate.sum() + on_pings.sum()])
+
     def _sum(self, form: Form, n_columns: int, s: Floats) -> Floats:
         def sum_part(part: slice) -> Floats:
-            sums = np.zeros((n_columns, 1))
+            sums, buffers = np.zeros((n_columns, 1)), np.empty((3, min(BLOCK, self._n)))
             for block in blocks(part):
-                columns = form(self._pages.cut(block), float(s[0]))
+                columns = form(self._pages.cut(block), float(s[0]), _work(buffers, block))
                 sums[:, 0] += [float(column.sum()) for column in columns]
             return sums
 
@@ -90,7 +100,7 @@ class Sweeps:
 class HostSweeps(Sweeps):
     """Passes over the pages of many hosts, in buckets; each host is in one bucket.
 
-    `scratch` has room for two numbers a page; `settle` overwrites it.
+    `scratch` has room for two numbers a page; `settle` may receive it for its results.
     """
 
     def __init__(
@@ -128,10 +138,12 @@ class HostSweeps(Sweeps):
         first = np.flatnonzero(~roots.final)
         roots.learn(first, s[over[first]], Values(value, slope).of(over[first]))
 
+        buffers = np.empty((4, min(BLOCK, host.size)))
+
         def take(at: Floats) -> Values:
             sums = np.zeros((len(Values._fields), over.size))
             for block in blocks(slice(0, host.size)):
-                _add(demand, pages.cut(block), host[block], at, sums)
+                _add(demand, pages.cut(block), host[block], at, sums, buffers)
             return Values(*sums)
 
         passes = roots.climb(lambda which, _: take(roots.s).of(which))
@@ -153,19 +165,30 @@ class HostSweeps(Sweeps):
             host.append(of_page[chosen])
         return self._buckets.pages.cut(np.concatenate(which)), np.concatenate(host)
 
+    @override
+    def settle(self, s: Floats, crawl_rate: Floats, crawl_probability: Floats) -> FinalSums:
+        crawl_probability.fill(0.0)
+        return super().settle(s, crawl_rate, crawl_probability)
+
     def _of_pages(self, s: Floats, block: slice) -> Floats:
         return s.take(self._host[block])
+
+    def _used(self, crawl_rate: Floats, pinged: Indices, on_pings: Floats) -> Floats:
+        used = np.bincount(self._host, crawl_rate, self._n_hosts).astype(np.float64)
+        used += np.bincount(self._host[pinged], on_pings, self._n_hosts)
+        return used
 
     def _sum(self, form: Form, n_columns: int, s: Floats) -> Floats:
         sums = np.zeros((n_columns, self._n_hosts))
 
         def sum_part(part: slice) -> None:
+            buffers = np.empty((4, min(BLOCK, self._n)))
             for bucket in range(part.start, part.stop):
                 hosts = self._hosts(bucket)
                 at = s if s.size == 1 else s[hosts]
                 for block in blocks(self._buckets.pages_of(bucket)):
                     host = self._buckets.hosts_in(bucket, block)
-                    _add(form, self._buckets.pages.cut(block), host, at, sums[:, hosts])
+                    _add(form, self._buckets.pages.cut(block), host, at, sums[:, hosts], buffers)
 
         self._over_buckets(sum_part)
         return sums
@@ -178,30 +201,41 @@ class HostSweeps(Sweeps):
         return slice(bucket * width, min((bucket + 1) * width, self._n_hosts))
 
 
-def _add(form: Form, pages: Pages, host: Indices, s: Floats, sums: Floats) -> None:
-    at = float(s[0]) if s.size == 1 else s.take(host)
-    for row, column in enumerate(form(pages, at)):
+def _work(buffers: Floats, block: slice) -> Work:
+    return Work(*buffers[:, : block.stop - block.start])
+
+
+def _add(form: Form, pages: Pages, host: Indices, s: Floats, sums: Floats, buffers: Floats) -> None:
+    """Add the columns of pages to the sums of their hosts; `buffers` has rows for s and `Work`."""
+    own, *work = buffers[:, : host.size]
+    at = float(s[0]) if s.size == 1 else s.take(host, out=own, mode="clip")
+    for row, column in enumerate(form(pages, at, Work(*work))):
         sums[row] += np.bincount(host, column, sums.shape[1])
 
 
-def _bounds(pages: Pages, s: Floats | float) -> tuple[Floats, ...]:  # noqa: ARG001
+def _bounds(pages: Pages, s: Floats | float, work: Work) -> tuple[Floats, ...]:  # noqa: ARG001
     """Return importance, ping rate, spread and, if pages have minima, the floor (`PageSums`)."""
     unannounced, ping_rate = pings(pages)
-    bounds = pages.importance, ping_rate, np.sqrt(pages.importance * unannounced)
+    spread = np.multiply(pages.importance, unannounced, out=work.root)
+    np.sqrt(spread, out=spread)
+    bounds = pages.importance, ping_rate, spread
     return bounds if pages.min_crawl_rate is None else (*bounds, pages.min_crawl_rate)
 
 
-def _split(pages: Pages, rate: Floats, clock: Floats, probability: Floats) -> None:
-    """Write the rates as probabilities of crawls on pings, up to 1, and as rates for the rest."""
+def _split(pages: Pages, rate: Floats, probability: Floats) -> tuple[Indices, Floats]:
+    """Divide total rates into rates on the clock, in place, and probabilities of crawls on pings.
+
+    Return the pages with pings and their crawls a day on pings.
+    """
     if pages.ping_recall is None:
-        clock[:] = rate
-        pinged = np.flatnonzero(pages.complete & (pages.change_rate > 0))
-        change, taken = pages.change_rate[pinged], rate[pinged]
-        probability[:] = 0.0
-        clock[pinged] = np.maximum(taken - change, 0.0)
-        probability[pinged] = np.minimum(taken / change, 1.0)
-        return
-    ping_rate = pings(pages)[1]
-    np.maximum(rate - ping_rate, 0.0, out=clock)
-    probability[:] = 0.0
-    np.divide(np.minimum(rate, ping_rate), ping_rate, out=probability, where=ping_rate > 0)
+        pinged = np.flatnonzero(pages.complete)
+        ping_rate = pages.change_rate[pinged]
+    else:
+        ping_rate = pings(pages)[1]
+        pinged = np.flatnonzero(ping_rate)
+        ping_rate = ping_rate[pinged]
+    taken = rate[pinged]
+    share = np.divide(taken, ping_rate, out=np.zeros_like(taken), where=ping_rate > 0)
+    probability[pinged] = share = np.minimum(share, 1.0, out=share)
+    rate[pinged] = np.maximum(taken - ping_rate, 0.0)
+    return pinged, share * ping_rate
