@@ -292,10 +292,17 @@ class ScheduleReader:
     def parts(self, part: SchedulePart) -> Iterator[SchedulePart]:
         """Yield this part and the following ones, each from a short transaction of its own.
 
-        A thread reads the next part while this one is encoded and sent. An error follows where the
-        epoch is dropped meanwhile, and the connection breaks off. This avoids that a client
-        mistakes a part of the schedule for the whole.
+        A thread reads the next part while this one is encoded and sent; not on SQLite, whose reader
+        would wait for the interpreter at every row. An error follows where the epoch is dropped
+        meanwhile, and the connection breaks off. This avoids that a client mistakes a part of the
+        schedule for the whole.
         """
+        if self.service.embedded:
+            while part.after is not None:
+                yield part
+                part = self.read(part.after)
+            yield part
+            return
         with ThreadPoolExecutor(1, "schedule") as ahead:
             while part.after is not None:
                 following = ahead.submit(self.read, part.after)
