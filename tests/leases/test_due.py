@@ -12,7 +12,7 @@ from support.store_cases import publish, register, save, schedule_columns
 
 from recrawl_lab.memory.store import MemoryStore
 from service.leases.due import due_at, due_before, requested
-from service.model.arrays import INSTANT, instant, moment
+from service.model.arrays import INSTANT, NO_TIME, instant, moment
 from service.model.columns import DueColumns
 from service.model.domain import ScheduleFilter
 from service.storage.contract import MOST_SCANNED
@@ -40,7 +40,7 @@ def columns(*rows):
 
 
 def instants(moments):
-    return np.array([np.datetime64("NaT") if m is None else instant(m) for m in moments], INSTANT)
+    return np.array([NO_TIME if m is None else instant(m) for m in moments], INSTANT)
 
 
 def due(*rows):
