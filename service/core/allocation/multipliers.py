@@ -139,11 +139,9 @@ class PageSums(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """1/multiplier of the nodes of each level, crawls a day of the leaves, number of passes."""
+    """1/multiplier of the nodes of each level, and the number of passes."""
 
     levels: list[Floats]
-    used: Floats | None
-    """Crawls a day of each leaf; None where the root is the only leaf."""
     passes: int
 
 
@@ -186,11 +184,11 @@ def solve(
     if start is not None and 0 < start < np.inf:
         roots[0].s = np.clip(1 / start, roots[0].below, roots[0].above)
     if limit is None:
-        return Solution([roots[0].s], None, roots[0].climb(lambda _, s: take(s)))
+        return Solution([roots[0].s], roots[0].climb(lambda _, s: take(s)))
     nodes, s, values, passes = _descend(levels, roots, take)
     s[lower == 0] = 0.0
     passes += limit(s, values, leaves.bandwidth, lower)
-    return Solution([*(node.s for node in nodes), s], values.value, passes)
+    return Solution([*(node.s for node in nodes), s], passes)
 
 
 def _sum_capped(values: Values, leaves: TreeLevel, n: int) -> Values:

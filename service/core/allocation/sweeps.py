@@ -113,7 +113,7 @@ class HostSweeps(Sweeps):
     def limit(self, s: Floats, values: Values, bandwidth: Floats, lower: Floats) -> int:
         """Lower the s of each host above its bandwidth to its root; return the number of passes.
 
-        An s of 0 stays. `values` belong to `s`, before and after the call.
+        An s of 0 stays. `values` belong to `s` before the call.
         """
         columns = (s, *values, bandwidth, lower)
 
@@ -147,8 +147,8 @@ class HostSweeps(Sweeps):
             return Values(*sums)
 
         passes = roots.climb(lambda which, _: take(roots.s).of(which))
-        s[over], value[over] = roots.s, take(roots.s).value
-        return passes + 1
+        s[over] = roots.s
+        return passes
 
     def _pages_of(self, bucket: int, hosts: Indices, n_hosts: int) -> tuple[Pages, Indices]:
         """Return the pages of some hosts of a bucket, and the index of each page's host."""
