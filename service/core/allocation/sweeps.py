@@ -137,7 +137,6 @@ class HostSweeps(Sweeps):
         roots.s[roots.final] = 0.0
         first = np.flatnonzero(~roots.final)
         roots.learn(first, s[over[first]], Values(value, slope).of(over[first]))
-
         buffers = np.empty((4, min(BLOCK, host.size)))
 
         def take(at: Floats) -> Values:
