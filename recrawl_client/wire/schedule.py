@@ -75,7 +75,7 @@ class Epoch(Struct, frozen=True, kw_only=True):
     n_pages: int | None = None
     """Number of scheduled pages."""
     budget_factor: float | None = None
-    """Factor on all crawl rates, without a unit, that spends crawls saved by urgencies below 1."""
+    """Factor on all crawl rates, without a unit: above 1 after fewer crawls than planned."""
     prior: dict[str, float] | None = None
     """Parameters of the prior distribution of change rates; the names depend on the estimator."""
     seconds: dict[str, float] | None = None

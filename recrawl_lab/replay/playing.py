@@ -23,7 +23,7 @@ class Due(NamedTuple):
     page: Ints
     at: Floats
     crawl_rate: Floats
-    """Crawl rate, 1/day; 0 if only a ping requests the crawl."""
+    """Rate of further crawls within the step, 1/day; 0 if only a ping requests the crawl."""
 
 
 class Crawlers(Protocol):
@@ -62,7 +62,7 @@ def crawl(
     notices
         Change notices, by page and instant of arrival.
     bandwidth
-        Crawls a day; at most `CARRIED_DAYS` ahead of its time, and not ahead at the end.
+        Crawls a day, at most `CARRIED_DAYS` ahead of its time or behind it.
     step
         Time from one epoch to the next, days.
     """
@@ -73,7 +73,7 @@ def crawl(
     born = np.argsort(world.created, kind="stable")
     n_born = np.searchsorted(world.created[born], edges, side="right")
     fleet.discover(np.sort(born[: n_born[0]]))
-    saved = 0.0
+    saved, ahead = 0.0, bandwidth * CARRIED_DAYS
     for i, (start, end) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)):
         clock.advance(start)
         fleet.new_epoch()
@@ -82,10 +82,9 @@ def crawl(
         fleet.discover(np.sort(born[n_born[i] : n_born[i + 1]]))
         requested = fleet.announce(_rows(pings, slice(n_pings[i], n_pings[i + 1])))
         income = bandwidth * (end - start)
-        ahead = bandwidth * min(CARRIED_DAYS, world.days - end)
         on_time = choose(due, start, end, saved + income + ahead - len(requested.at))
         crawls = fleet.crawl(merged(on_time, requested))
-        saved = min(saved + income - len(crawls.at), bandwidth * CARRIED_DAYS)
+        saved = min(saved + income - len(crawls.at), ahead)
         yield end, crawls
 
 

@@ -125,6 +125,7 @@ class LocalFleet:
         self._page_id = np.zeros(len(world), np.int64)
         self._page = np.zeros(len(world) + 1, np.int64)
         self._observed_ratio, self._epoch_at = np.ones(len(world)), 0.0
+        self._budget_factor = 1.0
         self._predicted = [NOTHING]
 
     @property
@@ -160,9 +161,9 @@ class LocalFleet:
             raise UnexpectedAnswer(f"epoch {epoch.epoch} failed: {epoch.reason}")
         if epoch.certificate is not None:
             schedule = self.store.schedules[epoch.epoch]
-            self._observed_ratio[self._page[schedule.page_id]] = (
-                schedule.urgency / epoch.certificate.budget_factor
-            )
+            self._budget_factor = epoch.certificate.budget_factor
+            ratio = schedule.urgency / self._budget_factor
+            self._observed_ratio[self._page[schedule.page_id]] = ratio
         self._epoch_at = day_of(self.clock())
 
     def due(self, before: float) -> Due:
@@ -171,7 +172,9 @@ class LocalFleet:
             pages = tx.schedule(tx.number_in_force(), 0, EVERYTHING, ScheduleFilter()).pages
         at = due_at(pages)
         row = np.flatnonzero(at < instant(instant_of(before)))
-        return Due(self._page[pages.page_id[row]], _days(at[row]), pages.crawl_rate[row])
+        again = pages.crawl_rate[row]
+        again *= np.where(pages.due_rate[row] == again, 1.0, self._budget_factor)
+        return Due(self._page[pages.page_id[row]], _days(at[row]), again)
 
     def announce(self, changes: Crawls) -> Crawls:
         """Record change notices."""

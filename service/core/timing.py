@@ -21,6 +21,10 @@ CREDIT_TOLERANCE = 1e-9
 """Credit that may be missing from a whole crawl: ten pings at 0.1 add up to one crawl."""
 
 
+JITTER = 0.05
+"""Relative variation of periodic intervals, so that pages crawled together drift apart."""
+
+
 def jittered(jitter: float, uniform: ArrayLike) -> Floats:
     """Return times to the next crawl, in mean intervals: between 1 - `jitter` and 1 + `jitter`.
 

@@ -145,27 +145,3 @@ class _Cells(NamedTuple):
 def _bin(age: Floats) -> NDArray[np.int64]:
     steps = np.log2(np.maximum(age, FINEST) / FINEST)
     return np.minimum(2.0 * steps, AGES - 1).astype(np.int64)
-
-
-def budget_factor(ripeness: ArrayLike, n_due: float) -> float:
-    """Return the factor on all crawl rates with which `n_due` pages are due; at least 1.
-
-    The interval of a page that is crawled early starts anew. Therefore unchanged siblings delay
-    more crawls than changed ones advance. Without this factor, part of the bandwidth would be left.
-
-    Parameters
-    ----------
-    ripeness : array_like, shape (N,)
-        Share of its interval that each page will have waited: due at 1.
-
-    Examples
-    --------
-    >>> budget_factor([0.2, 0.5, 0.8, 1.1], n_due=2)
-    1.25
-    """
-    ripe = np.asarray(ripeness, np.float64)
-    n = round(n_due)
-    if not 0 < n <= ripe.size:
-        return 1.0
-    last = float(np.partition(ripe, ripe.size - n)[ripe.size - n])
-    return max(1.0, 1.0 / last) if last > 0 else 1.0

@@ -99,8 +99,7 @@ def _load_solve_publish(
         estimator = refit(plan.estimator, pages, fitted)
         estimates = estimate_rates(pages, estimator, instant(now()), from_log)
     with stopwatch(seconds, "allocate"):
-        start = last.certificate.multiplier if last and last.certificate else None
-        schedule, certificate = solve(pages, estimates, plan, start, caps, instant(now()))
+        schedule, certificate = solve(pages, estimates, plan, last, caps, instant(now()))
     epoch_log.info("epoch allocated", seconds=seconds["allocate"], passes=certificate.passes)
     with stopwatch(seconds, "publish"):
         lead.write_schedule(epoch.epoch, schedule)

@@ -19,11 +19,11 @@ from service.core.conditions import BandwidthInfeasible
 from service.core.costs import costs
 from service.core.estimators.base import Estimator
 from service.core.pings import PingEstimate, audit_rate
-from service.core.url_groups import budget_factor, observed_ratio
+from service.epochs.urgency import LastEpoch, Urgency, urgency
 from service.estimation.estimates import RateEstimates
-from service.model.arrays import Floats, Ints, days
+from service.model.arrays import Floats, Ints
 from service.model.columns import CapColumns, EpochColumns, ScheduleColumns
-from service.model.domain import Certificate, Observability, Timing
+from service.model.domain import Certificate, Epoch, Observability, Timing
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +167,12 @@ def solve(
     pages: EpochColumns,
     estimates: RateEstimates,
     plan: Plan,
-    start: float | None,
+    last: Epoch | None,
     caps: CapColumns,
     now: np.datetime64,
 ) -> tuple[ScheduleColumns, Certificate]:
-    """Return the schedule and its certificate; `start` is the multiplier of the last epoch."""
+    """Return the schedule and its certificate; `last` is the epoch in force."""
+    start = last.certificate.multiplier if last and last.certificate else None
     bandwidth = plan.bandwidth
     if bandwidth is None:
         bandwidth = len(pages) / PAGES_PER_CRAWL
@@ -179,7 +180,7 @@ def solve(
     crawl_rate = allocation.crawl_rate + audits
     clocks = Urgency(np.ones(len(pages)), 1.0)
     if plan.with_urgency:
-        clocks = urgency(pages, estimates, crawl_rate, caps, now)
+        clocks = urgency(pages, estimates, crawl_rate, caps, now, LastEpoch.of(last), bandwidth)
     schedule = ScheduleColumns(
         page_id=pages.page_id,
         change_rate=estimates.change_rate,
@@ -289,60 +290,3 @@ def total_costs(
             if where.any():
                 total += np.sum(costs(*(column[where] for column in columns), **model), axis=1)
     return float(total[0]), float(total[1])
-
-
-HORIZON = 1.0
-"""Time ahead in which as many pages should be due as the bandwidth allows, days; longer if that is
-fewer than `FEWEST` pages."""
-FEWEST = 100.0
-"""Minimum pages due within the horizon."""
-
-FASTEST = 1000.0
-"""Upper bound of the urgency."""
-
-TINY = 1e-100
-"""Rate below which, or above whose inverse, the urgency is 1, because products may overflow."""
-
-
-class Urgency(NamedTuple):
-    """Urgency of every page, which includes the budget factor."""
-
-    of_pages: Floats
-    """(N,) at most `FASTEST`: a page is due `interval_factor / (crawl_rate * urgency)` days after
-    its last crawl."""
-    budget_factor: float
-    """Factor on all clocks, so that the bandwidth is used up."""
-
-
-def urgency(
-    pages: EpochColumns,
-    estimates: RateEstimates,
-    crawl_rate: Floats,
-    caps: CapColumns,
-    now: np.datetime64,
-) -> Urgency:
-    """Return the urgency of pages with (N,) crawl rates on the clock, 1/day.
-
-    The urgency is 1 for pages whose pings are used, and for pages of hosts with a cap. The bounds
-    of a page hold for its crawl rate times its urgency.
-    """
-    clocked = ~np.isnat(pages.last_observed_at) & (crawl_rate > TINY) & (crawl_rate < 1 / TINY)
-    if not clocked.any():
-        return Urgency(np.ones(len(pages)), 1.0)
-    age = np.where(clocked, np.maximum(days(now - pages.last_observed_at), 0.0), np.nan)
-    interval = np.where(pages.importance > 0, pages.last_interval, 0.0)
-    factor = observed_ratio(pages.url_group, age, interval, estimates.change_rate)
-    free = clocked & (estimates.ping_rate == 0) & (pages.observability != Observability.complete)
-    if len(caps):
-        free &= ~np.isin(pages.host_id, caps.host_id)
-    factor[~free] = 1.0
-    horizon = max(HORIZON, FEWEST / float(crawl_rate[clocked].sum()))
-    n_due = (age[clocked] + horizon) * crawl_rate[clocked] * factor[clocked]
-    n_due /= np.maximum(pages.interval_factor[clocked], np.finfo(np.float32).tiny)
-    sped_up = budget_factor(n_due, float(np.minimum(crawl_rate[clocked] * horizon, 1.0).sum()))
-    factor[free] *= sped_up
-    rate = crawl_rate[free]
-    least = np.nan_to_num(pages.min_crawl_rate[free], nan=0.0) / rate
-    most = np.fmin(FASTEST, np.maximum(pages.max_crawl_rate[free] / rate, least))
-    factor[free] = np.clip(factor[free], np.minimum(least, most), most)
-    return Urgency(factor, sped_up)

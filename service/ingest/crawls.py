@@ -102,10 +102,6 @@ def add_counts(so_far: Ints, more: Ints) -> Ints:
     return counts
 
 
-JITTER = 0.05
-"""Relative variation of periodic intervals, so that pages crawled together drift apart."""
-
-
 @dataclass(frozen=True, slots=True)
 class CrawlComparison:
     """(N,) crawls compared with the previous crawl."""
@@ -240,7 +236,7 @@ def _interval_factor(states: PageStates, groups: Groups, newest: Instants, rules
     uniform = rules.rng.random(len(states))
     if rules.timing is Timing.poisson:
         return timing.exponential(uniform)
-    factor = timing.jittered(JITTER, uniform)
+    factor = timing.jittered(timing.JITTER, uniform)
     first = np.isnat(states.last_observed_at) & ~np.isnat(newest) & (groups.start == groups.end)
     return np.where(first, uniform, factor) if first.any() else factor
 

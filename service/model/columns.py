@@ -177,6 +177,7 @@ class EpochColumns(Columns):
     """URL group of each page (`urls.url_groups`)."""
     last_observed_at: Instants
     last_interval: Floats
+    n_observations: Ints
     interval_factor: Floats
     estimate: Floats
     min_crawl_rate: Floats

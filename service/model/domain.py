@@ -232,7 +232,7 @@ class Certificate:
     crawl_rate_quantiles: tuple[float, ...]
     """101 quantiles, from the lowest crawl rate of a page to the highest, 1/day."""
     budget_factor: float
-    """Factor on all crawl rates, so that the bandwidth is used up."""
+    """Factor on all crawl rates, which keeps the number of crawls at the bandwidth."""
     seconds: dict[str, float]
     """Duration of each stage, seconds."""
 

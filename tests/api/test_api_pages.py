@@ -199,7 +199,7 @@ def test_a_page_says_what_its_siblings_have_shown_since_its_last_crawl(api: Live
     epoch = api.epoch()
     waiting, crawled = (api.get(f"/pages/{page_id}").json() for page_id in (pages[0], pages[-1]))
     urgency = waiting["schedule"]["urgency"]
-    assert urgency > 1.5 * epoch["budget_factor"] >= 1.5
+    assert urgency > 1.5 * epoch["budget_factor"] > 0
     assert crawled["schedule"]["urgency"] == pytest.approx(epoch["budget_factor"], rel=0.05)
     assert "its URL group has changed more than expected" in waiting["why"]["sentence"]
     sooner = f"so it is crawled {urgency / epoch['budget_factor']:.1f} times as soon"

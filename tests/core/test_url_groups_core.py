@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.core.conditions import InvalidInput
-from service.core.url_groups import AGES, FINEST, OWN_WEIGHT, SHARED, budget_factor, observed_ratio
+from service.core.url_groups import AGES, FINEST, OWN_WEIGHT, SHARED, observed_ratio
 
 
 def bin_of(age):
@@ -132,19 +132,3 @@ def test_what_lies_outside_of_the_domain_is_refused_by_name(name, age, interval,
     with pytest.raises(InvalidInput) as refused:
         observed_ratio(np.zeros(2, int), age, interval, rate)
     assert refused.value.name == name
-
-
-@given(
-    st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=50),
-    st.floats(0, 60),
-)
-def test_budget_factor_makes_as_many_due_as_there_is_bandwidth_for(ripeness, n_due):
-    factor = budget_factor(ripeness, n_due)
-    ripe, n = np.array(ripeness), round(n_due)
-    assert factor >= 1.0
-    if 1 <= n <= len(ripe):
-        assert (ripe * factor >= 1 - 1e-12).sum() >= n
-        if factor > 1:
-            assert (ripe * factor > 1 + 1e-12).sum() < n
-    else:
-        assert factor == 1.0

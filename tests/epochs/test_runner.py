@@ -22,6 +22,7 @@ from service.core.allocation import ALLOCATORS
 from service.core.estimators.gamma import Gamma
 from service.epochs.run import STANDBY, WAITING, Runner, run_epoch
 from service.epochs.solve import Plan
+from service.model.arrays import instant
 from service.model.domain import EpochStatus, Timing
 from service.model.errors import LeadershipLost, StoreFull, StoreUnavailable
 
@@ -267,22 +268,32 @@ def test_what_falls_due_is_queued_by_each_schedule_and_in_time(queue_store, cloc
     assert ids(take(queue_store, T0 + DAY)) == [page]
 
 
-def test_siblings_move_crawls_where_they_are_asked_to_and_clocks_keep_time(memory, clock):
+def test_siblings_move_crawls_where_they_are_asked_to(memory, clock):
     ids = watched(memory)
-    intervals = np.where(ids % 3 == 0, 4.0, -4.0)
-    save(memory, ids, last_crawl_at=T0 - DAY, last_observed_at=T0 - DAY, last_interval=intervals)
+    late = np.arange(len(ids)) % 2 == 1
+    crawled = np.where(late, instant(T0 - 9 * DAY), instant(T0 - DAY))
+    save(memory, ids, last_crawl_at=crawled, last_observed_at=crawled, last_interval=4.0)
 
-    def paces(**given):
+    def urgencies(**given):
         epoch = run_epoch(memory, replace(PLAN, **given), clock)
-        return memory.schedules[epoch.epoch].urgency, epoch.certificate.budget_factor
+        return memory.schedules[epoch.epoch].urgency
 
-    moved, budget_factor = paces()
-    assert (moved != 1.0).any()
-    assert budget_factor > 1.0
+    assert np.median(urgencies()[late]) > 1.2
+    assert (urgencies()[~late] == 1.0).all()
     for given in ({"url_groups": False}, {"timing": Timing.poisson}):
-        steady, budget_factor = paces(**given)
-        assert (steady == 1.0).all()
-        assert budget_factor == 1.0
+        assert (urgencies(**given) == 1.0).all()
+
+
+def test_an_epoch_goes_on_from_the_budget_factor_of_the_last(memory, clock):
+    ids = watched(memory)
+    long_ago = T0 - 5 * DAY
+    save(memory, ids, last_observed_at=long_ago, last_interval=-4.0, n_observations=5)
+    factors = []
+    for clock.at in (T0, T0 + DAY, T0 + 3 * DAY):  # no page is crawled
+        factors.append(run_epoch(memory, PLAN, clock).certificate.budget_factor)
+    assert factors[0] == 1.0
+    assert factors[2] / factors[1] == pytest.approx(factors[1] ** 2, rel=0.05)
+    assert factors[1] > 1.0
 
 
 def events(logs):

@@ -1,20 +1,20 @@
-"""How fast clocks run: by siblings, within bounds and caps, and so that the bandwidth is used."""
+"""Urgency: by siblings, within bounds and caps, and so that the bandwidth is met."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.store_cases import columns
+from support.store_cases import T0, columns
 
 from service.core.url_groups import SHARED, observed_ratio
-from service.epochs.solve import FASTEST, urgency
+from service.epochs.urgency import FASTEST, NO_EPOCH, LastEpoch, n_recrawls, urgency
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import INSTANT, NO_TIME
 from service.model.columns import CapColumns, EpochColumns
-from service.model.domain import Observability
+from service.model.domain import Epoch, EpochStatus, Observability
 
 NOW = np.datetime64("2026-05-01T12:00", "us")
-DAY = np.timedelta64(1, "D")
+DAY, HOUR = np.timedelta64(1, "D"), np.timedelta64(1, "h")
 NO_CAPS = CapColumns.empty()
 
 
@@ -32,6 +32,7 @@ def corpus(n=1_000, seed=1, **given):
         "real_pings": 0.0,
         "false_pings": 0.0,
         "trust": 0.0,
+        "n_observations": 9,
         "url_group": rng.integers(0, n // 20, n),
         "interval_factor": rng.uniform(0.9, 1.1, n),
         "last_interval": rng.exponential(10, n) * rng.choice([-1, -1, -1, 1], n),
@@ -58,24 +59,57 @@ def test_clocks_run_by_what_siblings_show_sped_up_alike():
     np.testing.assert_allclose(clocks.of_pages, factor * clocks.budget_factor, rtol=1e-9)
 
 
-@pytest.mark.parametrize("quiet", [0.0, 1.0])
-def test_as_many_pages_fall_due_in_a_day_as_there_is_bandwidth_for(quiet):
-    pages, age = corpus()
-    age = age * 0.2  # no page has waited for its whole interval
-    crawled = (NOW - age * 86_400e6 * np.timedelta64(1, "us")).astype(INSTANT)
-    interval = np.where(quiet, -np.abs(pages.last_interval), pages.last_interval)
-    pages = replace(pages, last_observed_at=crawled, last_interval=interval)
-    rates = np.full(1_000, 0.15)
-    clocks = urgency(pages, known(1_000), rates, NO_CAPS, NOW)
-    due_in = pages.interval_factor / (rates * clocks.of_pages) - age
-    assert clocks.budget_factor > 1
-    assert np.count_nonzero(due_in <= 1 + 1e-9) == 150
-
-
-def test_nothing_is_put_off_because_much_is_overdue():
+def test_the_first_epoch_and_one_without_a_certificate_leave_the_rates_as_they_are():
     pages, _ = corpus()
-    clocks = urgency(pages, known(1_000), np.full(1_000, 3.0), NO_CAPS, NOW)
-    assert clocks.budget_factor == 1.0
+    assert urgency(pages, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW).budget_factor == 1.0
+    assert LastEpoch.of(None) == NO_EPOCH
+    assert LastEpoch.of(Epoch(1, EpochStatus.failed, T0, T0)) == NO_EPOCH
+
+
+def test_the_factor_goes_on_from_the_last_epoch_by_the_crawls_since():
+    pages, age = corpus()
+    rate, last = np.full(1_000, 0.1), LastEpoch(NOW - 2 * DAY, 1.1, 100.0)
+    clocks = urgency(pages, known(1_000), rate, NO_CAPS, NOW, last, 100.0)
+    late = 10 / 1440
+    before = age + np.abs(pages.last_interval)
+    n_crawled = sum(np.count_nonzero((at >= late) & (at < 2 + late)) for at in (age, before))
+    missing = 1 - n_crawled / 200
+    assert clocks.budget_factor == pytest.approx(1.1 * np.exp(0.1 * missing), abs=0.002)
+
+
+def test_a_bandwidth_that_was_changed_counts_from_its_epoch_on():
+    pages, _ = corpus()
+    spent_so = LastEpoch(NOW - DAY, 1.0, 50.0)
+    clocks = [
+        urgency(pages, known(1_000), np.full(1_000, rate), NO_CAPS, NOW, spent_so, 1_000 * rate)
+        for rate in (0.05, 0.2)
+    ]
+    once, fourfold = (np.log(each.budget_factor) for each in clocks)
+    assert once == pytest.approx(fourfold, abs=0.2 * abs(once))
+
+
+def test_a_crawl_that_is_reported_late_counts_in_the_next_epoch():
+    pages, _ = corpus(last_interval=np.full(1_000, -30.0), url_group=np.arange(1_000))
+    crawled = np.full(1_000, NOW - 20 * DAY)
+    crawled[:30] = NOW - np.timedelta64(5, "m")
+    pages, rate = replace(pages, last_observed_at=crawled), np.full(1_000, 0.1)
+
+    def factor(now, last):
+        clocks = urgency(pages, known(1_000), rate, NO_CAPS, now, last, 100.0)
+        return clocks.budget_factor
+
+    first = factor(NOW, LastEpoch(NOW - DAY, 1.0, 100.0))
+    second = factor(NOW + HOUR, LastEpoch(NOW, first, 100.0))
+    assert np.log(first) == pytest.approx(1 / 20)  # nothing in a day; tau = 20 days
+    assert np.log(second / first) == pytest.approx((1 / 24 - 0.3) / 20)
+
+
+def test_first_crawls_and_results_that_nobody_reports_differ():
+    pages, _ = corpus(40)
+    pages = pages.take(slice(4))
+    factor, observed = np.array([0.3, 0.96, 1.04, 0.9]), np.array([0, 0, 0, 7])
+    pages = replace(pages, interval_factor=factor, n_observations=observed)
+    assert n_recrawls(pages).tolist() == [0, 3, 3, 7]
 
 
 def test_what_siblings_cannot_tell_goes_by_its_rate():

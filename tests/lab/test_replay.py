@@ -49,11 +49,11 @@ def played(world, bandwidth):
     return fleet, merged(*(crawls for _, crawls in steps))
 
 
-def test_bandwidth_is_spent_within_a_week_of_its_day_and_never_exceeded():
+def test_bandwidth_is_spent_within_a_week_of_its_day():
     world = a_world()
     at = np.sort(replay(world, 45.0, PLAN).crawls.at)
     spent = np.cumsum(np.histogram(at, 40, (0, 40))[0])
-    assert (spent <= 45.0 * np.minimum(np.arange(1, 41) + CARRIED_DAYS, 40)).all()
+    assert (spent <= 45.0 * (np.arange(1, 41) + CARRIED_DAYS)).all()
     assert len(at) == pytest.approx(45.0 * 40, rel=0.02)
 
 

@@ -184,6 +184,7 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
                 "url_group": "i4",
                 "last_observed_at": "M8[us]",
                 "last_interval": "f8",
+                "n_observations": "i8",
                 "interval_factor": "f8",
                 "estimate": f"V{8 * self.width}",
             },

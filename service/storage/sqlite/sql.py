@@ -58,6 +58,7 @@ LOADED: dict[str, Any] = {
     "importance": Floats,
     "last_observed_at": Instants,
     "last_interval": Floats,
+    "n_observations": Ints,
     "interval_factor": Floats,
     "estimate": Floats,
 }
@@ -157,8 +158,8 @@ WHERE pages.page_id > ? ORDER BY pages.page_id LIMIT ?
 
 LOAD_COLUMNS = f"""
 SELECT pages.page_id, observability + {OBSERVABILITIES} * (url_group + {URL_GROUPS} * host_id),
-    CASE WHEN gone THEN 0.0 ELSE importance END, last_observed_at, last_interval, interval_factor,
-    estimate
+    CASE WHEN gone THEN 0.0 ELSE importance END, last_observed_at, last_interval, n_observations,
+    interval_factor, estimate
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
 ORDER BY pages.page_id
 """

@@ -1,0 +1,123 @@
+"""Urgency: how much sooner or later than its crawl rate plans each page is due. Pure.
+
+A page is due sooner after crawls found other pages of its URL group changed, and later after crawls
+found them unchanged (`core.url_groups`). One factor on all pages keeps the number of crawls at the
+bandwidth (`core.spending`).
+"""
+
+from datetime import timedelta
+from typing import NamedTuple
+
+import numpy as np
+
+from service.core.spending import HIGHEST, LOWEST, Window, budget_factor, spent
+from service.core.timing import JITTER
+from service.core.url_groups import observed_ratio
+from service.estimation.estimates import RateEstimates
+from service.model.arrays import NO_TIME, Floats, Ints, days, instant
+from service.model.columns import CapColumns, EpochColumns
+from service.model.domain import Epoch, Observability
+
+LATE = timedelta(minutes=10)
+"""Maximum time from a crawl to its report for the crawl to count as spent."""
+
+FASTEST = 1000.0
+"""Upper bound of the urgency."""
+
+TINY = 1e-100
+"""Rate below which, or above whose inverse, the urgency is 1, because products may overflow."""
+
+
+class Urgency(NamedTuple):
+    """Urgency of every page, which includes the budget factor."""
+
+    of_pages: Floats
+    """(N,) at most `FASTEST`: a page is due `interval_factor / (crawl_rate * urgency)` days after
+    its last crawl."""
+    budget_factor: float
+    """Factor on the crawl rates of all pages, which keeps the crawls at the bandwidth."""
+
+
+class LastEpoch(NamedTuple):
+    """The epoch in force until now, since which crawls are counted."""
+
+    started_at: np.datetime64
+    """NaT if there is none."""
+    budget_factor: float
+    bandwidth: float
+
+    @classmethod
+    def of(cls, epoch: Epoch | None) -> "LastEpoch":
+        """Return the values of an epoch."""
+        if epoch is None or epoch.certificate is None or epoch.started_at is None:
+            return NO_EPOCH
+        certificate = epoch.certificate
+        factor = float(np.clip(certificate.budget_factor, LOWEST, HIGHEST))
+        return cls(instant(epoch.started_at), factor, certificate.bandwidth)
+
+
+NO_EPOCH = LastEpoch(NO_TIME, 1.0, 0.0)
+
+
+def urgency(
+    pages: EpochColumns,
+    estimates: RateEstimates,
+    crawl_rate: Floats,
+    caps: CapColumns,
+    now: np.datetime64,
+    last: LastEpoch = NO_EPOCH,
+    bandwidth: float = 0.0,
+) -> Urgency:
+    """Return the urgency of pages with (N,) crawl rates on the clock, 1/day.
+
+    The urgency is 1 for pages whose pings are used, and for pages of hosts with a cap. The bounds
+    of a page hold for its crawl rate times its urgency. `bandwidth` is that of the crawl rates.
+    """
+    clocked = ~np.isnat(pages.last_observed_at) & (crawl_rate > TINY) & (crawl_rate < 1 / TINY)
+    if not clocked.any():
+        return Urgency(np.ones(len(pages)), 1.0)
+    age = np.where(clocked, np.maximum(days(now - pages.last_observed_at), 0.0), np.nan)
+    interval = np.where(pages.importance > 0, pages.last_interval, 0.0)
+    factor = observed_ratio(pages.url_group, age, interval, estimates.change_rate)
+    free = clocked & (estimates.ping_rate == 0) & (pages.observability != Observability.complete)
+    if len(caps):
+        free &= ~np.isin(pages.host_id, caps.host_id)
+    factor[~free] = 1.0
+    rate = crawl_rate[free]
+    columns = age[free], np.abs(interval[free]), n_recrawls(pages)[free], rate
+    on_all = _budget_factor(*columns, now, last, bandwidth)
+    factor[free] *= on_all
+    least = np.nan_to_num(pages.min_crawl_rate[free], nan=0.0) / rate
+    most = np.fmin(FASTEST, np.maximum(pages.max_crawl_rate[free] / rate, least))
+    factor[free] = np.clip(factor[free], np.minimum(least, most), most)
+    return Urgency(factor, on_all)
+
+
+def n_recrawls(pages: EpochColumns) -> Ints:
+    """Return (N,) numbers of crawls after the first, as far as they matter to `spent`.
+
+    The first interval of a page is a random part of a whole one. A crawl whose result nobody
+    reports ends an interval that is no observation.
+    """
+    first = pages.interval_factor < 1.0 - JITTER
+    return np.where(pages.n_observations > 0, pages.n_observations, np.where(first, 0, 3))
+
+
+def _budget_factor(
+    age: Floats,
+    interval: Floats,
+    recrawls: Ints,
+    crawl_rate: Floats,
+    now: np.datetime64,
+    last: LastEpoch,
+    bandwidth: float,
+) -> float:
+    """Return the budget factor after the crawls since the last epoch that are reported by now."""
+    if np.isnat(last.started_at):
+        return 1.0
+    late, day = LATE / timedelta(days=1), np.timedelta64(1, "D")
+    window = Window(max(float((now - last.started_at) / day), 0.0) + late, late)
+    crawls = spent(age, interval, recrawls, crawl_rate, window, last.budget_factor)
+    if bandwidth:  # the plan of that time, if the bandwidth has changed since
+        crawls = crawls._replace(n_planned=crawls.n_planned * last.bandwidth / bandwidth)
+    return budget_factor(last.budget_factor, crawls, window.days)
