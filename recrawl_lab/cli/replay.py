@@ -69,7 +69,7 @@ PingDelay = Annotated[float, _notices("delayed: mean days", min=0)]
 PingRecall = Annotated[float, _notices("noisy: share of changes with a notice", min=0, max=1)]
 PingPrecision = Annotated[float, _notices("noisy: share of true notices", min=0.001, max=1)]
 SitemapEvery = Annotated[float, _notices("sitemap: days between fetches", min=0.01)]
-Policies = Annotated[str, _how(help="default, all, or names separated by commas")]
+Policies = Annotated[str, _how(help="default, all, parts, or names separated by commas")]
 ListOnly = Annotated[bool, _how("--list", help="List the policies and exit")]
 Step = Annotated[
     float | None,

@@ -175,7 +175,7 @@ def show(result: GameResult, console: Console) -> None:
     console.print(
         "Averages over time and pages, weighted by importance; n uncrawled changes cost "
         "1 + 1/2 + … + 1/n (harmonic) or 1 (binary). Hindsight is LambdaCrawl with the "
-        "true change rates from the start. The first crawl of each page is the "
+        "true mean change rates from the start. The first crawl of each page is the "
         "same for all policies and not counted."
     )
     for note in world.notes:

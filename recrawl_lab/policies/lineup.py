@@ -4,7 +4,8 @@
 
 A `Game` is the input of all policies. Heuristics and policies that know the future return crawls
 only. Policies that learn run through the service's use cases, and also return their predictions.
-`chosen("default")`, `chosen("all")` and `chosen("recrawl,uniform")` return lists of names.
+`chosen("default")`, `chosen("all")`, `chosen("parts")` and `chosen("recrawl,uniform")` return
+lists of names.
 """
 
 from collections.abc import Callable
@@ -51,7 +52,10 @@ class PolicyKind(StrEnum):
     learning = "learning"
     """Results of its own crawls and change notices, through the service's use cases."""
     bound = "bound"
-    """More than crawls can show, such as true change rates or the future."""
+    """More than crawls can show, such as true change rates or the future.
+
+    Mean rates bound no policy that learns timing: see `HINDSIGHT_KNOWS`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,12 @@ def _learner(name: str, plan: Plan, description: str) -> Entrant:
 
 UNIFORM, RECRAWL, NOTIFIED, HINDSIGHT = "uniform", "recrawl", "told", "hindsight"
 
+HINDSIGHT_KNOWS = (
+    "the true mean change rate of every page but nothing of when changes come; policies that learn "
+    "timing, from siblings or the hours of changes, may beat it, so it is no bound for them"
+)
+"""Knowledge of the policy `hindsight`, the object of a sentence whose verb is "knows"."""
+
 UNPACED = replace(DEFAULT_PLAN, estimator=DEFAULT_GAMMA, url_groups=False)
 """Plan of the papers' policies: only a page's own rate, estimated by Gamma, decides its crawls."""
 
@@ -133,6 +143,15 @@ OBJECTIVES = {
     "blc-0.4": ("binary_floor", "the same with 40 % of the bandwidth shared out evenly"),
 }
 """Objective and description by name; change rates are estimated by Gamma."""
+
+
+PARTS: dict[str, tuple[Plan, str]] = {
+    "recrawl-no-siblings": (
+        replace(DEFAULT_PLAN, url_groups=False),
+        "Recrawl without siblings: crawls of other pages of its URL group do not move a page",
+    ),
+}
+"""Plan and description by name, of the default with one part left out."""
 
 
 def _variants() -> list[Entrant]:
@@ -181,11 +200,12 @@ LINEUP: dict[str, Entrant] = {
         ),
         *_variants(),
         _learner(RECRAWL, DEFAULT_PLAN, "the service with its default settings"),
+        *(_learner(name, plan, text) for name, (plan, text) in PARTS.items()),
         _blind(
             HINDSIGHT,
             plain.hindsight,
-            "LambdaCrawl with each page's true change rate from the start; it receives "
-            "change notices only with --pings true",
+            f"LambdaCrawl that knows {HINDSIGHT_KNOWS}; it receives change notices only with "
+            "--pings true",
             PolicyKind.bound,
         ),
         _blind(
@@ -217,7 +237,12 @@ DEFAULT = (
 )
 """Default policies: the best of today's practice, Recrawl, and the bounds."""
 
-GROUPS: dict[str, tuple[str, ...]] = {"default": DEFAULT, "all": tuple(LINEUP)}
+GROUPS: dict[str, tuple[str, ...]] = {
+    "default": DEFAULT,
+    "all": tuple(LINEUP),
+    "parts": tuple(PARTS),
+}
+"""Names of policies by the name of a group."""
 
 
 def chosen(names: str) -> tuple[str, ...]:

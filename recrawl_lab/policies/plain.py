@@ -52,7 +52,11 @@ def uniform(world: World, bandwidth: float) -> Crawls:
 
 
 def hindsight(world: World, bandwidth: float) -> Crawls:
-    """Crawl by LambdaCrawl with the true change rates from the start, and pings by credit."""
+    """Crawl by LambdaCrawl with the true mean change rates from the start, and pings by credit.
+
+    The policy knows nothing of when changes come, and crawls at even intervals. Policies that learn
+    timing may therefore beat it.
+    """
 
     def divide(_start: float, life: Floats, n_crawls: float) -> Share:
         return _optimum(world, world.change_rate, life, n_crawls)

@@ -1,5 +1,7 @@
 """The policies that are compared: which there are, what they are, that each of them plays."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
@@ -8,8 +10,10 @@ from recrawl_lab.policies import lineup
 from recrawl_lab.policies.lineup import (
     DEFAULT,
     DEFAULT_PLAN,
+    HINDSIGHT_KNOWS,
     LEFT_OUT,
     LINEUP,
+    PARTS,
     Game,
     PolicyKind,
     chosen,
@@ -73,13 +77,14 @@ def test_progress_ends_with_the_world():
 def test_groups_and_names_may_be_mixed_and_each_counts_once():
     assert chosen("default") == DEFAULT
     assert chosen("all") == tuple(LINEUP)
+    assert chosen("parts,uniform") == (*PARTS, "uniform")
     assert chosen("blc,default") == ("blc", *DEFAULT)
 
 
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        ("uniformly", "no policy 'uniformly'; choose from the groups default, all and"),
+        ("uniformly", "no policy 'uniformly'; choose from the groups default, all, parts and"),
         ("lambdacrawl-sa", "lambdacrawl-sa cannot be played: the estimator assumes exponentially"),
         (" ,", "name at least one policy"),
     ],
@@ -87,6 +92,37 @@ def test_groups_and_names_may_be_mixed_and_each_counts_once():
 def test_what_cannot_be_played_is_refused(names, told):
     with pytest.raises(UnknownPolicy, match=told):
         chosen(names)
+
+
+def test_each_part_left_out_is_one_difference_from_the_default():
+    for name, (plan, _) in PARTS.items():
+        assert name.startswith("recrawl-")
+        ours = differences(DEFAULT_PLAN, plan)
+        if ours == ["estimator"] and type(plan.estimator) is type(DEFAULT_PLAN.estimator):
+            ours = differences(DEFAULT_PLAN.estimator, plan.estimator)
+        assert len(ours) == 1, name
+
+
+def differences(one, other):
+    names = [field.name for field in fields(one)]
+    return [name for name in names if getattr(one, name) != getattr(other, name)]
+
+
+def test_recrawl_without_siblings_differs_in_its_crawls_where_pages_change_together():
+    together = synthetic_world(60, 30.0, rng=np.random.default_rng(2))
+    game = Game(together, bandwidth=20.0, step=1.0)
+    ours, without = (
+        LINEUP[name].play(game, None).crawls for name in ("recrawl", "recrawl-no-siblings")
+    )
+    assert ours.at.tolist() != without.at.tolist()
+    assert PARTS["recrawl-no-siblings"][0].estimator == DEFAULT_PLAN.estimator
+
+
+def test_hindsight_is_described_as_no_bound_for_policies_that_learn_timing():
+    described = LINEUP["hindsight"].description
+    assert HINDSIGHT_KNOWS in described
+    assert "true mean change rate of every page but nothing of when changes come" in described
+    assert "it is no bound for them" in described
 
 
 def test_epochs_are_as_rare_as_crawls_of_a_page_allow():

@@ -51,6 +51,7 @@ def test_each_finding_names_its_numbers(found):
         f"{low:.0%} to {high:.0%}), with the same bandwidth."
     )
     assert f"{found.gap_closed('recrawl')[0]:.0%}" in said[2]
+    assert "Hindsight knows the true mean change rate of every page but" in said[2]
     assert "percentage points on average; they save" in said[3]
 
 
