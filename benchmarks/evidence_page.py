@@ -13,18 +13,9 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.evidence import (
-    BANDWIDTHS,
-    SITES,
-    WEIGHTINGS,
-    Cell,
-    Line,
-    against,
-    by_cell,
-    gap_closed,
-    summary,
-)
-from benchmarks.evidence import read as read_lines
+from benchmarks.evidence_cells import WEIGHTINGS, Cell
+from benchmarks.evidence_cells import read as read_lines
+from benchmarks.evidence_figures import Cells, Mean, against, by_cell, live, summary
 from recrawl_lab.policies.lineup import HINDSIGHT, RECRAWL, UNIFORM
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -40,10 +31,10 @@ MOST = 1.3
 """Right end of the figure's axis, staleness over that of uniform; points beyond it stand here."""
 
 
-def markdown(cells: dict[Cell, dict[str, Line]]) -> Iterator[str]:
-    """Yield the lines of a summary, of a table of rivals and of a table of cells."""
+def markdown(cells: Cells) -> Iterator[str]:
+    """Yield the lines of a summary, of a table of rivals and of tables of cells."""
     for sentence in summary(cells):
-        yield f"- {sentence}."
+        yield f"- {sentence[0].upper()}{sentence[1:]}."
     yield ""
     yield "| Recrawl against | cells | as good or better in | staleness over its, median | worst |"
     yield "| --- | --- | --- | --- | --- |"
@@ -55,43 +46,86 @@ def markdown(cells: dict[Cell, dict[str, Line]]) -> Iterator[str]:
     if any(one.n_cells < len(cells) for one in rivals):
         yield "A rival with fewer cells has not been played in the others yet."
         yield ""
-    yield "Staleness over that of uniform crawling:"
-    names = [name for name in SHOWN if any(name in got for got in cells.values())]
+    yield from ratios(cells)
+    if of_live := live(cells):
+        yield ""
+        yield from staleness_of_live_pages(of_live)
+
+
+def ratios(cells: Cells) -> Iterator[str]:
+    """Yield the lines of the table of cells."""
+    yield (
+        "Staleness over that of uniform crawling; *own best* is that of Recrawl over the best of "
+        "our own variants, above 1 where a part of the default costs something:"
+    )
     yield ""
-    titles = [SHOWN[name][0] for name in names]
-    yield "| site | bulk | importance | R | " + " | ".join(titles) + " | gap closed |"
-    yield "| --- | --- | --- | --- | " + " | ".join(["---"] * (len(names) + 1)) + " |"
-    for cell, got in cells.items():
-        ratios = [
-            f"{got[name]['harmonic'] / got[UNIFORM]['harmonic']:.2f}" if name in got else ""
-            for name in names
-        ]
-        closed = gap_closed(got)
-        first = [cell.site, "in" if cell.bulk else "out", cell.importance]
-        row = [*first, f"{cell.bandwidth_per_page:g}", *ratios]
-        yield f"| {' | '.join(row)} | {'' if closed is None else f'{closed:.2f}'} |"
+    names = _shown(cells)
+    yield from _head(names, "own best", "gap closed")
+    for cell, played in cells.items():
+        figures = [_text(played.over(name, UNIFORM), 2) for name in names]
+        last = _text(played.over_variant(), 3), _text(played.gap_closed(), 2)
+        yield _row(cell, *figures, *last)
 
 
-def figure(cells: dict[Cell, dict[str, Line]]) -> Figure:
-    """Draw the cells without bulk revisions, a row each, by site and importance."""
-    drawn = Figure(figsize=(7.5, 7.5), layout="constrained")
-    panels = drawn.subplots(len(SITES), len(WEIGHTINGS), sharex=True, sharey=True)
-    for row, site in zip(panels, SITES, strict=True):
+def staleness_of_live_pages(cells: Cells) -> Iterator[str]:
+    """Yield the lines of the table of live pages."""
+    yield (
+        "Nearly all pages of data-feeds never change. The mean harmonic staleness of its live "
+        "pages, with at least 0.1 changes a day:"
+    )
+    yield ""
+    names = _shown(cells, UNIFORM)
+    yield from _head(names)
+    for cell, played in cells.items():
+        yield _row(cell, *(_text(played.measure(name, "harmonic_live"), 3) for name in names))
+
+
+def _shown(cells: Cells, *also: str) -> list[str]:
+    return [name for name in (*also, *SHOWN) if any(name in played for played in cells.values())]
+
+
+def _head(names: list[str], *last: str) -> Iterator[str]:
+    titles = ["site", "bulk", "importance", "R", *(_title(name) for name in names), *last]
+    yield f"| {' | '.join(titles)} |"
+    yield f"| {' | '.join(['---'] * len(titles))} |"
+
+
+def _title(name: str) -> str:
+    return SHOWN[name][0] if name in SHOWN else name
+
+
+def _row(cell: Cell, *figures: str) -> str:
+    first = (cell.site, cell.bulk_label, cell.importance, f"{cell.bandwidth_per_page:g}")
+    return f"| {' | '.join((*first, *figures))} |"
+
+
+def _text(figure: Mean | None, digits: int) -> str:
+    return "" if figure is None else figure.text(digits)
+
+
+def figure(cells: Cells) -> Figure:
+    """Draw the cells without bulk revisions, a row for each site, a column for each importance."""
+    drawn_cells = {cell: played for cell, played in cells.items() if not cell.bulk}
+    sites = list(dict.fromkeys(cell.site for cell in drawn_cells))
+    bandwidths = sorted({cell.bandwidth_per_page for cell in drawn_cells})
+    drawn = Figure(figsize=(7.5, 1.5 * len(sites)), layout="constrained")
+    size = len(sites), len(WEIGHTINGS)
+    panels = drawn.subplots(*size, sharex=True, sharey=True, squeeze=False)
+    for row, site in zip(panels, sites, strict=True):
         for axes, importance in zip(row, WEIGHTINGS, strict=True):
             axes.axvline(1.0, color="#cccccc", lw=1)
-            for height, per_page in enumerate(BANDWIDTHS):
-                got = cells.get(Cell(site, False, importance, per_page), {})
+            for height, per_page in enumerate(bandwidths):
+                played = drawn_cells.get(Cell(site, False, importance, per_page))
                 for name, (label, ink, marker) in SHOWN.items():
-                    if {name, UNIFORM} <= got.keys():
-                        ratio = got[name]["harmonic"] / got[UNIFORM]["harmonic"]
-                        at = np.minimum(ratio, MOST)
+                    if played is not None and (ratio := played.over(name, UNIFORM)) is not None:
+                        at = np.minimum(ratio.value, MOST)
                         axes.plot(at, height, marker, color=ink, ms=7, mew=1.5, label=label)
             axes.set(
                 title=f"{site}, {importance}",
                 xlim=(0, MOST * 1.03),
-                yticks=range(len(BANDWIDTHS)),
-                yticklabels=[f"R = {r:g}" for r in BANDWIDTHS],
-                ylim=(-0.6, len(BANDWIDTHS) - 0.4),
+                yticks=range(len(bandwidths)),
+                yticklabels=[f"R = {r:g}" for r in bandwidths],
+                ylim=(-0.6, len(bandwidths) - 0.4),
             )
             axes.title.set_fontsize("small")
     for axes in panels[-1]:

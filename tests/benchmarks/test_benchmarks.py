@@ -167,7 +167,12 @@ def test_the_grid_goes_on_where_it_was_interrupted(tmp_path) -> None:
     lines = [json.loads(line) for line in (tmp_path / "lines.jsonl").read_text().splitlines()]
     assert len(lines) == 6
     assert all(line["harmonic"] > 0 for line in lines)
+    assert all(line["n_live"] == 3 for line in lines)  # of 4, 5 and 6 changes in 40 days
+    assert all(line["harmonic_live"] > line["harmonic"] for line in lines)
     assert second.endswith(run("--table"))
+    third = run("--policies", "uniform,recrawl", "--seeds", "1", "2")
+    assert "4/4 tiny, bulk in, equal, 0.1: recrawl, seed 2: " in third
+    assert "means of up to 2 seeds" in third
 
 
 def test_an_attack_of_strangers_is_measured(tmp_path) -> None:
