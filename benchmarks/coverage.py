@@ -145,13 +145,13 @@ def learn(
     changed: Bools,
     at: tuple[int, ...] = CRAWLS,
     *,
-    known: bool = False,
+    true_prior: bool = False,
 ) -> Outcome:
     """Return the coverage after `at` crawls, and the log loss of all forecasts.
 
     Parameters
     ----------
-    known
+    true_prior
         Take the intervals on the true prior of the pages; crawls are learnt and forecast as ever.
     """
     n_crawls, n_pages = changed.shape
@@ -163,7 +163,7 @@ def learn(
         state = fitted.update(state, INTERVAL, outcome)
         fitted = estimator.fit(state, corpus.url_group, corpus.directory_rate.size, fitted)
         if k in at:
-            shown = on_true_prior(fitted, corpus) if known else fitted
+            shown = on_true_prior(fitted, corpus) if true_prior else fitted
             low, high = intervals(shown, corpus.url_group, state)
             held = (low <= corpus.change_rate) & (corpus.change_rate <= high)
             unchanged = ~changed[:k].any(axis=0)
@@ -210,7 +210,7 @@ def outcomes(
     changed = crawl(corpus, rng, max(at))
     estimators = {name: make_estimator(name, half_life_days=HALF_LIFE_DAYS) for name in ESTIMATORS}
     learnt = {name: learn(each, corpus, changed, at) for name, each in estimators.items()}
-    return learnt | {KNOWN: learn(estimators["gamma"], corpus, changed, at, known=True)}
+    return learnt | {KNOWN: learn(estimators["gamma"], corpus, changed, at, true_prior=True)}
 
 
 # -- the table
@@ -240,10 +240,10 @@ def row(setting: Setting, corpora: list[dict[str, Outcome]]) -> dict[str, Any]:
 
 def mean(values: list[float]) -> dict[str, float | None]:
     """Return mean and standard error of the values that are not NaN; null for what is unknown."""
-    known = [value for value in values if not np.isnan(value)]
-    error = np.std(known, ddof=1) / np.sqrt(len(known)) if len(known) > 1 else None
+    figures = [value for value in values if not np.isnan(value)]
+    error = np.std(figures, ddof=1) / np.sqrt(len(figures)) if len(figures) > 1 else None
     return {
-        "mean": float(np.mean(known)) if known else None,
+        "mean": float(np.mean(figures)) if figures else None,
         "error": None if error is None else float(error),
     }
 

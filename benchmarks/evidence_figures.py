@@ -49,11 +49,11 @@ class Mean(NamedTuple):
 
 def mean(values: Iterable[float | None]) -> Mean | None:
     """Return the mean of the values that are not None, one for each seed; None without any."""
-    seen = [value for value in values if value is not None]
-    if not seen:
+    figures = [value for value in values if value is not None]
+    if not figures:
         return None
-    error = float(np.std(seen, ddof=1) / np.sqrt(len(seen))) if len(seen) > 1 else None
-    return Mean(float(np.mean(seen)), error)
+    error = float(np.std(figures, ddof=1) / np.sqrt(len(figures))) if len(figures) > 1 else None
+    return Mean(float(np.mean(figures)), error)
 
 
 @dataclass(frozen=True)
