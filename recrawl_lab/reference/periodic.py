@@ -7,7 +7,8 @@ from numpy.polynomial.polynomial import polyval
 from numpy.typing import ArrayLike, NDArray
 
 from service.core.allocation.blocks import Pages, over_blocks
-from service.core.allocation.demand import Taken, demand, violation
+from service.core.allocation.certificate import violation
+from service.core.allocation.demand import Taken, demand
 from service.core.allocation.multipliers import UNLIMITED, Solution, Values, grow, solve
 from service.core.allocation.problem import Allocation, check_bandwidth, check_pages
 from service.core.allocation.sweeps import Sweeps
@@ -103,7 +104,7 @@ def _violation(pages: Pages, s: float, rate: Floats) -> Floats:
     """Return the relative difference of x - 1 + exp(-x) from its value at the optimum."""
     if s == 0:
         return np.zeros_like(rate)
-    off = violation(pages, s, rate)
+    off = np.abs(violation(pages, s, rate))
     clock = _on_the_clock(pages)
     change = pages.change_rate[clock]
     off[clock] = np.abs(_waste(change / rate[clock]) * pages.importance[clock] * s / change - 1)

@@ -57,7 +57,12 @@ def test_the_golden_sets_cost_what_was_published(name, n, harmonic, binary):
     assert cost(case, allocation) / n == pytest.approx(harmonic, rel=close)
     assert cost(case, allocation, "binary") / n == pytest.approx(binary, rel=close)
     assert allocation.bandwidth_used == pytest.approx(0.2 * n, rel=1e-12)
-    assert allocation.kkt_residual < 1e-12
+    if name == "approximate":
+        above = cost(case, allocation) - cost(case, allocate_harmonic(*case))
+        assert allocation.duality_gap == pytest.approx(above, rel=1e-9)
+        assert allocation.kkt_residual > 0.9
+    else:
+        assert allocation.kkt_residual < 1e-12
 
 
 def test_what_the_golden_sets_say_of_multipliers_and_starved_pages():
@@ -163,7 +168,7 @@ def test_every_input_meets_its_bandwidth_and_the_optimality_conditions(case, nam
         usable = 0.4 * case.bandwidth
     assert rate.sum() == pytest.approx(min(case.bandwidth, usable), rel=1e-9)
     assert allocation.bandwidth_used == pytest.approx(rate.sum(), rel=1e-9)
-    assert allocation.kkt_residual < 1e-9
+    assert name == "approximate" or allocation.kkt_residual < 1e-9
     assert not np.isnan([allocation.duality_gap, allocation.multiplier]).any()
 
 

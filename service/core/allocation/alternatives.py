@@ -1,18 +1,22 @@
-"""Other objectives than the harmonic cost; parameters, units, errors as in `allocate_harmonic`.
+"""Other allocations than LambdaCrawl; parameters, units and errors as in `allocate_harmonic`.
 
-LambdaCrawlApprox needs no change rates to rank pages without pings (K19 Proposition 9).
 BinaryLambdaCrawl has the least binary cost, exact and with a floor (Az18; K19 supplement 9.3).
-Baselines are simple rules for comparison, without an optimum (K19 supplement 9.3).
+All others are simple rules for the harmonic cost, without an optimum of their own. Therefore
+their residual and gap are distances from the optimum of `allocate_harmonic`. LambdaCrawlApprox
+needs no change rates to rank pages without pings (K19 Proposition 9). The baselines are for
+comparison (K19 supplement 9.3).
 """
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from service.core.allocation.blocks import Pages
+from service.core.allocation.blocks import Pages, over_blocks
+from service.core.allocation.certificate import Rates, certify
 from service.core.allocation.harmonic import allocate_harmonic
-from service.core.allocation.multipliers import Roots, Values
+from service.core.allocation.multipliers import UNLIMITED, Roots, Values, grow
 from service.core.allocation.problem import Allocation, check_bandwidth, check_pages
 from service.core.conditions import Bools, Floats, InvalidInput
+from service.core.costs import costs
 
 FLOOR_SHARE = 0.4
 """Share of the mean crawl rate that every page gets: epsilon of K19's experiments."""
@@ -78,17 +82,33 @@ def _split_bandwidth(pages: Pages, clock: Bools, budget: float) -> Allocation:
     rate, probability = np.zeros(clock.size), np.zeros(clock.size)
     rate[clock] = weight * t
     probability[pinged] = np.minimum(1.0, pinged_weight * s / most)
-    spent = float(used(t).value[0])
-    return Allocation(
-        rate,
-        probability,
-        1 / s,
-        budget,
-        spent,
-        kkt_residual=abs(spent / budget - 1),
-        duality_gap=abs(spent - budget) / s,
-        passes=passes,
-    )
+    return _compared(pages, Rates(rate, probability), budget, 1 / s, passes)
+
+
+def _compared(
+    pages: Pages, rates: Rates, budget: float, multiplier: float, passes: int = 0
+) -> Allocation:
+    """Return an allocation with its distance from the least harmonic cost within the bandwidth."""
+    optimum = allocate_harmonic(*pages[:3], budget)
+    with np.errstate(divide="ignore"):
+        s = np.minimum(np.divide(1.0, [optimum.multiplier]), UNLIMITED)
+    distance = certify(pages, grow(budget, None), [s], rates)
+    least = _harmonic_cost(pages, Rates(optimum.crawl_rate, optimum.crawl_probability))
+    above = 0.0
+    if least < np.inf:
+        above = max(_harmonic_cost(pages, rates) - least, 0.0) + optimum.duality_gap
+    distance = distance._replace(duality_gap=above)
+    return Allocation(*rates, multiplier, budget, **distance._asdict(), passes=passes)
+
+
+def _harmonic_cost(pages: Pages, rates: Rates) -> float:
+    def cost(block: slice) -> float:
+        importance, change_rate, complete, *_ = pages.cut(block)
+        on_clock, on_pings = (column[block] for column in rates)
+        each = costs(importance, change_rate, on_clock, on_pings, complete)
+        return float(each.harmonic.sum())
+
+    return sum(over_blocks(cost, pages.importance.size))
 
 
 def allocate_binary(
@@ -142,11 +162,13 @@ def _allocate(pages: Pages, budget: float, floor: float) -> Allocation:
     rate = np.full(n, floor)
     active = np.flatnonzero(spread > 0)
     if not active.size:
-        return Allocation(rate, np.zeros(n), 0.0, budget, float(rate.sum()))
+        return Allocation(rate, np.zeros(n), 0.0, budget, float(rate.sum()), 0.0, 0.0)
     spare = max(0.0, budget - n * floor)
     rate[active], t = _fill(pages.change_rate[active], spread[active], floor, spare)
+    residual, gap = _binary_distance(
+        pages.change_rate[active], spread[active], rate[active], t, floor
+    )
     used = float(rate.sum())
-    off = _violation(pages.change_rate[active], spread[active], rate[active], t, floor)
     unspent = abs(used - budget)
     return Allocation(
         rate,
@@ -154,8 +176,8 @@ def _allocate(pages: Pages, budget: float, floor: float) -> Allocation:
         t**-2,
         budget,
         used,
-        kkt_residual=max(float(off.max()), unspent / budget if budget else 0.0),
-        duality_gap=(float(rate[active] @ off) + unspent) / t**2,
+        kkt_residual=max(residual, unspent / max(used, budget) if budget else 0.0),
+        duality_gap=gap + unspent / t**2,
         passes=1,
     )
 
@@ -179,10 +201,21 @@ def _fill(change: Floats, spread: Floats, floor: float, spare: float) -> tuple[F
     return rate, float(enters[last] + beyond)
 
 
-def _violation(change: Floats, spread: Floats, rate: Floats, t: float, floor: float) -> Floats:
-    r"""Return relative differences of savings :math:`\mu\Delta/(\Delta+\rho)^2` and multiplier."""
-    gain = (spread * t / (change + rate)) ** 2 - 1
-    return np.where(rate > floor, np.abs(gain), np.maximum(gain, 0.0))
+def _binary_distance(
+    change: Floats, spread: Floats, rate: Floats, t: float, floor: float
+) -> tuple[float, float]:
+    r"""Return the largest violation of a page, and the cost above the least at the level t.
+
+    With :math:`x = \Delta + \rho`, a page at the optimum has the larger of
+    :math:`x = t \sqrt{\mu\Delta}` and :math:`\Delta + m`. The violation is the difference of the
+    squares, as a share of the larger one. The cost is :math:`\mu\Delta/x + x/t^2` less its
+    minimum.
+    """
+    x, wanted, least = change + rate, spread * t, change + floor
+    best = np.maximum(wanted, least)
+    off = np.abs(x - best) * (x + best) / np.maximum(x, best) ** 2
+    bent = (x - best) * (1 - (wanted / x) * (wanted / best))
+    return float(off.max()), float(np.abs(bent).sum()) / t**2
 
 
 def allocate_uniform(
@@ -196,7 +229,7 @@ def allocate_uniform(
     array([0.25, 0.25])
     """
     pages = check_pages(importance, change_rate, complete)
-    return _in_proportion((pages.importance > 0).astype(np.float64), bandwidth)
+    return _in_proportion(pages, (pages.importance > 0).astype(np.float64), bandwidth)
 
 
 def allocate_change_rate(
@@ -212,11 +245,16 @@ def allocate_change_rate(
     array([0.125, 0.375])
     """
     pages = check_pages(importance, change_rate, complete)
-    return _in_proportion(np.where(pages.importance > 0, pages.change_rate, 0.0), bandwidth)
+    return _in_proportion(pages, np.where(pages.importance > 0, pages.change_rate, 0.0), bandwidth)
 
 
-def _in_proportion(weight: Floats, bandwidth: float) -> Allocation:
-    bandwidth = check_bandwidth(bandwidth)
-    total = float(weight.sum())
-    rate = weight * (bandwidth / total) if total else np.zeros_like(weight)
-    return Allocation(rate, np.zeros_like(rate), 0.0, bandwidth, float(rate.sum()))
+def _in_proportion(pages: Pages, weight: Floats, bandwidth: float) -> Allocation:
+    """Return rates in proportion to `weight`, and the cost that more of each would save."""
+    budget, total = check_bandwidth(bandwidth), float(weight.sum())
+    rate = weight * (budget / total) if total else np.zeros_like(weight)
+    changes = rate * pages.change_rate > 0
+    share = np.divide(
+        pages.change_rate, rate + pages.change_rate, where=changes, out=np.zeros(rate.size)
+    )
+    multiplier = float(pages.importance @ share) / budget if budget else np.inf
+    return _compared(pages, Rates(rate, np.zeros_like(rate)), budget, multiplier)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.core.allocation.blocks import Pages
-from service.core.conditions import Bools, Floats
+from service.core.allocation.blocks import Indices, Pages
+from service.core.conditions import Floats
 
 NEVER_ZERO = 1e-300
 """Number far below any product of inputs, which makes the 0/0 of a page without changes 0."""
@@ -48,20 +48,6 @@ def demand(pages: Pages, s: Floats | float, work: Work = NEW) -> Taken:
     return Taken(rate, np.where(inside, taken.slope, 0.0))
 
 
-def violation(pages: Pages, s: Floats | float, rate: Floats, work: Work = NEW) -> Floats:
-    """Return the relative distances of rates from stationarity; 0 where a bound explains them.
-
-    A rate at its minimum may exceed the stationary rate, a rate at its maximum may fall short.
-    """
-    if pages.min_crawl_rate is None or pages.max_crawl_rate is None:
-        low, high = np.zeros((2, 0), np.bool_)
-    else:
-        low, high = rate <= pages.min_crawl_rate, rate >= pages.max_crawl_rate
-    if pages.ping_recall is None:
-        return _exact_violation(pages, s, rate, low, high, work)
-    return _noisy_violation(pages, s, rate, low, high)
-
-
 def by_clock(importance: Floats, change_rate: Floats, s: Floats | float, work: Work = NEW) -> Taken:
     r"""Return the crawl rate of pages without pings (K19 Proposition 2, rationalised).
 
@@ -90,30 +76,6 @@ def _exact_demand(pages: Pages, s: Floats | float, work: Work) -> Taken:
     return taken
 
 
-def _exact_violation(
-    pages: Pages, s: Floats | float, rate: Floats, low: Bools, high: Bools, work: Work
-) -> Floats:
-    r"""Return the distances of :math:`\rho (\rho + \Delta)` from :math:`\mu s \Delta`, relative.
-
-    For complete pages, return the relative distance of the rate from the demand.
-    """
-    ideal = np.multiply(pages.importance, pages.change_rate, out=work.root)
-    ideal *= s
-    over = np.add(rate, pages.change_rate, out=work.slope)
-    over *= rate
-    over -= ideal
-    ideal += NEVER_ZERO
-    with np.errstate(over="ignore"):
-        over /= ideal
-    pinged, _, change, wanted = _pinged(pages, s)
-    taken = rate[pinged]
-    excess = (taken - wanted) / (wanted + NEVER_ZERO)
-    over[pinged] = np.where(taken >= change, np.maximum(excess, 0.0), excess)
-    if low.size:
-        over[(low & (over > 0)) | (high & (over < 0))] = 0.0
-    return np.abs(over, out=over)
-
-
 def _pinged(pages: Pages, s: Floats | float) -> tuple[np.ndarray, Floats, Floats, Floats]:
     """Return the complete pages: positions, importance, change rate and unbounded demand."""
     pinged = np.flatnonzero(pages.complete)
@@ -131,6 +93,16 @@ def pings(pages: Pages) -> tuple[Floats, Floats]:
     return unannounced, pages.ping_recall * pages.change_rate / pages.ping_precision
 
 
+def with_pings(pages: Pages) -> tuple[Indices, Floats]:
+    """Return the pages with pings, and the rates of their pings."""
+    if pages.ping_recall is None:
+        pinged = np.flatnonzero(pages.complete)
+        return pinged, pages.change_rate[pinged]
+    ping_rate = pings(pages)[1]
+    pinged = np.flatnonzero(ping_rate)
+    return pinged, ping_rate[pinged]
+
+
 def _noisy_demand(pages: Pages, s: Floats | float) -> Taken:
     r"""Return :math:`c = 2 \mu s / (1 + \sqrt{1 + 4 (1-q) \mu s / \Delta})` up to the ping rate g.
 
@@ -140,7 +112,7 @@ def _noisy_demand(pages: Pages, s: Floats | float) -> Taken:
     changes = pages.change_rate > 0
     importance = np.where(changes, pages.importance, 0.0)
     wanted = importance * s
-    root = np.sqrt(1 + 4 * wanted * _false(pages) / np.where(changes, pages.change_rate, 1.0))
+    root = np.sqrt(1 + 4 * wanted * false_share(pages) / np.where(changes, pages.change_rate, 1.0))
     by_ping = 2 * wanted / (1 + root)
     clock = by_clock(importance, unannounced, s)
     some = by_ping <= ping_rate
@@ -151,29 +123,6 @@ def _noisy_demand(pages: Pages, s: Floats | float) -> Taken:
     )
 
 
-def _noisy_violation(
-    pages: Pages, s: Floats | float, rate: Floats, low: Bools, high: Bools
-) -> Floats:
-    r"""Return the distances of c from the stationary rates on both sides of the kink at g.
-
-    Up to g the stationary rate solves :math:`c ((1-q) c + \Delta) = \mu s \Delta`, above g
-    :math:`c (c + \alpha) = \mu s \alpha`.
-    """
-    unannounced, ping_rate = pings(pages)
-    on_pings = _off(rate * (_false(pages) * rate + pages.change_rate), pages.change_rate, pages, s)
-    beyond = _off(rate * (rate + unannounced), unannounced, pages, s)
-    over = np.where(rate <= ping_rate, on_pings, beyond)
-    under = -np.where(rate < ping_rate, on_pings, beyond)
-    if low.size:
-        over[low] = under[high] = 0.0
-    return np.asarray(np.maximum(np.maximum(over, under), 0.0))
-
-
-def _off(is_now: Floats, change_rate: Floats, pages: Pages, s: Floats | float) -> Floats:
-    ideal = pages.importance * change_rate * s
-    with np.errstate(over="ignore"):
-        return np.asarray((is_now - ideal) / (ideal + NEVER_ZERO))
-
-
-def _false(pages: Pages) -> Floats | float:
+def false_share(pages: Pages) -> Floats | float:
+    """Return the share of the pings that announce no change."""
     return 0.0 if pages.ping_precision is None else 1 - pages.ping_precision

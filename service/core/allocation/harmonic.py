@@ -3,10 +3,11 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from service.core.allocation.blocks import LARGE, Pages, blocks
-from service.core.allocation.multipliers import UNLIMITED, Solution, TreeLevel, fold_up, grow, solve
+from service.core.allocation.blocks import LARGE, Pages
+from service.core.allocation.certificate import Rates, certify
+from service.core.allocation.multipliers import UNLIMITED, TreeLevel, grow, solve
 from service.core.allocation.problem import Allocation, check_bandwidth, check_hosts, check_pages
-from service.core.allocation.sweeps import FinalSums, HostSweeps, Sweeps
+from service.core.allocation.sweeps import HostSweeps, Sweeps
 from service.core.conditions import Floats
 
 SAMPLE, MOST_SAMPLED = 64, 1 << 17
@@ -84,27 +85,17 @@ def allocate_harmonic(
     if start is None and n >= LARGE:
         start = _start(pages, levels[0])
     solution = solve(levels, sweeps.take, sweeps.survey(), start, limit)
-    settled = sweeps.settle(solution.levels[-1], crawl_rate, crawl_probability)
-    return _certified(levels, solution, settled, crawl_rate, crawl_probability)
-
-
-def _certified(
-    levels: list[TreeLevel],
-    solution: Solution,
-    settled: FinalSums,
-    crawl_rate: Floats,
-    crawl_probability: Floats,
-) -> Allocation:
-    slack, gap = _unspent(levels, solution, settled.used)
+    sweeps.settle(solution.levels[-1], crawl_rate, crawl_probability)
+    rates = Rates(crawl_rate, crawl_probability)
+    distance = certify(
+        pages, levels, solution.levels, rates, None if hosts is None else hosts.of_page
+    )
     multiplier, *nested = (_multiplier(s) for s in solution.levels)
     return Allocation(
-        crawl_rate,
-        crawl_probability,
-        float(multiplier[0]),
+        *rates,
+        multiplier=float(multiplier[0]),
         bandwidth=float(levels[0].bandwidth[0]),
-        bandwidth_used=float(settled.used.sum()),
-        kkt_residual=max(slack, settled.residual),
-        duality_gap=gap + settled.missed,
+        **distance._asdict(),
         passes=solution.passes,
         host_multiplier=nested[-1] if nested else None,
         group_multiplier=nested[0] if len(nested) > 1 else None,
@@ -126,29 +117,3 @@ def _start(pages: Pages, root: TreeLevel) -> float | None:
 def _multiplier(s: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         return np.where(s >= UNLIMITED, 0.0, 1 / s)
-
-
-def _unspent(levels: list[TreeLevel], solution: Solution, leaf: Floats) -> tuple[float, float]:
-    """Return the largest relative violation of a budget, and a bound on the cost that it causes.
-
-    A violation is overspending, or underspending of a budget with a positive multiplier. `leaf`
-    has the crawls a day of each leaf.
-    """
-    worst = gap = 0.0
-    above = np.array([UNLIMITED])
-    for depth, (level, s) in enumerate(zip(levels, solution.levels, strict=True)):
-        used = fold_up(levels, leaf, depth)
-        for block in blocks(slice(0, s.size)):
-            parent = above if above.size == 1 else above[level.parent[block]]
-            cap, at = level.bandwidth[block], s[block]
-            limited = (cap > 0) & (cap < np.inf)
-            spare = np.where(limited, cap - used[block], 0.0)
-            own = np.divide(parent - at, parent, out=np.zeros_like(at), where=parent > 0)
-            off = np.divide(
-                np.maximum(-spare, own * spare), cap, out=np.zeros_like(at), where=limited
-            )
-            worst = max(worst, float(off.max()))
-            missed = own * np.abs(spare)
-            gap += float(np.divide(missed, at, out=np.zeros_like(at), where=at > 0).sum())
-        above = s
-    return worst, gap

@@ -158,10 +158,14 @@ def _refuse(name: str, problem: str, bad: Bools) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Crawl rates and probabilities, and bounds on their distance from the optimum.
+    """Crawl rates and probabilities, and their distance from the optimum of their cost.
 
     A page is crawled `crawl_rate` times a day on the clock. In addition, each ping of the page
     causes a crawl with `crawl_probability`.
+
+    The cost is the one that the solver names, with crawls at random times. The residual and the
+    gap are computed from the rates. So an allocation that only approaches the least cost shows by
+    how much it fails.
 
     Attributes
     ----------
@@ -174,11 +178,10 @@ class Allocation:
         The bandwidth requested.
     bandwidth_used : float, 1/day
         The sum of crawl_rate + crawl_probability * ping rate.
-    kkt_residual : float, dimensionless
-        Largest relative violation of stationarity, complementary slackness and feasibility;
-        0 for baselines, which have no optimum.
+    kkt_residual : float, in [0, 1]
+        Largest relative violation of stationarity, complementary slackness and feasibility.
     duality_gap : float, cost
-        Upper bound on the cost of this allocation less the least cost possible; 0 for baselines.
+        Upper bound on the cost of this allocation less the least cost possible.
     passes : int
         Sweeps over the pages that evaluated the bandwidth at a multiplier.
     host_multiplier : (H,) float64 or None
@@ -193,8 +196,8 @@ class Allocation:
     multiplier: float
     bandwidth: float
     bandwidth_used: float
-    kkt_residual: float = 0.0
-    duality_gap: float = 0.0
+    kkt_residual: float
+    duality_gap: float
     passes: int = 0
     host_multiplier: Floats | None = None
     group_multiplier: Floats | None = None

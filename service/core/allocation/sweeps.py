@@ -1,13 +1,13 @@
 """The passes over the pages: sums by host at a multiplier, and the rates at the optimum."""
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from typing_extensions import override
 
 from service.core.allocation.blocks import BLOCK, Indices, Pages, blocks, by_host, over_parts
-from service.core.allocation.demand import NEVER_ZERO, Work, demand, pings, violation
+from service.core.allocation.demand import Work, demand, pings, with_pings
 from service.core.allocation.multipliers import PageSums, Roots, Values
 from service.core.conditions import Floats
 
@@ -15,17 +15,6 @@ T = TypeVar("T")
 
 Form = Callable[[Pages, Floats | float, Work], tuple[Floats, ...]]
 """Function that returns columns of pages at an s, which is a number or (N,)."""
-
-
-class FinalSums(NamedTuple):
-    """Sums over the pages at their final rates, recomputed from the rates as written."""
-
-    used: Floats
-    """(H,) crawls a day of each host; (1,) without hosts."""
-    missed: float
-    """Bound on the cost of the violations."""
-    residual: float
-    """The largest violation."""
 
 
 class Sweeps:
@@ -51,40 +40,25 @@ class Sweeps:
         """
         return Values(*self._sum(demand, len(Values._fields), s))
 
-    def settle(self, s: Floats, crawl_rate: Floats, crawl_probability: Floats) -> FinalSums:
-        """Write the rates of pages at the `s` of their hosts; return their sums and violations.
+    def settle(self, s: Floats, crawl_rate: Floats, crawl_probability: Floats) -> None:
+        """Write the rates of pages at the `s` of their hosts.
 
         `crawl_probability` has zeros before the call.
         """
 
-        def settle_part(part: slice) -> tuple[float, float, Indices, Floats]:
-            missed = worst = 0.0
+        def settle_part(part: slice) -> None:
             buffers = np.empty((2, min(BLOCK, self._n)))
-            on_pings = [(np.zeros(0, np.intp), np.zeros(0))]
             for block in blocks(part):
                 pages, at = self._pages.cut(block), self._of_pages(s, block)
                 rate, (slope, root) = crawl_rate[block], buffers[:, : block.stop - block.start]
                 work = Work(rate, slope, root)
                 rate[:] = demand(pages, at, work).rate  # in place, or a copy for noisy pings
-                off = violation(pages, at, rate, work)
-                worst = max(worst, float(off.max()))
-                off *= rate
-                off /= np.maximum(at, NEVER_ZERO)
-                missed += float(off.sum())
-                own, crawls = _split(pages, rate, crawl_probability[block])
-                on_pings.append((own + block.start, crawls))
-            pinged, crawls = map(np.concatenate, zip(*on_pings, strict=True))
-            return missed, worst, pinged, crawls
+                _split(pages, rate, crawl_probability[block])
 
-        missed, worst, *on_pings = zip(*over_parts(settle_part, self._n), strict=True)
-        used = self._used(crawl_rate, *map(np.concatenate, on_pings))
-        return FinalSums(used, sum(missed), max(worst))
+        over_parts(settle_part, self._n)
 
     def _of_pages(self, s: Floats, block: slice) -> Floats | float:  # noqa: ARG002
         return float(s[0])
-
-    def _used(self, crawl_rate: Floats, pinged: Indices, on_pings: Floats) -> Floats:  # noqa: ARG002
-        return np.array([crawl_rate.sum() + on_pings.sum()])
 
     def _sum(self, form: Form, n_columns: int, s: Floats) -> Floats:
         def sum_part(part: slice) -> Floats:
@@ -165,17 +139,12 @@ class HostSweeps(Sweeps):
         return self._buckets.pages.cut(np.concatenate(which)), np.concatenate(host)
 
     @override
-    def settle(self, s: Floats, crawl_rate: Floats, crawl_probability: Floats) -> FinalSums:
+    def settle(self, s: Floats, crawl_rate: Floats, crawl_probability: Floats) -> None:
         crawl_probability.fill(0.0)
-        return super().settle(s, crawl_rate, crawl_probability)
+        super().settle(s, crawl_rate, crawl_probability)
 
     def _of_pages(self, s: Floats, block: slice) -> Floats:
         return s.take(self._host[block])
-
-    def _used(self, crawl_rate: Floats, pinged: Indices, on_pings: Floats) -> Floats:
-        used = np.bincount(self._host, crawl_rate, self._n_hosts).astype(np.float64)
-        used += np.bincount(self._host[pinged], on_pings, self._n_hosts)
-        return used
 
     def _sum(self, form: Form, n_columns: int, s: Floats) -> Floats:
         sums = np.zeros((n_columns, self._n_hosts))
@@ -221,20 +190,10 @@ def _bounds(pages: Pages, s: Floats | float, work: Work) -> tuple[Floats, ...]: 
     return bounds if pages.min_crawl_rate is None else (*bounds, pages.min_crawl_rate)
 
 
-def _split(pages: Pages, rate: Floats, probability: Floats) -> tuple[Indices, Floats]:
-    """Divide total rates into rates on the clock, in place, and probabilities of crawls on pings.
-
-    Return the pages with pings and their crawls a day on pings.
-    """
-    if pages.ping_recall is None:
-        pinged = np.flatnonzero(pages.complete)
-        ping_rate = pages.change_rate[pinged]
-    else:
-        ping_rate = pings(pages)[1]
-        pinged = np.flatnonzero(ping_rate)
-        ping_rate = ping_rate[pinged]
+def _split(pages: Pages, rate: Floats, probability: Floats) -> None:
+    """Divide total rates into rates on the clock, in place, and probabilities of crawls."""
+    pinged, ping_rate = with_pings(pages)
     taken = rate[pinged]
     share = np.divide(taken, ping_rate, out=np.zeros_like(taken), where=ping_rate > 0)
-    probability[pinged] = share = np.minimum(share, 1.0, out=share)
+    probability[pinged] = np.minimum(share, 1.0, out=share)
     rate[pinged] = np.maximum(taken - ping_rate, 0.0)
-    return pinged, share * ping_rate
