@@ -31,6 +31,7 @@ CERTIFICATE = Certificate(
     harmonic_cost=0.0,
     binary_cost=0.0,
     kkt_residual=0.0,
+    duality_gap=0.0,
     passes=0,
     n_pages=0,
     prior={},

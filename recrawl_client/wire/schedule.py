@@ -69,7 +69,11 @@ class Epoch(Struct, frozen=True, kw_only=True):
     binary_cost: float | None = None
     """Expected importance of the pages that are stale at a random moment."""
     kkt_residual: float | None = None
-    """Largest relative violation of an optimality condition, without a unit; 0 means optimal."""
+    """Largest relative violation of an optimality condition, without a unit, 0 to 1; 0 means
+    optimal."""
+    duality_gap: float | None = None
+    """Upper bound of the cost above the least possible, in units of importance; null means no
+    bound."""
     passes: int | None = None
     """Number of passes over all pages in the search for the multiplier."""
     n_pages: int | None = None

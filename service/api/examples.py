@@ -138,6 +138,7 @@ EPOCH_ANSWER = {
     "harmonic_cost": 5.7,
     "binary_cost": 3.9,
     "kkt_residual": 2.2e-16,
+    "duality_gap": 1.3e-15,
     "passes": 4,
     "n_pages": 3,
     "budget_factor": 1.04,

@@ -90,6 +90,32 @@ class Constraints:
             arguments |= {members: level.of, bandwidth: spare}
         return arguments
 
+    @property
+    def minima(self) -> float:
+        """Sum of the minimum crawl rates, crawls a day."""
+        return float(np.sum(self.of_pages.get("min_crawl_rate", 0.0)))
+
+    def affordable(self, audits: Floats, bandwidth: float) -> Floats:
+        """Return the audits, reduced to the room that minima leave within every limit.
+
+        The limits are the maximum of a page, the caps of its host and group, and the bandwidth.
+        """
+        least, most = (self.of_pages.get(f"{name}_crawl_rate") for name in ("min", "max"))
+        if most is not None:
+            audits = np.minimum(audits, most - (0.0 if least is None else least))
+        of_page: Ints | slice = slice(None)
+        for level in self.levels:
+            of_page = level.of[of_page]
+            audits_of = np.bincount(of_page, audits, len(level.limits))
+            audits = audits * _share(level.limits - level.minima, audits_of)[of_page]
+        return audits * _share(bandwidth - self.minima, audits.sum())
+
+
+def _share(room: ArrayLike, needed: ArrayLike) -> Floats:
+    """Return the share of what is needed that fits into the room, in [0, 1]."""
+    tiny = np.finfo(np.float64).tiny
+    return np.asarray(np.clip(room, 0.0, needed) / np.maximum(needed, tiny))
+
 
 def constrain(
     pages: EpochColumns, estimates: RateEstimates, caps: CapColumns, objective: str
@@ -196,6 +222,7 @@ def solve(
         harmonic_cost=harmonic,
         binary_cost=binary,
         kkt_residual=allocation.kkt_residual,
+        duality_gap=allocation.duality_gap,
         passes=allocation.passes,
         n_pages=len(pages),
         prior={},
@@ -227,9 +254,9 @@ def _optimum(
         allocation = allocate(bandwidth, start, 0.0)
     except BandwidthInfeasible as error:
         raise BandwidthInfeasible(f"{error}; {greediest(pages)}") from error
-    audits = audit_rates(pages, estimates, allocation)
+    audits = constraints.affordable(audit_rates(pages, estimates, allocation), bandwidth)
     if audits.any():
-        spared = max(bandwidth - float(audits.sum()), float(np.nansum(pages.min_crawl_rate)))
+        spared = max(bandwidth - float(audits.sum()), constraints.minima)
         allocation = allocate(spared, allocation.multiplier, audits)
     return allocation, audits
 

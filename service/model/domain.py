@@ -218,7 +218,7 @@ class HostGroup:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Figures of a published epoch, which prove that its schedule is near the optimum."""
+    """Figures of a published epoch, which show how near its rates are to the optimum."""
 
     bandwidth: float
     bandwidth_used: float
@@ -226,6 +226,9 @@ class Certificate:
     harmonic_cost: float
     binary_cost: float
     kkt_residual: float
+    """Largest relative violation of a condition of the optimum, in [0, 1]."""
+    duality_gap: float
+    """Upper bound of the objective's cost above the least cost, without the audits of pings."""
     passes: int
     n_pages: int
     prior: dict[str, float]

@@ -53,7 +53,8 @@ class Settings(BaseSettings):
     """Timing of crawls: periodic, or poisson (random, as in the papers); lln, sa and sam need
     poisson."""
     objective: str = "harmonic"
-    """Cost of staleness that an epoch minimises; the others are baselines."""
+    """Cost of staleness that an epoch minimises (harmonic, binary, binary_floor), or a rule that
+    has no optimum of its own."""
     url_groups: bool = True
     """True where the latest crawls of a page's URL group move its next crawl."""
     half_life_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = 180

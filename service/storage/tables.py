@@ -196,6 +196,7 @@ epochs = sa.Table(
     sa.Column("harmonic_cost", sa.Double),
     sa.Column("binary_cost", sa.Double),
     sa.Column("kkt_residual", sa.Double),
+    sa.Column("duality_gap", sa.Double),
     sa.Column("passes", sa.Integer),
     sa.Column("n_pages", sa.BigInteger),
     sa.Column("prior", Json),

@@ -58,6 +58,7 @@ def test_a_published_epoch_carries_its_certificate(api: Live):
     assert epoch["multiplier"] > 0
     assert 0 < epoch["binary_cost"] <= epoch["harmonic_cost"]
     assert abs(epoch["kkt_residual"]) < 1e-9
+    assert 0 <= epoch["duality_gap"] < 1e-9 * epoch["harmonic_cost"]
     assert epoch["passes"] >= 1
     assert epoch["reason"] is None
     prior_names = {"a", "b", "within_shape", "between_shape", "dispersion"}

@@ -35,7 +35,7 @@ AGAIN = "a ping or POST /pages with its url has it crawled once more"
 
 
 def why(page: Page, *, url_group_rate: float | None = None, quantiles=QUANTILES, certified=True):
-    certificate = Certificate(9.0, 9.0, 0.5, 0.0, 0.0, 0.0, 1, 1_000, {}, quantiles, 1.2, {})
+    certificate = Certificate(9.0, 9.0, 0.5, 0.0, 0.0, 0.0, 0.0, 1, 1_000, {}, quantiles, 1.2, {})
     epoch = Epoch(1, EpochStatus.published, AT, certificate=certificate if certified else None)
     return explain(page, epoch, PageEstimate(0.5, None, "gamma", url_group_rate))
 

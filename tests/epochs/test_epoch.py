@@ -96,6 +96,23 @@ def test_pages_that_are_gone_cost_no_bandwidth(store, clock, objective):
     assert page_of(store, gone[0]).importance > 0
 
 
+@pytest.mark.parametrize("objective", ALLOCATORS)
+def test_only_an_optimum_is_certified_as_one(store, clock, objective):
+    watched(store)
+    clock.at = T0 + 30 * DAY
+    plan = replace(PLAN, bandwidth=7.5, timing=Timing.poisson)
+    best = run_epoch(store, plan, clock).certificate
+    epoch = run_epoch(store, replace(plan, objective=objective), clock).certificate
+    if objective in {"harmonic", "binary", "binary_floor"}:
+        assert epoch.kkt_residual < 1e-9
+        assert epoch.duality_gap < 1e-9
+    else:
+        assert 0.1 < epoch.kkt_residual <= 1
+        above = epoch.harmonic_cost - best.harmonic_cost
+        assert epoch.duality_gap == pytest.approx(above, rel=1e-4)  # priors are refitted
+        assert above > 1
+
+
 def test_an_epoch_of_pages_that_are_all_gone_spends_nothing(memory, clock):
     save(memory, register(memory, 3), gone=True)
     certificate = run_epoch(memory, PLAN, clock).certificate

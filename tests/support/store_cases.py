@@ -33,6 +33,7 @@ CERTIFICATE = Certificate(
     harmonic_cost=1e-300,
     binary_cost=5e-324,
     kkt_residual=2.220446049250313e-16,
+    duality_gap=float("inf"),
     passes=7,
     n_pages=3,
     prior={"a": 0.5, "b": 15.000000000000002},

@@ -56,7 +56,7 @@ def list_epochs(
 def get_latest_epoch(service: TheService) -> Response:
     """Show the epoch in force.
 
-    Its costs and its residual certify that its schedule is optimal.
+    Its residual and its gap show how far its schedule is from the optimum.
     """
     with service.store.begin(write=False) as tx:
         epoch = tx.epoch_in_force()
