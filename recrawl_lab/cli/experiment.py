@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -54,11 +54,13 @@ def experiment(
 ) -> None:
     """Run experiments of the papers that Recrawl builds on, and compare.
 
-    Each experiment prints its tables, one line of claims that agree with the paper, and one line
-    of claims that differ, both from the new numbers. It writes NAME.png, NAME-1.csv … and
-    NAME.json. Without a name, the command lists the experiments.
+    Each experiment prints its tables and the claims of its paper, those that agree and those that
+    differ. A claim has the paper's figure, the new one, and the tolerance. The experiment writes
+    NAME.png, NAME-1.csv … and NAME.json, and the command claims.md, a table of all claims. Without
+    a name, the command lists the experiments.
     """
     from recrawl_lab.experiments import Setup, find
+    from recrawl_lab.experiments.report import write_claims
 
     heed_sigterm()
     if list_ or not names:
@@ -66,9 +68,9 @@ def experiment(
         return
     chosen = [find(name) for name in names]
     out.mkdir(parents=True, exist_ok=True)
-    for each in chosen:
-        setup = Setup(seed=seed, scale=scale, trace=trace, data=data)
-        _run(each, setup, out, as_json=as_json)
+    setup = Setup(seed=seed, scale=scale, trace=trace, data=data)
+    documents = [_run(each, setup, out, as_json=as_json) for each in chosen]
+    write_claims(documents, out)
     if find_spec("matplotlib") is None:
         console.print("For the figures: pip install 'recrawl[lab]'", markup=False)
 
@@ -82,8 +84,8 @@ def _print_names() -> None:
     Console().print(view)
 
 
-def _run(each: "Experiment", setup: "Setup", out: Path, *, as_json: bool) -> None:
-    """Run one experiment with a progress bar; write its files and print its tables."""
+def _run(each: "Experiment", setup: "Setup", out: Path, *, as_json: bool) -> dict[str, Any]:
+    """Run one experiment with a progress bar; write its files, print and return its results."""
     from recrawl_lab.experiments.report import document, show, write
 
     with Progress(console=console, transient=True) as progress:
@@ -91,8 +93,10 @@ def _run(each: "Experiment", setup: "Setup", out: Path, *, as_json: bool) -> Non
         setup = replace(setup, progress=lambda share: progress.update(task, completed=share))
         result = each.run(setup)
     files = [path.name for path in write(each.name, result, setup, out)]
+    results = document(each.name, result, setup)
     if as_json:
-        typer.echo(json.dumps(document(each.name, result, setup)))
+        typer.echo(json.dumps(results))
     else:
         show(result, Console())
     console.print(f"{out}: {', '.join(files)}", highlight=False)
+    return results

@@ -14,9 +14,9 @@ from recrawl_lab.experiments import (
     k19_known,
     k19_learned,
 )
-from recrawl_lab.experiments.base import Check, Experiment, Result, ResultTable, Setup
+from recrawl_lab.experiments.base import Experiment, Result, ResultTable, Setup
 
-__all__ = ["EXPERIMENTS", "Check", "Experiment", "Result", "ResultTable", "Setup", "find"]
+__all__ = ["EXPERIMENTS", "Experiment", "Result", "ResultTable", "Setup", "find"]
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment

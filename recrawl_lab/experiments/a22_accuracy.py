@@ -15,16 +15,18 @@ from recrawl_lab.experiments.a22_measured import (
     measure,
     result,
 )
-from recrawl_lab.experiments.base import Check, Experiment, Result, Setup
+from recrawl_lab.experiments.base import Experiment, Result, Setup
+from recrawl_lab.experiments.checks import Order, Value, apart, factor, share
 from recrawl_lab.experiments.runs import band
 
 ONLINE = ("lln", "sa", "sam")
-HANDOVER = 400
-"""Number of crawls at which LLN overtakes SAM in the paper's figure 4."""
+HANDOVER, AROUND = 400.0, 0.25
+"""Number of crawls at which LLN overtakes SAM in the paper's figure 4; tolerance, a share."""
 CLOSE = 2.0
 """Maximum ratio of two errors or counts that are close."""
 FALLEN = 0.7
 """Relative error that both LLN and SAM reach in figure 3."""
+BOTH = "A22 4.2.1, figure 2(c)"
 
 
 def balanced(setup: Setup) -> Result:
@@ -32,32 +34,31 @@ def balanced(setup: Setup) -> Result:
     measured = measure(BALANCED, setup, with_mle=True)
     online = {name: measured.rmse(name, CRAWLS) for name in ONLINE}
     naive, mle = measured.rmse("naive", CRAWLS), measured.rmse("plain mle", CRAWLS)
-    worst = max(online, key=online.__getitem__)
-    early = {name: measured.rmse(name, 10) for name in (*ONLINE, "plain mle", "mle")}
+    early = {name: measured.rmse(name, 10) for name in ONLINE}
     return result(
         measured,
         [
-            Check(
-                "MLE, LLN, SA and SAM all outperform Naive",
-                f"RMSE at most {max(*online.values(), mle):.3f} against {naive:.3f}",
-                max(*online.values(), mle) < naive,
+            Order(
+                claim="MLE, LLN, SA and SAM all outperform Naive (RMSE / change rate)",
+                place=BOTH,
+                ascending=({"MLE": mle, **online}, {"naive": naive}),
             ),
-            Check(
-                "the error of MLE decays fastest",
-                f"MLE {mle:.3f}, best of the others {min(online.values()):.3f}",
-                mle < min(online.values()),
+            Order(
+                claim="the error of MLE decays fastest (RMSE after 1,000 crawls)",
+                place=BOTH,
+                ascending=({"MLE": mle}, online),
             ),
-            Check(
-                f"LLN, SA and SAM end close to MLE, within a factor of {CLOSE:g}",
-                f"{worst} {online[worst]:.3f} against {mle:.3f}",
-                online[worst] <= CLOSE * mle,
+            Value(
+                claim="LLN, SA and SAM are comparable to MLE (largest RMSE over that of MLE)",
+                place="A22 4.2.1, figure 2",
+                stated=1.0,
+                measured=max(online.values()) / mle,
+                within=factor(CLOSE),
             ),
-            Check(
-                "MLE is the least accurate in the first few crawls",
-                f"RMSE after 10 {early['plain mle']:.3g}, of the others at most "
-                f"{max(early[name] for name in ONLINE):.2f}; with the service's two imaginary "
-                f"crawls {early['mle']:.2f}",
-                early["plain mle"] == max(early.values()),
+            Order(
+                claim="MLE is the least accurate in the first few crawls (RMSE after 10)",
+                place=BOTH,
+                ascending=(early, {"MLE": measured.rmse("plain mle", 10)}),
             ),
         ],
     )
@@ -67,35 +68,36 @@ def rare(setup: Setup) -> Result:
     """Run figure 3: the page changes 167 times between two crawls."""
     measured = measure(RARE, setup, with_mle=False)
     width = {name: _width(measured, name, CRAWLS) for name in ONLINE}
-    lln, sa, sam = (measured.rmse(name, CRAWLS) for name in ONLINE)
+    rmse = {name: measured.rmse(name, CRAWLS) for name in ONLINE}
     falls = {name: _first_below(measured, name, FALLEN) for name in ("lln", "sam")}
     return result(
         measured,
         [
-            Check(
-                "LLN and SAM perform well compared to SA",
-                f"RMSE {lln:.2f} and {sam:.2f} against {sa:.2f}",
-                max(lln, sam) < sa,
+            Order(
+                claim="LLN and SAM perform well compared to SA (RMSE / change rate)",
+                place="A22 4.2.2, figure 3(a)",
+                ascending=apart(rmse, "lln", "sam"),
             ),
-            Check(
-                "the variance of SA is the least",
-                _list("band / Δ", width),
-                width["sa"] == min(width.values()),
+            Order(
+                claim="the variance of SA is the least (width of the 95 % band / change rate)",
+                place="A22 4.2.2, figure 3(b)",
+                ascending=apart(width, "sa"),
             ),
-            Check(
-                "the error of SA decreases slowly",
-                f"from {measured.rmse('sa', 100):.2f} after 100 crawls to {sa:.2f} after 1,000",
-                sa > measured.rmse("sa", 100) / CLOSE,
+            Order(
+                claim="the error of SA decreases slowly (less than half from 100 to 1,000 crawls)",
+                place="A22 4.2.2, figure 3(c)",
+                ascending=({"half of the first": measured.rmse("sa", 100) / 2}, {"sa": rmse["sa"]}),
             ),
-            Check(
-                "LLN varies more than SAM",
-                f"band / Δ {width['lln']:.2f} against {width['sam']:.2f}",
-                width["lln"] > width["sam"],
+            Order(
+                claim="LLN varies more than SAM (width of the 95 % band / change rate)",
+                place="A22 4.2.2, figure 3(b)",
+                ascending=({"sam": width["sam"]}, {"lln": width["lln"]}),
             ),
-            Check(
-                "the error of LLN decays much faster than that of SAM",
-                f"below {FALLEN:g} after {falls['lln']:,} crawls against {falls['sam']:,}",
-                CLOSE * falls["lln"] < falls["sam"],
+            Order(
+                claim=f"the error of LLN decays much faster than that of SAM (crawls to {FALLEN})",
+                place="A22 4.2.2, figure 3(c)",
+                ascending=({"lln": falls["lln"]}, {"sam": falls["sam"]}),
+                margin=CLOSE - 1,
             ),
         ],
     )
@@ -109,29 +111,32 @@ def moderate(setup: Setup) -> Result:
     early = {name: measured.rmse(name, 30) for name in ONLINE}
     behind = measured.error["lln"].rmse >= measured.error["sam"].rmse
     handover = int(measured.after[np.flatnonzero(behind)[-1]]) if behind.any() else 0
-    gains = {name: (measured.rmse(name, CRAWLS), poorer.rmse(name, CRAWLS)) for name in ONLINE}
+    gains = {name: measured.rmse(name, CRAWLS) / poorer.rmse(name, CRAWLS) for name in ONLINE}
     return result(
         measured,
         [
-            Check(
-                "all perform better than at crawl rate 3",
-                ", ".join(f"{name} {new:.2f} from {old:.2f}" for name, (new, old) in gains.items()),
-                all(new < old for new, old in gains.values()),
+            Order(
+                claim="all perform better than at crawl rate 3 (RMSE over the RMSE there)",
+                place="A22 4.2.2, figure 4",
+                ascending=(gains, {"no change": 1.0}),
             ),
-            Check(
-                "SAM is the most volatile",
-                _list("band / Δ", width),
-                width["sam"] == max(width.values()),
+            Order(
+                claim="SAM is the most volatile (width of the 95 % band / change rate)",
+                place="A22 4.2.2, figure 4(b)",
+                ascending=apart(width, "lln", "sa"),
             ),
-            Check(
-                "in the initial crawls the error of SAM is the least",
-                _list("RMSE after 30", early),
-                early["sam"] == min(early.values()),
+            Order(
+                claim="in the initial crawls the error of SAM is the least (RMSE after 30)",
+                place="A22 4.2.2, figure 4(c)",
+                ascending=apart(early, "sam"),
             ),
-            Check(
-                f"SAM's lead over LLN ends after {HANDOVER} crawls, within a factor of {CLOSE:g}",
-                f"after {handover}",
-                HANDOVER / CLOSE <= handover <= HANDOVER * CLOSE,
+            Value(
+                claim="SAM's lead over LLN disappears",
+                place="A22 4.2.2, figure 4(c)",
+                stated=HANDOVER,
+                measured=handover,
+                within=share(AROUND),
+                unit="crawls",
             ),
         ],
     )
@@ -146,10 +151,6 @@ def _first_below(measured: PageErrors, name: str, error: float) -> int:
     """Return the number of crawls at which the error first falls below `error`, or of all."""
     below = measured.error[name].rmse < error
     return int(measured.after[below.argmax()] if below.any() else measured.after[-1])
-
-
-def _list(what: str, values: dict[str, float]) -> str:
-    return f"{what}: " + ", ".join(f"{name} {value:.3g}" for name, value in values.items())
 
 
 EXPERIMENTS = (

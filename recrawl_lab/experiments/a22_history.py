@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from recrawl_lab.errors import InvalidTrace
-from recrawl_lab.experiments.base import Check, Experiment, Result, ResultTable, Setup
+from recrawl_lab.experiments.base import Experiment, Result, ResultTable, Setup
+from recrawl_lab.experiments.checks import Check, Order, Value, apart, distance, factor
 from recrawl_lab.experiments.runs import (
     INK,
     CrawlRuns,
@@ -191,11 +192,12 @@ EXPERIMENTS = (
 
 
 def _exponential(gaps: Floats) -> Check:
-    distance = distance_to_exponential(gaps)
-    return Check(
-        "the times between changes are exponential",
-        f"distance {distance:.2f}, deviation {gaps.std() / gaps.mean():.2f} of the mean",
-        distance <= MAX_DISTANCE,
+    return Value(
+        claim="the times between changes are exponential (distance of the distributions)",
+        place="A22 4.1, figure 1(a)",
+        stated=0.0,
+        measured=distance_to_exponential(gaps),
+        within=distance(MAX_DISTANCE),
     )
 
 
@@ -204,26 +206,24 @@ def _checks(where: str, frequent: ErrorsByTime, rare: ErrorsByTime) -> list[Chec
     often = {name: frequent.rmse(name) for name in names}
     seldom = {name: rare.rmse(name) for name in names}
     return [
-        Check(
-            f"{where}, crawled half as often as it changes, all outperform Naive",
-            f"RMSE {_list(often)} against {frequent.rmse('naive'):.2f}",
-            max(often.values()) < frequent.rmse("naive"),
+        Order(
+            claim=f"{where}, crawled half as often as it changes, all outperform Naive (RMSE)",
+            place="A22 4.1, figure 1(b)",
+            ascending=(often, {"naive": frequent.rmse("naive")}),
         ),
-        Check(
-            f"{where} they are then comparable, within a factor of {CLOSE:g}",
-            f"RMSE {_list(often)}",
-            max(often.values()) <= CLOSE * min(often.values()),
+        Value(
+            claim=f"{where} they are then comparable (largest RMSE over the least)",
+            place="A22 4.1, figure 1(b)",
+            stated=1.0,
+            measured=max(often.values()) / min(often.values()),
+            within=factor(CLOSE),
         ),
-        Check(
-            f"{where}, crawled a tenth as often, SAM and MLE do better than SA and LLN",
-            f"RMSE {_list(seldom)}",
-            max(seldom["sam"], seldom["mle"]) < min(seldom["sa"], seldom["lln"]),
+        Order(
+            claim=f"{where}, crawled a tenth as often, SAM and MLE beat SA and LLN (RMSE)",
+            place="A22 4.1, figure 1(c)",
+            ascending=apart(seldom, "sam", "mle"),
         ),
     ]
-
-
-def _list(errors: dict[str, float]) -> str:
-    return ", ".join(f"{name} {error:.2f}" for name, error in errors.items())
 
 
 def _table(where: str, measured: ErrorsByTime, share: float) -> ResultTable:

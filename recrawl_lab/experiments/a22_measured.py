@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from recrawl_lab.experiments.base import Check, Result, ResultTable, Setup
+from recrawl_lab.experiments.base import Result, ResultTable, Setup
+from recrawl_lab.experiments.checks import Check, Value, distance
 from recrawl_lab.experiments.plain import plain_likelihood
 from recrawl_lab.experiments.runs import (
     INK,
@@ -117,24 +118,23 @@ def measure(page: RecordedPage, setup: Setup, *, with_mle: bool) -> PageErrors:
 
 def as_simulated(measured: PageErrors) -> list[Check]:
     """Return checks against `REFERENCE`, within four standard errors of both and the rounding."""
-    checks = []
-    for name, expected in REFERENCE.get(measured.page, {}).items():
-        rmse = [measured.rmse(name, crawls) for crawls in (100, 1_000)]
-        allowed = [
-            4.0
-            * float(measured.error[name].standard_error[measured.row(crawls)])
-            * np.hypot(1.0, np.sqrt(measured.estimate[name].shape[1] / RUNS))
-            + 0.005
-            for crawls in (100, 1_000)
-        ]
-        checks.append(
-            Check(
-                f"RMSE of {name} is that of an independent simulation",
-                f"{rmse[0]:.3f}, {rmse[1]:.3f} against {expected[0]:g}, {expected[1]:g}",
-                all(abs(f - e) <= a for f, e, a in zip(rmse, expected, allowed, strict=True)),
-            )
+    return [
+        Value(
+            claim=f"RMSE of {name} after {crawls:,} crawls, over the change rate",
+            place="independent simulation, 2,000 runs",
+            stated=expected,
+            measured=measured.rmse(name, crawls),
+            within=distance(_allowed(measured, name, crawls)),
         )
-    return checks
+        for name, row in REFERENCE.get(measured.page, {}).items()
+        for crawls, expected in zip((100, 1_000), row, strict=True)
+    ]
+
+
+def _allowed(measured: PageErrors, name: str, crawls: int) -> float:
+    own = float(measured.error[name].standard_error[measured.row(crawls)])
+    both = own * float(np.hypot(1.0, np.sqrt(measured.estimate[name].shape[1] / RUNS)))
+    return 4.0 * both + 0.005
 
 
 def result(measured: PageErrors, checks: list[Check]) -> Result:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from typing_extensions import override
 
-from recrawl_lab.experiments.base import Check, Experiment, Result, ResultTable, Setup
+from recrawl_lab.experiments.base import Experiment, Result, ResultTable, Setup
+from recrawl_lab.experiments.checks import Check, Order, Value, apart, share
 from recrawl_lab.experiments.runs import (
     band,
     checkpoints,
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 CHANGE_RATE, CRAWL_RATE = 500.0, 10.0
 RUNS, CRAWLS = 2_000, 2_000
 SHOWN = (30, 100, 300, 1_000, 2_000)
-SIMILAR = 1.5
-"""Maximum ratio of errors that are more or less the same."""
+SIMILAR = 0.1
+"""Maximum relative difference of errors that are more or less the same."""
 START = start_at(CRAWL_RATE)
 
 
@@ -116,17 +117,17 @@ EXPERIMENTS = (Experiment("a22-5", "step sizes of LLN, SA and SAM", step_sizes),
 
 def _checks(curves: dict[tuple[str, str], StepCurve]) -> list[Check]:
     panel = {name: [c for c in curves.values() if c.panel == name] for name in PANELS}
-    last = {name: {c.label: c.at(CRAWLS) for c in rows} for name, rows in panel.items()}
+    lln, sa = ({c.label: c.at(CRAWLS) for c in panel[name]} for name in ("LLN", "SA"))
     return [
-        Check(
-            "LLN is worst with alpha = k^0.75",
-            _list(last["LLN"]),
-            max(last["LLN"], key=last["LLN"].__getitem__) == "alpha = k^0.75",
+        Order(
+            claim="LLN is worst with alpha = k^0.75 (RMSE / change rate)",
+            place="A22 4.3, figure 5(a)",
+            ascending=apart(lln, "alpha = k^0.75")[::-1],
         ),
-        Check(
-            "SA is best with eta = 0.5",
-            _list(last["SA"]),
-            min(last["SA"], key=last["SA"].__getitem__) == "eta = 0.5",
+        Order(
+            claim="SA is best with eta = 0.5 (RMSE / change rate)",
+            place="A22 4.3, figure 5(b)",
+            ascending=apart(sa, "eta = 0.5"),
         ),
         *_checks_of_beta(panel["SAM, eta = 0.8"]),
         *_checks_of_eta(panel["SAM, beta = 0.4"]),
@@ -134,40 +135,46 @@ def _checks(curves: dict[tuple[str, str], StepCurve]) -> list[Check]:
 
 
 def _checks_of_beta(curves: list[StepCurve]) -> list[Check]:
+    place = "A22 4.3, figure 5(c)"
     last = {curve.label: curve.at(CRAWLS) for curve in curves}
-    spreads, early = [c.spread for c in curves], [c.at(30) for c in curves]
     return [
-        Check(
-            "SAM gets near quickest with beta = 0.4, slower the larger it is",
-            f"RMSE after 30 {_row(early)}",
-            early == sorted(early),
+        Order(
+            claim="SAM is slower the larger beta is (RMSE after 30 crawls)",
+            place=place,
+            ascending=tuple({curve.label: curve.at(30)} for curve in curves),
         ),
-        Check(
-            "and fluctuates less the larger beta is",
-            f"bands {_row(spreads)}",
-            spreads == sorted(spreads, reverse=True),
+        Order(
+            claim="SAM fluctuates less the larger beta is (width of the 95 % band)",
+            place=place,
+            ascending=tuple({curve.label: curve.spread} for curve in reversed(curves)),
         ),
-        Check(
-            "SAM is best with beta = 0.6",
-            _list(last),
-            min(last, key=last.__getitem__) == "beta = 0.6",
+        Order(
+            claim="SAM is best with beta = 0.6 (RMSE after 2,000 crawls)",
+            place=place,
+            ascending=apart(last, "beta = 0.6"),
         ),
     ]
 
 
 def _checks_of_eta(curves: list[StepCurve]) -> list[Check]:
-    ends, wide = [c.at(CRAWLS) for c in curves], [c.spread for c in curves]
-    soon = [c.at(30) for c in curves]
+    ends = [curve.at(CRAWLS) for curve in curves]
     return [
-        Check(
-            f"eta matters little to SAM (preprint), within a factor of {SIMILAR:g}",
-            f"RMSE {_row(ends)}",
-            max(ends) <= SIMILAR * min(ends),
+        Value(
+            claim="SAM performs more or less the same for all eta (largest RMSE over the least)",
+            place="A22 4.3, figure 5(d), preprint",
+            stated=1.0,
+            measured=max(ends) / min(ends),
+            within=share(SIMILAR),
         ),
-        Check(
-            "a larger eta makes SAM faster and more volatile (journal)",
-            f"RMSE after 30 {_row(soon)}, bands {_row(wide)}",
-            soon == sorted(soon, reverse=True) and wide == sorted(wide),
+        Order(
+            claim="SAM is faster the larger eta is (RMSE after 30 crawls)",
+            place="A22 4.3, figure 5(d), journal",
+            ascending=tuple({curve.label: curve.at(30)} for curve in reversed(curves)),
+        ),
+        Order(
+            claim="SAM fluctuates more the larger eta is (width of the 95 % band)",
+            place="A22 4.3, figure 5(d), journal",
+            ascending=tuple({curve.label: curve.spread} for curve in curves),
         ),
     ]
 
@@ -182,11 +189,3 @@ def _draw(figure: "Figure", curves: list[StepCurve]) -> None:
         axes.axhline(CHANGE_RATE, color="black", lw=1, ls="--")
         axes.set(title=panel, xlabel="crawls", ylabel="estimate", ylim=(0, 2 * CHANGE_RATE))
         axes.legend(frameon=False, fontsize=8)
-
-
-def _list(values: dict[str, float]) -> str:
-    return "RMSE " + ", ".join(f"{error:.2f} with {name}" for name, error in values.items())
-
-
-def _row(values: list[float]) -> str:
-    return ", ".join(f"{value:.4g}" for value in values)

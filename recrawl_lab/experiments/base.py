@@ -1,8 +1,8 @@
 """Parameters and results of an experiment: tables, a figure, and claims with their figures.
 
-An experiment turns each statement of its paper into a `Check`: the claim, the measured value, and
-whether the value confirms the claim. `Result.agrees` and `Result.differs` combine the checks into
-two lines. No sentence about agreement is written by hand.
+An experiment turns each statement of its paper into a `Check` with both figures and the verdict.
+`Result.agrees` and `Result.differs` combine the checks into two lines. No sentence about agreement
+is written by hand.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from recrawl_lab.experiments.checks import AGREES, DIFFERS, Check
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,17 +59,6 @@ class ResultTable(NamedTuple):
     rows: list[tuple[str | float, ...]]
 
 
-class Check(NamedTuple):
-    """One statement of the paper with the measured value."""
-
-    claim: str
-    measured: str
-    holds: bool
-
-    def __str__(self) -> str:
-        return f"{self.claim} ({self.measured})"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """Results of an experiment."""
@@ -82,15 +73,15 @@ class Result:
     @property
     def agrees(self) -> str:
         """One line of the claims that the numbers confirm."""
-        return self._line(holds=True)
+        return self._line(AGREES)
 
     @property
     def differs(self) -> str:
         """One line of the claims that the numbers do not confirm."""
-        return self._line(holds=False)
+        return self._line(DIFFERS)
 
-    def _line(self, *, holds: bool) -> str:
-        chosen = [str(check) for check in self.checks if check.holds == holds]
+    def _line(self, verdict: str) -> str:
+        chosen = [str(check) for check in self.checks if check.verdict == verdict]
         if not chosen:
             return f"none of the {len(self.checks)} claims that were checked"
         return f"{len(chosen)} of {len(self.checks)} claims: {'; '.join(chosen)}"
@@ -102,12 +93,3 @@ class Experiment(NamedTuple):
     name: str
     description: str
     run: Callable[[Setup], Result]
-
-
-def within(share: float, measured: float, expected: float) -> bool:
-    """Return whether a figure lies within a share of the expected one.
-
-    >>> within(0.1, 0.12, 0.11), within(0.1, 0.12, 0.10)
-    (True, False)
-    """
-    return abs(measured - expected) <= share * abs(expected)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recrawl_lab.experiments.base import Check, Experiment, Result, ResultTable, Setup, within
+from recrawl_lab.experiments.base import Experiment, Result, ResultTable, Setup
+from recrawl_lab.experiments.checks import Check, Order, Value, share
 from recrawl_lab.experiments.gf08_corpus import CORPUS
 from recrawl_lab.experiments.gf08_pages import (
     DAY,
@@ -37,8 +38,8 @@ REPEATS = 40
 """Number of paths from each first interval; the paper has one."""
 EPOCHS = 50
 SHOWN = (1, 2, 5, 10, 15, 20, 50)
-EARLY = 10
-"""Number of epochs that are mostly edge cases in the paper ("the first 10-15")."""
+EARLY = (10, 15)
+"""Numbers of epochs that are mostly edge cases in the paper."""
 ACCURATE = 0.25
 """Maximum error of an accurate estimate, share of the true period."""
 
@@ -74,20 +75,21 @@ def paths(setup: Setup) -> Result:
 
 
 def _path_checks(played: Paths, starts: Floats, off: Floats) -> list[Check]:
-    at_edge = float((played.edge[:EARLY] != NEITHER).mean())
+    at_edge = {f"first {n}": float((played.edge[:n] != NEITHER).mean()) for n in EARLY}
     accurate = off <= ACCURATE * PERIOD
     needed = np.where(accurate.any(axis=0), accurate.argmax(axis=0) + 1, EPOCHS)
     near, far = (float(needed[which].mean()) for which in _thirds(starts))
     return [
-        Check(
-            f"most of the first {EARLY} epochs are in one of the edge cases",
-            f"{at_edge:.0%}",
-            at_edge > 0.5,  # noqa: PLR2004 - most
+        Order(
+            claim="most of the first 10-15 epochs are in one of the edge cases (share)",
+            place="GF08 4.1, figure 2",
+            ascending=({"half": 0.5}, at_edge),
         ),
-        Check(
-            "the number of crawls to accuracy depends heavily on the first interval (by half)",
-            f"{near:.1f} from the shortest third, {far:.1f} from the longest",
-            far >= 1.5 * near,
+        Order(
+            claim="the number of crawls to accuracy depends heavily on the first interval",
+            place="GF08 4.1, figure 2",
+            ascending=({"shortest third": near}, {"longest third": far}),
+            margin=0.5,
         ),
     ]
 
@@ -151,31 +153,42 @@ def initial_interval(setup: Setup) -> Result:
                 ],
             )
         ],
-        checks=_checks(pooled, best, median),
+        checks=_checks(pooled, best),
         draw=lambda figure: _draw_deviation(figure, pooled, deviation),
         notes=(
             STAND_IN,
-            f"the best of those tried is {best / median:.2f} of the median page's period",
+            (
+                f"the best of those tried is {best / median:.2f} of the median page's period, "
+                f"{median / DAY:.1f} days"
+            ),
         ),
     )
 
 
-def _checks(pooled: Floats, best: float, median: float) -> list[Check]:
+def _checks(pooled: Floats, best: float) -> list[Check]:
+    place, least = "GF08 4.2, figure 4", float(pooled.min())
     return [
-        Check(
-            "there is a clear difference between first intervals (a factor of 1.5)",
-            f"deviation {pooled.min():.0f} to {pooled.max():.0f} hours",
-            bool(pooled.max() >= 1.5 * pooled.min()),
+        Order(
+            claim="first intervals make a clear difference (deviation, hours)",
+            place=place,
+            ascending=({"least": least}, {"largest": float(pooled.max())}),
+            margin=0.5,
         ),
-        Check(
-            f"one near {BEST / DAY:g} days is best, within {NEAR:.0%}",
-            f"{best / DAY:g} days; the median page changes every {median / DAY:.1f}",
-            within(NEAR, best, BEST),
+        Value(
+            claim="one first interval is the best",
+            place=place,
+            stated=BEST / DAY,
+            measured=best / DAY,
+            within=share(NEAR),
+            unit="days",
         ),
-        Check(
-            "very short and very long ones are worse",
-            f"{pooled[0]:.0f} and {pooled[-1]:.0f} against {pooled.min():.0f} hours",
-            bool(min(pooled[0], pooled[-1]) > pooled.min()),
+        Order(
+            claim="very short and very long ones are worse (deviation, hours)",
+            place=place,
+            ascending=(
+                {"best": least},
+                {"6 hours": float(pooled[0]), "25 days": float(pooled[-1])},
+            ),
         ),
     ]
 

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.stats import gamma as gamma_distribution
 
-from recrawl_lab.experiments.base import Check, Experiment, Result, ResultTable, Setup
+from recrawl_lab.experiments.base import Experiment, Result, ResultTable, Setup
+from recrawl_lab.experiments.checks import Check, Order, Value
+from recrawl_lab.experiments.checks import distance as tolerance
 from recrawl_lab.experiments.gf08_corpus import CORPUS, gamma_prior
 from recrawl_lab.experiments.gf08_pages import (
     DAY,
@@ -96,7 +98,7 @@ def quiet_pages(setup: Setup) -> Result:
                 [page.row for page in pages],
             )
         ],
-        checks=_checks_of_quiet_pages(pages, longest),
+        checks=_checks_of_quiet_pages(pages),
         draw=lambda figure: _draw_posterior(
             figure, period, [(page.likelihood, page.posterior) for page in pages]
         ),
@@ -129,26 +131,25 @@ def quiet_page(
     return QuietPage(hours, likelihood, smooth, most_probable, mean, *rates)
 
 
-def _checks_of_quiet_pages(pages: list[QuietPage], longest: float) -> list[Check]:
-    rising = all(bool((np.diff(page.likelihood) > 0).all()) for page in pages)
-    inside = all(0 < page.posterior.argmax() < len(page.posterior) - 1 for page in pages)
-    worst = max((page.exact / page.two_numbers - 1.0 for page in pages), key=abs)
+def _checks_of_quiet_pages(pages: list[QuietPage]) -> list[Check]:
+    rise = min(float((np.diff(page.likelihood) / page.likelihood[:-1]).min()) for page in pages)
+    worst = max(abs(page.exact / page.two_numbers - 1.0) for page in pages)
+    tops = {f"{page.hours:g} hours": page.most_probable for page in pages}
     return [
-        Check(
-            "without a prior the likelihood rises for ever with the time between changes",
-            f"rises all the way to {longest:.0f} hours" if rising else "it falls somewhere",
-            rising,
+        Order(
+            claim="without a prior the likelihood rises for ever (least relative rise an hour)",
+            place="GF08 4.3, figure 5 left",
+            ascending=({"0": 0.0}, {"rise": rise}),
         ),
-        Check(
-            "with the prior there is a maximum",
-            "at " + ", ".join(f"{page.most_probable:.0f}" for page in pages) + " hours",
-            inside,
+        Order(
+            claim="with the prior there is a maximum (hours between changes)",
+            place="GF08 4.3, figure 5 right",
+            ascending=({"shortest": 1.0}, tops, {"longest": len(pages[0].posterior)}),
         ),
-        Check(
-            "the posterior expectation needs the whole posterior stored: two numbers are "
-            f"more than {CLOSE:.0%} off",
-            f"a Gamma's two are at most {abs(worst):.1%} off",
-            abs(worst) > CLOSE,
+        Order(
+            claim="the expectation needs the whole posterior (error of a Gamma's two numbers)",
+            place="GF08 4.3",
+            ascending=({"tolerable": CLOSE}, {"Gamma": worst}),
         ),
     ]
 
@@ -221,10 +222,12 @@ def two_intervals(setup: Setup) -> Result:
         title=f"Two imaginary intervals for a corpus of {len(sample):,} pages",
         tables=[_table_of_fits(likeliest, nearest, prior, off)],
         checks=[
-            Check(
-                f"two imaginary intervals match the corpus (to a distance of {FITS})",
-                f"{paper:.4f}",
-                paper <= FITS,
+            Value(
+                claim="two imaginary intervals match the corpus (distance of the distributions)",
+                place="GF08 4.4, figure 6",
+                stated=0.0,
+                measured=paper,
+                within=tolerance(FITS),
             ),
         ],
         draw=lambda figure: _draw_fits(figure, sample, models),

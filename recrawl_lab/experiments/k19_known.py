@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recrawl_lab.experiments.base import Check, Experiment, Result, ResultTable, Setup, within
+from recrawl_lab.experiments.base import Experiment, Result, ResultTable, Setup
+from recrawl_lab.experiments.checks import Check, Order, Value, apart, share
 from recrawl_lab.experiments.k19_corpus import STAND_IN, Corpus, Cost, cost, made_up, read_pages
 from service.core.allocation import ALLOCATORS
 from service.core.allocation.alternatives import allocate_binary, allocate_binary_floor
@@ -25,8 +26,12 @@ PAR = 0.1
 """Maximum relative difference of costs that are on a par; beyond, one is better."""
 LARGE = 0.2
 """Minimum relative difference that is a large margin."""
-FACTOR = 2.0
-"""Reduction factor of harmonic cost by complete observations in K19."""
+TWICE, NEARLY_FIVE = 2.0, 5.0
+"""Factors by which complete observations reduce the cost, in K19's text and in its supplement.
+
+The supplement does not name the cost.
+"""
+KINDS = ("harmonic", "binary")
 
 POLICIES = {
     "LC": "harmonic",
@@ -52,7 +57,7 @@ def known_rates(setup: Setup) -> Result:
         title=f"Known change rates, {len(pages.importance):,} pages, "
         f"{pages.complete.mean():.1%} with complete observations",
         tables=[_table(pages, solutions)],
-        checks=_checks_1(costs),
+        checks=_checks_1(costs, pages, solutions["LC"][1]),
         draw=lambda figure: _draw(figure, costs),
         notes=() if setup.data else (STAND_IN,),
     )
@@ -94,78 +99,135 @@ def _pages(setup: Setup, n_made_up: int) -> Corpus:
     return made_up(setup.rng(), setup.runs(n_made_up))
 
 
-def _checks_1(costs: dict[str, Cost]) -> list[Check]:
-    lc, lca, blc, floored, *_ = costs.values()
+def _checks_1(costs: dict[str, Cost], pages: Corpus, lc: Allocation) -> list[Check]:
+    harmonic, binary = _by_cost(costs)
+    place = "K19 9.4, figure 1"
+    on_pings = lc.crawl_probability @ (pages.change_rate * pages.complete)
+    shares = {
+        "of the pages": float(pages.complete.mean()),
+        "of the bandwidth": float(on_pings) / pages.bandwidth,
+    }
     return [
-        Check(
-            f"LC is better than BLC and BLC(0.4) in harmonic cost, by over {PAR:.0%}",
-            f"{lc.harmonic:.2f} against {_finite(blc.harmonic)} and {floored.harmonic:.2f}",
-            lc.harmonic * (1 + PAR) <= min(blc.harmonic, floored.harmonic),
+        Order(
+            claim="LC significantly outperforms BLC and BLC(0.4) in harmonic cost",
+            place=place,
+            ascending=apart({name: harmonic[name] for name in ("LC", "BLC", "BLC(0.4)")}, "LC"),
+            margin=PAR,
         ),
-        Check(
-            f"LCA is on a par with BLC(0.4) in harmonic cost, within {PAR:.0%}",
-            f"{lca.harmonic:.2f} against {floored.harmonic:.2f}",
-            within(PAR, lca.harmonic, floored.harmonic),
+        Value(
+            claim="LCA is at par with BLC(0.4) in harmonic cost (ratio)",
+            place=place,
+            stated=1.0,
+            measured=harmonic["LCA"] / harmonic["BLC(0.4)"],
+            within=share(PAR),
         ),
-        Check(
-            "LC beats BLC even in binary cost",
-            f"{lc.binary:.2f} against {blc.binary:.2f}",
-            lc.binary < blc.binary,
+        Order(
+            claim="LC outperforms BLC even in binary cost",
+            place="K19 7 (2), 9.4, figure 1",
+            ascending=({"LC": binary["LC"]}, {"BLC": binary["BLC"]}),
         ),
-        Check(
-            "BLC starves pages, at infinite harmonic cost",
-            _finite(blc.harmonic),
-            not np.isfinite(blc.harmonic),
+        Value(
+            claim="LC is near-optimal in binary cost (over the cost of BLC)",
+            place="K19 7 (1), figure 1",
+            stated=1.0,
+            measured=binary["LC"] / binary["BLC"],
+            within=share(PAR),
         ),
-        *_checks_of_heuristics(costs),
+        Value(
+            claim="the approximation of LCA weakly affects its binary cost (over the cost of LC)",
+            place="K19 7 (3), figure 1",
+            stated=1.0,
+            measured=binary["LCA"] / binary["LC"],
+            within=share(PAR),
+        ),
+        Value(
+            claim="BLC starves pages, so its harmonic cost is infinite",
+            place="K19 7, 9.3, figure 1",
+            stated=np.inf,
+            measured=harmonic["BLC"],
+            within=share(0.0),
+        ),
+        Order(
+            claim="complete pages have a disproportionate share of the bandwidth of LC",
+            place="K19 7 (2)",
+            ascending=apart(shares, "of the pages"),
+            margin=LARGE,
+        ),
+        *_checks_of_heuristics(harmonic, binary),
     ]
 
 
-def _checks_of_heuristics(costs: dict[str, Cost]) -> list[Check]:
-    lc, lca, blc, floored, uniform, by_change = costs.values()
-    best = (lc, lca, blc, floored)
-    heuristic = (uniform, by_change)
+def _by_cost(costs: dict[str, Cost]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the harmonic and the binary costs by policy."""
+    return (
+        {name: both.harmonic for name, both in costs.items()},
+        {name: both.binary for name, both in costs.items()},
+    )
+
+
+def _checks_of_heuristics(harmonic: dict[str, float], binary: dict[str, float]) -> list[Check]:
+    finite = {name: value for name, value in harmonic.items() if np.isfinite(value)}
+    best, rules = apart(finite, "LC", "LCA", "BLC(0.4)")
     return [
-        Check(
-            "UC and CC are outperformed by a large margin in binary cost",
-            f"{uniform.binary:.2f} and {by_change.binary:.2f} against at most "
-            f"{max(c.binary for c in best):.2f}",
-            min(c.binary for c in heuristic) >= (1 + LARGE) * max(c.binary for c in best),
+        Order(
+            claim="UC and CC are outperformed by a large margin in binary cost",
+            place="K19 9.4, figure 1",
+            ascending=apart(binary, "UC", "CC")[::-1],
+            margin=LARGE,
         ),
-        Check(
-            "and by those with finite ones in harmonic cost",
-            f"{uniform.harmonic:.2f} and {by_change.harmonic:.2f} against at most "
-            f"{max(c.harmonic for c in (lc, lca, floored)):.2f}",
-            min(c.harmonic for c in heuristic)
-            >= (1 + LARGE) * max(c.harmonic for c in (lc, lca, floored)),
+        Order(
+            claim="UC and CC are outperformed by a large margin in harmonic cost",
+            place="K19 9.4, figure 1",
+            ascending=(best, rules),
+            margin=LARGE,
         ),
-        Check(
-            "CC is the weakest of all",
-            f"harmonic {by_change.harmonic:.2f}, binary {by_change.binary:.2f}",
-            by_change.binary == max(c.binary for c in costs.values())
-            and by_change.harmonic >= uniform.harmonic,
+        Order(
+            claim="CC is the weakest of all in binary cost",
+            place="K19 9.3",
+            ascending=apart(binary, "CC")[::-1],
+        ),
+        Order(
+            claim="UC outperforms CC in harmonic cost",
+            place="K19 9.3",
+            ascending=apart(rules, "UC"),
         ),
     ]
 
 
 def _checks_2(costs: dict[str, Cost]) -> list[Check]:
-    announced, clock, blc, floored = costs.values()
-    gain = clock.harmonic / announced.harmonic
+    both = harmonic, binary = _by_cost(costs)
+    gain = {name: cost["LC-IO"] / cost["LC-CO"] for name, cost in zip(KINDS, both, strict=True)}
+    without = {name: value for name, value in harmonic.items() if name != "LC-CO"}
     return [
-        Check(
-            f"handling complete observations divides the harmonic cost by {FACTOR:g} or more",
-            f"by {gain:.2f}, {clock.harmonic:.2f} to {announced.harmonic:.2f}",
-            gain >= FACTOR,
+        *(
+            Value(
+                claim=f"complete observations divide the {kind} cost of LC {words}",
+                place=place,
+                stated=stated,
+                measured=gain[kind],
+                within=share(PAR),
+            )
+            for words, kind, place, stated in (
+                ("by 2", "harmonic", "K19 7 (2), figure 2", TWICE),
+                ("nearly by 5", "harmonic", "K19 9.5, figure 2", NEARLY_FIVE),
+                ("nearly by 5", "binary", "K19 9.5, figure 2", NEARLY_FIVE),
+            )
         ),
-        Check(
-            f"without it LC is still better in harmonic cost, by over {PAR:.0%}",
-            f"{clock.harmonic:.2f} against {_finite(blc.harmonic)} and {floored.harmonic:.2f}",
-            clock.harmonic * (1 + PAR) <= min(blc.harmonic, floored.harmonic),
+        Order(
+            claim="without them LC still noticeably outperforms BLC and BLC(0.4) in harmonic cost",
+            place="K19 9.5, figure 2",
+            ascending=apart(without, "LC-IO"),
+            margin=PAR,
         ),
-        Check(
-            f"and on a par with them in binary cost, within {PAR:.0%}",
-            f"{clock.binary:.2f} against {blc.binary:.2f} and {floored.binary:.2f}",
-            all(within(PAR, clock.binary, other.binary) for other in (blc, floored)),
+        *(
+            Value(
+                claim=f"without them LC is at par with {name} in binary cost (ratio)",
+                place="K19 7 (2), figure 2",
+                stated=1.0,
+                measured=binary["LC-IO"] / binary[name],
+                within=share(PAR),
+            )
+            for name in ("BLC", "BLC(0.4)")
         ),
     ]
 

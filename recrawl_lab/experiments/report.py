@@ -27,7 +27,7 @@ def document(name: str, result: Result, setup: Setup) -> dict[str, Any]:
         "seed": setup.seed,
         "scale": setup.scale,
         "tables": [table._asdict() for table in result.tables],
-        "checks": [check._asdict() for check in result.checks],
+        "checks": [check.row() for check in result.checks],
         "agrees": result.agrees,
         "differs": result.differs,
         "notes": list(result.notes),
@@ -48,6 +48,23 @@ def write(name: str, result: Result, setup: Setup, folder: Path) -> Iterator[Pat
         path = folder / f"{name}.png"
         draw(result, path)
         yield path
+
+
+CLAIMS = "claims.md"
+"""Name of the file with the claims of all experiments of one command."""
+COLUMNS = ("experiment", "claim", "place", "paper", "ours", "tolerance", "verdict")
+
+
+def write_claims(documents: list[dict[str, Any]], folder: Path) -> Path:
+    """Write the claims of experiments as a Markdown table; return its path."""
+    rows = [
+        {"experiment": f"`{each['experiment']}`", **check}
+        for each in documents
+        for check in each["checks"]
+    ]
+    lines = [" | ".join(COLUMNS), " | ".join("---" for _ in COLUMNS)]
+    lines += [" | ".join(row[name] for name in COLUMNS) for row in rows]
+    return _written(folder / CLAIMS, "".join(f"| {line} |\n" for line in lines))
 
 
 def draw(result: Result, path: Path) -> None:

@@ -212,7 +212,7 @@ def test_all_three_experiments_take_the_data_set(tmp_path):
     setup = Setup(scale=0.002, data=polite(tmp_path, rows))
     assert "100 pages" in k19_known.known_rates(setup).title
     assert "10 pages" in k19_known.complete_only(setup).title
-    assert k19_learned.learning(setup).notes == ()
+    assert k19_learned.learning(setup).notes == (k19_learned.OVERSPENT,)
 
 
 def test_a_data_set_without_a_usable_page_is_refused(tmp_path):
