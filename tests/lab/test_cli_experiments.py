@@ -25,6 +25,7 @@ def test_it_prints_the_table_and_writes_figure_csv_and_json(recrawl, tmp_path):
     for text in ("20 new pages", "\n imaginary intervals ", "Agrees:", "Differs:"):
         assert text in ended.out
     assert sorted(path.name for path in (tmp_path / "found").iterdir()) == [
+        "claims.md",
         "gf08-7-1.csv",
         "gf08-7.json",
         "gf08-7.png",
