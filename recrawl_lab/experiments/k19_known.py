@@ -101,26 +101,41 @@ def _pages(setup: Setup, n_made_up: int) -> Corpus:
 
 def _checks_1(costs: dict[str, Cost], pages: Corpus, lc: Allocation) -> list[Check]:
     harmonic, binary = _by_cost(costs)
-    place = "K19 9.4, figure 1"
-    on_pings = lc.crawl_probability @ (pages.change_rate * pages.complete)
-    shares = {
-        "of the pages": float(pages.complete.mean()),
-        "of the bandwidth": float(on_pings) / pages.bandwidth,
-    }
+    return [
+        *_checks_of_harmonic_cost(harmonic),
+        *_checks_of_binary_cost(binary),
+        _check_of_bandwidth(pages, lc),
+        *_checks_of_heuristics(harmonic, binary),
+    ]
+
+
+def _checks_of_harmonic_cost(harmonic: dict[str, float]) -> list[Check]:
     return [
         Order(
             claim="LC significantly outperforms BLC and BLC(0.4) in harmonic cost",
-            place=place,
+            place="K19 9.4, figure 1",
             ascending=apart({name: harmonic[name] for name in ("LC", "BLC", "BLC(0.4)")}, "LC"),
             margin=PAR,
         ),
         Value(
             claim="LCA is at par with BLC(0.4) in harmonic cost (ratio)",
-            place=place,
+            place="K19 9.4, figure 1",
             stated=1.0,
             measured=harmonic["LCA"] / harmonic["BLC(0.4)"],
             within=share(PAR),
         ),
+        Value(
+            claim="BLC starves pages, so its harmonic cost is infinite",
+            place="K19 7, 9.3, figure 1",
+            stated=np.inf,
+            measured=harmonic["BLC"],
+            within=share(0.0),
+        ),
+    ]
+
+
+def _checks_of_binary_cost(binary: dict[str, float]) -> list[Check]:
+    return [
         Order(
             claim="LC outperforms BLC even in binary cost",
             place="K19 7 (2), 9.4, figure 1",
@@ -140,21 +155,21 @@ def _checks_1(costs: dict[str, Cost], pages: Corpus, lc: Allocation) -> list[Che
             measured=binary["LCA"] / binary["LC"],
             within=share(PAR),
         ),
-        Value(
-            claim="BLC starves pages, so its harmonic cost is infinite",
-            place="K19 7, 9.3, figure 1",
-            stated=np.inf,
-            measured=harmonic["BLC"],
-            within=share(0.0),
-        ),
-        Order(
-            claim="complete pages have a disproportionate share of the bandwidth of LC",
-            place="K19 7 (2)",
-            ascending=apart(shares, "of the pages"),
-            margin=LARGE,
-        ),
-        *_checks_of_heuristics(harmonic, binary),
     ]
+
+
+def _check_of_bandwidth(pages: Corpus, lc: Allocation) -> Check:
+    on_pings = lc.crawl_probability @ (pages.change_rate * pages.complete)
+    shares = {
+        "of the pages": float(pages.complete.mean()),
+        "of the bandwidth": float(on_pings) / pages.bandwidth,
+    }
+    return Order(
+        claim="complete pages have a disproportionate share of the bandwidth of LC",
+        place="K19 7 (2)",
+        ascending=apart(shares, "of the pages"),
+        margin=LARGE,
+    )
 
 
 def _by_cost(costs: dict[str, Cost]) -> tuple[dict[str, float], dict[str, float]]:
