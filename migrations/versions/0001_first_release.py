@@ -14,7 +14,7 @@ down_revision = None
 
 TABLES = (
     "websub",
-    "url_group_rates",
+    "url_groups",
     "schedule",
     "epochs",
     "observations",
@@ -234,11 +234,12 @@ def create_epochs() -> None:
 
 def create_schedule(*, sqlite: bool) -> None:
     op.create_table(
-        "url_group_rates",
+        "url_groups",
         sa.Column("epoch", Id, nullable=False, autoincrement=False),
-        sa.Column("rate", sa.LargeBinary, nullable=False),
-        sa.PrimaryKeyConstraint("epoch", name="url_group_rates_pkey"),
-        comment="Mean change rate of each url_group; compressed, one row for each kept epoch.",
+        sa.Column("rate", sa.LargeBinary),
+        sa.Column("share_evidence", sa.LargeBinary),
+        sa.PrimaryKeyConstraint("epoch", name="url_groups_pkey"),
+        comment="Mean change rates and shares of url_groups; compressed, one row a kept epoch.",
     )
     key = sa.PrimaryKeyConstraint("epoch", "page_id", name="schedule_pkey")
     op.create_table(

@@ -10,6 +10,7 @@ import numpy as np
 from typing_extensions import override
 
 from recrawl_lab.memory.growing import Table, Undo
+from service.core.shares import ShareEvidence
 from service.model.arrays import Bools, Ints, UrlGroupRates
 from service.model.columns import (
     CapColumns,
@@ -91,19 +92,26 @@ class MemorySchedule(Transaction):
         certificate: Certificate,
         now: datetime,
         url_group_rate: UrlGroupRates | None = None,
+        share_evidence: ShareEvidence | None = None,
     ) -> None:
         schedules = {**self.store.schedules, epoch: self.store.written[epoch]}
         newest = sorted(schedules)[-EPOCHS_KEPT:]
         rates = {**self.store.url_group_rates, epoch: url_group_rate}
         self.set("written", {})
         self.set("schedules", {e: schedules[e] for e in newest})
+        shares = {**self.store.share_evidence, epoch: share_evidence}
         self.set("url_group_rates", {e: rates.get(e) for e in newest})
+        self.set("share_evidence", {e: shares.get(e) for e in newest})
         published = replace(self.epoch(epoch), status=EpochStatus.published, finished_at=now)
         self._put_epoch(replace(published, certificate=_copy(certificate)))
 
     @override
     def url_group_rate(self, epoch: int) -> UrlGroupRates | None:
         return self.store.url_group_rates.get(epoch)
+
+    @override
+    def share_evidence(self, epoch: int) -> ShareEvidence | None:
+        return self.store.share_evidence.get(epoch)
 
     def _requested(self) -> Epoch | None:
         return next((e for e in self._unfinished() if e.status is EpochStatus.requested), None)

@@ -14,6 +14,7 @@ from typing_extensions import override
 from recrawl_lab.memory.evidence import Evidence
 from recrawl_lab.memory.growing import Table
 from recrawl_lab.memory.transaction import PAGE, WRITTEN, MemoryTransaction
+from service.core.shares import ShareEvidence
 from service.model.arrays import COLUMN, INSTANT, UrlGroupRates
 from service.model.columns import CapColumns, LogColumns, PageStates, ScheduleColumns
 from service.model.domain import Epoch
@@ -46,6 +47,7 @@ class MemoryStore(Store):
         self.written: dict[int, ScheduleColumns] = {}
         self.schedules: dict[int, ScheduleColumns] = {}
         self.url_group_rates: dict[int, UrlGroupRates | None] = {}
+        self.share_evidence: dict[int, ShareEvidence | None] = {}
         self.estimator: str | None = None
         self.turn = threading.Lock()
         self.leading = threading.Lock()

@@ -90,6 +90,7 @@ def _load_solve_publish(
     with lead.begin(write=False) as tx, stopwatch(seconds, "load"):
         pages, caps = tx.load_columns(), tx.load_caps()
         fitted = fitted_last(tx, plan.estimator, last)
+        evidence = None if last is None else tx.share_evidence(last.epoch)
         from_log = None
         if plan.estimator.needs_history:
             from_log = rates_from_log(tx, pages.page_id, plan.estimator)
@@ -99,13 +100,16 @@ def _load_solve_publish(
         estimator = refit(plan.estimator, pages, fitted)
         estimates = estimate_rates(pages, estimator, instant(now()), from_log)
     with stopwatch(seconds, "allocate"):
-        schedule, certificate = solve(pages, estimates, plan, last, caps, instant(now()))
-    epoch_log.info("epoch allocated", seconds=seconds["allocate"], passes=certificate.passes)
+        solution = solve(pages, estimates, plan, last, caps, instant(now()), evidence)
+    epoch_log.info(
+        "epoch allocated", seconds=seconds["allocate"], passes=solution.certificate.passes
+    )
     with stopwatch(seconds, "publish"):
-        lead.write_schedule(epoch.epoch, schedule)
+        lead.write_schedule(epoch.epoch, solution.schedule)
     with lead.begin() as tx:
-        certificate = replace(certificate, prior=estimator.corpus(), seconds=seconds)
-        tx.publish(epoch.epoch, certificate, now(), estimator.url_group_rate)
+        certificate = replace(solution.certificate, prior=estimator.corpus(), seconds=seconds)
+        learnt = estimator.url_group_rate, solution.evidence
+        tx.publish(epoch.epoch, certificate, now(), *learnt)
     epoch_log.info("epoch published", seconds=seconds)
 
 

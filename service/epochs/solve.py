@@ -19,6 +19,7 @@ from service.core.conditions import BandwidthInfeasible
 from service.core.costs import costs
 from service.core.estimators.base import Estimator
 from service.core.pings import PingEstimate, audit_rate
+from service.core.shares import ShareEvidence
 from service.epochs.urgency import LastEpoch, Urgency, urgency
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import Floats, Ints
@@ -189,6 +190,15 @@ MAX_NAMES = 3
 """Maximum pages that the reason of a failed epoch names."""
 
 
+class Solution(NamedTuple):
+    """The result of an epoch."""
+
+    schedule: ScheduleColumns
+    certificate: Certificate
+    evidence: ShareEvidence | None
+    """What crawls have shown about the shares of URL groups; None: nothing yet."""
+
+
 def solve(
     pages: EpochColumns,
     estimates: RateEstimates,
@@ -196,7 +206,8 @@ def solve(
     last: Epoch | None,
     caps: CapColumns,
     now: np.datetime64,
-) -> tuple[ScheduleColumns, Certificate]:
+    evidence: ShareEvidence | None = None,
+) -> Solution:
     """Return the schedule and its certificate; `last` is the epoch in force."""
     start = last.certificate.multiplier if last and last.certificate else None
     bandwidth = plan.bandwidth
@@ -204,9 +215,10 @@ def solve(
         bandwidth = len(pages) / PAGES_PER_CRAWL
     allocation, audits = _optimum(pages, estimates, plan.objective, bandwidth, start, caps)
     crawl_rate = allocation.crawl_rate + audits
-    clocks = Urgency(np.ones(len(pages)), 1.0)
+    clocks = Urgency(np.ones(len(pages)), 1.0, evidence)
     if plan.with_urgency:
-        clocks = urgency(pages, estimates, crawl_rate, caps, now, LastEpoch.of(last), bandwidth)
+        since = LastEpoch.of(last, evidence)
+        clocks = urgency(pages, estimates, crawl_rate, caps, now, since, bandwidth)
     schedule = ScheduleColumns(
         page_id=pages.page_id,
         change_rate=estimates.change_rate,
@@ -215,7 +227,7 @@ def solve(
         urgency=clocks.of_pages,
     )
     harmonic, binary = total_costs(pages, estimates, schedule, plan.timing)
-    return schedule, Certificate(
+    certificate = Certificate(
         bandwidth=bandwidth,
         bandwidth_used=allocation.bandwidth_used + float(audits.sum()),
         multiplier=allocation.multiplier,
@@ -230,6 +242,7 @@ def solve(
         seconds={},
         budget_factor=clocks.budget_factor,
     )
+    return Solution(schedule, certificate, clocks.evidence)
 
 
 def _optimum(

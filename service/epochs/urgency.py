@@ -1,7 +1,8 @@
 """Urgency: how much sooner or later than its crawl rate plans each page is due. Pure.
 
 A page is due sooner after crawls found other pages of its URL group changed, and later after crawls
-found them unchanged (`core.url_groups`). One factor on all pages keeps the number of crawls at the
+found them unchanged (`core.siblings`), as far as pages of the group have been seen to change
+together (`core.shares`). One factor on all pages keeps the number of crawls at the
 bandwidth (`core.spending`).
 """
 
@@ -10,13 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.core.shares import ShareEvidence, learn, shares
+from service.core.siblings import siblings
 from service.core.spending import HIGHEST, LOWEST, Window, budget_factor, spent
 from service.core.timing import JITTER
-from service.core.url_groups import observed_ratio
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import NO_TIME, Floats, Ints, days, instant
 from service.model.columns import CapColumns, EpochColumns
 from service.model.domain import Epoch, Observability
+from service.model.urls import n_buckets
 
 LATE = timedelta(minutes=10)
 """Maximum time from a crawl to its report for the crawl to count as spent."""
@@ -36,6 +39,8 @@ class Urgency(NamedTuple):
     its last crawl."""
     budget_factor: float
     """Factor on the crawl rates of all pages, which keeps the crawls at the bandwidth."""
+    evidence: ShareEvidence | None = None
+    """What crawls so far have shown about the shares of URL groups; None: as before."""
 
 
 class LastEpoch(NamedTuple):
@@ -45,15 +50,16 @@ class LastEpoch(NamedTuple):
     """NaT if there is none."""
     budget_factor: float
     bandwidth: float
+    evidence: ShareEvidence | None = None
 
     @classmethod
-    def of(cls, epoch: Epoch | None) -> "LastEpoch":
+    def of(cls, epoch: Epoch | None, evidence: ShareEvidence | None = None) -> "LastEpoch":
         """Return the values of an epoch."""
         if epoch is None or epoch.certificate is None or epoch.started_at is None:
             return NO_EPOCH
         certificate = epoch.certificate
         factor = float(np.clip(certificate.budget_factor, LOWEST, HIGHEST))
-        return cls(instant(epoch.started_at), factor, certificate.bandwidth)
+        return cls(instant(epoch.started_at), factor, certificate.bandwidth, evidence)
 
 
 NO_EPOCH = LastEpoch(NO_TIME, 1.0, 0.0)
@@ -78,19 +84,47 @@ def urgency(
         return Urgency(np.ones(len(pages)), 1.0)
     age = np.where(clocked, np.maximum(days(now - pages.last_observed_at), 0.0), np.nan)
     interval = np.where(pages.importance > 0, pages.last_interval, 0.0)
-    factor = observed_ratio(pages.url_group, age, interval, estimates.change_rate)
+    window = _since(last, now)
+    factor, evidence = _by_siblings(pages, age, interval, estimates.change_rate, last, window)
     free = clocked & (estimates.ping_rate == 0) & (pages.observability != Observability.complete)
     if len(caps):
         free &= ~np.isin(pages.host_id, caps.host_id)
     factor[~free] = 1.0
     rate = crawl_rate[free]
     columns = age[free], np.abs(interval[free]), n_recrawls(pages)[free], rate
-    on_all = _budget_factor(*columns, now, last, bandwidth)
+    on_all = _budget_factor(*columns, window, last, bandwidth)
     factor[free] *= on_all
     least = np.nan_to_num(pages.min_crawl_rate[free], nan=0.0) / rate
     most = np.fmin(FASTEST, np.maximum(pages.max_crawl_rate[free] / rate, least))
     factor[free] = np.clip(factor[free], np.minimum(least, most), most)
-    return Urgency(factor, on_all)
+    return Urgency(factor, on_all, evidence)
+
+
+def _since(last: LastEpoch, now: np.datetime64) -> Window:
+    """Return the time since the last epoch, less the time in which reports may still come."""
+    late, day = LATE / timedelta(days=1), np.timedelta64(1, "D")
+    if np.isnat(last.started_at):
+        return Window(late, late)
+    return Window(max(float((now - last.started_at) / day), 0.0) + late, late)
+
+
+def _by_siblings(
+    pages: EpochColumns,
+    age: Floats,
+    interval: Floats,
+    change_rate: Floats,
+    last: LastEpoch,
+    window: Window,
+) -> tuple[Floats, ShareEvidence]:
+    """Return the (N,) effects of siblings, and the evidence with the crawls of the window."""
+    n_groups = n_buckets(len(pages))
+    evidence = last.evidence or ShareEvidence.none(n_groups)
+    evidence = evidence.resized(n_groups)
+    shown = siblings(pages.url_group, age, interval, change_rate, float(evidence.calibration[0]))
+    crawled = (age >= window.end) & (age < window.start)
+    evidence = learn(evidence, pages.url_group, shown, crawled, window.days)
+    share = shares(evidence)[pages.url_group % n_groups]
+    return shown.observed_ratio(share), evidence
 
 
 def n_recrawls(pages: EpochColumns) -> Ints:
@@ -108,15 +142,13 @@ def _budget_factor(
     interval: Floats,
     recrawls: Ints,
     crawl_rate: Floats,
-    now: np.datetime64,
+    window: Window,
     last: LastEpoch,
     bandwidth: float,
 ) -> float:
-    """Return the budget factor after the crawls since the last epoch that are reported by now."""
+    """Return the budget factor after the crawls of a window."""
     if np.isnat(last.started_at):
         return 1.0
-    late, day = LATE / timedelta(days=1), np.timedelta64(1, "D")
-    window = Window(max(float((now - last.started_at) / day), 0.0) + late, late)
     crawls = spent(age, interval, recrawls, crawl_rate, window, last.budget_factor)
     if bandwidth:  # the plan of that time, if the bandwidth has changed since
         crawls = crawls._replace(n_planned=crawls.n_planned * last.bandwidth / bandwidth)

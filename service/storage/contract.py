@@ -27,6 +27,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from numpy.typing import NDArray
 
+from service.core.shares import ShareEvidence
 from service.model.arrays import Bools, Instants, Ints, Keys, UrlGroupRates
 from service.model.columns import (
     CapColumns,
@@ -208,6 +209,7 @@ class Transaction(QueueStatements, HostStatements):
         certificate: Certificate,
         now: datetime,
         url_group_rate: UrlGroupRates | None = None,
+        share_evidence: ShareEvidence | None = None,
     ) -> None:
         """Put a whole schedule in force, in a later transaction than the one that wrote it.
 
@@ -217,6 +219,10 @@ class Transaction(QueueStatements, HostStatements):
     @abstractmethod
     def url_group_rate(self, epoch: int) -> UrlGroupRates | None:
         """Return the published rates of URL groups, 1/day; None if they are no longer kept."""
+
+    @abstractmethod
+    def share_evidence(self, epoch: int) -> ShareEvidence | None:
+        """Return the published evidence of shares (`core.shares`); None if it is not kept."""
 
     @abstractmethod
     def epoch(self, epoch: int) -> Epoch:

@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 import zstandard
+from numpy.typing import NDArray
 from typing_extensions import override
 
+from service.core.shares import ShareEvidence
 from service.model.arrays import Bools, UrlGroupRates
 from service.model.columns import ScheduleChanges, ScheduledPages, SchedulePart
 from service.model.domain import Certificate, Epoch, EpochStatus, ScheduleFilter
@@ -51,10 +53,14 @@ PUBLISH = f"""
 UPDATE epochs SET status = 'published', finished_at = %(now)s, {assignments(CERTIFICATE)}
 WHERE epoch = %(epoch)s
 """
-ADD_URL_GROUP_RATE = "INSERT INTO url_group_rates (epoch, rate) VALUES (%(epoch)s, %(rate)s)"
-DROP_URL_GROUP_RATES = f"DELETE FROM url_group_rates WHERE epoch NOT IN ({KEPT})"
+ADD_URL_GROUPS = """
+INSERT INTO url_groups (epoch, rate, share_evidence)
+VALUES (%(epoch)s, %(rate)s, %(share_evidence)s)
+"""
+DROP_URL_GROUPS = f"DELETE FROM url_groups WHERE epoch NOT IN ({KEPT})"
 DROP_EPOCHS = "DELETE FROM epochs WHERE epoch <= %(last)s"
-URL_GROUP_RATE = "SELECT rate FROM url_group_rates WHERE epoch = %(epoch)s"
+URL_GROUP_RATE = "SELECT rate FROM url_groups WHERE epoch = %(epoch)s"
+SHARE_EVIDENCE = "SELECT share_evidence FROM url_groups WHERE epoch = %(epoch)s"
 ONE = f"SELECT {COLUMNS} FROM epochs WHERE epoch = %(epoch)s"
 IN_FORCE = f"SELECT {COLUMNS} FROM epochs WHERE status = 'published' ORDER BY epoch DESC LIMIT 1"
 NEWEST = f"SELECT {COLUMNS} FROM epochs ORDER BY epoch DESC LIMIT 1"
@@ -155,19 +161,24 @@ class EpochsSql(Dialect, Transaction):
         certificate: Certificate,
         now: datetime,
         url_group_rate: UrlGroupRates | None = None,
+        share_evidence: ShareEvidence | None = None,
     ) -> None:
         values = {name: getattr(certificate, name) for name in CERTIFICATE}
         self.run(PUBLISH, epoch=epoch, now=now, **values)
-        if url_group_rate is not None:
-            packed = zstandard.compress(url_group_rate.astype("<f4").tobytes(), level=1)
-            self.run(ADD_URL_GROUP_RATE, epoch=epoch, rate=packed)
-        self.run(DROP_URL_GROUP_RATES)
+        evidence = None if share_evidence is None else share_evidence.packed()
+        rate, packed = _compressed(url_group_rate), _compressed(evidence)
+        self.run(ADD_URL_GROUPS, epoch=epoch, rate=rate, share_evidence=packed)
+        self.run(DROP_URL_GROUPS)
         self.run(DROP_EPOCHS, last=epoch - EPOCHS_TOLD)
 
     @override
     def url_group_rate(self, epoch: int) -> UrlGroupRates | None:
-        packed = self.scalar(URL_GROUP_RATE, epoch=epoch)
-        return None if packed is None else np.frombuffer(zstandard.decompress(packed), "<f4")
+        return _decompressed(self.scalar(URL_GROUP_RATE, epoch=epoch))
+
+    @override
+    def share_evidence(self, epoch: int) -> ShareEvidence | None:
+        packed = _decompressed(self.scalar(SHARE_EVIDENCE, epoch=epoch))
+        return None if packed is None else ShareEvidence.unpacked(packed)
 
     @override
     def epoch(self, epoch: int) -> Epoch:
@@ -276,6 +287,16 @@ def there(rows: ScheduledPages) -> ScheduledPages:
     """Return the rows without the pages that were deleted after the epoch."""
     has_url: Bools = rows.url != ""
     return rows if has_url.all() else rows.take(has_url)
+
+
+def _compressed(numbers: NDArray[np.float32] | None) -> bytes | None:
+    if numbers is None:
+        return None
+    return zstandard.compress(numbers.astype("<f4").tobytes(), level=1)
+
+
+def _decompressed(packed: bytes | None) -> NDArray[np.float32] | None:
+    return None if packed is None else np.frombuffer(zstandard.decompress(packed), "<f4")
 
 
 def decode_epoch(row: Mapping[str, Any]) -> Epoch:

@@ -213,12 +213,13 @@ epochs = sa.Table(
     sqlite_autoincrement=True,
 )
 
-url_group_rates = sa.Table(
-    "url_group_rates",
+url_groups = sa.Table(
+    "url_groups",
     metadata,
     sa.Column("epoch", Id, primary_key=True, autoincrement=False),
-    sa.Column("rate", sa.LargeBinary, nullable=False),
-    comment="Mean change rate of each url_group; compressed, one row for each kept epoch.",
+    sa.Column("rate", sa.LargeBinary),
+    sa.Column("share_evidence", sa.LargeBinary),
+    comment="Mean change rates and shares of url_groups; compressed, one row a kept epoch.",
 )
 
 schedule = sa.Table(

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from support.store_cases import T0, columns
 
-from service.core.url_groups import SHARED, observed_ratio
+from service.core.shares import PRIOR, SHARES, ShareEvidence
+from service.core.siblings import siblings
 from service.epochs.urgency import FASTEST, NO_EPOCH, LastEpoch, n_recrawls, urgency
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import INSTANT, NO_TIME
@@ -54,9 +55,33 @@ def test_clocks_run_by_what_siblings_show_sped_up_alike():
     pages, age = corpus()
     rates = np.full(1_000, 0.1)
     clocks = urgency(pages, known(1_000), rates, NO_CAPS, NOW)
-    factor = observed_ratio(pages.url_group, age, pages.last_interval, np.full(1_000, 0.02))
-    assert factor.std() > 0.1
+    shown = siblings(pages.url_group, age, pages.last_interval, np.full(1_000, 0.02))
+    factor = shown.observed_ratio(PRIOR @ SHARES)  # before any crawl is scored
+    assert factor.std() > 0.05
     np.testing.assert_allclose(clocks.of_pages, factor * clocks.budget_factor, rtol=1e-9)
+
+
+def test_siblings_count_as_far_as_the_last_epoch_has_seen_them_to():
+    pages, age = corpus()
+    shown = siblings(pages.url_group, age, pages.last_interval, np.full(1_000, 0.02))
+    for best in (0, 6):
+        score = np.zeros((1 << 11, 7))
+        score[:, best] = 50.0
+        evidence = ShareEvidence(score - score[:, :1], np.zeros(7), 0.0)
+        last = LastEpoch(NOW, 1.0, 100.0, evidence)
+        clocks = urgency(pages, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW, last, 100.0)
+        np.testing.assert_allclose(clocks.of_pages, shown.observed_ratio(SHARES[best]), rtol=1e-6)
+
+
+def test_an_epoch_adds_the_crawls_since_the_last_to_the_evidence():
+    pages, _ = corpus()
+    first = urgency(pages, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW)
+    assert not first.evidence.score.any()
+    last = LastEpoch(NOW - 2 * DAY, 1.0, 100.0, first.evidence)
+    second = urgency(pages, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW, last, 100.0)
+    recent = pages.last_observed_at >= NOW - 2 * DAY
+    assert second.evidence.n_changed == np.count_nonzero(recent & (pages.last_interval > 0))
+    assert second.evidence.score.any()
 
 
 def test_the_first_epoch_and_one_without_a_certificate_leave_the_rates_as_they_are():
@@ -155,8 +180,8 @@ def test_hosts_with_a_cap_are_not_crawled_faster_than_the_optimum_says():
 
 def test_a_page_s_own_bounds_hold_for_its_rate_times_its_urgency():
     rng = np.random.default_rng(2)
-    low = np.where(rng.random(1_000) < 0.5, 0.09, np.nan)
-    high = np.where(rng.random(1_000) < 0.5, 0.11, np.nan)
+    low = np.where(rng.random(1_000) < 0.5, 0.099, np.nan)
+    high = np.where(rng.random(1_000) < 0.5, 0.101, np.nan)
     pages, _ = corpus(min_crawl_rate=low, max_crawl_rate=high)
     rates = np.full(1_000, 0.1)
     clocks = urgency(pages, known(1_000), rates, NO_CAPS, NOW)
@@ -174,7 +199,7 @@ def test_no_clock_runs_wild_and_none_stands_still():
     pages = replace(pages, last_observed_at=moments, last_interval=np.full(1_000, 1e-9))
     clocks = urgency(pages, known(1_000, 1e-12), np.full(1_000, 1e-9), NO_CAPS, NOW)
     assert (clocks.of_pages <= FASTEST).all()
-    assert (clocks.of_pages >= 1 - SHARED - 1e-12).all()
+    assert (clocks.of_pages >= 1 - SHARES.max() - 1e-12).all()
     assert clocks.of_pages.max() > 1
 
 

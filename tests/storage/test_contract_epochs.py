@@ -21,6 +21,7 @@ from support.store_cases import (
     urls,
 )
 
+from service.core.shares import ShareEvidence
 from service.model.arrays import instant
 from service.model.domain import Epoch, EpochStatus
 from service.model.errors import EpochNotFound, EpochRunning
@@ -168,6 +169,20 @@ def test_the_rates_of_url_groups_come_and_go_with_their_epoch(store):
         assert tx.url_group_rate(numbers[1]) is None
 
 
+def test_the_evidence_of_shares_comes_and_goes_with_its_epoch(store):
+    schedule = schedule_columns(np.sort(register(store)))
+    evidence = ShareEvidence(np.arange(28.0).reshape(4, 7) * [0, 1, 1, 1, 1, 1, 1], np.ones(7), 2.0)
+    number = publish(store, schedule, share_evidence=evidence)
+    with store.begin(write=False) as tx:
+        for ours, theirs in zip(evidence, tx.share_evidence(number), strict=True):
+            np.testing.assert_array_equal(theirs, ours)
+        assert tx.share_evidence(number + 1) is None
+    for _ in range(EPOCHS_KEPT):
+        publish(store, schedule)
+    with store.begin(write=False) as tx:
+        assert tx.share_evidence(number) is None
+
+
 def test_only_so_many_epochs_are_told_of(sql_store, monkeypatch):
     monkeypatch.setattr("service.storage.epochs_sql.EPOCHS_TOLD", 4)
     schedule = schedule_columns(np.sort(register(sql_store)))
@@ -192,7 +207,7 @@ def test_few_url_groups_take_few_bytes(sql_store):
     rate[::4_000] = 0.5
     publish(sql_store, schedule_columns(np.sort(register(sql_store))), url_group_rate=rate)
     with sql_store.begin(write=False) as tx:
-        n_bytes = tx.scalar("SELECT length(rate) FROM url_group_rates")
+        n_bytes = tx.scalar("SELECT length(rate) FROM url_groups")
     assert n_bytes < 5_000
 
 

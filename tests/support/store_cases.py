@@ -158,7 +158,7 @@ def schedule_columns(page_id, change_rate=0.5, crawl_rate=1.0, crawl_probability
     )
 
 
-def publish(store, schedule, now=T0, certificate=CERTIFICATE, url_group_rate=None):
+def publish(store, schedule, now=T0, certificate=CERTIFICATE, **learnt):
     """Run an epoch that publishes this schedule; return its number."""
     with store.lead() as lead:
         with lead.begin() as tx:
@@ -166,7 +166,7 @@ def publish(store, schedule, now=T0, certificate=CERTIFICATE, url_group_rate=Non
         with lead.begin() as tx:
             tx.write_schedule(epoch, schedule)
         with lead.begin() as tx:
-            tx.publish(epoch, certificate, now, url_group_rate)
+            tx.publish(epoch, certificate, now, **learnt)
     return epoch
 
 

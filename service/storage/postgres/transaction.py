@@ -11,6 +11,7 @@ import psycopg
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from service.core.shares import ShareEvidence
 from service.model.arrays import (
     UNSPECIFIED,
     Floats,
@@ -219,8 +220,9 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         certificate: Certificate,
         now: datetime,
         url_group_rate: UrlGroupRates | None = None,
+        share_evidence: ShareEvidence | None = None,
     ) -> None:
-        super().publish(epoch, certificate, now, url_group_rate)
+        super().publish(epoch, certificate, now, url_group_rate, share_evidence)
         self.asked = None
 
     @override

@@ -6,7 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.core.conditions import InvalidInput
-from service.core.url_groups import AGES, FINEST, OWN_WEIGHT, SHARED, observed_ratio
+from service.core.siblings import AGES, FINEST, OWN_WEIGHT, siblings
+
+SHARED = 0.4
+
+
+def observed_ratio(*columns):
+    return siblings(*columns).observed_ratio(SHARED)
 
 
 def bin_of(age):
@@ -132,3 +138,39 @@ def test_what_lies_outside_of_the_domain_is_refused_by_name(name, age, interval,
     with pytest.raises(InvalidInput) as refused:
         observed_ratio(np.zeros(2, int), age, interval, rate)
     assert refused.value.name == name
+
+
+@given(corpora())
+def test_without_a_share_nothing_is_moved(corpus):
+    np.testing.assert_array_equal(siblings(*corpus).observed_ratio(0.0), 1.0)
+
+
+@given(corpora(), st.floats(0.2, 5.0))
+def test_a_calibration_scales_what_is_expected_of_siblings(corpus, calibration):
+    plain, scaled = siblings(*corpus), siblings(*corpus, calibration)
+    np.testing.assert_allclose(scaled.expected, calibration * plain.expected)
+    np.testing.assert_allclose(scaled.n_expected, calibration * plain.n_expected)
+    np.testing.assert_array_equal(scaled.n_changed, plain.n_changed)
+
+
+@given(corpora())
+def test_what_siblings_showed_within_an_interval_is_as_one_by_one(corpus):
+    url_group, age, interval, rate = corpus
+    last = siblings(*corpus).within_last_intervals(np.ones(len(age), bool))
+    known = np.flatnonzero((interval != 0) & ~np.isnan(age))
+    assert last.row.tolist() == known.tolist()
+    for j, ratio in zip(known, last.ratio, strict=True):
+        length = abs(interval[j])
+        own = OWN_WEIGHT * rate[j] * length
+        found = expected = 0.0
+        for i in known:
+            if i == j or url_group[i] != url_group[j]:
+                continue
+            middle = bin_of(age[i] + abs(interval[i]) / 2)
+            start, end = bin_of(age[j] + length), bin_of(age[j])
+            counts = (middle < start) + (middle == start) / 2 - (middle < end) - (middle == end) / 2
+            found += counts * (interval[i] > 0)
+            expected += counts * (1 - np.exp(-rate[i] * abs(interval[i])))
+        if found + expected > 1e-9:
+            wanted = (own + found) / (own + expected) if own else 1.0
+            assert ratio == pytest.approx(wanted, rel=1e-6)

@@ -1,0 +1,142 @@
+r"""The share of changes that the pages of a URL group have in common, learnt from crawls.
+
+Each crawl is scored by how probable its result was for shares from 0 to .6, given what the page's
+siblings showed in the same interval (`core.siblings`). The score fades, and the distribution of
+shares over URL groups is fitted to the corpus: half of it lies at 0 before any evidence, because a
+wrong share costs more than a missing one. Derived in docs/theory.md, "Siblings". Pure.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.core.conditions import Bools, Floats, InvalidInput
+from service.core.siblings import Siblings
+
+SHARES = np.linspace(0.0, 0.6, 7)
+"""(K,) shares that are compared."""
+_SOME = np.exp(-0.5 * ((SHARES - 0.4) / 0.12) ** 2) * (SHARES > 0)
+PRIOR = 0.5 * (SHARES == 0) + 0.5 * _SOME / _SOME.sum()
+"""(K,) distribution of the shares of URL groups before any evidence."""
+PRIOR_GROUPS = 4.0
+"""Weight of `PRIOR` against the URL groups of the corpus, in groups."""
+N_ROUNDS = 10
+"""Rounds of expectation maximisation, which gain little after three."""
+HALF_LIFE_DAYS = 365.0
+"""Time in which a score loses half of its weight."""
+CALIBRATION_HALF_LIFE_DAYS = 120.0
+"""Time in which the counts behind the calibration lose half of their weight."""
+CALIBRATION_CHANGES = 10.0
+"""Weight of the calibration 1, in changes."""
+
+
+class ShareEvidence(NamedTuple):
+    """What crawls have shown about the shares of S URL groups, or buckets of URL groups."""
+
+    score: Floats
+    """(S, K) log-likelihood of each share, less that of the share 0."""
+    n_expected: Floats
+    """(K,) recent changes expected under each share."""
+    n_changed: float
+    """Recent changes."""
+
+    @classmethod
+    def none(cls, n_groups: int) -> "ShareEvidence":
+        """Return the evidence before any crawl.
+
+        >>> shares(ShareEvidence.none(2)).round(2).tolist()
+        [0.2, 0.2]
+        """
+        return cls(np.zeros((n_groups, SHARES.size)), np.zeros(SHARES.size), 0.0)
+
+    @classmethod
+    def unpacked(cls, packed: NDArray[np.floating]) -> "ShareEvidence":
+        """Return evidence from the numbers of `packed`; raise `InvalidInput` for other lengths."""
+        k = SHARES.size
+        if packed.size < k + 1 or (packed.size - k - 1) % (k - 1):
+            raise InvalidInput("packed", f"has {packed.size} numbers, which is no evidence")
+        numbers = packed.astype(np.float64)
+        score = numbers[k + 1 :].reshape(-1, k - 1)
+        return cls(np.pad(score, ((0, 0), (1, 0))), numbers[:k], float(numbers[k]))
+
+    def packed(self) -> NDArray[np.float32]:
+        """Return all numbers: 4 (K - 1) bytes for each group."""
+        columns = self.n_expected, [self.n_changed], self.score[:, 1:].reshape(-1)
+        return np.concatenate(columns).astype(np.float32)
+
+    def resized(self, n_groups: int) -> "ShareEvidence":
+        """Return the evidence in another number of buckets; both numbers are powers of 2.
+
+        Buckets that are split share their score equally.
+        """
+        n = len(self.score)
+        if n_groups >= n:
+            score = np.tile(self.score, (n_groups // n, 1)) * (n / n_groups)
+        else:
+            score = self.score.reshape(-1, n_groups, SHARES.size).sum(axis=0)
+        return self._replace(score=score)
+
+    @property
+    def calibration(self) -> Floats:
+        """(K,) ratios of recent changes to those expected under each share."""
+        changed = self.n_changed + CALIBRATION_CHANGES
+        return np.asarray(changed / (self.n_expected + CALIBRATION_CHANGES))
+
+
+def learn(
+    evidence: ShareEvidence,
+    url_group: NDArray[np.integer],
+    shown: Siblings,
+    crawled: Bools,
+    days: float,
+) -> ShareEvidence:
+    r"""Return the evidence after some days with crawls.
+
+    A page of change rate Delta, an interval L and the ratio r of its siblings changes with
+    probability :math:`1 - e^{-c \Delta L (1 - s + s r)}` under the share s. The calibration c of
+    each share makes it expect as many changes as there were: rates that are all too high, or too
+    low, are no sign of a share.
+
+    Parameters
+    ----------
+    url_group : (N,) int
+    shown
+        Last intervals of the N pages.
+    crawled : (N,) bool
+        Pages whose last interval ended in these days.
+    """
+    n_groups = len(evidence.score)
+    last = shown.within_last_intervals(crawled)
+    useful = ~np.isnan(last.ratio)
+    factor = 1.0 + SHARES * (np.where(useful, last.ratio, 1.0) - 1.0)[:, np.newaxis]
+    hazard = last.expected[:, np.newaxis] * factor
+    unchanged = -evidence.calibration * hazard
+    changed = last.changed[:, np.newaxis] > 0
+    log_change = np.log(np.maximum(-np.expm1(unchanged), np.finfo(np.float64).tiny))
+    score = np.where(changed, log_change, unchanged)
+    score -= score[:, :1]
+    score[~useful] = 0.0
+    bucket = url_group[last.row] % n_groups
+    kept, counted = np.exp2(-days / np.array([HALF_LIFE_DAYS, CALIBRATION_HALF_LIFE_DAYS]))
+    sums = (np.bincount(bucket, column, n_groups) for column in score.T)
+    return ShareEvidence(
+        evidence.score * kept + np.column_stack(list(sums)),
+        evidence.n_expected * counted - np.expm1(-hazard).sum(axis=0),
+        evidence.n_changed * counted + float(last.changed.sum()),
+    )
+
+
+def shares(evidence: ShareEvidence) -> Floats:
+    """Return (S,) posterior means of the shares, the prior fitted to the groups with evidence."""
+    likelihood = np.exp(evidence.score - evidence.score.max(axis=1, keepdims=True))
+    known = likelihood[evidence.score.any(axis=1)]
+    prior = PRIOR
+    for _ in range(N_ROUNDS):
+        posterior = _normalised(known * prior)
+        prior = (posterior.sum(axis=0) + PRIOR_GROUPS * PRIOR) / (len(known) + PRIOR_GROUPS)
+    return np.asarray(_normalised(likelihood * prior) @ SHARES)
+
+
+def _normalised(weight: Floats) -> Floats:
+    return np.asarray(weight / weight.sum(axis=1, keepdims=True))

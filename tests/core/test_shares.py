@@ -1,0 +1,120 @@
+"""Shares of URL groups: scores by hand, sites that change together and sites that do not."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.core.conditions import InvalidInput
+from service.core.shares import PRIOR, SHARES, ShareEvidence, learn, shares
+from service.core.siblings import siblings
+
+
+def test_half_of_the_groups_are_expected_to_have_nothing_in_common():
+    assert PRIOR.sum() == pytest.approx(1.0)
+    assert PRIOR[0] == 0.5
+    assert shares(ShareEvidence.none(3)).tolist() == pytest.approx([PRIOR @ SHARES] * 3)
+    assert shares(ShareEvidence.none(0)).shape == (0,)
+
+
+def test_the_score_of_one_crawl_by_hand():
+    """Page 0 had not changed in 10 days in which both of its siblings had."""
+    url_group, rate = np.zeros(3, int), 0.02
+    shown = siblings(url_group, [0.0, 1.0, 1.0], [-10.0, 6.0, 6.0], rate)
+    before = ShareEvidence.none(1)
+    after = learn(before, url_group, shown, np.array([True, False, False]), days=1.0)
+    own, expected = 15 * 0.2, 2 * -np.expm1(-0.12)
+    ratio = (own + 2) / (own + expected)
+    np.testing.assert_allclose(after.score[0], -0.2 * SHARES * (ratio - 1), rtol=1e-9)
+    np.testing.assert_allclose(
+        after.n_expected, -np.expm1(-0.2 * (1 + SHARES * (ratio - 1))), rtol=1e-9
+    )
+    assert after.n_changed == 0
+
+
+def made_up(n_groups, size, together, days=300, rate=0.1, seed=1):
+    """Learn from pages that are crawled every four days and change together or alone."""
+    rng = np.random.default_rng(seed)
+    group = np.repeat(np.arange(n_groups), size)
+    n, age = len(group), rng.integers(0, 4, n_groups * size) + 0.0
+    evidence = ShareEvidence.none(n_groups)
+    seen = np.zeros(n, bool)
+    interval = np.zeros(n)
+    for _ in range(days):
+        revised = rng.random(n_groups) < rate
+        alone = rng.random(n) < rate * (1 - together)
+        seen |= alone | (revised[group] & (rng.random(n) < together))
+        age += 1
+        crawled = age >= 4
+        interval[crawled] = np.where(seen[crawled], 4.0, -4.0)
+        age[crawled], seen[crawled] = 0.0, False
+        shown = siblings(group, age, interval, rate, float(evidence.calibration[0]))
+        evidence = learn(evidence, group, shown, crawled, days=1.0)
+    return evidence
+
+
+def test_pages_that_change_alone_are_seen_to():
+    learnt = shares(made_up(30, 20, together=0.0))
+    assert learnt.mean() < 0.6 * PRIOR @ SHARES
+
+
+def test_pages_that_change_together_are_seen_to():
+    assert shares(made_up(30, 20, together=0.8)).min() > 0.4
+
+
+def test_rates_that_are_all_too_low_are_no_sign_of_a_share():
+    """The same pages, whose rates are believed to be a third of what they are."""
+    rng = np.random.default_rng(3)
+    group = np.repeat(np.arange(20), 20)
+    evidence = ShareEvidence.none(20)
+    for _ in range(120):
+        age, length = rng.uniform(0, 1, 400), rng.uniform(2, 6, 400)
+        changed = rng.random(400) < -np.expm1(-0.09 * length)
+        interval = np.where(changed, length, -length)
+        shown = siblings(group, age, interval, 0.03, float(evidence.calibration[0]))
+        evidence = learn(evidence, group, shown, np.ones(400, bool), days=1.0)
+    assert evidence.calibration[0] == pytest.approx(3.0, rel=0.2)
+    assert shares(evidence).mean() < 0.1
+
+
+def test_groups_without_evidence_take_after_the_others():
+    alone, common = made_up(30, 20, together=0.0), made_up(30, 20, together=0.8)
+    low, high = (
+        shares(each._replace(score=np.vstack((each.score, np.zeros(7)))))[-1]
+        for each in (alone, common)
+    )
+    assert low < 0.6 * PRIOR @ SHARES
+    assert high > 0.4
+
+
+@given(st.integers(0, 2**32), st.integers(0, 6), st.integers(0, 6))
+def test_buckets_that_split_and_join_keep_their_evidence(seed, log_n, log_m):
+    rng = np.random.default_rng(seed)
+    score = rng.normal(0, 10, (1 << log_n, 7))
+    evidence = ShareEvidence(score - score[:, :1], rng.random(7), 3.0)
+    moved = evidence.resized(1 << log_m)
+    assert moved.score.shape == (1 << log_m, 7)
+    np.testing.assert_allclose(moved.score.sum(axis=0), evidence.score.sum(axis=0), atol=1e-9)
+
+
+def test_evidence_is_packed_in_single_precision():
+    evidence = made_up(4, 5, together=0.5, days=20)
+    again = ShareEvidence.unpacked(evidence.packed())
+    assert evidence.packed().dtype == np.float32
+    assert evidence.packed().size == 4 * 6 + 8
+    for ours, theirs in zip(evidence, again, strict=True):
+        np.testing.assert_allclose(theirs, ours, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [0, 7, 9])
+def test_numbers_that_are_no_evidence_are_refused(n):
+    with pytest.raises(InvalidInput):
+        ShareEvidence.unpacked(np.zeros(n, np.float32))
+
+
+def test_scores_fade_by_half_in_a_year():
+    nothing = siblings(np.zeros(1, int), [np.nan], [0.0], 0.1)
+    evidence = ShareEvidence(np.ones((1, 7)), np.ones(7), 8.0)
+    after = learn(evidence, np.zeros(1, int), nothing, np.zeros(1, bool), days=365.0)
+    np.testing.assert_allclose(after.score, 0.5)
+    assert after.n_changed == pytest.approx(8 * 2 ** (-365 / 120))
