@@ -25,14 +25,14 @@ N_ROUNDS = 10
 """Rounds of expectation maximisation, which gain little after three."""
 HALF_LIFE_DAYS = 365.0
 """Time in which a score loses half of its weight."""
-CALIBRATION_HALF_LIFE_DAYS = 120.0
+CALIBRATION_HALF_LIFE_DAYS = 60.0
 """Time in which the counts behind the calibration lose half of their weight."""
 CALIBRATION_CHANGES = 10.0
 """Weight of the calibration 1, in changes."""
 
 
 class ShareEvidence(NamedTuple):
-    """What crawls have shown about the shares of S URL groups, or buckets of URL groups."""
+    """Evidence of the shares of S URL groups, or buckets of URL groups, from crawls."""
 
     score: Floats
     """(S, K) log-likelihood of each share, less that of the share 0."""

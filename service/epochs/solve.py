@@ -196,7 +196,7 @@ class Solution(NamedTuple):
     schedule: ScheduleColumns
     certificate: Certificate
     evidence: ShareEvidence | None
-    """What crawls have shown about the shares of URL groups; None: nothing yet."""
+    """Evidence of the shares of URL groups from all crawls; None: none yet."""
 
 
 def solve(

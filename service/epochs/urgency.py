@@ -1,8 +1,8 @@
 """Urgency: how much sooner or later than its crawl rate plans each page is due. Pure.
 
 A page is due sooner after crawls found other pages of its URL group changed, and later after crawls
-found them unchanged (`core.siblings`), as far as pages of the group have been seen to change
-together (`core.shares`). One factor on all pages keeps the number of crawls at the
+found them unchanged (`core.siblings`). This counts as far as pages of the group have been seen to
+change together (`core.shares`). One factor on all pages keeps the number of crawls at the
 bandwidth (`core.spending`).
 """
 
@@ -40,7 +40,7 @@ class Urgency(NamedTuple):
     budget_factor: float
     """Factor on the crawl rates of all pages, which keeps the crawls at the bandwidth."""
     evidence: ShareEvidence | None = None
-    """What crawls so far have shown about the shares of URL groups; None: as before."""
+    """Evidence of the shares of URL groups from all crawls; None: none yet."""
 
 
 class LastEpoch(NamedTuple):

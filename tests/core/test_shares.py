@@ -117,4 +117,4 @@ def test_scores_fade_by_half_in_a_year():
     evidence = ShareEvidence(np.ones((1, 7)), np.ones(7), 8.0)
     after = learn(evidence, np.zeros(1, int), nothing, np.zeros(1, bool), days=365.0)
     np.testing.assert_allclose(after.score, 0.5)
-    assert after.n_changed == pytest.approx(8 * 2 ** (-365 / 120))
+    assert after.n_changed == pytest.approx(8 * 2 ** (-365 / 60))

@@ -45,7 +45,7 @@ def schedule(caps=None, objective="harmonic", **limits):
     rates = (np.full(N, each) for each in (0.8, 0.7, 0.8, 0.7))
     estimates = RateEstimates(*rates)
     plan = Plan(Gamma(), objective=objective, bandwidth=BANDWIDTH)
-    rows, certificate = solve(pages, estimates, plan, None, caps or CapColumns.empty(), NOW)
+    rows, certificate, _ = solve(pages, estimates, plan, None, caps or CapColumns.empty(), NOW)
     return rows.crawl_rate, rows.crawl_probability * estimates.ping_rate, certificate
 
 
