@@ -1,0 +1,250 @@
+"""Evidence of clocks: what crawls show about the hours at which the pages of a host change.
+
+A crawl shows whether a page changed within an interval. Its evidence is the Fisher information of
+the profile's coefficients, and information times coefficients; sums of both replace the history. A
+date shows the instant of a change, and counts in hourly bins.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from service.core.clocks.profile import LEAST_INTENSITY, TERMS, Profiles, integrals
+from service.core.conditions import Bools, Floats, InvalidInput, check_amount, check_array
+
+HALF_LIFE_DAYS = 180.0
+"""Time in which evidence loses half of its weight, days."""
+BULK = 10.0
+"""Maximum changes a day and host that count in full. One revision may change many pages at once."""
+BINS = 24
+"""Number of bins of a day for changes of reported instants."""
+ROWS, COLUMNS = np.triu_indices(TERMS)
+"""Places of the upper triangle of a symmetric matrix, row by row."""
+PAIRS = len(ROWS)
+EXPECTED = 1e-12, 700.0
+"""Bounds of -ln P(unchanged), beyond which its odds leave float64."""
+BLOCK = 1024
+"""Maximum number of intervals whose outer products are in memory at a time."""
+
+Indices = NDArray[np.integer]
+
+
+class ClockEvidence(NamedTuple):
+    """(H,) evidence of the clocks of hosts; all zeros mean no evidence."""
+
+    score: Floats
+    """(H, TERMS) information times the coefficients that the crawls support."""
+    information: Floats
+    """(H, PAIRS) Fisher information of the coefficients, upper triangle."""
+    dated: Floats
+    """(H, BINS) changes of reported instants."""
+    exposure: Floats
+    """(H, BINS) changes expected under a flat profile, while changes have reported instants."""
+    changes: Floats
+    """(H,) changes of the last day, by which bulk revisions are recognised."""
+
+    @classmethod
+    def none(cls, n: int) -> "ClockEvidence":
+        """Return the evidence of n hosts before any crawl."""
+        return cls(*(np.zeros((n, *shape)) for shape in _SHAPES))
+
+    def take(self, where: NDArray[Any] | slice) -> "ClockEvidence":
+        """Return the hosts that an index selects."""
+        return ClockEvidence(*(column[where] for column in self))
+
+
+_SHAPES: tuple[tuple[int, ...], ...] = ((TERMS,), (PAIRS,), (BINS,), (BINS,), ())
+_WIDTHS = [shape[0] if shape else 1 for shape in _SHAPES]
+WIDTH = sum(_WIDTHS)
+"""Numbers that the evidence of one host takes: 219."""
+
+
+class Intervals(NamedTuple):
+    """(N,) intervals between crawls, in the order of their hosts."""
+
+    host: Indices
+    """Row of the host, ascending."""
+    start: Floats
+    """Instant of the earlier crawl, days."""
+    end: Floats
+    """Instant of the later crawl, days."""
+    a: Floats
+    """Shape of the posterior of the page's change rate before the interval."""
+    b: Floats
+    """Rate of that posterior, days."""
+
+    def take(self, where: slice) -> "Intervals":
+        """Return a stretch of the intervals."""
+        return Intervals(
+            self.host[where], self.start[where], self.end[where], self.a[where], self.b[where]
+        )
+
+
+def faded(evidence: ClockEvidence, days: ArrayLike) -> ClockEvidence:
+    """Return the evidence after a time without crawls, in days: a number or (H,).
+
+    Evidence loses half of its weight in `HALF_LIFE_DAYS`. The count of recent changes declines to 0
+    within one day, so that it is the number of changes a day whatever the time between calls.
+    """
+    hosts = evidence.changes.shape
+    time = np.broadcast_to(check_amount("days", days, np.shape(days)), hosts)
+    weight = np.exp2(-time / HALF_LIFE_DAYS)[:, None]
+    score, information, dated, exposure = (column * weight for column in evidence[:-1])
+    recent = evidence.changes * np.maximum(1.0 - time, 0.0)
+    return ClockEvidence(score, information, dated, exposure, recent)
+
+
+def learn(
+    evidence: ClockEvidence, profiles: Profiles, intervals: Intervals, changed: ArrayLike
+) -> ClockEvidence:
+    """Return the evidence with the (N,) results of crawls added.
+
+    With v the integrals of the profile's terms, L = v theta the operational length, D = a/(b + L)
+    and m = -ln P(unchanged) = a ln(1 + L/b), a crawl adds
+
+        f = 1/(e^m - 1);  A += f D² v v';  y += D v (f D L + (f if changed else -1)).
+
+    The terms are score and Fisher information of the marginal likelihood (b/(b + L))^a at the
+    `profiles` of the last fit. An interval of whole days shows nothing about the hour.
+
+    Raise `InvalidInput` for hosts that are not ascending or out of range, intervals that do not end
+    after they start, or posteriors that are not positive.
+
+    References
+    ----------
+    Derived (docs/theory.md, "Sites on a clock"). Fisher scoring: Rao 1948.
+    """
+    n_hosts = len(evidence.changes)
+    intervals = _checked(intervals, n_hosts)
+    news = np.asarray(changed, np.bool_)
+    if news.shape != intervals.end.shape:
+        raise InvalidInput("changed", f"has shape {news.shape}, expected {intervals.end.shape}")
+    changes, share = _tempered(evidence.changes, intervals.host[news])
+    score, information = evidence.score.copy(), evidence.information.copy()
+    for where, hosts, first in _blocks(intervals.host):
+        block = intervals.take(where)
+        terms, operational, rate = _exposed(profiles, block)
+        expected = np.clip(block.a * np.log1p(operational / block.b), *EXPECTED)
+        odds = 1.0 / np.expm1(expected)  # of no change
+        weight = share[block.host]
+        residual = odds * rate * operational + np.where(news[where], odds, -1.0)
+        score[hosts] += np.add.reduceat(terms * (weight * rate * residual)[:, None], first)
+        squares = (terms * (weight * odds * rate**2)[:, None])[:, ROWS]
+        squares *= terms[:, COLUMNS]
+        information[hosts] += np.add.reduceat(squares, first)
+    return evidence._replace(score=score, information=information, changes=changes)
+
+
+def learn_dates(
+    evidence: ClockEvidence, profiles: Profiles, intervals: Intervals, changed_at: ArrayLike
+) -> ClockEvidence:
+    """Return the evidence with (N,) changes of reported instants added.
+
+    An interval is here a time in which the page is known not to have changed otherwise. It begins
+    or ends with the change, at `changed_at`, or has none (NaN). A crawl at b that reports a
+    modification at u has the interval (u, b]. A crawl that reports none has the interval since the
+    last crawl. A page whose pings announce every change has the interval between two pings.
+
+    With D = (a + n)/(b + L), n = 1 for a change and 0 for none, the bin of the change counts 1,
+    and each bin D times the days of the interval within the bin. D is the mean of the change rate
+    under the posterior after the interval.
+
+    Raise `InvalidInput` as `learn`, and for a change outside of its interval.
+    """
+    n_hosts = len(evidence.changes)
+    intervals = _checked(intervals, n_hosts, empty=True)
+    at = np.asarray(changed_at, np.float64)
+    if at.shape != intervals.end.shape:
+        raise InvalidInput("changed_at", f"has shape {at.shape}, expected {intervals.end.shape}")
+    dated = ~np.isnan(at)
+    _refuse(
+        "changed_at", "must lie within the interval", (at < intervals.start) | (at > intervals.end)
+    )
+    changes, share = _tempered(evidence.changes, intervals.host[dated])
+    place = intervals.host[dated] * BINS + (at[dated] % 1.0 * BINS).astype(np.intp)
+    counts = np.bincount(place, share[intervals.host[dated]], n_hosts * BINS)
+    exposure = evidence.exposure.copy()
+    for where, hosts, first in _blocks(intervals.host):
+        block = intervals.take(where)
+        _, operational, _ = _exposed(profiles, block)
+        rate = (block.a + dated[where]) / (block.b + operational)
+        days = days_in_bins(block.start, block.end) * (share[block.host] * rate)[:, None]
+        exposure[hosts] += np.add.reduceat(days, first)
+    return evidence._replace(
+        dated=evidence.dated + counts.reshape(-1, BINS), exposure=exposure, changes=changes
+    )
+
+
+def days_in_bins(start: Floats, end: Floats) -> Floats:
+    """Return (N, BINS) days of intervals within each hour of the day.
+
+    Examples
+    --------
+    >>> days_in_bins(np.array([0.5]), np.array([2.75]))[0, [0, 12, 23]] * 24
+    array([2., 3., 2.])
+    """
+    edges = np.arange(BINS) / BINS
+    whole = (np.floor(end) - np.floor(start)) / BINS
+    early, late = (np.clip(at[:, None] % 1.0 - edges, 0.0, 1.0 / BINS) for at in (start, end))
+    return np.asarray(whole[:, None] + late - early)
+
+
+def packed(evidence: ClockEvidence) -> NDArray[np.float32]:
+    """Return the evidence as one (H, WIDTH) array, for storage."""
+    columns = (column.reshape(len(column), -1) for column in evidence)
+    return np.hstack([column.astype(np.float32) for column in columns])
+
+
+def unpacked(rows: ArrayLike) -> ClockEvidence:
+    """Return the evidence of (H, WIDTH) rows; raise `InvalidInput` for another shape."""
+    numbers = np.asarray(rows, np.float64)
+    expected = (len(numbers), WIDTH) if numbers.ndim else (0, WIDTH)
+    check_array("rows", numbers, expected, test=np.isfinite, must="finite")
+    columns = np.split(numbers, np.cumsum(_WIDTHS)[:-1], axis=1)
+    shaped = zip(columns, _SHAPES, strict=True)
+    return ClockEvidence(*(column.reshape(-1, *shape) for column, shape in shaped))
+
+
+def _tempered(recent: Floats, host: Indices) -> tuple[Floats, Floats]:
+    """Return (H,) changes of the last day with the hosts of new ones, and the weight of each."""
+    changes = recent + np.bincount(host, minlength=len(recent))
+    return changes, np.minimum(1.0, BULK / np.maximum(changes, BULK))
+
+
+def _exposed(profiles: Profiles, block: Intervals) -> tuple[Floats, Floats, Floats]:
+    """Return (N, TERMS) integrals of the terms, operational lengths, and predictive rates."""
+    length = block.end - block.start
+    terms = integrals(block.start, block.end)
+    operational = np.einsum("ij,ij->i", terms, profiles.coefficients[block.host])
+    operational = np.maximum(operational, LEAST_INTENSITY * length)
+    return terms, operational, block.a / (block.b + operational)
+
+
+def _blocks(host: Indices) -> Iterator[tuple[slice, Indices, Indices]]:
+    """Yield blocks of intervals, with the hosts of each and the first interval of each host."""
+    for start in range(0, len(host), BLOCK):
+        where = slice(start, start + BLOCK)
+        first = np.flatnonzero(np.diff(host[where], prepend=-1))
+        yield where, host[where][first], first
+
+
+def _checked(intervals: Intervals, n_hosts: int, *, empty: bool = False) -> Intervals:
+    """Return intervals as arrays; with `empty`, an interval may end where it starts."""
+    host = np.asarray(intervals.host)
+    start, end, a, b = (
+        check_array(name, column, host.shape, test=np.isfinite, must="finite")
+        for name, column in zip(intervals._fields[1:], intervals[1:], strict=True)
+    )
+    _refuse("host", f"must lie in [0, {n_hosts})", (host < 0) | (host >= n_hosts))
+    _refuse("host", "must ascend", np.diff(host, prepend=host[:1]) < 0)
+    _refuse("end", "must lie after the start", end < start if empty else end <= start)
+    _refuse("a", "must be positive", a <= 0)
+    _refuse("b", "must be positive", b <= 0)
+    return Intervals(host, start, end, a, b)
+
+
+def _refuse(name: str, problem: str, wrong: Bools) -> None:
+    if wrong.any():
+        raise InvalidInput(name, problem, np.flatnonzero(wrong))
