@@ -193,8 +193,9 @@ def days_in_bins(start: Floats, end: Floats) -> Floats:
 
 def packed(evidence: ClockEvidence) -> NDArray[np.float32]:
     """Return the evidence as one (H, WIDTH) array, for storage."""
-    columns = (column.reshape(len(column), -1) for column in evidence)
-    return np.hstack([column.astype(np.float32) for column in columns])
+    n = len(evidence.changes)
+    columns = zip(evidence, _WIDTHS, strict=True)
+    return np.hstack([column.reshape(n, width).astype(np.float32) for column, width in columns])
 
 
 def unpacked(rows: ArrayLike) -> ClockEvidence:
