@@ -8,6 +8,7 @@ import typer
 from service.cli.options import finite
 
 Weighting = Literal["equal", "lognormal", "column"]
+ClockKind = Literal["daily", "cron", "flat", "bulk", "stops", "shifts"]
 PingKind = Literal["none", "true", "delayed", "noisy", "sitemap", "lying-sitemap"]
 
 
@@ -46,6 +47,10 @@ Rules = Annotated[
     ),
 ]
 Pages = Annotated[int, _site(min=2, help="Number of pages of a synthetic site")]
+Clock = Annotated[
+    ClockKind | None,
+    _site(help="Synthetic site of hosts with an hour each; `stops` and `shifts` at half-time"),
+]
 Days = Annotated[
     float | None,
     _site(callback=finite, min=1, help="Days up to the end; default all, 60 for a synthetic site"),
@@ -90,6 +95,7 @@ def replay(
     git: Git = None,
     rules: Rules = None,
     pages: Pages = 2_000,
+    clock: Clock = None,
     days: Days = None,
     importance: Importance = None,
     bulk: Bulk = False,
@@ -121,6 +127,6 @@ def replay(
 
     if list_:
         return print_policies()
-    source = Source(trace, crawl_log, git, rules, pages, days, importance, bulk)
+    source = Source(trace, crawl_log, git, rules, pages, clock, days, importance, bulk)
     notices = PingSource(pings, ping_share, ping_delay, ping_recall, ping_precision, sitemap_every)
     return run(source, notices, bandwidth, bandwidth_per_page, step, policies, seed, processes, out)

@@ -21,6 +21,7 @@ from recrawl_lab.replay.contest import contest
 from recrawl_lab.reports.page import page
 from recrawl_lab.reports.results import Circumstances, document, write
 from recrawl_lab.reports.summary import show
+from recrawl_lab.worlds.clocked import Kind, clocked_world
 from recrawl_lab.worlds.crawl_log import read_crawl_log
 from recrawl_lab.worlds.git_history import read_git
 from recrawl_lab.worlds.pings import PingSource, announced
@@ -34,8 +35,10 @@ __all__ = ["PingSource", "Source", "print_policies", "run"]
 
 SYNTHETIC_DAYS = 60.0
 """Default length of a synthetic site, days."""
+MADE_UP, RECORDED = 0.2, 0.02
+"""Default bandwidth of synthetic and of other sites, crawls a page and day."""
 MAX_PAGE_DAYS = 100_000_000
-"""Maximum page-days of a synthetic site; memory holds 0.6 changes a page and day."""
+"""Maximum page-days of a synthetic site, with up to one change a page and day."""
 MAX_CRAWLS = 50_000_000
 """Maximum crawls of a policy; memory holds all crawls with their predictions."""
 MAX_EPOCHS = 100_000
@@ -52,6 +55,8 @@ class Source:
     rules: list[str] | None
     pages: int
     """Number of pages of a synthetic site."""
+    clock: Kind | None
+    """Kind of a synthetic site that changes by the clock; None: at random."""
     days: float | None
     importance: Weighting | None
     bulk: bool
@@ -70,10 +75,22 @@ class Source:
             bulk=self.bulk,
         )
 
+    @property
+    def made_up(self) -> bool:
+        """Return whether the site is synthetic."""
+        return not any(self._recorded())
+
+    def _recorded(self) -> tuple[Path | None, ...]:
+        return self.trace, self.crawl_log, self.git
+
     def _check(self) -> None:
-        if sum(source is not None for source in (self.trace, self.crawl_log, self.git)) > 1:
+        if sum(source is not None for source in self._recorded()) > 1:
             raise typer.BadParameter(
                 "--trace, --crawl-log and --git exclude each other; use only one"
+            )
+        if self.clock is not None and not self.made_up:
+            raise typer.BadParameter(
+                "--clock makes up a site; leave out --trace, --crawl-log and --git"
             )
         if (self.git is None) != (not self.rules):
             raise typer.BadParameter(
@@ -101,6 +118,8 @@ class Source:
                 f"{self.pages:,} pages over {days:,.0f} days are more than the {MAX_PAGE_DAYS:,} "
                 "page-days that fit in memory; choose fewer --pages or --days"
             )
+        if self.clock is not None:
+            return clocked_world(self.clock, self.pages, days, rng=rng, importance=weighting)
         return synthetic_world(self.pages, days, rng=rng, importance=weighting, complete_share=0.0)
 
 
@@ -132,7 +151,8 @@ def run(
         )
     rng = np.random.default_rng(seed)
     world, crawls, description = announced(source.world(rng), notices, rng)
-    budget = bandwidth or _suitable_bandwidth(world, bandwidth_per_page)
+    per_page = bandwidth_per_page or (MADE_UP if source.made_up else RECORDED)
+    budget = bandwidth or per_page * world.mean_pages
     _refuse_many_crawls(world, budget)
     step = step or suitable_step(world, budget)
     _refuse_many_epochs(world, step)
@@ -140,11 +160,6 @@ def run(
     out.mkdir(parents=True, exist_ok=True)
     outcomes = _play(game, names, processes or min(len(names), os.cpu_count() or 1))
     _report(Comparison(game, outcomes), description, out)
-
-
-def _suitable_bandwidth(world: World, per_page: float | None) -> float:
-    made_up = world.name == "synthetic"
-    return (per_page or (0.2 if made_up else 0.02)) * world.mean_pages
 
 
 def _refuse_many_crawls(world: World, bandwidth: float) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from service.core.clocks.evidence import ClockEvidence
-from service.core.clocks.posterior import PLACE, PRIOR, Form, Posterior, has_dates
+from service.core.clocks.posterior import PLACE, PRIOR, Form, ProfilePosterior, has_dates
 from service.core.clocks.profile import Profiles
 from service.core.conditions import Bools, Floats
 
@@ -110,7 +110,7 @@ def _by_crawls(evidence: ClockEvidence) -> tuple[Floats, Floats]:
 
 
 def _by_dates(evidence: ClockEvidence, near: Floats) -> tuple[Floats, Floats]:
-    posterior = Posterior.of(evidence)
+    posterior = ProfilePosterior.of(evidence)
     theta, level = posterior.maximum(near), posterior.level()
     flat = np.zeros_like(theta)
     flat[:, 0] = level

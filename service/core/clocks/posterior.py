@@ -56,16 +56,16 @@ class Form(NamedTuple):
         return np.asarray(np.linalg.solve(self.precision, self.target[..., None])[..., 0])
 
 
-class Posterior(NamedTuple):
+class ProfilePosterior(NamedTuple):
     """(H,) posteriors of the coefficients of hosts."""
 
     crawls: Form
     """Prior and crawls."""
     evidence: ClockEvidence
-    """Evidence of the hosts, of which the dates are used."""
+    """Evidence of the hosts; its dates are used."""
 
     @classmethod
-    def of(cls, evidence: ClockEvidence) -> "Posterior":
+    def of(cls, evidence: ClockEvidence) -> "ProfilePosterior":
         """Return the posteriors by the evidence of hosts."""
         return cls(Form.of(evidence.information, evidence.score), evidence)
 
@@ -119,7 +119,7 @@ class Posterior(NamedTuple):
         theta = start.copy()
         rows = np.arange(len(theta))
         for _ in range(MAX_ROUNDS):
-            some = Posterior(Form(*(c[rows] for c in self.crawls)), self.evidence.take(rows))
+            some = ProfilePosterior(Form(*(c[rows] for c in self.crawls)), self.evidence.take(rows))
             step = some.step(theta[rows])
             theta[rows] += step
             rows = rows[np.abs(step).max(axis=1) > TOLERANCE]
