@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.core.clocks.profile import LEAST_INTENSITY, TERMS, Profiles, integrals
 from service.core.conditions import Bools, Floats, InvalidInput, check_amount, check_array
+from service.core.estimators.gamma import gamma_unchanged
 
 HALF_LIFE_DAYS = 180.0
 """Time in which evidence loses half of its weight, days."""
 BULK = 10.0
-"""Maximum changes a day and host that count in full. One revision may change many pages at once."""
+"""Maximum unexpected changes a day and host that count in full; one revision changes many pages."""
 BINS = 24
 """Number of bins of a day for changes of reported instants."""
 ROWS, COLUMNS = np.triu_indices(TERMS)
@@ -43,7 +44,7 @@ class ClockEvidence(NamedTuple):
     exposure: Floats
     """(H, BINS) changes expected under a flat profile, while changes have reported instants."""
     changes: Floats
-    """(H,) changes of the last day, by which bulk revisions are recognised."""
+    """(H,) unexpected changes of the last day, by which bulk revisions are recognised."""
 
     @classmethod
     def none(cls, n: int) -> "ClockEvidence":
@@ -86,7 +87,7 @@ def faded(evidence: ClockEvidence, days: ArrayLike) -> ClockEvidence:
     """Return the evidence after a time without crawls, in days: a number or (H,).
 
     Evidence loses half of its weight in `HALF_LIFE_DAYS`. The count of recent changes declines to 0
-    within one day, so that it is the number of changes a day whatever the time between calls.
+    within one day. Thus it is the number a day, whatever the time between calls.
     """
     hosts = evidence.changes.shape
     time = np.broadcast_to(check_amount("days", days, np.shape(days)), hosts)
@@ -109,6 +110,10 @@ def learn(
     The terms are score and Fisher information of the marginal likelihood (b/(b + L))^a at the
     `profiles` of the last fit. An interval of whole days shows nothing about the hour.
 
+    If a host had more than `BULK` unexpected changes within a day, all its crawls weigh less by
+    that factor. A change counts with the probability that there would be none. So pages that always
+    change do not hide the crawls that show their hour.
+
     Raise `InvalidInput` for hosts that are not ascending or out of range, intervals that do not end
     after they start, or posteriors that are not positive.
 
@@ -121,7 +126,8 @@ def learn(
     news = np.asarray(changed, np.bool_)
     if news.shape != intervals.end.shape:
         raise InvalidInput("changed", f"has shape {news.shape}, expected {intervals.end.shape}")
-    changes, share = _tempered(evidence.changes, intervals.host[news])
+    unexpected = gamma_unchanged(intervals.a, intervals.b, intervals.end - intervals.start) * news
+    changes, share = _tempered(evidence.changes, intervals.host, unexpected)
     score, information = evidence.score.copy(), evidence.information.copy()
     for where, hosts, first in _blocks(intervals.host):
         block = intervals.take(where)
@@ -162,7 +168,7 @@ def learn_dates(
     _refuse(
         "changed_at", "must lie within the interval", (at < intervals.start) | (at > intervals.end)
     )
-    changes, share = _tempered(evidence.changes, intervals.host[dated])
+    changes, share = _tempered(evidence.changes, intervals.host, dated)
     place = intervals.host[dated] * BINS + (at[dated] % 1.0 * BINS).astype(np.intp)
     counts = np.bincount(place, share[intervals.host[dated]], n_hosts * BINS)
     exposure = evidence.exposure.copy()
@@ -208,9 +214,9 @@ def unpacked(rows: ArrayLike) -> ClockEvidence:
     return ClockEvidence(*(column.reshape(-1, *shape) for column, shape in shaped))
 
 
-def _tempered(recent: Floats, host: Indices) -> tuple[Floats, Floats]:
-    """Return (H,) changes of the last day with the hosts of new ones, and the weight of each."""
-    changes = recent + np.bincount(host, minlength=len(recent))
+def _tempered(recent: Floats, host: Indices, unexpected: ArrayLike) -> tuple[Floats, Floats]:
+    """Return (H,) unexpected changes of the last day with new ones, and the weights of crawls."""
+    changes = recent + np.bincount(host, unexpected, len(recent))
     return changes, np.minimum(1.0, BULK / np.maximum(changes, BULK))
 
 
