@@ -130,17 +130,24 @@ def learn(
     changes, share = _tempered(evidence.changes, intervals.host, unexpected)
     score, information = evidence.score.copy(), evidence.information.copy()
     for where, hosts, first in _blocks(intervals.host):
-        block = intervals.take(where)
-        terms, operational, rate = _exposed(profiles, block)
-        expected = np.clip(block.a * np.log1p(operational / block.b), *EXPECTED)
-        odds = 1.0 / np.expm1(expected)  # of no change
-        weight = share[block.host]
-        residual = odds * rate * operational + np.where(news[where], odds, -1.0)
-        score[hosts] += np.add.reduceat(terms * (weight * rate * residual)[:, None], first)
-        squares = (terms * (weight * odds * rate**2)[:, None])[:, ROWS]
-        squares *= terms[:, COLUMNS]
+        scores, squares = _scored(profiles, intervals.take(where), news[where], share)
+        score[hosts] += np.add.reduceat(scores, first)
         information[hosts] += np.add.reduceat(squares, first)
     return evidence._replace(score=score, information=information, changes=changes)
+
+
+def _scored(
+    profiles: Profiles, block: Intervals, changed: Bools, share: Floats
+) -> tuple[Floats, Floats]:
+    """Return (N, TERMS) scores and (N, PAIRS) information of intervals, by the hosts' weights."""
+    terms, operational, rate = _exposed(profiles, block)
+    expected = np.clip(block.a * np.log1p(operational / block.b), *EXPECTED)
+    odds = 1.0 / np.expm1(expected)  # of no change
+    weight = share[block.host]
+    residual = odds * rate * operational + np.where(changed, odds, -1.0)
+    squares = (terms * (weight * odds * rate**2)[:, None])[:, ROWS]
+    squares *= terms[:, COLUMNS]
+    return terms * (weight * rate * residual)[:, None], squares
 
 
 def learn_dates(
