@@ -71,7 +71,9 @@ class ShareEvidence(NamedTuple):
         Buckets that are split share their score equally.
         """
         n = len(self.score)
-        if n_groups >= n:
+        if n_groups == n:
+            return self
+        if n_groups > n:
             score = np.tile(self.score, (n_groups // n, 1)) * (n / n_groups)
         else:
             score = self.score.reshape(-1, n_groups, SHARES.size).sum(axis=0)
@@ -119,9 +121,12 @@ def learn(
     score[~useful] = 0.0
     bucket = url_group[last.row] % n_groups
     kept, counted = np.exp2(-days / np.array([HALF_LIFE_DAYS, CALIBRATION_HALF_LIFE_DAYS]))
-    sums = (np.bincount(bucket, column, n_groups) for column in score.T)
+    total = evidence.score * kept
+    used, place = np.unique(bucket, return_inverse=True)
+    sums = [np.bincount(place, column, used.size) for column in score.T]
+    total[used] += np.column_stack(sums)
     return ShareEvidence(
-        evidence.score * kept + np.column_stack(list(sums)),
+        total,
         evidence.n_expected * counted - np.expm1(-hazard).sum(axis=0),
         evidence.n_changed * counted + float(last.changed.sum()),
     )
@@ -129,14 +134,14 @@ def learn(
 
 def shares(evidence: ShareEvidence) -> Floats:
     """Return (S,) posterior means of the shares, the prior fitted to the groups with evidence."""
-    likelihood = np.exp(evidence.score - evidence.score.max(axis=1, keepdims=True))
-    known = likelihood[evidence.score.any(axis=1)]
+    known = np.flatnonzero(evidence.score[:, -1])
+    score = evidence.score[known]
+    likelihood = np.exp(score - score.max(axis=1, keepdims=True))
     prior = PRIOR
     for _ in range(N_ROUNDS):
-        posterior = _normalised(known * prior)
-        prior = (posterior.sum(axis=0) + PRIOR_GROUPS * PRIOR) / (len(known) + PRIOR_GROUPS)
-    return np.asarray(_normalised(likelihood * prior) @ SHARES)
-
-
-def _normalised(weight: Floats) -> Floats:
-    return np.asarray(weight / weight.sum(axis=1, keepdims=True))
+        weight = 1.0 / (likelihood @ prior)
+        n_groups = prior * (weight @ likelihood)
+        prior = (n_groups + PRIOR_GROUPS * PRIOR) / (known.size + PRIOR_GROUPS)
+    share = np.full(len(evidence.score), prior @ SHARES)
+    share[known] = (likelihood @ (prior * SHARES)) / (likelihood @ prior)
+    return share
