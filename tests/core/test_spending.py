@@ -71,9 +71,9 @@ def test_crawls_of_one_rate_are_counted_as_in_their_histories(seed, days):
 def test_windows_side_by_side_count_each_crawl_once():
     rng = np.random.default_rng(5)
     histories = [np.sort(rng.uniform(0, 4, 2))[::-1].tolist() for _ in range(500)]
-    given = *facts([[9.0, *ages] for ages in histories]), np.full(500, 0.5)
+    columns = *facts([[9.0, *ages] for ages in histories]), np.full(500, 0.5)
     edges = [4.0, 2.5, 1.0, 0.4, 0.0]
-    parts = [spent(*given, Window(*edge)) for edge in pairwise(edges)]
+    parts = [spent(*columns, Window(*edge)) for edge in pairwise(edges)]
     assert sum(part.n_crawled for part in parts) == 1_000
     assert sum(part.n_planned for part in parts) == pytest.approx(4.0 * 250)
 
