@@ -116,13 +116,15 @@ def budget_factor(last: float, crawls: Spent, days: float) -> float:
     .. math:: f \exp\left(\frac{w}{\tau} \Big(1 - \frac{c}{R w}\Big)\right), \quad
               \tau = \max(10, 100 / R, 2 n / R)
 
-    within 2/3 and 3/2. Its logarithm is therefore the bandwidth that is left over, in units of
-    tau crawls x R: what a burst of crawls has spent is saved later.
+    within 2/3 and 3/2. Its logarithm is therefore the number of crawls left over, in units of
+    tau R: what a burst of crawls has spent is saved later.
 
     Parameters
     ----------
     last
         Factor in the window.
+    crawls
+        Crawls of the window.
     days
         Length of the window, days.
 

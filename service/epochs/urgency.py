@@ -51,6 +51,7 @@ class LastEpoch(NamedTuple):
     budget_factor: float
     bandwidth: float
     evidence: ShareEvidence | None = None
+    """Evidence of the shares of URL groups until then; None: none yet."""
 
     @classmethod
     def of(cls, epoch: Epoch | None, evidence: ShareEvidence | None = None) -> "LastEpoch":
@@ -81,7 +82,7 @@ def urgency(
     """
     clocked = ~np.isnat(pages.last_observed_at) & (crawl_rate > TINY) & (crawl_rate < 1 / TINY)
     if not clocked.any():
-        return Urgency(np.ones(len(pages)), 1.0)
+        return Urgency(np.ones(len(pages)), last.budget_factor, last.evidence)
     age = np.where(clocked, np.maximum(days(now - pages.last_observed_at), 0.0), np.nan)
     interval = np.where(pages.importance > 0, pages.last_interval, 0.0)
     window = _since(last, now)

@@ -73,6 +73,15 @@ def test_siblings_count_as_far_as_the_last_epoch_has_seen_them_to():
         np.testing.assert_allclose(clocks.of_pages, shown.observed_ratio(SHARES[best]), rtol=1e-6)
 
 
+def test_an_epoch_without_crawl_rates_keeps_what_the_last_one_learnt():
+    pages, _ = corpus()
+    last = LastEpoch(NOW - DAY, 1.2, 100.0, ShareEvidence.none(4))
+    clocks = urgency(pages, known(1_000), np.zeros(1_000), NO_CAPS, NOW, last, 100.0)
+    assert clocks.evidence is last.evidence
+    assert clocks.budget_factor == 1.2
+    assert (clocks.of_pages == 1.0).all()
+
+
 def test_an_epoch_adds_the_crawls_since_the_last_to_the_evidence():
     pages, _ = corpus()
     first = urgency(pages, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW)
