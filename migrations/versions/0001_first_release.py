@@ -18,6 +18,7 @@ TABLES = (
     "schedule",
     "epochs",
     "observations",
+    "lease_answers",
     "due_pages",
     "host_queues",
     "page_states",
@@ -39,6 +40,7 @@ def upgrade() -> None:
     create_pages(sqlite=sqlite)
     create_states(sqlite=sqlite)
     create_queue()
+    create_answers()
     create_log(sqlite=sqlite)
     create_epochs()
     create_schedule(sqlite=sqlite)
@@ -171,6 +173,19 @@ def create_queue() -> None:
         postgresql_with=HOT,
     )
     op.create_index("due_pages_queue_id_next_at_idx", "due_pages", ["queue_id", "next_at"])
+
+
+def create_answers() -> None:
+    op.create_table(
+        "lease_answers",
+        sa.Column("key", sa.BigInteger, nullable=False, autoincrement=False),
+        sa.Column("body", sa.BigInteger, nullable=False),
+        sa.Column("expires_at", Instant, nullable=False),
+        sa.Column("answer", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("key", name="lease_answers_pkey"),
+        comment="Answers to lease requests with an Idempotency-Key, for two minutes.",
+    )
+    op.create_index("lease_answers_expires_at_idx", "lease_answers", ["expires_at"])
 
 
 def create_log(*, sqlite: bool) -> None:

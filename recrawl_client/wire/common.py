@@ -17,6 +17,15 @@ PageId = Annotated[
 END = r"(?!\n)$"
 """Pattern of the end of a text; `$` alone would allow a line break."""
 
+Lease = Annotated[
+    str,
+    Meta(
+        pattern=rf"^[1-9][0-9]{{0,17}}-[0-7]?[0-9a-f]{{1,15}}{END}",
+        description="the token of a lease, as POST /leases returned it",
+        examples=["7-5f3a9c0b1d2e4f60"],
+    ),
+]
+
 Url = Annotated[
     str,
     Meta(

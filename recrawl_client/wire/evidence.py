@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from recrawl_client.wire.common import Counts, Instant, Item, Moment, PageId, Url
-from recrawl_client.wire.leases import Lease
+from recrawl_client.wire.common import Counts, Instant, Item, Lease, Moment, PageId, Url
 
 Digest = Annotated[
     str,

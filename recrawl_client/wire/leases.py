@@ -5,15 +5,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from recrawl_client.wire.common import END, Instant, Item
-
-Lease = Annotated[
-    str,
-    Meta(
-        pattern=rf"^[1-9][0-9]{{0,17}}-[0-7]?[0-9a-f]{{1,15}}{END}",
-        description="the token of a lease, as POST /leases returned it",
-        examples=["7-5f3a9c0b1d2e4f60"],
-    ),
-]
+from recrawl_client.wire.evidence import Observation, Reported
 
 Worker = Annotated[
     str,
@@ -24,7 +16,7 @@ Worker = Annotated[
 ]
 
 
-class LeaseBody(Item, frozen=True, kw_only=True):
+class LeaseBody(Item, frozen=True, kw_only=True, omit_defaults=True):
     """A worker's request for crawls; every field may be left out."""
 
     worker: Worker = "worker"
@@ -59,6 +51,8 @@ class LeaseBody(Item, frozen=True, kw_only=True):
     """Number of parts that the hosts are divided into, 1 by default."""
     wait_s: Annotated[float, Meta(ge=0, le=30, description="a number of seconds, 0 to 30")] = 0
     """Maximum wait for the first crawl, seconds; 0 by default."""
+    report: list[Observation] = field(default_factory=list)
+    """Crawls to report first, in the same commit; each succeeds or fails alone."""
 
 
 class LeasePatchBody(Item, frozen=True, kw_only=True):
@@ -100,6 +94,8 @@ class Leased(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Crawls; empty when none is due."""
     retry_after_s: float | None = None
     """Recommended wait before the next request, seconds; absent when there are items."""
+    reported: Reported | None = None
+    """Outcomes of the crawls in `report`; absent without them."""
 
 
 class LeaseAnswer(Struct, frozen=True, kw_only=True):

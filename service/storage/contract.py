@@ -51,6 +51,7 @@ from service.model.domain import (
     Subscription,
 )
 from service.model.errors import RecrawlError
+from service.storage.answers import AnswerStatements
 from service.storage.clock import Clock
 from service.storage.queue import HostStatements, QueueStatements
 
@@ -86,7 +87,7 @@ class Brought(NamedTuple):
         return Brought(self.states.take(where), self.created_at[where])
 
 
-class Transaction(QueueStatements, HostStatements):
+class Transaction(QueueStatements, HostStatements, AnswerStatements):
     """The statements of a store."""
 
     clock: Clock

@@ -163,6 +163,16 @@ due_pages = sa.Table(
     postgresql_with=HOT,
 )
 
+lease_answers = sa.Table(
+    "lease_answers",
+    metadata,
+    sa.Column("key", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("body", sa.BigInteger, nullable=False),
+    sa.Column("expires_at", Instant, nullable=False, index=True),
+    sa.Column("answer", sa.Text, nullable=False),
+    comment="Answers to lease requests with an Idempotency-Key, for two minutes.",
+)
+
 observations = sa.Table(
     "observations",
     metadata,

@@ -45,6 +45,11 @@ def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) 
     return Response(json.encode(body), status, headers, media_type="application/json")
 
 
+def json_answer(content: str, headers: dict[str, str] | None = None) -> Response:
+    """Return a response of JSON that is encoded."""
+    return Response(content, 200, headers, media_type="application/json")
+
+
 def encode_schedule(pages: ScheduledPages) -> list[ScheduledPage]:
     """Return the rows of columns."""
     names = ScheduledPage.__struct_fields__[:-1]

@@ -198,6 +198,7 @@ WORDS = {
     "ids": "json_each(%(ids)s)",
     "names": "json_each(%(names)s)",
     "lock_rows": "",
+    "lock_free_rows": "",
     "days_since": "(%(now)s - pings_since) / 86400e6",
     "log_of_page": f"stretch IN ({STRETCHES}) AND page_id = %(page_id)s",
 }
