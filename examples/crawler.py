@@ -43,11 +43,14 @@ def visit(crawl: rc.Crawl, web: httpx.Client, reporter: rc.Reporter) -> None:
     return reporter.report(crawl, **result)
 
 
-def work(recrawl: rc.Client, web: httpx.Client, reporter: rc.Reporter) -> None:
-    """Lease and visit one crawl at a time until stopped; finish and report the last one."""
+def work(web: httpx.Client, reporter: rc.Reporter) -> None:
+    """Lease and visit one crawl at a time until stopped; finish and report the last one.
+
+    A lease request carries the reports that wait, so each crawl takes one request.
+    """
     while not STOP.is_set():
         try:
-            for crawl in recrawl.lease(count=1, wait_s=2).items:
+            for crawl in reporter.lease(count=1, wait_s=2).items:
                 visit(crawl, web, reporter)
         except rc.Unavailable as error:
             print(error, file=sys.stderr)
@@ -62,5 +65,5 @@ if __name__ == "__main__":
         recrawl.reporter() as reporter,
         ThreadPoolExecutor(THREADS) as pool,
     ):
-        for thread in [pool.submit(work, recrawl, web, reporter) for _ in range(THREADS)]:
+        for thread in [pool.submit(work, web, reporter) for _ in range(THREADS)]:
             thread.result()

@@ -3,7 +3,7 @@
 The client needs httpx and msgspec, and no part of the service.
 
     with Client("http://127.0.0.1:8000") as recrawl, recrawl.reporter() as reporter:
-        for crawl in recrawl.lease(count=20, wait_s=10).items:
+        for crawl in reporter.lease(count=20, wait_s=10).items:
             page = fetch(crawl.url)
             reporter.report(crawl, status=page.status, digest=page.digest)
 
@@ -14,7 +14,7 @@ asyncio.
 
 from recrawl_client.async_client import AsyncClient
 from recrawl_client.batches import AsyncBatches, Batches
-from recrawl_client.calls import CrawlEvidence, HostSettings, ScheduleFilters
+from recrawl_client.calls import CrawlEvidence, HostSettings, LeaseOptions, ScheduleFilters
 from recrawl_client.client import Client
 from recrawl_client.errors import (
     ClientError,
@@ -61,6 +61,7 @@ __all__ = [
     "HostItem",
     "HostSettings",
     "LeaseNotHeld",
+    "LeaseOptions",
     "Leased",
     "NotFound",
     "Observation",

@@ -243,7 +243,7 @@ class Scheduler(BaseScheduler):
         while count := self._room():
             was_quiet = not (self.pages.n_waiting or self.pings.n_waiting)
             try:
-                leased = self.leasing.lease(count, **self.lease_options)
+                leased = self.reporter.lease(count, client=self.leasing, **self.lease_options)
             except Unavailable as error:
                 log.warning("no leases: %s", error)
                 continue

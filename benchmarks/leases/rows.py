@@ -189,7 +189,11 @@ def wait_an_hour(url: str) -> None:
     store.close()
 
 
-RUDELY: dict[str, Callable[[Bench], list[Figure]]] = {"batches": crawling, "single": singles, "together": together}
+RUDELY: dict[str, Callable[[Bench], list[Figure]]] = {
+    "batches": crawling,
+    "single": singles,
+    "together": together,
+}
 """Rows without politeness."""
 
 
