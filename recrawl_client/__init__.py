@@ -28,7 +28,7 @@ from recrawl_client.errors import (
     Unavailable,
     Undelivered,
 )
-from recrawl_client.headers import last_modified, redirect_url, retry_after
+from recrawl_client.headers import conditions, etag, last_modified, redirect_url, retry_after
 from recrawl_client.reporter import AsyncReporter, Reporter
 from recrawl_client.wire.common import Problem, Rejection
 from recrawl_client.wire.evidence import (
@@ -84,6 +84,8 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "Undelivered",
+    "conditions",
+    "etag",
     "last_modified",
     "redirect_url",
     "retry_after",

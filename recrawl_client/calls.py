@@ -42,6 +42,9 @@ class CrawlEvidence(TypedDict, total=False):
     """HTTP status, 0 for no answer; an invalid status over 599 counts as 599."""
     retry_after_s: float | None
     last_modified: datetime | None
+    etag: str | None
+    note: Any
+    """JSON of at most 1,024 bytes, which the next lease of the page returns."""
     redirect_url: str | None
 
 

@@ -19,6 +19,7 @@ TABLES = (
     "epochs",
     "observations",
     "lease_answers",
+    "page_validators",
     "due_pages",
     "host_queues",
     "page_states",
@@ -41,6 +42,7 @@ def upgrade() -> None:
     create_states(sqlite=sqlite)
     create_queue()
     create_answers()
+    create_validators()
     create_log(sqlite=sqlite)
     create_epochs()
     create_schedule(sqlite=sqlite)
@@ -173,6 +175,18 @@ def create_queue() -> None:
         postgresql_with=HOT,
     )
     op.create_index("due_pages_queue_id_next_at_idx", "due_pages", ["queue_id", "next_at"])
+
+
+def create_validators() -> None:
+    op.create_table(
+        "page_validators",
+        sa.Column("page_id", Id, nullable=False, autoincrement=False),
+        sa.Column("last_modified", Instant),
+        sa.Column("etag", sa.Text),
+        sa.Column("note", sa.Text),
+        sa.PrimaryKeyConstraint("page_id", name="page_validators_pkey"),
+        comment="Validators for conditional requests and notes, for pages that have any.",
+    )
 
 
 def create_answers() -> None:

@@ -26,6 +26,15 @@ Lease = Annotated[
     ),
 ]
 
+Etag = Annotated[
+    str,
+    Meta(
+        pattern=rf"^[\x20-\x7e]{{1,512}}{END}",
+        description="an ETag as the site sent it, 1 to 512 printable ASCII characters",
+        examples=['"5f3a-61c0b2d8e5f40"'],
+    ),
+]
+
 Url = Annotated[
     str,
     Meta(

@@ -1,6 +1,6 @@
 """Leases: due crawls for workers."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
@@ -64,7 +64,7 @@ class LeasePatchBody(Item, frozen=True, kw_only=True):
     """Duration of the lease from now on, seconds."""
 
 
-class Crawl(Struct, frozen=True, kw_only=True):
+class Crawl(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A page to crawl now, and the token to report the crawl with."""
 
     lease: str
@@ -85,6 +85,12 @@ class Crawl(Struct, frozen=True, kw_only=True):
     """Days since the last crawl times the crawl rate, without a unit: 1 means due just now."""
     expires_at: Instant
     """Instant at which the lease ends unless the crawl is reported or the lease extended."""
+    etag: str | None = None
+    """ETag of the page's last answer with content, for If-None-Match; absent without one."""
+    last_modified: Instant | None = None
+    """Last-Modified of that answer, for If-Modified-Since; absent without one."""
+    note: Any = None
+    """Note of the crawler; absent without one."""
 
 
 class Leased(Struct, frozen=True, kw_only=True, omit_defaults=True):

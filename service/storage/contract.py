@@ -54,6 +54,7 @@ from service.model.errors import RecrawlError
 from service.storage.answers import AnswerStatements
 from service.storage.clock import Clock
 from service.storage.queue import HostStatements, QueueStatements
+from service.storage.validators import ValidatorStatements
 
 EPOCHS_KEPT = 2
 """Published epochs whose schedule is kept, so that a reader of the last one can finish."""
@@ -87,7 +88,7 @@ class Brought(NamedTuple):
         return Brought(self.states.take(where), self.created_at[where])
 
 
-class Transaction(QueueStatements, HostStatements, AnswerStatements):
+class Transaction(QueueStatements, HostStatements, AnswerStatements, ValidatorStatements):
     """The statements of a store."""
 
     clock: Clock

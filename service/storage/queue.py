@@ -89,6 +89,10 @@ class DuePages(DueColumns):
 
     url: NDArray[np.object_]
     host: NDArray[np.object_]
+    etag: NDArray[np.object_]
+    last_modified: Instants
+    note: NDArray[np.object_]
+    """Validators and note as in `ValidatorColumns`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

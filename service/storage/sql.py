@@ -18,6 +18,7 @@ from service.storage.epochs_sql import EpochsSql
 from service.storage.queue import FillMark, HostQueueBounds
 from service.storage.queue_sql import QueueSql
 from service.storage.tables import SELDOM_SET
+from service.storage.validators import DELETE_VALIDATORS
 
 FIRST = 100
 """Keys of a batch that are looked up first; most batches have only known or only new pages."""
@@ -35,12 +36,13 @@ SELECT pages.page_id, pages.url, host, pages.importance, observability, pages.mi
     CAST(crawl_rate AS double precision) AS crawl_rate, urgency, requested_at, interval_factor,
     CAST(crawl_rate AS double precision) * urgency AS due_rate,
     CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END AS crawl_probability,
-    redirects_to, target.url AS redirects_to_url
+    redirects_to, target.url AS redirects_to_url, etag, last_modified, note
 FROM pages
 JOIN hosts ON hosts.host_id = pages.host_id
 JOIN page_states ON page_states.page_id = pages.page_id
 LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = %(epoch)s
 LEFT JOIN pages AS target ON target.page_id = page_states.redirects_to
+LEFT JOIN page_validators ON page_validators.page_id = pages.page_id
 WHERE pages.page_id = %(page_id)s
 """
 """Statement that reads a page. A crawl probability of 0 is NULL in the table; the result is NULL
@@ -199,6 +201,7 @@ class SqlTransaction(EpochsSql, QueueSql, AnswersSql):
         if not self.run(DELETE_PAGE, page_id=page_id).rowcount:
             raise PageNotFound(f"no page has the id {page_id}")
         self.run(DELETE_STATE, page_id=page_id)
+        self.run(DELETE_VALIDATORS, page_id=page_id)
         self.run(DELETE_LOG, page_id=page_id)
         for row in self.read(DELETE_QUEUED, page_id=page_id):
             if row["leased_at"]:  # the host queue may have room for another lease now

@@ -163,6 +163,16 @@ due_pages = sa.Table(
     postgresql_with=HOT,
 )
 
+page_validators = sa.Table(
+    "page_validators",
+    metadata,
+    sa.Column("page_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("last_modified", Instant),
+    sa.Column("etag", sa.Text),
+    sa.Column("note", sa.Text),
+    comment="Validators for conditional requests and notes, for pages that have any.",
+)
+
 lease_answers = sa.Table(
     "lease_answers",
     metadata,

@@ -102,6 +102,8 @@ def crawl_columns(
     status=UNSPECIFIED,
     redirects_to=0,
     last_modified=NO_TIME,
+    etag="",
+    note="",
 ):
     return columns(
         CrawlColumns,
@@ -116,6 +118,8 @@ def crawl_columns(
         retry_after_s=np.nan,
         redirects_to=redirects_to,
         last_modified=last_modified,
+        etag=etag,
+        note=note,
     )
 
 

@@ -42,6 +42,7 @@ from service.storage.postgres.queue import PostgresQueue
 from service.storage.postgres.statements import named
 from service.storage.sql import SqlTransaction, any_seldom_set
 from service.storage.tables import SELDOM_SET
+from service.storage.validators import ValidatorChanges, ValidatorColumns
 
 FEW = 100
 """Maximum entries of the log that are inserted; more entries are copied."""
@@ -146,6 +147,17 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         columns = {name: column[order] for name, column in columns.items()}
         columns |= {name: columns[name][:n_rare] for name in SELDOM_SET}
         self.later(statement, **columns)
+
+    @override
+    def validators(self, page_id: Ints) -> ValidatorColumns:
+        return self.columns(ValidatorColumns, sql.VALIDATORS, page_id=page_id)
+
+    @override
+    def save_validators(self, changes: ValidatorChanges) -> None:
+        if changes.only_reset.all():
+            self.later(sql.CLEAR_VALIDATORS, page_id=changes.page_id)
+        elif len(changes):
+            self.later(sql.SAVE_VALIDATORS, **changes.arrays())
 
     @override
     def wake(self, page_id: Ints, now: datetime) -> Ints:
