@@ -173,9 +173,8 @@ class MemoryTransaction(MemorySchedule):
             "redirects_to": target or None,
             "redirects_to_url": self.pages["url"][target - 1] if there else None,
         }
-        return Page(
-            **{f.name: decode(cells[f.name], f.type) for f in fields(Page) if f.name in cells}
-        )
+        present = (f for f in fields(Page) if f.name in cells)
+        return Page(**{f.name: decode(cells[f.name], f.type) for f in present})
 
     @override
     def change_page(self, page_id: int, patch: PagePatch, now: datetime) -> None:

@@ -9,14 +9,15 @@ ETAG, DATE = 'W/"5f3a"', "2026-04-01T08:00:00Z"
 @pytest.fixture
 def live(database_url, monkeypatch):
     monkeypatch.setenv("RECRAWL_HOST_DELAY_S", "0")
+    monkeypatch.setenv("RECRAWL_HOST_CONCURRENCY", "0")
     monkeypatch.setenv("RECRAWL_BANDWIDTH", "48")
     with running(database_url) as live:
         yield live
 
 
-def report(live, url, status=200, seconds=0, **fields):
-    at = (live.clock.now).isoformat() if not seconds else fields.pop("at")
-    item = {"url": url, "observed_at": at, "status": status, "digest": "1", **fields}
+def report(live, url, status=200, **fields):
+    item = {"url": url, "observed_at": live.clock().isoformat(), "status": status, "digest": "1"}
+    item |= fields
     response = live.post("/observations", [item])
     assert response.status_code == 200, response.text
     return response.json()
@@ -29,7 +30,7 @@ def page(live, page_id):
 
 def test_a_lease_returns_what_the_last_crawl_reported(live):
     urls = "https://a.example/1", "https://a.example/2"
-    plain, (page_id, _) = None, live.register(*urls)
+    page_id, _ = live.register(*urls)
     note = {"path": "s3://b/k", "n": [1, None]}
     report(live, urls[0], etag=ETAG, last_modified=DATE, note=note)
     live.epoch()

@@ -38,6 +38,7 @@ def changes(*crawls):
         at,
         changed=1,
         status=np.array(status, np.int16),
+        redirects_to=np.where(np.array(status) == 302, 9, 0),
         last_modified=instants(list(date)),
         etag=np.array(etag, object),
         note=np.array(note, object),
