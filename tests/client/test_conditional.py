@@ -96,10 +96,11 @@ def test_unchanged_pages_are_not_sent_again_to_a_fleet_with_an_empty_disk(
         os.utime(file, (1_700_000_000 + i, 1_700_000_000 + i))
     with site(tmp_path, options) as url, running(database_url) as live:
         with rc.Client(live.url, now=live.clock) as recrawl, httpx.Client() as web:
-            recrawl.register(f"{url}/{file.name}" for file in files)
+            recrawl.register(*(f"{url}/{file.name}" for file in files))
             assert crawl_all(recrawl, web) == {200: N_PAGES}
         live.epoch()
         live.clock.advance(days=30)
+        live.epoch()
         for file in files[:N_CHANGED]:
             file.write_text("a new text")
         with rc.Client(live.url, now=live.clock) as recrawl, httpx.Client() as web:
