@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -42,7 +43,8 @@ from service.model.errors import UnexpectedAnswer
 from service.model.urls import key_of, url_groups
 
 EVERYTHING = 1 << 62
-HOST = "replay.example"
+OFTEN = 0.5
+"""Share of the time between epochs once a host has a clock."""
 MICROSECONDS = 86_400e6
 _START = instant(START)
 
@@ -126,6 +128,7 @@ class LocalFleet:
         self._page = np.zeros(len(world) + 1, np.int64)
         self._observed_ratio, self._epoch_at = np.ones(len(world)), 0.0
         self._budget_factor = 1.0
+        self.step_factor = 1.0
         self._predicted = [NOTHING]
 
     @property
@@ -143,7 +146,7 @@ class LocalFleet:
         columns = PageColumns(
             key=np.frombuffer(b"".join(map(key_of, urls)), KEY),
             url=np.array(urls, object),
-            host=np.full(len(urls), HOST, object),
+            host=np.array([urlsplit(url).hostname for url in urls], object),
             importance=world.importance[pages],
             observability=np.where(announced, Observability.complete, Observability.auto),
             min_crawl_rate=unsaid,
@@ -165,6 +168,8 @@ class LocalFleet:
             ratio = schedule.urgency / self._budget_factor
             self._observed_ratio[self._page[schedule.page_id]] = ratio
         self._epoch_at = day_of(self.clock())
+        with self.store.begin(write=False) as tx:
+            self.step_factor = OFTEN if len(tx.host_clocks()) else 1.0
 
     def due(self, before: float) -> Due:
         """Read the schedule."""

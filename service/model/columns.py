@@ -192,6 +192,9 @@ class EpochColumns(Columns):
     trust: Floats
 
 
+NOT_MOVED = np.iinfo(np.int16).min
+"""Shift of a page without a clock."""
+
 RARE: dict[str, np.generic] = {
     "min_crawl_rate": np.float64("nan"),
     "max_crawl_rate": np.float64("nan"),
@@ -231,6 +234,45 @@ class ScheduleColumns(Columns):
     urgency: Floats
     """Factor on the crawl rate until the next epoch (`epochs.solve`). A store may keep seven
     digits."""
+    shift: Codes
+    """Minutes from the instant by the crawl rate to the next crawl, at a better hour (`core.clocks`);
+    `NOT_MOVED` for pages without a clock."""
+    carried: Codes
+    """`shift` of the crawl that began the running interval; `NOT_MOVED` like `shift`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShiftColumns(Columns):
+    """(N,) pages whose crawls an epoch moved, by ascending page_id; as in `ScheduleColumns`."""
+
+    page_id: Ints
+    shift: Codes
+    carried: Codes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockColumns(Columns):
+    """(H,) evidence of the hours at which the pages of hosts change, by ascending host_id."""
+
+    host_id: Ints
+    learnt_at: Instants
+    """Time until which crawls are part of the evidence."""
+    evidence: Floats
+    """(H, WIDTH) as packed by `core.clocks.evidence`. A store may keep seven digits."""
+    profile: Floats
+    """(H, 1 + TERMS) weight and coefficients of `core.clocks.profile`. A store may keep seven
+    digits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostClocks(Columns):
+    """(H,) hosts with a clock, by ascending host_id."""
+
+    host_id: Ints
+    profile: Floats
+    """As in `ClockColumns`; the weight is positive."""
+    delay_s: Floats
+    """Delay between two crawls of the host, seconds; NaN: none is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
