@@ -121,9 +121,7 @@ class MemorySchedule(Transaction):
         known = self.store.clocks
         row = np.flatnonzero(known.profile[:, 0] > 0)
         no_delay = np.full(len(row), np.nan)
-        return HostClocks(
-            host_id=known.host_id[row], profile=known.profile[row], delay_s=no_delay
-        )
+        return HostClocks(host_id=known.host_id[row], profile=known.profile[row], delay_s=no_delay)
 
     @override
     def clocks(self, host_id: Ints) -> ClockColumns:

@@ -235,8 +235,8 @@ class ScheduleColumns(Columns):
     """Factor on the crawl rate until the next epoch (`epochs.solve`). A store may keep seven
     digits."""
     shift: Codes
-    """Minutes from the instant by the crawl rate to the next crawl, at a better hour (`core.clocks`);
-    `NOT_MOVED` for pages without a clock."""
+    """Minutes from the instant by the crawl rate to the next crawl, at a better hour
+    (`core.clocks`); `NOT_MOVED` for pages without a clock."""
     carried: Codes
     """`shift` of the crawl that began the running interval; `NOT_MOVED` like `shift`."""
 

@@ -61,6 +61,8 @@ BOUNDED = {
     "observations.status": "requests may say 599 at most",
     "epochs.passes": "a solver makes hundreds at most",
     "schedule.epoch": "68 years of one epoch a second",
+    "schedule.shift": "minutes of half a day at most",
+    "schedule.carried": "a shift of the epoch before",
 }
 """Columns that no input can fill, and why."""
 

@@ -11,6 +11,7 @@ from typing import Any
 from service.model.arrays import Floats, Ints
 from service.model.columns import PageStates
 from service.storage import epochs_sql
+from service.storage.clocks_sql import OF_CLOCK, RENEW_CLOCK
 from service.storage.contract import GONE_CHECKS
 from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET
 
@@ -232,6 +233,12 @@ COPY (
     FROM pages JOIN page_states USING (page_id)
     ORDER BY page_id
 ) TO STDOUT (FORMAT BINARY)
+"""
+
+SAVE_CLOCKS = f"""
+INSERT INTO clocks ({", ".join(OF_CLOCK)})
+SELECT {", ".join(OF_CLOCK)} FROM {given(*OF_CLOCK)}
+{RENEW_CLOCK}
 """
 
 PARTITIONS = """
