@@ -117,6 +117,7 @@ class MemoryTransaction(MemorySchedule):
             requested_at=NO_TIME,
             pings_since=now,
             interval_factor=1.0,
+            last_age=np.nan,
         )
         keys = new.key.tolist()
         self.store.page_id_of.update(zip(keys, range(start + 1, start + 1 + len(new)), strict=True))

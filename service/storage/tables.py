@@ -92,6 +92,7 @@ page_states = sa.Table(
     sa.Column("n_changes", sa.Integer, nullable=False),
     sa.Column("interval_factor", Short, nullable=False),
     sa.Column("last_interval", Short, nullable=False, server_default="0"),
+    sa.Column("last_age", Short),
     sa.Column("observability", sa.SmallInteger, nullable=False),
     sa.Column("gone", sa.Boolean, nullable=False),
     sa.Column("estimate", sa.LargeBinary, nullable=False),

@@ -45,6 +45,7 @@ COUNTED = {
 MEASURED = {
     "page_states.interval_factor",
     "page_states.last_interval",
+    "page_states.last_age",
     "schedule.change_rate",
     "schedule.crawl_rate",
     "schedule.urgency",

@@ -112,6 +112,7 @@ FROM unnest(%(key)s::uuid[]) WITH ORDINALITY AS given (key, position)
 OF_STATES = [name for name in PageStates.__dataclass_fields__ if name not in RATES_IN_FORCE]
 NULL_FOR_NO_TIME = ("last_crawl_at", "last_observed_at", "last_ping_at", "requested_at")
 NONE = dict.fromkeys(NULL_FOR_ZERO, "0") | dict.fromkeys(NULL_FOR_NO_TIME, "'-infinity'")
+NONE["last_age"] = "'NaN'"
 """Value in arrays for NULL in the columns of a state."""
 WIDE: dict[Any, str] = {Ints: "::bigint", Floats: "::float8"}
 
@@ -125,12 +126,18 @@ def _write(name: str) -> str:
     return f"nullif(given.{name}, {NONE[name]})" if name in NONE else f"given.{name}"
 
 
-RARE = f"NOT ROW({', '.join(SELDOM_SET)}) IS NULL AS rare"
-IF_RARE = dict.fromkeys(SELDOM_SET, " FILTER (WHERE rare)")
+FLAGS = ("rare", "dated")
+RARE = f"NOT ROW({', '.join(SELDOM_SET)}) IS NULL AS rare, last_age IS NOT NULL AS dated"
+SOME = {**dict.fromkeys(SELDOM_SET, "rare"), "last_age": "dated"}
+"""Columns that are read of some rows only, and the flag of these rows."""
+IF_SOME = {name: f" FILTER (WHERE {flag})" for name, flag in SOME.items()}
 STATES = ", ".join(
-    [*(f"array_agg({_read(name)}){IF_RARE.get(name, '')}" for name in OF_STATES), "array_agg(rare)"]
+    [
+        *(f"array_agg({_read(name)}){IF_SOME.get(name, '')}" for name in OF_STATES),
+        *(f"array_agg({flag})" for flag in FLAGS),
+    ]
 )
-"""Columns of states: those of `SELDOM_SET` of the rare rows only; the last marks the rare rows."""
+"""Columns of states, then the flags of rows."""
 
 LOCK_STATES = f"""
 SELECT {STATES}
@@ -167,7 +174,7 @@ BRING_STATES = f"""
 INSERT INTO page_states ({", ".join(OF_STATES)}, url_group)
 SELECT {", ".join(map(_write, OF_STATES))}, url_group FROM {given(*OF_STATES, "url_group")}
 """
-"""Statement in which arrays of `SELDOM_SET` may be shorter: unnest fills their ends with NULL."""
+"""Statement in which arrays of `SOME` may be shorter: unnest fills their ends with NULL."""
 
 WAKE = f"""
 WITH locked AS (
@@ -229,7 +236,7 @@ COPY (
         n_observations::bigint, interval_factor::float8, estimate,
         CASE WHEN NOT gone THEN min_crawl_rate END, max_crawl_rate, n_pings::bigint,
         CASE WHEN observability = 1 OR n_pings > 0 THEN pings_since END,
-        last_ping_at, real_pings, false_pings, trust
+        last_ping_at, real_pings, false_pings, trust, last_age::float8
     FROM pages JOIN page_states USING (page_id)
     ORDER BY page_id
 ) TO STDOUT (FORMAT BINARY)

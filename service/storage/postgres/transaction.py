@@ -50,7 +50,7 @@ FEW = 100
 """Maximum entries of the log that are inserted; more entries are copied."""
 
 PAGE_STATE = PageStates.__dataclass_fields__
-OWN = len(sql.OF_STATES) + 1
+OWN = len(sql.OF_STATES) + len(sql.FLAGS)
 """Number of columns of `sql.STATES`, after which the rates in force may follow."""
 
 
@@ -112,14 +112,17 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
 
     def _states(self, own: Sequence[Any], rates: Sequence[Floats] = ()) -> PageStates:
         """Return states from the columns of `sql.STATES`; rates that were not read are NaN."""
-        *columns, rare = own
+        states = dict(zip((*sql.OF_STATES, *sql.FLAGS), own, strict=True))
+        flags = {name: states.pop(name) for name in sql.FLAGS}
+        rare = flags["rare"]
         if rare is None:
             return PageStates.empty(estimate=(self.width,))
-        states = dict(zip(sql.OF_STATES, columns, strict=True))
-        for name in SELDOM_SET:
+        for name, flag in sql.SOME.items():
             some, states[name] = states[name], nothing(PAGE_STATE[name].type, len(rare))
+            if name == "last_age":
+                states[name][:] = np.nan
             if some is not None:
-                states[name][rare] = some
+                states[name][flags[flag]] = some
         states["estimate"] = states["estimate"].view("<f8").reshape(-1, self.width)
         crawl_rate, crawl_probability = rates or np.full((2, len(rare)), np.nan)
         return PageStates(**states, crawl_rate=crawl_rate, crawl_probability=crawl_probability)
@@ -142,12 +145,15 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         if not len(states):
             return
         # ten columns that are empty for most pages would add a quarter to the time of an update
-        is_rare = any_seldom_set(states)
-        order, n_rare = np.argsort(~is_rare, kind="stable"), int(is_rare.sum())
+        is_rare, is_dated = any_seldom_set(states), ~np.isnan(states.last_age)
+        rank = np.where(is_rare, 0, np.where(is_dated, 1, 2))
+        order = np.argsort(rank, kind="stable")
+        n_rare, n_dated = np.cumsum(np.bincount(rank, minlength=2))[:2].tolist()
         columns |= {name: getattr(states, name) for name in sql.OF_STATES}
         columns |= {name: short(columns[name]) for name in SHORT}
         columns = {name: column[order] for name, column in columns.items()}
         columns |= {name: columns[name][:n_rare] for name in SELDOM_SET}
+        columns["last_age"] = columns["last_age"][:n_dated]
         self.later(statement, **columns)
 
     @override

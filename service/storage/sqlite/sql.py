@@ -169,9 +169,10 @@ ORDER BY pages.page_id
 LOAD_RARE = """
 SELECT pages.page_id, CASE WHEN gone THEN NULL ELSE min_crawl_rate END, max_crawl_rate,
     coalesce(n_pings, 0), pings_since, last_ping_at, coalesce(real_pings, 0.0),
-    coalesce(false_pings, 0.0), coalesce(trust, 0.0)
+    coalesce(false_pings, 0.0), coalesce(trust, 0.0), last_age
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
-WHERE n_pings > 0 OR observability = 1 OR coalesce(min_crawl_rate, max_crawl_rate) IS NOT NULL
+WHERE n_pings > 0 OR observability = 1
+    OR coalesce(min_crawl_rate, max_crawl_rate, last_age) IS NOT NULL
 ORDER BY pages.page_id
 """
 
