@@ -196,7 +196,7 @@ INSERT INTO schedule
     (epoch, page_id, change_rate, crawl_rate, crawl_probability, urgency, shift, carried)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
-"""Statement for rows of which some were moved; a third more parameters would slow the others."""
+"""Statement for blocks with moved crawls; two more parameters would slow all other blocks."""
 
 SAVE_CLOCKS = f"""
 INSERT INTO clocks ({", ".join(OF_CLOCK)}) VALUES ({", ".join("?" * len(OF_CLOCK))})
