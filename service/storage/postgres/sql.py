@@ -126,18 +126,15 @@ def _write(name: str) -> str:
     return f"nullif(given.{name}, {NONE[name]})" if name in NONE else f"given.{name}"
 
 
-FLAGS = ("rare", "dated")
-RARE = f"NOT ROW({', '.join(SELDOM_SET)}) IS NULL AS rare, last_age IS NOT NULL AS dated"
-SOME = {**dict.fromkeys(SELDOM_SET, "rare"), "last_age": "dated"}
-"""Columns that are read of some rows only, and the flag of these rows."""
-IF_SOME = {name: f" FILTER (WHERE {flag})" for name, flag in SOME.items()}
+RARE = f"NOT ROW({', '.join(SELDOM_SET)}) IS NULL AS rare"
+IF_DATED = " FILTER (WHERE last_age IS NOT NULL)"
+IF_SOME = dict.fromkeys(SELDOM_SET, " FILTER (WHERE rare)") | {"last_age": IF_DATED}
+MARKS = ("array_agg(rare)", f"array_agg(page_id){IF_DATED}")
 STATES = ", ".join(
-    [
-        *(f"array_agg({_read(name)}){IF_SOME.get(name, '')}" for name in OF_STATES),
-        *(f"array_agg({flag})" for flag in FLAGS),
-    ]
+    [*(f"array_agg({_read(name)}){IF_SOME.get(name, '')}" for name in OF_STATES), *MARKS]
 )
-"""Columns of states, then the flags of rows."""
+"""Columns of states: those of `SELDOM_SET` of the rare rows only, `last_age` of dated pages only.
+The last two mark the rare rows, and name the dated pages."""
 
 LOCK_STATES = f"""
 SELECT {STATES}
@@ -165,6 +162,12 @@ SAVE_STATES = f"""
 UPDATE page_states SET {", ".join(f"{name} = {_write(name)}" for name in WRITTEN)}
 FROM {given("page_id", *WRITTEN)} WHERE page_states.page_id = given.page_id
 """
+UNDATED = [name for name in WRITTEN if name != "last_age"]
+SAVE_UNDATED_STATES = f"""
+UPDATE page_states SET last_age = NULL, {", ".join(f"{name} = {_write(name)}" for name in UNDATED)}
+FROM {given("page_id", *UNDATED)} WHERE page_states.page_id = given.page_id
+"""
+"""Statement for pages without a reported age: each array takes time, even an empty one."""
 RESTORE_STATES = f"""
 UPDATE page_states SET pings_since = given.pings_since,
     {", ".join(f"{name} = {_write(name)}" for name in WRITTEN)}
@@ -174,7 +177,7 @@ BRING_STATES = f"""
 INSERT INTO page_states ({", ".join(OF_STATES)}, url_group)
 SELECT {", ".join(map(_write, OF_STATES))}, url_group FROM {given(*OF_STATES, "url_group")}
 """
-"""Statement in which arrays of `SOME` may be shorter: unnest fills their ends with NULL."""
+"""Statement in which arrays of `IF_SOME` may be shorter: unnest fills their ends with NULL."""
 
 WAKE = f"""
 WITH locked AS (

@@ -50,7 +50,7 @@ FEW = 100
 """Maximum entries of the log that are inserted; more entries are copied."""
 
 PAGE_STATE = PageStates.__dataclass_fields__
-OWN = len(sql.OF_STATES) + len(sql.FLAGS)
+OWN = len(sql.OF_STATES) + len(sql.MARKS)
 """Number of columns of `sql.STATES`, after which the rates in force may follow."""
 
 
@@ -112,17 +112,17 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
 
     def _states(self, own: Sequence[Any], rates: Sequence[Floats] = ()) -> PageStates:
         """Return states from the columns of `sql.STATES`; rates that were not read are NaN."""
-        states = dict(zip((*sql.OF_STATES, *sql.FLAGS), own, strict=True))
-        flags = {name: states.pop(name) for name in sql.FLAGS}
-        rare = flags["rare"]
+        *columns, rare, dated = own
         if rare is None:
             return PageStates.empty(estimate=(self.width,))
-        for name, flag in sql.SOME.items():
+        states = dict(zip(sql.OF_STATES, columns, strict=True))
+        for name in SELDOM_SET:
             some, states[name] = states[name], nothing(PAGE_STATE[name].type, len(rare))
-            if name == "last_age":
-                states[name][:] = np.nan
             if some is not None:
-                states[name][flags[flag]] = some
+                states[name][rare] = some
+        ages, states["last_age"] = states["last_age"], np.full(len(rare), np.nan)
+        if dated is not None:
+            states["last_age"][states["page_id"].searchsorted(dated)] = ages
         states["estimate"] = states["estimate"].view("<f8").reshape(-1, self.width)
         crawl_rate, crawl_probability = rates or np.full((2, len(rare)), np.nan)
         return PageStates(**states, crawl_rate=crawl_rate, crawl_probability=crawl_probability)
@@ -135,7 +135,8 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
 
     @override
     def save_states(self, states: PageStates) -> None:
-        self._save(sql.SAVE_STATES, states)
+        undated = np.isnan(states.last_age).all()
+        self._save(sql.SAVE_UNDATED_STATES if undated else sql.SAVE_STATES, states)
 
     @override
     def restore_states(self, states: PageStates) -> None:
