@@ -121,9 +121,7 @@ class MemorySchedule(Transaction):
         known = self.store.clocks
         row = np.flatnonzero(known.profile[:, 0] > 0)
         no_delay = np.full(len(row), np.nan)
-        return HostClocks(
-            host_id=known.host_id[row], profile=known.profile[row], delay_s=no_delay
-        )
+        return HostClocks(host_id=known.host_id[row], profile=known.profile[row], delay_s=no_delay)
 
     @override
     def clocks(self, host_id: Ints) -> ClockColumns:
@@ -256,12 +254,14 @@ class MemorySchedule(Transaction):
         for name in ("change_rate", "crawl_rate", "crawl_probability", "urgency"):
             choices[name] = np.full(len(page_id), np.nan)
             choices[name][has_row] = getattr(rows, name)[at[has_row]]
-        still = np.broadcast_to(np.int16(NOT_MOVED), len(page_id))
-        return ScheduleColumns(page_id=page_id, **choices, shift=still, carried=still)
+        for name in ("shift", "carried"):
+            choices[name] = np.full(len(page_id), NOT_MOVED, np.int16)
+            choices[name][has_row] = getattr(rows, name)[at[has_row]]
+        return ScheduleColumns(page_id=page_id, **choices)
 
 
 def _renewed(before: ClockColumns, new: ClockColumns) -> ClockColumns:
-    """Return the evidence of all hosts, some of which have learnt."""
+    """Return the evidence of all hosts after some have learnt."""
     others = before.where(~np.isin(before.host_id, new.host_id))
     both = ClockColumns.concatenate([others, new])
     return both.take(np.argsort(both.host_id))

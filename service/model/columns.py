@@ -122,6 +122,9 @@ class PageStates(Columns):
     last_interval: Floats
     """Interval that the newest answered crawl ended, days; negative if the page had not changed in
     it; 0 where it is no evidence. A store may keep seven digits."""
+    last_age: Floats
+    """Days from the modification that the site reported with the newest answered crawl to that
+    crawl; NaN: no report. A store may keep seven digits."""
     n_failures: Ints
     """Crawls in a row without an answer; for a page that is gone, crawls that confirmed it."""
     redirects_to: Ints
@@ -190,6 +193,7 @@ class EpochColumns(Columns):
     real_pings: Floats
     false_pings: Floats
     trust: Floats
+    last_age: Floats
 
 
 NOT_MOVED = np.iinfo(np.int16).min
@@ -204,6 +208,7 @@ RARE: dict[str, np.generic] = {
     "real_pings": np.float64(0),
     "false_pings": np.float64(0),
     "trust": np.float64(0),
+    "last_age": np.float64("nan"),
 }
 """Usual values of the last `EpochColumns`, in which most pages have no value."""
 
@@ -235,8 +240,8 @@ class ScheduleColumns(Columns):
     """Factor on the crawl rate until the next epoch (`epochs.solve`). A store may keep seven
     digits."""
     shift: Codes
-    """Minutes from the instant by the crawl rate to the next crawl, at a better hour (`core.clocks`);
-    `NOT_MOVED` for pages without a clock."""
+    """Minutes from the instant by the crawl rate to the next crawl, at a better hour
+    (`core.clocks`); `NOT_MOVED` for pages without a clock."""
     carried: Codes
     """`shift` of the crawl that began the running interval; `NOT_MOVED` like `shift`."""
 
