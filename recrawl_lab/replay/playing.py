@@ -30,11 +30,12 @@ class Crawlers(Protocol):
     """A fleet that follows Recrawl; pages are numbered as in the world."""
 
     world: World
-    step_factor: float
-    """Time to the next epoch, as a share of the usual one: shorter where crawls follow the hours."""
 
     def new_epoch(self) -> object:
         """Run an epoch now, and publish its schedule."""
+
+    def step(self, usual: float) -> float:
+        """Return the time to the next epoch, days: less than usual where crawls follow the hours."""
 
     def due(self, before: float) -> Due:
         """Return the pages in the schedule that are due before a day."""
@@ -78,7 +79,7 @@ def crawl(
     while start < world.days:
         clock.advance(start)
         fleet.new_epoch()
-        end = min(start + step * fleet.step_factor, world.days)
+        end = min(start + fleet.step(step), world.days)
         due = fleet.due(end)
         clock.advance(end)
         known_pings, known_born = n_pings, n_born

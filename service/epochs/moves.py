@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.core.clocks.pace import pace, paced
+from service.core.clocks.pace import changes, pace, paced, passed
 from service.core.clocks.profile import Profiles
 from service.core.clocks.timing import (
     CONCENTRATION,
@@ -70,17 +70,46 @@ class Situation(NamedTuple):
         return self.crawl_rate * self.urgency
 
 
-def most_crawled(pages: EpochColumns, clocks: Clocks | None) -> Floats | None:
+def most_crawled(
+    pages: EpochColumns, change_rate: Floats, crawl_rate: Floats, multiplier: float, clocks: Clocks
+) -> Floats | None:
     """Return (N,) maxima of crawl rates by the clocks, 1/day, NaN for none; None if all are NaN.
 
-    Where nearly all changes of a day come at one hour, a second crawl a day sees no more.
+    Where nearly all changes of a day come at one hour, a page that is crawled once a day, just
+    after that hour, waits W days on average from a change to its crawl. The optimum without clocks
+    has `crawl_rate` and `multiplier`. One crawl a day is better where the harmonic cost that it
+    adds, ln(1 + 2 W Delta) - ln(1 + Delta/crawl_rate) times importance, is below the value of the
+    bandwidth that it spares.
     """
+    mass = excess_mass(profiles_of(clocks.hosts), 1.0 / CONCENTRATION)
+    sharp = np.flatnonzero(second_crawl(mass) < LEAST_GAIN)
+    row = np.flatnonzero((crawl_rate > ONCE_A_DAY) & np.isin(pages.host_id, clocks.hosts.host_id[sharp]))
+    if not row.size:
+        return None
+    wait = np.maximum(0.5 - mass.max(axis=1), 0.5 / CONCENTRATION)
+    wait = wait[clocks.hosts.host_id.searchsorted(pages.host_id[row])]
+    rate, change = crawl_rate[row], change_rate[row]
+    cost = pages.importance[row] * (np.log1p(2.0 * wait * change) - np.log1p(change / rate))
+    most = np.full(len(pages), np.nan)
+    most[row[cost < multiplier * (rate - ONCE_A_DAY)]] = ONCE_A_DAY
+    return most
+
+
+def exposures(pages: EpochColumns, clocks: Clocks | None) -> Floats:
+    """Return (N,) operational lengths of last intervals, days: the lengths without a clock.
+
+    An interval over the busy hours of its host counts as longer. Otherwise the changes of a busy
+    hour would seem to be more than expected.
+    """
+    exposure = np.abs(pages.last_interval)
     if clocks is None or not len(clocks.hosts):
-        return None
-    once = second_crawl(excess_mass(profiles_of(clocks.hosts), 1.0 / CONCENTRATION)) < LEAST_GAIN
-    if not once.any():
-        return None
-    return np.where(np.isin(pages.host_id, clocks.hosts.host_id[once]), ONCE_A_DAY, np.nan)
+        return exposure
+    place = _places(pages.host_id, clocks.hosts)
+    row = np.flatnonzero((place >= 0) & (exposure > 0))
+    end = in_days(pages.last_observed_at[row])
+    table = changes(profiles_of(clocks.hosts))
+    exposure[row] = passed(table, place[row], end - exposure[row], end)
+    return exposure
 
 
 def moved(

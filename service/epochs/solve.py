@@ -21,7 +21,7 @@ from service.core.estimators.base import Estimator
 from service.core.pings import PingEstimate, audit_rate
 from service.core.shares import ShareEvidence
 from service.epochs.clocks import Clocks
-from service.epochs.moves import most_crawled, moved
+from service.epochs.moves import exposures, most_crawled, moved
 from service.epochs.urgency import LastEpoch, Urgency, urgency
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import Floats, Ints
@@ -225,16 +225,20 @@ def solve(
     if bandwidth is None:
         bandwidth = len(pages) / PAGES_PER_CRAWL
     allocation, audits = _optimum(pages, estimates, plan.objective, bandwidth, start, caps)
-    if (most := most_crawled(pages, clocks)) is not None:
+    if clocks is not None and len(clocks.hosts):
+        once = allocation.crawl_rate, allocation.multiplier, clocks
+        most = most_crawled(pages, estimates.change_rate, *once)
+        if most is None: most = np.nan
         fewer = replace(pages, max_crawl_rate=np.fmin(pages.max_crawl_rate, most))
-        clocked = _optimum(fewer, estimates, plan.objective, bandwidth, start, caps)
+        clocked = _optimum(fewer, estimates, plan.objective, bandwidth, allocation.multiplier, caps)
         if clocked[0].bandwidth_used + clocked[1].sum() >= (1 - 1e-6) * bandwidth:
             allocation, audits = clocked
     crawl_rate = allocation.crawl_rate + audits
     since = LastEpoch.of(last, evidence)
     pace = Urgency(np.ones(len(pages)), 1.0, evidence)
     if plan.with_urgency:
-        pace = urgency(pages, estimates, crawl_rate, caps, now, since, bandwidth)
+        exposure = exposures(pages, clocks)
+        pace = urgency(pages, estimates, crawl_rate, caps, now, since, bandwidth, exposure)
     moves = moved(pages, estimates, crawl_rate, pace.of_pages, clocks, since, now)
     schedule = ScheduleColumns(
         page_id=pages.page_id,

@@ -74,8 +74,11 @@ def urgency(
     now: np.datetime64,
     last: LastEpoch = NO_EPOCH,
     bandwidth: float = 0.0,
+    exposure: Floats | None = None,
 ) -> Urgency:
     """Return the urgency of pages with (N,) crawl rates on the clock, 1/day.
+
+    `exposure` has the operational lengths of last intervals, days; None: the lengths.
 
     The urgency is 1 for pages whose pings are used, and for pages of hosts with a cap. The bounds
     of a page hold for its crawl rate times its urgency. `bandwidth` is that of the crawl rates.
@@ -86,7 +89,9 @@ def urgency(
     age = np.where(clocked, np.maximum(days(now - pages.last_observed_at), 0.0), np.nan)
     interval = np.where(pages.importance > 0, pages.last_interval, 0.0)
     window = since(last, now)
-    factor, evidence = _by_siblings(pages, age, interval, estimates.change_rate, last, window)
+    exposed = np.abs(interval) if exposure is None else exposure
+    since_crawl = age, interval, exposed
+    factor, evidence = _by_siblings(pages, since_crawl, estimates.change_rate, last, window)
     free = clocked & (estimates.ping_rate == 0) & (pages.observability != Observability.complete)
     if len(caps):
         free &= ~np.isin(pages.host_id, caps.host_id)
@@ -115,8 +120,7 @@ def since(last: LastEpoch, now: np.datetime64) -> Window:
 
 def _by_siblings(
     pages: EpochColumns,
-    age: Floats,
-    interval: Floats,
+    crawls: tuple[Floats, Floats, Floats],
     change_rate: Floats,
     last: LastEpoch,
     window: Window,
@@ -125,7 +129,9 @@ def _by_siblings(
     n_groups = n_buckets(len(pages))
     evidence = last.evidence or ShareEvidence.none(n_groups)
     evidence = evidence.resized(n_groups)
-    shown = siblings(pages.url_group, age, interval, change_rate, float(evidence.calibration[0]))
+    age, interval, exposure = crawls
+    calibration = float(evidence.calibration[0])
+    shown = siblings(pages.url_group, age, interval, change_rate, calibration, exposure)
     crawled = (age >= window.end) & (age < window.start)
     evidence = learn(evidence, pages.url_group, shown, crawled, window.days)
     share = shares(evidence)[pages.url_group % n_groups]
