@@ -130,9 +130,7 @@ def main() -> None:
     work = partial(row, pages=arguments.pages, days=arguments.days)
     quiet, spawn = partial(configure_logging, "warning"), get_context("spawn")
     rows = []
-    with ProcessPoolExecutor(
-        arguments.processes, mp_context=spawn, initializer=quiet
-    ) as pool:
+    with ProcessPoolExecutor(arguments.processes, mp_context=spawn, initializer=quiet) as pool:
         for done in pool.map(work, tasks):
             rows.append(done)
             print(json.dumps(done), flush=True)

@@ -83,7 +83,9 @@ def most_crawled(
     """
     mass = excess_mass(profiles_of(clocks.hosts), 1.0 / CONCENTRATION)
     sharp = np.flatnonzero(second_crawl(mass) < LEAST_GAIN)
-    row = np.flatnonzero((crawl_rate > ONCE_A_DAY) & np.isin(pages.host_id, clocks.hosts.host_id[sharp]))
+    row = np.flatnonzero(
+        (crawl_rate > ONCE_A_DAY) & np.isin(pages.host_id, clocks.hosts.host_id[sharp])
+    )
     if not row.size:
         return None
     wait = np.maximum(0.5 - mass.max(axis=1), 0.5 / CONCENTRATION)
@@ -169,7 +171,7 @@ def _move(
     nominal = in_days(pages.last_observed_at[row]) - carried / DAY_MINUTES + step
     turn = turns(pages.page_id[row], nominal)
     planned = Planned(host, nominal, 1.0 / rate, before.change_rate[row], turn)
-    spread = _spread(clocks.hosts, np.bincount(host, rate, len(clocks.hosts)))
+    spread = _spread(clocks.hosts, np.bincount(host, rate, len(clocks.hosts)).astype(np.float64))
     mass = excess_mass(profiles_of(clocks.hosts), spread)
     minutes = np.rint(moves(mass, planned, spread, float(in_days(now))) * DAY_MINUTES)
     wait = step + (minutes - carried) / DAY_MINUTES
