@@ -73,16 +73,23 @@ class Clocks(NamedTuple):
     """Pages of the hosts that learn in this epoch."""
     learnt: ClockColumns
     """Evidence and profiles of these hosts."""
+    host_delay_s: float = 0.0
+    """Delay between two crawls of hosts without one of their own, seconds."""
 
 
 def load_clocks(
-    tx: Transaction, pages: EpochColumns, last: Epoch | None, now: np.datetime64
+    tx: Transaction,
+    pages: EpochColumns,
+    last: Epoch | None,
+    now: np.datetime64,
+    host_delay_s: float = 0.0,
 ) -> Clocks:
     """Return the clocks of hosts as of the last epoch; few hosts are read in full."""
     events = lesson(pages, since(LastEpoch.of(last), now), now)
     hosts = tx.host_clocks()
     shifts = tx.shifts(last.epoch) if last and len(hosts) else ShiftColumns.empty()
-    return Clocks(hosts, shifts, events, tx.clocks(distinct(events.host_id)))
+    learnt = tx.clocks(distinct(events.host_id))
+    return Clocks(hosts, shifts, events, learnt, host_delay_s)
 
 
 # -- learning
@@ -207,7 +214,7 @@ def _shown(
 def _posterior_of_pings(pages: EpochColumns, now: np.datetime64) -> tuple[Floats, Floats]:
     """Return shapes and rates (days) of the posteriors of changes that pings announce."""
     counted = np.maximum(days(now - pages.pings_since), 0.0)
-    return pages.n_pings + PING_PRIOR, counted + PING_PRIOR
+    return np.asarray(pages.n_pings + PING_PRIOR, np.float64), counted + PING_PRIOR
 
 
 def _of_hosts(host_id: Ints, known: ClockColumns, now: np.datetime64) -> ClockColumns:

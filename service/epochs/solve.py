@@ -46,6 +46,8 @@ class Plan:
     clocks: bool = True
     """True if crawls are moved to the hours after a host's pages change. This needs periodic timing
     too, and an estimator with a posterior of the change rate."""
+    host_delay_s: float = 0.0
+    """Delay between two crawls of hosts without one of their own, seconds."""
 
     @property
     def with_urgency(self) -> bool:
