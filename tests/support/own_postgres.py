@@ -28,7 +28,7 @@ BEGIN
     LOOP EXECUTE 'DROP TABLE ' || name;
     END LOOP;
     DELETE FROM observations; DELETE FROM epochs; DELETE FROM url_groups; DELETE FROM meta;
-    DELETE FROM lease_answers; DELETE FROM page_validators;
+    DELETE FROM lease_answers; DELETE FROM page_validators; DELETE FROM clocks;
     DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts;
     DELETE FROM due_pages; DELETE FROM host_queues; DELETE FROM host_groups; DELETE FROM websub;
     ALTER TABLE pages ALTER page_id RESTART; ALTER TABLE hosts ALTER host_id RESTART;
