@@ -29,7 +29,7 @@ from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch
 from service.model.errors import PageNotFound
 from service.model.urls import url_groups
 from service.storage.contract import GONE_CHECKS, Brought, Registered
-from service.storage.validators import ValidatorChanges
+from service.storage.validators import ValidatorChanges, ValidatorColumns
 
 if TYPE_CHECKING:
     from recrawl_lab.memory.store import MemoryStore
@@ -280,6 +280,10 @@ class MemoryTransaction(MemorySchedule):
         return between.take(np.isin(between.page_id, page_id))
 
     # -- pages that move between stores
+
+    @override
+    def validators(self, page_id: Ints) -> ValidatorColumns:
+        return ValidatorColumns.empty()
 
     @override
     def save_validators(self, changes: ValidatorChanges) -> None:
