@@ -77,6 +77,22 @@ class Unauthorized(RequestError):
     """Send a valid API key as `Authorization: Bearer KEY`."""
 
 
+class Forbidden(RequestError):
+    """The key may not do this; use a key of a higher role."""
+
+
+class KeyNotFound(RequestError):
+    """No such key; GET /keys lists them."""
+
+
+class KeyEnded(RequestError):
+    """The key has been revoked or has expired; create another with POST /keys."""
+
+
+class RateLimited(RequestError):
+    """The key has used up its items; wait for Retry-After seconds."""
+
+
 class KeyNotShown(RequestError):
     """The site does not publish the key of this submission; put the key file on the site."""
 

@@ -19,6 +19,7 @@ process of a SQLite file.
 the transaction was rolled back.
 """
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -51,6 +52,7 @@ from service.model.domain import (
     Subscription,
 )
 from service.model.errors import RecrawlError
+from service.storage.access import AccessStatements
 from service.storage.clock import Clock
 from service.storage.queue import HostStatements, QueueStatements
 
@@ -86,7 +88,7 @@ class Brought(NamedTuple):
         return Brought(self.states.take(where), self.created_at[where])
 
 
-class Transaction(QueueStatements, HostStatements):
+class Transaction(QueueStatements, HostStatements, AccessStatements):
     """The statements of a store."""
 
     clock: Clock
@@ -351,6 +353,10 @@ class Store(ABC):
     @abstractmethod
     def begin(self, *, write: bool = True) -> AbstractContextManager[Transaction]:
         """Open a transaction; the end of the block commits it, an exception rolls it back."""
+
+    def wait_for_keys(self, within_s: float) -> None:
+        """Return when keys may have changed, after about `within_s` seconds at the latest."""
+        time.sleep(within_s)
 
     @abstractmethod
     def lead(self) -> AbstractContextManager["Lead"]:
