@@ -74,7 +74,7 @@ class EpochNotKept(RequestError):
 
 
 class Unauthorized(RequestError):
-    """Send a valid API key as `Authorization: Bearer KEY`."""
+    """Send a valid API key as `Authorization: Bearer KEY`; an ended key is not valid."""
 
 
 class Forbidden(RequestError):
@@ -135,6 +135,10 @@ class EpochRunning(RecrawlError):
 
 class LeadershipLost(RecrawlError):
     """Another process took the lead of epochs; this epoch was not published."""
+
+
+class AccessUnavailable(RecrawlError):
+    """API keys cannot be checked now, because they could not be read; send this again."""
 
 
 class Overloaded(RecrawlError):

@@ -19,7 +19,7 @@ process of a SQLite file.
 the transaction was rolled back.
 """
 
-import time
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -354,9 +354,9 @@ class Store(ABC):
     def begin(self, *, write: bool = True) -> AbstractContextManager[Transaction]:
         """Open a transaction; the end of the block commits it, an exception rolls it back."""
 
-    def wait_for_keys(self, within_s: float) -> None:
-        """Return when keys may have changed, after about `within_s` seconds at the latest."""
-        time.sleep(within_s)
+    def wait_for_keys(self, within_s: float, ended: threading.Event) -> None:
+        """Return when keys may have changed, `ended` is set, or about `within_s` seconds passed."""
+        ended.wait(within_s)
 
     @abstractmethod
     def lead(self) -> AbstractContextManager["Lead"]:

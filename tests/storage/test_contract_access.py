@@ -10,6 +10,7 @@ from support.store_cases import DAY, T0
 
 from service.model.access import ApiKey, AuditEntry, AuditFilter, Role
 from service.model.errors import KeyNotFound
+from service.storage import open_store
 
 KEY = ApiKey("0a1b2c3d4e", bytes(range(32)), "fleet", Role.crawl, T0)
 ENTRY = AuditEntry(T0, "0a1b2c3d4e", "host.change", "a.example", {"x": None}, {"x": 1.5}, "job 7")
@@ -111,14 +112,12 @@ def test_a_change_that_is_rolled_back_changes_nothing(sql_store):
 
 
 def test_a_change_of_keys_wakes_another_process_on_postgres(postgres_store, postgres_url):
-    from service.storage import open_store
-
     other, woken = open_store(postgres_url, 2), threading.Event()
 
     def wait():
         while not woken.is_set():
             started = time.monotonic()
-            other.wait_for_keys(60)
+            other.wait_for_keys(60, threading.Event())
             if time.monotonic() - started < 50:
                 woken.set()
 
@@ -133,23 +132,19 @@ def test_a_change_of_keys_wakes_another_process_on_postgres(postgres_store, post
     other.close()
 
 
-def test_closing_the_store_ends_a_wait_for_keys(postgres_url):
-    from service.storage import open_store
-
-    store = open_store(postgres_url, 2)
-    waiting = threading.Thread(target=store.wait_for_keys, args=(60,))
+def test_an_event_ends_a_wait_for_keys(sql_store):
+    ended = threading.Event()
+    waiting = threading.Thread(target=sql_store.wait_for_keys, args=(60, ended))
     waiting.start()
-    store.close()
+    ended.set()
     waiting.join(30)
     assert not waiting.is_alive()
 
 
-def test_a_wait_for_keys_lasts_no_longer_while_the_database_is_away():
-    from service.storage import open_store
-
+def test_a_wait_for_keys_lasts_as_long_while_the_database_is_away():
     store = open_store("postgresql://nobody@127.0.0.1:1/nothing", 2)
     started = time.monotonic()
-    store.wait_for_keys(0.1)
+    store.wait_for_keys(0.1, threading.Event())
     assert 0.1 <= time.monotonic() - started < 10
     store.close()
 

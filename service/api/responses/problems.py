@@ -3,6 +3,7 @@
 The handlers are async, because Starlette would run others in a thread, at a higher cost.
 """
 
+import math
 import re
 from http import HTTPStatus
 from typing import Any
@@ -36,6 +37,10 @@ STATUS: dict[type[Exception], int] = {
     errors.CursorExpired: 410,
     errors.EpochNotKept: 410,
     errors.Unauthorized: 401,
+    errors.Forbidden: 403,
+    errors.KeyNotFound: 404,
+    errors.KeyEnded: 409,
+    errors.RateLimited: 429,
     errors.KeyNotShown: 403,
     errors.TooManyRequests: 429,
     errors.PageNotFound: 404,
@@ -46,6 +51,7 @@ STATUS: dict[type[Exception], int] = {
     errors.SubscriptionNotFound: 404,
     errors.SubscriptionGone: 410,
     errors.EpochRunning: 409,
+    errors.AccessUnavailable: 503,
     errors.Overloaded: 503,
     errors.StoreUnavailable: 503,
     errors.NoDatabase: 503,
@@ -105,7 +111,9 @@ async def answer(_: Request, error: Exception) -> Response:
     detail = getattr(error, "detail", str(error))
     extra = dict(getattr(error, "extra", {}))
     response = problem(status, type(error).__name__, detail, **extra)
-    if isinstance(error, errors.Overloaded):
+    if isinstance(error, errors.RateLimited):
+        response.headers["Retry-After"] = str(math.ceil(extra["retry_after_s"]))
+    elif isinstance(error, errors.Overloaded):
         response.headers["Retry-After"] = "1"
     elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         log.warning("store trouble", error=type(error).__name__, cause=repr(error.__cause__))

@@ -10,8 +10,10 @@ from starlette.requests import ClientDisconnect
 
 from recrawl_client.wire.leases import LeaseAnswer, LeaseBody, Leased, LeasePatchBody
 from service.api import examples, openapi
+from service.api.admission import TheCaller
 from service.api.requests.bodies import decode_object
 from service.api.requests.decode import read_lease
+from service.api.requests.limited import charge, check_hosts
 from service.api.requests.stream import settled
 from service.api.responses.encode import answer, encode_leased
 from service.api.route import GUARDED, DirectRoute
@@ -52,7 +54,9 @@ LeasePath = Annotated[
     ),
     openapi_extra=openapi.request_body(LeaseBody, examples.LEASE, batch=False),
 )
-async def post_leases(request: Request, service: TheService, body: TheBody) -> Response:
+async def post_leases(
+    request: Request, service: TheService, caller: TheCaller, body: TheBody
+) -> Response:
     """Take crawls that are due.
 
     Crawls that a ping requested come first, then the most overdue. Each crawl has a lease: until
@@ -67,6 +71,7 @@ async def post_leases(request: Request, service: TheService, body: TheBody) -> R
         detail = f"shard {wish.shard} is not one of {wish.shards}; they count from 0"
         raise InvalidField("shard", detail)
     hosts = tuple(sorted({normalise_host(host, "hosts") for host in wish.hosts}))
+    check_hosts(caller, hosts)
     of = LeaseFilter(hosts, wish.shard, wish.shards)
     ttl = service.lease_ttl if isinstance(wish.ttl_s, UnsetType) else timedelta(seconds=wish.ttl_s)
     deadline = loop.time() + wish.wait_s
@@ -77,6 +82,7 @@ async def post_leases(request: Request, service: TheService, body: TheBody) -> R
             if served.leased:
                 items = [item for part in served.leased for item in encode_leased(part)]
                 service.telemetry.count_leases("given", len(items))
+                charge(caller, len(items))
                 return answer(Leased(items=items))
             ahead_s = _ahead(served.next_ready_at, service.now())
             left_s = deadline - loop.time()

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from service.storage.postgres.connections import Connection
 
 LOOK_S = 0.2
-"""Maximum time between two checks that the store is not closed, seconds."""
+"""Maximum time between two checks that the wait has not been ended, seconds."""
 
 
 class Listener:
@@ -21,24 +21,21 @@ class Listener:
         self.engine = engine
         self.channel = channel
         self.driver: Connection | None = None
-        self.closed = False
         self.waiting = threading.Lock()
         """Lock of the one thread that waits."""
 
-    def wait(self, within_s: float) -> None:
-        """Return after a notification, after `within_s` seconds, or once the listener is closed.
+    def wait(self, within_s: float, ended: threading.Event) -> None:
+        """Return after a notification, after `within_s` seconds, or when `ended` is set.
 
         Without a connection, the time passes all the same.
         """
         deadline = time.monotonic() + within_s
         with self.waiting:
             try:
-                if not self.closed:
-                    self._wait(self.driver or self._open(), deadline)
+                self._wait(self.driver or self._open(), deadline, ended)
             except (psycopg.Error, sa.exc.SQLAlchemyError):
-                self._drop()
-                while not self.closed and (left := deadline - time.monotonic()) > 0:
-                    time.sleep(min(left, LOOK_S))
+                self.close()
+                ended.wait(max(deadline - time.monotonic(), 0.0))
 
     def _open(self) -> Connection:
         pooled = self.engine.raw_connection()
@@ -49,10 +46,10 @@ class Listener:
         driver.statements.run(f"LISTEN {self.channel}", {}, kept=False)
         return driver
 
-    def _wait(self, driver: Connection, deadline: float) -> None:
+    def _wait(self, driver: Connection, deadline: float, ended: threading.Event) -> None:
         poll = select.poll()
         poll.register(driver.fileno(), select.POLLIN)
-        while not self.closed and (left := deadline - time.monotonic()) > 0:
+        while not ended.is_set() and (left := deadline - time.monotonic()) > 0:
             if not poll.poll(1000 * min(left, LOOK_S)):
                 continue
             driver.pgconn.consume_input()
@@ -62,12 +59,7 @@ class Listener:
                 return
 
     def close(self) -> None:
-        """Close the connection; a wait ends."""
-        self.closed = True
-        with self.waiting:
-            self._drop()
-
-    def _drop(self) -> None:
+        """Close the connection; the next wait opens another one."""
         driver, self.driver = self.driver, None
         if driver is not None:
             with suppress(psycopg.Error):

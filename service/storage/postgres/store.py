@@ -7,6 +7,7 @@ publishes over the connection that holds the lock, so a lost connection ends the
 
 import base64
 import os
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -117,8 +118,8 @@ class PostgresStore(Store):
         return tx
 
     @override
-    def wait_for_keys(self, within_s: float) -> None:
-        self.listener.wait(within_s)
+    def wait_for_keys(self, within_s: float, ended: threading.Event) -> None:
+        self.listener.wait(within_s, ended)
 
     @override
     @contextmanager
