@@ -26,7 +26,7 @@ BEARER = b"bearer "
 
 DOCUMENT_POLICY = (
     b"default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
-    b"img-src 'self' data:; frame-ancestors 'none'"
+    b"img-src 'self' data:; worker-src blob:; frame-ancestors 'none'"
 )
 """Content-Security-Policy of /docs, whose page starts its script inline."""
 

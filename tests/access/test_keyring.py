@@ -31,7 +31,11 @@ class Seconds:
 
 def ring_of(store, environment=(), **options):
     """Return a key ring that has read the keys."""
-    ring = KeyRing(store, environment, lambda: store.clock(), n_slots=4, **options)
+
+    def now():
+        return store.clock()
+
+    ring = KeyRing(store, environment, now, n_slots=4, **options)
     ring.refresh()
     return ring
 
@@ -170,7 +174,7 @@ def test_the_last_use_is_written_at_most_once_a_minute(sql_store):
     now = T0
     sql_store.clock = lambda: now
     text, key_id = new_key(sql_store)
-    unused, _ = new_key(sql_store)
+    new_key(sql_store)
     ring = ring_of(sql_store)
 
     def last_used():
