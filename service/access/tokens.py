@@ -29,6 +29,8 @@ MAX_CACHED = 10_000
 """Maximum number of tokens and of subjects in memory."""
 LEEWAY_S = 30
 """Tolerance for the provider's clock, seconds."""
+LAST = 1e15
+"""Latest instant of a token, seconds since 1970."""
 MAX_TOKEN = 8_192
 """Maximum length of a token, characters."""
 MAX_SUBJECT = 200
@@ -143,7 +145,7 @@ class TokenChecker:
     def _admitted(self, claims: Mapping[str, Any]) -> tuple[Caller, float] | None:
         """Return the caller of verified claims, unless the token does not run now."""
         now, begins, expires_at = self.now().timestamp(), claims.get("nbf", 0), claims["exp"]
-        if not all(isinstance(at, int | float) for at in (begins, expires_at)):
+        if not all(isinstance(at, int | float) and abs(at) < LAST for at in (begins, expires_at)):
             return None
         if not begins - LEEWAY_S <= now < expires_at + LEEWAY_S:
             return None
@@ -157,9 +159,9 @@ class TokenChecker:
 
     def _role(self, claims: Mapping[str, Any]) -> Role:
         value = claims.get(self.settings.role_claim)
-        names = [value] if isinstance(value, str) else value
+        names = [value] if isinstance(value, str) else value if isinstance(value, list) else []
         known = {**Role.__members__, **self.settings.roles}
-        roles = [known[name] for name in names or () if isinstance(name, str) and name in known]
+        roles = [known[name] for name in names if isinstance(name, str) and name in known]
         if not roles:
             raise Forbidden(
                 f"the claim {self.settings.role_claim} of the token names no role; see "
