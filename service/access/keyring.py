@@ -58,13 +58,11 @@ class KeyRing:
         self.now = now
         self.n_slots = n_slots
         self.seconds = seconds
-        self.environment = [
-            Entry(
-                digest_of(text),
-                Caller(f"environment-{i}", Role.admin, known=True, slots=Slots(n_slots)),
-            )
-            for i, text in enumerate(environment, 1)
+        callers = [
+            (text, Caller(f"environment-{i}", Role.admin, known=True, slots=Slots(n_slots)))
+            for i, text in enumerate(dict.fromkeys(environment), 1)
         ]
+        self.environment = [Entry(digest_of(text), caller) for text, caller in callers]
         self.entries: dict[str, Entry] = {}
         self.closed = bool(self.environment)
         """False while there is no key, so that everybody is admitted."""
@@ -97,13 +95,20 @@ class KeyRing:
         return entry.caller
 
     def find(self, text: str) -> Entry:
-        """Return the entry of a key; right and wrong secrets of one id take the same time."""
+        """Return the entry of a key, `NOBODY` for a wrong one."""
+        return next((entry for entry, same in self.compared(text) if same), NOBODY)
+
+    def compared(self, text: str) -> list[tuple[Entry, bool]]:
+        """Return the entries that a text may belong to, and whether it does.
+
+        Right and wrong secrets take the same time. What follows depends only on the result, which
+        the answer shows anyway.
+        """
         digest = digest_of(text)
         if text.startswith(PREFIX):
             entry = self.entries.get(text[:HEAD], NOBODY)
-            return entry if compare_digest(entry.digest, digest) else NOBODY
-        same = [compare_digest(entry.digest, digest) for entry in self.environment]
-        return self.environment[same.index(True)] if any(same) else NOBODY
+            return [(entry, compare_digest(entry.digest, digest))]
+        return [(entry, compare_digest(entry.digest, digest)) for entry in self.environment]
 
     # -- the thread
 

@@ -183,13 +183,17 @@ class TokenChecker:
     # -- the provider's keys
 
     def may_refresh(self) -> bool:
+        """Return whether a reading may begin, or has begun and may soon have ended."""
+        return self.reading.locked() or self.is_due()
+
+    def is_due(self) -> bool:
         """Return whether the last reading was long enough ago."""
         return self.seconds() - self.tried_at >= RETRY_S
 
     def refresh(self) -> None:
         """Read the provider's keys; keep the last ones if the address does not answer."""
         with self.reading:
-            if not self.may_refresh():
+            if not self.is_due():
                 return
             self.tried_at = self.seconds()
             try:

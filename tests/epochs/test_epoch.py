@@ -481,5 +481,6 @@ def test_a_plan_is_a_value():
         "timing",
         "bandwidth",
         "retention",
+        "audit_retention",
         "url_groups",
     }

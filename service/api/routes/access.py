@@ -41,6 +41,8 @@ router = APIRouter(tags=["access"], route_class=DirectRoute, dependencies=GUARDE
 KeyPath = Annotated[
     str, Path(pattern="^[0-9a-f]{10}$", description="Id of a key: the part after rcr_")
 ]
+LINE = r"^[^\x00-\x1f\x7f]{1,2000}$"
+"""Pattern of a text without control characters."""
 Limit = Annotated[int, Query(ge=1, le=1_000, description="Maximum number of items of a part")]
 Moment = Annotated[AwareDatetime | None, Query(description="An RFC 3339 instant with a zone")]
 
@@ -149,11 +151,15 @@ def list_audit(
     cursor: CursorParameter = None,
     limit: Limit = 100,
     key: Annotated[
-        str | None, Query(description="Author: the id of a key, or another name of an author")
+        str | None,
+        Query(pattern=LINE, description="Author: the id of a key, or another name of an author"),
     ] = None,
-    act: Annotated[str | None, Query(description="Kind of act, such as host.change")] = None,
+    act: Annotated[
+        str | None, Query(pattern=LINE, description="Kind of act, such as host.change")
+    ] = None,
     name: Annotated[
-        str | None, Query(alias="object", description="Name of the object, such as a host")
+        str | None,
+        Query(alias="object", pattern=LINE, description="Name of the object, such as a host"),
     ] = None,
     since: Moment = None,
     until: Moment = None,
