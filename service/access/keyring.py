@@ -31,7 +31,7 @@ NO_DIGEST = bytes(32)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RingEntry:
     """A key in memory."""
 
     digest: bytes = field(repr=False)
@@ -39,7 +39,7 @@ class Entry:
     expires_at: datetime | None = None
 
 
-NOBODY = Entry(NO_DIGEST, None)
+NOBODY = RingEntry(NO_DIGEST, None)
 
 
 class KeyRing:
@@ -62,8 +62,8 @@ class KeyRing:
             (text, Caller(f"environment-{i}", Role.admin, known=True, slots=Slots(n_slots)))
             for i, text in enumerate(dict.fromkeys(environment), 1)
         ]
-        self.environment = [Entry(digest_of(text), caller) for text, caller in callers]
-        self.entries: dict[str, Entry] = {}
+        self.environment = [RingEntry(digest_of(text), caller) for text, caller in callers]
+        self.entries: dict[str, RingEntry] = {}
         self.closed = bool(self.environment)
         """False while there is no key, so that everybody is admitted."""
         self.version = -1
@@ -94,11 +94,11 @@ class KeyRing:
         self.used.add(entry.caller.name)
         return entry.caller
 
-    def find(self, text: str) -> Entry:
+    def find(self, text: str) -> RingEntry:
         """Return the entry of a key, `NOBODY` for a wrong one."""
         return next((entry for entry, same in self.compared(text) if same), NOBODY)
 
-    def compared(self, text: str) -> list[tuple[Entry, bool]]:
+    def compared(self, text: str) -> list[tuple[RingEntry, bool]]:
         """Return the entries that a text may belong to, and whether it does.
 
         Right and wrong secrets take the same time. What follows depends only on the result, which
@@ -135,11 +135,11 @@ class KeyRing:
                     self.version = version
             self.read_at = began
 
-    def _entry(self, key: ApiKey) -> Entry:
+    def _entry(self, key: ApiKey) -> RingEntry:
         """Return the entry of a key, with the bucket and the places of its former entry."""
         before = self.entries.get(f"{PREFIX}{key.key_id}_", NOBODY)
         if before.caller is not None:
-            return Entry(key.digest, before.caller, key.expires_at)
+            return RingEntry(key.digest, before.caller, key.expires_at)
         bucket = None
         if key.items_per_s is not None:
             bucket = TokenBucket.full(key.items_per_s, self.seconds())
@@ -151,7 +151,7 @@ class KeyRing:
             bucket=bucket,
             slots=Slots(self.n_slots),
         )
-        return Entry(key.digest, caller, key.expires_at)
+        return RingEntry(key.digest, caller, key.expires_at)
 
     def mark_used(self, *, last: bool = False) -> None:
         """Write the instants of last use, at most once a minute, and at the end."""

@@ -1,7 +1,7 @@
 """`recrawl keys`: create, list, revoke and rotate API keys in the database.
 
-The commands need the database and no service, so that they make the first key, and another one
-where the last key of an administrator is lost.
+The commands need the database and no service. So they make the first key, and replace the lost key
+of an administrator.
 """
 
 import json

@@ -19,7 +19,7 @@ MAX_ID_LENGTH = 128
 WAITED_S = "waited_s"
 """Key of a scope: time that the request has waited on purpose, seconds."""
 SLOTS = "slots"
-"""Key of a scope: the places of the caller's key, of which the request has one."""
+"""Key of a scope: the places of the caller's key; the request has one."""
 SECURITY = "content_security_policy"
 """Key of a scope: the Content-Security-Policy of a page."""
 POLICY = b"default-src 'none'; frame-ancestors 'none'"

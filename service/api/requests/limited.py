@@ -41,7 +41,7 @@ def admitted(batch: Batch[ItemT], caller: Caller) -> Batch[ItemT]:
 
 
 def charge(caller: Caller, n_items: int) -> None:
-    """Charge the caller's key for the items of a request, of which one is already paid."""
+    """Charge the caller's key for the items of a request; its admission has paid for one item."""
     if caller.bucket is not None:
         caller.bucket.charge(max(n_items - 1, 0))
 
