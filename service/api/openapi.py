@@ -5,7 +5,17 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from recrawl_client.wire import access, common, evidence, hosts, leases, pages, schedule, websub
+from recrawl_client.wire import (
+    access,
+    clocks,
+    common,
+    evidence,
+    hosts,
+    leases,
+    pages,
+    schedule,
+    websub,
+)
 from service.api.requests.bodies import JSON, NDJSON
 
 
@@ -81,7 +91,7 @@ RETRY_AFTER = {"Retry-After": header("Wait before the next try, seconds", 5, "in
 
 STRUCTS = [
     kind
-    for module in (access, common, evidence, hosts, leases, pages, schedule, websub)
+    for module in (access, clocks, common, evidence, hosts, leases, pages, schedule, websub)
     for kind in vars(module).values()
     if isinstance(kind, type)
     and issubclass(kind, msgspec.Struct)

@@ -13,6 +13,7 @@ from service.api.admission import TheActor, TheCaller
 from service.api.requests.bodies import decode_batch, decode_object
 from service.api.requests.decode import check_bounds, decode_pages
 from service.api.requests.limited import admitted, check_urls
+from service.api.responses.clocks import encode_clock
 from service.api.responses.encode import answer, encode_page, outcome_counts, refuse_empty
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
@@ -66,7 +67,8 @@ def post_pages(service: TheService, caller: TheCaller, body: TheBody) -> Respons
 def get_page(service: TheService, caller: TheCaller, page_id: PageIdPath) -> Response:
     """Show one page by its number.
 
-    The answer has the settings, the estimate, the schedule and the reason for it.
+    The answer has the settings, the estimate, the schedule and the reason for it, and the hours at
+    which the pages of its host change.
     """
     with service.store.begin(write=False) as tx:
         if caller.boundary is not None and not caller.boundary.allows_text(tx.page(page_id).url):
@@ -149,7 +151,8 @@ def _page(tx: Transaction, service: Service, page_id: int) -> Response:
     estimate = of_page(tx, page, estimator, instant(service.now()))
     epoch = tx.epoch_in_force()
     service.watch.note([epoch] if epoch else [])
-    return answer(encode_page(page, log, epoch, estimate))
+    clock = encode_clock(tx.clocks(np.array([page.host_id])))
+    return answer(encode_page(page, log, epoch, estimate, clock))
 
 
 def _patch(body: PagePatchBody) -> PagePatch:

@@ -1,0 +1,241 @@
+"""Clocks of hosts in an epoch: what they know, and what the latest crawls teach them.
+
+A host learns from the last crawl of each of its pages, from the dates that these crawls reported,
+and from pings. It learns once a day, at an hour of its own, so that an epoch reads and writes few
+hosts. A host with pages that are crawled many times a day learns in every epoch. `epochs.moves`
+uses the clocks.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from service.core.clocks.evidence import (
+    ClockEvidence,
+    Intervals,
+    faded,
+    forgotten,
+    learn,
+    learn_dates,
+    packed,
+    unpacked,
+)
+from service.core.clocks.fit import fit
+from service.core.clocks.profile import Profiles
+from service.core.clocks.timing import MOST_INTERVAL
+from service.core.estimators.base import Estimator
+from service.core.estimators.gamma import GammaState
+from service.core.spending import Window
+from service.epochs.urgency import LastEpoch, since
+from service.model.arrays import DAY, Bools, Floats, Ints, days, distinct
+from service.model.columns import ClockColumns, EpochColumns, HostClocks, ShiftColumns
+from service.model.domain import Epoch, Observability
+from service.storage import Transaction
+
+LEAST_OBSERVATIONS = 3
+"""Crawls of a page before its intervals are evidence: its change rate is unknown at first."""
+LEAST_EVENTS = 1.0
+"""Minimum crawls and pings a day of a host that learns a clock."""
+DAY_S = 86_400.0
+"""Length of a day, seconds."""
+LESSON_DAYS = 1.0
+"""Time between two lessons of a host, days."""
+OFTEN_DAYS = 0.25
+"""Interval of pages below which their host learns in every epoch, days."""
+GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
+"""Multiples of it, without their whole part, spread the hours of lessons evenly over the day."""
+PING_PRIOR = 0.5
+"""Imaginary pings, and imaginary days, of a page whose pings announce every change (K19 eq 11)."""
+
+
+class Lesson(NamedTuple):
+    """(K,) pages whose last crawl or ping shows something of clocks, in the order of hosts."""
+
+    row: Ints
+    """Row of the page."""
+    host_id: Ints
+    is_ping: Bools
+    """True for a page whose pings announce its changes."""
+
+    def where(self, mask: Bools) -> "Lesson":
+        """Return the pages of a mask."""
+        return Lesson(*(column[mask] for column in self))
+
+
+class Clocks(NamedTuple):
+    """What an epoch reads of clocks."""
+
+    hosts: HostClocks
+    """Hosts with a clock."""
+    shifts: ShiftColumns
+    """Moves of the last epoch."""
+    lesson: Lesson
+    """Pages of the hosts that learn in this epoch."""
+    learnt: ClockColumns
+    """What these hosts have learnt."""
+
+
+def load_clocks(
+    tx: Transaction, pages: EpochColumns, last: Epoch | None, now: np.datetime64
+) -> Clocks:
+    """Return the clocks of hosts as of the last epoch; few hosts are read in full."""
+    events = lesson(pages, since(LastEpoch.of(last), now), now)
+    hosts = tx.host_clocks()
+    shifts = tx.shifts(last.epoch) if last and len(hosts) else ShiftColumns.empty()
+    return Clocks(hosts, shifts, events, tx.clocks(distinct(events.host_id)))
+
+
+# -- learning
+
+
+def lesson(pages: EpochColumns, window: Window, now: np.datetime64) -> Lesson:
+    """Return the pages that show something to the hosts that learn now.
+
+    `window` is the time since the last epoch. A host learns in the epoch after its hour of the day,
+    and whenever a page was crawled twice within `OFTEN_DAYS`.
+    """
+    age = days(now - pages.last_observed_at)
+    interval = np.abs(pages.last_interval)
+    crawled = (age >= window.end) & (age < window.start + LESSON_DAYS)
+    crawled &= (interval > 0) & (interval <= MOST_INTERVAL) & (pages.importance > 0)
+    crawled &= pages.n_observations >= LEAST_OBSERVATIONS
+    complete = pages.observability == Observability.complete
+    row = np.flatnonzero(np.where(complete, pages.n_pings > 0, crawled))
+    often = (age[row] < window.start) & (interval[row] < OFTEN_DAYS) & ~complete[row]
+    turn = _turn_came(pages.host_id[row], now, window.days)
+    row = row[turn | np.isin(pages.host_id[row], distinct(pages.host_id[row[often]]))]
+    row = row[np.argsort(pages.host_id[row], kind="stable")]
+    return Lesson(row, pages.host_id[row], complete[row])
+
+
+def _turn_came(host_id: Ints, now: np.datetime64, passed: float) -> Bools:
+    """Return whether the hours of hosts lie within the last days."""
+    return np.asarray((in_days(now) - host_id * GOLDEN) % 1.0 < passed)
+
+
+def learn_clocks(
+    pages: EpochColumns,
+    estimator: Estimator[Any],
+    clocks: Clocks,
+    last: Epoch | None,
+    now: np.datetime64,
+) -> Clocks:
+    """Return the clocks after the hosts of the lesson have learnt.
+
+    A crawl or a ping that a host has learnt from does not count again. Hosts with less than
+    `LEAST_EVENTS` a day learn nothing.
+    """
+    events, window = clocks.lesson, since(LastEpoch.of(last), now)
+    hosts = _of_hosts(distinct(events.host_id), clocks.learnt, now)
+    host = hosts.host_id.searchsorted(events.host_id)
+    late = np.timedelta64(round(window.end * DAY_S), "s")
+    at = np.where(
+        events.is_ping, pages.last_ping_at[events.row], pages.last_observed_at[events.row]
+    )
+    new = at >= (hosts.learnt_at - late)[host]
+    passed = days(now - hosts.learnt_at)
+    active = np.bincount(host[new], minlength=len(hosts)) >= LEAST_EVENTS * passed
+    counts = (new | events.is_ping) & active[host]
+    host, events = (np.cumsum(active) - 1)[host[counts]], events.where(counts)
+    hosts, passed = hosts.take(active), passed[active]
+    evidence = faded(unpacked(hosts.evidence), passed)
+    profiles = Profiles(hosts.profile[:, 1:], hosts.profile[:, 0])
+    evidence = forgotten(_taught(evidence, profiles, pages, estimator, events, host, hosts, now))
+    profiles = fit(evidence, profiles)
+    learnt = ClockColumns(
+        host_id=hosts.host_id,
+        learnt_at=np.full(len(hosts), now),
+        evidence=packed(evidence).astype(np.float64),
+        profile=np.column_stack((profiles.weight, profiles.coefficients)),
+    )
+    return clocks._replace(hosts=_renewed(clocks.hosts, learnt), learnt=learnt)
+
+
+def _taught(
+    evidence: ClockEvidence,
+    profiles: Profiles,
+    pages: EpochColumns,
+    estimator: Estimator[Any],
+    events: Lesson,
+    host: Ints,
+    hosts: ClockColumns,
+    now: np.datetime64,
+) -> ClockEvidence:
+    """Return the evidence with crawls without a date, and with dates and pings, added."""
+    row = events.row
+    end, age = in_days(pages.last_observed_at[row]), pages.last_age[row]
+    start, changed = end - np.abs(pages.last_interval[row]), pages.last_interval[row] > 0
+    a, b = _posterior(pages, estimator, row)
+    # a date before the interval contradicts a change
+    dated = ~events.is_ping & ((age < end - start) == changed) & ~np.isnan(age)
+    plain = ~events.is_ping & ~dated
+    intervals = Intervals(host[plain], start[plain], end[plain], a[plain], b[plain])
+    evidence = learn(evidence, profiles, intervals, changed[plain])
+    if plain.all():
+        return evidence
+    changed_at = np.where(dated & changed, end - age, np.nan)
+    ping = np.flatnonzero(events.is_ping)
+    of_pings, ping_at = _pings(pages.take(row[ping]), in_days(hosts.learnt_at[host[ping]]), now)
+    start[ping], end[ping], a[ping], b[ping] = of_pings
+    changed_at[ping] = ping_at
+    start = np.fmax(start, changed_at)
+    exact = ~plain
+    intervals = Intervals(host[exact], start[exact], end[exact], a[exact], b[exact])
+    return learn_dates(evidence, profiles, intervals, changed_at[exact])
+
+
+def _pings(
+    pages: EpochColumns, learnt_at: Floats, now: np.datetime64
+) -> tuple[tuple[Floats, Floats, Floats, Floats], Floats]:
+    """Return intervals of pages up to now with the posteriors of their pings, and last pings.
+
+    Looking back from now, the time to the last ping is an interval without another change. A ping
+    of an earlier lesson does not count again.
+    """
+    ping_at = in_days(pages.last_ping_at)
+    ping_at = np.where(ping_at > learnt_at, ping_at, np.nan)
+    counted = np.maximum(days(now - pages.pings_since), 0.0) + PING_PRIOR
+    end = np.full(len(pages), float(in_days(now)))
+    start = np.minimum(learnt_at, end)
+    return (start, end, pages.n_pings + PING_PRIOR, counted), np.minimum(ping_at, end)
+
+
+def _of_hosts(host_id: Ints, known: ClockColumns, now: np.datetime64) -> ClockColumns:
+    """Return the evidence of hosts; a host that is not known has none since a day ago."""
+    n, flat = len(host_id), Profiles.flat(1)
+    columns = ClockColumns(
+        host_id=host_id,
+        learnt_at=np.full(n, now - DAY),
+        evidence=packed(ClockEvidence.none(n)).astype(np.float64),
+        profile=np.tile(np.append(flat.weight, flat.coefficients), (n, 1)),
+    )
+    at = host_id.searchsorted(known.host_id)
+    columns.learnt_at[at], columns.evidence[at] = known.learnt_at, known.evidence
+    columns.profile[at] = known.profile
+    return columns
+
+
+def _posterior(pages: EpochColumns, estimator: Estimator[Any], row: Ints) -> tuple[Floats, Floats]:
+    """Return shapes and rates (days) of the posteriors of change rates."""
+    own = estimator.of_url_groups(pages.url_group[row]).steady
+    estimate = pages.estimate[row]
+    posterior = own.posterior(GammaState(estimate[:, 0], estimate[:, 1]))
+    a, b = (np.array(np.broadcast_to(column, len(row))) for column in posterior)
+    return a, b
+
+
+def _renewed(hosts: HostClocks, new: ClockColumns) -> HostClocks:
+    """Return the hosts with a clock after some have learnt."""
+    has_clock = new.take(new.profile[:, 0] > 0)
+    kept = hosts.take(~np.isin(hosts.host_id, new.host_id))
+    delay = np.full(len(has_clock), np.nan)
+    at = np.flatnonzero(np.isin(has_clock.host_id, hosts.host_id))
+    delay[at] = hosts.delay_s[hosts.host_id.searchsorted(has_clock.host_id[at])]
+    added = HostClocks(host_id=has_clock.host_id, profile=has_clock.profile, delay_s=delay)
+    both = HostClocks.concatenate([kept, added])
+    return both.take(np.argsort(both.host_id))
+
+
+def in_days(at: Any) -> Floats:
+    """Return instants as days since 1970."""
+    return np.asarray((at - np.datetime64(0, "us")) / DAY)
