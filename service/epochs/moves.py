@@ -83,9 +83,7 @@ def most_crawled(
     """
     mass = excess_mass(profiles_of(clocks.hosts), 1.0 / CONCENTRATION)
     sharp = np.flatnonzero(second_crawl(mass) < LEAST_GAIN)
-    row = np.flatnonzero(
-        (crawl_rate > ONCE_A_DAY) & np.isin(pages.host_id, clocks.hosts.host_id[sharp])
-    )
+    row = np.flatnonzero((crawl_rate > ONCE_A_DAY) & np.isin(pages.host_id, clocks.hosts.host_id[sharp]))
     if not row.size:
         return None
     wait = np.maximum(0.5 - mass.max(axis=1), 0.5 / CONCENTRATION)

@@ -230,8 +230,7 @@ def solve(
     if clocks is not None and len(clocks.hosts):
         once = allocation.crawl_rate, allocation.multiplier, clocks
         most = most_crawled(pages, estimates.change_rate, *once)
-        if most is None:
-            most = np.nan
+        if most is None: most = np.nan
         fewer = replace(pages, max_crawl_rate=np.fmin(pages.max_crawl_rate, most))
         clocked = _optimum(fewer, estimates, plan.objective, bandwidth, allocation.multiplier, caps)
         if clocked[0].bandwidth_used + clocked[1].sum() >= (1 - 1e-6) * bandwidth:
