@@ -59,11 +59,11 @@ class Lesson(NamedTuple):
 
     def where(self, mask: Bools) -> "Lesson":
         """Return the pages of a mask."""
-        return Lesson(*(column[mask] for column in self))
+        return Lesson(self.row[mask], self.host_id[mask], self.is_ping[mask])
 
 
 class Clocks(NamedTuple):
-    """What an epoch reads of clocks."""
+    """Clocks of hosts in an epoch."""
 
     hosts: HostClocks
     """Hosts with a clock."""
@@ -72,17 +72,24 @@ class Clocks(NamedTuple):
     lesson: Lesson
     """Pages of the hosts that learn in this epoch."""
     learnt: ClockColumns
-    """What these hosts have learnt."""
+    """Evidence and profiles of these hosts."""
+    host_delay_s: float = 0.0
+    """Delay between two crawls of hosts without one of their own, seconds."""
 
 
 def load_clocks(
-    tx: Transaction, pages: EpochColumns, last: Epoch | None, now: np.datetime64
+    tx: Transaction,
+    pages: EpochColumns,
+    last: Epoch | None,
+    now: np.datetime64,
+    host_delay_s: float = 0.0,
 ) -> Clocks:
     """Return the clocks of hosts as of the last epoch; few hosts are read in full."""
     events = lesson(pages, since(LastEpoch.of(last), now), now)
     hosts = tx.host_clocks()
     shifts = tx.shifts(last.epoch) if last and len(hosts) else ShiftColumns.empty()
-    return Clocks(hosts, shifts, events, tx.clocks(distinct(events.host_id)))
+    learnt = tx.clocks(distinct(events.host_id))
+    return Clocks(hosts, shifts, events, learnt, host_delay_s)
 
 
 # -- learning
@@ -140,7 +147,8 @@ def learn_clocks(
     hosts, passed = hosts.take(active), passed[active]
     evidence = faded(unpacked(hosts.evidence), passed)
     profiles = Profiles(hosts.profile[:, 1:], hosts.profile[:, 0])
-    evidence = forgotten(_taught(evidence, profiles, pages, estimator, events, host, hosts, now))
+    shown = _shown(pages, estimator, events, host, in_days(hosts.learnt_at), now)
+    evidence = forgotten(_taught(evidence, profiles, shown))
     profiles = fit(evidence, profiles)
     learnt = ClockColumns(
         host_id=hosts.host_id,
@@ -151,53 +159,62 @@ def learn_clocks(
     return clocks._replace(hosts=_renewed(clocks.hosts, learnt), learnt=learnt)
 
 
-def _taught(
-    evidence: ClockEvidence,
-    profiles: Profiles,
+class Shown(NamedTuple):
+    """(K,) intervals that show something of clocks."""
+
+    intervals: Intervals
+    changed: Bools
+    """True if the page changed within the interval; for intervals without an instant."""
+    exact: Bools
+    """True if the instant of a change within the interval, if there was one, is known."""
+    changed_at: Floats
+    """Instant of the change, days; NaN: none, or unknown."""
+
+    def of(self, mask: Bools) -> Intervals:
+        """Return the intervals of a mask."""
+        host, start, end, a, b = self.intervals
+        return Intervals(host[mask], start[mask], end[mask], a[mask], b[mask])
+
+
+def _taught(evidence: ClockEvidence, profiles: Profiles, shown: Shown) -> ClockEvidence:
+    """Return the evidence with all intervals added."""
+    exact, plain = shown.exact, ~shown.exact
+    evidence = learn(evidence, profiles, shown.of(plain), shown.changed[plain])
+    if plain.all():
+        return evidence
+    return learn_dates(evidence, profiles, shown.of(exact), shown.changed_at[exact])
+
+
+def _shown(
     pages: EpochColumns,
     estimator: Estimator[Any],
     events: Lesson,
     host: Ints,
-    hosts: ClockColumns,
+    learnt_at: Floats,
     now: np.datetime64,
-) -> ClockEvidence:
-    """Return the evidence with crawls without a date, and with dates and pings, added."""
-    row = events.row
+) -> Shown:
+    """Return the intervals of crawls, those after a reported date, and those of pings.
+
+    A date that contradicts the result of its crawl is ignored.
+    """
+    row, ping = events.row, np.flatnonzero(events.is_ping)
     end, age = in_days(pages.last_observed_at[row]), pages.last_age[row]
     start, changed = end - np.abs(pages.last_interval[row]), pages.last_interval[row] > 0
     a, b = _posterior(pages, estimator, row)
-    # a date before the interval contradicts a change
-    dated = ~events.is_ping & ((age < end - start) == changed) & ~np.isnan(age)
-    plain = ~events.is_ping & ~dated
-    intervals = Intervals(host[plain], start[plain], end[plain], a[plain], b[plain])
-    evidence = learn(evidence, profiles, intervals, changed[plain])
-    if plain.all():
-        return evidence
-    changed_at = np.where(dated & changed, end - age, np.nan)
-    ping = np.flatnonzero(events.is_ping)
-    of_pings, ping_at = _pings(pages.take(row[ping]), in_days(hosts.learnt_at[host[ping]]), now)
-    start[ping], end[ping], a[ping], b[ping] = of_pings
-    changed_at[ping] = ping_at
-    start = np.fmax(start, changed_at)
-    exact = ~plain
-    intervals = Intervals(host[exact], start[exact], end[exact], a[exact], b[exact])
-    return learn_dates(evidence, profiles, intervals, changed_at[exact])
+    agrees = ~np.isnan(age) & ((age < end - start) == changed)
+    changed_at = np.where(agrees & changed, end - age, np.nan)
+    start[ping], end[ping] = np.minimum(learnt_at[host[ping]], in_days(now)), in_days(now)
+    a[ping], b[ping] = _posterior_of_pings(pages.take(row[ping]), now)
+    ping_at = np.minimum(in_days(pages.last_ping_at[row[ping]]), end[ping])
+    changed_at[ping] = np.where(ping_at > start[ping], ping_at, np.nan)
+    intervals = Intervals(host, np.fmax(start, changed_at), end, a, b)
+    return Shown(intervals, changed, agrees | events.is_ping, changed_at)
 
 
-def _pings(
-    pages: EpochColumns, learnt_at: Floats, now: np.datetime64
-) -> tuple[tuple[Floats, Floats, Floats, Floats], Floats]:
-    """Return intervals of pages up to now with the posteriors of their pings, and last pings.
-
-    Looking back from now, the time to the last ping is an interval without another change. A ping
-    of an earlier lesson does not count again.
-    """
-    ping_at = in_days(pages.last_ping_at)
-    ping_at = np.where(ping_at > learnt_at, ping_at, np.nan)
-    counted = np.maximum(days(now - pages.pings_since), 0.0) + PING_PRIOR
-    end = np.full(len(pages), float(in_days(now)))
-    start = np.minimum(learnt_at, end)
-    return (start, end, pages.n_pings + PING_PRIOR, counted), np.minimum(ping_at, end)
+def _posterior_of_pings(pages: EpochColumns, now: np.datetime64) -> tuple[Floats, Floats]:
+    """Return shapes and rates (days) of the posteriors of changes that pings announce."""
+    counted = np.maximum(days(now - pages.pings_since), 0.0)
+    return np.asarray(pages.n_pings + PING_PRIOR, np.float64), counted + PING_PRIOR
 
 
 def _of_hosts(host_id: Ints, known: ClockColumns, now: np.datetime64) -> ClockColumns:
@@ -218,6 +235,8 @@ def _of_hosts(host_id: Ints, known: ClockColumns, now: np.datetime64) -> ClockCo
 def _posterior(pages: EpochColumns, estimator: Estimator[Any], row: Ints) -> tuple[Floats, Floats]:
     """Return shapes and rates (days) of the posteriors of change rates."""
     own = estimator.of_url_groups(pages.url_group[row]).steady
+    if own is None:
+        raise TypeError(f"{type(estimator).__name__} has no posterior; switch clocks off")
     estimate = pages.estimate[row]
     posterior = own.posterior(GammaState(estimate[:, 0], estimate[:, 1]))
     a, b = (np.array(np.broadcast_to(column, len(row))) for column in posterior)

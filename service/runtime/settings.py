@@ -143,6 +143,7 @@ class Settings(AccessSettings):
             audit_retention=_days(self.audit_retention_days),
             url_groups=self.url_groups,
             clocks=self.clocks,
+            host_delay_s=self.host_delay_s,
         )
 
     def politeness(self) -> Politeness:

@@ -126,11 +126,12 @@ def test_a_date_before_the_interval_of_a_change_is_not_believed():
     assert evidence.score.any()
 
 
-def pinged(rng, day, profile_day, last_ping, n=30, rate=1.5):
+def pinged(rng, day, last_ping, *, peaked, n=30, rate=1.5):
     """Return last pings of pages that announce each change, after one more day."""
     for page in range(n):
         at = day + np.sort(rng.random(rng.poisson(rate)))
-        kept = at[rng.random(len(at)) < profile_day(at)]
+        likely = np.where(np.abs(at % 1.0 - 0.5) < 0.1, 1.0, 0.02 if peaked else 1.0)
+        kept = at[rng.random(len(at)) < likely]
         if len(kept):
             last_ping[page] = kept[-1]
     return last_ping
@@ -142,12 +143,7 @@ def test_pings_show_the_hour_without_a_bias_towards_the_lesson():
     for peaked in (False, True):
         before, last_ping = None, np.full(30, np.nan)
         for day in range(60):
-
-            def density(at):
-                near = np.abs(at % 1.0 - 0.5) < 0.1
-                return np.where(near, 1.0, 0.02) if peaked else np.ones(len(at))
-
-            last_ping = pinged(rng, float(day), density, last_ping)
+            last_ping = pinged(rng, float(day), last_ping, peaked=peaked)
             n_pings = np.where(np.isnan(last_ping), 0, 1 + day)
             pages = pages_of(
                 np.ones(30, np.int64),

@@ -483,4 +483,6 @@ def test_a_plan_is_a_value():
         "retention",
         "audit_retention",
         "url_groups",
+        "clocks",
+        "host_delay_s",
     }

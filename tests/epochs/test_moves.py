@@ -29,7 +29,9 @@ def a_move(pages, crawl_rate, now, *, clocks=None, urgency=None, shifts=None, be
         clocks = clocks._replace(shifts=shifts)
     urgency = np.ones(len(pages)) if urgency is None else urgency
     last = LastEpoch.of(epoch_at(now - between))
-    after = moved(pages, known(np.full(len(pages), 0.3)), rate, urgency, clocks, last, at_day(now)[()])
+    after = moved(
+        pages, known(np.full(len(pages), 0.3)), rate, urgency, clocks, last, at_day(now)[()]
+    )
     crawled = (pages.last_observed_at - at_day(0.0)[()]) / np.timedelta64(1, "D")
     return after, crawled + pages.interval_factor / (rate * after.urgency)
 
@@ -57,9 +59,7 @@ def test_crawls_come_after_the_burst_within_half_a_day_of_their_instant():
 def test_the_next_instant_counts_from_the_instant_by_the_rate():
     """A crawl that came 5 hours late leaves the next instant where it was."""
     pages = daily(1)
-    shifts = ShiftColumns(
-        page_id=pages.page_id, shift=np.int16([300]), carried=np.int16([-60])
-    )
+    shifts = ShiftColumns(page_id=pages.page_id, shift=np.int16([300]), carried=np.int16([-60]))
     crawled = at_day(9.97)
     pages = replace(pages, last_observed_at=crawled[None] if crawled.ndim == 0 else crawled)
     after, at = a_move(pages, 1.0, 10.0, shifts=shifts, between=0.1)
@@ -178,7 +178,9 @@ def test_extra_crawls_follow_a_fiftieth_of_those_that_nearly_always_change():
         profiles = burst(0.5, weight)
         clocks = clock_of(profiles) if weight else no_clocks()
         rate = np.full(n, 0.4)
-        after = moved(pages, known(np.full(n, 0.9)), rate, np.ones(n), clocks, last, at_day(10.0)[()])
+        after = moved(
+            pages, known(np.full(n, 0.9)), rate, np.ones(n), clocks, last, at_day(10.0)[()]
+        )
         wait = 1 / (0.4 * after.urgency)
         extra = np.count_nonzero(wait < 0.95)
         assert extra == pytest.approx(share * n, abs=5 * np.sqrt(share * n) + 1)

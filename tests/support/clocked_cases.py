@@ -1,5 +1,7 @@
 """Pages of hosts on a clock, as an epoch reads them."""
 
+from datetime import UTC
+
 import numpy as np
 
 from service.core.clocks.profile import TERMS
@@ -67,24 +69,18 @@ def known(change_rate):
 
 def epoch_at(days, bandwidth=100.0):
     """Return a published epoch that started some days after `MIDNIGHT`."""
-    started_at = at_day(days).item().replace(tzinfo=None)
+    started_at = at_day(days).item().replace(tzinfo=UTC)
     values = {name: getattr(CERTIFICATE, name) for name in Certificate.__dataclass_fields__}
     certificate = Certificate(**{**values, "bandwidth": bandwidth, "budget_factor": 1.0})
     return Epoch(
         epoch=1,
         status=EpochStatus.published,
-        requested_at=_aware(started_at),
-        started_at=_aware(started_at),
-        finished_at=_aware(started_at),
+        requested_at=started_at,
+        started_at=started_at,
+        finished_at=started_at,
         reason=None,
         certificate=certificate,
     )
-
-
-def _aware(at):
-    from datetime import UTC
-
-    return at.replace(tzinfo=UTC)
 
 
 def no_clocks():
