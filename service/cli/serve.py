@@ -109,7 +109,9 @@ def may_have_keys(chosen: "Settings") -> bool:
 
     url = make_url(chosen.database_url.get_secret_value())
     is_file = url.get_backend_name() == "sqlite"
-    return bool(chosen.api_keys) or not is_file or Path(str(url.database)).exists()
+    return (
+        bool(chosen.api_keys or chosen.tokens()) or not is_file or Path(str(url.database)).exists()
+    )
 
 
 def is_loopback(host: str) -> bool:
