@@ -12,7 +12,7 @@ from support.clocked_cases import at_day, clock_of, epoch_at, known, no_clocks, 
 from service.core.clocks.timing import CONCENTRATION, FAST_INTERVAL
 from service.epochs.moves import exposures, most_crawled, moved
 from service.epochs.urgency import LastEpoch
-from service.model.columns import NOT_MOVED, ShiftColumns
+from service.model.columns import NOT_MOVED, OUT_OF_TURN, ShiftColumns
 from service.model.domain import Observability
 
 HOUR = 1 / 24
@@ -157,7 +157,7 @@ def test_pages_with_many_crawls_a_day_are_crawled_more_often_in_busy_hours():
     for hour in (0.0, 0.5):
         pages = pages_of([1], [10.0 + hour], [0.08])
         after, at = a_move(pages, rate, 10.0 + hour + 0.01, clocks=clock_of(wave))
-        assert after.shift[0] == NOT_MOVED
+        assert after.shift[0] == after.carried[0] == OUT_OF_TURN
         wait[hour] = at[0] - 10.0 - hour
     assert 1 / rate < FAST_INTERVAL
     assert wait[0.0] > 1.3 / rate
@@ -184,6 +184,7 @@ def test_extra_crawls_follow_a_fiftieth_of_those_that_nearly_always_change():
         wait = 1 / (0.4 * after.urgency)
         extra = np.count_nonzero(wait < 0.95)
         assert extra == pytest.approx(share * n, abs=5 * np.sqrt(share * n) + 1)
+        assert np.count_nonzero(after.shift == OUT_OF_TURN) == extra
 
 
 def test_pages_on_one_sharp_hour_are_crawled_once_a_day_where_bandwidth_is_worth_more_elsewhere():
