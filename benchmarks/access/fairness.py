@@ -26,7 +26,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     """Add the options."""
     command.add_argument("--seconds", type=float, default=10.0, help="duration of each part")
     command.add_argument("--connections", type=int, default=200, help="connections of the flood")
-    command.add_argument("--requests-per-key", type=int, default=32)
+    command.add_argument("--requests-per-key", type=int, default=16)
     command.add_argument("--rounds", type=int, default=3)
 
 

@@ -31,7 +31,7 @@ class AccessSettings(BaseSettings):
     """Parts that other machines may read without a key, separated by commas: metrics, docs."""
     cors_origins: Words = ()
     """Origins whose pages may call the service from browsers, separated by commas."""
-    max_requests_per_key: Annotated[int, Field(ge=1, le=10_000)] = 32
+    max_requests_per_key: Annotated[int, Field(ge=1, le=10_000)] = 16
     """Maximum number of requests of one key in work at a time; further ones wait for their turn."""
     audit_retention_days: Annotated[float, Field(gt=0, le=36_500)] | None = 730
     """Retention of the audit, days; empty: for ever."""
