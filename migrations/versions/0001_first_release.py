@@ -13,6 +13,8 @@ revision = "0001"
 down_revision = None
 
 TABLES = (
+    "audit",
+    "api_keys",
     "websub",
     "clocks",
     "url_groups",
@@ -49,6 +51,7 @@ def upgrade() -> None:
     create_schedule(sqlite=sqlite)
     create_clocks()
     create_websub()
+    create_access()
 
 
 def downgrade() -> None:
@@ -327,3 +330,38 @@ def create_websub() -> None:
         sa.PrimaryKeyConstraint("id", name="websub_pkey"),
         comment="Subscriptions to topics at WebSub hubs.",
     )
+
+
+def create_access() -> None:
+    op.create_table(
+        "api_keys",
+        sa.Column("key_id", sa.Text, nullable=False),
+        sa.Column("digest", sa.LargeBinary, nullable=False),
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("role", sa.Text, nullable=False),
+        sa.Column("created_at", Instant, nullable=False),
+        sa.Column("expires_at", Instant),
+        sa.Column("last_used_at", Instant),
+        sa.Column("revoked_at", Instant),
+        sa.Column("items_per_s", sa.Double),
+        sa.Column("hosts", Json, nullable=False),
+        sa.Column("url_prefixes", Json, nullable=False),
+        sa.PrimaryKeyConstraint("key_id", name="api_keys_pkey"),
+        comment="API keys by the SHA-256 of their text; rows are never deleted.",
+    )
+    op.create_table(
+        "audit",
+        sa.Column("entry", Id, sa.Identity(), primary_key=True),
+        sa.Column("at", Instant, nullable=False),
+        sa.Column("key", sa.Text, nullable=False),
+        sa.Column("act", sa.Text, nullable=False),
+        sa.Column("object", sa.Text, nullable=False),
+        sa.Column("before", Json),
+        sa.Column("after", Json),
+        sa.Column("request_id", sa.Text),
+        comment="Administrative acts, append-only; cut by retention.",
+        sqlite_autoincrement=True,
+    )
+    op.create_index("audit_at_idx", "audit", ["at"])
+    for name in ("key", "act", "object"):
+        op.create_index(f"audit_{name}_entry_idx", "audit", [name, "entry"])

@@ -152,5 +152,7 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Rejected items of a batch, in their order."""
     lines_taken: int | UnsetType = UNSET
     """Number of committed lines of NDJSON, from the first."""
+    retry_after_s: float | UnsetType = UNSET
+    """Seconds until the key of the request may send items again."""
     check: Literal["connection", "schema", "writes"] | UnsetType = UNSET
     """Check of GET /readyz that failed."""

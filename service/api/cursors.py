@@ -53,6 +53,20 @@ class SubscriptionsPlace(Place, tag="websub1", frozen=True):
     """Last id before the place."""
 
 
+class KeysPlace(Place, tag="keys1", frozen=True):
+    """A place in the list of keys."""
+
+    after: Annotated[str, Meta(pattern="^[0-9a-f]{10}$")]
+    """Last key_id before the place."""
+
+
+class AuditPlace(Place, tag="audit1", frozen=True):
+    """A place in the audit, newest first."""
+
+    before: Number
+    """Last entry before the place."""
+
+
 PlaceT = TypeVar("PlaceT", bound=Place)
 
 

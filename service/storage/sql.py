@@ -11,6 +11,7 @@ from service.model.arrays import EPOCH, UNSPECIFIED, Bools, Ints, Keys
 from service.model.columns import PageColumns, PageStates
 from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch, Subscription
 from service.model.errors import PageNotFound, SubscriptionNotFound
+from service.storage.access_sql import AccessSql
 from service.storage.answers import AnswersSql
 from service.storage.contract import Brought, Registered
 from service.storage.dialect import assignments
@@ -127,7 +128,7 @@ WHERE page_id > %(after)s AND page_id <= %(last)s AND ({later})
 REDATE_PAGES, REDATE_STATES = redate("pages", "created_at"), redate("page_states", *DATES)
 
 
-class SqlTransaction(EpochsSql, QueueSql, AnswersSql):
+class SqlTransaction(EpochsSql, QueueSql, AccessSql, AnswersSql):
     """The statements that Postgres and SQLite share."""
 
     width: int

@@ -13,9 +13,11 @@ from starlette.requests import ClientDisconnect
 from recrawl_client.wire.evidence import Observation
 from recrawl_client.wire.leases import LeaseAnswer, LeaseBody, Leased, LeasePatchBody
 from service.api import examples, openapi
+from service.api.admission import TheCaller
 from service.api.requests.bodies import Batch, decode_object, decode_with_items, heavy
 from service.api.requests.decode import read_lease
 from service.api.requests.lease_calls import CallKey, LeaseCall, encode_answer
+from service.api.requests.limited import admitted, charge, check_hosts
 from service.api.requests.stream import settled
 from service.api.responses.encode import answer, json_answer
 from service.api.route import GUARDED, DirectRoute
@@ -95,6 +97,7 @@ with status 422, and that body has no effect."""
 async def post_leases(
     request: Request,
     service: TheService,
+    caller: TheCaller,
     body: TheBody,
     register: Register = True,
     idempotency_key: IdempotencyKey = None,
@@ -103,13 +106,17 @@ async def post_leases(
     loop = asyncio.get_running_loop()
 
     def decode() -> tuple[LeaseBody, Batch[Observation] | None]:
-        return decode_with_items(body, LeaseBody, "report", Observation, service.max_items)
+        wish, batch = decode_with_items(body, LeaseBody, "report", Observation, service.max_items)
+        return wish, None if batch is None else admitted(batch, caller)
 
     wish, batch = await run_in_threadpool(decode) if heavy(body.content) else decode()
     key = None
     if idempotency_key is not None:
-        key = CallKey.of(idempotency_key, body.content, b"register" if register else b"")
-    call = LeaseCall(lease_request(wish, service.lease_ttl), batch, register, key)
+        of_caller = f"{caller.name}\0{idempotency_key}"
+        key = CallKey.of(of_caller, body.content, b"register" if register else b"")
+    leases = lease_request(wish, service.lease_ttl)
+    check_hosts(caller, leases.kind.hosts)
+    call = LeaseCall(leases, batch, register, key)
     deadline = loop.time() + wish.wait_s
     with service.lease_waiters.place() as freed:
         while True:
@@ -118,6 +125,7 @@ async def post_leases(
                 service.lease_waiters.wake(reply.counts["leases_ended"])
             if not reply.is_empty:
                 service.telemetry.count_leases("given", reply.n_leased)
+                charge(caller, reply.n_leased)
                 return json_answer(reply.answer or encode_answer(reply))
             ahead_s = _ahead(reply.next_ready_at, service.now())
             left_s = deadline - loop.time()

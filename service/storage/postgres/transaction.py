@@ -305,5 +305,14 @@ class PostgresTransaction(SqlTransaction, PostgresQueue):
         return ScheduledPages(**columns), kept
 
     @override
+    def changed_keys(self) -> None:
+        super().changed_keys()
+        self.run(sql.NOTIFY_KEYS)
+
+    @override
+    def may_cut_audit(self) -> bool:
+        return bool(self.scalar(sql.MAY_CUT_AUDIT))
+
+    @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
         keep_house(lambda: nullcontext(self), keep_log_since, now)

@@ -227,6 +227,10 @@ class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
         return ScheduledPages(**columns, **sql.rarely_due(read["rarely"])), self.kept()
 
     @override
+    def may_cut_audit(self) -> bool:
+        return True
+
+    @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
         keep_house(lambda: nullcontext(self), keep_log_since)
 
