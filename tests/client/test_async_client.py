@@ -37,13 +37,20 @@ def result_of(method):
     )
 
 
+def parameters_of(method):
+    """The parameters of a method, whose types name the clients of threads."""
+    return [
+        str(each).replace("AsyncClient", "Client")
+        for each in inspect.signature(method).parameters.values()
+    ]
+
+
 @pytest.mark.parametrize(("one", "other"), [(Client, AsyncClient), (Reporter, AsyncReporter)])
 def test_both_have_the_same_methods_and_signatures(one, other):
     ours, theirs = methods(one), methods(other)
     assert set(ours) == set(theirs)
     for name, method in ours.items():
-        parameters = inspect.signature(method).parameters
-        assert parameters == inspect.signature(theirs[name]).parameters, name
+        assert parameters_of(method) == parameters_of(theirs[name]), name
         assert result_of(method) == result_of(theirs[name]), name
         assert inspect.getdoc(method), name
 
