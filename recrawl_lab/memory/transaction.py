@@ -195,8 +195,14 @@ class MemoryTransaction(MemorySchedule):
         self.log.put(self.undo, np.flatnonzero(self.log["page_id"] == page_id), page_id=0)
 
     @override
-    def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
+    def page_log(
+        self, page_id: int, limit: int, before: tuple[datetime, Kind] | None = None
+    ) -> list[LogEntry]:
         log = self.log_of(np.array([page_id]))
+        if before is not None:
+            at, kind = instant(before[0]), before[1].value
+            earlier = (log.observed_at < at) | ((log.observed_at == at) & (log.kind < kind))
+            log = log.where(earlier)
         newest = log.take(np.arange(len(log))[::-1][:limit])
         columns = (getattr(newest, f.name) for f in fields(LogEntry))
         return [

@@ -49,6 +49,7 @@ TITLES = {
     404: "There is no such page, host, group, epoch, subscription or running lease",
     406: "The service has none of the media types in Accept",
     408: "The head of the request took over 10 s, or the body came at under 1 KB/s",
+    409: "The host has pages",
     410: "The epoch of `cursor` or `since_epoch`, or the subscription, is no longer kept",
     413: "The body has too many bytes or items",
     415: "The operation does not take this media type, or this Content-Encoding",

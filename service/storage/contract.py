@@ -44,6 +44,7 @@ from service.model.columns import (
 from service.model.domain import (
     Certificate,
     Epoch,
+    Kind,
     LogEntry,
     Page,
     PagePatch,
@@ -52,6 +53,7 @@ from service.model.domain import (
 )
 from service.model.errors import RecrawlError
 from service.storage.clock import Clock
+from service.storage.listing import ListingStatements
 from service.storage.queue import HostStatements, QueueStatements
 
 EPOCHS_KEPT = 2
@@ -86,7 +88,7 @@ class Brought(NamedTuple):
         return Brought(self.states.take(where), self.created_at[where])
 
 
-class Transaction(QueueStatements, HostStatements):
+class Transaction(QueueStatements, HostStatements, ListingStatements):
     """The statements of a store."""
 
     clock: Clock
@@ -124,8 +126,10 @@ class Transaction(QueueStatements, HostStatements):
         """Delete a page, its state, log and rows of schedules; raise `PageNotFound`."""
 
     @abstractmethod
-    def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
-        """Return the newest entries of a page's log, newest first."""
+    def page_log(
+        self, page_id: int, limit: int, before: tuple[datetime, Kind] | None = None
+    ) -> list[LogEntry]:
+        """Return the newest entries of a page's log before a time and kind, newest first."""
 
     # -- observations
 

@@ -14,6 +14,8 @@ Words in braces differ between the databases:
 | `{lock_rows}` | end of a SELECT that locks its rows until the transaction ends |
 | `{days_since}` | days from `pings_since` to `%(now)s` |
 | `{log_of_page}` | condition that finds a page's entries of the log without a scan |
+| `{log_of_any}` | condition beside one on `page_id`, for entries of several pages |
+| `{joined_tags}` | the tags of a group in one text, separated by spaces |
 """
 
 import re

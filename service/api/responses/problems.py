@@ -46,6 +46,7 @@ STATUS: dict[type[Exception], int] = {
     errors.SubscriptionNotFound: 404,
     errors.SubscriptionGone: 410,
     errors.EpochRunning: 409,
+    errors.HostHasPages: 409,
     errors.Overloaded: 503,
     errors.StoreUnavailable: 503,
     errors.NoDatabase: 503,

@@ -40,6 +40,8 @@ WORDS = {
     "lock_rows": "FOR NO KEY UPDATE",
     "days_since": "CAST(extract(epoch FROM %(now)s - pings_since) AS double precision) / 86400.0",
     "log_of_page": "page_id = %(page_id)s",
+    "log_of_any": "true",
+    "joined_tags": "string_agg(tag, ' ' ORDER BY tag)",
 }
 BINARY = pq.Format.BINARY
 

@@ -1,0 +1,229 @@
+"""Lists of pages, hosts, groups and leases: the SQL that both databases share.
+
+A list walks along an index from `after` to `last`: that of the tag, that of the host, or the
+primary key. `last` bounds the candidates that one reading scans, so that a filter with few matches
+takes bounded time.
+"""
+
+from abc import abstractmethod
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from typing_extensions import override
+
+from service.model.domain import Host, HostGroup
+from service.model.listing import ListedPages, ListedPart, PageFilter, RunningLease
+from service.storage.contract import MOST_SCANNED, Transaction
+from service.storage.dialect import Dialect, all_of
+from service.storage.epochs_sql import BETWEEN, DUE_RATE, HOST_ID, MOST_PAGE_ID
+from service.storage.listing import HostOrder
+from service.storage.queue_sql import GROUPS, HOSTS, host_group_of, host_of
+
+TAG_ID = "SELECT tag_id FROM tags WHERE tag = %(tag)s"
+
+LISTED = """
+SELECT {walked}.page_id, created_at, last_crawl_at, requested_at, gone,
+    coalesce(n_failures, 0) AS n_failures, interval_factor, {due_rate} AS due_rate, url, importance,
+    observability, min_crawl_rate, max_crawl_rate, schedule.change_rate, schedule.crawl_rate,
+    n_observations, n_changes, {tags} AS tags
+FROM {source}
+JOIN page_states ON page_states.page_id = pages.page_id AND {states}
+LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = %(epoch)s
+    AND {scheduled}
+WHERE {where}
+ORDER BY {walked}.page_id
+LIMIT %(limit)s
+"""
+"""Statement that reads pages of a list. Tags are a subquery, which runs for the listed pages only,
+and few pages have tags."""
+
+TAGS = """(
+    SELECT {joined_tags} FROM page_tags AS own JOIN tags ON tags.tag_id = own.tag_id
+    WHERE own.page_id = pages.page_id
+)"""
+SOURCES = {
+    "tag": "page_tags JOIN pages ON pages.page_id = page_tags.page_id",
+    "host": "pages",
+    "": "pages",
+}
+"""Table that a list walks along, by the filter whose index it uses."""
+WALKED = {"tag": "page_tags", "host": "pages", "": "pages"}
+HAS_TAG = """EXISTS (SELECT 1 FROM page_tags
+    WHERE page_tags.tag_id = %(tag_id)s AND page_tags.page_id = pages.page_id)"""
+
+ONLY = {
+    "host": "pages.host_id = %(host_id)s",
+    "url_prefix": "substr(url, 1, length(%(url_prefix)s)) = %(url_prefix)s",
+    "tag": HAS_TAG,
+    "observability": "observability = %(observability)s",
+    "gone": "gone = %(gone)s",
+    "failing": "(coalesce(n_failures, 0) > 0) = %(failing)s",
+    "crawled": "(last_crawl_at IS NOT NULL) = %(crawled)s",
+    "change_rate_from": "schedule.change_rate >= CAST(%(change_rate_from)s AS real)",
+    "change_rate_to": "schedule.change_rate <= CAST(%(change_rate_to)s AS real)",
+    "crawl_rate_from": "schedule.crawl_rate >= CAST(%(crawl_rate_from)s AS real)",
+    "crawl_rate_to": "schedule.crawl_rate <= CAST(%(crawl_rate_to)s AS real)",
+    "changed_since": """last_observed_at >= %(changed_since)s AND n_changes > 0
+    AND (last_interval > 0 OR EXISTS (
+        SELECT 1 FROM observations WHERE {log_of_any} AND observations.page_id = pages.page_id
+        AND observations.observed_at >= %(changed_since)s AND observations.changed = 1
+    ))""",
+}
+"""Condition of each field of a `PageFilter`. Bounds of rates have four bytes on Postgres, as the
+rates have. The last interval shows a change of the last crawl without a look into the log."""
+
+CANDIDATES = """
+SELECT count(*) AS n, max(page_id) AS last FROM (
+    SELECT page_id FROM {table} WHERE {where} AND page_id > %(after)s
+    ORDER BY page_id LIMIT %(limit)s
+) AS candidates
+"""
+LAST_PAGE_ID = "SELECT max(page_id) FROM pages"
+
+LAST_QUEUED = """
+SELECT page_id FROM due_pages WHERE page_id > %(after)s ORDER BY page_id LIMIT 1 OFFSET %(n)s
+"""
+RUNNING_LEASES = """
+SELECT due_pages.page_id, url, host, worker, leased_at, expires_at, requested
+FROM due_pages JOIN pages ON pages.page_id = due_pages.page_id
+JOIN hosts ON hosts.host_id = pages.host_id
+WHERE due_pages.page_id > %(after)s AND due_pages.page_id <= %(last)s
+    AND token IS NOT NULL AND expires_at > %(now)s
+ORDER BY due_pages.page_id LIMIT %(limit)s
+"""
+
+LAST_HOST = """
+SELECT {key} FROM hosts WHERE {after} ORDER BY {key} {way} LIMIT 1 OFFSET %(n)s
+"""
+HOSTS_IN_ORDER = f"{HOSTS} WHERE {{where}} ORDER BY {{key}} {{way}} LIMIT %(limit)s"
+BLOCKED = "used.blocked_until > %(blocked_at)s"
+NEXT_GROUPS = f"{GROUPS} WHERE group_id > %(after)s ORDER BY group_id LIMIT %(limit)s"
+
+
+class ListingSql(Dialect, Transaction):
+    """The statements on lists that Postgres and SQLite share."""
+
+    @override
+    def list_pages(
+        self, after: int, limit: int, only: PageFilter, last: int | None = None
+    ) -> ListedPart:
+        walk, filters = self._walk(only)
+        bound = self._bound(after, walk, filters)
+        end = bound if last is None else min(bound, last)
+        pages = self.read_listed(
+            statement_of(walk, filters),
+            epoch=self.number_in_force(),
+            after=after,
+            last=end,
+            limit=limit,
+            **self._values(filters),
+        )
+        if len(pages) == limit:
+            return ListedPart(pages, int(pages.page_id[-1]))
+        ends = end if end < (self.last_page_id() if last is None else last) else None
+        return ListedPart(pages, ends)
+
+    @override
+    def candidates(self, after: int, n: int, only: PageFilter) -> tuple[int, int]:
+        walk, filters = self._walk(only)
+        values = self._values({walk: filters[walk]} if walk else {})
+        where = {"tag": "tag_id = %(tag_id)s", "host": "host_id = %(host_id)s", "": "true"}[walk]
+        statement = CANDIDATES.format(table=WALKED[walk], where=where)
+        (row,) = self.read(statement, after=after, limit=n, **values)
+        return row["n"], row["last"] or after
+
+    @override
+    def last_page_id(self) -> int:
+        return self.scalar(LAST_PAGE_ID) or 0
+
+    def _walk(self, only: PageFilter) -> tuple[str, dict[str, Any]]:
+        """Return the filter whose index a list walks along, and all filters with a value."""
+        filters = {name: getattr(only, name) for name in ONLY}
+        filters = {name: value for name, value in filters.items() if value is not None}
+        return ("tag" if "tag" in filters else "host" if "host" in filters else ""), filters
+
+    def _bound(self, after: int, walk: str, filters: dict[str, Any]) -> int:
+        """Return the last page_id that one reading may scan."""
+        if not walk:
+            return min(after + MOST_SCANNED, MOST_PAGE_ID)
+        if len(filters) == 1:  # every candidate matches, so the limit is the bound
+            return MOST_PAGE_ID
+        own = PageFilter(**{walk: filters[walk]})
+        n, last = self.candidates(after, MOST_SCANNED, own)
+        return last if n == MOST_SCANNED else MOST_PAGE_ID
+
+    def _values(self, filters: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters of the conditions: hosts and tags by their ids."""
+        values = dict(filters)
+        if "host" in values:
+            values["host_id"] = self.scalar(HOST_ID, host=values.pop("host")) or 0
+        if "tag" in values:
+            values["tag_id"] = self.scalar(TAG_ID, tag=values.pop("tag")) or 0
+        if "observability" in values:
+            values["observability"] = values["observability"].value
+        return values
+
+    @abstractmethod
+    def read_listed(self, statement: str, **parameters: Any) -> ListedPages:
+        """Return the rows of a statement that `statement_of` returned."""
+
+    # -- leases, hosts and groups
+
+    @override
+    def running_leases(
+        self, after: int, limit: int, now: datetime
+    ) -> tuple[list[RunningLease], int | None]:
+        last = self.scalar(LAST_QUEUED, after=after, n=MOST_SCANNED - 1)
+        end = last or MOST_PAGE_ID
+        rows = self.read(RUNNING_LEASES, after=after, last=end, limit=limit, now=now)
+        leases = [RunningLease(**{**row, "requested": bool(row["requested"])}) for row in rows]
+        return leases, leases[-1].page_id if len(leases) == limit else last
+
+    @override
+    def hosts_in_order(
+        self,
+        order: HostOrder,
+        after: int | str | None,
+        limit: int,
+        blocked_at: datetime | None = None,
+    ) -> tuple[list[Host], int | str | None]:
+        key, down = order.removeprefix("-"), order.startswith("-")
+        way, beyond, within = ("DESC", "<", ">=") if down else ("ASC", ">", "<=")
+        conditions = [] if after is None else [f"hosts.{key} {beyond} %(after)s"]
+        values: dict[str, Any] = {} if after is None else {"after": after}
+        end = None
+        if blocked_at is not None:
+            bound = LAST_HOST.format(key=f"hosts.{key}", way=way, after=all_of(conditions))
+            end = self.scalar(bound, n=MOST_SCANNED - 1, **values)
+            conditions.append(BLOCKED)
+            values["blocked_at"] = blocked_at
+        if end is not None:
+            conditions.append(f"hosts.{key} {within} %(last)s")
+            values["last"] = end
+        statement = HOSTS_IN_ORDER.format(where=all_of(conditions), key=f"hosts.{key}", way=way)
+        hosts = [host_of(row) for row in self.read(statement, limit=limit, **values)]
+        return hosts, getattr(hosts[-1], key) if len(hosts) == limit else end
+
+    @override
+    def groups(self, after: int, limit: int) -> list[HostGroup]:
+        return [host_group_of(row) for row in self.read(NEXT_GROUPS, after=after, limit=limit)]
+
+
+def statement_of(walk: str, filters: Collection[str]) -> str:
+    """Return the statement that reads pages under these filters along an index."""
+    walked = WALKED[walk]
+    conditions = [ONLY[name] for name in filters if name != "tag" or walk != "tag"]
+    if walk == "tag":
+        conditions.append("page_tags.tag_id = %(tag_id)s")
+    same_range = "true" if walk else BETWEEN
+    return LISTED.format(
+        walked=walked,
+        source=SOURCES[walk],
+        states=same_range.format(table="page_states"),
+        scheduled=same_range.format(table="schedule"),
+        where=all_of([*conditions, BETWEEN.format(table=walked)]),
+        due_rate=DUE_RATE,
+        tags=TAGS,
+    )
+

@@ -1,0 +1,85 @@
+"""Lists of pages, tags and acts on many pages in the SQL of Postgres."""
+
+from typing import Any
+
+import numpy as np
+from typing_extensions import override
+
+from service.model.arrays import Ints
+from service.model.listing import ListedPages, PageTags
+from service.storage.postgres.binary import broad
+from service.storage.postgres.queue import DUE
+from service.storage.postgres.sql import given
+from service.storage.postgres.statements import PostgresDialect
+
+COLUMNS = {
+    **DUE,
+    "url": "url",
+    "importance": "importance",
+    "observability": "observability",
+    "min_crawl_rate": "coalesce(min_crawl_rate, 'NaN')",
+    "max_crawl_rate": "coalesce(max_crawl_rate, 'NaN')",
+    "change_rate": "coalesce(change_rate, 'NaN')::float8",
+    "crawl_rate": "coalesce(crawl_rate, 'NaN')::float8",
+    "n_observations": "n_observations::bigint",
+    "n_changes": "n_changes::bigint",
+    "tags": "coalesce(tags, '')",
+}
+"""Expression of each of the `ListedPages`, with a value in place of NULL."""
+TEXTS = ("url", "tags")
+RATES = ("change_rate", "crawl_rate")
+ARRAYS = ", ".join(
+    f"string_agg({column}, E'\\n')" if name in TEXTS else f"array_agg({column})"
+    for name, column in COLUMNS.items()
+)
+"""Arrays of all columns; neither URLs nor tags have a line break."""
+
+HOLD_HOSTS = "LOCK TABLE hosts IN EXCLUSIVE MODE"
+"""Statement that waits for every transaction that has added a host, as registering does first."""
+
+UPDATED = """
+WITH updated AS ({statement} RETURNING page_id)
+SELECT array_agg(page_id ORDER BY page_id) FROM updated
+"""
+INSERT_TAGS = f"""
+INSERT INTO page_tags (tag_id, page_id)
+SELECT tag_id, page_id FROM {given("page_id", "tag")} JOIN tags USING (tag)
+ORDER BY tag_id, page_id
+ON CONFLICT DO NOTHING
+"""
+DROP_TAGS = f"""
+DELETE FROM page_tags USING {given("page_id", "tag")} JOIN tags USING (tag)
+WHERE page_tags.tag_id = tags.tag_id AND page_tags.page_id = given.page_id
+"""
+
+
+class PostgresListing(PostgresDialect):
+    """Lists of pages in the SQL of Postgres."""
+
+    @override
+    def read_listed(self, statement: str, **parameters: Any) -> ListedPages:
+        # planned for each reading, because the best plan depends on the range and the filter
+        ((*row,),) = self.once(f"SELECT {ARRAYS} FROM ({statement}) AS rows", **parameters)
+        if row[0] is None:
+            return ListedPages.empty()
+        columns = dict(zip(COLUMNS, row, strict=True))
+        columns |= {name: np.array(columns[name].split("\n"), object) for name in TEXTS}
+        columns |= {name: broad(columns[name]) for name in RATES}
+        return ListedPages(**columns)
+
+    @override
+    def updated(self, statement: str, **parameters: Any) -> Ints:
+        return self.id_array(UPDATED.format(statement=statement), **parameters)
+
+    @override
+    def insert_tags(self, pairs: PageTags) -> None:
+        self.run(INSERT_TAGS, **pairs.arrays())
+
+    @override
+    def drop_tags(self, pairs: PageTags) -> None:
+        if len(pairs):
+            self.run(DROP_TAGS, **pairs.arrays())
+
+    @override
+    def hold_hosts(self) -> None:
+        self.once(HOLD_HOSTS)
