@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.leases.due import due_at, requested
+from service.leases.due import due_at
 from service.model.arrays import Bools, instant
 from service.model.columns import DueColumns
 from service.model.listing import ListedPages, ListedPart, PageFilter
@@ -100,11 +100,12 @@ class Selection(NamedTuple):
 
 def states_of(pages: DueColumns) -> NDArray[np.object_]:
     """Return the state of each page."""
-    retired = pages.gone & np.isnat(due_at(pages)) & ~requested(pages)
+    retired = pages.gone & np.isnat(due_at(pages))
     conditions = [np.isnat(pages.last_crawl_at), retired, pages.gone, pages.n_failures > 0]
     names = [state.value for state in PageState]
     place = np.select(conditions, range(len(conditions)), len(conditions))
-    return np.array(names, object)[place]
+    state: NDArray[np.object_] = np.array(names, object)[place]
+    return state
 
 
 def list_pages(

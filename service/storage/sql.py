@@ -11,10 +11,8 @@ from service.model.arrays import EPOCH, UNSPECIFIED, Bools, Ints, Keys
 from service.model.columns import PageColumns, PageStates
 from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch, Subscription
 from service.model.errors import PageNotFound, SubscriptionNotFound
-from service.storage.bulk_sql import BulkSql
 from service.storage.contract import Brought, Registered
 from service.storage.epochs_sql import EpochsSql
-from service.storage.listing_sql import ListingSql
 from service.storage.queue import FillMark
 from service.storage.queue_sql import QueueSql
 from service.storage.tables import SELDOM_SET
@@ -110,7 +108,7 @@ WHERE page_id > %(after)s AND page_id <= %(last)s AND ({later})
 REDATE_PAGES, REDATE_STATES = redate("pages", "created_at"), redate("page_states", *DATES)
 
 
-class SqlTransaction(EpochsSql, QueueSql, ListingSql, BulkSql):
+class SqlTransaction(EpochsSql, QueueSql):
     """The statements that Postgres and SQLite share."""
 
     width: int

@@ -7,6 +7,8 @@ from typing_extensions import override
 
 from service.model.arrays import Ints
 from service.model.listing import ListedPages, PageTags
+from service.storage.bulk_sql import BulkSql
+from service.storage.listing_sql import ListingSql
 from service.storage.postgres.binary import broad
 from service.storage.postgres.queue import DUE
 from service.storage.postgres.sql import given
@@ -53,7 +55,7 @@ WHERE page_tags.tag_id = tags.tag_id AND page_tags.page_id = given.page_id
 """
 
 
-class PostgresListing(PostgresDialect):
+class PostgresListing(ListingSql, BulkSql, PostgresDialect):
     """Lists of pages in the SQL of Postgres."""
 
     @override

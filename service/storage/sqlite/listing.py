@@ -8,6 +8,8 @@ from typing_extensions import override
 
 from service.model.arrays import Ints
 from service.model.listing import ListedPages, PageTags
+from service.storage.bulk_sql import BulkSql
+from service.storage.listing_sql import ListingSql
 from service.storage.sqlite import sql
 from service.storage.sqlite.connections import Turns
 
@@ -22,7 +24,7 @@ DELETE FROM page_tags WHERE page_id = ? AND tag_id = (SELECT tag_id FROM tags WH
 """
 
 
-class SqliteListing(sql.SqliteDialect):
+class SqliteListing(ListingSql, BulkSql, sql.SqliteDialect):
     """Lists of pages in the SQL of SQLite."""
 
     fetching: Turns
