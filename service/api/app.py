@@ -20,6 +20,7 @@ from service.api.routes import (
     hosts,
     indexnow,
     leases,
+    listing,
     observations,
     pages,
     schedule,
@@ -52,6 +53,7 @@ log = structlog.get_logger()
 
 ROUTERS = (
     pages.router,
+    listing.router,
     observations.router,
     leases.router,
     sitemaps.router,

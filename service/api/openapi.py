@@ -5,7 +5,16 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from recrawl_client.wire import common, evidence, hosts, leases, pages, schedule, websub
+from recrawl_client.wire import (
+    common,
+    evidence,
+    hosts,
+    leases,
+    listing,
+    pages,
+    schedule,
+    websub,
+)
 from service.api.requests.bodies import JSON, NDJSON
 
 
@@ -81,7 +90,7 @@ RETRY_AFTER = {"Retry-After": header("Wait before the next try, seconds", 5, "in
 
 STRUCTS = [
     kind
-    for module in (common, evidence, hosts, leases, pages, schedule, websub)
+    for module in (common, evidence, hosts, leases, listing, pages, schedule, websub)
     for kind in vars(module).values()
     if isinstance(kind, type)
     and issubclass(kind, msgspec.Struct)

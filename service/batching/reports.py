@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from service.batching.batcher import Batcher, Flush, JobT, Limits, ResultT, slices
 from service.estimation.estimates import InForce
 from service.ingest.record import PageNames, PageRows, merge_names, ping, record, resolve
+from service.ingest.tags import TaggedRows
 from service.leases import lease
 from service.leases.lease import LeaseSettler
 from service.model.arrays import Bools, Codes, Columns, Ints
@@ -174,6 +175,7 @@ class Registration:
 
     pages: PageColumns
     now: datetime
+    tags: TaggedRows | None = None
     kind = None
 
     @property
@@ -197,14 +199,25 @@ class Registrar:
         pages = PageColumns.concatenate([job.pages for job in jobs])
         if len(jobs) > 1 and len(np.unique(pages.key)) < len(pages):
             raise OverlappingPages
-        now = max(job.now for job in jobs)
+        now, tags = max(job.now for job in jobs), _tags(jobs)
         with self.store.begin() as tx:
+            if tags is not None:  # all locks at once, ascending
+                tx.lock_page_rows(tx.page_ids(pages.key))
             page_id, created = tx.register(pages, now)
+            if tags is not None:
+                tags.save(tx, page_id)
             self.settler.queue_pinged(tx, page_id[created], now)
         return [
             Registered(page_id[rows], created[rows])
             for rows in slices(len(job.pages) for job in jobs)
         ]
+
+
+def _tags(jobs: list[Registration]) -> TaggedRows | None:
+    """Return the tags of the pages of all jobs; None if none has tags."""
+    starts = (rows.start for rows in slices(len(job.pages) for job in jobs))
+    parts = [job.tags.moved(n) for job, n in zip(jobs, starts, strict=True) if job.tags]
+    return TaggedRows(*map(np.concatenate, zip(*parts, strict=True))) if parts else None
 
 
 def batched_registrations(store: Store, settler: LeaseSettler, n_writers: int = 1) -> Registrations:

@@ -11,12 +11,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from recrawl_client.wire.pages import MOST_TAGS
 from service.ingest.tags import patch_tags
 from service.leases.lease import LeaseSettler
 from service.leases.listing import Selection, list_pages
 from service.model.arrays import Ints, distinct
 from service.model.domain import PagePatch
-from service.model.listing import MOST_TAGS, TagPatch
+from service.model.listing import TagPatch
 from service.storage import Store, Transaction
 from service.storage.clock import Clock
 

@@ -1,12 +1,14 @@
 """Tags of pages: what a registration or a patch makes of them, on columns."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from recrawl_client.wire.pages import MOST_TAGS
 from service.model.arrays import Bools, Ints, distinct
-from service.model.listing import MOST_TAGS, PageTags, TagPatch
+from service.model.listing import PageTags, TagPatch
 from service.storage import Transaction
 
 
@@ -16,6 +18,36 @@ class Tagged(NamedTuple):
     changed: Ints
     crowded: Ints
     """Pages whose tags stay, because they would have more than `MOST_TAGS`."""
+
+
+class TaggedRows(NamedTuple):
+    """All tags of some rows of a batch of pages."""
+
+    row: Ints
+    """(R,) rows with tags stated, even none, in any order."""
+    pair_row: Ints
+    tag: NDArray[np.object_]
+    """(M,) row and name of each tag."""
+
+    @classmethod
+    def of(cls, tags: Mapping[int, Sequence[str]]) -> "TaggedRows":
+        """Return the tags of rows."""
+        pairs = [(row, tag) for row, names in tags.items() for tag in set(names)]
+        rows, names = zip(*pairs, strict=True) if pairs else ((), ())
+        return cls(
+            np.array(list(tags), np.int64), np.array(rows, np.int64), np.array(names, object)
+        )
+
+    def moved(self, n: int) -> "TaggedRows":
+        """Return the tags of rows that stand `n` rows later."""
+        return TaggedRows(self.row + n, self.pair_row + n, self.tag)
+
+    def save(self, tx: Transaction, page_id: Ints) -> None:
+        """Write the tags of the pages of a batch, whose ids are by row."""
+        pages = tx.lock_page_rows(distinct(page_id[self.row]))
+        if len(pages):
+            pairs = PageTags(page_id=page_id[self.pair_row], tag=self.tag)
+            set_tags(tx, pages, pairs.take(np.isin(pairs.page_id, pages)))
 
 
 def patch_tags(tx: Transaction, page_id: Ints, patch: TagPatch) -> Tagged:

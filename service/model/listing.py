@@ -11,9 +11,6 @@ from service.model.arrays import Codes, Columns, Floats, Ints
 from service.model.columns import DueColumns
 from service.model.domain import Observability
 
-MOST_TAGS = 16
-"""Maximum number of tags of a page."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageFilter:
@@ -91,4 +88,3 @@ class RunningLease:
     leased_at: datetime
     expires_at: datetime
     requested: bool
-

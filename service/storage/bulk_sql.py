@@ -25,6 +25,7 @@ WHERE {IN_IDS} ORDER BY page_id, tag
 NEW_TAGS = "INSERT INTO tags (tag) SELECT value FROM {names} WHERE true ON CONFLICT DO NOTHING"
 """Statement that inserts in the order of the names; without WHERE, SQLite reads ON as a join's."""
 
+EXISTING = f"SELECT page_id FROM pages WHERE {IN_IDS} ORDER BY page_id"
 LOCK_PAGES, LOCK_STATES, LOCK_QUEUED = (
     f"SELECT page_id FROM {table} WHERE {IN_IDS} ORDER BY page_id {{lock_rows}}"
     for table in ("pages", "page_states", "due_pages")
@@ -83,6 +84,10 @@ class BulkSql(Dialect, Transaction):
         """Insert pairs of pages and tags, both of which exist; pairs may exist too."""
 
     # -- acts on many pages
+
+    @override
+    def existing_pages(self, page_id: Ints) -> Ints:
+        return self.ids(EXISTING, ids=page_id)
 
     @override
     def lock_page_rows(self, page_id: Ints) -> Ints:

@@ -88,6 +88,10 @@ class ListingStatements(ABC):
     # -- acts on many pages
 
     @abstractmethod
+    def existing_pages(self, page_id: Ints) -> Ints:
+        """Return those of the pages that exist, ascending."""
+
+    @abstractmethod
     def lock_page_rows(self, page_id: Ints) -> Ints:
         """Lock pages, ascending, and return the pages that exist."""
 

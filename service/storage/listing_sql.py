@@ -60,18 +60,20 @@ ONLY = {
     "gone": "gone = %(gone)s",
     "failing": "(coalesce(n_failures, 0) > 0) = %(failing)s",
     "crawled": "(last_crawl_at IS NOT NULL) = %(crawled)s",
-    "change_rate_from": "schedule.change_rate >= CAST(%(change_rate_from)s AS real)",
-    "change_rate_to": "schedule.change_rate <= CAST(%(change_rate_to)s AS real)",
-    "crawl_rate_from": "schedule.crawl_rate >= CAST(%(crawl_rate_from)s AS real)",
-    "crawl_rate_to": "schedule.crawl_rate <= CAST(%(crawl_rate_to)s AS real)",
+    "change_rate_from": "schedule.change_rate{double} >= %(change_rate_from)s",
+    "change_rate_to": "schedule.change_rate{double} <= %(change_rate_to)s",
+    "crawl_rate_from": "schedule.crawl_rate{double} >= %(crawl_rate_from)s",
+    "crawl_rate_to": "schedule.crawl_rate{double} <= %(crawl_rate_to)s",
     "changed_since": """last_observed_at >= %(changed_since)s AND n_changes > 0
     AND (last_interval > 0 OR EXISTS (
         SELECT 1 FROM observations WHERE {log_of_any} AND observations.page_id = pages.page_id
         AND observations.observed_at >= %(changed_since)s AND observations.changed = 1
     ))""",
 }
-"""Condition of each field of a `PageFilter`. Bounds of rates have four bytes on Postgres, as the
-rates have. The last interval shows a change of the last crawl without a look into the log."""
+"""Condition of each field of a `PageFilter`. The last interval shows a change of the last crawl without a look into the log."""
+
+SEVEN_DIGITS = 1e-6
+"""Relative width of a bound, so that a rate as it is shown, in seven digits, is within itself."""
 
 CANDIDATES = """
 SELECT count(*) AS n, max(page_id) AS last FROM (
@@ -162,6 +164,10 @@ class ListingSql(Dialect, Transaction):
             values["tag_id"] = self.scalar(TAG_ID, tag=values.pop("tag")) or 0
         if "observability" in values:
             values["observability"] = values["observability"].value
+        for name, sign in (("from", -1), ("to", 1)):
+            for rate in (f"change_rate_{name}", f"crawl_rate_{name}"):
+                if rate in values:
+                    values[rate] *= 1.0 + sign * SEVEN_DIGITS
         return values
 
     @abstractmethod
@@ -226,4 +232,3 @@ def statement_of(walk: str, filters: Collection[str]) -> str:
         due_rate=DUE_RATE,
         tags=TAGS,
     )
-

@@ -91,7 +91,7 @@ def test_a_part_has_at_most_limit_pages_and_the_next_goes_on(world, limit):
 
 
 def test_counts_of_few_pages_are_exact(world):
-    store, pages = world
+    store, _ = world
     begin = partial(store.begin, write=False)
     for exact in (True, False):
         assert count(begin, Selection(ALL), LATER, exact=exact) == (10, True)

@@ -15,6 +15,7 @@ from recrawl_client.wire.evidence import Observation, Ping
 from recrawl_client.wire.pages import Page
 from service.api.requests.bodies import Batch
 from service.ingest.record import PageNames
+from service.ingest.tags import TaggedRows
 from service.model.arrays import (
     EPOCH,
     INSTANT,
@@ -174,6 +175,8 @@ class Decoded(Generic[T]):
     named: PageNames
     index: Ints
     rejected: list[Rejection]
+    tags: TaggedRows | None = None
+    """Tags of registered pages; None: no item states tags."""
 
     @property
     def n_items(self) -> int:
@@ -230,7 +233,18 @@ def decode_pages(batch: Batch[Page]) -> Decoded[PageColumns]:
         "observability": np.array(observability, np.int16),
     }
     fields = {name: _last_stated(column, named) for name, column in columns.items()}
-    return Decoded(replace(named.pages, **fields), named, batch.index[good], rejected)
+    columns_of_pages = replace(named.pages, **fields)
+    return Decoded(columns_of_pages, named, batch.index[good], rejected, _tags(items, named))
+
+
+def _tags(items: Sequence[Page], named: PageNames) -> TaggedRows | None:
+    """Return the tags that the last item of each URL with tags states."""
+    stated = {
+        row: item.tags
+        for row, item in zip(named.row.tolist(), items, strict=True)
+        if not isinstance(item.tags, UnsetType)
+    }
+    return TaggedRows.of(stated) if stated else None
 
 
 def _judged(

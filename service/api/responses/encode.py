@@ -121,7 +121,11 @@ def encode_epoch(epoch: Epoch) -> wire.Epoch:
 
 
 def encode_page(
-    page: Page, log: list[LogEntry], epoch: Epoch | None, estimate: PageEstimate
+    page: Page,
+    log: list[LogEntry],
+    epoch: Epoch | None,
+    estimate: PageEstimate,
+    tags: list[str],
 ) -> PageAnswer:
     """Return one page with its estimate, its schedule and the reason of its rate."""
     scheduled = why = target = None
@@ -141,6 +145,7 @@ def encode_page(
     estimated = shared(EstimateAnswer, estimate, page)
     fields = {
         "observability": page.observability.name,
+        "tags": tags,
         "retired": due.retired(page),
         "redirects_to": target,
         "estimate": EstimateAnswer(**estimated, credible_interval=bounds),

@@ -13,9 +13,7 @@ from service.storage.listing_sql import ListingSql
 from service.storage.sqlite import sql
 from service.storage.sqlite.connections import Turns
 
-COLUMNS = ", ".join(
-    {"tags": "coalesce(tags, '')"}.get(f.name, f.name) for f in fields(ListedPages)
-)
+COLUMNS = ", ".join({"tags": "coalesce(tags, '')"}.get(f.name, f.name) for f in fields(ListedPages))
 INSERT_TAG = """
 INSERT OR IGNORE INTO page_tags (tag_id, page_id) SELECT tag_id, ? FROM tags WHERE tag = ?
 """
