@@ -20,6 +20,7 @@ from service.model.arrays import INSTANT, NO_TIME, UNSPECIFIED, Ints, Keys, inst
 from service.model.columns import EvidenceColumns, LogColumns, PageColumns, PageStates, StoredPages
 from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch
 from service.model.errors import PageNotFound
+from service.model.listing import PageTags
 from service.model.urls import url_groups
 from service.storage.contract import GONE_CHECKS, Brought, Registered
 
@@ -209,6 +210,11 @@ class MemoryTransaction(MemorySchedule):
             LogEntry(*(decode(cell, f.type) for cell, f in zip(row, fields(LogEntry), strict=True)))
             for row in zip(*columns, strict=True)
         ]
+
+    @override
+    def tags_of(self, page_id: Ints) -> PageTags:
+        """Return nothing, because no page of a replay has tags."""
+        return PageTags.empty()
 
     # -- observations
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from recrawl_lab.memory.store import MemoryStore
 from recrawl_lab.memory.transaction import MemoryTransaction
-from recrawl_lab.replay.forecast import probability_unchanged
 from recrawl_lab.replay.playing import Due, announcements, crawl
 from recrawl_lab.replay.staleness import Crawls, merged
 from recrawl_lab.worlds.simulated_time import START, Clock, day_of, instant_of
 from recrawl_lab.worlds.versions import Versions
 from recrawl_lab.worlds.world import World
 from service.core.estimators.base import Estimator, from_columns
+from service.core.forecast import days_at_risk, probability_unchanged
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
 from service.estimation.estimates import Rules, rules_in_force, width
@@ -234,8 +234,8 @@ class LocalFleet:
         page, at, before = crawls.page[again_later], crawls.at[again_later], before[again_later]
         own = estimator.of_url_groups(self._url_group[page])
         state = from_columns(own, tx.states["estimate"][row[again_later]])
-        more = (self._observed_ratio[page] - 1.0) * np.maximum(self._epoch_at - before, 0.0)
-        unchanged = probability_unchanged(own, state, at - before + more)
+        risk = days_at_risk(at - before, self._epoch_at - before, self._observed_ratio[page])
+        unchanged = probability_unchanged(own, state, risk)
         changed = version[again_later] > version_before[again_later]
         self._predicted.append(Predicted(page, at, 1.0 - unchanged, changed))
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from service.batching.batcher import Batcher, Flush, JobT, Limits, ResultT, slices
 from service.estimation.estimates import InForce
 from service.ingest.record import PageNames, PageRows, merge_names, ping, record, resolve
-from service.ingest.tags import TaggedRows
 from service.leases import lease
 from service.leases.lease import LeaseSettler
 from service.model.arrays import Bools, Codes, Columns, Ints
@@ -25,6 +24,7 @@ from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Verdict
 from service.model.errors import OUTAGES
 from service.storage import Registered, Store, Transaction
+from service.storage.tagging import TaggedRows
 
 LIMITS = Limits(max_batch=10_000, max_waiting=100_000, min_batch=1_000)
 """Limits of crawls and of pings; an item is a crawl or a ping."""

@@ -12,7 +12,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from recrawl_client.wire.pages import MOST_TAGS
-from service.ingest.tags import patch_tags
 from service.leases.lease import LeaseSettler
 from service.leases.listing import Selection, list_pages
 from service.model.arrays import Ints, distinct
@@ -20,6 +19,7 @@ from service.model.domain import PagePatch
 from service.model.listing import TagPatch
 from service.storage import Store, Transaction
 from service.storage.clock import Clock
+from service.storage.tagging import patch_tags
 
 BLOCK = 5_000
 """Maximum pages that one transaction changes."""

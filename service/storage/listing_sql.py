@@ -70,7 +70,8 @@ ONLY = {
         AND observations.observed_at >= %(changed_since)s AND observations.changed = 1
     ))""",
 }
-"""Condition of each field of a `PageFilter`. The last interval shows a change of the last crawl without a look into the log."""
+"""Condition of each field of a `PageFilter`. The last interval shows a change of the
+last crawl without a look into the log."""
 
 SEVEN_DIGITS = 1e-6
 """Relative width of a bound, so that a rate as it is shown, in seven digits, is within itself."""

@@ -15,7 +15,6 @@ from recrawl_client.wire.evidence import Observation, Ping
 from recrawl_client.wire.pages import Page
 from service.api.requests.bodies import Batch
 from service.ingest.record import PageNames
-from service.ingest.tags import TaggedRows
 from service.model.arrays import (
     EPOCH,
     INSTANT,
@@ -31,6 +30,7 @@ from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Observability
 from service.model.errors import InvalidField, InvalidUrl
 from service.model.urls import NormalUrl, normalise
+from service.storage.tagging import TaggedRows
 
 FUTURE_ALLOWED = timedelta(minutes=5)
 """Maximum lead of an instant over the service's clock."""

@@ -85,9 +85,10 @@ def list_hosts(
         ),
     ] = "host_id",
 ) -> Response:
-    """List hosts, all or the blocked ones, in the order of their registration or of their names.
+    """List hosts, all of them or the blocked ones.
 
-    A part of the blocked hosts may have fewer items than `limit`, even none, and not be the last.
+    `sort` is the order. A part of the blocked hosts may have fewer items than `limit`, even none,
+    and not be the last.
     """
     after = None if cursor is None else _after(cursor, sort)
     with service.store.begin(write=False) as tx:
@@ -196,7 +197,10 @@ def list_groups(
     responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
 )
 def delete_group_by_name(service: TheService, group: GroupPath) -> Response:
-    """Delete a group; its hosts stay and are crawled by their own settings again."""
+    """Delete a group of hosts.
+
+    Its hosts stay, and are crawled by their own settings again.
+    """
     with service.store.begin() as tx:
         delete_group(tx, group, service.now(), service.settler.polite)
     return Response(status_code=204)

@@ -220,10 +220,11 @@ def recrawl_pages(
 ) -> Response:
     """Crawl pages as soon as politeness allows.
 
-    The pages are those named in the body, or those that the filters select. They are due now, and come before all others of their hosts. Politeness is kept: the delay,
-    the concurrency and the pauses of a host stay in force. A page that waits for a requested crawl
-    already does not change. Send the body `{}` with filters. An answer with `next_cursor` means
-    that more pages follow: send the request again with this `cursor`.
+    The pages are those named in the body, or those that the filters select. They are due now, and
+    come before all others of their hosts. Politeness is kept: the delay, the concurrency and the
+    pauses of a host stay in force. A page that waits for a requested crawl already does not change.
+    Send the body `{}` with filters. An answer with `next_cursor` means that more pages follow: send
+    the request again with this `cursor`.
     """
     named, act = decode_object(body, RecrawlBody), Recrawl(service.settler)
     if not (named.page_ids or named.urls):

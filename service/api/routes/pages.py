@@ -15,13 +15,13 @@ from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
 from service.batching.reports import Registration
 from service.estimation.estimates import of_page
-from service.ingest.tags import patch_tags
 from service.model.arrays import KEY, Ints, instant
 from service.model.domain import Observability, PagePatch
 from service.model.errors import InvalidField, PageNotFound
 from service.model.listing import TagPatch
 from service.model.urls import normalise
 from service.storage import Transaction
+from service.storage.tagging import patch_tags
 
 router = APIRouter(tags=["pages"], route_class=DirectRoute, dependencies=GUARDED)
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from recrawl_client.wire.pages import MOST_TAGS
 from service.model.arrays import Bools, Ints, distinct
 from service.model.listing import PageTags, TagPatch
-from service.storage import Transaction
+from service.storage.contract import Transaction
 
 
 class Tagged(NamedTuple):
