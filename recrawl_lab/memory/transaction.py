@@ -16,10 +16,20 @@ from typing_extensions import override
 
 from recrawl_lab.memory.growing import Undo
 from recrawl_lab.memory.schedule import MemorySchedule
-from service.model.arrays import INSTANT, NO_TIME, UNSPECIFIED, Ints, Keys, instant, moment
+from service.model.arrays import (
+    INSTANT,
+    NO_TIME,
+    UNSPECIFIED,
+    Instants,
+    Ints,
+    Keys,
+    instant,
+    moment,
+)
 from service.model.columns import EvidenceColumns, LogColumns, PageColumns, PageStates, StoredPages
 from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch
 from service.model.errors import PageNotFound
+from service.model.freshness import FreshnessColumns, LoggedChanges
 from service.model.listing import PageTags
 from service.model.urls import url_groups
 from service.storage.contract import GONE_CHECKS, Brought, Registered
@@ -210,6 +220,38 @@ class MemoryTransaction(MemorySchedule):
             LogEntry(*(decode(cell, f.type) for cell, f in zip(row, fields(LogEntry), strict=True)))
             for row in zip(*columns, strict=True)
         ]
+
+    @override
+    def freshness_columns(self, page_id: Ints) -> FreshnessColumns:
+        there = self._there(np.unique(page_id))
+        row, rates = there - 1, self._in_force(there)
+        names = {f.name for f in fields(FreshnessColumns)}
+        columns = {
+            name: table[name][row]
+            for table in (self.pages, self.states)
+            for name in names & table.columns.keys()
+        }
+        due = self._due_columns(row, rates)
+        return FreshnessColumns(**columns | due, page_id=there, urgency=rates.urgency)
+
+    @override
+    def logged_changes(self, page_id: Ints, since: Instants) -> LoggedChanges:
+        log = self.log_of(page_id)
+        log = log.where((log.changed == 1) & ~np.isnan(log.interval))
+        order = np.argsort(page_id, kind="stable")
+        first = np.searchsorted(log.page_id, page_id[order], "left")
+        last = np.searchsorted(log.page_id, page_id[order], "right")
+        n, first_at, interval = (
+            np.zeros(len(page_id), np.int64),
+            np.full(len(page_id), NO_TIME),
+            np.full(len(page_id), np.nan),
+        )
+        for row, start, end in zip(order.tolist(), first.tolist(), last.tolist(), strict=True):
+            place = start + int(np.searchsorted(log.observed_at[start:end], since[row], "right"))
+            if place < end:
+                n[row], first_at[row] = end - place, log.observed_at[place]
+                interval[row] = log.interval[place]
+        return LoggedChanges(first_at=first_at, first_interval=interval, n=n)
 
     @override
     def tags_of(self, page_id: Ints) -> PageTags:

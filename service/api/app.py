@@ -16,6 +16,7 @@ from service.api.responses import problems
 from service.api.route import DirectMiddleware, DirectRoute
 from service.api.routes import (
     epochs,
+    freshness,
     health,
     hosts,
     indexnow,
@@ -54,6 +55,7 @@ log = structlog.get_logger()
 ROUTERS = (
     pages.router,
     listing.router,
+    freshness.router,
     observations.router,
     leases.router,
     sitemaps.router,

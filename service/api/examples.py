@@ -49,6 +49,38 @@ LISTED_PAGES_ANSWER = {
     "count_is": "exact",
     "next_cursor": "kqZwYWdlczEB",
 }
+COPIES: list[dict[str, Any]] = [
+    {"url": "https://example.com/news", "fetched_at": "2026-05-01T06:00:00Z", "max_stale": 0.2},
+    {"url": "https://example.com/about"},
+]
+FRESHNESS_ANSWER = {
+    "at": "2026-05-01T12:30:00Z",
+    "n_fetch": 1,
+    "n_rejected": 0,
+    "rejected": [],
+    "verdicts": [
+        {
+            "page_id": 1,
+            "fetch": True,
+            "stale": 0.37,
+            "expected_changes": 0.46,
+            "fetched_at": "2026-05-01T06:00:00Z",
+            "last_crawl_at": "2026-05-01T12:00:00Z",
+            "next_crawl_at": "2026-05-03T21:14:07Z",
+            "gone": False,
+        },
+        {
+            "page_id": 2,
+            "fetch": False,
+            "stale": 0.04,
+            "expected_changes": 0.05,
+            "fetched_at": "2026-05-01T12:00:02Z",
+            "last_crawl_at": "2026-05-01T12:00:02Z",
+            "next_crawl_at": "2026-05-09T03:00:00Z",
+            "gone": False,
+        },
+    ],
+}
 LOG_ANSWER = {
     "items": [
         {

@@ -8,6 +8,7 @@ from msgspec import Struct
 from recrawl_client.wire import (
     common,
     evidence,
+    freshness,
     hosts,
     leases,
     listing,
@@ -90,7 +91,7 @@ RETRY_AFTER = {"Retry-After": header("Wait before the next try, seconds", 5, "in
 
 STRUCTS = [
     kind
-    for module in (common, evidence, hosts, leases, listing, pages, schedule, websub)
+    for module in (common, evidence, freshness, hosts, leases, listing, pages, schedule, websub)
     for kind in vars(module).values()
     if isinstance(kind, type)
     and issubclass(kind, msgspec.Struct)

@@ -29,7 +29,9 @@ from service.model.arrays import Bools, instant
 from service.model.columns import DueColumns
 from service.model.listing import ListedPages, ListedPart, PageFilter
 from service.storage import Transaction
-from service.storage.contract import MOST_SCANNED
+
+MOST_RULED = 20_000
+"""Maximum pages of one reading to which this module applies the rule."""
 
 WALK_BLOCK = 10_000
 """Maximum pages that a list reads at a time."""
@@ -113,7 +115,7 @@ def list_pages(
 ) -> ListedPart:
     """Return the selected pages above `after`, at most `limit`.
 
-    Because `MOST_SCANNED` and the store limit the pages scanned, an empty part may not be the last.
+    Because `MOST_RULED` and the store limit the pages scanned, an empty part may not be the last.
     """
     if selection.state not in NEEDS_RULE:
         return tx.list_pages(after, limit, selection.columns)
@@ -128,7 +130,7 @@ def list_pages(
         if limit < 0:
             parts[-1] = parts[-1].take(slice(limit))
             return ListedPart(ListedPages.concatenate(parts), int(parts[-1].page_id[-1]))
-        if part.after is None or not limit or len(part.pages) < size or n_read >= MOST_SCANNED:
+        if part.after is None or not limit or len(part.pages) < size or n_read >= MOST_RULED:
             return ListedPart(ListedPages.concatenate(parts), part.after)
         place, size = part.after, 2 * size
 

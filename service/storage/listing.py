@@ -10,8 +10,9 @@ from abc import ABC, abstractmethod
 from datetime import datetime
 from typing import Literal
 
-from service.model.arrays import Ints
+from service.model.arrays import Instants, Ints
 from service.model.domain import Host, HostGroup, PagePatch
+from service.model.freshness import FreshnessColumns, LoggedChanges
 from service.model.listing import ListedPart, PageFilter, PageTags, RunningLease
 
 HostOrder = Literal["host_id", "-host_id", "host", "-host"]
@@ -70,6 +71,16 @@ class ListingStatements(ABC):
     @abstractmethod
     def groups(self, after: int, limit: int) -> list[HostGroup]:
         """Return groups with group_id > after, ascending, at most `limit`."""
+
+    # -- freshness
+
+    @abstractmethod
+    def freshness_columns(self, page_id: Ints) -> FreshnessColumns:
+        """Return the evidence of those of the pages that exist, ascending."""
+
+    @abstractmethod
+    def logged_changes(self, page_id: Ints, since: Instants) -> LoggedChanges:
+        """Return the changes in the log of (N,) pages after (N,) instants, in this order."""
 
     # -- tags
 

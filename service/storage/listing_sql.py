@@ -23,39 +23,46 @@ from service.storage.queue_sql import GROUPS, HOSTS, host_group_of, host_of
 TAG_ID = "SELECT tag_id FROM tags WHERE tag = %(tag)s"
 
 LISTED = """
-SELECT {walked}.page_id, created_at, last_crawl_at, requested_at, gone,
+SELECT {picked}.page_id, created_at, last_crawl_at, requested_at, gone,
     coalesce(n_failures, 0) AS n_failures, interval_factor, {due_rate} AS due_rate, url, importance,
     observability, min_crawl_rate, max_crawl_rate, schedule.change_rate, schedule.crawl_rate,
     n_observations, n_changes, {tags} AS tags
 FROM {source}
-JOIN page_states ON page_states.page_id = pages.page_id AND {states}
-LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = %(epoch)s
+LEFT JOIN page_states ON page_states.page_id = {picked}.page_id AND {states}
+LEFT JOIN schedule ON schedule.page_id = {picked}.page_id AND schedule.epoch = %(epoch)s
     AND {scheduled}
 WHERE {where}
-ORDER BY {walked}.page_id
+ORDER BY {picked}.page_id
 LIMIT %(limit)s
 """
-"""Statement that reads pages of a list. Tags are a subquery, which runs for the listed pages only,
-and few pages have tags."""
+"""Statement that reads pages of a list. With inner joins, Postgres would take the keys for
+independent, expect few rows, and look each up instead of merging. Tags are a subquery, which runs
+for the listed pages only, and few pages have tags."""
+
+PICKED = """(
+    SELECT {walked}.page_id FROM {tables} WHERE {where} ORDER BY {walked}.page_id LIMIT %(limit)s
+) AS picked
+LEFT JOIN pages ON pages.page_id = picked.page_id"""
+"""Subquery that picks the pages of a filter, from those tables alone that the filter needs."""
 
 TAGS = """(
     SELECT {joined_tags} FROM page_tags AS own JOIN tags ON tags.tag_id = own.tag_id
     WHERE own.page_id = pages.page_id
 )"""
-SOURCES = {
-    "tag": "page_tags JOIN pages ON pages.page_id = page_tags.page_id",
-    "host": "pages",
-    "": "pages",
-}
-"""Table that a list walks along, by the filter whose index it uses."""
 WALKED = {"tag": "page_tags", "host": "pages", "": "pages"}
-HAS_TAG = """EXISTS (SELECT 1 FROM page_tags
-    WHERE page_tags.tag_id = %(tag_id)s AND page_tags.page_id = pages.page_id)"""
+"""Table whose index a list walks along, by the filter."""
+OF_STATES = frozenset({"observability", "gone", "failing", "crawled", "changed_since"})
+OF_SCHEDULE = frozenset({"change_rate_from", "change_rate_to", "crawl_rate_from", "crawl_rate_to"})
+OF_PAGES = frozenset({"host", "url_prefix"})
+JOINED = "{table} ON {table}.page_id = {first}.page_id"
+
+LOOKED_UP = 20_000
+"""Maximum candidates of an index that one reading looks up in other tables."""
 
 ONLY = {
     "host": "pages.host_id = %(host_id)s",
     "url_prefix": "substr(url, 1, length(%(url_prefix)s)) = %(url_prefix)s",
-    "tag": HAS_TAG,
+    "tag": "page_tags.tag_id = %(tag_id)s",
     "observability": "observability = %(observability)s",
     "gone": "gone = %(gone)s",
     "failing": "(coalesce(n_failures, 0) > 0) = %(failing)s",
@@ -66,7 +73,7 @@ ONLY = {
     "crawl_rate_to": "schedule.crawl_rate{double} <= %(crawl_rate_to)s",
     "changed_since": """last_observed_at >= %(changed_since)s AND n_changes > 0
     AND (last_interval > 0 OR EXISTS (
-        SELECT 1 FROM observations WHERE {log_of_any} AND observations.page_id = pages.page_id
+        SELECT 1 FROM observations WHERE {log_of_any} AND observations.page_id = page_states.page_id
         AND observations.observed_at >= %(changed_since)s AND observations.changed = 1
     ))""",
 }
@@ -102,6 +109,25 @@ SELECT {key} FROM hosts WHERE {after} ORDER BY {key} {way} LIMIT 1 OFFSET %(n)s
 HOSTS_IN_ORDER = f"{HOSTS} WHERE {{where}} ORDER BY {{key}} {{way}} LIMIT %(limit)s"
 BLOCKED = "used.blocked_until > %(blocked_at)s"
 NEXT_GROUPS = f"{GROUPS} WHERE group_id > %(after)s ORDER BY group_id LIMIT %(limit)s"
+
+
+FRESHNESS = f"""
+SELECT page_states.page_id, created_at, last_crawl_at, requested_at, gone,
+    coalesce(n_failures, 0) AS n_failures, interval_factor, {DUE_RATE} AS due_rate, observability,
+    host_id, url_group, last_observed_at, last_interval, n_observations, n_changes,
+    coalesce(n_pings, 0) AS n_pings, pings_since, coalesce(pings_since_crawl, 0)
+        AS pings_since_crawl,
+    last_ping_at, coalesce(real_pings, 0.0) AS real_pings,
+    coalesce(false_pings, 0.0) AS false_pings, coalesce(trust, 0.0) AS trust, estimate, urgency
+FROM page_states
+JOIN pages ON pages.page_id = page_states.page_id
+LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND schedule.epoch = %(epoch)s
+WHERE page_states.page_id IN (SELECT value FROM {{ids}})
+ORDER BY page_states.page_id
+"""
+CHANGES = """observations.changed = 1 AND observations."interval" IS NOT NULL
+    AND observations.observed_at > given.since"""
+"""Condition on the entries of the log that found a change after an instant."""
 
 
 class ListingSql(Dialect, Transaction):
@@ -153,8 +179,8 @@ class ListingSql(Dialect, Transaction):
         if len(filters) == 1:  # every candidate matches, so the limit is the bound
             return MOST_PAGE_ID
         own = PageFilter(**{walk: filters[walk]})
-        n, last = self.candidates(after, MOST_SCANNED, own)
-        return last if n == MOST_SCANNED else MOST_PAGE_ID
+        n, last = self.candidates(after, LOOKED_UP, own)
+        return last if n == LOOKED_UP else MOST_PAGE_ID
 
     def _values(self, filters: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters of the conditions: hosts and tags by their ids."""
@@ -219,17 +245,39 @@ class ListingSql(Dialect, Transaction):
 
 def statement_of(walk: str, filters: Collection[str]) -> str:
     """Return the statement that reads pages under these filters along an index."""
-    walked = WALKED[walk]
-    conditions = [ONLY[name] for name in filters if name != "tag" or walk != "tag"]
-    if walk == "tag":
-        conditions.append("page_tags.tag_id = %(tag_id)s")
-    same_range = "true" if walk else BETWEEN
+    if not filters:
+        picked, source, where = "pages", "pages", BETWEEN.format(table="pages")
+        states, scheduled = (BETWEEN.format(table=table) for table in ("page_states", "schedule"))
+    else:
+        picked, source, where = "picked", _picked(walk, frozenset(filters)), "true"
+        states = scheduled = "true"
     return LISTED.format(
-        walked=walked,
-        source=SOURCES[walk],
-        states=same_range.format(table="page_states"),
-        scheduled=same_range.format(table="schedule"),
-        where=all_of([*conditions, BETWEEN.format(table=walked)]),
+        picked=picked,
+        source=source,
+        where=where,
+        states=states,
+        scheduled=scheduled,
         due_rate=DUE_RATE,
         tags=TAGS,
+    )
+
+
+def _picked(walk: str, filters: frozenset[str]) -> str:
+    needed = {
+        "page_states": filters & OF_STATES,
+        "schedule": filters & OF_SCHEDULE,
+        "pages": filters & OF_PAGES,
+    }
+    tables = [WALKED[walk]] if walk else []
+    tables += [table for table, used in needed.items() if used and table not in tables]
+    first = tables[0]
+    conditions = [ONLY[name] for name in ONLY if name in filters]
+    conditions += [BETWEEN.format(table=first)]
+    if not walk:  # a range of each table, because planners do not derive it from joins
+        conditions += [BETWEEN.format(table=table) for table in tables[1:]]
+    if "schedule" in tables:
+        conditions.append("schedule.epoch = %(epoch)s")
+    joins = [JOINED.format(table=table, first=first) for table in tables[1:]]
+    return PICKED.format(
+        walked=first, tables=" JOIN ".join([first, *joins]), where=all_of(conditions)
     )

@@ -136,6 +136,7 @@ def test_a_change_counts_from_the_crawl_that_found_it(sql_store):
 
 def test_a_reading_scans_a_bounded_number_of_candidates(sql_store, monkeypatch):
     monkeypatch.setattr(listing_sql, "MOST_SCANNED", 4)
+    monkeypatch.setattr(listing_sql, "LOOKED_UP", 4)
     a, b = register(sql_store, 6, host="a.example"), register(sql_store, 6, host="b.example")
     save(sql_store, [a[5], b[5]], gone=True)
     tag(sql_store, a, "news")

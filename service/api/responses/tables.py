@@ -78,10 +78,11 @@ def listed(pages: ListedPages) -> list[ListedPage]:
 def _values(column: NDArray[Any]) -> list[Any]:
     if column.dtype.kind == "M":
         return moments(column)
-    return _or_none(column) if column.dtype.kind == "f" else list(column.tolist())
+    return or_none(column) if column.dtype.kind == "f" else list(column.tolist())
 
 
-def _or_none(numbers: Floats) -> list[Any]:
+def or_none(numbers: Floats) -> list[Any]:
+    """Return numbers as values of JSON, NaN as None."""
     none = np.isnan(numbers)
     if none.all():
         return [None] * len(numbers)
