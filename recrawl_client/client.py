@@ -11,6 +11,7 @@ import httpx
 from recrawl_client import calls
 from recrawl_client.base import BATCH, TIMEOUT, BaseClient, utc_now
 from recrawl_client.calls import CrawlEvidence, HostSettings, NewPage, PageName, ScheduleFilters
+from recrawl_client.collection_methods import CollectionMethods
 from recrawl_client.flows import Call, Flow, Listing
 from recrawl_client.patience import UNANSWERED, answered, log_wait
 from recrawl_client.reporter import Reporter, ReporterOptions
@@ -25,7 +26,7 @@ T = TypeVar("T")
 ItemT = TypeVar("ItemT")
 
 
-class Client(BaseClient):
+class Client(BaseClient, CollectionMethods):
     """A client of one service, shared by any number of threads.
 
     Parameters
