@@ -1,6 +1,6 @@
 """The requests and results of methods on many pages, without input or output."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice
 from typing import Any, Literal, TypeAlias, TypedDict
@@ -86,27 +86,24 @@ def recrawl(
     """Request crawls of the named or of the selected pages."""
     params = _selected(filters, all_pages=all_pages, dry_run=dry_run)
     rest = iter(named)
-    part = list(islice(rest, MOST_NAMED))
-    if not part:
-        return _whole("POST", "/pages/recrawl", params, b"{}")
-    return _named(part, rest, params)
-
-
-def _named(
-    part: list[str | int], rest: Iterable[str | int], params: Mapping[str, Any]
-) -> Flow[BulkAnswer]:
-    total = None
-    while part:
-        page_ids = [name for name in part if isinstance(name, int)]
-        urls = [name for name in part if isinstance(name, str)]
-        content = json.encode({"page_ids": page_ids, "urls": urls})
+    total = yield from _whole("POST", "/pages/recrawl", params, _names(rest))
+    while (content := _names(rest)) != NO_NAMES:
         answer = yield from ask(
             "POST", "/pages/recrawl", BulkAnswer, params=params, content=content
         )
-        total = answer if total is None else _sum(total, answer)
-        part = list(islice(rest, MOST_NAMED))
-    assert total is not None
+        total = _sum(total, answer)
     return total
+
+
+NO_NAMES = b"{}"
+
+
+def _names(rest: Iterable[str | int]) -> bytes:
+    """Return the body that names the next pages."""
+    part = list(islice(rest, MOST_NAMED))
+    page_ids = [name for name in part if isinstance(name, int)]
+    urls = [name for name in part if isinstance(name, str)]
+    return json.encode({"page_ids": page_ids, "urls": urls}) if part else NO_NAMES
 
 
 def _whole(
