@@ -238,19 +238,22 @@ class MemoryTransaction(MemorySchedule):
     def logged_changes(self, page_id: Ints, since: Instants) -> LoggedChanges:
         log = self.log_of(page_id)
         log = log.where((log.changed == 1) & ~np.isnan(log.interval))
-        order = np.argsort(page_id, kind="stable")
-        first = np.searchsorted(log.page_id, page_id[order], "left")
-        last = np.searchsorted(log.page_id, page_id[order], "right")
-        n, first_at, interval = (
-            np.zeros(len(page_id), np.int64),
-            np.full(len(page_id), NO_TIME),
-            np.full(len(page_id), np.nan),
+        if not len(log):
+            n, none = np.zeros(len(page_id), np.int64), np.full(len(page_id), np.nan)
+            return LoggedChanges(first_at=np.full(len(n), NO_TIME), first_interval=none, n=n)
+        # one number for a page and a time, so that one search finds the entries of all pages
+        pages, at = np.unique(page_id), (log.observed_at.view(np.int64), since.view(np.int64))
+        begin = min(times.min() for times in at)
+        span = max(times.max() for times in at) - begin + 1
+        entries, asked = (
+            np.searchsorted(pages, ids) * span + times - begin
+            for ids, times in zip((log.page_id, page_id), at, strict=True)
         )
-        for row, start, end in zip(order.tolist(), first.tolist(), last.tolist(), strict=True):
-            place = start + int(np.searchsorted(log.observed_at[start:end], since[row], "right"))
-            if place < end:
-                n[row], first_at[row] = end - place, log.observed_at[place]
-                interval[row] = log.interval[place]
+        first = np.searchsorted(entries, asked, "right")
+        n = np.maximum(np.searchsorted(log.page_id, page_id, "right") - first, 0)
+        entry = np.minimum(first, len(log) - 1)
+        first_at = np.where(n > 0, log.observed_at[entry], NO_TIME)
+        interval = np.where(n > 0, log.interval[entry], np.nan)
         return LoggedChanges(first_at=first_at, first_interval=interval, n=n)
 
     @override

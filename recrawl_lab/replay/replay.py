@@ -180,7 +180,7 @@ class LocalFleet:
         """Record change notices."""
         if not len(changes.page):
             return changes
-        at = _instants(changes.at)
+        at = instants_of(changes.at)
         pings = PingColumns(page_id=self._page_id[changes.page], changed_at=at, changed_by=at)
         with self.store.begin() as tx:
             wanted = ping(tx, pings, rules_in_force(tx, self.rules)).crawl
@@ -203,7 +203,7 @@ class LocalFleet:
         unsaid, version = np.full(n, UNSPECIFIED, np.int16), self._versions.at(*crawls)
         columns = CrawlColumns(
             page_id=self._page_id[crawls.page],
-            observed_at=_instants(crawls.at),
+            observed_at=instants_of(crawls.at),
             changed=unsaid,
             digest=1 + version,
             status=unsaid,
@@ -240,7 +240,8 @@ class LocalFleet:
         self._predicted.append(Predicted(page, at, 1.0 - unchanged, changed))
 
 
-def _instants(at: Floats) -> Instants:
+def instants_of(at: Floats) -> Instants:
+    """Return days since the start as instants."""
     return _START + np.rint(at * MICROSECONDS).astype("m8[us]")
 
 
