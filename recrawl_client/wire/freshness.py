@@ -9,6 +9,7 @@ from recrawl_client.wire.common import Instant, Item, Moment, PageId, Rejection,
 MOST_COPIES = 10_000
 """Maximum number of copies of one request."""
 DEFAULT_MAX_STALE = 0.5
+"""Tolerance of a copy without `max_stale`."""
 
 Tolerance = Annotated[float, Meta(ge=0, le=1, description="a probability, 0 to 1")]
 
@@ -22,7 +23,7 @@ class Copy(Item, frozen=True, kw_only=True):
     """The service's number of the page."""
     fetched_at: Moment | UnsetType = UNSET
     """Instant at which the copy was fetched; the page's last crawl by default."""
-    max_stale: Tolerance = DEFAULT_MAX_STALE
+    max_stale: Tolerance | UnsetType = UNSET
     """Highest probability of a stale copy that is fresh enough, 0.5 by default."""
 
 

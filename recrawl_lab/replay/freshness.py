@@ -1,10 +1,10 @@
 """Verdicts about copies against fixed maximum ages, on the past of a site.
 
-Recrawl crawls the site. After every epoch, a consumer asks about copies of random pages: of the last
-crawls, and of any time in the last `OLDEST` days. A rule fetches a copy that is older than a maximum
-age; a verdict fetches a copy that is stale with a probability above a tolerance. Answers are stale
-where a copy had changed and was not fetched. At equal stale answers, the rule that fetches less is
-better.
+Recrawl crawls the site. After every epoch, a consumer asks about copies of random pages: of the
+last crawls, and of any time in the last `OLDEST` days. A rule fetches a copy that is older than a
+maximum age; a verdict fetches a copy that is stale with a probability above a tolerance. Answers
+are stale where a copy had changed and was not fetched. At equal stale answers, the rule that
+fetches less is better.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Freshness: whether copies of pages are still right."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -9,7 +9,13 @@ from fastapi import APIRouter, Response
 from msgspec import UNSET, UnsetType
 
 from recrawl_client.wire.common import Rejection
-from recrawl_client.wire.freshness import MOST_COPIES, Copy, FreshnessAnswer, Verdict
+from recrawl_client.wire.freshness import (
+    DEFAULT_MAX_STALE,
+    MOST_COPIES,
+    Copy,
+    FreshnessAnswer,
+    Verdict,
+)
 from service.api import examples, openapi
 from service.api.requests.bodies import Batch, decode_batch
 from service.api.requests.decode import (
@@ -17,6 +23,7 @@ from service.api.requests.decode import (
     ReadUrl,
     check_name,
     check_time,
+    instants,
     judged,
     normal_url,
     read_urls,
@@ -29,7 +36,7 @@ from service.estimation.estimates import width
 from service.estimation.freshness import Freshness, read_freshness, unregistered
 from service.leases.due import due_at
 from service.model.arrays import (
-    INSTANT,
+    EPOCH,
     KEY,
     NO_TIME,
     Bools,
@@ -111,14 +118,22 @@ def _decode(batch: Batch[Copy], latest: datetime) -> tuple[Copies, list[Rejectio
     urls = read_urls(item.url for item in batch.items)
     good, rejected = judged(batch, lambda i, item: _check(item, urls[i], latest))
     items = [batch.items[i] for i in good.tolist()]
-    fetched_at = [None if item.fetched_at is UNSET else item.fetched_at for item in items]
-    return Copies(
+    tolerance = [DEFAULT_MAX_STALE if i.max_stale is UNSET else i.max_stale for i in items]
+    copies = Copies(
         position=batch.index[good],
         page_id=np.array([0 if i.page_id is UNSET else i.page_id for i in items], np.int64),
         url=[normal_url(urls[i]) for i in good.tolist()],
-        fetched_at=np.array([NO_TIME if at is None else instant(at) for at in fetched_at], INSTANT),
-        max_stale=np.array([item.max_stale for item in items], np.float64),
-    ), rejected
+        fetched_at=_fetched_at(items),
+        max_stale=np.array(tolerance, np.float64),
+    )
+    return copies, rejected
+
+
+def _fetched_at(items: Sequence[Copy]) -> Instants:
+    """Return the instants of copies, NaT for the last crawl."""
+    at = instants([EPOCH if isinstance(i.fetched_at, UnsetType) else i.fetched_at for i in items])
+    at[np.array([i.fetched_at is UNSET for i in items], np.bool_)] = NO_TIME
+    return at
 
 
 def _check(item: Copy, url: ReadUrl, latest: datetime) -> None:
