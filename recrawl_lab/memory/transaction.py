@@ -26,7 +26,14 @@ from service.model.arrays import (
     instant,
     moment,
 )
-from service.model.columns import EvidenceColumns, LogColumns, PageColumns, PageStates, StoredPages
+from service.model.columns import (
+    NOT_MOVED,
+    EvidenceColumns,
+    LogColumns,
+    PageColumns,
+    PageStates,
+    StoredPages,
+)
 from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch
 from service.model.errors import PageNotFound
 from service.model.freshness import FreshnessColumns, LoggedChanges
@@ -128,6 +135,7 @@ class MemoryTransaction(MemorySchedule):
             requested_at=NO_TIME,
             pings_since=now,
             interval_factor=1.0,
+            last_age=np.nan,
         )
         keys = new.key.tolist()
         self.store.page_id_of.update(zip(keys, range(start + 1, start + 1 + len(new)), strict=True))
@@ -180,6 +188,7 @@ class MemoryTransaction(MemorySchedule):
         cells |= {
             "host": self.store.host(int(cells["host_id"])),
             "due_rate": due["due_rate"][0],
+            "shift": None if rates.shift[0] == NOT_MOVED else int(rates.shift[0]),
             "redirects_to": target or None,
             "redirects_to_url": self.pages["url"][target - 1] if there else None,
         }

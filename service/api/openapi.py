@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from recrawl_client.wire import (
+    clocks,
     common,
     evidence,
     freshness,
@@ -91,7 +92,18 @@ RETRY_AFTER = {"Retry-After": header("Wait before the next try, seconds", 5, "in
 
 STRUCTS = [
     kind
-    for module in (common, evidence, freshness, hosts, leases, listing, pages, schedule, websub)
+    for module in (
+        clocks,
+        common,
+        evidence,
+        freshness,
+        hosts,
+        leases,
+        listing,
+        pages,
+        schedule,
+        websub,
+    )
     for kind in vars(module).values()
     if isinstance(kind, type)
     and issubclass(kind, msgspec.Struct)
