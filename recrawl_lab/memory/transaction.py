@@ -241,7 +241,9 @@ class MemoryTransaction(MemorySchedule):
             for name in names & table.columns.keys()
         }
         due = self._due_columns(row, rates)
-        return FreshnessColumns(**columns | due, page_id=there, urgency=rates.urgency)
+        columns |= due
+        columns["host_id"] = np.where(columns["n_pings"] > 0, columns["host_id"], 0)
+        return FreshnessColumns(**columns, page_id=there, urgency=rates.urgency)
 
     @override
     def logged_changes(self, page_id: Ints, since: Instants) -> LoggedChanges:

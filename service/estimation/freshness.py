@@ -155,7 +155,7 @@ def _unwatched_days(pages: FreshnessColumns, at: Instants, log_since: np.datetim
     was watched. Only a page with changes needs the log.
     """
     first = pages.last_observed_at - _span(np.abs(pages.last_interval))
-    begin: Instants = np.where(pages.n_observations > 1, pages.created_at, first)
+    begin: Instants = np.where(pages.n_observations > 1, pages.pings_since, first)
     begin = np.where(pages.n_changes > 0, np.fmax(begin, log_since), begin)
     until = np.fmin(begin, first)  # the last interval is known without the log
     until = np.where(np.isnat(first), NO_TIME, until)

@@ -12,6 +12,7 @@ class FreshnessColumns(DueColumns):
 
     observability: Codes
     host_id: Ints
+    """Host of a page with pings; 0 for others."""
     url_group: UrlGroups
     last_observed_at: Instants
     last_interval: Floats
@@ -20,6 +21,7 @@ class FreshnessColumns(DueColumns):
     n_changes: Ints
     n_pings: Ints
     pings_since: Instants
+    """Time of the registration, or at which counting of pings began anew."""
     pings_since_crawl: Ints
     last_ping_at: Instants
     real_pings: Floats

@@ -10,6 +10,7 @@ Words in braces differ between the databases:
 | `{double}` | converts the number before it to eight bytes: products of four bytes overflow |
 | `{greatest}`, `{least}` | functions |
 | `{in_hosts}` | condition that a value is in the array `hosts` |
+| `{among_ids}` | condition that a value is in the array `ids` |
 | `{ids}`, `{names}` | the array of this name as a table with the column `value` |
 | `{lock_rows}` | end of a SELECT that locks its rows until the transaction ends |
 | `{days_since}` | days from `pings_since` to `%(now)s` |

@@ -112,19 +112,22 @@ NEXT_GROUPS = f"{GROUPS} WHERE group_id > %(after)s ORDER BY group_id LIMIT %(li
 
 
 FRESHNESS = f"""
-SELECT page_states.page_id, created_at, last_crawl_at, requested_at, gone,
-    coalesce(n_failures, 0) AS n_failures, interval_factor, {DUE_RATE} AS due_rate, observability,
-    host_id, url_group, last_observed_at, last_interval, n_observations, n_changes,
+SELECT page_states.page_id, CASE WHEN last_crawl_at IS NULL THEN
+        (SELECT created_at FROM pages WHERE pages.page_id = page_states.page_id) END AS created_at,
+    last_crawl_at, requested_at, gone, coalesce(n_failures, 0) AS n_failures, interval_factor,
+    {DUE_RATE} AS due_rate, observability, CASE WHEN n_pings > 0 THEN
+        (SELECT host_id FROM pages WHERE pages.page_id = page_states.page_id) ELSE 0 END AS host_id,
+    url_group, last_observed_at, last_interval, n_observations, n_changes,
     coalesce(n_pings, 0) AS n_pings, pings_since, coalesce(pings_since_crawl, 0)
         AS pings_since_crawl,
     last_ping_at, coalesce(real_pings, 0.0) AS real_pings,
     coalesce(false_pings, 0.0) AS false_pings, coalesce(trust, 0.0) AS trust, estimate, urgency
 FROM page_states
-JOIN pages ON pages.page_id = page_states.page_id
 LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND schedule.epoch = %(epoch)s
-WHERE page_states.page_id IN (SELECT value FROM {{ids}})
+WHERE page_states.page_id {{among_ids}}
 ORDER BY page_states.page_id
 """
+"""Statement that looks into `pages` only for pages never crawled, and for those with pings."""
 CHANGES = """observations.changed = 1 AND observations."interval" IS NOT NULL
     AND observations.observed_at > given.since"""
 """Condition on the entries of the log that found a change after an instant."""

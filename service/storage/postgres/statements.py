@@ -35,6 +35,7 @@ WORDS = {
     "greatest": "greatest",
     "least": "least",
     "in_hosts": "= ANY(%(hosts)s)",
+    "among_ids": "= ANY(%(ids)s)",
     "ids": "unnest(%(ids)s) AS ids (value)",
     "names": "unnest(%(names)s) AS names (value)",
     "lock_rows": "FOR NO KEY UPDATE",

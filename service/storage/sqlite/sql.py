@@ -209,6 +209,7 @@ WORDS = {
     "greatest": "max",
     "least": "min",
     "in_hosts": "IN (SELECT value FROM json_each(%(hosts)s))",
+    "among_ids": "IN (SELECT value FROM json_each(%(ids)s))",
     "ids": "json_each(%(ids)s)",
     "names": "json_each(%(names)s)",
     "lock_rows": "",
