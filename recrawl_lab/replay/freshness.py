@@ -39,7 +39,7 @@ AGES = {
 OLDEST = 60.0
 """Maximum age of a copy of any time, days."""
 N_TUNED = 200
-"""Number of maximum ages of which the one that does best is the tuned one."""
+"""Number of maximum ages in the search for the tuned one, which does best."""
 LEAST_STALE = 0.05
 """Share of the stale copies that a maximum age must leave and avoid to be the tuned one. Beyond, it
 fetches nearly everything or nothing."""

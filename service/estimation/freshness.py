@@ -1,7 +1,7 @@
 """Freshness of copies: the probability that a page has changed since its copy was fetched. Pure.
 
-A copy that was fetched at F, of a page that was last crawled at L, is fresh with the probability
-of no change in (F, L], which crawls have watched, times that of no change in (L, now].
+F is the time at which a copy was fetched, L that of the page's last crawl. The copy is fresh with
+the probability of no change in (F, L] times that of no change in (L, now].
 
 **After the last crawl** the predictive distribution is that of the estimator (`core.forecast`): the
 mean over the posterior of the change rate. The siblings' crawls stretch the time as far as the
@@ -9,9 +9,8 @@ epoch in force has seen them. Pings count too: a page whose pings are used is fr
 since the crawl was false, and no change came without a ping.
 
 **Before the last crawl** crawls show what happened. Without a change after F the copy is what the
-last crawl saw. With one crawl that found a change, whose interval holds F, the copy is older than
-the change with the probability that follows from the change rate. With a change later than that,
-the copy is stale. Time before the registration, or before the log begins, is unwatched.
+last crawl saw. If one crawl found a change, and its interval holds F, the change rate decides how
+probably the change came before F. After a change later than that, the copy is stale. Time before the registration, or before the log begins, is unwatched.
 """
 
 from dataclasses import dataclass, fields

@@ -1,4 +1,4 @@
-"""Acts on many pages: bounded transactions, each of which may be repeated.
+"""Acts on many pages, in bounded transactions that may be repeated.
 
 An act reads a block of selected pages, then changes the block in one transaction. An act that is
 sent again changes only the pages that still differ.
@@ -120,8 +120,8 @@ class Recrawl:
 
 
 Note = Callable[[Transaction, Act, int], None]
-"""Function that receives each transaction with its act and the number of pages it changes, so that
-it can write down who changed them in the same transaction."""
+"""Function that receives each transaction with its act and the number of changed pages. In the same
+transaction it can record the caller."""
 
 
 def no_note(_: Transaction, __: Act, ___: int) -> None:

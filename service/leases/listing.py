@@ -40,7 +40,7 @@ MOST_COUNTED = 1_000_000
 """Maximum candidates that an exact count scans."""
 
 SAMPLES, SAMPLE = 16, 500
-"""Number of places of which an estimate counts pages, and number of candidates at each."""
+"""Number of places at which an estimate counts pages, and number of candidates at each."""
 
 Begin = Callable[[], AbstractContextManager[Transaction]]
 

@@ -81,7 +81,7 @@ class BulkSql(Dialect, Transaction):
 
     @abstractmethod
     def insert_tags(self, pairs: PageTags) -> None:
-        """Insert pairs of pages and tags, both of which exist; pairs may exist too."""
+        """Insert pairs of existing pages and tags; pairs may exist too."""
 
     # -- acts on many pages
 

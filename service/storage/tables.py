@@ -1,7 +1,7 @@
 """The tables, the same on Postgres and SQLite; migrations/ creates them, a test compares both.
 
 Postgres checks no foreign keys, because it would look up the page of every new row and lock the row
-of its host. One statement inserts a page with its state, one method deletes both, and a host is
+of its host. One statement inserts a page with its state, and one method deletes both. A host is
 deleted only without pages, while no other transaction can register any.
 """
 
