@@ -10,7 +10,8 @@ since the crawl was false, and no change came without a ping.
 
 **Before the last crawl** crawls show what happened. Without a change after F the copy is what the
 last crawl saw. If one crawl found a change, and its interval holds F, the change rate decides how
-probably the change came before F. After a change later than that, the copy is stale. Time before the registration, or before the log begins, is unwatched.
+probably the change came before F. After a change later than that, the copy is stale. Time before
+the registration, or before the log begins, is unwatched.
 """
 
 from dataclasses import dataclass, fields
