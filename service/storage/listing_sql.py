@@ -271,7 +271,8 @@ def _picked(walk: str, filters: frozenset[str]) -> str:
         "schedule": filters & OF_SCHEDULE,
         "pages": filters & OF_PAGES,
     }
-    tables = [WALKED[walk]] if walk else []
+    # not the schedule, which keeps rows of deleted pages
+    tables = [WALKED[walk]] if walk else ["page_states"]
     tables += [table for table, used in needed.items() if used and table not in tables]
     first = tables[0]
     conditions = [ONLY[name] for name in ONLY if name in filters]

@@ -298,6 +298,18 @@ def test_deleted_pages_leave_nothing(sql_store):
             assert tx.scalar(f"SELECT count(*) FROM {table}") == 2
 
 
+def test_deleted_pages_are_not_listed_by_their_rates(sql_store):
+    ids = register(sql_store, 4)
+    tag(sql_store, ids, "news")
+    publish(sql_store, schedule_columns(ids, 0.5, 0.5))
+    with sql_store.begin() as tx:
+        tx.delete_many(ids[1:3])
+    left = [ids[0], ids[3]]
+    assert listed(sql_store, change_rate_from=0.1) == left
+    assert listed(sql_store, change_rate_from=0.1, host="example.org", limit=1) == left
+    assert listed(sql_store, crawl_rate_to=1.0, tag="news") == left
+
+
 # -- the log, hosts and groups
 
 

@@ -28,7 +28,7 @@ from service.api.requests.decode import (
     normal_url,
     read_urls,
 )
-from service.api.responses.encode import answer, moments
+from service.api.responses.encode import answer, moments, outcome_counts, refuse_empty
 from service.api.responses.tables import or_none
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
@@ -97,6 +97,7 @@ def post_freshness(service: TheService, body: TheBody) -> Response:
         )
         for index in copies.position[~is_page].tolist()
     )
+    refuse_empty(outcome_counts(int(is_page.sum()), rejected=rejected))
     verdicts: list[Verdict | None] = [None] * (len(batch.items) + len(batch.rejected))
     each = _verdicts(pages, copies, freshness)
     for index, is_known, verdict in zip(
