@@ -3,7 +3,7 @@
 The client needs httpx and msgspec, and no part of the service.
 
     with Client("http://127.0.0.1:8000") as recrawl, recrawl.reporter() as reporter:
-        for crawl in recrawl.lease(count=20, wait_s=10).items:
+        for crawl in reporter.lease(count=20, wait_s=10).items:
             page = fetch(crawl.url)
             reporter.report(crawl, status=page.status, digest=page.digest)
 
@@ -14,7 +14,7 @@ asyncio.
 
 from recrawl_client.async_client import AsyncClient
 from recrawl_client.batches import AsyncBatches, Batches
-from recrawl_client.calls import CrawlEvidence, HostSettings, ScheduleFilters
+from recrawl_client.calls import CrawlEvidence, HostSettings, LeaseOptions, ScheduleFilters
 from recrawl_client.client import Client
 from recrawl_client.collection import CopyName, PageChanges, PageFilters
 from recrawl_client.errors import (
@@ -29,7 +29,7 @@ from recrawl_client.errors import (
     Unavailable,
     Undelivered,
 )
-from recrawl_client.headers import last_modified, redirect_url, retry_after
+from recrawl_client.headers import conditions, etag, last_modified, redirect_url, retry_after
 from recrawl_client.reporter import AsyncReporter, Reporter
 from recrawl_client.wire.common import Problem, Rejection
 from recrawl_client.wire.evidence import (
@@ -68,6 +68,7 @@ __all__ = [
     "HostItem",
     "HostSettings",
     "LeaseNotHeld",
+    "LeaseOptions",
     "Leased",
     "ListedPage",
     "NotFound",
@@ -94,6 +95,8 @@ __all__ = [
     "Unavailable",
     "Undelivered",
     "Verdict",
+    "conditions",
+    "etag",
     "last_modified",
     "redirect_url",
     "retry_after",

@@ -19,6 +19,8 @@ TABLES = (
     "schedule",
     "epochs",
     "observations",
+    "lease_answers",
+    "page_validators",
     "due_pages",
     "host_queues",
     "page_states",
@@ -43,6 +45,8 @@ def upgrade() -> None:
     create_tags()
     create_states(sqlite=sqlite)
     create_queue()
+    create_answers()
+    create_validators()
     create_log(sqlite=sqlite)
     create_epochs()
     create_schedule(sqlite=sqlite)
@@ -196,6 +200,31 @@ def create_queue() -> None:
         postgresql_with=HOT,
     )
     op.create_index("due_pages_queue_id_next_at_idx", "due_pages", ["queue_id", "next_at"])
+
+
+def create_validators() -> None:
+    op.create_table(
+        "page_validators",
+        sa.Column("page_id", Id, nullable=False, autoincrement=False),
+        sa.Column("last_modified", Instant),
+        sa.Column("etag", sa.Text),
+        sa.Column("note", sa.Text),
+        sa.PrimaryKeyConstraint("page_id", name="page_validators_pkey"),
+        comment="Validators for conditional requests and notes, for pages that have any.",
+    )
+
+
+def create_answers() -> None:
+    op.create_table(
+        "lease_answers",
+        sa.Column("key", sa.BigInteger, nullable=False, autoincrement=False),
+        sa.Column("body", sa.BigInteger, nullable=False),
+        sa.Column("expires_at", Instant, nullable=False),
+        sa.Column("answer", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("key", name="lease_answers_pkey"),
+        comment="Answers to lease requests with an Idempotency-Key, for two minutes.",
+    )
+    op.create_index("lease_answers_expires_at_idx", "lease_answers", ["expires_at"])
 
 
 def create_log(*, sqlite: bool) -> None:

@@ -16,10 +16,10 @@ from anyio import CapacityLimiter, fail_after, to_thread
 from fastapi import Depends, Request
 
 from service.api.requests.bodies import Body, read_body
+from service.api.requests.lease_calls import CallFlush, LeaseCalls, batched_calls
 from service.api.requests.small_posts import PostRecorder, SmallPosts
 from service.api.waiting import LeaseWaiters
 from service.batching.batcher import Batcher
-from service.batching.lease_requests import LeaseRequests, batched_leases
 from service.batching.reports import (
     CrawlReports,
     PingReports,
@@ -80,7 +80,7 @@ class Service:
     crawl_reports: CrawlReports
     ping_reports: PingReports
     registrations: Registrations
-    lease_requests: LeaseRequests
+    lease_calls: LeaseCalls
     settler: LeaseSettler
     lease_ttl: timedelta
     plan: Plan
@@ -116,7 +116,7 @@ class Service:
             self.crawl_reports,
             self.ping_reports,
             self.registrations,
-            self.lease_requests,
+            self.lease_calls,
         )
 
     @property
@@ -158,7 +158,7 @@ def open_service(
         crawl_reports=batched("crawls", recorder.flush_crawls, *writers),
         ping_reports=batched("pings", recorder.flush_pings, *writers),
         registrations=batched_registrations(store, settler, n_writers),
-        lease_requests=batched_leases(store, polite, lease_rng),
+        lease_calls=batched_calls(CallFlush(store, polite, lease_rng, posts)),
         settler=settler,
         lease_ttl=timedelta(seconds=settings.lease_ttl_s),
         plan=base.plan,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from service.estimation.estimates import InForce, Rules
 from service.ingest.crawls import observe
 from service.ingest.pings import notice
+from service.ingest.validators import validator_changes
 from service.model.arrays import UNSPECIFIED, Bools, Codes, Groups, Instants, Ints, distinct
 from service.model.columns import CrawlColumns, PageColumns, PageStates, PingColumns
 from service.model.domain import PingReason, Verdict
@@ -49,10 +50,14 @@ def record(tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce) -> Cra
     if len(newer):
         groups = Groups.of(row[newer])
         before = _of(groups, states, row[newer])
-        after, entries = observe(before, groups, crawls.take(newer), rules.of(tx))
+        accepted = crawls.take(newer)
+        after, entries = observe(before, groups, accepted, rules.of(tx))
         sooner[newer] = ((before.n_failures > 0) | (after.n_failures > 0))[groups.page]
         tx.append_log(entries)
         tx.save_states(after)
+        changes = validator_changes(after.page_id, groups, accepted)
+        if changes is not None:
+            tx.save_validators(changes)
         states = _with(states, after)
     return CrawlOutcome(verdict, sooner, states)
 

@@ -105,6 +105,10 @@ class LeaseNotHeld(RequestError):
     """The lease has ended: reported, released or expired; take the next with POST /leases."""
 
 
+class KeyReused(RequestError):
+    """The Idempotency-Key came with another body before; send each body with a key of its own."""
+
+
 class SubscriptionNotFound(RequestError):
     """No such subscription; GET /websub lists them."""
 
@@ -123,6 +127,10 @@ class EpochRunning(RecrawlError):
 
 class LeadershipLost(RecrawlError):
     """Another process took the lead of epochs; this epoch was not published."""
+
+
+class AnswerTaken(RecrawlError):
+    """Another request with this Idempotency-Key is being answered; send this again."""
 
 
 class Overloaded(RecrawlError):

@@ -48,6 +48,7 @@ CONTRADICTED = "SELECT page_id FROM pages WHERE {in_ids} AND {low} > {high} ORDE
 DELETE_PAGES = f"DELETE FROM pages WHERE {IN_IDS}"
 DELETE_STATES = f"DELETE FROM page_states WHERE {IN_IDS}"
 DELETE_TAGS = f"DELETE FROM page_tags WHERE {IN_IDS}"
+DELETE_VALIDATORS = f"DELETE FROM page_validators WHERE {IN_IDS}"
 DELETE_LOGS = f"DELETE FROM observations WHERE {{log_of_any}} AND {IN_IDS}"
 DELETE_QUEUED = f"DELETE FROM due_pages WHERE {IN_IDS} RETURNING queue_id, leased_at"
 
@@ -136,7 +137,7 @@ class BulkSql(Dialect, Transaction):
         if not len(there):
             return 0
         self.ids(LOCK_STATES, ids=there)
-        for statement in (DELETE_TAGS, DELETE_LOGS, DELETE_STATES, DELETE_PAGES):
+        for statement in (DELETE_TAGS, DELETE_VALIDATORS, DELETE_LOGS, DELETE_STATES, DELETE_PAGES):
             self.run(statement, ids=there)
         self.ids(LOCK_QUEUED, ids=there)
         leased = ((queue, at) for queue, at in self._deleted_leases(there) if at is not None)

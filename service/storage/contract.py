@@ -55,9 +55,11 @@ from service.model.domain import (
     Subscription,
 )
 from service.model.errors import RecrawlError
+from service.storage.answers import AnswerStatements
 from service.storage.clock import Clock
 from service.storage.listing import ListingStatements
 from service.storage.queue import HostStatements, QueueStatements
+from service.storage.validators import ValidatorStatements
 
 EPOCHS_KEPT = 2
 """Published epochs whose schedule is kept, so that a reader of the last one can finish."""
@@ -105,7 +107,9 @@ class Learnt(NamedTuple):
 NOTHING = Learnt()
 
 
-class Transaction(QueueStatements, HostStatements, ListingStatements):
+class Transaction(
+    QueueStatements, HostStatements, ListingStatements, AnswerStatements, ValidatorStatements
+):
     """The statements of a store."""
 
     clock: Clock

@@ -11,6 +11,7 @@ from service.model.arrays import EPOCH, UNSPECIFIED, Bools, Ints, Keys
 from service.model.columns import PageColumns, PageStates
 from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch, Subscription
 from service.model.errors import PageNotFound, SubscriptionNotFound
+from service.storage.answers import AnswersSql
 from service.storage.contract import Brought, Registered
 from service.storage.epochs_sql import EpochsSql
 from service.storage.queue import FillMark
@@ -35,12 +36,13 @@ SELECT pages.page_id, pages.url, host, pages.host_id, pages.importance, observab
     interval_factor,
     CAST(crawl_rate AS double precision) * urgency AS due_rate,
     CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END AS crawl_probability,
-    redirects_to, target.url AS redirects_to_url
+    redirects_to, target.url AS redirects_to_url, etag, last_modified, note
 FROM pages
 JOIN hosts ON hosts.host_id = pages.host_id
 JOIN page_states ON page_states.page_id = pages.page_id
 LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = %(epoch)s
 LEFT JOIN pages AS target ON target.page_id = page_states.redirects_to
+LEFT JOIN page_validators ON page_validators.page_id = pages.page_id
 WHERE pages.page_id = %(page_id)s
 """
 """Statement that reads a page. A crawl probability of 0 is NULL in the table; the result is NULL
@@ -110,7 +112,7 @@ WHERE page_id > %(after)s AND page_id <= %(last)s AND ({later})
 REDATE_PAGES, REDATE_STATES = redate("pages", "created_at"), redate("page_states", *DATES)
 
 
-class SqlTransaction(EpochsSql, QueueSql):
+class SqlTransaction(EpochsSql, QueueSql, AnswersSql):
     """The statements that Postgres and SQLite share."""
 
     width: int

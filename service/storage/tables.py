@@ -184,6 +184,26 @@ due_pages = sa.Table(
     postgresql_with=HOT,
 )
 
+page_validators = sa.Table(
+    "page_validators",
+    metadata,
+    sa.Column("page_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("last_modified", Instant),
+    sa.Column("etag", sa.Text),
+    sa.Column("note", sa.Text),
+    comment="Validators for conditional requests and notes, for pages that have any.",
+)
+
+lease_answers = sa.Table(
+    "lease_answers",
+    metadata,
+    sa.Column("key", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("body", sa.BigInteger, nullable=False),
+    sa.Column("expires_at", Instant, nullable=False, index=True),
+    sa.Column("answer", sa.Text, nullable=False),
+    comment="Answers to lease requests with an Idempotency-Key, for two minutes.",
+)
+
 observations = sa.Table(
     "observations",
     metadata,

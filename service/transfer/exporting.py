@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from recrawl_client.wire.pages import Page
 from service.core.estimators.base import Estimator
-from service.model.arrays import Bools, Ints
+from service.model.arrays import NO_TIME, Bools, Ints
 from service.model.columns import PageStates, StoredPages
 from service.model.domain import Observability
 from service.model.errors import NotExportable, UnreadableFile
 from service.model.listing import PageTags
 from service.storage import Store
+from service.storage.validators import ValidatorColumns
 from service.transfer.files import StateLine, kind_of
 
 BLOCK = 10_000
@@ -51,11 +52,12 @@ def exported(store: Store, estimator: Estimator[Any] | None) -> Iterator[Block]:
     while True:
         with store.begin(write=False) as tx:
             pages, states = tx.read_pages(last, BLOCK)
+            stored = None if estimator is None else tx.validators(pages.page_id)
             tags = tags_column(pages.page_id, tx.tags_of(pages.page_id))
         if not len(pages):
             return
         last = int(pages.page_id[-1])
-        yield columns_of(pages, states, tags, estimator)
+        yield columns_of(pages, states, tags, estimator, stored)
 
 
 def tags_column(page_id: Ints, pairs: PageTags) -> NDArray[np.object_]:
@@ -74,6 +76,7 @@ def columns_of(
     states: PageStates,
     tags: NDArray[np.object_],
     estimator: Estimator[Any] | None,
+    stored: ValidatorColumns | None = None,
 ) -> Block:
     """Return the columns of a file; only with an estimator, include the columns of states."""
     columns = {f.name: getattr(states, f.name) for f in fields(states)}
@@ -83,7 +86,23 @@ def columns_of(
     if estimator is None:
         return {name: columns[name] for name in PAGE}
     columns["estimator"] = np.full(len(pages), estimator.name, object)
+    columns |= validators_in(pages.page_id, stored or ValidatorColumns.empty())
     return {name: columns[name] for name in STATE}
+
+
+def validators_in(page_id: Ints, stored: ValidatorColumns) -> Block:
+    """Return the validators of all pages; None or NaT where a page has none."""
+    row = np.searchsorted(page_id, stored.page_id)
+    columns: Block = {
+        "etag": np.full(len(page_id), None, object),
+        "last_modified": np.full(len(page_id), NO_TIME),
+        "note": np.full(len(page_id), None, object),
+    }
+    columns["last_modified"][row] = stored.last_modified
+    for name, texts in (("etag", stored.etag), ("note", stored.note)):
+        present = texts != ""
+        columns[name][row[present]] = texts[present]
+    return columns
 
 
 def cells(name: str, column: NDArray[Any]) -> list[Any]:
@@ -202,6 +221,8 @@ def _parquet(file: IO[bytes], names: tuple[str, ...]) -> Iterator[Write]:
         "tags": pa.list_(pa.string()),
         "observability": pa.string(),
         "estimator": pa.string(),
+        "etag": pa.string(),
+        "note": pa.string(),
         "estimate": pa.list_(pa.float64()),
         "gone": pa.bool_(),
         "n_observations": pa.int64(),
@@ -213,7 +234,7 @@ def _parquet(file: IO[bytes], names: tuple[str, ...]) -> Iterator[Write]:
     instant = pa.timestamp("us", "UTC")
 
     def type_of(name: str) -> Any:
-        named_so = name.endswith("_at") or name == "pings_since"
+        named_so = name.endswith("_at") or name in ("pings_since", "last_modified")
         return types.get(name, instant if named_so else pa.float64())
 
     schema = pa.schema([(name, type_of(name)) for name in names])

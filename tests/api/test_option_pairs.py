@@ -177,6 +177,8 @@ def send(live: Live, of: Operation, chosen: dict[str, Any]):
         options.setdefault("shards", 2)
     if of.path == "/indexnow":
         options = {"key": SITE_KEY, ("url" if of.query else "urlList"): [URL]} | options
+    if of.name == "DELETE /pages":  # other operations need the pages
+        options["dry_run"] = True
     query = {name: options[name] for name in of.query if name in options}
     item = {name: options[name] for name in of.body if name in options}
     body = ([item] if of.batch else item) if of.body else None

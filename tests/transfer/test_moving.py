@@ -438,3 +438,18 @@ def test_tags_move_with_their_pages(here_and_there, tmp_path, ending, with_state
     with here.begin(write=False) as tx:
         expected = {(tx.page(p).url, t) for p, t in zip(pages.tolist(), "aba", strict=True)}
     assert {(urls[p], t) for p, t in zip(own.page_id.tolist(), own.tag, strict=True)} == expected
+
+
+@pytest.mark.parametrize("name", ["pages.ndjson", "pages.csv", "pages.parquet"])
+def test_validators_and_notes_move_with_their_pages(sqlite_url, postgres_url, tmp_path, name):
+    first, second = open_store(sqlite_url, 2), open_store(postgres_url, 2)
+    page_id = register(first, 2)
+    crawls = crawl_columns(page_id[:1], T0, digest=1, etag='W/"a,1"', note='{"k": 1}')
+    with first.begin() as tx:
+        record(tx, crawls, Rules(GAMMA, Timing.periodic, np.random.default_rng(1)))
+    bring(export(first, tmp_path / name), second)
+    with second.begin(write=False) as tx:
+        stored = tx.validators(np.arange(1, 3))
+    assert (stored.etag.tolist(), stored.note.tolist()) == (['W/"a,1"'], ['{"k": 1}'])
+    first.close()
+    second.close()

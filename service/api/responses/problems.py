@@ -43,6 +43,8 @@ STATUS: dict[type[Exception], int] = {
     errors.GroupNotFound: 404,
     errors.EpochNotFound: 404,
     errors.LeaseNotHeld: 404,
+    errors.KeyReused: 422,
+    errors.AnswerTaken: 409,
     errors.SubscriptionNotFound: 404,
     errors.SubscriptionGone: 410,
     errors.EpochRunning: 409,

@@ -42,7 +42,7 @@ TRIAL_EVERY_S = 1.0
 
 LOCK = """
 LOCK TABLE pages, page_states, hosts, observations, due_pages, host_queues,
-    epochs IN ROW EXCLUSIVE MODE
+    lease_answers, page_validators, epochs IN ROW EXCLUSIVE MODE
 """
 """Statement that takes the locks of every writer; a LOCK TABLE or a migration blocks it."""
 INSERT = "INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s)"

@@ -37,6 +37,7 @@ from service.storage.sqlite.connections import Turns
 from service.storage.sqlite.listing import SqliteListing
 from service.storage.sqlite.log import SqliteLog, Stretches
 from service.storage.sqlite.queue import SqliteQueue
+from service.storage.validators import ValidatorChanges, ValidatorColumns
 
 MOST_VARIABLES = 32_000
 """Maximum variables of a statement; the default build of SQLite allows 32,766."""
@@ -157,6 +158,17 @@ class SqliteTransaction(SqliteLog, SqliteListing, SqlTransaction, SqliteQueue):
     @override
     def restore_states(self, states: PageStates) -> None:
         self.run_many(sql.RESTORE_STATES, sql.values(states.pings_since), *sql.written(states))
+
+    @override
+    def validators(self, page_id: Ints) -> ValidatorColumns:
+        return self.columns(ValidatorColumns, self.run(sql.VALIDATORS, sql.listed(page_id)))
+
+    @override
+    def save_validators(self, changes: ValidatorChanges) -> None:
+        empty = changes.only_reset
+        self.run(sql.CLEAR_VALIDATORS, sql.listed(changes.page_id[empty & changes.resets]))
+        self.run_many(sql.SAVE_VALIDATORS, *map(sql.values, changes.take(~empty).arrays().values()))
+        self.run(sql.DROP_VALIDATORS, sql.listed(changes.page_id))
 
     @override
     def wake(self, page_id: Ints, now: datetime) -> Ints:
