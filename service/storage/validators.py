@@ -65,4 +65,3 @@ NEW = {
         ELSE given.note END""",
 }
 """Expression of each new value on Postgres."""
-"""Statement that goes with the deletion of a page."""
