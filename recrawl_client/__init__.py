@@ -16,6 +16,7 @@ from recrawl_client.async_client import AsyncClient
 from recrawl_client.batches import AsyncBatches, Batches
 from recrawl_client.calls import CrawlEvidence, HostSettings, LeaseOptions, ScheduleFilters
 from recrawl_client.client import Client
+from recrawl_client.collection import CopyName, PageChanges, PageFilters
 from recrawl_client.errors import (
     ClientError,
     CursorExpired,
@@ -40,8 +41,10 @@ from recrawl_client.wire.evidence import (
     SitemapChild,
     SitemapRead,
 )
+from recrawl_client.wire.freshness import Copy, FreshnessAnswer, Verdict
 from recrawl_client.wire.hosts import HostAnswer, HostItem
 from recrawl_client.wire.leases import Crawl, Leased
+from recrawl_client.wire.listing import BulkAnswer, ListedPage
 from recrawl_client.wire.pages import Page, PageAnswer, Registered
 from recrawl_client.wire.schedule import Epoch, ScheduledPage
 
@@ -50,23 +53,30 @@ __all__ = [
     "AsyncClient",
     "AsyncReporter",
     "Batches",
+    "BulkAnswer",
     "Client",
     "ClientError",
+    "Copy",
+    "CopyName",
     "Crawl",
     "CrawlEvidence",
     "CursorExpired",
     "Decision",
     "Epoch",
+    "FreshnessAnswer",
     "HostAnswer",
     "HostItem",
     "HostSettings",
     "LeaseNotHeld",
     "LeaseOptions",
     "Leased",
+    "ListedPage",
     "NotFound",
     "Observation",
     "Page",
     "PageAnswer",
+    "PageChanges",
+    "PageFilters",
     "Ping",
     "Pinged",
     "Problem",
@@ -84,6 +94,7 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "Undelivered",
+    "Verdict",
     "conditions",
     "etag",
     "last_modified",

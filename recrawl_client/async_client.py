@@ -18,6 +18,7 @@ from recrawl_client.calls import (
     PageName,
     ScheduleFilters,
 )
+from recrawl_client.collection_methods import AsyncCollectionMethods
 from recrawl_client.flows import Call, Flow, Listing
 from recrawl_client.patience import UNANSWERED, answered, log_wait
 from recrawl_client.reporter import AsyncReporter, ReporterOptions
@@ -32,7 +33,7 @@ T = TypeVar("T")
 ItemT = TypeVar("ItemT")
 
 
-class AsyncClient(BaseClient):
+class AsyncClient(BaseClient, AsyncCollectionMethods):
     """A client of one service, shared by the tasks of one event loop of asyncio.
 
     Parameters, methods and errors are those of `Client`; the parameter `wait` returns an

@@ -20,10 +20,12 @@ from service.api.route import DirectMiddleware, DirectRoute
 from service.api.routes import (
     access,
     epochs,
+    freshness,
     health,
     hosts,
     indexnow,
     leases,
+    listing,
     observations,
     pages,
     schedule,
@@ -66,6 +68,8 @@ log = structlog.get_logger()
 
 ROUTERS = (
     pages.router,
+    listing.router,
+    freshness.router,
     observations.router,
     leases.router,
     sitemaps.router,

@@ -10,8 +10,10 @@ from recrawl_client.wire import (
     clocks,
     common,
     evidence,
+    freshness,
     hosts,
     leases,
+    listing,
     pages,
     schedule,
     websub,
@@ -59,7 +61,7 @@ TITLES = {
     404: "There is no such page, host, group, epoch, subscription, key or running lease",
     406: "The service has none of the media types in Accept",
     408: "The head of the request took over 10 s, or the body came at under 1 KB/s",
-    409: "The key has been revoked or has expired",
+    409: "The host has pages, or the key has been revoked or has expired",
     410: "The epoch of `cursor` or `since_epoch`, or the subscription, is no longer kept",
     413: "The body has too many bytes or items",
     415: "The operation does not take this media type, or this Content-Encoding",
@@ -91,7 +93,19 @@ RETRY_AFTER = {"Retry-After": header("Wait before the next try, seconds", 5, "in
 
 STRUCTS = [
     kind
-    for module in (access, clocks, common, evidence, hosts, leases, pages, schedule, websub)
+    for module in (
+        access,
+        clocks,
+        common,
+        evidence,
+        freshness,
+        hosts,
+        leases,
+        listing,
+        pages,
+        schedule,
+        websub,
+    )
     for kind in vars(module).values()
     if isinstance(kind, type)
     and issubclass(kind, msgspec.Struct)

@@ -48,6 +48,7 @@ from service.model.columns import (
 from service.model.domain import (
     Certificate,
     Epoch,
+    Kind,
     LogEntry,
     Page,
     PagePatch,
@@ -58,6 +59,7 @@ from service.model.errors import RecrawlError
 from service.storage.access import AccessStatements
 from service.storage.answers import AnswerStatements
 from service.storage.clock import Clock
+from service.storage.listing import ListingStatements
 from service.storage.queue import HostStatements, QueueStatements
 from service.storage.validators import ValidatorStatements
 
@@ -108,7 +110,12 @@ NOTHING = Learnt()
 
 
 class Transaction(
-    QueueStatements, HostStatements, AccessStatements, AnswerStatements, ValidatorStatements
+    QueueStatements,
+    HostStatements,
+    ListingStatements,
+    AccessStatements,
+    AnswerStatements,
+    ValidatorStatements,
 ):
     """The statements of a store."""
 
@@ -147,8 +154,10 @@ class Transaction(
         """Delete a page, its state, log and rows of schedules; raise `PageNotFound`."""
 
     @abstractmethod
-    def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
-        """Return the newest entries of a page's log, newest first."""
+    def page_log(
+        self, page_id: int, limit: int, before: tuple[datetime, Kind] | None = None
+    ) -> list[LogEntry]:
+        """Return the newest entries of a page's log before a time and kind, newest first."""
 
     # -- observations
 

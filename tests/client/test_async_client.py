@@ -58,6 +58,7 @@ def test_both_have_the_same_methods_and_signatures(one, other):
 def test_every_method_that_sends_is_awaited_and_no_other():
     awaited = {name for name, m in methods(AsyncClient).items() if inspect.iscoroutinefunction(m)}
     at_once = {"observation", "reporter", "hosts", "subscriptions", "schedule", "epochs"}
+    at_once |= {"pages", "history", "running_leases", "groups"}
     assert set(methods(AsyncClient)) - awaited == at_once
 
 
@@ -130,6 +131,18 @@ async def everything(client, live):
     await note(client.schedule(limit=2))
     await note([await settled(client.page(name)) for name in (1, 2, 3, "https://b.example/")])
     await note(refused(lambda: client.page(99)))
+    await note(client.change_pages({"add_tags": ["t"]}, host="a.example"))
+    await note(client.pages(tag="t"))
+    await note(client.count_pages(tag="t"))
+    await note(client.recrawl(1, URLS[1]))
+    await note(client.history(1))
+    await note(client.freshness([1, URLS[1], rc.Copy(url=URLS[2], fetched_at=START)]))
+    await note(client.running_leases())
+    await settled(client.set_host("b.example", group="g"))
+    await note([group.n_members for group in await settled(client.groups())])
+    await note(client.delete_group("g"))
+    await note(client.delete_pages(all_pages=True))
+    await note(client.delete_host("b.example"))
     await settled(client.close())
     return seen
 

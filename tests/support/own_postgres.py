@@ -30,6 +30,7 @@ BEGIN
     DELETE FROM observations; DELETE FROM epochs; DELETE FROM url_groups; DELETE FROM meta;
     DELETE FROM lease_answers; DELETE FROM page_validators; DELETE FROM clocks;
     DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts;
+    DELETE FROM page_tags; DELETE FROM tags;
     DELETE FROM due_pages; DELETE FROM host_queues; DELETE FROM host_groups; DELETE FROM websub;
     DELETE FROM api_keys; DELETE FROM audit;
     ALTER TABLE pages ALTER page_id RESTART; ALTER TABLE hosts ALTER host_id RESTART;
