@@ -121,7 +121,8 @@ SELECT page_states.page_id, CASE WHEN last_crawl_at IS NULL THEN
     coalesce(n_pings, 0) AS n_pings, pings_since, coalesce(pings_since_crawl, 0)
         AS pings_since_crawl,
     last_ping_at, coalesce(real_pings, 0.0) AS real_pings,
-    coalesce(false_pings, 0.0) AS false_pings, coalesce(trust, 0.0) AS trust, estimate, urgency
+    coalesce(false_pings, 0.0) AS false_pings, coalesce(trust, 0.0) AS trust, estimate,
+    CASE WHEN shift IS NULL THEN urgency END AS urgency
 FROM page_states
 LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND schedule.epoch = %(epoch)s
 WHERE page_states.page_id {{among_ids}}

@@ -170,6 +170,15 @@ def test_siblings_that_changed_make_a_copy_older(store):
     np.testing.assert_allclose([plain, stretched, later], 1 - p, rtol=1e-6)
 
 
+def test_a_move_by_a_clock_is_no_sign_of_changes(sql_store):
+    (page_id,) = register(sql_store, 1)
+    crawl(sql_store, [page_id], True)
+    plain = fresh(sql_store, page_id, None).stale[0]
+    schedule = schedule_columns(np.array([page_id]), urgency=2.0, shift=-90, carried=0)
+    publish(sql_store, schedule, now=T0 + 12 * DAY)
+    assert fresh(sql_store, page_id, None).stale[0] == pytest.approx(plain, rel=1e-9)
+
+
 @pytest.mark.parametrize("estimator", [Bursty(), MLE()])
 def test_every_estimator_has_verdicts_that_grow_with_time(sql_store, estimator):
     ids = np.sort(register(sql_store, 2))
