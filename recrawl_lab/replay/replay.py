@@ -121,6 +121,7 @@ class LocalFleet:
         self.world = world
         self.clock = clock
         needs_log = plan.estimator.needs_history
+        plan = replace(plan, audit_retention=None)
         self.plan = plan if needs_log else replace(plan, retention=timedelta(0))
         self.rules = Rules(plan.estimator, plan.timing, np.random.default_rng(seed))
         self.store = MemoryStore(width(plan.estimator))
