@@ -1,6 +1,6 @@
 """Conversion of decoded items to columns, and the rules that no schema can state."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -215,8 +215,8 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
     """Return the columns of observations."""
     items = batch.items
     urls, targets = (
-        read_urls(item.url for item in items),
-        read_urls(item.redirect_url for item in items),
+        read_urls([item.url for item in items]),
+        read_urls([item.redirect_url for item in items]),
     )
     digest = [0 if item.digest is UNSET else _digest(item.digest) for item in items]
     notes = _notes(items)
@@ -249,7 +249,7 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
 def decode_pings(batch: Batch[Ping], now: datetime) -> Decoded[PingColumns]:
     """Return the columns of pings."""
     items = batch.items
-    urls, latest = read_urls(item.url for item in items), now + FUTURE_ALLOWED
+    urls, latest = read_urls([item.url for item in items]), now + FUTURE_ALLOWED
     good, rejected = judged(batch, lambda i, item: check_ping(item, urls[i], latest))
     at = instants([item.changed_at for item in items])
     columns = PingColumns(page_id=_page_ids(items), changed_at=at, changed_by=at)
@@ -258,7 +258,7 @@ def decode_pings(batch: Batch[Ping], now: datetime) -> Decoded[PingColumns]:
 
 def decode_pages(batch: Batch[Page]) -> Decoded[PageColumns]:
     """Return the columns of pages; a URL has the last value of each field that its items state."""
-    urls = read_urls(item.url for item in batch.items)
+    urls = read_urls([item.url for item in batch.items])
     good, rejected = judged(batch, lambda i, item: check_page(item, urls[i]))
     items = [batch.items[i] for i in good.tolist()]
     named = name_pages(np.zeros(len(good), np.int64), _normals(urls, good))
@@ -348,8 +348,10 @@ def _page_ids(items: Sequence[Observation | Ping]) -> Ints:
     return np.array([0 if item.page_id is UNSET else item.page_id for item in items], np.int64)
 
 
-def read_urls(texts: Iterable[str | UnsetType]) -> list[ReadUrl]:
+def read_urls(texts: list[str | UnsetType]) -> list[ReadUrl]:
     """Return the normal form or the fault of each URL; None where there is no URL."""
+    if _all_unset(texts):
+        return [None] * len(texts)
     return [None if isinstance(text, UnsetType) else _normal(text) for text in texts]
 
 
@@ -393,7 +395,7 @@ def _notes(items: Sequence[Observation]) -> list[str | UnsetType]:
     return [UNSET if note is UNSET else read_note(note) for note in notes]
 
 
-def _all_unset(values: list[Any]) -> bool:
+def _all_unset(values: Sequence[Any]) -> bool:
     """Return whether no item has a value; four times as fast as a generator for `all`."""
     return values.count(UNSET) == len(values)
 

@@ -116,7 +116,7 @@ def post_freshness(service: TheService, body: TheBody) -> Response:
 
 def _decode(batch: Batch[Copy], latest: datetime) -> tuple[Copies, list[Rejection]]:
     """Return the good items as columns, and the rejected items."""
-    urls = read_urls(item.url for item in batch.items)
+    urls = read_urls([item.url for item in batch.items])
     good, rejected = judged(batch, lambda i, item: _check(item, urls[i], latest))
     items = [batch.items[i] for i in good.tolist()]
     tolerance = [DEFAULT_MAX_STALE if i.max_stale is UNSET else i.max_stale for i in items]
