@@ -13,6 +13,7 @@ revision = "0001"
 down_revision = None
 
 TABLES = (
+    "feed",
     "websub",
     "url_groups",
     "schedule",
@@ -43,11 +44,14 @@ def upgrade() -> None:
     create_epochs()
     create_schedule(sqlite=sqlite)
     create_websub()
+    create_feed(sqlite=sqlite)
 
 
 def downgrade() -> None:
     for table in TABLES:
         op.drop_table(table)
+    if op.get_bind().dialect.name != "sqlite":
+        op.execute("DROP SEQUENCE feed_seq")
 
 
 def create_pages(*, sqlite: bool) -> None:
@@ -272,3 +276,18 @@ def create_websub() -> None:
         sa.PrimaryKeyConstraint("id", name="websub_pkey"),
         comment="Subscriptions to topics at WebSub hubs.",
     )
+
+
+def create_feed(*, sqlite: bool) -> None:
+    op.create_table(
+        "feed",
+        sa.Column("seq", Id, nullable=False, autoincrement=False),
+        sa.Column("n", sa.SmallInteger, nullable=False),
+        sa.Column("items", sa.LargeBinary, nullable=False),
+        sa.PrimaryKeyConstraint("seq", name="feed_pkey"),
+        comment="Changes that crawls found: a block a commit, numbered in the order of the "
+        "commits.",
+    )
+    if not sqlite:
+        op.execute("CREATE SEQUENCE feed_seq AS bigint")
+        op.execute("ALTER TABLE feed ALTER items SET STORAGE EXTERNAL")  # blocks do not compress

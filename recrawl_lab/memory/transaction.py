@@ -17,6 +17,7 @@ from typing_extensions import override
 from recrawl_lab.memory.growing import Undo
 from recrawl_lab.memory.schedule import MemorySchedule
 from service.model.arrays import INSTANT, NO_TIME, UNSPECIFIED, Ints, Keys, instant, moment
+from service.model.changes import ChangeColumns
 from service.model.columns import EvidenceColumns, LogColumns, PageColumns, PageStates, StoredPages
 from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch
 from service.model.errors import PageNotFound
@@ -250,6 +251,10 @@ class MemoryTransaction(MemorySchedule):
         number = self.store.n_logged + np.arange(len(entries))
         self.store.n_logged += len(entries)
         self.log.append(self.undo, len(entries), number=number, **entries.arrays())
+
+    @override
+    def append_changes(self, changes: ChangeColumns) -> None:
+        """Drop the changes, because a replay has no readers of a feed."""
 
     @override
     def log_of(self, page_id: Ints) -> LogColumns:

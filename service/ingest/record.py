@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.estimation.estimates import InForce, Rules
+from service.ingest.changes import changes
 from service.ingest.crawls import observe
 from service.ingest.pings import notice
 from service.model.arrays import UNSPECIFIED, Bools, Codes, Groups, Instants, Ints, distinct
@@ -49,10 +50,12 @@ def record(tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce) -> Cra
     if len(newer):
         groups = Groups.of(row[newer])
         before = _of(groups, states, row[newer])
-        after, entries = observe(before, groups, crawls.take(newer), rules.of(tx))
+        accepted = crawls.take(newer)
+        after, entries, comparison = observe(before, groups, accepted, rules.of(tx))
         sooner[newer] = ((before.n_failures > 0) | (after.n_failures > 0))[groups.page]
         tx.append_log(entries)
         tx.save_states(after)
+        tx.append_changes(changes(before, groups, accepted, comparison))
         states = _with(states, after)
     return CrawlOutcome(verdict, sooner, states)
 

@@ -52,6 +52,7 @@ from service.model.domain import (
 )
 from service.model.errors import RecrawlError
 from service.storage.clock import Clock
+from service.storage.feed import FeedStatements
 from service.storage.queue import HostStatements, QueueStatements
 
 EPOCHS_KEPT = 2
@@ -86,7 +87,7 @@ class Brought(NamedTuple):
         return Brought(self.states.take(where), self.created_at[where])
 
 
-class Transaction(QueueStatements, HostStatements):
+class Transaction(QueueStatements, HostStatements, FeedStatements):
     """The statements of a store."""
 
     clock: Clock

@@ -181,6 +181,15 @@ observations = sa.Table(
     sqlite_with_rowid=False,
 )
 
+feed = sa.Table(
+    "feed",
+    metadata,
+    sa.Column("seq", Id, primary_key=True, autoincrement=False),
+    sa.Column("n", sa.SmallInteger, nullable=False),
+    sa.Column("items", sa.LargeBinary, nullable=False),
+    comment="Changes that crawls found: a block a commit, numbered in the order of the commits.",
+)
+
 epochs = sa.Table(
     "epochs",
     metadata,

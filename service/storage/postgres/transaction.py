@@ -37,6 +37,7 @@ from service.model.urls import url_groups
 from service.storage.contract import Brought, Registered
 from service.storage.postgres import binary, sql
 from service.storage.postgres.binary import SHORT, SHORT_RATES, broad, masked, narrow, short
+from service.storage.postgres.feed import PostgresFeed
 from service.storage.postgres.partitions import keep_house
 from service.storage.postgres.queue import PostgresQueue
 from service.storage.postgres.statements import named
@@ -51,7 +52,7 @@ OWN = len(sql.OF_STATES) + 1
 """Number of columns of `sql.STATES`, after which the rates in force may follow."""
 
 
-class PostgresTransaction(SqlTransaction, PostgresQueue):
+class PostgresTransaction(PostgresFeed, SqlTransaction, PostgresQueue):
     """The transaction in the SQL of Postgres."""
 
     @property

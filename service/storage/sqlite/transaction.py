@@ -30,6 +30,7 @@ from service.storage.contract import Brought, Registered
 from service.storage.sql import SqlTransaction, any_seldom_set
 from service.storage.sqlite import sql
 from service.storage.sqlite.connections import Turns
+from service.storage.sqlite.feed import SqliteFeed
 from service.storage.sqlite.log import SqliteLog, Stretches
 from service.storage.sqlite.queue import SqliteQueue
 
@@ -40,7 +41,7 @@ BLOCK = 20_000
 """Rows that an epoch reads, writes or deletes at a time: other writers wait at most 0.1 s."""
 
 
-class SqliteTransaction(SqliteLog, SqlTransaction, SqliteQueue):
+class SqliteTransaction(SqliteLog, SqliteFeed, SqlTransaction, SqliteQueue):
     """The transaction in the SQL of SQLite."""
 
     def __init__(
