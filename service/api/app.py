@@ -15,6 +15,7 @@ from service.api.encodings import CompressMiddleware
 from service.api.responses import problems
 from service.api.route import DirectMiddleware, DirectRoute
 from service.api.routes import (
+    changes,
     epochs,
     health,
     hosts,
@@ -57,6 +58,7 @@ ROUTERS = (
     sitemaps.router,
     websub.router,
     schedule.router,
+    changes.router,
     epochs.router,
     hosts.router,
     indexnow.router,
@@ -103,13 +105,15 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     for batcher in service.batchers:
         batcher.start()
     runner, watching = start_runner(service), service.watch.start()
+    feed_watching = service.feed.start()
     keep_for_good()
     try:
         yield
     finally:
         if service.key_checks is not None:
             service.key_checks.stop()
-        end(service, [watching] if runner is None else [watching, runner])
+        threads = [watching, feed_watching, *([runner] if runner else [])]
+        end(service, threads)
         service.store.close()
 
 
@@ -117,6 +121,7 @@ def end(service: Service, threads: list[threading.Thread]) -> None:
     """End the threads in order; abort the store when they take too long."""
     service.runner.stop()
     service.watch.stopped.set()
+    service.feed.stopped.set()
     for batcher in service.batchers:
         threads = [*batcher.finish(), *threads]
     if joined(threads, GRACE_S):

@@ -53,6 +53,15 @@ class SubscriptionsPlace(Place, tag="websub1", frozen=True):
     """Last id before the place."""
 
 
+class FeedCursor(Place, tag="changes1", frozen=True):
+    """A place in the feed of changes."""
+
+    feed: Annotated[str, Meta(max_length=32)]
+    """Id of the database's feed."""
+    seq: Number
+    offset: Number
+
+
 PlaceT = TypeVar("PlaceT", bound=Place)
 
 

@@ -109,6 +109,22 @@ FEED = """<?xml version="1.0" encoding="UTF-8"?>
   <entry><link href="https://example.com/news"/><updated>2026-05-01T12:30:00Z</updated></entry>
 </feed>
 """
+CHANGE = {
+    "id": "1777636804123456-0",
+    "kind": "changed",
+    "page_id": 1,
+    "url": "https://example.com/news",
+    "observed_at": "2026-05-01T12:00:00Z",
+    "changed_after": "2026-05-01T05:58:00Z",
+    "last_modified": "2026-05-01T11:42:10Z",
+    "digest": "9d1e2f4a5b6c7d80",
+    "recorded_at": "2026-05-01T12:00:04.123456Z",
+}
+CHANGES_ANSWER = {
+    "items": [CHANGE],
+    "more": False,
+    "next_cursor": "lKhjaGFuZ2VzMbA1ZjNhOWMwYjFkMmU0ZjYwzwAGUMOh3RUBAA",
+}
 SCHEDULE_ITEM = {
     "page_id": 1,
     "url": "https://example.com/news",

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from recrawl_client.wire import common, evidence, hosts, leases, pages, schedule, websub
+from recrawl_client.wire import changes, common, evidence, hosts, leases, pages, schedule, websub
 from service.api.requests.bodies import JSON, NDJSON
 
 
@@ -49,7 +49,7 @@ TITLES = {
     404: "There is no such page, host, group, epoch, subscription or running lease",
     406: "The service has none of the media types in Accept",
     408: "The head of the request took over 10 s, or the body came at under 1 KB/s",
-    410: "The epoch of `cursor` or `since_epoch`, or the subscription, is no longer kept",
+    410: "What `cursor` or `since_epoch` continues, or the subscription, is no longer kept",
     413: "The body has too many bytes or items",
     415: "The operation does not take this media type, or this Content-Encoding",
     422: "A field or a parameter is wrong, or every item of the batch is",
@@ -80,7 +80,7 @@ RETRY_AFTER = {"Retry-After": header("Wait before the next try, seconds", 5, "in
 
 STRUCTS = [
     kind
-    for module in (common, evidence, hosts, leases, pages, schedule, websub)
+    for module in (changes, common, evidence, hosts, leases, pages, schedule, websub)
     for kind in vars(module).values()
     if isinstance(kind, type)
     and issubclass(kind, msgspec.Struct)

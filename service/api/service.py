@@ -33,6 +33,7 @@ from service.epochs.run import Runner
 from service.epochs.solve import Plan
 from service.epochs.watch import Watch
 from service.estimation.estimates import InForce
+from service.events.watching import FeedWatch
 from service.leases.lease import LeaseSettler
 from service.model.errors import OUTAGES
 from service.runtime.bootstrap import opened
@@ -86,6 +87,7 @@ class Service:
     plan: Plan
     runner: Runner
     watch: Watch
+    feed: FeedWatch
     readers: asyncio.Semaphore
     """Limit of requests that read the schedule at a time; one on SQLite.
 
@@ -164,6 +166,7 @@ def open_service(
         plan=base.plan,
         runner=base.runner,
         watch=Watch(store),
+        feed=FeedWatch(store),
         readers=asyncio.Semaphore(1 if store.embedded else MAX_THREADS),
         embedded=store.embedded,
         now=now,

@@ -54,8 +54,12 @@ class FeedStatements(ABC):
         """
 
     @abstractmethod
-    def feed_id(self, new: str) -> str:
-        """Return the id of this database's feed; write `new` if there is none."""
+    def feed_id(self) -> str:
+        """Return the id of this database's feed; "" before `name_feed`."""
+
+    @abstractmethod
+    def name_feed(self, feed_id: str) -> None:
+        """Write the id of this database's feed, unless it has one."""
 
     @abstractmethod
     def end_stuck_commit(self) -> bool:

@@ -114,9 +114,12 @@ class FeedSql(Dialect, Transaction):
         return True
 
     @override
-    def feed_id(self, new: str) -> str:
-        self.run(NAME, name=ID, value=new)
+    def feed_id(self) -> str:
         return self.get_meta(ID)
+
+    @override
+    def name_feed(self, feed_id: str) -> None:
+        self.run(NAME, name=ID, value=feed_id)
 
 
 def _placed(seq: int, changes: ChangeColumns) -> FeedColumns:

@@ -12,7 +12,7 @@ from typing_extensions import override
 from service.model.arrays import Ints
 from service.model.changes import ChangeColumns, ChangeFilter, PageUrls
 from service.storage.feed import STUCK_S
-from service.storage.feed_sql import blocks, url_condition
+from service.storage.feed_sql import FeedSql, blocks, url_condition
 from service.storage.postgres.statements import PostgresDialect
 
 LOCK = 0x7265_6372_6665_6564  # "recrfeed"
@@ -55,7 +55,7 @@ SELECT count(pg_terminate_backend(stuck.pid)) FROM (
 """Statement that ends only sessions that wait for their clients, and never a slow commit."""
 
 
-class PostgresFeed(PostgresDialect):
+class PostgresFeed(FeedSql, PostgresDialect):
     """The feed in the SQL of Postgres."""
 
     @override

@@ -3,7 +3,7 @@
 from typing_extensions import override
 
 from service.model.changes import ChangeColumns
-from service.storage.feed_sql import blocks
+from service.storage.feed_sql import FeedSql, blocks
 from service.storage.sqlite import sql
 
 APPEND = """
@@ -13,7 +13,7 @@ SELECT max(%(clock)s, coalesce((SELECT max(seq) FROM feed), 0) + 1), %(n)s, %(it
 """Statement that relies on the newest block, which `cut_feed` keeps."""
 
 
-class SqliteFeed(sql.SqliteDialect):
+class SqliteFeed(FeedSql, sql.SqliteDialect):
     """The feed in the SQL of SQLite."""
 
     @override
