@@ -282,7 +282,6 @@ def create_feed(*, sqlite: bool) -> None:
     op.create_table(
         "feed",
         sa.Column("seq", Id, nullable=False, autoincrement=False),
-        sa.Column("n", sa.SmallInteger, nullable=False),
         sa.Column("items", sa.LargeBinary, nullable=False),
         sa.PrimaryKeyConstraint("seq", name="feed_pkey"),
         comment="Changes that crawls found: a block a commit, numbered in the order of the "

@@ -1,7 +1,7 @@
 """The feed of changes: the SQL that both databases share."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from typing_extensions import override
@@ -16,7 +16,7 @@ from service.model.changes import (
     FeedPlace,
     PageUrls,
 )
-from service.storage.change_blocks import MOST_IN_BLOCK, packed, unpacked
+from service.storage.change_blocks import MOST_IN_BLOCK, packed, size, unpacked
 from service.storage.contract import Transaction
 from service.storage.dialect import Dialect, all_of
 
@@ -47,11 +47,10 @@ OF_HOST = "host_id = (SELECT host_id FROM hosts WHERE host = %(host)s)"
 WITH_PREFIX = "substr(url, 1, length(%(prefix)s)) = %(prefix)s"
 
 
-def blocks(changes: ChangeColumns) -> Iterator[tuple[int, bytes]]:
-    """Yield the number of changes and the bytes of each block."""
+def blocks(changes: ChangeColumns) -> Iterator[bytes]:
+    """Yield the blocks of a commit."""
     for start in range(0, len(changes), MOST_IN_BLOCK):
-        part = changes.take(slice(start, start + MOST_IN_BLOCK))
-        yield len(part), packed(part)
+        yield packed(changes.take(slice(start, start + MOST_IN_BLOCK)))
 
 
 def url_condition(only: ChangeFilter) -> tuple[str, dict[str, str]]:
@@ -71,23 +70,22 @@ class FeedSql(Dialect, Transaction):
 
     @override
     def changes(self, place: FeedPlace, limit: int) -> FeedPart:
-        parts: list[FeedColumns] = []
-        n_blocks, n, after = FIRST_BLOCKS, 0, place
-        while True:
-            rows = list(self.run(READ, seq=after.seq, limit=n_blocks))
-            for seq, items in rows:
-                start = after.offset if seq == after.seq else 0
-                part = _placed(seq, unpacked(items)).take(slice(start, None))
-                parts.append(part.take(slice(limit - n)))
-                n += len(part)
-                if n > limit:
-                    after = FeedPlace(seq, start + len(parts[-1]))
-                    return FeedPart(FeedColumns.concatenate(parts), after, whole=False)
-                after = FeedPlace(seq + 1)
-            if len(rows) < n_blocks or n == limit:
-                whole = len(rows) < n_blocks
-                return FeedPart(FeedColumns.concatenate(parts), after, whole)
+        rows: list[tuple[int, bytes]] = []
+        n_blocks, n, seq, whole = FIRST_BLOCKS, 0, place.seq, False
+        while n <= place.offset + limit and not whole:
+            read = list(self.run(READ, seq=seq, limit=n_blocks))
+            whole = len(read) < n_blocks
+            rows += read
+            n += sum(size(items) for _, items in read)
+            seq = rows[-1][0] + 1 if rows else seq
             n_blocks = min(n_blocks * MORE, MOST_BLOCKS)
+        columns = _placed(rows)
+        start = place.offset if rows and rows[0][0] == place.seq else 0
+        end = start + limit
+        if end < len(columns):
+            after = FeedPlace(int(columns.seq[end]), int(columns.offset[end]))
+            return FeedPart(columns.take(slice(start, end)), after, whole=False)
+        return FeedPart(columns.take(slice(start, end)), FeedPlace(seq), whole)
 
     @override
     def page_urls(self, page_id: Ints, only: ChangeFilter) -> PageUrls:
@@ -122,8 +120,10 @@ class FeedSql(Dialect, Transaction):
         self.run(NAME, name=ID, value=feed_id)
 
 
-def _placed(seq: int, changes: ChangeColumns) -> FeedColumns:
-    n = len(changes)
-    return FeedColumns(
-        **changes.arrays(), seq=np.full(n, seq, np.int64), offset=np.arange(n, dtype=np.int64)
-    )
+def _placed(rows: Sequence[tuple[int, bytes]]) -> FeedColumns:
+    """Return the changes of rows of the feed with their places."""
+    n = np.fromiter((size(items) for _, items in rows), np.int64, len(rows))
+    seq = np.fromiter((seq for seq, _ in rows), np.int64, len(rows))
+    offset = np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
+    changes = unpacked([items for _, items in rows])
+    return FeedColumns(**changes.arrays(), seq=np.repeat(seq, n), offset=offset)

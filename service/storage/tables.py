@@ -185,7 +185,6 @@ feed = sa.Table(
     "feed",
     metadata,
     sa.Column("seq", Id, primary_key=True, autoincrement=False),
-    sa.Column("n", sa.SmallInteger, nullable=False),
     sa.Column("items", sa.LargeBinary, nullable=False),
     comment="Changes that crawls found: a block a commit, numbered in the order of the commits.",
 )

@@ -20,8 +20,8 @@ CLOCK = "CAST(extract(epoch FROM clock_timestamp()) * 1e6 AS bigint)"
 """Time of the database, microseconds since 1970."""
 
 APPEND = f"""
-INSERT INTO feed (seq, n, items)
-SELECT setval('feed_seq', greatest(nextval('feed_seq'), {CLOCK})), %(n)s::bigint, %(items)s
+INSERT INTO feed (seq, items)
+SELECT setval('feed_seq', greatest(nextval('feed_seq'), {CLOCK})), %(items)s
 FROM (SELECT pg_advisory_xact_lock({LOCK}) OFFSET 0) AS locked
 """
 """Statement that locks, then draws the number; OFFSET keeps the two apart."""
@@ -60,8 +60,8 @@ class PostgresFeed(FeedSql, PostgresDialect):
 
     @override
     def append_changes(self, changes: ChangeColumns) -> None:
-        for n, items in blocks(changes):
-            self.statements.at_end(APPEND, {"n": n, "items": items})
+        for items in blocks(changes):
+            self.statements.at_end(APPEND, {"items": items})
 
     @override
     def page_urls(self, page_id: Ints, only: ChangeFilter) -> PageUrls:

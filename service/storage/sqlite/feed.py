@@ -7,8 +7,8 @@ from service.storage.feed_sql import FeedSql, blocks
 from service.storage.sqlite import sql
 
 APPEND = """
-INSERT INTO feed (seq, n, items)
-SELECT max(%(clock)s, coalesce((SELECT max(seq) FROM feed), 0) + 1), %(n)s, %(items)s
+INSERT INTO feed (seq, items)
+SELECT max(%(clock)s, coalesce((SELECT max(seq) FROM feed), 0) + 1), %(items)s
 """
 """Statement that relies on the newest block, which `cut_feed` keeps."""
 
@@ -18,8 +18,8 @@ class SqliteFeed(FeedSql, sql.SqliteDialect):
 
     @override
     def append_changes(self, changes: ChangeColumns) -> None:
-        for n, items in blocks(changes):
-            self.run(APPEND, clock=sql.microseconds(self.now()), n=n, items=items)
+        for items in blocks(changes):
+            self.run(APPEND, clock=sql.microseconds(self.now()), items=items)
 
     @override
     def latest_number(self) -> int:
