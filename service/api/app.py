@@ -25,6 +25,7 @@ from service.api.routes import (
     pages,
     schedule,
     sitemaps,
+    webhooks,
     websub,
 )
 from service.api.service import MAX_THREADS, Service, keep_for_good, start_runner
@@ -59,6 +60,7 @@ ROUTERS = (
     websub.router,
     schedule.router,
     changes.router,
+    webhooks.router,
     epochs.router,
     hosts.router,
     indexnow.router,
@@ -104,22 +106,21 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     to_thread.current_default_thread_limiter().total_tokens = MAX_THREADS
     for batcher in service.batchers:
         batcher.start()
-    runner, watching = start_runner(service), service.watch.start()
-    feed_watching = service.feed.start()
+    runners, watching = start_runner(service), [service.watch.start(), service.feed.start()]
     keep_for_good()
     try:
         yield
     finally:
         if service.key_checks is not None:
             service.key_checks.stop()
-        threads = [watching, feed_watching, *([runner] if runner else [])]
-        end(service, threads)
+        end(service, [*watching, *runners])
         service.store.close()
 
 
 def end(service: Service, threads: list[threading.Thread]) -> None:
     """End the threads in order; abort the store when they take too long."""
     service.runner.stop()
+    service.courier.stop()
     service.watch.stopped.set()
     service.feed.stopped.set()
     for batcher in service.batchers:

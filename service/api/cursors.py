@@ -62,6 +62,20 @@ class FeedCursor(Place, tag="changes1", frozen=True):
     offset: Number
 
 
+class WebhooksPlace(Place, tag="webhooks1", frozen=True):
+    """A place in the list of webhooks."""
+
+    after: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{22}$")]
+    """Last id before the place."""
+
+
+class DeliveriesPlace(Place, tag="deliveries1", frozen=True):
+    """A place in the list of a webhook's deliveries, newest first."""
+
+    before: Number
+    """Last number before the place."""
+
+
 PlaceT = TypeVar("PlaceT", bound=Place)
 
 

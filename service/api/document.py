@@ -32,6 +32,7 @@ TAGS = {
     "websub": "Subscribe to topics at WebSub hubs, which announce changes.",
     "schedule": "Read the schedule in force.",
     "changes": "Read the feed of changes that crawls found.",
+    "webhooks": "Have the changes sent to an address.",
     "epochs": "Request and list epochs, the runs that compute the schedule.",
     "hosts": "Set and show how hosts, and groups of hosts that share a server, are crawled.",
     "health": "Check the service and read its metrics; no API key is needed.",

@@ -277,3 +277,61 @@ GROUP_ANSWER = {
     "members": ["example.com", "example.org"],
 }
 HEALTH = {"status": "ok", "version": "0.1.0"}
+WEBHOOK = {
+    "url": "https://hooks.example.net/recrawl",
+    "kinds": ["new", "changed", "gone", "back", "moved"],
+    "prefix": "https://example.com/docs/",
+    "max_items": 100,
+}
+WEBHOOK_ID = "b2Zq9cXw4TnS7mLk1rYd0g"
+WEBHOOK_ITEM = {
+    **WEBHOOK,
+    "id": WEBHOOK_ID,
+    "status": "active",
+    "created_at": "2026-05-01T12:00:00Z",
+    "cursor": CHANGES_ANSWER["next_cursor"],
+    "lag_s": 0.0,
+    "n_attempts": 0,
+    "next_at": "2026-05-01T12:00:04Z",
+}
+WEBHOOK_CREATED = {**WEBHOOK_ITEM, "secret": "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"}
+WEBHOOK_ANSWER = {
+    **WEBHOOK_ITEM,
+    "parked": [
+        {
+            "page_id": 7,
+            "change_id": "1777636804123456-0",
+            "reason": "the address answered 422",
+            "parked_at": "2026-05-01T12:00:24Z",
+        },
+    ],
+}
+WEBHOOK_PATCH = {"status": "paused"}
+WEBHOOKS_ANSWER = {"items": [WEBHOOK_ITEM], "next_cursor": None}
+REDELIVERY = {"release": True}
+DELIVERY_TEST = {
+    "number": 12,
+    "delivery": "msg_w3aYcQ2nH0Zk5dLq8sTf1xRv",
+    "sent_at": "2026-05-01T12:00:05Z",
+    "n_items": 0,
+    "status": 204,
+    "latency_s": 0.041,
+}
+DELIVERIES_ANSWER = {
+    "items": [
+        {**DELIVERY_TEST, "number": 11, "n_items": 3, "first_id": "1777636804123456-0"},
+    ],
+    "next_cursor": None,
+}
+EVENT = {
+    "specversion": "1.0",
+    "id": CHANGE["id"],
+    "source": "urn:recrawl:5f3a9c0b1d2e4f60",
+    "type": "io.github.recrawl.page.changed",
+    "subject": CHANGE["url"],
+    "time": CHANGE["observed_at"],
+    "datacontenttype": "application/json",
+    "partitionkey": "1",
+    "data": CHANGE,
+}
+"""Body of a request to a webhook."""

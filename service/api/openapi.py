@@ -5,7 +5,17 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from recrawl_client.wire import changes, common, evidence, hosts, leases, pages, schedule, websub
+from recrawl_client.wire import (
+    changes,
+    common,
+    evidence,
+    hosts,
+    leases,
+    pages,
+    schedule,
+    webhooks,
+    websub,
+)
 from service.api.requests.bodies import JSON, NDJSON
 
 
@@ -46,7 +56,7 @@ TITLES = {
     400: "The body does not have its media type",
     401: "The request has no valid API key",
     403: "The site does not show the key",
-    404: "There is no such page, host, group, epoch, subscription or running lease",
+    404: "There is no such page, host, group, epoch, subscription, webhook or running lease",
     406: "The service has none of the media types in Accept",
     408: "The head of the request took over 10 s, or the body came at under 1 KB/s",
     410: "What `cursor` or `since_epoch` continues, or the subscription, is no longer kept",
@@ -80,7 +90,7 @@ RETRY_AFTER = {"Retry-After": header("Wait before the next try, seconds", 5, "in
 
 STRUCTS = [
     kind
-    for module in (changes, common, evidence, hosts, leases, pages, schedule, websub)
+    for module in (changes, common, evidence, hosts, leases, pages, schedule, webhooks, websub)
     for kind in vars(module).values()
     if isinstance(kind, type)
     and issubclass(kind, msgspec.Struct)

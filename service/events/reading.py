@@ -1,5 +1,6 @@
 """Read the feed of changes: filters, URLs, and the limits of cursors."""
 
+import secrets
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from service.model.changes import (
     FeedPlace,
 )
 from service.model.errors import CursorExpired
-from service.storage import Transaction
+from service.storage import Store, Transaction
 
 MOST_SCANNED = 20_000
 """Maximum changes that one reading scans, whatever its filter matches."""
@@ -29,6 +30,17 @@ class NamedChanges(FeedColumns):
     url: NDArray[np.object_]
     moved_to_url: NDArray[np.object_]
     """URL of the target of a permanent redirect; None: none, or not registered."""
+
+
+def feed_id(store: Store) -> str:
+    """Return the id of the database's feed; the first reader writes it."""
+    with store.begin(write=False) as tx:
+        feed_id = tx.feed_id()
+    if feed_id:
+        return feed_id
+    with store.begin() as tx:
+        tx.name_feed(secrets.token_hex(8))
+        return tx.feed_id()
 
 
 class Changes(NamedTuple):

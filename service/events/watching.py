@@ -1,13 +1,13 @@
 """Watch the feed, so that readers who wait hold no thread and no connection."""
 
 import asyncio
-import secrets
 import threading
 import time
 from functools import cached_property
 
 import structlog
 
+from service.events.reading import feed_id
 from service.model.errors import OUTAGES
 from service.storage import Store
 
@@ -39,14 +39,8 @@ class FeedWatch:
 
     @cached_property
     def feed_id(self) -> str:
-        """Id of the database's feed, which the first reader writes."""
-        with self.store.begin(write=False) as tx:
-            feed_id = tx.feed_id()
-        if feed_id:
-            return feed_id
-        with self.store.begin() as tx:
-            tx.name_feed(secrets.token_hex(8))
-            return tx.feed_id()
+        """Id of the database's feed."""
+        return feed_id(self.store)
 
     async def reached(self, seq: int, within_s: float) -> None:
         """Wait until a block has this number or a higher one, at most `within_s` seconds."""

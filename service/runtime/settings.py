@@ -61,6 +61,10 @@ class Settings(BaseSettings):
     """Half-life of evidence, days; empty: evidence keeps its weight."""
     retention_days: Annotated[float, Field(gt=0, le=36_500)] | None = 730
     """Retention of the observation log, days; empty: for ever."""
+    changes_days: Annotated[float, Field(gt=0, le=36_500)] | None = 30
+    """Retention of the feed of changes, days; empty: for ever."""
+    webhooks_private: bool = False
+    """True where webhooks may have addresses that are not public, as on an intranet."""
     host_delay_s: Annotated[float, Field(ge=0, le=86_400)] = 1
     """Default delay between two leased crawls of a host, seconds; 0: none."""
     host_concurrency: Annotated[int, Field(ge=0, le=10_000)] = 1
@@ -90,7 +94,13 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _blank_is_unset(cls, values: Any) -> Any:
-        blank_means_none = {"bandwidth", "estimator", "half_life_days", "retention_days"}
+        blank_means_none = {
+            "bandwidth",
+            "changes_days",
+            "estimator",
+            "half_life_days",
+            "retention_days",
+        }
         return {
             name: None
             if name in blank_means_none and value == ""
@@ -144,6 +154,11 @@ class Settings(BaseSettings):
             retention=None if self.retention_days is None else timedelta(days=self.retention_days),
             url_groups=self.url_groups,
         )
+
+    @property
+    def changes_retention(self) -> timedelta | None:
+        """Retention of the feed of changes; None: for ever."""
+        return None if self.changes_days is None else timedelta(days=self.changes_days)
 
     def politeness(self) -> Politeness:
         """Return the politeness of hosts without settings of their own."""

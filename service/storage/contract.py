@@ -54,6 +54,7 @@ from service.model.errors import RecrawlError
 from service.storage.clock import Clock
 from service.storage.feed import FeedStatements
 from service.storage.queue import HostStatements, QueueStatements
+from service.storage.webhooks import WebhookStatements
 
 EPOCHS_KEPT = 2
 """Published epochs whose schedule is kept, so that a reader of the last one can finish."""
@@ -87,7 +88,7 @@ class Brought(NamedTuple):
         return Brought(self.states.take(where), self.created_at[where])
 
 
-class Transaction(QueueStatements, HostStatements, FeedStatements):
+class Transaction(QueueStatements, HostStatements, FeedStatements, WebhookStatements):
     """The statements of a store."""
 
     clock: Clock

@@ -18,6 +18,7 @@ from service.storage.feed_sql import FeedSql
 from service.storage.queue import FillMark, HostQueueBounds
 from service.storage.queue_sql import QueueSql
 from service.storage.tables import SELDOM_SET
+from service.storage.webhooks_sql import WebhooksSql
 
 FIRST = 100
 """Keys of a batch that are looked up first; most batches have only known or only new pages."""
@@ -118,7 +119,7 @@ WHERE page_id > %(after)s AND page_id <= %(last)s AND ({later})
 REDATE_PAGES, REDATE_STATES = redate("pages", "created_at"), redate("page_states", *DATES)
 
 
-class SqlTransaction(EpochsSql, QueueSql, FeedSql):
+class SqlTransaction(EpochsSql, QueueSql, FeedSql, WebhooksSql):
     """The statements that Postgres and SQLite share."""
 
     width: int

@@ -30,7 +30,8 @@ BEGIN
     DELETE FROM observations; DELETE FROM epochs; DELETE FROM url_groups; DELETE FROM meta;
     DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts;
     DELETE FROM due_pages; DELETE FROM host_queues; DELETE FROM host_groups; DELETE FROM websub;
-    DELETE FROM feed;
+    DELETE FROM feed; DELETE FROM webhooks;
+    DELETE FROM webhook_deliveries; DELETE FROM parked_pages;
     ALTER TABLE pages ALTER page_id RESTART; ALTER TABLE hosts ALTER host_id RESTART;
     ALTER TABLE epochs ALTER epoch RESTART; ALTER TABLE host_groups ALTER group_id RESTART;
 END $$

@@ -44,6 +44,7 @@ STATUS: dict[type[Exception], int] = {
     errors.EpochNotFound: 404,
     errors.LeaseNotHeld: 404,
     errors.SubscriptionNotFound: 404,
+    errors.WebhookNotFound: 404,
     errors.SubscriptionGone: 410,
     errors.EpochRunning: 409,
     errors.Overloaded: 503,

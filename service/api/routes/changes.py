@@ -17,10 +17,10 @@ from service.api import examples, openapi
 from service.api.cursors import FeedCursor, decode_cursor, encode_cursor, next_link
 from service.api.encodings import best
 from service.api.requests.bodies import JSON, NDJSON
-from service.api.responses.changes import encode_changes
 from service.api.responses.encode import answer
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheService
+from service.events.encoding import encode_changes
 from service.events.reading import Changes, check_place, read
 from service.model.arrays import instant
 from service.model.changes import ChangeFilter, ChangeKind, FeedPlace
