@@ -14,7 +14,13 @@ asyncio.
 
 from recrawl_client.async_client import AsyncClient
 from recrawl_client.batches import AsyncBatches, Batches
-from recrawl_client.calls import CrawlEvidence, HostSettings, ScheduleFilters
+from recrawl_client.calls import (
+    ChangeFilters,
+    CrawlEvidence,
+    HostSettings,
+    ScheduleFilters,
+    WebhookSettings,
+)
 from recrawl_client.client import Client
 from recrawl_client.errors import (
     ClientError,
@@ -30,6 +36,7 @@ from recrawl_client.errors import (
 )
 from recrawl_client.headers import last_modified, redirect_url, retry_after
 from recrawl_client.reporter import AsyncReporter, Reporter
+from recrawl_client.wire.changes import Change, ChangesAnswer
 from recrawl_client.wire.common import Problem, Rejection
 from recrawl_client.wire.evidence import (
     Decision,
@@ -44,16 +51,22 @@ from recrawl_client.wire.hosts import HostAnswer, HostItem
 from recrawl_client.wire.leases import Crawl, Leased
 from recrawl_client.wire.pages import Page, PageAnswer, Registered
 from recrawl_client.wire.schedule import Epoch, ScheduledPage
+from recrawl_client.wire.webhooks import ChangeEvent, CreatedWebhook, WebhookItem
 
 __all__ = [
     "AsyncBatches",
     "AsyncClient",
     "AsyncReporter",
     "Batches",
+    "Change",
+    "ChangeEvent",
+    "ChangeFilters",
+    "ChangesAnswer",
     "Client",
     "ClientError",
     "Crawl",
     "CrawlEvidence",
+    "CreatedWebhook",
     "CursorExpired",
     "Decision",
     "Epoch",
@@ -83,6 +96,8 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "Undelivered",
+    "WebhookItem",
+    "WebhookSettings",
     "last_modified",
     "redirect_url",
     "retry_after",

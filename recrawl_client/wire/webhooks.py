@@ -63,8 +63,8 @@ class WebhookPatch(Item, frozen=True, kw_only=True):
     """Start of the normalised URLs whose changes are wanted; null for all."""
     max_items: MaxItems | UnsetType = UNSET
     """Maximum changes of one request."""
-    status: Literal["active", "paused"] | UnsetType = UNSET
-    """`paused` stops the delivery, `active` resumes it, also after the service disabled it."""
+    paused: bool | UnsetType = UNSET
+    """True: stop the delivery; false: resume it, also after the service disabled the webhook."""
 
 
 class RedeliveryBody(Item, frozen=True, kw_only=True):

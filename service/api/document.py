@@ -17,6 +17,7 @@ from fastapi.openapi.utils import get_openapi
 from recrawl_client.wire.common import Item
 from service.api.openapi import STRUCTS, IndexNowBody, problems_of
 from service.api.route import DirectRoute
+from service.api.webhook_requests import webhook_requests
 
 HOME = "https://github.com/recrawl/recrawl"
 CONTACT = {"name": "Recrawl", "url": f"{HOME}/issues"}
@@ -70,6 +71,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     )
     described["components"] = {"schemas": schemas(), "securitySchemes": {"key": KEY}}
     described["security"] = [{}, {"key": []}]
+    described["webhooks"] = webhook_requests()
     routes = {route.operation_id: route for route in app.routes if isinstance(route, DirectRoute)}
     for path in described["paths"].values():
         for operation in path.values():

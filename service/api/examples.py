@@ -306,7 +306,7 @@ WEBHOOK_ANSWER = {
         },
     ],
 }
-WEBHOOK_PATCH = {"status": "paused"}
+WEBHOOK_PATCH = {"paused": True}
 WEBHOOKS_ANSWER = {"items": [WEBHOOK_ITEM], "next_cursor": None}
 REDELIVERY = {"release": True}
 DELIVERY_TEST = {

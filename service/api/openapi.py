@@ -95,7 +95,7 @@ STRUCTS = [
     if isinstance(kind, type)
     and issubclass(kind, msgspec.Struct)
     and kind.__module__ == module.__name__
-    and kind not in (common.Item, common.Counts)
+    and kind not in (common.Item, common.Counts, changes.ChangesPlace)
 ] + [IndexNowBody, IndexNowAnswer, Health]
 """Structs of bodies and answers, with those that the client does not use."""
 

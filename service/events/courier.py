@@ -125,6 +125,7 @@ class Courier:
     def stop(self) -> None:
         """End `run_every`; the process need not wait for requests that run."""
         self.stopped.set()
+        self.poster.close()
 
     def look(self) -> int:
         """Start the delivery of each due webhook; return the number of webhooks."""

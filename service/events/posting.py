@@ -44,6 +44,11 @@ class Poster:
         latency_s = time.perf_counter() - started
         return Outcome(response.status_code, None, latency_s, retry_after(response))
 
+    def close(self) -> None:
+        """Close the connections of clients that are not in use."""
+        while self._idle:
+            self._idle.pop().close()
+
     def _answer(self, url: str, content: bytes, headers: dict[str, str]) -> httpx.Response:
         client = self._take()
         try:

@@ -143,6 +143,11 @@ def subscribed(api: Live) -> str:
     return api.client.post("/websub", json=asked).json()["id"]
 
 
+def hooked(api: Live) -> str:
+    """A webhook."""
+    return api.client.post("/webhooks", json=examples.WEBHOOK).json()["id"]
+
+
 @pytest.mark.parametrize(("name", "media_type", "example"), BODIES)
 def test_every_example_of_a_body_is_accepted(api: Live, name, media_type, example):
     method, path, operation = OPERATIONS[name]
@@ -158,6 +163,7 @@ def test_every_example_of_a_body_is_accepted(api: Live, name, media_type, exampl
         host="example.com",
         group=examples.HOST["group"],
         subscription_id=subscribed(api),
+        webhook_id=hooked(api),
     )
     response = api.client.request(
         method, named, content=content, params=needed, headers={"Content-Type": media_type}

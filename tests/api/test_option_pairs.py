@@ -37,12 +37,15 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "hub.topic": (URL,),
     "importance": (1e-9, 2.5),
     "key": (SITE_KEY,),
+    "kind": ("new", "changed,gone"),
+    "kinds": (["new"], None),
     "keyLocation": (f"https://{HOST}/{SITE_KEY}.txt",),
     "last_modified": (EARLIER,),
     "lease": ("1-abc",),
     "limit": (1, 1_000),
     "max_concurrency": (3, None),
     "max_crawl_rate": (24.0, None),
+    "max_items": (1, 100),
     "members": ([HOST], []),
     "min_change": (0.0, 0.5),
     "min_crawl_rate": (0.5, None),
@@ -50,13 +53,17 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "observability": ("auto", "incomplete", "complete"),
     "observed_at": (EARLIER,),
     "page_id": (1,),
+    "paused": (True, False),
+    "prefix": ("https://pairs.example/",),
     "redirect_url": ("https://pairs.example/b",),
     "register": (True, False),
+    "release": (True, False),
     "retry_after_s": (30.0,),
     "robots_delay_s": (2.0, None),
-    "secret": ("secret", "another"),
+    "secret": (f"whsec_{'A' * 32}", f"whsec_{'B' * 32}"),
     "shard": (0, 1),
     "shards": (2, 7),
+    "since": (EARLIER, LATER),
     "since_epoch": (1, 2),
     "status": (0, 200, 301, 404, 503),
     "topic": (URL,),
@@ -75,6 +82,7 @@ IN_PATH = {
     "group": "shared",
     "epoch": "1",
     "subscription_id": "A" * 22,
+    "webhook_id": "A" * 22,
 }
 
 OF_SINGLE_PAGE = frozenset({"url", "page_id"})
@@ -91,7 +99,12 @@ RULED = {
 }
 """Operations whose options have rules of their own, which other tests check: 422 is an answer."""
 
-NOT_THERE = {"GET /websub/{subscription_id}"}
+NOT_THERE = {
+    "GET /websub/{subscription_id}",
+    "PATCH /webhooks/{webhook_id}",
+    "GET /webhooks/{webhook_id}/deliveries",
+    "POST /webhooks/{webhook_id}/redeliver",
+}
 """Operations on what does not exist here."""
 
 

@@ -32,6 +32,8 @@ router = APIRouter(tags=["changes"], route_class=DirectRoute, dependencies=GUARD
 
 BLOCK = 5_000
 """Changes of a stream that are read, encoded and sent at once."""
+PRESENT_S = 1.0
+"""Time between two checks that the client of a waiting request is there, seconds."""
 KIND = "|".join(kind.name for kind in ChangeKind)
 
 Kinds = Annotated[
@@ -160,14 +162,15 @@ async def get_changes(
 
 async def more(request: Request, service: Service, place: FeedPlace, deadline: float) -> bool:
     """Return whether the feed goes on beyond a place, after a wait."""
-    left_s = deadline - asyncio.get_running_loop().time()
-    if left_s <= 0 or service.feed.released:
-        return False
-    with waiting(request.scope):
-        await service.feed.reached(place.seq, left_s)
-    if await request.is_disconnected():
-        raise ClientDisconnect
-    return service.feed.newest >= place.seq
+    loop, feed = asyncio.get_running_loop(), service.feed
+    while (left_s := deadline - loop.time()) > 0 and not feed.released:
+        with waiting(request.scope):
+            await feed.reached(place.seq, min(left_s, PRESENT_S))
+        if feed.newest >= place.seq:
+            return True
+        if await request.is_disconnected():
+            raise ClientDisconnect
+    return False
 
 
 async def lines(

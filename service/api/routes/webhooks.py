@@ -58,10 +58,7 @@ WebhookPath = Annotated[
 
 @router.post(
     "/webhooks",
-    status_code=201,
-    responses=openapi.answers(
-        CreatedWebhook, examples.WEBHOOK_CREATED, 410, *openapi.WRITES, status=201
-    ),
+    responses=openapi.answers(CreatedWebhook, examples.WEBHOOK_CREATED, 410, *openapi.WRITES),
     openapi_extra=openapi.request_body(WebhookBody, examples.WEBHOOK, batch=False),
 )
 def post_webhook(service: TheService, body: TheBody) -> Response:
@@ -81,7 +78,7 @@ def post_webhook(service: TheService, body: TheBody) -> Response:
     with service.store.begin() as tx:
         webhook = subscriptions.create(tx, settings, place, tx.now())
         item = CreatedWebhook(**_fields(feed, tx, webhook), secret=webhook.secret)
-    return answer(item, 201)
+    return answer(item)
 
 
 @router.get(
@@ -113,7 +110,10 @@ def list_webhooks(
     responses=openapi.answers(WebhookAnswer, examples.WEBHOOK_ANSWER, 404, 422),
 )
 def get_webhook(service: TheService, webhook_id: WebhookPath) -> Response:
-    """Show a webhook, the state of its deliveries and the pages that it holds back."""
+    """Show a webhook and the state of its deliveries.
+
+    The answer has the pages whose changes are held back, too.
+    """
     feed = service.feed.feed_id
     with service.store.begin(write=False) as tx:
         return _answer(feed, tx, tx.webhook(webhook_id))
@@ -127,8 +127,8 @@ def get_webhook(service: TheService, webhook_id: WebhookPath) -> Response:
 def patch_webhook(service: TheService, webhook_id: WebhookPath, body: TheBody) -> Response:
     """Change a webhook.
 
-    A new `secret` signs at once, and the old one signs too for a day. `status` pauses the delivery,
-    and resumes it where it stopped.
+    A new `secret` signs at once, and the old one signs too for a day. `paused` stops the delivery;
+    without it, the delivery goes on where it stopped.
     """
     fields = _settings(structs.asdict(decode_object(body, WebhookPatch)))
     if not fields:
@@ -157,9 +157,9 @@ def delete_webhook(service: TheService, webhook_id: WebhookPath) -> Response:
     responses=openapi.answers(DeliveryItem, examples.DELIVERY_TEST, 404, 422),
 )
 def test_webhook(service: TheService, webhook_id: WebhookPath) -> Response:
-    """Send an event of the type `io.github.recrawl.test` and show the answer of the address.
+    """Send a test event and show the answer of the address.
 
-    The event has no page, and moves no place in the feed.
+    The event has the type `io.github.recrawl.test` and no page, and moves no place in the feed.
     """
     with service.store.begin(write=False) as tx:
         webhook, now = tx.webhook(webhook_id), tx.now()
@@ -183,9 +183,9 @@ def list_deliveries(
         int, Query(ge=1, le=1_000, description="Maximum number of requests of a part")
     ] = 100,
 ) -> Response:
-    """List the last requests to the address of a webhook, with status and latency.
+    """List the last requests to the address of a webhook.
 
-    At least the last 1,000 are kept.
+    Each has its status and its latency. At least the last 1,000 are kept.
     """
     path = "/webhooks/{webhook_id}/deliveries"
     before = NEWEST if cursor is None else decode_cursor(cursor, DeliveriesPlace, path).before
@@ -226,8 +226,9 @@ def _settings(fields: dict[str, Any]) -> dict[str, Any]:
         settings["host"] = normalise_host(settings["host"])
     if settings.get("kinds") is not None:
         settings["kinds"] = tuple(settings["kinds"])
-    if "status" in settings:
-        settings["status"] = WebhookStatus(settings["status"])
+    if "paused" in settings:
+        paused = settings.pop("paused")
+        settings["status"] = WebhookStatus.paused if paused else WebhookStatus.active
     return settings
 
 
