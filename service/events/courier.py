@@ -38,7 +38,7 @@ from service.storage import Store, Transaction
 
 EVERY_S = 0.1
 """Time between two looks for due webhooks, seconds."""
-CLAIM_S = 60.0
+CLAIM_S = 20.0
 """Duration of a claim, which each batch renews, seconds; longer than a request may take."""
 SLICE_S = 5.0
 """Time after which a webhook with more changes makes room for others, seconds."""
