@@ -18,6 +18,7 @@ TABLES = (
     "webhooks",
     "feed",
     "websub",
+    "clocks",
     "url_groups",
     "schedule",
     "epochs",
@@ -46,6 +47,7 @@ def upgrade() -> None:
     create_log(sqlite=sqlite)
     create_epochs()
     create_schedule(sqlite=sqlite)
+    create_clocks()
     create_websub()
     create_feed(sqlite=sqlite)
     create_webhooks()
@@ -132,6 +134,7 @@ def create_states(*, sqlite: bool) -> None:
         sa.Column("n_changes", sa.Integer, nullable=False),
         sa.Column("interval_factor", Short, nullable=False),
         sa.Column("last_interval", Short, nullable=False, server_default="0"),
+        sa.Column("last_age", Short),
         sa.Column("observability", sa.SmallInteger, nullable=False),
         sa.Column("gone", sa.Boolean, nullable=False),
         sa.Column("estimate", sa.LargeBinary, nullable=False),
@@ -258,6 +261,8 @@ def create_schedule(*, sqlite: bool) -> None:
         sa.Column("crawl_rate", Short, nullable=False),
         sa.Column("urgency", Short, nullable=False, server_default="1"),
         sa.Column("crawl_probability", sa.Double),
+        sa.Column("shift", sa.SmallInteger),
+        sa.Column("carried", sa.SmallInteger),
         *([key] if sqlite else []),
         comment="Schedules that epochs published; on Postgres one partition an epoch.",
         postgresql_partition_by="LIST (epoch)",
@@ -265,6 +270,27 @@ def create_schedule(*, sqlite: bool) -> None:
     )
     if not sqlite:
         op.create_index("schedule_page_id_idx", "schedule", ["page_id"])
+
+
+def create_clocks() -> None:
+    op.create_table(
+        "clocks",
+        sa.Column("host_id", Id, nullable=False, autoincrement=False),
+        sa.Column("learnt_at", Instant, nullable=False),
+        sa.Column("has_clock", sa.Boolean, nullable=False),
+        sa.Column("evidence", sa.LargeBinary, nullable=False),
+        sa.Column("profile", sa.LargeBinary, nullable=False),
+        sa.PrimaryKeyConstraint("host_id", name="clocks_pkey"),
+        comment="Evidence of the hours at which pages of hosts change; a host learns once a day.",
+        postgresql_with={"fillfactor": "90"},
+    )
+    op.create_index(
+        "clocks_has_clock_idx",
+        "clocks",
+        ["host_id"],
+        postgresql_where=sa.text("has_clock"),
+        sqlite_where=sa.text("has_clock"),
+    )
 
 
 def create_websub() -> None:

@@ -132,6 +132,7 @@ def states_after(taught: Taught, complete_rate: Floats, learning: Learning) -> P
         requested_at=never,
         interval_factor=timing.exponential(uniform) if poisson else uniform,
         last_interval=zero,
+        last_age=np.full(n, np.nan),
         estimate=taught.estimate,
         observability=np.full(n, UNSPECIFIED, np.int16),
         crawl_rate=np.full(n, np.nan),

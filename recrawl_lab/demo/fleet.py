@@ -118,6 +118,10 @@ class Fleet:
         certificate: dict[str, Any] = epoch
         return certificate
 
+    def step(self, usual: float) -> float:
+        """Return the usual time: each step waits for an epoch of the service."""
+        return usual
+
     def due(self, before: float) -> Due:
         """Return the pages in the schedule that are due before a day."""
         request = {"due_before": instant_of(before).isoformat()}

@@ -13,16 +13,20 @@ from recrawl_lab.memory.growing import Table, Undo
 from service.core.shares import ShareEvidence
 from service.model.arrays import Bools, Ints, UrlGroupRates
 from service.model.columns import (
+    NOT_MOVED,
     CapColumns,
+    ClockColumns,
     EpochColumns,
+    HostClocks,
     ScheduleChanges,
     ScheduleColumns,
     ScheduledPages,
     SchedulePart,
+    ShiftColumns,
 )
 from service.model.domain import Certificate, Epoch, EpochStatus, ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotFound, EpochNotKept
-from service.storage.contract import EPOCHS_KEPT, Transaction
+from service.storage.contract import EPOCHS_KEPT, NOTHING, Learnt, Transaction
 
 if TYPE_CHECKING:
     from recrawl_lab.memory.store import MemoryStore
@@ -91,27 +95,45 @@ class MemorySchedule(Transaction):
         epoch: int,
         certificate: Certificate,
         now: datetime,
-        url_group_rate: UrlGroupRates | None = None,
-        share_evidence: ShareEvidence | None = None,
+        learnt: Learnt = NOTHING,
     ) -> None:
         schedules = {**self.store.schedules, epoch: self.store.written[epoch]}
         newest = sorted(schedules)[-EPOCHS_KEPT:]
-        rates = {**self.store.url_group_rates, epoch: url_group_rate}
         self.set("written", {})
         self.set("schedules", {e: schedules[e] for e in newest})
-        shares = {**self.store.share_evidence, epoch: share_evidence}
-        self.set("url_group_rates", {e: rates.get(e) for e in newest})
-        self.set("share_evidence", {e: shares.get(e) for e in newest})
+        kept = {**self.store.learnt, epoch: learnt._replace(clocks=None)}
+        self.set("learnt", {e: kept[e] for e in newest})
+        if learnt.clocks is not None:
+            self.set("clocks", _renewed(self.store.clocks, learnt.clocks))
         published = replace(self.epoch(epoch), status=EpochStatus.published, finished_at=now)
         self._put_epoch(replace(published, certificate=_copy(certificate)))
 
     @override
     def url_group_rate(self, epoch: int) -> UrlGroupRates | None:
-        return self.store.url_group_rates.get(epoch)
+        return self.store.learnt.get(epoch, NOTHING).url_group_rate
 
     @override
     def share_evidence(self, epoch: int) -> ShareEvidence | None:
-        return self.store.share_evidence.get(epoch)
+        return self.store.learnt.get(epoch, NOTHING).share_evidence
+
+    @override
+    def host_clocks(self) -> HostClocks:
+        known = self.store.clocks
+        row = np.flatnonzero(known.profile[:, 0] > 0)
+        no_delay = np.full(len(row), np.nan)
+        return HostClocks(host_id=known.host_id[row], profile=known.profile[row], delay_s=no_delay)
+
+    @override
+    def clocks(self, host_id: Ints) -> ClockColumns:
+        return self.store.clocks.where(np.isin(self.store.clocks.host_id, host_id))
+
+    @override
+    def shifts(self, epoch: int) -> ShiftColumns:
+        rows = self.store.schedules.get(epoch)
+        if rows is None:
+            return ShiftColumns.empty()
+        moved = rows.take(rows.shift != NOT_MOVED)
+        return ShiftColumns(page_id=moved.page_id, shift=moved.shift, carried=moved.carried)
 
     def _requested(self) -> Epoch | None:
         return next((e for e in self._unfinished() if e.status is EpochStatus.requested), None)
@@ -232,7 +254,17 @@ class MemorySchedule(Transaction):
         for name in ("change_rate", "crawl_rate", "crawl_probability", "urgency"):
             choices[name] = np.full(len(page_id), np.nan)
             choices[name][has_row] = getattr(rows, name)[at[has_row]]
+        for name in ("shift", "carried"):
+            choices[name] = np.full(len(page_id), NOT_MOVED, np.int16)
+            choices[name][has_row] = getattr(rows, name)[at[has_row]]
         return ScheduleColumns(page_id=page_id, **choices)
+
+
+def _renewed(before: ClockColumns, new: ClockColumns) -> ClockColumns:
+    """Return the evidence of all hosts after some have learnt."""
+    others = before.where(~np.isin(before.host_id, new.host_id))
+    both = ClockColumns.concatenate([others, new])
+    return both.take(np.argsort(both.host_id))
 
 
 def moved(before: ScheduleColumns, now: ScheduleColumns, ratio: float) -> Bools:

@@ -14,13 +14,14 @@ from typing_extensions import override
 from recrawl_lab.memory.evidence import Evidence
 from recrawl_lab.memory.growing import Table
 from recrawl_lab.memory.transaction import PAGE, WRITTEN, MemoryTransaction
-from service.core.shares import ShareEvidence
-from service.model.arrays import COLUMN, INSTANT, UrlGroupRates
-from service.model.columns import CapColumns, LogColumns, PageStates, ScheduleColumns
+from service.core.clocks.evidence import WIDTH
+from service.core.clocks.profile import TERMS
+from service.model.arrays import COLUMN, INSTANT
+from service.model.columns import CapColumns, ClockColumns, LogColumns, PageStates, ScheduleColumns
 from service.model.domain import Epoch
 from service.model.errors import EpochRunning, LeadershipLost
 from service.storage.clock import Clock, system_clock
-from service.storage.contract import Lead, Store
+from service.storage.contract import Lead, Learnt, Store
 
 
 class MemoryStore(Store):
@@ -46,8 +47,8 @@ class MemoryStore(Store):
         self.epochs: list[Epoch] = []
         self.written: dict[int, ScheduleColumns] = {}
         self.schedules: dict[int, ScheduleColumns] = {}
-        self.url_group_rates: dict[int, UrlGroupRates | None] = {}
-        self.share_evidence: dict[int, ShareEvidence | None] = {}
+        self.learnt: dict[int, Learnt] = {}
+        self.clocks = ClockColumns.empty(evidence=(WIDTH,), profile=(1 + TERMS,))
         self.estimator: str | None = None
         self.turn = threading.Lock()
         self.leading = threading.Lock()

@@ -18,7 +18,14 @@ from recrawl_lab.memory.growing import Undo
 from recrawl_lab.memory.schedule import MemorySchedule
 from service.model.arrays import INSTANT, NO_TIME, UNSPECIFIED, Ints, Keys, instant, moment
 from service.model.changes import ChangeColumns
-from service.model.columns import EvidenceColumns, LogColumns, PageColumns, PageStates, StoredPages
+from service.model.columns import (
+    NOT_MOVED,
+    EvidenceColumns,
+    LogColumns,
+    PageColumns,
+    PageStates,
+    StoredPages,
+)
 from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch
 from service.model.errors import PageNotFound
 from service.model.urls import url_groups
@@ -118,6 +125,7 @@ class MemoryTransaction(MemorySchedule):
             requested_at=NO_TIME,
             pings_since=now,
             interval_factor=1.0,
+            last_age=np.nan,
         )
         keys = new.key.tolist()
         self.store.page_id_of.update(zip(keys, range(start + 1, start + 1 + len(new)), strict=True))
@@ -170,6 +178,7 @@ class MemoryTransaction(MemorySchedule):
         cells |= {
             "host": self.store.host(int(cells["host_id"])),
             "due_rate": due["due_rate"][0],
+            "shift": None if rates.shift[0] == NOT_MOVED else int(rates.shift[0]),
             "redirects_to": target or None,
             "redirects_to_url": self.pages["url"][target - 1] if there else None,
         }

@@ -133,7 +133,7 @@ HINDSIGHT_KNOWS = (
 )
 """Knowledge of the policy `hindsight`, the object of a sentence whose verb is "knows"."""
 
-UNPACED = replace(DEFAULT_PLAN, estimator=DEFAULT_GAMMA, url_groups=False)
+UNPACED = replace(DEFAULT_PLAN, estimator=DEFAULT_GAMMA, url_groups=False, clocks=False)
 """Plan of the papers' policies: only a page's own rate, estimated by Gamma, decides its crawls."""
 
 OBJECTIVES = {
@@ -149,6 +149,10 @@ PARTS: dict[str, tuple[Plan, str]] = {
     "recrawl-no-siblings": (
         replace(DEFAULT_PLAN, url_groups=False),
         "Recrawl without siblings: crawls of other pages of its URL group do not move a page",
+    ),
+    "recrawl-no-clocks": (
+        replace(DEFAULT_PLAN, clocks=False),
+        "Recrawl without clocks: the hours at which the pages of a host change do not count",
     ),
 }
 """Plan and description by name, of the default with one part left out."""

@@ -34,6 +34,9 @@ class Crawlers(Protocol):
     def new_epoch(self) -> object:
         """Run an epoch now, and publish its schedule."""
 
+    def step(self, usual: float) -> float:
+        """Return the time to the next epoch, days: less than usual where crawls follow the hours."""
+
     def due(self, before: float) -> Due:
         """Return the pages in the schedule that are due before a day."""
 
@@ -68,24 +71,32 @@ def crawl(
     """
     world = fleet.world
     pings = _rows(notices, np.argsort(notices.at, kind="stable"))
-    edges = np.minimum(np.arange(np.ceil(world.days / step) + 1) * step, world.days)
-    n_pings = np.searchsorted(pings.at, edges, side="right")
     born = np.argsort(world.created, kind="stable")
-    n_born = np.searchsorted(world.created[born], edges, side="right")
-    fleet.discover(np.sort(born[: n_born[0]]))
+    created = world.created[born]
     saved, ahead = 0.0, bandwidth * CARRIED_DAYS
-    for i, (start, end) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)):
+    start, n_pings, n_born = 0.0, *_until(0.0, pings.at, created)
+    fleet.discover(np.sort(born[:n_born]))
+    while start < world.days:
         clock.advance(start)
         fleet.new_epoch()
+        end = min(start + fleet.step(step), world.days)
         due = fleet.due(end)
         clock.advance(end)
-        fleet.discover(np.sort(born[n_born[i] : n_born[i + 1]]))
-        requested = fleet.announce(_rows(pings, slice(n_pings[i], n_pings[i + 1])))
+        known_pings, known_born = n_pings, n_born
+        n_pings, n_born = _until(end, pings.at, created)
+        fleet.discover(np.sort(born[known_born:n_born]))
+        requested = fleet.announce(_rows(pings, slice(known_pings, n_pings)))
         income = bandwidth * (end - start)
         on_time = choose(due, start, end, saved + income + ahead - len(requested.at))
         crawls = fleet.crawl(merged(on_time, requested))
         saved = min(saved + income - len(crawls.at), ahead)
+        start = end
         yield end, crawls
+
+
+def _until(day: float, *columns: Floats) -> list[int]:
+    """Return how many instants of each sorted column are not after a day."""
+    return [int(np.searchsorted(column, day, side="right")) for column in columns]
 
 
 def _rows(crawls: Crawls, which: Ints | slice) -> Crawls:

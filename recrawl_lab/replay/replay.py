@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -19,7 +20,9 @@ from recrawl_lab.replay.staleness import Crawls, merged
 from recrawl_lab.worlds.simulated_time import START, Clock, day_of, instant_of
 from recrawl_lab.worlds.versions import Versions
 from recrawl_lab.worlds.world import World
+from service.core.clocks.timing import FAST_INTERVAL
 from service.core.estimators.base import Estimator, from_columns
+from service.epochs.moves import PACED_EVERY
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
 from service.estimation.estimates import Rules, rules_in_force, width
@@ -42,7 +45,8 @@ from service.model.errors import UnexpectedAnswer
 from service.model.urls import key_of, url_groups
 
 EVERYTHING = 1 << 62
-HOST = "replay.example"
+OFTEN = 0.5
+"""Time between epochs once a host has a clock, as a share of the usual time."""
 MICROSECONDS = 86_400e6
 _START = instant(START)
 
@@ -126,6 +130,7 @@ class LocalFleet:
         self._page = np.zeros(len(world) + 1, np.int64)
         self._observed_ratio, self._epoch_at = np.ones(len(world)), 0.0
         self._budget_factor = 1.0
+        self._has_clock, self._paced = False, np.zeros(len(world), np.bool_)
         self._predicted = [NOTHING]
 
     @property
@@ -143,7 +148,7 @@ class LocalFleet:
         columns = PageColumns(
             key=np.frombuffer(b"".join(map(key_of, urls)), KEY),
             url=np.array(urls, object),
-            host=np.full(len(urls), HOST, object),
+            host=np.array([urlsplit(url).hostname for url in urls], object),
             importance=world.importance[pages],
             observability=np.where(announced, Observability.complete, Observability.auto),
             min_crawl_rate=unsaid,
@@ -165,6 +170,23 @@ class LocalFleet:
             ratio = schedule.urgency / self._budget_factor
             self._observed_ratio[self._page[schedule.page_id]] = ratio
         self._epoch_at = day_of(self.clock())
+        self._look_at_clocks()
+
+    def _look_at_clocks(self) -> None:
+        """Find out whether a host has a clock, and which pages of such hosts keep a pace."""
+        with self.store.begin(write=False) as tx:
+            host_id = tx.host_clocks().host_id
+            schedule = self.store.schedules.get(tx.number_in_force())
+        self._has_clock, self._paced[:] = len(host_id) > 0, False
+        if self._has_clock and schedule is not None:
+            fast = schedule.page_id[schedule.crawl_rate * FAST_INTERVAL > 1.0]
+            on_clock = np.isin(self.store.pages["host_id"][fast - 1], host_id)
+            self._paced[self._page[fast[on_clock]]] = True
+
+    def step(self, usual: float) -> float:
+        """Return the time to the next epoch, days."""
+        often = OFTEN * usual if self._has_clock else usual
+        return min(often, PACED_EVERY) if self._paced.any() else often
 
     def due(self, before: float) -> Due:
         """Read the schedule."""
@@ -172,9 +194,13 @@ class LocalFleet:
             pages = tx.schedule(tx.number_in_force(), 0, EVERYTHING, ScheduleFilter()).pages
         at = due_at(pages)
         row = np.flatnonzero(at < instant(instant_of(before)))
-        again = pages.crawl_rate[row]
-        again *= np.where(pages.due_rate[row] == again, 1.0, self._budget_factor)
-        return Due(self._page[pages.page_id[row]], _days(at[row]), again)
+        page, rate, due_rate = (
+            self._page[pages.page_id[row]],
+            pages.crawl_rate[row],
+            pages.due_rate[row],
+        )
+        slow = np.where(due_rate == rate, rate, self._budget_factor * rate)
+        return Due(page, _days(at[row]), np.where(self._paced[page], due_rate, slow))
 
     def announce(self, changes: Crawls) -> Crawls:
         """Record change notices."""

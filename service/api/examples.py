@@ -177,6 +177,12 @@ REQUESTED = {
     "status": "requested",
     "requested_at": "2026-05-01T12:15:00Z",
 }
+CLOCK = {
+    "weight": 0.97,
+    "busiest": {"start": 5.0, "end": 6.5, "share": 0.5187},
+    "intensity": [0.1, 0.12, 0.12, 0.64, 4.55, 8.55, 6.58, 1.78, 0.1, 0.15, *[0.0936] * 14],
+    "learnt_at": "2026-05-01T11:50:00Z",
+}
 PAGE_ANSWER = {
     "page_id": 1,
     "url": "https://example.com/news",
@@ -206,17 +212,21 @@ PAGE_ANSWER = {
         "change_rate": 0.31,
         "crawl_rate": 0.42,
         "crawl_probability": 0.0,
-        "urgency": 1.0,
+        "urgency": 0.95,
+        "moved_s": 10_800.0,
         "next_crawl_at": "2026-05-03T21:14:07Z",
     },
     "why": {
         "sentence": "crawled every 2.4 days: it changes about every 3.2 days, pages of "
         "its URL group every 5.0 days, and its importance is 10; "
-        "67% of all pages are crawled less often",
+        "67% of all pages are crawled less often; "
+        "its next crawl was moved 3.0 hours later, because 52% of the changes of example.com "
+        "come between 05:00 and 06:30 UTC (certainty 97%)",
         "multiplier": 11.3,
         "crawled_more_often_than": 0.67,
         "next_change_expected_in_days": 3.2,
     },
+    "clock": CLOCK,
     "last_crawls": [
         {
             "observed_at": "2026-05-01T12:00:00Z",
@@ -263,6 +273,7 @@ HOST_ANSWER = {
         "silent_days": 0.0014,
         "silent": False,
     },
+    "clock": CLOCK,
 }
 HOSTS_ANSWER = {"items": [HOST_ITEM], "next_cursor": "kqZob3N0czER"}
 GROUP = {"min_delay_s": 1.0, "max_crawl_rate": 900.0, "members": ["example.com", "example.org"]}

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from recrawl_client.wire import (
     changes,
+    clocks,
     common,
     evidence,
     hosts,
@@ -90,7 +91,18 @@ RETRY_AFTER = {"Retry-After": header("Wait before the next try, seconds", 5, "in
 
 STRUCTS = [
     kind
-    for module in (changes, common, evidence, hosts, leases, pages, schedule, webhooks, websub)
+    for module in (
+        changes,
+        clocks,
+        common,
+        evidence,
+        hosts,
+        leases,
+        pages,
+        schedule,
+        webhooks,
+        websub,
+    )
     for kind in vars(module).values()
     if isinstance(kind, type)
     and issubclass(kind, msgspec.Struct)

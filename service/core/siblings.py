@@ -48,6 +48,8 @@ class Siblings(NamedTuple):
     """(I,) pages with a last interval."""
     length: Floats
     """(I,) lengths of these intervals, days."""
+    exposure: Floats
+    """(I,) operational lengths of these intervals, days at the mean change rate."""
     changed: Floats
     expected: Floats
     """(I,) probability of a change in each interval, calibrated."""
@@ -96,7 +98,7 @@ class Siblings(NamedTuple):
         own = _counts(cell, start) - _counts(cell, end)
         observed = self.n_changed[start] - self.n_changed[end] - own * self.changed[some]
         expected = self.n_expected[start] - self.n_expected[end] - own * self.expected[some]
-        changes = self.change_rate[row] * length
+        changes = self.change_rate[row] * self.exposure[some]
         ratio = _ratio(changes, observed, expected)
         ratio[observed + expected <= 0] = np.nan
         return LastIntervals(row, changes, self.changed[some], ratio)
@@ -108,6 +110,7 @@ def siblings(
     interval: ArrayLike,
     change_rate: ArrayLike,
     calibration: float = 1.0,
+    exposure: ArrayLike | None = None,
 ) -> Siblings:
     """Return the last intervals of pages as evidence of each other.
 
@@ -122,6 +125,9 @@ def siblings(
     change_rate : (N,) >= 0, 1/day
     calibration
         Ratio of observed to expected changes over all pages, by which expected changes count.
+    exposure : (N,) >= 0, days
+        Operational lengths of the last intervals: more than the length in hours in which the pages
+        of the host change often. None: the lengths.
 
     Raise `InvalidInput` for another shape, or an entry that is negative or infinite.
 
@@ -142,9 +148,10 @@ def siblings(
     first = place * np.int64(AGES)
     cell = first[row] + _bin(days[row] + 0.5 * length)
     changed = (interval[row] > 0).astype(np.float64)
-    expected = calibration * -np.expm1(-rate[row] * length)
+    exposed = length if exposure is None else check_amount("exposure", exposure, shape)[row]
+    expected = calibration * -np.expm1(-rate[row] * exposed)
     tables = (_cumulated(cell, weight, present.size) for weight in (changed, expected))
-    return Siblings(first, days, rate, row, length, changed, expected, cell, *tables)
+    return Siblings(first, days, rate, row, length, exposed, changed, expected, cell, *tables)
 
 
 def _cumulated(cell: Cells, weight: Floats, n_groups: int) -> Floats:

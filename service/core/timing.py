@@ -17,6 +17,8 @@ from service.core.conditions import (
     check_share,
 )
 
+LONGEST_DELAY_S = 86_400.0
+"""Maximum delay between two crawls of a host, seconds."""
 CREDIT_TOLERANCE = 1e-9
 """Credit that may be missing from a whole crawl: ten pings at 0.1 add up to one crawl."""
 
@@ -41,6 +43,23 @@ def jittered(jitter: float, uniform: ArrayLike) -> Floats:
 def exponential(uniform: ArrayLike) -> Floats:
     """Return times to the next crawl of a Poisson clock, in mean intervals."""
     return np.asarray(-np.log1p(-_uniform(uniform)))
+
+
+def delay_in_force(min_delay_s: ArrayLike, robots_delay_s: ArrayLike, default_s: float) -> Floats:
+    """Return delays between two crawls of a host, seconds; NaN: no delay.
+
+    The delay is the host's own or the default one, at least that of robots.txt, at most a day.
+
+    Examples
+    --------
+    >>> nan = np.nan
+    >>> delay_in_force([nan, 5.0, nan], [nan, 2.0, 1e9], default_s=1.0).tolist()
+    [1.0, 5.0, 86400.0]
+    >>> delay_in_force([nan, nan], [nan, 2.0], default_s=nan).tolist()
+    [nan, 2.0]
+    """
+    own = np.where(np.isnan(min_delay_s), default_s, min_delay_s)
+    return np.asarray(np.minimum(np.fmax(own, robots_delay_s), LONGEST_DELAY_S))
 
 
 def ping_credit(credit: ArrayLike, crawl_probability: ArrayLike) -> tuple[Bools, Floats]:

@@ -15,6 +15,7 @@ import structlog
 
 from service.core.conditions import BandwidthInfeasible
 from service.core.estimators.base import Estimator, from_columns
+from service.epochs.clocks import learn_clocks, load_clocks
 from service.epochs.solve import Plan, solve
 from service.estimation.estimates import estimate_rates, fitted_last, rates_from_log
 from service.leases.politeness import Politeness
@@ -26,6 +27,7 @@ from service.model.errors import OUTAGES, EpochRunning, LeadershipLost, StoreFul
 from service.model.urls import n_buckets
 from service.storage import Lead, Store
 from service.storage.clock import SET_BACK, Clock
+from service.storage.contract import Learnt
 
 TROUBLE = (*OUTAGES, LeadershipLost)
 """Outages of the database and a lost lead, which are logged without a traceback."""
@@ -91,6 +93,7 @@ def _load_solve_publish(
         pages, caps = tx.load_columns(), tx.load_caps()
         fitted = fitted_last(tx, plan.estimator, last)
         evidence = None if last is None else tx.share_evidence(last.epoch)
+        clocks = load_clocks(tx, pages, last, instant(now())) if plan.with_clocks else None
         from_log = None
         if plan.estimator.needs_history:
             from_log = rates_from_log(tx, pages.page_id, plan.estimator)
@@ -99,8 +102,10 @@ def _load_solve_publish(
     with stopwatch(seconds, "estimate"):
         estimator = refit(plan.estimator, pages, fitted)
         estimates = estimate_rates(pages, estimator, instant(now()), from_log)
+        if clocks is not None:
+            clocks = learn_clocks(pages, estimator, clocks, last, instant(now()))
     with stopwatch(seconds, "allocate"):
-        solution = solve(pages, estimates, plan, last, caps, instant(now()), evidence)
+        solution = solve(pages, estimates, plan, last, caps, instant(now()), evidence, clocks)
     epoch_log.info(
         "epoch allocated", seconds=seconds["allocate"], passes=solution.certificate.passes
     )
@@ -108,8 +113,8 @@ def _load_solve_publish(
         lead.write_schedule(epoch.epoch, solution.schedule)
     with lead.begin() as tx:
         certificate = replace(solution.certificate, prior=estimator.corpus(), seconds=seconds)
-        learnt = estimator.url_group_rate, solution.evidence
-        tx.publish(epoch.epoch, certificate, now(), *learnt)
+        values = Learnt(estimator.url_group_rate, solution.evidence, clocks and clocks.learnt)
+        tx.publish(epoch.epoch, certificate, now(), values)
     epoch_log.info("epoch published", seconds=seconds)
 
 

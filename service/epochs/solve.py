@@ -5,7 +5,7 @@ crawl rate. A page is due sooner after crawls found other pages of its URL group
 after crawls found them unchanged (`core.url_groups`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -20,6 +20,8 @@ from service.core.costs import costs
 from service.core.estimators.base import Estimator
 from service.core.pings import PingEstimate, audit_rate
 from service.core.shares import ShareEvidence
+from service.epochs.clocks import Clocks
+from service.epochs.moves import exposures, most_crawled, moved
 from service.epochs.urgency import LastEpoch, Urgency, urgency
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import Floats, Ints
@@ -41,11 +43,19 @@ class Plan:
     url_groups: bool = True
     """True if the latest crawls of a page's URL group move its next crawl. This needs periodic
     timing, because the estimators for Poisson timing assume the rates in force."""
+    clocks: bool = True
+    """True if crawls are moved to the hours after a host's pages change. This needs periodic timing
+    too, and an estimator with a posterior of the change rate."""
 
     @property
     def with_urgency(self) -> bool:
         """True if urgency moves the next crawls of pages."""
         return self.url_groups and self.timing is Timing.periodic
+
+    @property
+    def with_clocks(self) -> bool:
+        """True if clocks of hosts move the next crawls of pages."""
+        return self.clocks and self.timing is Timing.periodic and self.estimator.steady is not None
 
 
 CONSTRAINED = "harmonic"
@@ -207,6 +217,7 @@ def solve(
     caps: CapColumns,
     now: np.datetime64,
     evidence: ShareEvidence | None = None,
+    clocks: Clocks | None = None,
 ) -> Solution:
     """Return the schedule and its certificate; `last` is the epoch in force."""
     start = last.certificate.multiplier if last and last.certificate else None
@@ -214,17 +225,30 @@ def solve(
     if bandwidth is None:
         bandwidth = len(pages) / PAGES_PER_CRAWL
     allocation, audits = _optimum(pages, estimates, plan.objective, bandwidth, start, caps)
+    if clocks is not None and len(clocks.hosts):
+        once = allocation.crawl_rate, allocation.multiplier, clocks
+        most = most_crawled(pages, estimates.change_rate, *once)
+        if most is None:
+            most = np.nan
+        fewer = replace(pages, max_crawl_rate=np.fmin(pages.max_crawl_rate, most))
+        clocked = _optimum(fewer, estimates, plan.objective, bandwidth, allocation.multiplier, caps)
+        if clocked[0].bandwidth_used + clocked[1].sum() >= (1 - 1e-6) * bandwidth:
+            allocation, audits = clocked
     crawl_rate = allocation.crawl_rate + audits
-    clocks = Urgency(np.ones(len(pages)), 1.0, evidence)
+    since = LastEpoch.of(last, evidence)
+    pace = Urgency(np.ones(len(pages)), 1.0, evidence)
     if plan.with_urgency:
-        since = LastEpoch.of(last, evidence)
-        clocks = urgency(pages, estimates, crawl_rate, caps, now, since, bandwidth)
+        exposure = exposures(pages, clocks)
+        pace = urgency(pages, estimates, crawl_rate, caps, now, since, bandwidth, exposure)
+    moves = moved(pages, estimates, crawl_rate, pace.of_pages, clocks, since, now)
     schedule = ScheduleColumns(
         page_id=pages.page_id,
         change_rate=estimates.change_rate,
         crawl_rate=crawl_rate,
         crawl_probability=allocation.crawl_probability,
-        urgency=clocks.of_pages,
+        urgency=moves.urgency,
+        shift=moves.shift,
+        carried=moves.carried,
     )
     harmonic, binary = total_costs(pages, estimates, schedule, plan.timing)
     certificate = Certificate(
@@ -240,9 +264,9 @@ def solve(
         prior={},
         crawl_rate_quantiles=percentiles(crawl_rate),
         seconds={},
-        budget_factor=clocks.budget_factor,
+        budget_factor=pace.budget_factor,
     )
-    return Solution(schedule, certificate, clocks.evidence)
+    return Solution(schedule, certificate, pace.evidence)
 
 
 def _optimum(

@@ -16,7 +16,7 @@ from service.core.siblings import siblings
 from service.core.spending import HIGHEST, LOWEST, Window, budget_factor, spent
 from service.core.timing import JITTER
 from service.estimation.estimates import RateEstimates
-from service.model.arrays import NO_TIME, Floats, Ints, days, instant
+from service.model.arrays import NO_TIME, Bools, Floats, Ints, days, instant
 from service.model.columns import CapColumns, EpochColumns
 from service.model.domain import Epoch, Observability
 from service.model.urls import n_buckets
@@ -74,8 +74,11 @@ def urgency(
     now: np.datetime64,
     last: LastEpoch = NO_EPOCH,
     bandwidth: float = 0.0,
+    exposure: Floats | None = None,
 ) -> Urgency:
     """Return the urgency of pages with (N,) crawl rates on the clock, 1/day.
+
+    `exposure` has the operational lengths of last intervals, days; None: the lengths.
 
     The urgency is 1 for pages whose pings are used, and for pages of hosts with a cap. The bounds
     of a page hold for its crawl rate times its urgency. `bandwidth` is that of the crawl rates.
@@ -85,8 +88,10 @@ def urgency(
         return Urgency(np.ones(len(pages)), last.budget_factor, last.evidence)
     age = np.where(clocked, np.maximum(days(now - pages.last_observed_at), 0.0), np.nan)
     interval = np.where(pages.importance > 0, pages.last_interval, 0.0)
-    window = _since(last, now)
-    factor, evidence = _by_siblings(pages, age, interval, estimates.change_rate, last, window)
+    window = since(last, now)
+    exposed = np.abs(interval) if exposure is None else exposure
+    since_crawl = age, interval, exposed
+    factor, evidence = _by_siblings(pages, since_crawl, estimates.change_rate, last, window)
     free = clocked & (estimates.ping_rate == 0) & (pages.observability != Observability.complete)
     if len(caps):
         free &= ~np.isin(pages.host_id, caps.host_id)
@@ -94,14 +99,18 @@ def urgency(
     rate = crawl_rate[free]
     columns = age[free], np.abs(interval[free]), n_recrawls(pages)[free], rate
     on_all = _budget_factor(*columns, window, last, bandwidth)
-    factor[free] *= on_all
-    least = np.nan_to_num(pages.min_crawl_rate[free], nan=0.0) / rate
-    most = np.fmin(FASTEST, np.maximum(pages.max_crawl_rate[free] / rate, least))
-    factor[free] = np.clip(factor[free], np.minimum(least, most), most)
+    factor[free] = bounded(pages, free, rate, factor[free] * on_all)
     return Urgency(factor, on_all, evidence)
 
 
-def _since(last: LastEpoch, now: np.datetime64) -> Window:
+def bounded(pages: EpochColumns, where: Bools | Ints, crawl_rate: Floats, factor: Floats) -> Floats:
+    """Return factors on the crawl rates of some pages, within the bounds of each page's rate."""
+    least = np.nan_to_num(pages.min_crawl_rate[where], nan=0.0) / crawl_rate
+    most = np.fmin(FASTEST, np.maximum(pages.max_crawl_rate[where] / crawl_rate, least))
+    return np.asarray(np.clip(factor, np.minimum(least, most), most))
+
+
+def since(last: LastEpoch, now: np.datetime64) -> Window:
     """Return the time since the last epoch, less the time in which reports may still come."""
     late, day = LATE / timedelta(days=1), np.timedelta64(1, "D")
     if np.isnat(last.started_at):
@@ -111,8 +120,7 @@ def _since(last: LastEpoch, now: np.datetime64) -> Window:
 
 def _by_siblings(
     pages: EpochColumns,
-    age: Floats,
-    interval: Floats,
+    crawls: tuple[Floats, Floats, Floats],
     change_rate: Floats,
     last: LastEpoch,
     window: Window,
@@ -121,7 +129,9 @@ def _by_siblings(
     n_groups = n_buckets(len(pages))
     evidence = last.evidence or ShareEvidence.none(n_groups)
     evidence = evidence.resized(n_groups)
-    shown = siblings(pages.url_group, age, interval, change_rate, float(evidence.calibration[0]))
+    age, interval, exposure = crawls
+    calibration = float(evidence.calibration[0])
+    shown = siblings(pages.url_group, age, interval, change_rate, calibration, exposure)
     crawled = (age >= window.end) & (age < window.start)
     evidence = learn(evidence, pages.url_group, shown, crawled, window.days)
     share = shares(evidence)[pages.url_group % n_groups]

@@ -160,7 +160,7 @@ def observe(
         age=age(crawls),
     )
     learnt = learn_crawls(rules.estimator, states, evidence.where(comparison.is_evidence))
-    after = _next_states(states, groups, crawls, comparison, learnt, rules)
+    after = _next_states(states, groups, crawls, comparison, evidence.age, learnt, rules)
     return after, _log_crawls(crawls, comparison, evidence.crawl_rate), comparison
 
 
@@ -218,6 +218,7 @@ def _next_states(
     groups: Groups,
     crawls: CrawlColumns,
     comparison: CrawlComparison,
+    age: Floats,
     learnt: EvidenceState,
     rules: Rules,
 ) -> PageStates:
@@ -241,6 +242,7 @@ def _next_states(
         last_interval=groups.after(
             states.last_interval, answer, np.where(is_evidence, signed, 0.0)
         ),
+        last_age=groups.after(states.last_age, answer, age),
         n_failures=n_failures,
         redirects_to=redirects(states, groups, crawls, failing),
         pings_since_crawl=groups.after(states.pings_since_crawl, answer, comparison.n_pings_after),

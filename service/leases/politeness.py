@@ -31,8 +31,6 @@ LONGEST_PAUSE_S = 86_400.0
 FORGIVEN_AFTER_S = 86_400.0
 """Time from the end of a pause until failures no longer count, seconds. Without leases, no answer
 would clear them."""
-LONGEST_DELAY_S = 86_400.0
-"""Maximum delay between two crawls, seconds."""
 
 ANY_NUMBER = np.iinfo(np.int32).max
 """Room of a gate without limits, crawls."""
@@ -98,8 +96,7 @@ class ReportSummary(NamedTuple):
 
 def delays(min_delay_s: Floats, robots_delay_s: Floats, polite: Politeness) -> Floats:
     """Return delays in force, seconds: at least the delay of robots.txt, at most a day."""
-    own = np.where(np.isnan(min_delay_s), polite.delay_s, min_delay_s)
-    return np.minimum(np.fmax(own, robots_delay_s), LONGEST_DELAY_S)
+    return timing.delay_in_force(min_delay_s, robots_delay_s, polite.delay_s)
 
 
 def concurrencies(max_concurrency: Ints, polite: Politeness) -> Ints:

@@ -122,6 +122,9 @@ class PageStates(Columns):
     last_interval: Floats
     """Interval that the newest answered crawl ended, days; negative if the page had not changed in
     it; 0 where it is no evidence. A store may keep seven digits."""
+    last_age: Floats
+    """Days from the modification that the site reported with the newest answered crawl to that
+    crawl; NaN: no report. A store may keep seven digits."""
     n_failures: Ints
     """Crawls in a row without an answer; for a page that is gone, crawls that confirmed it."""
     redirects_to: Ints
@@ -190,7 +193,11 @@ class EpochColumns(Columns):
     real_pings: Floats
     false_pings: Floats
     trust: Floats
+    last_age: Floats
 
+
+NOT_MOVED = np.iinfo(np.int16).min
+"""Shift of a page without a clock."""
 
 RARE: dict[str, np.generic] = {
     "min_crawl_rate": np.float64("nan"),
@@ -201,6 +208,7 @@ RARE: dict[str, np.generic] = {
     "real_pings": np.float64(0),
     "false_pings": np.float64(0),
     "trust": np.float64(0),
+    "last_age": np.float64("nan"),
 }
 """Usual values of the last `EpochColumns`, in which most pages have no value."""
 
@@ -231,6 +239,45 @@ class ScheduleColumns(Columns):
     urgency: Floats
     """Factor on the crawl rate until the next epoch (`epochs.solve`). A store may keep seven
     digits."""
+    shift: Codes
+    """Minutes from the instant by the crawl rate to the next crawl, at a better hour
+    (`core.clocks`); `NOT_MOVED` for pages without a clock."""
+    carried: Codes
+    """`shift` of the crawl that began the running interval; `NOT_MOVED` like `shift`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShiftColumns(Columns):
+    """(N,) pages whose crawls an epoch moved, by ascending page_id; as in `ScheduleColumns`."""
+
+    page_id: Ints
+    shift: Codes
+    carried: Codes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockColumns(Columns):
+    """(H,) evidence of the hours at which the pages of hosts change, by ascending host_id."""
+
+    host_id: Ints
+    learnt_at: Instants
+    """Time until which crawls are part of the evidence."""
+    evidence: Floats
+    """(H, WIDTH) as packed by `core.clocks.evidence`. A store may keep seven digits."""
+    profile: Floats
+    """(H, 1 + TERMS) weight and coefficients of `core.clocks.profile`. A store may keep seven
+    digits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostClocks(Columns):
+    """(H,) hosts with a clock, by ascending host_id."""
+
+    host_id: Ints
+    profile: Floats
+    """As in `ClockColumns`; the weight is positive."""
+    delay_s: Floats
+    """Delay between two crawls of the host, seconds; NaN: none is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,6 +103,7 @@ class Page:
     page_id: int
     url: str
     host: str
+    host_id: int
     importance: float
     observability: Observability
     min_crawl_rate: float | None
@@ -126,6 +127,9 @@ class Page:
     crawl_rate: float | None
     crawl_probability: float | None
     urgency: float | None
+    shift: int | None
+    """As in `ScheduleColumns`, minutes; None for a page without a clock. The move is part of
+    `urgency`."""
     requested_at: datetime | None
     interval_factor: float
     due_rate: float | None

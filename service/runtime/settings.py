@@ -57,6 +57,9 @@ class Settings(BaseSettings):
     has no optimum of its own."""
     url_groups: bool = True
     """True where the latest crawls of a page's URL group move its next crawl."""
+    clocks: bool = True
+    """True where crawls come after the hours at which their host's pages change; needs timing
+    periodic (poisson leaves the hours out) and the estimator bursty or gamma."""
     half_life_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = 180
     """Half-life of evidence, days; empty: evidence keeps its weight."""
     retention_days: Annotated[float, Field(gt=0, le=36_500)] | None = 730
@@ -153,6 +156,7 @@ class Settings(BaseSettings):
             bandwidth=self.bandwidth,
             retention=None if self.retention_days is None else timedelta(days=self.retention_days),
             url_groups=self.url_groups,
+            clocks=self.clocks,
         )
 
     @property

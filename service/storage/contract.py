@@ -31,14 +31,17 @@ from service.core.shares import ShareEvidence
 from service.model.arrays import Bools, Instants, Ints, Keys, UrlGroupRates
 from service.model.columns import (
     CapColumns,
+    ClockColumns,
     EpochColumns,
     EvidenceColumns,
+    HostClocks,
     LogColumns,
     PageColumns,
     PageStates,
     ScheduleChanges,
     ScheduleColumns,
     SchedulePart,
+    ShiftColumns,
     StoredPages,
 )
 from service.model.domain import (
@@ -86,6 +89,20 @@ class Brought(NamedTuple):
     def take(self, where: NDArray[Any]) -> "Brought":
         """Return the pages that a mask or an index array selects."""
         return Brought(self.states.take(where), self.created_at[where])
+
+
+class Learnt(NamedTuple):
+    """Values that an epoch learnt from crawls, beside the estimates of pages."""
+
+    url_group_rate: UrlGroupRates | None = None
+    """Mean change rates of URL groups, 1/day."""
+    share_evidence: ShareEvidence | None = None
+    """Evidence of the shares of URL groups (`core.shares`)."""
+    clocks: ClockColumns | None = None
+    """Hosts whose clocks have learnt; the evidence of others stays as it is."""
+
+
+NOTHING = Learnt()
 
 
 class Transaction(QueueStatements, HostStatements, FeedStatements, WebhookStatements):
@@ -210,10 +227,11 @@ class Transaction(QueueStatements, HostStatements, FeedStatements, WebhookStatem
         epoch: int,
         certificate: Certificate,
         now: datetime,
-        url_group_rate: UrlGroupRates | None = None,
-        share_evidence: ShareEvidence | None = None,
+        learnt: Learnt = NOTHING,
     ) -> None:
-        """Put a whole schedule in force, in a later transaction than the one that wrote it.
+        """Put a whole schedule in force with all that its epoch learnt.
+
+        This takes a later transaction than the one that wrote the schedule.
 
         In the same transaction, a reader on Postgres could see the epoch before its rows.
         """
@@ -225,6 +243,18 @@ class Transaction(QueueStatements, HostStatements, FeedStatements, WebhookStatem
     @abstractmethod
     def share_evidence(self, epoch: int) -> ShareEvidence | None:
         """Return the published evidence of shares (`core.shares`); None if it is not kept."""
+
+    @abstractmethod
+    def host_clocks(self) -> HostClocks:
+        """Return the hosts with a clock, by ascending host_id."""
+
+    @abstractmethod
+    def clocks(self, host_id: Ints) -> ClockColumns:
+        """Return the evidence of those of these hosts that have any, by ascending host_id."""
+
+    @abstractmethod
+    def shifts(self, epoch: int) -> ShiftColumns:
+        """Return the pages whose crawls an epoch moved, by ascending page_id."""
 
     @abstractmethod
     def epoch(self, epoch: int) -> Epoch:

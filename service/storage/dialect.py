@@ -21,7 +21,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from service.model.arrays import Ints
+
+Arrays = dict[str, NDArray[np.generic]]
 
 
 class Rows(Protocol):
@@ -48,6 +53,13 @@ class Dialect(ABC):
     @abstractmethod
     def ids(self, statement: str, **parameters: Any) -> Ints:
         """Return the ids that a SELECT reads, in its order."""
+
+    @abstractmethod
+    def arrays(self, statement: str, dtypes: Mapping[str, str], **parameters: Any) -> Arrays:
+        """Return the columns that a SELECT without NULL reads, by name, in its order of rows.
+
+        `dtypes` has the numpy type of each column; blobs have one width, such as "V72".
+        """
 
     def scalar(self, statement: str, **parameters: Any) -> Any:
         """Return the first value of the first row; None without a row."""

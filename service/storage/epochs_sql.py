@@ -20,8 +20,9 @@ from service.model.arrays import Bools, UrlGroupRates
 from service.model.columns import ScheduleChanges, ScheduledPages, SchedulePart
 from service.model.domain import Certificate, Epoch, EpochStatus, ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotFound, EpochNotKept
-from service.storage.contract import EPOCHS_KEPT, EPOCHS_TOLD, MOST_SCANNED, Transaction
-from service.storage.dialect import Dialect, all_of, assignments
+from service.storage.clocks_sql import ClocksSql
+from service.storage.contract import EPOCHS_KEPT, EPOCHS_TOLD, MOST_SCANNED, NOTHING, Learnt
+from service.storage.dialect import all_of, assignments
 
 KEPT = f"""
 SELECT epoch FROM epochs WHERE status = 'published' ORDER BY epoch DESC LIMIT {EPOCHS_KEPT}
@@ -138,7 +139,7 @@ LAST_SCHEDULED = "SELECT max(page_id) FROM schedule WHERE epoch = %(epoch)s"
 MOST_PAGE_ID = 2**63 - 1
 
 
-class EpochsSql(Dialect, Transaction):
+class EpochsSql(ClocksSql):
     """The statements on epochs and schedules that Postgres and SQLite share."""
 
     @override
@@ -160,16 +161,17 @@ class EpochsSql(Dialect, Transaction):
         epoch: int,
         certificate: Certificate,
         now: datetime,
-        url_group_rate: UrlGroupRates | None = None,
-        share_evidence: ShareEvidence | None = None,
+        learnt: Learnt = NOTHING,
     ) -> None:
         values = {name: getattr(certificate, name) for name in CERTIFICATE}
         self.run(PUBLISH, epoch=epoch, now=now, **values)
-        evidence = None if share_evidence is None else share_evidence.packed()
-        rate, packed = _compressed(url_group_rate), _compressed(evidence)
+        evidence = None if learnt.share_evidence is None else learnt.share_evidence.packed()
+        rate, packed = _compressed(learnt.url_group_rate), _compressed(evidence)
         self.run(ADD_URL_GROUPS, epoch=epoch, rate=rate, share_evidence=packed)
         self.run(DROP_URL_GROUPS)
         self.run(DROP_EPOCHS, last=epoch - EPOCHS_TOLD)
+        if learnt.clocks is not None:
+            self.save_clocks(learnt.clocks)
 
     @override
     def url_group_rate(self, epoch: int) -> UrlGroupRates | None:

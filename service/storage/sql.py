@@ -29,11 +29,13 @@ PING_NUMBERS = ("n_pings", "real_pings", "false_pings", "trust")
 """Columns that are NULL in the tables where they are 0."""
 
 PAGE = """
-SELECT pages.page_id, pages.url, host, pages.importance, observability, pages.min_crawl_rate,
-    pages.max_crawl_rate, pages.created_at, last_crawl_at, last_observed_at, gone, n_failures,
+SELECT pages.page_id, pages.url, host, pages.host_id, pages.importance, observability,
+    pages.min_crawl_rate, pages.max_crawl_rate, pages.created_at, last_crawl_at, last_observed_at,
+    gone, n_failures,
     n_observations, n_changes, n_pings, last_ping_at, pings_since, real_pings, false_pings, trust,
     url_group, estimate, CAST(change_rate AS double precision) AS change_rate,
-    CAST(crawl_rate AS double precision) AS crawl_rate, urgency, requested_at, interval_factor,
+    CAST(crawl_rate AS double precision) AS crawl_rate, urgency, shift, requested_at,
+    interval_factor,
     CAST(crawl_rate AS double precision) * urgency AS due_rate,
     CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END AS crawl_probability,
     redirects_to, target.url AS redirects_to_url

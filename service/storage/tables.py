@@ -92,6 +92,7 @@ page_states = sa.Table(
     sa.Column("n_changes", sa.Integer, nullable=False),
     sa.Column("interval_factor", Short, nullable=False),
     sa.Column("last_interval", Short, nullable=False, server_default="0"),
+    sa.Column("last_age", Short),
     sa.Column("observability", sa.SmallInteger, nullable=False),
     sa.Column("gone", sa.Boolean, nullable=False),
     sa.Column("estimate", sa.LargeBinary, nullable=False),
@@ -230,6 +231,24 @@ url_groups = sa.Table(
     comment="Mean change rates and shares of url_groups; compressed, one row a kept epoch.",
 )
 
+clocks = sa.Table(
+    "clocks",
+    metadata,
+    sa.Column("host_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("learnt_at", Instant, nullable=False),
+    sa.Column("has_clock", sa.Boolean, nullable=False),
+    sa.Column("evidence", sa.LargeBinary, nullable=False),
+    sa.Column("profile", sa.LargeBinary, nullable=False),
+    sa.Index(
+        "clocks_has_clock_idx",
+        "host_id",
+        postgresql_where=sa.text("has_clock"),
+        sqlite_where=sa.text("has_clock"),
+    ),
+    comment="Evidence of the hours at which pages of hosts change; a host learns once a day.",
+    postgresql_with={"fillfactor": "90"},
+)
+
 schedule = sa.Table(
     "schedule",
     metadata,
@@ -239,6 +258,8 @@ schedule = sa.Table(
     sa.Column("crawl_rate", Short, nullable=False),
     sa.Column("urgency", Short, nullable=False, server_default="1"),
     sa.Column("crawl_probability", sa.Double),
+    sa.Column("shift", sa.SmallInteger),
+    sa.Column("carried", sa.SmallInteger),
     sa.PrimaryKeyConstraint("epoch", "page_id").ddl_if("sqlite"),
     sa.Index(None, "page_id").ddl_if("postgresql"),
     comment="Schedules that epochs published; on Postgres one partition an epoch.",

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from recrawl_client.wire.pages import Page
 from service.core.estimators.base import Estimator
+from service.model.arrays import Bools
 from service.model.columns import PageStates, StoredPages
 from service.model.domain import Observability
 from service.model.errors import NotExportable, UnreadableFile
@@ -72,19 +73,26 @@ def cells(name: str, column: NDArray[Any]) -> list[Any]:
     >>> cells("requested_at", np.array(["2026-05-01T12:00", "NaT"], "M8[us]"))
     ['2026-05-01T12:00:00.000000Z', None]
     """
-    none: Any = np.zeros(len(column), np.bool_)
+    none = _absent(name, column)
     if column.dtype.kind == "M":
-        none = np.isnat(column)
         column = np.datetime_as_string(column, unit="us", timezone="UTC").astype(object)
-    elif name.endswith("_crawl_rate"):
-        none = np.isnan(column)
-    elif name == "digest":
-        none = column == 0
     if none.any():
         column = column.astype(object)
         column[none] = None
     listed: list[Any] = column.tolist()
     return listed
+
+
+def _absent(name: str, column: NDArray[Any]) -> Bools:
+    """Return which rows of a column have no value."""
+    absent: Bools = np.zeros(len(column), np.bool_)
+    if column.dtype.kind == "M":
+        absent = np.isnat(column)
+    elif name.endswith("_crawl_rate") or name == "last_age":
+        absent = np.isnan(column)
+    elif name == "digest":
+        absent = column == 0
+    return absent
 
 
 @contextmanager
@@ -202,5 +210,4 @@ def _arrow(pa: Any, name: str, column: NDArray[Any], kind: Any) -> Any:
         return pa.array(column.tolist(), kind)
     if column.dtype.kind == "M":
         return pa.array(column.view(np.int64), pa.int64(), mask=np.isnat(column)).cast(kind)
-    none = np.isnan(column) if name.endswith("_crawl_rate") else column == 0
-    return pa.array(column, kind, mask=none if name.endswith(("_crawl_rate", "digest")) else None)
+    return pa.array(column, kind, mask=_absent(name, column))

@@ -252,6 +252,8 @@ class StateLine(Page, frozen=True, kw_only=True):
     trust: Number = 0.0
     n_failures: Annotated[int, Meta(ge=0, le=1_000)] = 0
     last_interval: Interval = 0.0
+    last_age: Annotated[float, Meta(ge=0, le=1e7)] | None = None
+    """Days from the last modification that the site reported to the crawl that reported it."""
 
 
 class Parsed(NamedTuple):

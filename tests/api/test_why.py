@@ -1,10 +1,11 @@
 """The sentence about a page's crawl rate, for every state of a page."""
 
 from dataclasses import fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from recrawl_client.wire.clocks import BusiestAnswer, ClockAnswer
 from service.api.responses.why import explain
 from service.estimation.estimates import PageEstimate
 from service.model.domain import Certificate, Epoch, EpochStatus, Observability, Page
@@ -34,10 +35,19 @@ GROUP = "since its last crawl its URL group has changed"
 AGAIN = "a ping or POST /pages with its url has it crawled once more"
 
 
-def why(page: Page, *, url_group_rate: float | None = None, quantiles=QUANTILES, certified=True):
+def why(
+    page: Page,
+    *,
+    url_group_rate: float | None = None,
+    quantiles=QUANTILES,
+    certified=True,
+    clock: ClockAnswer | None = None,
+):
     certificate = Certificate(9.0, 9.0, 0.5, 0.0, 0.0, 0.0, 0.0, 1, 1_000, {}, quantiles, 1.2, {})
-    epoch = Epoch(1, EpochStatus.published, AT, certificate=certificate if certified else None)
-    return explain(page, epoch, PageEstimate(0.5, None, "gamma", url_group_rate))
+    started_at = AT + timedelta(hours=1)
+    certificate = certificate if certified else None
+    epoch = Epoch(1, EpochStatus.published, AT, started_at, certificate=certificate)
+    return explain(page, epoch, PageEstimate(0.5, None, "gamma", url_group_rate), clock)
 
 
 @pytest.mark.parametrize(
@@ -117,6 +127,45 @@ def why(page: Page, *, url_group_rate: float | None = None, quantiles=QUANTILES,
 )
 def test_a_sentence_tells_what_drives_the_rate(state, sentence):
     assert why(replace(PAGE, **state)).sentence == sentence
+
+
+CLOCK = ClockAnswer(
+    weight=0.9996,
+    busiest=BusiestAnswer(start=23.5, end=1.0, share=0.512),
+    intensity=[1.0] * 24,
+    learnt_at=AT,
+)
+LATER = {"shift": 120, "host": "a.example", "urgency": 9.0}
+
+
+@pytest.mark.parametrize(
+    ("state", "clock", "clause"),
+    [
+        (
+            {},
+            CLOCK,
+            (
+                "; its next crawl was moved 2.0 hours later, because 51% of the changes of "
+                "a.example come between 23:30 and 01:00 UTC (certainty 99%)"
+            ),
+        ),
+        (
+            {"shift": -720},
+            None,
+            (
+                "; its next crawl was moved 12.0 hours earlier by the hours at which a.example "
+                "changed"
+            ),
+        ),
+        ({"shift": 29}, CLOCK, ""),
+        ({"shift": 0}, CLOCK, ""),
+        ({"last_crawl_at": AT + timedelta(hours=2)}, CLOCK, ""),
+        ({"n_failures": 1}, CLOCK, "; its last crawl got no answer, it is tried again"),
+    ],
+)
+def test_the_urgency_of_a_moved_page_is_that_of_the_move(state, clock, clause):
+    page = replace(PAGE, **{**LATER, **state})
+    assert why(page, clock=clock).sentence == f"crawled every 4.0 days: {DRIVERS}{clause}"
 
 
 def test_the_rate_of_the_url_group_is_named_where_it_has_a_part():

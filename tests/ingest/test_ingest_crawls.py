@@ -112,6 +112,34 @@ def test_a_page_keeps_its_last_interval_and_what_it_showed_for_its_siblings(memo
     assert last_interval(memory, page) == pytest.approx(1 / 24)
 
 
+def last_age(store, page_id):
+    return float(states_of(store, [page_id]).last_age[0])
+
+
+def test_a_page_keeps_the_age_that_its_site_reported_with_the_newest_answer(memory, page):
+    crawl(memory, page, T0, last_modified=T0 - 36 * HOUR)
+    assert last_age(memory, page) == 1.5
+    crawl(memory, page, T0 + HOUR, status=503)
+    assert last_age(memory, page) == 1.5
+    crawl(memory, page, T0 + 3 * HOUR, changed=0, last_modified=T0 - 36 * HOUR)
+    assert last_age(memory, page) == 1.625
+    crawl(memory, page, T0 + 6 * HOUR, changed=1, last_modified=T0 + 6 * HOUR)
+    assert np.isnan(last_age(memory, page)), "the request itself has generated that date"
+    crawl(memory, page, T0 + 9 * HOUR, status=304, last_modified=T0 + 3 * HOUR)
+    assert last_age(memory, page) == 0.25
+    crawl(memory, page, T0 + 12 * HOUR, changed=1)
+    assert np.isnan(last_age(memory, page))
+
+
+def test_of_several_crawls_in_one_batch_the_newest_answer_leaves_its_age(memory, page):
+    at = [T0, T0 + HOUR, T0 + 2 * HOUR]
+    dates = [T0 - 24 * HOUR, T0 - 5 * HOUR, T0 - 23 * HOUR]
+    crawls = crawl_columns([page] * 3, at, status=[200, 200, 503], digest=7, last_modified=dates)
+    with memory.begin() as tx:
+        record(tx, crawls, rules(Gamma()))
+    assert last_age(memory, page) == 0.25
+
+
 def test_a_change_whose_date_the_site_tells_is_one_change_and_the_quiet_days_since(memory, page):
     crawl(memory, page, T0)
     crawl(memory, page, T0 + 10 * DAY, changed=1, last_modified=instants([T0 + 7 * DAY]))

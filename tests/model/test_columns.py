@@ -84,6 +84,8 @@ def schedule(n):
         crawl_rate=number + 1,
         crawl_probability=number,
         urgency=np.ones(n),
+        shift=np.zeros(n, np.int16),
+        carried=np.zeros(n, np.int16),
     )
 
 

@@ -43,6 +43,7 @@ def test_every_setting_has_a_default_that_works():
         bandwidth=None,
         retention=timedelta(days=730),
         url_groups=True,
+        clocks=True,
     )
 
 
@@ -51,10 +52,12 @@ def test_settings_come_from_the_environment(monkeypatch):
     monkeypatch.setenv("RECRAWL_TIMING", "poisson")
     monkeypatch.setenv("recrawl_objective", "uniform")
     monkeypatch.setenv("RECRAWL_URL_GROUPS", "false")
+    monkeypatch.setenv("RECRAWL_CLOCKS", "false")
     settings = read_settings()
     assert (settings.bandwidth, settings.timing) == (1234.5, Timing.poisson)
     assert settings.objective == "uniform"
     assert not settings.plan().url_groups
+    assert not settings.plan().clocks
 
 
 def test_settings_come_from_the_env_file_and_the_environment_goes_first(env_file, monkeypatch):

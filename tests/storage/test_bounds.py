@@ -45,6 +45,7 @@ COUNTED = {
 MEASURED = {
     "page_states.interval_factor",
     "page_states.last_interval",
+    "page_states.last_age",
     "schedule.change_rate",
     "schedule.crawl_rate",
     "schedule.urgency",
@@ -61,6 +62,8 @@ BOUNDED = {
     "observations.status": "requests may say 599 at most",
     "epochs.passes": "a solver makes hundreds at most",
     "schedule.epoch": "68 years of one epoch a second",
+    "schedule.shift": "minutes of half a day at most",
+    "schedule.carried": "a shift of the epoch before",
 }
 """Columns that no input can fill, and why."""
 

@@ -280,6 +280,32 @@ def test_what_pings_left_is_cleared_of_one_page_beside_others_that_never_had_any
     same(states_of(store, ids), plain)
 
 
+@pytest.mark.parametrize("n_pings", [[0, 0, 0, 0], [0, 0, 3, 3], [3, 3, 3, 3]])
+@pytest.mark.parametrize("ages", [[np.nan] * 4, [np.nan, 0.25, np.nan, 1000.5], [0.0, 1, 2, 3]])
+def test_ages_that_sites_reported_come_back_beside_pages_with_and_without_pings(
+    store, ages, n_pings
+):
+    ids = np.sort(register(store, 4))
+    save(store, ids, last_age=ages, n_pings=n_pings)
+    states = states_of(store, ids)
+    np.testing.assert_array_equal(states.last_age, ages)
+    assert states.n_pings.tolist() == n_pings
+    with store.begin() as tx:
+        loaded = tx.load_columns()
+        tx.save_states(replace(tx.lock_states(ids), last_age=np.full(4, np.nan)))
+    np.testing.assert_array_equal(loaded.last_age, ages)
+    assert loaded.n_pings.tolist() == n_pings
+    assert np.isnan(states_of(store, ids).last_age).all()
+
+
+def test_a_new_page_has_no_reported_age(store):
+    ids = np.sort(register(store, 2))
+    assert np.isnan(states_of(store, ids).last_age).all()
+    with store.begin(write=False) as tx:
+        assert np.isnan(tx.load_columns().last_age).all()
+        assert np.isnan(tx.read_pages(0, 9)[1].last_age).all()
+
+
 def test_the_log_of_a_page_is_newest_first(store):
     one, other = np.sort(register(store, 2))
     with store.begin() as tx:

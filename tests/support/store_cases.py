@@ -9,6 +9,7 @@ import numpy as np
 from service.leases.due import due_at, next_crawl_at
 from service.model.arrays import COLUMN, NO_TIME, UNSPECIFIED, instant, moment
 from service.model.columns import (
+    NOT_MOVED,
     CrawlColumns,
     LogColumns,
     PageColumns,
@@ -17,6 +18,7 @@ from service.model.columns import (
 )
 from service.model.domain import Certificate, ScheduleFilter
 from service.model.urls import normalise
+from service.storage.contract import Learnt
 
 T0 = datetime(2026, 5, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -146,7 +148,15 @@ def log_columns(
     )
 
 
-def schedule_columns(page_id, change_rate=0.5, crawl_rate=1.0, crawl_probability=0.0, urgency=1.0):
+def schedule_columns(
+    page_id,
+    change_rate=0.5,
+    crawl_rate=1.0,
+    crawl_probability=0.0,
+    urgency=1.0,
+    shift=NOT_MOVED,
+    carried=NOT_MOVED,
+):
     return columns(
         ScheduleColumns,
         len(page_id),
@@ -155,6 +165,8 @@ def schedule_columns(page_id, change_rate=0.5, crawl_rate=1.0, crawl_probability
         crawl_rate=crawl_rate,
         crawl_probability=crawl_probability,
         urgency=urgency,
+        shift=shift,
+        carried=carried,
     )
 
 
@@ -166,7 +178,7 @@ def publish(store, schedule, now=T0, certificate=CERTIFICATE, **learnt):
         with lead.begin() as tx:
             tx.write_schedule(epoch, schedule)
         with lead.begin() as tx:
-            tx.publish(epoch, certificate, now, **learnt)
+            tx.publish(epoch, certificate, now, Learnt(**learnt))
     return epoch
 
 

@@ -18,7 +18,7 @@ from service.epochs.solve import Plan
 from service.estimation.estimates import Rules
 from service.ingest.record import ping, record
 from service.leases.due import next_crawl_at
-from service.model.arrays import INSTANT, NO_TIME
+from service.model.arrays import INSTANT, NO_TIME, instant
 from service.model.columns import PageStates, StoredPages
 from service.model.domain import Timing
 from service.model.errors import EstimatorMismatch, NotExportable, UnreadableFile
@@ -68,6 +68,11 @@ def watched(store, seed, n=50):
                     at,
                     digest=rng.integers(-(2**63), 2**63 - 1, len(crawled)),
                     status=rng.choice([200, 404, 503], len(crawled)),
+                    last_modified=np.where(
+                        rng.random(len(crawled)) < 0.5,
+                        instant(at - timedelta(hours=7, microseconds=day)),
+                        NO_TIME,
+                    ),
                 ),
                 rules,
             )
@@ -94,7 +99,7 @@ def contents(store):
         pages, states = tx.read_pages(0, 10_000)
     short = {
         name: getattr(states, name).astype(np.float32)
-        for name in ("interval_factor", "last_interval")
+        for name in ("interval_factor", "last_interval", "last_age")
     }
     states = replace(states, **short)
     order = np.argsort(pages.url.astype(str))
@@ -348,6 +353,7 @@ def states(draw):
         requested_at=instant_or_never(),
         interval_factor=column(amounts, "f8"),
         last_interval=column(st.floats(-1e7, 1e7), "f8"),
+        last_age=column(st.one_of(st.floats(0, 1e7), st.just(np.nan)), "f8"),
         n_failures=column(st.integers(0, 1_000), "i8"),
         redirects_to=np.zeros(n, np.int64),
         estimate=np.column_stack([column(finite, "f8"), column(finite, "f8")]),

@@ -10,6 +10,7 @@ from fastapi.responses import Response
 from msgspec import json
 
 from recrawl_client.wire import schedule as wire
+from recrawl_client.wire.clocks import ClockAnswer
 from recrawl_client.wire.common import Counts, Rejection
 from recrawl_client.wire.leases import Crawl
 from recrawl_client.wire.pages import (
@@ -21,6 +22,7 @@ from recrawl_client.wire.pages import (
     RedirectAnswer,
 )
 from recrawl_client.wire.schedule import ScheduledPage
+from service.api.responses.clocks import move_of
 from service.api.responses.why import explain
 from service.estimation.estimates import PageEstimate
 from service.leases import due
@@ -106,7 +108,11 @@ def encode_epoch(epoch: Epoch) -> wire.Epoch:
 
 
 def encode_page(
-    page: Page, log: list[LogEntry], epoch: Epoch | None, estimate: PageEstimate
+    page: Page,
+    log: list[LogEntry],
+    epoch: Epoch | None,
+    estimate: PageEstimate,
+    clock: ClockAnswer | None,
 ) -> PageAnswer:
     """Return one page with its estimate, its schedule and the reason of its rate."""
     scheduled = why = target = None
@@ -117,9 +123,10 @@ def encode_page(
             crawl_rate=page.crawl_rate,
             crawl_probability=page.crawl_probability or 0.0,
             urgency=page.urgency or 1.0,
+            moved_s=None if (move := move_of(page, epoch)) is None else move.total_seconds(),
             next_crawl_at=due.next_crawl_at(page),
         )
-        why = explain(page, epoch, estimate)
+        why = explain(page, epoch, estimate, clock)
     if page.redirects_to is not None:
         target = RedirectAnswer(page_id=page.redirects_to, url=page.redirects_to_url)
     bounds = estimate.interval and Interval(low=estimate.interval[0], high=estimate.interval[1])
@@ -131,6 +138,7 @@ def encode_page(
         "estimate": EstimateAnswer(**estimated, credible_interval=bounds),
         "schedule": scheduled,
         "why": why,
+        "clock": clock,
         "last_crawls": [
             CrawlAnswer(**{**shared(CrawlAnswer, entry), "kind": entry.kind.name}) for entry in log
         ],

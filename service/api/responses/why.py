@@ -1,8 +1,12 @@
 """The reason of a page's crawl rate, in one sentence."""
 
+from datetime import timedelta
+
 import numpy as np
 
+from recrawl_client.wire.clocks import ClockAnswer
 from recrawl_client.wire.pages import WhyAnswer
+from service.api.responses.clocks import move_of
 from service.estimation.estimates import PageEstimate
 from service.leases.due import retired
 from service.model.domain import Certificate, Epoch, Observability, Page
@@ -12,14 +16,20 @@ UNITS = (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1_440))
 
 NOTABLE = 0.05
 """Minimum deviation of the observed-to-expected ratio from 1 that a sentence mentions."""
+NOTABLE_MOVE = timedelta(minutes=30)
+"""Minimum move of a crawl that a sentence mentions."""
+MOST_CERTAIN = 0.99
+"""Maximum certainty that a sentence mentions."""
 
 
-def explain(page: Page, epoch: Epoch, estimate: PageEstimate) -> WhyAnswer:
+def explain(
+    page: Page, epoch: Epoch, estimate: PageEstimate, clock: ClockAnswer | None = None
+) -> WhyAnswer:
     """Return what drives the crawl rate of a scheduled page."""
     certificate, change_rate = epoch.certificate, page.change_rate or 0.0
     share = None if certificate is None else _share_below(certificate, page.crawl_rate or 0.0)
     return WhyAnswer(
-        sentence=_sentence(page, certificate, estimate, share),
+        sentence=_sentence(page, epoch, estimate, share, clock),
         multiplier=None if certificate is None else certificate.multiplier,
         crawled_more_often_than=share,
         next_change_expected_in_days=1 / change_rate if change_rate else None,
@@ -27,7 +37,11 @@ def explain(page: Page, epoch: Epoch, estimate: PageEstimate) -> WhyAnswer:
 
 
 def _sentence(
-    page: Page, certificate: Certificate | None, estimate: PageEstimate, share: float | None
+    page: Page,
+    epoch: Epoch,
+    estimate: PageEstimate,
+    share: float | None,
+    clock: ClockAnswer | None,
 ) -> str:
     if page.gone:
         return _gone(page)
@@ -36,7 +50,9 @@ def _sentence(
         clauses.append(f"{share:.0%} of all pages are crawled less often")
     if page.n_failures:
         clauses.append(f"{_last_crawls(page.n_failures)} got no answer, it is tried again")
-    elif group := _url_group(page, certificate):
+    elif page.shift is not None:  # the move is part of the urgency
+        clauses += _move(page, epoch, clock)
+    elif group := _url_group(page, epoch.certificate):
         clauses.append(group)
     return "; ".join(clauses)
 
@@ -79,6 +95,25 @@ def _url_group(page: Page, certificate: Certificate | None) -> str:
     else:
         amount, effect = "less", f"it can wait {1 / ratio:.1f} times as long"
     return f"since its last crawl its URL group has changed {amount} than expected, so {effect}"
+
+
+def _move(page: Page, epoch: Epoch, clock: ClockAnswer | None) -> list[str]:
+    """Return the move of the next crawl to a better hour, where it is notable, and its reason."""
+    move = move_of(page, epoch)
+    if move is None or abs(move) < NOTABLE_MOVE:
+        return []
+    direction = "later" if move > timedelta(0) else "earlier"
+    clause = f"its next crawl was moved {_span(abs(move) / timedelta(days=1))} {direction}"
+    if clock is None:  # the host has lost its clock since
+        return [f"{clause} by the hours at which {page.host} changed"]
+    stretch, certainty = clock.busiest, min(clock.weight, MOST_CERTAIN)
+    hours = f"between {_time(stretch.start)} and {_time(stretch.end)} UTC"
+    changes = f"{stretch.share:.0%} of the changes of {page.host} come {hours}"
+    return [f"{clause}, because {changes} (certainty {certainty:.0%})"]
+
+
+def _time(hour: float) -> str:
+    return f"{int(hour):02}:{round(hour % 1 * 60):02}"
 
 
 def _share_below(certificate: Certificate, crawl_rate: float) -> float | None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
+import numpy as np
 from fastapi import APIRouter, Path, Query, Request, Response
 from msgspec import UNSET, structs
 
@@ -28,6 +29,7 @@ from service.api.cursors import (
     next_link,
 )
 from service.api.requests.bodies import decode_object
+from service.api.responses.clocks import encode_clock
 from service.api.responses.encode import answer, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
@@ -80,7 +82,8 @@ def list_hosts(
 def get_host(service: TheService, host: HostPath) -> Response:
     """Show how a host is crawled.
 
-    The answer has the settings, the politeness in force, the state, the rates and the pings.
+    The answer has the settings, the politeness in force, the state, the rates, the pings and the
+    hours at which the pages change.
     """
     with service.store.begin(write=False) as tx:
         return _answer_host(service, tx, normalise_host(host))
@@ -177,6 +180,7 @@ def _answer_host(service: Service, tx: Transaction, name: str) -> Response:
     fields = {
         "host_queue": _host_queues(service, [host.host_queue])[0],
         "feed": feed and FeedAnswer(**shared(FeedAnswer, feed), false=1.0 - feed.real),
+        "clock": encode_clock(tx.clocks(np.array([host.host_id]))),
     }
     return answer(HostAnswer(**{**shared(HostAnswer, host, pages), **fields}))
 

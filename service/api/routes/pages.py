@@ -10,6 +10,7 @@ from recrawl_client.wire.pages import Page, PageAnswer, PagePatchBody, Registere
 from service.api import examples, openapi
 from service.api.requests.bodies import decode_batch, decode_object
 from service.api.requests.decode import check_bounds, decode_pages
+from service.api.responses.clocks import encode_clock
 from service.api.responses.encode import answer, encode_page, outcome_counts, refuse_empty
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
@@ -62,7 +63,8 @@ def post_pages(service: TheService, body: TheBody) -> Response:
 def get_page(service: TheService, page_id: PageIdPath) -> Response:
     """Show one page by its number.
 
-    The answer has the settings, the estimate, the schedule and the reason for it.
+    The answer has the settings, the estimate, the schedule and the reason for it, and the hours at
+    which the pages of its host change.
     """
     with service.store.begin(write=False) as tx:
         return _page(tx, service, page_id)
@@ -132,7 +134,8 @@ def _page(tx: Transaction, service: Service, page_id: int) -> Response:
     estimate = of_page(tx, page, estimator, instant(service.now()))
     epoch = tx.epoch_in_force()
     service.watch.note([epoch] if epoch else [])
-    return answer(encode_page(page, log, epoch, estimate))
+    clock = encode_clock(tx.clocks(np.array([page.host_id])))
+    return answer(encode_page(page, log, epoch, estimate, clock))
 
 
 def _patch(body: PagePatchBody) -> PagePatch:

@@ -19,6 +19,8 @@ HALF_LIFE_DAYS = 180.0
 """Time in which evidence loses half of its weight, days."""
 BULK = 10.0
 """Maximum unexpected changes a day and host that count in full; one revision changes many pages."""
+DOUBT = 4.0
+"""Doubt above which a clock is forgotten: crawls are 55 times as likely without this clock."""
 BINS = 24
 """Number of bins of a day for changes of reported instants."""
 ROWS, COLUMNS = np.triu_indices(TERMS)
@@ -45,6 +47,9 @@ class ClockEvidence(NamedTuple):
     """(H, BINS) changes expected under a flat profile, while changes have reported instants."""
     changes: Floats
     """(H,) unexpected changes of the last day, by which bulk revisions are recognised."""
+    doubt: Floats
+    """(H,) logarithm of the likelihood of recent crawls without a clock, over that with the fitted
+    profile; at least 0."""
 
     @classmethod
     def none(cls, n: int) -> "ClockEvidence":
@@ -56,10 +61,10 @@ class ClockEvidence(NamedTuple):
         return ClockEvidence(*(column[where] for column in self))
 
 
-_SHAPES: tuple[tuple[int, ...], ...] = ((TERMS,), (PAIRS,), (BINS,), (BINS,), ())
+_SHAPES: tuple[tuple[int, ...], ...] = ((TERMS,), (PAIRS,), (BINS,), (BINS,), (), ())
 _WIDTHS = [shape[0] if shape else 1 for shape in _SHAPES]
 WIDTH = sum(_WIDTHS)
-"""Numbers that the evidence of one host takes: 219."""
+"""Numbers that the evidence of one host takes: 220."""
 
 
 class Intervals(NamedTuple):
@@ -92,9 +97,23 @@ def faded(evidence: ClockEvidence, days: ArrayLike) -> ClockEvidence:
     hosts = evidence.changes.shape
     time = np.broadcast_to(check_amount("days", days, np.shape(days)), hosts)
     weight = np.exp2(-time / HALF_LIFE_DAYS)[:, None]
-    score, information, dated, exposure = (column * weight for column in evidence[:-1])
+    score, information, dated, exposure = (column * weight for column in evidence[:4])
     recent = evidence.changes * np.maximum(1.0 - time, 0.0)
-    return ClockEvidence(score, information, dated, exposure, recent)
+    return ClockEvidence(score, information, dated, exposure, recent, evidence.doubt)
+
+
+def forgotten(evidence: ClockEvidence) -> ClockEvidence:
+    """Return the evidence without that of hosts whose doubt exceeds `DOUBT`.
+
+    The clock of such a host has stopped, or has another hour now. This is Page's cumulative sum
+    test: a clock that runs is forgotten once in e^DOUBT independent trials.
+
+    References
+    ----------
+    Page, Continuous inspection schemes, Biometrika 41, 1954.
+    """
+    kept = evidence.doubt <= DOUBT
+    return ClockEvidence(*((column.T * kept).T for column in evidence))
 
 
 def learn(
@@ -129,17 +148,20 @@ def learn(
     unexpected = gamma_unchanged(intervals.a, intervals.b, intervals.end - intervals.start) * news
     changes, share = _tempered(evidence.changes, intervals.host, unexpected)
     score, information = evidence.score.copy(), evidence.information.copy()
+    doubt = evidence.doubt.copy()
     for where, hosts, first in _blocks(intervals.host):
-        scores, squares = _scored(profiles, intervals.take(where), news[where], share)
+        scores, squares, doubts = _scored(profiles, intervals.take(where), news[where], share)
         score[hosts] += np.add.reduceat(scores, first)
         information[hosts] += np.add.reduceat(squares, first)
-    return evidence._replace(score=score, information=information, changes=changes)
+        doubt[hosts] += np.add.reduceat(doubts, first)
+    doubt = np.maximum(doubt, 0.0)
+    return evidence._replace(score=score, information=information, changes=changes, doubt=doubt)
 
 
 def _scored(
     profiles: Profiles, block: Intervals, changed: Bools, share: Floats
-) -> tuple[Floats, Floats]:
-    """Return (N, TERMS) scores and (N, PAIRS) information of intervals, by the hosts' weights."""
+) -> tuple[Floats, Floats, Floats]:
+    """Return (N, TERMS) scores, (N, PAIRS) information and (N,) doubts, by the hosts' weights."""
     terms, operational, rate = _exposed(profiles, block)
     expected = np.clip(block.a * np.log1p(operational / block.b), *EXPECTED)
     odds = 1.0 / np.expm1(expected)  # of no change
@@ -147,7 +169,14 @@ def _scored(
     residual = odds * rate * operational + np.where(changed, odds, -1.0)
     squares = (terms * (weight * odds * rate**2)[:, None])[:, ROWS]
     squares *= terms[:, COLUMNS]
-    return terms * (weight * rate * residual)[:, None], squares
+    flat = np.clip(block.a * np.log1p((block.end - block.start) / block.b), *EXPECTED)
+    doubt = np.where(changed, _log_changed(flat) - _log_changed(expected), expected - flat)
+    return terms * (weight * rate * residual)[:, None], squares, weight * doubt
+
+
+def _log_changed(expected: Floats) -> Floats:
+    """Return ln(1 - e^-x)."""
+    return np.asarray(np.log(-np.expm1(-expected)))
 
 
 def learn_dates(

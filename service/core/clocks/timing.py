@@ -94,6 +94,28 @@ def excess_mass(profiles: Profiles, spread: ArrayLike = 0.0) -> Masses:
     return mass.astype(np.float32)
 
 
+def second_crawl(mass: Masses) -> Floats:
+    """Return (H,) gains by a second crawl a day, as a share of its gain without a clock.
+
+    A page that is crawled n times a day at equal intervals waits 1/2n - max_t mean_k phi(t + k/n)
+    days on average from a change to the crawl that sees it.
+
+    Examples
+    --------
+    Changes that come within one hour leave nothing to see for a second crawl:
+
+    >>> profiles = Profiles(np.eye(17)[:1], np.ones(1))
+    >>> second_crawl(excess_mass(profiles))
+    array([1.])
+    >>> profiles.coefficients[0, 1:9] = 2.0 * (-1.0) ** np.arange(1, 9)
+    >>> second_crawl(excess_mass(profiles, 1 / 6)).round(2)
+    array([-0.01])
+    """
+    twice = 0.5 * (mass[:, : SLOTS // 2] + mass[:, SLOTS // 2 :])
+    waits = 0.5 - mass.max(axis=1), 0.25 - twice.max(axis=1)
+    return np.asarray((waits[0] - waits[1]) / 0.25, np.float64)
+
+
 def resistance(expected: ArrayLike) -> Floats:
     """Return kappa, the curvature of a crawl's cost in its move, at x expected changes.
 
@@ -109,21 +131,24 @@ def resistance(expected: ArrayLike) -> Floats:
     return np.asarray(1.0 / (1.0 + 0.25 * x))
 
 
-def moves(mass: Masses, planned: Planned, spread: ArrayLike) -> Floats:
+def moves(mass: Masses, planned: Planned, spread: ArrayLike, now: float = -np.inf) -> Floats:
     """Return (N,) days by which crawls are moved towards the best hours; O(SLOTS N).
 
     The move d maximises phi(t + d) - kappa d²/T over half-hours t + d of the window
     |d| <= min(1/2, T/2). The crawls of one half-hour are spread over `spread` days about it, or
-    over half of their own interval if that is less.
+    over half of their own interval if that is less. Where the best instant has passed, the crawl
+    takes place now, or later if a later half-hour of the window is better.
 
     A crawl is not moved if its host has no clock, or if its interval is longer than
-    `MOST_INTERVAL` or shorter than `FAST_INTERVAL`.
+    `MOST_INTERVAL` or shorter than `FAST_INTERVAL`, or if all of its window has passed.
 
     Parameters
     ----------
     mass : (H, SLOTS) float32
         As of `excess_mass` with the same spread. A row of zeros: no clock.
     spread : array_like, () or (H,), days
+    now : float, days
+        Earliest instant of a crawl.
 
     Raises
     ------
@@ -161,11 +186,11 @@ def moves(mass: Masses, planned: Planned, spread: ArrayLike) -> Floats:
     for start in range(0, len(rows), BLOCK):
         some = rows[start : start + BLOCK]
         block = planned.take(some)
-        moved[some] = _moves(windows, block, width[block.host])
+        moved[some] = _moves(windows, block, width[block.host], now)
     return moved
 
 
-def _moves(windows: Masses, planned: Planned, spread: Floats) -> Floats:
+def _moves(windows: Masses, planned: Planned, spread: Floats, now: float) -> Floats:
     """Return the moves of a block; windows[h, i] are the masses of a day about slot i."""
     slot = planned.nominal % 1.0 * SLOTS
     first = slot.astype(np.intp)
@@ -177,9 +202,20 @@ def _moves(windows: Masses, planned: Planned, spread: Floats) -> Floats:
     score -= penalty.astype(np.float32)[:, None] * move * move
     short = np.flatnonzero(half < MAX_MOVE)
     score[short] = np.where(np.abs(move[short]) > half[short, None], -np.inf, score[short])
-    best = (np.argmax(score, axis=1) - SLOTS // 2) / SLOTS - early
     within = (planned.turn - 0.5) * np.minimum(spread, half)
-    return np.asarray(np.clip(best + within, -half, half))
+    best = np.clip((np.argmax(score, axis=1) - SLOTS // 2) / SLOTS - early + within, -half, half)
+    late = np.flatnonzero(planned.nominal + best < now)
+    if late.size:
+        rest = now - planned.nominal[late]
+        score = score[late]
+        score[move[late] + within[late, None] < rest[:, None]] = -np.inf
+        value = score.max(axis=1)
+        at_once = windows[planned.host[late], int(now % 1.0 * SLOTS), SLOTS // 2]
+        at_once = at_once - penalty[late] * rest**2
+        later = (np.argmax(score, axis=1) - SLOTS // 2) / SLOTS - early[late] + within[late]
+        chosen = np.where(value > at_once, np.minimum(later, half[late]), rest)
+        best[late] = np.where(rest > half[late], 0.0, chosen)
+    return np.asarray(best)
 
 
 _STEPS = (np.arange(SLOTS + 1, dtype=np.float32) - SLOTS // 2) / np.float32(SLOTS)

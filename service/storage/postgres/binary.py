@@ -333,7 +333,7 @@ def _failure(pgconn: pq.abc.PGconn) -> psycopg.Error:
     return failure
 
 
-SHORT = ("interval_factor", "last_interval")
+SHORT = ("interval_factor", "last_interval", "last_age")
 """Columns of a state that are float4, seven digits."""
 SHORT_RATES = ("change_rate", "crawl_rate")
 """Columns of a schedule that are float4, seven digits."""

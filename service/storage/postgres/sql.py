@@ -11,6 +11,7 @@ from typing import Any
 from service.model.arrays import Floats, Ints
 from service.model.columns import PageStates
 from service.storage import epochs_sql
+from service.storage.clocks_sql import OF_CLOCK, RENEW_CLOCK
 from service.storage.contract import GONE_CHECKS
 from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET
 
@@ -111,6 +112,7 @@ FROM unnest(%(key)s::uuid[]) WITH ORDINALITY AS given (key, position)
 OF_STATES = [name for name in PageStates.__dataclass_fields__ if name not in RATES_IN_FORCE]
 NULL_FOR_NO_TIME = ("last_crawl_at", "last_observed_at", "last_ping_at", "requested_at")
 NONE = dict.fromkeys(NULL_FOR_ZERO, "0") | dict.fromkeys(NULL_FOR_NO_TIME, "'-infinity'")
+NONE["last_age"] = "'NaN'"
 """Value in arrays for NULL in the columns of a state."""
 WIDE: dict[Any, str] = {Ints: "::bigint", Floats: "::float8"}
 
@@ -125,11 +127,14 @@ def _write(name: str) -> str:
 
 
 RARE = f"NOT ROW({', '.join(SELDOM_SET)}) IS NULL AS rare"
-IF_RARE = dict.fromkeys(SELDOM_SET, " FILTER (WHERE rare)")
+IF_DATED = " FILTER (WHERE last_age IS NOT NULL)"
+IF_SOME = dict.fromkeys(SELDOM_SET, " FILTER (WHERE rare)") | {"last_age": IF_DATED}
+MARKS = ("array_agg(rare)", f"array_agg(page_id){IF_DATED}")
 STATES = ", ".join(
-    [*(f"array_agg({_read(name)}){IF_RARE.get(name, '')}" for name in OF_STATES), "array_agg(rare)"]
+    [*(f"array_agg({_read(name)}){IF_SOME.get(name, '')}" for name in OF_STATES), *MARKS]
 )
-"""Columns of states: those of `SELDOM_SET` of the rare rows only; the last marks the rare rows."""
+"""Columns of states: those of `SELDOM_SET` of the rare rows only, `last_age` of dated pages only.
+The last two mark the rare rows, and name the dated pages."""
 
 LOCK_STATES = f"""
 SELECT {STATES}
@@ -157,6 +162,12 @@ SAVE_STATES = f"""
 UPDATE page_states SET {", ".join(f"{name} = {_write(name)}" for name in WRITTEN)}
 FROM {given("page_id", *WRITTEN)} WHERE page_states.page_id = given.page_id
 """
+UNDATED = [name for name in WRITTEN if name != "last_age"]
+SAVE_UNDATED_STATES = f"""
+UPDATE page_states SET last_age = NULL, {", ".join(f"{name} = {_write(name)}" for name in UNDATED)}
+FROM {given("page_id", *UNDATED)} WHERE page_states.page_id = given.page_id
+"""
+"""Statement for pages without a reported age: each array takes time, even an empty one."""
 RESTORE_STATES = f"""
 UPDATE page_states SET pings_since = given.pings_since,
     {", ".join(f"{name} = {_write(name)}" for name in WRITTEN)}
@@ -166,7 +177,7 @@ BRING_STATES = f"""
 INSERT INTO page_states ({", ".join(OF_STATES)}, url_group)
 SELECT {", ".join(map(_write, OF_STATES))}, url_group FROM {given(*OF_STATES, "url_group")}
 """
-"""Statement in which arrays of `SELDOM_SET` may be shorter: unnest fills their ends with NULL."""
+"""Statement in which arrays of `IF_SOME` may be shorter: unnest fills their ends with NULL."""
 
 WAKE = f"""
 WITH locked AS (
@@ -228,10 +239,16 @@ COPY (
         n_observations::bigint, interval_factor::float8, estimate,
         CASE WHEN NOT gone THEN min_crawl_rate END, max_crawl_rate, n_pings::bigint,
         CASE WHEN observability = 1 OR n_pings > 0 THEN pings_since END,
-        last_ping_at, real_pings, false_pings, trust
+        last_ping_at, real_pings, false_pings, trust, last_age::float8
     FROM pages JOIN page_states USING (page_id)
     ORDER BY page_id
 ) TO STDOUT (FORMAT BINARY)
+"""
+
+SAVE_CLOCKS = f"""
+INSERT INTO clocks ({", ".join(OF_CLOCK)})
+SELECT {", ".join(OF_CLOCK)} FROM {given(*OF_CLOCK)}
+{RENEW_CLOCK}
 """
 
 PARTITIONS = """

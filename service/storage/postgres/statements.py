@@ -7,7 +7,7 @@ commits.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache, partial
@@ -22,7 +22,7 @@ from typing_extensions import override
 from service.model.arrays import Columns, Ints
 from service.storage.clock import FollowingClock, elapsed
 from service.storage.contract import Transaction
-from service.storage.dialect import Dialect, worded
+from service.storage.dialect import Arrays, Dialect, worded
 from service.storage.epochs_sql import NUMBER_IN_FORCE
 from service.storage.postgres.binary import dumped, loaded
 
@@ -283,6 +283,14 @@ class PostgresDialect(Dialect, Transaction):
         """Return the array that a statement reads; NULL, the array of no row, becomes empty."""
         ids = self.scalar(statement, **parameters)
         return np.zeros(0, np.int64) if ids is None else ids
+
+    @override
+    def arrays(self, statement: str, dtypes: Mapping[str, str], **parameters: Any) -> Arrays:
+        names = ", ".join(f"array_agg({name})" for name in dtypes)
+        (row,) = self.run(f"SELECT {names} FROM ({statement}) AS rows", **parameters)
+        if row[0] is None:
+            return {name: np.empty(0, dtype) for name, dtype in dtypes.items()}
+        return dict(zip(dtypes, row, strict=True))
 
     def columns(self, kind: type[ColumnsT], statement: str, **parameters: Any) -> ColumnsT:
         """Return the columns of a statement that reads one array for each column."""

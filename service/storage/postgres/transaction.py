@@ -11,18 +11,18 @@ import psycopg
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from service.core.shares import ShareEvidence
 from service.model.arrays import (
     UNSPECIFIED,
     Floats,
     Ints,
     Keys,
-    UrlGroupRates,
     instant,
     nothing,
 )
 from service.model.columns import (
+    NOT_MOVED,
     RARE,
+    ClockColumns,
     EpochColumns,
     EvidenceColumns,
     LogColumns,
@@ -30,11 +30,13 @@ from service.model.columns import (
     PageStates,
     ScheduleColumns,
     ScheduledPages,
+    ShiftColumns,
     StoredPages,
 )
 from service.model.domain import Certificate, Host, HostPages, Observability, Page
 from service.model.urls import url_groups
-from service.storage.contract import Brought, Registered
+from service.storage.clocks_sql import HOSTS_TOGETHER, SHIFTS, stored
+from service.storage.contract import NOTHING, Brought, Learnt, Registered
 from service.storage.postgres import binary, sql
 from service.storage.postgres.binary import SHORT, SHORT_RATES, broad, masked, narrow, short
 from service.storage.postgres.feed import PostgresFeed
@@ -44,11 +46,12 @@ from service.storage.postgres.statements import named
 from service.storage.sql import SqlTransaction, any_seldom_set
 from service.storage.tables import SELDOM_SET
 
+FROZEN = "(FORMAT BINARY, FREEZE)"
 FEW = 100
 """Maximum entries of the log that are inserted; more entries are copied."""
 
 PAGE_STATE = PageStates.__dataclass_fields__
-OWN = len(sql.OF_STATES) + 1
+OWN = len(sql.OF_STATES) + len(sql.MARKS)
 """Number of columns of `sql.STATES`, after which the rates in force may follow."""
 
 
@@ -110,7 +113,7 @@ class PostgresTransaction(PostgresFeed, SqlTransaction, PostgresQueue):
 
     def _states(self, own: Sequence[Any], rates: Sequence[Floats] = ()) -> PageStates:
         """Return states from the columns of `sql.STATES`; rates that were not read are NaN."""
-        *columns, rare = own
+        *columns, rare, dated = own
         if rare is None:
             return PageStates.empty(estimate=(self.width,))
         states = dict(zip(sql.OF_STATES, columns, strict=True))
@@ -118,6 +121,9 @@ class PostgresTransaction(PostgresFeed, SqlTransaction, PostgresQueue):
             some, states[name] = states[name], nothing(PAGE_STATE[name].type, len(rare))
             if some is not None:
                 states[name][rare] = some
+        ages, states["last_age"] = states["last_age"], np.full(len(rare), np.nan)
+        if dated is not None:
+            states["last_age"][states["page_id"].searchsorted(dated)] = ages
         states["estimate"] = states["estimate"].view("<f8").reshape(-1, self.width)
         crawl_rate, crawl_probability = rates or np.full((2, len(rare)), np.nan)
         return PageStates(**states, crawl_rate=crawl_rate, crawl_probability=crawl_probability)
@@ -130,7 +136,8 @@ class PostgresTransaction(PostgresFeed, SqlTransaction, PostgresQueue):
 
     @override
     def save_states(self, states: PageStates) -> None:
-        self._save(sql.SAVE_STATES, states)
+        undated = np.isnan(states.last_age).all()
+        self._save(sql.SAVE_UNDATED_STATES if undated else sql.SAVE_STATES, states)
 
     @override
     def restore_states(self, states: PageStates) -> None:
@@ -140,12 +147,15 @@ class PostgresTransaction(PostgresFeed, SqlTransaction, PostgresQueue):
         if not len(states):
             return
         # ten columns that are empty for most pages would add a quarter to the time of an update
-        is_rare = any_seldom_set(states)
-        order, n_rare = np.argsort(~is_rare, kind="stable"), int(is_rare.sum())
+        is_rare, is_dated = any_seldom_set(states), ~np.isnan(states.last_age)
+        rank = np.where(is_rare, 0, np.where(is_dated, 1, 2))
+        order = np.argsort(rank, kind="stable")
+        n_rare, n_dated = np.cumsum(np.bincount(rank, minlength=2))[:2].tolist()
         columns |= {name: getattr(states, name) for name in sql.OF_STATES}
         columns |= {name: short(columns[name]) for name in SHORT}
         columns = {name: column[order] for name, column in columns.items()}
         columns |= {name: columns[name][:n_rare] for name in SELDOM_SET}
+        columns["last_age"] = columns["last_age"][:n_dated]
         self.later(statement, **columns)
 
     @override
@@ -201,18 +211,36 @@ class PostgresTransaction(PostgresFeed, SqlTransaction, PostgresQueue):
         table = f"schedule_{epoch}"
         of_one_epoch = f"(LIKE schedule, CHECK (epoch = {epoch}))"
         self.once(f"CREATE TABLE {table} {of_one_epoch} WITH (autovacuum_enabled = false)")
-        columns: list[NDArray[Any]] = [
-            np.broadcast_to(np.int32(epoch), len(schedule)),
-            narrow(schedule.change_rate),
-            schedule.page_id,
-            narrow(schedule.crawl_rate),
-            schedule.urgency.astype(np.float32),
-            np.ma.masked_equal(schedule.crawl_probability, 0.0, copy=False),  # few have pings
-        ]
-        self._copy(f"COPY {table} FROM STDIN (FORMAT BINARY, FREEZE)", columns)
+        columns: dict[str, NDArray[Any]] = {
+            "epoch": np.broadcast_to(np.int32(epoch), len(schedule)),
+            "change_rate": narrow(schedule.change_rate),
+            "page_id": schedule.page_id,
+            "crawl_rate": narrow(schedule.crawl_rate),
+            "urgency": schedule.urgency.astype(np.float32),
+        }
+        no_pings, still = schedule.crawl_probability == 0.0, schedule.shift == NOT_MOVED
+        seldom = {"crawl_probability": no_pings, "shift": still, "carried": still}
+        columns |= {
+            name: np.ma.array(getattr(schedule, name), mask=null)
+            for name, null in seldom.items()
+            if not null.all()  # a column of NULL would cost time
+        }
+        self._copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN {FROZEN}", [*columns.values()])
         self.once(f"CREATE INDEX ON {table} (page_id) WITH (fillfactor = 100)")
         self.once(f"ANALYZE {table}")
         self.once(f"ALTER TABLE schedule ATTACH PARTITION {table} FOR VALUES IN ({epoch})")
+
+    @override
+    def shifts(self, epoch: int) -> ShiftColumns:
+        copied = f"COPY ({SHIFTS.format(epoch=epoch)}) TO STDOUT (FORMAT BINARY)"
+        columns = {"page_id": "i8", "shift": "i2", "carried": "i2"}
+        return ShiftColumns(**binary.copy_out(self.driver, copied, columns))
+
+    @override
+    def save_clocks(self, clocks: ClockColumns) -> None:
+        for start in range(0, len(clocks), HOSTS_TOGETHER):
+            some = clocks.take(slice(start, start + HOSTS_TOGETHER))
+            self.later(sql.SAVE_CLOCKS, **stored(some))
 
     @override
     def publish(
@@ -220,10 +248,9 @@ class PostgresTransaction(PostgresFeed, SqlTransaction, PostgresQueue):
         epoch: int,
         certificate: Certificate,
         now: datetime,
-        url_group_rate: UrlGroupRates | None = None,
-        share_evidence: ShareEvidence | None = None,
+        learnt: Learnt = NOTHING,
     ) -> None:
-        super().publish(epoch, certificate, now, url_group_rate, share_evidence)
+        super().publish(epoch, certificate, now, learnt)
         self.asked = None
 
     @override

@@ -19,16 +19,18 @@ from service.model.arrays import (
     EPOCH,
     INSTANT,
     Bools,
+    Codes,
     Columns,
     Floats,
     Instants,
     Ints,
     nothing,
 )
-from service.model.columns import RARE, EpochColumns, PageStates, ScheduledPages
+from service.model.columns import NOT_MOVED, RARE, EpochColumns, PageStates, ScheduledPages
 from service.model.urls import URL_GROUPS
+from service.storage.clocks_sql import OF_CLOCK, RENEW_CLOCK
 from service.storage.contract import GONE_CHECKS, Transaction
-from service.storage.dialect import Dialect, worded
+from service.storage.dialect import Arrays, Dialect, worded
 from service.storage.epochs_sql import KEPT, NUMBER_IN_FORCE
 from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET, metadata
 
@@ -167,9 +169,10 @@ ORDER BY pages.page_id
 LOAD_RARE = """
 SELECT pages.page_id, CASE WHEN gone THEN NULL ELSE min_crawl_rate END, max_crawl_rate,
     coalesce(n_pings, 0), pings_since, last_ping_at, coalesce(real_pings, 0.0),
-    coalesce(false_pings, 0.0), coalesce(trust, 0.0)
+    coalesce(false_pings, 0.0), coalesce(trust, 0.0), last_age
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
-WHERE n_pings > 0 OR observability = 1 OR coalesce(min_crawl_rate, max_crawl_rate) IS NOT NULL
+WHERE n_pings > 0 OR observability = 1
+    OR coalesce(min_crawl_rate, max_crawl_rate, last_age) IS NOT NULL
 ORDER BY pages.page_id
 """
 
@@ -187,6 +190,17 @@ DELETE FROM schedule WHERE epoch = ?1 AND page_id <= coalesce(
 ADD_SCHEDULE = """
 INSERT INTO schedule (epoch, page_id, change_rate, crawl_rate, crawl_probability, urgency)
 VALUES (?, ?, ?, ?, ?, ?)
+"""
+ADD_MOVED = """
+INSERT INTO schedule
+    (epoch, page_id, change_rate, crawl_rate, crawl_probability, urgency, shift, carried)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+"""Statement for blocks with moved crawls; two more parameters would slow all other blocks."""
+
+SAVE_CLOCKS = f"""
+INSERT INTO clocks ({", ".join(OF_CLOCK)}) VALUES ({", ".join("?" * len(OF_CLOCK))})
+{RENEW_CLOCK}
 """
 
 
@@ -232,6 +246,11 @@ def values(column: NDArray[Any]) -> list[Any]:
         column = rows.view(f"V{8 * column.shape[1]}")[:, 0]
     listed: list[Any] = column.tolist()
     return listed
+
+
+def shifts(column: Codes) -> list[Any]:
+    """Return moves as SQLite stores them: None for `NOT_MOVED`."""
+    return _with_none(column, column == NOT_MOVED)
 
 
 def _with_none(column: NDArray[Any], none: Bools) -> list[Any]:
@@ -286,6 +305,13 @@ def column(listed: Sequence[Any], kind: Any, width: int) -> NDArray[Any]:
     return np.array(listed, COLUMN[kind])
 
 
+def typed(listed: Sequence[Any], dtype: str) -> NDArray[Any]:
+    """Return the values that SQLite returned, none of them NULL, as a column of a numpy type."""
+    if dtype.startswith("V"):
+        return np.frombuffer(b"".join(listed), dtype)
+    return np.array(listed, "i8").view(INSTANT) if dtype[0] == "M" else np.array(listed, dtype)
+
+
 class SqliteDialect(Dialect, Transaction):
     """A transaction that runs text on SQLite."""
 
@@ -309,6 +335,12 @@ class SqliteDialect(Dialect, Transaction):
     @override
     def ids(self, statement: str, **parameters: Any) -> Ints:
         return np.array([row[0] for row in self.run(statement, **parameters)], np.int64)
+
+    @override
+    def arrays(self, statement: str, dtypes: Mapping[str, str], **parameters: Any) -> Arrays:
+        read = list(zip(*self.run(statement, **parameters), strict=True)) or [()] * len(dtypes)
+        cells = zip(dtypes.items(), read, strict=True)
+        return {name: typed(some, dtype) for (name, dtype), some in cells}
 
     def run_many(self, statement: str, *columns: Iterable[Any]) -> None:
         """Run one prepared statement for every row of the columns, inside SQLite."""

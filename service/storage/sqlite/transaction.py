@@ -14,17 +14,21 @@ from typing_extensions import override
 
 from service.model.arrays import COLUMN, UNSPECIFIED, Ints, Keys, instant
 from service.model.columns import (
+    NOT_MOVED,
     RARE,
+    ClockColumns,
     EpochColumns,
     PageColumns,
     PageStates,
     ScheduleColumns,
     ScheduledPages,
+    ShiftColumns,
     StoredPages,
 )
 from service.model.domain import Observability
 from service.model.urls import URL_GROUPS, url_groups
 from service.storage import epochs_sql
+from service.storage.clocks_sql import SHIFTS, stored
 from service.storage.column_builder import Gathered, placed
 from service.storage.contract import Brought, Registered
 from service.storage.sql import SqlTransaction, any_seldom_set
@@ -183,8 +187,21 @@ class SqliteTransaction(SqliteLog, SqliteFeed, SqlTransaction, SqliteQueue):
 
     @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
-        columns = map(sql.values, schedule.arrays().values())
-        sql.add_rows(self.driver, sql.ADD_SCHEDULE, repeat(epoch, len(schedule)), *columns)
+        columns = schedule.arrays()
+        moves = [sql.shifts(columns.pop(name)) for name in ("shift", "carried")]
+        moved = (schedule.shift != NOT_MOVED).any()
+        statement, rest = (sql.ADD_MOVED, moves) if moved else (sql.ADD_SCHEDULE, [])
+        listed = map(sql.values, columns.values())
+        sql.add_rows(self.driver, statement, repeat(epoch, len(schedule)), *listed, *rest)
+
+    @override
+    def shifts(self, epoch: int) -> ShiftColumns:
+        kinds = {f.name: f.type for f in fields(ShiftColumns)}
+        return ShiftColumns(**self._gathered(SHIFTS.format(epoch=epoch), kinds))
+
+    @override
+    def save_clocks(self, clocks: ClockColumns) -> None:
+        self.run_many(sql.SAVE_CLOCKS, *map(sql.values, stored(clocks).values()))
 
     @override
     def read_schedule(

@@ -1,0 +1,236 @@
+"""Moves of crawls by the clocks of hosts: rates, better hours, a pace, and extra crawls. Pure.
+
+A move becomes part of the urgency, so the due rule does not know it. The next epoch needs the moves
+to find the instants by the crawl rate again.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from service.core.clocks.pace import changes, pace, paced, passed
+from service.core.clocks.profile import Profiles
+from service.core.clocks.timing import (
+    CONCENTRATION,
+    FAST_INTERVAL,
+    MOST_INTERVAL,
+    PROBE_EXPECTED,
+    Planned,
+    excess_mass,
+    moves,
+    probe_delay,
+    second_crawl,
+    turns,
+)
+from service.epochs.clocks import Clocks, in_days
+from service.epochs.urgency import LastEpoch, bounded, since
+from service.estimation.estimates import RateEstimates
+from service.model.arrays import Bools, Codes, Floats, Ints, days
+from service.model.columns import NOT_MOVED, EpochColumns, HostClocks, ShiftColumns
+from service.model.domain import Observability
+
+DAY_MINUTES, DAY_S = 1440, 86_400.0
+LEAST_GAIN = 0.25
+"""Gain by a second crawl a day, of that without a clock, below which it is not worth it."""
+ONCE_A_DAY = 1.0
+SOONEST = 0.05
+"""Minimum time between crawls, in intervals by the crawl rate."""
+PER_WINDOW = 2.0
+"""Minimum interval of pages that are moved, in times between epochs."""
+PACED_EVERY = 1.0 / 24.0
+"""Maximum time between epochs for a pace, days: the hours must not pass unseen."""
+MOST_PROBED = 4.0
+"""Maximum interval of pages with extra crawls, days; a clock gains little beyond."""
+
+
+class Moved(NamedTuple):
+    """(N,) pages after some of their crawls were moved."""
+
+    urgency: Floats
+    shift: Codes
+    """As in `ScheduleColumns`."""
+    carried: Codes
+
+
+class Situation(NamedTuple):
+    """(N,) pages as an epoch has them before clocks count."""
+
+    pages: EpochColumns
+    crawl_rate: Floats
+    urgency: Floats
+    change_rate: Floats
+    free: Bools
+    """True for pages without pings in use, which have been crawled."""
+    place: Ints
+    """Row of the page's host among those with a clock; -1 for other hosts."""
+
+    @property
+    def rate(self) -> Floats:
+        """Crawl rate times urgency, 1/day."""
+        return self.crawl_rate * self.urgency
+
+
+def most_crawled(
+    pages: EpochColumns, change_rate: Floats, crawl_rate: Floats, multiplier: float, clocks: Clocks
+) -> Floats | None:
+    """Return (N,) maxima of crawl rates by the clocks, 1/day, NaN for none; None if all are NaN.
+
+    Where nearly all changes of a day come at one hour, a page that is crawled once a day, just
+    after that hour, waits W days on average from a change to its crawl. The optimum without clocks
+    has `crawl_rate` and `multiplier`. One crawl a day is better where the harmonic cost that it
+    adds, ln(1 + 2 W Delta) - ln(1 + Delta/crawl_rate) times importance, is below the value of the
+    bandwidth that it spares.
+    """
+    mass = excess_mass(profiles_of(clocks.hosts), 1.0 / CONCENTRATION)
+    sharp = np.flatnonzero(second_crawl(mass) < LEAST_GAIN)
+    row = np.flatnonzero(
+        (crawl_rate > ONCE_A_DAY) & np.isin(pages.host_id, clocks.hosts.host_id[sharp])
+    )
+    if not row.size:
+        return None
+    wait = np.maximum(0.5 - mass.max(axis=1), 0.5 / CONCENTRATION)
+    wait = wait[clocks.hosts.host_id.searchsorted(pages.host_id[row])]
+    rate, change = crawl_rate[row], change_rate[row]
+    cost = pages.importance[row] * (np.log1p(2.0 * wait * change) - np.log1p(change / rate))
+    most = np.full(len(pages), np.nan)
+    most[row[cost < multiplier * (rate - ONCE_A_DAY)]] = ONCE_A_DAY
+    return most
+
+
+def exposures(pages: EpochColumns, clocks: Clocks | None) -> Floats:
+    """Return (N,) operational lengths of last intervals, days: the lengths without a clock.
+
+    An interval over the busy hours of its host counts as longer. Otherwise the changes of a busy
+    hour would seem to be more than expected.
+    """
+    exposure = np.abs(pages.last_interval)
+    if clocks is None or not len(clocks.hosts):
+        return exposure
+    place = _places(pages.host_id, clocks.hosts)
+    row = np.flatnonzero((place >= 0) & (exposure > 0))
+    end = in_days(pages.last_observed_at[row])
+    table = changes(profiles_of(clocks.hosts))
+    exposure[row] = passed(table, place[row], end - exposure[row], end)
+    return exposure
+
+
+def moved(
+    pages: EpochColumns,
+    estimates: RateEstimates,
+    crawl_rate: Floats,
+    urgency: Floats,
+    clocks: Clocks | None,
+    last: LastEpoch,
+    now: np.datetime64,
+) -> Moved:
+    """Return the urgency that moves crawls to better hours, and the moves."""
+    still = np.broadcast_to(np.int16(NOT_MOVED), len(pages))
+    if clocks is None:
+        return Moved(urgency, still, still)
+    free = (estimates.ping_rate == 0) & (pages.observability != Observability.complete)
+    free &= ~np.isnat(pages.last_observed_at) & (crawl_rate * urgency > 0)
+    place = _places(pages.host_id, clocks.hosts)
+    before = Situation(pages, crawl_rate, urgency, estimates.change_rate, free, place)
+    after, shift, carried = urgency.copy(), still, still
+    if len(clocks.hosts):
+        shift, carried = still.copy(), still.copy()
+        _move(before, clocks, last, now, Moved(after, shift, carried))
+        _keep_pace(before, clocks.hosts, last, now, after)
+    _probe(before, clocks.hosts, after)
+    return Moved(after, shift, carried)
+
+
+def profiles_of(hosts: HostClocks) -> Profiles:
+    """Return the profiles of hosts with a clock."""
+    return Profiles(hosts.profile[:, 1:], hosts.profile[:, 0])
+
+
+def _places(host_id: Ints, hosts: HostClocks) -> Ints:
+    if not len(hosts):
+        return np.broadcast_to(np.int64(-1), len(host_id))
+    at = np.minimum(hosts.host_id.searchsorted(host_id), len(hosts) - 1)
+    return np.where(hosts.host_id[at] == host_id, at, -1)
+
+
+def _move(
+    before: Situation, clocks: Clocks, last: LastEpoch, now: np.datetime64, after: Moved
+) -> None:
+    """Move crawls to better hours.
+
+    The instant by the crawl rate of a page is one interval after that of its last crawl. A page is
+    moved if its interval is `PER_WINDOW` times the time between epochs or more. Otherwise the next
+    crawl but one, which the same urgency dates, would be in the same epoch.
+    """
+    between = since(last, now).days
+    slowest, fastest = 1.0 / MOST_INTERVAL, 1.0 / max(FAST_INTERVAL, PER_WINDOW * between)
+    there = before.free & (before.place >= 0)
+    row = np.flatnonzero(there & (before.rate >= slowest) & (before.rate <= fastest))
+    pages, host, rate = before.pages, before.place[row], before.rate[row]
+    step = pages.interval_factor[row] / rate
+    carried = _carried(pages, row, clocks.shifts, between, now)
+    nominal = in_days(pages.last_observed_at[row]) - carried / DAY_MINUTES + step
+    turn = turns(pages.page_id[row], nominal)
+    planned = Planned(host, nominal, 1.0 / rate, before.change_rate[row], turn)
+    spread = _spread(clocks.hosts, np.bincount(host, rate, len(clocks.hosts)))
+    mass = excess_mass(profiles_of(clocks.hosts), spread)
+    minutes = np.rint(moves(mass, planned, spread, float(in_days(now))) * DAY_MINUTES)
+    wait = step + (minutes - carried) / DAY_MINUTES
+    _wait(before, row, wait, after.urgency)
+    after.shift[row], after.carried[row] = minutes, carried
+
+
+def _wait(before: Situation, row: Ints, wait: Floats, urgency: Floats) -> None:
+    """Set the urgency of pages to wait some days after their last crawl, within their bounds."""
+    rate = before.crawl_rate[row]
+    least = SOONEST / before.rate[row]
+    factor = before.pages.interval_factor[row] / (rate * np.maximum(wait, least))
+    urgency[row] = bounded(before.pages, row, rate, factor)
+
+
+def _carried(
+    pages: EpochColumns, row: Ints, shifts: ShiftColumns, between: float, now: np.datetime64
+) -> Floats:
+    """Return (K,) moves of the crawls that began the running intervals, minutes."""
+    if not len(shifts):
+        return np.zeros(len(row))
+    page_id = pages.page_id[row]
+    at = np.minimum(shifts.page_id.searchsorted(page_id), len(shifts) - 1)
+    crawled = days(now - pages.last_observed_at[row]) < between
+    both = np.where(crawled, shifts.shift[at], shifts.carried[at])
+    return np.where(shifts.page_id[at] == page_id, both, 0.0)
+
+
+def _spread(hosts: HostClocks, crawls: Floats) -> Floats:
+    """Return (H,) days over which the crawls of a best hour are spread, within politeness."""
+    polite = np.nan_to_num(hosts.delay_s) / DAY_S * crawls
+    return np.clip(polite, 1.0 / CONCENTRATION, 1.0)
+
+
+def _keep_pace(
+    before: Situation, hosts: HostClocks, last: LastEpoch, now: np.datetime64, urgency: Floats
+) -> None:
+    """Crawl pages with many crawls a day more often in the busy hours."""
+    if since(last, now).days > PACED_EVERY:
+        return
+    row = np.flatnonzero(before.free & (before.place >= 0) & (before.rate > 1.0 / FAST_INTERVAL))
+    crawled_at = in_days(before.pages.last_observed_at[row])
+    step = before.pages.interval_factor[row] / before.rate[row]
+    at = paced(pace(profiles_of(hosts)), before.place[row], crawled_at, step)
+    _wait(before, row, at - crawled_at, urgency)
+
+
+def _probe(before: Situation, hosts: HostClocks, urgency: Floats) -> None:
+    """Crawl a few pages that nearly always change again within a day, to see at which hour.
+
+    The next crawl counts from the extra crawl. Hosts whose clock is certain have none.
+    """
+    rate = before.rate
+    often = before.free & (before.change_rate > PROBE_EXPECTED * rate) & (rate * MOST_PROBED >= 1)
+    row = np.flatnonzero(often)
+    place = before.place[row]
+    weight = np.where(place >= 0, np.append(hosts.profile[:, 0], 0.0)[place], 0.0)
+    crawled_at = in_days(before.pages.last_observed_at[row])
+    expected = before.change_rate[row] / rate[row]
+    delay = probe_delay(before.pages.page_id[row], crawled_at, weight, expected)
+    sooner = delay * rate[row] < before.pages.interval_factor[row]
+    _wait(before, row[sooner], delay[sooner], urgency)
