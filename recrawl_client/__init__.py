@@ -19,7 +19,7 @@ from recrawl_client.calls import (
     CrawlEvidence,
     HostSettings,
     ScheduleFilters,
-    WebhookSettings,
+    WebhookOptions,
 )
 from recrawl_client.client import Client
 from recrawl_client.errors import (
@@ -97,7 +97,7 @@ __all__ = [
     "Unavailable",
     "Undelivered",
     "WebhookItem",
-    "WebhookSettings",
+    "WebhookOptions",
     "last_modified",
     "redirect_url",
     "retry_after",

@@ -17,7 +17,7 @@ from recrawl_client.calls import (
     NewPage,
     PageName,
     ScheduleFilters,
-    WebhookSettings,
+    WebhookOptions,
 )
 from recrawl_client.flows import PART, Call, Flow, Listing
 from recrawl_client.patience import UNANSWERED, answered, log_wait
@@ -209,7 +209,7 @@ class AsyncClient(BaseClient):
             cursor = part.next_cursor
             yield part
 
-    async def add_webhook(self, url: str, **settings: Unpack[WebhookSettings]) -> CreatedWebhook:
+    async def add_webhook(self, url: str, **settings: Unpack[WebhookOptions]) -> CreatedWebhook:
         """Create a webhook, which receives changes at a URL; keep its `secret`."""
         return await self._run(calls.add_webhook(url, settings))
 

@@ -83,7 +83,7 @@ class ChangeFilters(TypedDict, total=False):
     kinds: Sequence[ChangeName]
 
 
-class WebhookSettings(TypedDict, total=False):
+class WebhookOptions(TypedDict, total=False):
     """Settings of a webhook; without a field, all changes, and an array is of one event."""
 
     secret: str
@@ -247,7 +247,7 @@ def changes(
     return ask("GET", "/changes", ChangesAnswer, params=params)
 
 
-def add_webhook(url: str, settings: WebhookSettings) -> Flow[CreatedWebhook]:
+def add_webhook(url: str, settings: WebhookOptions) -> Flow[CreatedWebhook]:
     """Create a webhook."""
     body = {"url": url, **settings}
     return ask("POST", "/webhooks", CreatedWebhook, content=encoded(body))

@@ -21,8 +21,8 @@ import structlog
 from recrawl_client.wire.webhooks import ChangeEvent
 from service.events.delivery import (
     MOST_PARKED,
-    Outcome,
-    Patience,
+    PostOutcome,
+    RetryRules,
     chosen,
     disabled,
     moved,
@@ -73,13 +73,13 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentBatch:
     """A batch that was sent, and its answer."""
 
     webhook: Webhook
     changes: NamedChanges
     delivery: Delivery
-    outcome: Outcome
+    outcome: PostOutcome
 
 
 class Courier:
@@ -91,12 +91,12 @@ class Courier:
         client: Callable[[], httpx.Client],
         rng: np.random.Generator,
         retention: timedelta | None = None,
-        patience: Patience = Patience(),  # noqa: B008 - frozen
+        rules: RetryRules = RetryRules(),  # noqa: B008 - frozen
     ) -> None:
         self.store = store
         self.poster = Poster(client)
         self.retention = retention
-        self.patience = patience
+        self.rules = rules
         self._rng = rng
         self._drawing = threading.Lock()
         self._scans: dict[str, Scan] = {}
@@ -194,7 +194,7 @@ class Courier:
             now = tx.now()
             webhook = tx.claim_webhook(webhook_id, now, now + timedelta(seconds=CLAIM_S))
         ends_at = time.monotonic() + SLICE_S
-        sent: Sent | None = None
+        sent: SentBatch | None = None
         while webhook is not None:
             go_on = time.monotonic() < ends_at and not self.stopped.is_set()
             batch = self._next(webhook, sent, go_on=go_on)
@@ -204,7 +204,7 @@ class Courier:
             sent = self._send(webhook, changes)
 
     def _next(
-        self, webhook: Webhook, sent: Sent | None, *, go_on: bool
+        self, webhook: Webhook, sent: SentBatch | None, *, go_on: bool
     ) -> tuple[Webhook, NamedChanges] | None:
         """Settle the last batch, and commit and return the next one; None where there is none."""
         with self.store.begin() as tx:
@@ -226,14 +226,14 @@ class Courier:
             )
         return None if changes is None else (webhook, changes)
 
-    def _settle(self, tx: Transaction, webhook: Webhook, sent: Sent) -> Webhook:
+    def _settle(self, tx: Transaction, webhook: Webhook, sent: SentBatch) -> Webhook:
         """Return the webhook after an answer, unless its place has been set meanwhile."""
         tx.add_delivery(sent.delivery)
         if (webhook.place, webhook.delivery) != (sent.webhook.place, sent.webhook.delivery):
             return webhook
         with self._drawing:
             uniform = self._rng.random()
-        webhook, parks = settled(webhook, sent.outcome, tx.now(), uniform, self.patience)
+        webhook, parks = settled(webhook, sent.outcome, tx.now(), uniform, self.rules)
         if parks and len(sent.changes):
             self._park(tx, webhook, sent)
             if len(tx.parked_of(webhook.id)) >= MOST_PARKED:
@@ -242,7 +242,7 @@ class Courier:
             log.warning("a webhook was disabled", webhook=webhook.id, reason=webhook.reason)
         return webhook
 
-    def _park(self, tx: Transaction, webhook: Webhook, sent: Sent) -> None:
+    def _park(self, tx: Transaction, webhook: Webhook, sent: SentBatch) -> None:
         (refused,) = encode_changes(sent.changes)
         page = ParkedPage(
             webhook_id=webhook.id,
@@ -254,14 +254,14 @@ class Courier:
         tx.park_page(page)
         log.warning("a webhook refused a change", webhook=webhook.id, change=refused.id)
 
-    def _send(self, webhook: Webhook, changes: NamedChanges) -> Sent:
+    def _send(self, webhook: Webhook, changes: NamedChanges) -> SentBatch:
         with self.store.begin(write=False) as tx:
             now = tx.now()
         events = [event(change, self.feed_id) for change in encode_changes(changes)]
         name = webhook.delivery or new_name()
         outcome = self.poster.post(webhook, name, events, now)
         delivery = _delivery(webhook.id, name, now, len(events), outcome, events[0].id)
-        return Sent(webhook, changes, delivery, outcome)
+        return SentBatch(webhook, changes, delivery, outcome)
 
 
 def new_name() -> str:
@@ -274,7 +274,7 @@ def _delivery(
     name: str,
     sent_at: datetime,
     n_items: int,
-    outcome: Outcome,
+    outcome: PostOutcome,
     first_id: str | None = None,
 ) -> Delivery:
     return Delivery(

@@ -23,7 +23,7 @@ MOST_PARKED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryRules:
     """Waits after failures."""
 
     waits_s: tuple[float, ...] = (5, 300, 1_800, 7_200, 18_000, 36_000, 36_000, 43_200)
@@ -38,7 +38,7 @@ class Patience:
     """Wait after the refusal of a single change, seconds."""
 
 
-class Outcome(NamedTuple):
+class PostOutcome(NamedTuple):
     """The answer to one request."""
 
     status: int | None
@@ -78,7 +78,7 @@ def disabled(webhook: Webhook, reason: str) -> Webhook:
 
 
 def settled(
-    webhook: Webhook, outcome: Outcome, now: datetime, uniform: float, patience: Patience
+    webhook: Webhook, outcome: PostOutcome, now: datetime, uniform: float, rules: RetryRules
 ) -> Settled:
     """Return the webhook after the answer to its batch; `uniform` is random in [0, 1)."""
     status = outcome.status
@@ -88,17 +88,17 @@ def settled(
         return Settled(disabled(webhook, "the address answered 410: it wants no more changes"))
     webhook = replace(webhook, n_attempts=webhook.n_attempts + 1)
     if status in REFUSALS:
-        return _refused(webhook, now, patience)
+        return _refused(webhook, now, rules)
     since = webhook.failing_since or now
     webhook = replace(webhook, failing_since=since)
-    if now - since >= patience.give_up:
+    if now - since >= rules.give_up:
         return Settled(
             disabled(webhook, f"no success since {since.isoformat()}; last: {outcome.sentence}")
         )
-    step = min(webhook.n_attempts, len(patience.waits_s)) - 1
-    wait_s = patience.waits_s[step] * (1 + patience.jitter * (2 * uniform - 1))
+    step = min(webhook.n_attempts, len(rules.waits_s)) - 1
+    wait_s = rules.waits_s[step] * (1 + rules.jitter * (2 * uniform - 1))
     if outcome.retry_after_s is not None:
-        wait_s = max(wait_s, min(outcome.retry_after_s, patience.waits_s[-1]))
+        wait_s = max(wait_s, min(outcome.retry_after_s, rules.waits_s[-1]))
     return Settled(replace(webhook, next_at=now + timedelta(seconds=wait_s)))
 
 
@@ -112,12 +112,12 @@ def _confirmed(webhook: Webhook, now: datetime) -> Webhook:
     )
 
 
-def _refused(webhook: Webhook, now: datetime, patience: Patience) -> Settled:
+def _refused(webhook: Webhook, now: datetime, rules: RetryRules) -> Settled:
     if webhook.n_sent > 1:
         half = moved(webhook, webhook.place)
         return Settled(replace(half, most=webhook.n_sent // 2, n_attempts=0, next_at=now))
-    if webhook.n_attempts < patience.tries:
-        wait = timedelta(seconds=patience.refusal_wait_s)
+    if webhook.n_attempts < rules.tries:
+        wait = timedelta(seconds=rules.refusal_wait_s)
         return Settled(replace(webhook, next_at=now + wait))
     passed = replace(moved(webhook, webhook.end), n_attempts=0, next_at=now)
     return Settled(passed, parks=True)

@@ -9,7 +9,7 @@ import httpx
 
 from recrawl_client.headers import retry_after
 from recrawl_client.wire.webhooks import ChangeEvent
-from service.events.delivery import Outcome
+from service.events.delivery import PostOutcome
 from service.events.encoding import body
 from service.events.signing import signed_headers
 from service.model.webhooks import Webhook
@@ -30,7 +30,7 @@ class Poster:
 
     def post(
         self, webhook: Webhook, delivery: str, events: Sequence[ChangeEvent], now: datetime
-    ) -> Outcome:
+    ) -> PostOutcome:
         """Send events and return the answer; no error of the address raises."""
         content, media_type = body(events, batched=webhook.max_items > 1 or len(events) > 1)
         headers = signed_headers(keys(webhook, now), delivery, now, content)
@@ -40,9 +40,9 @@ class Poster:
             response = self._answer(webhook.url, content, headers)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             reason = str(error)[:MAX_REASON] or type(error).__name__
-            return Outcome(None, reason, time.perf_counter() - started)
+            return PostOutcome(None, reason, time.perf_counter() - started)
         latency_s = time.perf_counter() - started
-        return Outcome(response.status_code, None, latency_s, retry_after(response))
+        return PostOutcome(response.status_code, None, latency_s, retry_after(response))
 
     def close(self) -> None:
         """Close the connections of clients that are not in use."""

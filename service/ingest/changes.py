@@ -20,13 +20,13 @@ def changes(
     after = last_answer(states, groups, crawls, answer)
     first = np.isnat(after)
     moved = moved_permanently(crawls)
-    found = answer & (first | (comparison.changed == 1))
+    is_change = answer & (first | (comparison.changed == 1))
     target_before = redirect_before(states, groups, crawls, comparison.failing)
     target = np.maximum(crawls.redirects_to, 0)
-    found |= answer & comparison.gone & comparison.was_gone & (target_before != moved * target)
-    if not found.any():
+    is_change |= answer & comparison.gone & comparison.was_gone & (target_before != moved * target)
+    if not is_change.any():
         return ChangeColumns.empty()
-    where = np.flatnonzero(found)
+    where = np.flatnonzero(is_change)
     gone, was_gone = comparison.gone[where], comparison.was_gone[where]
     kind = np.where(was_gone, ChangeKind.back, ChangeKind.changed)
     kind = np.where(first[where], ChangeKind.new, kind)

@@ -19,7 +19,7 @@ class WebhookStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WebhookSettings:
-    """What the owner of a webhook sets."""
+    """Settings that the owner of a webhook chooses."""
 
     url: str
     secret: str = field(repr=False)

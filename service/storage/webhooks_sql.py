@@ -48,7 +48,7 @@ ORDER BY next_at, id LIMIT %(limit)s
 CLAIM = f"""
 UPDATE webhooks SET token = token + 1, leased_until = %(until)s WHERE id = %(id)s AND {DUE}
 """
-"""Statement of which one of two callers finds the row unclaimed."""
+"""Statement that succeeds for one of two callers."""
 
 DELIVERY = tuple(name for name in Delivery.__dataclass_fields__ if name != "number")
 ADD_DELIVERY = insertion("webhook_deliveries", DELIVERY)

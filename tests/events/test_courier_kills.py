@@ -7,7 +7,7 @@ from support.live_server import Clock, running
 from support.receiver import SECRET, receiving
 
 from service.events.courier import CLAIM_S, Courier
-from service.events.delivery import Outcome
+from service.events.delivery import PostOutcome
 
 URLS = [f"https://a.example/{i}" for i in range(6)]
 
@@ -100,7 +100,7 @@ def test_an_answer_that_comes_after_a_redelivery_moves_no_place(live):
         post = live.service.courier.poster.post
         cursors = [cursor, begin]
 
-        def redeliver(*args) -> Outcome:
+        def redeliver(*args) -> PostOutcome:
             outcome = post(*args)
             if cursors:
                 path = f"/webhooks/{webhook_id}/redeliver"
@@ -111,3 +111,18 @@ def test_an_answer_that_comes_after_a_redelivery_moves_no_place(live):
         live.service.courier.run_once()
     n_events = [len(request.events) for request in receiver.requests]
     assert n_events == [6, 2, 6]
+
+
+def test_changes_beyond_the_retention_are_deleted_and_the_newest_stays(live):
+    courier = live.service.courier
+    for k in range(3):
+        at = (live.clock.now - timedelta(hours=9 - k)).isoformat()
+        live.post("/observations", [{"url": URLS[k], "observed_at": at, "digest": "one"}])
+    assert len(live.get("/changes").json()["items"]) == 3
+    courier.keep_feed()
+    assert len(live.get("/changes").json()["items"]) == 3
+    live.clock.advance(days=31)
+    courier._kept_at -= 61
+    courier.keep_feed()
+    (item,) = live.get("/changes").json()["items"]
+    assert item["url"] == URLS[2]

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.events.delivery import Outcome, Patience, chosen, settled
+from service.events.delivery import PostOutcome, RetryRules, chosen, settled
 from service.model.changes import FeedPlace
 from service.model.webhooks import Webhook, WebhookStatus
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
-PATIENCE = Patience()
+PATIENCE = RetryRules()
 WEBHOOK = Webhook(
     id="w", url="https://a.example/", secret="", max_items=8, most=8, created_at=NOW, next_at=NOW
 )
@@ -24,7 +24,7 @@ def after(*statuses, n_items=8, webhook=WEBHOOK, retry_after_s=None, every=timed
     now, parks = NOW, False
     for status in statuses:
         batch = chosen(webhook, END, min(n_items, webhook.most), "msg")
-        outcome = Outcome(status, None if status else "no answer", 0.1, retry_after_s)
+        outcome = PostOutcome(status, None if status else "no answer", 0.1, retry_after_s)
         webhook, parks = settled(batch, outcome, now, 0.5, PATIENCE)
         now += every
     return webhook, parks
@@ -52,7 +52,7 @@ def test_waits_grow_from_seconds_to_half_a_day():
 @given(st.integers(1, 20), st.floats(0, 1, exclude_max=True))
 def test_a_wait_deviates_by_a_fifth_at_most(n, uniform):
     batch = chosen(replace(WEBHOOK, n_attempts=n - 1), END, 1, "msg")
-    webhook, _ = settled(batch, Outcome(500), NOW, uniform, PATIENCE)
+    webhook, _ = settled(batch, PostOutcome(500), NOW, uniform, PATIENCE)
     base = PATIENCE.waits_s[min(n, len(PATIENCE.waits_s)) - 1]
     assert abs(wait_s(webhook) / base - 1) <= 0.2 + 1e-9
 
