@@ -39,7 +39,9 @@ HALF_LIFE_DAYS = 180.0
 DEFAULT_GAMMA = Gamma(half_life_days=HALF_LIFE_DAYS)
 
 DEFAULT_PLAN = Plan(
-    make_estimator("bursty", half_life_days=HALF_LIFE_DAYS), retention=timedelta(days=730)
+    make_estimator("bursty", half_life_days=HALF_LIFE_DAYS),
+    retention=timedelta(days=730),
+    host_delay_s=1.0,
 )
 """Plan of the service's default settings; a test compares it with the settings."""
 

@@ -35,7 +35,7 @@ class Crawlers(Protocol):
         """Run an epoch now, and publish its schedule."""
 
     def step(self, usual: float) -> float:
-        """Return the time to the next epoch, days: less than usual where crawls follow the hours."""
+        """Return the days to the next epoch, fewer than usual where crawls follow the hours."""
 
     def due(self, before: float) -> Due:
         """Return the pages in the schedule that are due before a day."""

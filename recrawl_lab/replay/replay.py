@@ -39,7 +39,7 @@ from service.model.arrays import (
     days,
     instant,
 )
-from service.model.columns import CrawlColumns, PageColumns, PingColumns
+from service.model.columns import NOT_MOVED, CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Observability, ScheduleFilter
 from service.model.errors import UnexpectedAnswer
 from service.model.urls import key_of, url_groups
@@ -167,7 +167,8 @@ class LocalFleet:
         if epoch.certificate is not None:
             schedule = self.store.schedules[epoch.epoch]
             self._budget_factor = epoch.certificate.budget_factor
-            ratio = schedule.urgency / self._budget_factor
+            by_siblings = schedule.shift == NOT_MOVED  # otherwise urgency is a move
+            ratio = np.where(by_siblings, schedule.urgency / self._budget_factor, 1.0)
             self._observed_ratio[self._page[schedule.page_id]] = ratio
         self._epoch_at = day_of(self.clock())
         self._look_at_clocks()

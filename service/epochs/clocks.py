@@ -1,7 +1,9 @@
 """Clocks of hosts in an epoch: what they know, and what the latest crawls teach them.
 
-A host learns once a day, at an hour of its own, from the last crawl of each of its pages. So an
-epoch reads and writes few hosts. `epochs.moves` uses the clocks.
+A host learns from the last crawl of each of its pages, from the dates that these crawls reported,
+and from pings. It learns once a day, at an hour of its own, so that an epoch reads and writes few
+hosts. A host with pages that are crawled many times a day learns in every epoch. `epochs.moves`
+uses the clocks.
 """
 
 from typing import Any, NamedTuple
@@ -14,101 +16,108 @@ from service.core.clocks.evidence import (
     faded,
     forgotten,
     learn,
+    learn_dates,
     packed,
     unpacked,
 )
 from service.core.clocks.fit import fit
 from service.core.clocks.profile import Profiles
-from service.core.clocks.timing import (
-    MOST_INTERVAL,
-)
+from service.core.clocks.timing import MOST_INTERVAL
 from service.core.estimators.base import Estimator
 from service.core.estimators.gamma import GammaState
 from service.core.spending import Window
 from service.epochs.urgency import LastEpoch, since
 from service.model.arrays import DAY, Bools, Floats, Ints, days, distinct
-from service.model.columns import (
-    ClockColumns,
-    EpochColumns,
-    HostClocks,
-    ShiftColumns,
-)
+from service.model.columns import ClockColumns, EpochColumns, HostClocks, ShiftColumns
 from service.model.domain import Epoch, Observability
 from service.storage import Transaction
 
 LEAST_OBSERVATIONS = 3
 """Crawls of a page before its intervals are evidence: its change rate is unknown at first."""
-LEAST_CRAWLS = 1.0
-"""Minimum crawls a day of a host that learns a clock."""
-DAY_MINUTES = 1440
+LEAST_EVENTS = 1.0
+"""Minimum crawls and pings a day of a host that learns a clock."""
 DAY_S = 86_400.0
-SOONEST = 0.05
-"""Minimum time between crawls, in intervals by the crawl rate."""
-LEAST_GAIN = 0.25
-"""Gain by a second crawl a day, of that without a clock, below which it is not worth it."""
-ONCE_A_DAY = 1.0
-PER_WINDOW = 2.0
-"""Minimum interval of pages that are moved, in times between epochs."""
-
-WINDOW_DAYS = 1.0
+"""Length of a day, seconds."""
+LESSON_DAYS = 1.0
 """Time between two lessons of a host, days."""
+OFTEN_DAYS = 0.25
+"""Interval of pages below which their host learns in every epoch, days."""
+GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
+"""Multiples of it, without their whole part, spread the hours of lessons evenly over the day."""
+PING_PRIOR = 0.5
+"""Imaginary pings, and imaginary days, of a page whose pings announce every change (K19 eq 11)."""
 
 
 class Lesson(NamedTuple):
-    """(K,) crawls that show something of clocks, in the order of their hosts."""
+    """(K,) pages whose last crawl or ping shows something of clocks, in the order of hosts."""
 
     row: Ints
     """Row of the page."""
     host_id: Ints
+    is_ping: Bools
+    """True for a page whose pings announce its changes."""
+
+    def where(self, mask: Bools) -> "Lesson":
+        """Return the pages of a mask."""
+        return Lesson(self.row[mask], self.host_id[mask], self.is_ping[mask])
 
 
 class Clocks(NamedTuple):
-    """What an epoch reads of clocks."""
+    """Clocks of hosts in an epoch."""
 
     hosts: HostClocks
     """Hosts with a clock."""
     shifts: ShiftColumns
     """Moves of the last epoch."""
     lesson: Lesson
-    """Crawls of the hosts that learn in this epoch."""
+    """Pages of the hosts that learn in this epoch."""
     learnt: ClockColumns
-    """What these hosts have learnt."""
+    """Evidence and profiles of these hosts."""
+    host_delay_s: float = 0.0
+    """Delay between two crawls of hosts without one of their own, seconds."""
 
 
 def load_clocks(
-    tx: Transaction, pages: EpochColumns, last: Epoch | None, now: np.datetime64
+    tx: Transaction,
+    pages: EpochColumns,
+    last: Epoch | None,
+    now: np.datetime64,
+    host_delay_s: float = 0.0,
 ) -> Clocks:
     """Return the clocks of hosts as of the last epoch; few hosts are read in full."""
-    crawls = lesson(pages, since(LastEpoch.of(last), now), now)
+    events = lesson(pages, since(LastEpoch.of(last), now), now)
     hosts = tx.host_clocks()
     shifts = tx.shifts(last.epoch) if last and len(hosts) else ShiftColumns.empty()
-    return Clocks(hosts, shifts, crawls, tx.clocks(distinct(crawls.host_id)))
+    learnt = tx.clocks(distinct(events.host_id))
+    return Clocks(hosts, shifts, events, learnt, host_delay_s)
 
 
 # -- learning
 
 
 def lesson(pages: EpochColumns, window: Window, now: np.datetime64) -> Lesson:
-    """Return the last crawls of pages on hosts that learn now.
+    """Return the pages that show something to the hosts that learn now.
 
-    `window` is the time since the last epoch. A host learns in the epoch after its hour of the day.
+    `window` is the time since the last epoch. A host learns in the epoch after its hour of the day,
+    and whenever a page was crawled twice within `OFTEN_DAYS`.
     """
     age = days(now - pages.last_observed_at)
     interval = np.abs(pages.last_interval)
-    shown = (age >= window.end) & (age < window.start + WINDOW_DAYS)
-    shown &= (interval > 0) & (interval <= MOST_INTERVAL) & (pages.importance > 0)
-    shown &= pages.n_observations >= LEAST_OBSERVATIONS
-    shown &= pages.observability != Observability.complete
-    row = np.flatnonzero(shown)
-    row = row[_turn_came(pages.host_id[row], now, window.days)]
+    crawled = (age >= window.end) & (age < window.start + LESSON_DAYS)
+    crawled &= (interval > 0) & (interval <= MOST_INTERVAL) & (pages.importance > 0)
+    crawled &= pages.n_observations >= LEAST_OBSERVATIONS
+    complete = pages.observability == Observability.complete
+    row = np.flatnonzero(np.where(complete, pages.n_pings > 0, crawled))
+    often = (age[row] < window.start) & (interval[row] < OFTEN_DAYS) & ~complete[row]
+    turn = _turn_came(pages.host_id[row], now, window.days)
+    row = row[turn | np.isin(pages.host_id[row], distinct(pages.host_id[row[often]]))]
     row = row[np.argsort(pages.host_id[row], kind="stable")]
-    return Lesson(row, pages.host_id[row])
+    return Lesson(row, pages.host_id[row], complete[row])
 
 
 def _turn_came(host_id: Ints, now: np.datetime64, passed: float) -> Bools:
     """Return whether the hours of hosts lie within the last days."""
-    hour = host_id * ((np.sqrt(5.0) - 1.0) / 2.0)
-    return np.asarray((in_days(now) - hour) % 1.0 < passed)
+    return np.asarray((in_days(now) - host_id * GOLDEN) % 1.0 < passed)
 
 
 def learn_clocks(
@@ -120,33 +129,92 @@ def learn_clocks(
 ) -> Clocks:
     """Return the clocks after the hosts of the lesson have learnt.
 
-    A crawl that a host has learnt from does not count again. Hosts with less than `LEAST_CRAWLS` a
-    day learn nothing.
+    A crawl or a ping that a host has learnt from does not count again. Hosts with less than
+    `LEAST_EVENTS` a day learn nothing.
     """
-    crawls, window = clocks.lesson, since(LastEpoch.of(last), now)
-    known = _of_hosts(distinct(crawls.host_id), clocks.learnt, now)
-    host = known.host_id.searchsorted(crawls.host_id)
+    events, window = clocks.lesson, since(LastEpoch.of(last), now)
+    hosts = _of_hosts(distinct(events.host_id), clocks.learnt, now)
+    host = hosts.host_id.searchsorted(events.host_id)
     late = np.timedelta64(round(window.end * DAY_S), "s")
-    new = pages.last_observed_at[crawls.row] >= (known.learnt_at - late)[host]
-    passed = days(now - known.learnt_at)
-    active = np.bincount(host[new], minlength=len(known)) >= LEAST_CRAWLS * passed
-    new &= active[host]
-    host, row = (np.cumsum(active) - 1)[host[new]], crawls.row[new]
-    known, passed = known.take(active), passed[active]
-    end = in_days(pages.last_observed_at[row])
-    interval = pages.last_interval[row]
-    intervals = Intervals(host, end - np.abs(interval), end, *_posterior(pages, estimator, row))
-    profiles = Profiles(known.profile[:, 1:], known.profile[:, 0])
-    evidence = faded(unpacked(known.evidence), passed)
-    evidence = forgotten(learn(evidence, profiles, intervals, interval > 0))
+    at = np.where(
+        events.is_ping, pages.last_ping_at[events.row], pages.last_observed_at[events.row]
+    )
+    new = at >= (hosts.learnt_at - late)[host]
+    passed = days(now - hosts.learnt_at)
+    active = np.bincount(host[new], minlength=len(hosts)) >= LEAST_EVENTS * passed
+    counts = (new | events.is_ping) & active[host]
+    host, events = (np.cumsum(active) - 1)[host[counts]], events.where(counts)
+    hosts, passed = hosts.take(active), passed[active]
+    evidence = faded(unpacked(hosts.evidence), passed)
+    profiles = Profiles(hosts.profile[:, 1:], hosts.profile[:, 0])
+    shown = _shown(pages, estimator, events, host, in_days(hosts.learnt_at), now)
+    evidence = forgotten(_taught(evidence, profiles, shown))
     profiles = fit(evidence, profiles)
     learnt = ClockColumns(
-        host_id=known.host_id,
-        learnt_at=np.full(len(known), now),
+        host_id=hosts.host_id,
+        learnt_at=np.full(len(hosts), now),
         evidence=packed(evidence).astype(np.float64),
         profile=np.column_stack((profiles.weight, profiles.coefficients)),
     )
     return clocks._replace(hosts=_renewed(clocks.hosts, learnt), learnt=learnt)
+
+
+class Shown(NamedTuple):
+    """(K,) intervals that show something of clocks."""
+
+    intervals: Intervals
+    changed: Bools
+    """True if the page changed within the interval; for intervals without an instant."""
+    exact: Bools
+    """True if the instant of a change within the interval, if there was one, is known."""
+    changed_at: Floats
+    """Instant of the change, days; NaN: none, or unknown."""
+
+    def of(self, mask: Bools) -> Intervals:
+        """Return the intervals of a mask."""
+        host, start, end, a, b = self.intervals
+        return Intervals(host[mask], start[mask], end[mask], a[mask], b[mask])
+
+
+def _taught(evidence: ClockEvidence, profiles: Profiles, shown: Shown) -> ClockEvidence:
+    """Return the evidence with all intervals added."""
+    exact, plain = shown.exact, ~shown.exact
+    evidence = learn(evidence, profiles, shown.of(plain), shown.changed[plain])
+    if plain.all():
+        return evidence
+    return learn_dates(evidence, profiles, shown.of(exact), shown.changed_at[exact])
+
+
+def _shown(
+    pages: EpochColumns,
+    estimator: Estimator[Any],
+    events: Lesson,
+    host: Ints,
+    learnt_at: Floats,
+    now: np.datetime64,
+) -> Shown:
+    """Return the intervals of crawls, those after a reported date, and those of pings.
+
+    A date that contradicts the result of its crawl is ignored.
+    """
+    row, ping = events.row, np.flatnonzero(events.is_ping)
+    end, age = in_days(pages.last_observed_at[row]), pages.last_age[row]
+    start, changed = end - np.abs(pages.last_interval[row]), pages.last_interval[row] > 0
+    a, b = _posterior(pages, estimator, row)
+    agrees = ~np.isnan(age) & ((age < end - start) == changed)
+    changed_at = np.where(agrees & changed, end - age, np.nan)
+    start[ping], end[ping] = np.minimum(learnt_at[host[ping]], in_days(now)), in_days(now)
+    a[ping], b[ping] = _posterior_of_pings(pages.take(row[ping]), now)
+    ping_at = np.minimum(in_days(pages.last_ping_at[row[ping]]), end[ping])
+    changed_at[ping] = np.where(ping_at > start[ping], ping_at, np.nan)
+    intervals = Intervals(host, np.fmax(start, changed_at), end, a, b)
+    return Shown(intervals, changed, agrees | events.is_ping, changed_at)
+
+
+def _posterior_of_pings(pages: EpochColumns, now: np.datetime64) -> tuple[Floats, Floats]:
+    """Return shapes and rates (days) of the posteriors of changes that pings announce."""
+    counted = np.maximum(days(now - pages.pings_since), 0.0)
+    return np.asarray(pages.n_pings + PING_PRIOR, np.float64), counted + PING_PRIOR
 
 
 def _of_hosts(host_id: Ints, known: ClockColumns, now: np.datetime64) -> ClockColumns:
@@ -167,9 +235,12 @@ def _of_hosts(host_id: Ints, known: ClockColumns, now: np.datetime64) -> ClockCo
 def _posterior(pages: EpochColumns, estimator: Estimator[Any], row: Ints) -> tuple[Floats, Floats]:
     """Return shapes and rates (days) of the posteriors of change rates."""
     own = estimator.of_url_groups(pages.url_group[row]).steady
+    if own is None:
+        raise TypeError(f"{type(estimator).__name__} has no posterior; switch clocks off")
     estimate = pages.estimate[row]
-    a, b = own.posterior(GammaState(estimate[:, 0], estimate[:, 1]))
-    return np.broadcast_to(a, len(row)), np.broadcast_to(b, len(row))
+    posterior = own.posterior(GammaState(estimate[:, 0], estimate[:, 1]))
+    a, b = (np.array(np.broadcast_to(column, len(row))) for column in posterior)
+    return a, b
 
 
 def _renewed(hosts: HostClocks, new: ClockColumns) -> HostClocks:

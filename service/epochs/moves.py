@@ -26,7 +26,7 @@ from service.epochs.clocks import Clocks, in_days
 from service.epochs.urgency import LastEpoch, bounded, since
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import Bools, Codes, Floats, Ints, days
-from service.model.columns import NOT_MOVED, EpochColumns, HostClocks, ShiftColumns
+from service.model.columns import NOT_MOVED, OUT_OF_TURN, EpochColumns, HostClocks, ShiftColumns
 from service.model.domain import Observability
 
 DAY_MINUTES, DAY_S = 1440, 86_400.0
@@ -124,20 +124,19 @@ def moved(
     now: np.datetime64,
 ) -> Moved:
     """Return the urgency that moves crawls to better hours, and the moves."""
-    still = np.broadcast_to(np.int16(NOT_MOVED), len(pages))
+    still = np.full(len(pages), NOT_MOVED, np.int16)
     if clocks is None:
         return Moved(urgency, still, still)
     free = (estimates.ping_rate == 0) & (pages.observability != Observability.complete)
     free &= ~np.isnat(pages.last_observed_at) & (crawl_rate * urgency > 0)
     place = _places(pages.host_id, clocks.hosts)
     before = Situation(pages, crawl_rate, urgency, estimates.change_rate, free, place)
-    after, shift, carried = urgency.copy(), still, still
+    after = Moved(urgency.copy(), still, still.copy())
     if len(clocks.hosts):
-        shift, carried = still.copy(), still.copy()
-        _move(before, clocks, last, now, Moved(after, shift, carried))
+        _move(before, clocks, last, now, after)
         _keep_pace(before, clocks.hosts, last, now, after)
     _probe(before, clocks.hosts, after)
-    return Moved(after, shift, carried)
+    return after
 
 
 def profiles_of(hosts: HostClocks) -> Profiles:
@@ -171,7 +170,7 @@ def _move(
     nominal = in_days(pages.last_observed_at[row]) - carried / DAY_MINUTES + step
     turn = turns(pages.page_id[row], nominal)
     planned = Planned(host, nominal, 1.0 / rate, before.change_rate[row], turn)
-    spread = _spread(clocks.hosts, np.bincount(host, rate, len(clocks.hosts)))
+    spread = _spread(clocks, np.bincount(host, rate, len(clocks.hosts)).astype(np.float64))
     mass = excess_mass(profiles_of(clocks.hosts), spread)
     minutes = np.rint(moves(mass, planned, spread, float(in_days(now))) * DAY_MINUTES)
     wait = step + (minutes - carried) / DAY_MINUTES
@@ -197,17 +196,19 @@ def _carried(
     at = np.minimum(shifts.page_id.searchsorted(page_id), len(shifts) - 1)
     crawled = days(now - pages.last_observed_at[row]) < between
     both = np.where(crawled, shifts.shift[at], shifts.carried[at])
-    return np.where(shifts.page_id[at] == page_id, both, 0.0)
+    in_turn = (shifts.page_id[at] == page_id) & (both != OUT_OF_TURN)
+    return np.where(in_turn, both, 0.0)
 
 
-def _spread(hosts: HostClocks, crawls: Floats) -> Floats:
+def _spread(clocks: Clocks, crawls: Floats) -> Floats:
     """Return (H,) days over which the crawls of a best hour are spread, within politeness."""
-    polite = np.nan_to_num(hosts.delay_s) / DAY_S * crawls
+    delay_s = np.nan_to_num(clocks.hosts.delay_s, nan=clocks.host_delay_s)
+    polite = delay_s / DAY_S * crawls
     return np.clip(polite, 1.0 / CONCENTRATION, 1.0)
 
 
 def _keep_pace(
-    before: Situation, hosts: HostClocks, last: LastEpoch, now: np.datetime64, urgency: Floats
+    before: Situation, hosts: HostClocks, last: LastEpoch, now: np.datetime64, after: Moved
 ) -> None:
     """Crawl pages with many crawls a day more often in the busy hours."""
     if since(last, now).days > PACED_EVERY:
@@ -216,10 +217,11 @@ def _keep_pace(
     crawled_at = in_days(before.pages.last_observed_at[row])
     step = before.pages.interval_factor[row] / before.rate[row]
     at = paced(pace(profiles_of(hosts)), before.place[row], crawled_at, step)
-    _wait(before, row, at - crawled_at, urgency)
+    _wait(before, row, at - crawled_at, after.urgency)
+    after.shift[row] = after.carried[row] = OUT_OF_TURN
 
 
-def _probe(before: Situation, hosts: HostClocks, urgency: Floats) -> None:
+def _probe(before: Situation, hosts: HostClocks, after: Moved) -> None:
     """Crawl a few pages that nearly always change again within a day, to see at which hour.
 
     The next crawl counts from the extra crawl. Hosts whose clock is certain have none.
@@ -233,4 +235,6 @@ def _probe(before: Situation, hosts: HostClocks, urgency: Floats) -> None:
     expected = before.change_rate[row] / rate[row]
     delay = probe_delay(before.pages.page_id[row], crawled_at, weight, expected)
     sooner = delay * rate[row] < before.pages.interval_factor[row]
-    _wait(before, row[sooner], delay[sooner], urgency)
+    row, delay = row[sooner], delay[sooner]
+    _wait(before, row, delay, after.urgency)
+    after.shift[row] = after.carried[row] = OUT_OF_TURN

@@ -93,7 +93,9 @@ def _load_solve_publish(
         pages, caps = tx.load_columns(), tx.load_caps()
         fitted = fitted_last(tx, plan.estimator, last)
         evidence = None if last is None else tx.share_evidence(last.epoch)
-        clocks = load_clocks(tx, pages, last, instant(now())) if plan.with_clocks else None
+        clocks = None
+        if plan.with_clocks:
+            clocks = load_clocks(tx, pages, last, instant(now()), plan.host_delay_s)
         from_log = None
         if plan.estimator.needs_history:
             from_log = rates_from_log(tx, pages.page_id, plan.estimator)

@@ -46,6 +46,8 @@ class Plan:
     clocks: bool = True
     """True if crawls are moved to the hours after a host's pages change. This needs periodic timing
     too, and an estimator with a posterior of the change rate."""
+    host_delay_s: float = 0.0
+    """Delay between two crawls of hosts without one of their own, seconds."""
 
     @property
     def with_urgency(self) -> bool:
@@ -196,6 +198,8 @@ PAGES_PER_CRAWL = 5
 """Pages for each crawl a day where no bandwidth is set, the ratio of K19's experiments."""
 COST_BLOCK = 1 << 16
 """Pages whose costs are computed at a time."""
+UNUSED = 1e-6
+"""Maximum share of the bandwidth that one crawl a day may leave unused."""
 MAX_NAMES = 3
 """Maximum pages that the reason of a failed epoch names."""
 
@@ -224,16 +228,10 @@ def solve(
     bandwidth = plan.bandwidth
     if bandwidth is None:
         bandwidth = len(pages) / PAGES_PER_CRAWL
-    allocation, audits = _optimum(pages, estimates, plan.objective, bandwidth, start, caps)
+    problem = Problem(pages, estimates, plan.objective, bandwidth, caps)
+    allocation, audits = _optimum(problem, start)
     if clocks is not None and len(clocks.hosts):
-        once = allocation.crawl_rate, allocation.multiplier, clocks
-        most = most_crawled(pages, estimates.change_rate, *once)
-        if most is None:
-            most = np.nan
-        fewer = replace(pages, max_crawl_rate=np.fmin(pages.max_crawl_rate, most))
-        clocked = _optimum(fewer, estimates, plan.objective, bandwidth, allocation.multiplier, caps)
-        if clocked[0].bandwidth_used + clocked[1].sum() >= (1 - 1e-6) * bandwidth:
-            allocation, audits = clocked
+        allocation, audits = _once_a_day(problem, allocation, audits, clocks)
     crawl_rate = allocation.crawl_rate + audits
     since = LastEpoch.of(last, evidence)
     pace = Urgency(np.ones(len(pages)), 1.0, evidence)
@@ -269,15 +267,38 @@ def solve(
     return Solution(schedule, certificate, pace.evidence)
 
 
-def _optimum(
-    pages: EpochColumns,
-    estimates: RateEstimates,
-    objective: str,
-    bandwidth: float,
-    start: float | None,
-    caps: CapColumns,
+class Problem(NamedTuple):
+    """The input of an allocation."""
+
+    pages: EpochColumns
+    estimates: RateEstimates
+    objective: str
+    bandwidth: float
+    """Crawls a day."""
+    caps: CapColumns
+
+
+def _once_a_day(
+    problem: Problem, allocation: Allocation, audits: Floats, clocks: Clocks
 ) -> tuple[Allocation, Floats]:
+    """Return the optimum with one crawl a day for pages to which clocks leave no use of a second.
+
+    The bandwidth must find other pages, otherwise the optimum without clocks stays.
+    """
+    pages, change_rate = problem.pages, problem.estimates.change_rate
+    optimum = allocation.crawl_rate, allocation.multiplier
+    most = most_crawled(pages, change_rate, *optimum, clocks)
+    if most is None:
+        return allocation, audits
+    fewer = replace(pages, max_crawl_rate=np.fmin(pages.max_crawl_rate, most))
+    clocked = _optimum(problem._replace(pages=fewer), allocation.multiplier)
+    used = clocked[0].bandwidth_used + clocked[1].sum()
+    return clocked if used >= (1 - UNUSED) * problem.bandwidth else (allocation, audits)
+
+
+def _optimum(problem: Problem, start: float | None) -> tuple[Allocation, Floats]:
     """Return the optimum beside the audits, and the audits, crawls a day."""
+    pages, estimates, objective, bandwidth, caps = problem
     constraints = constrain(pages, estimates, caps, objective)
     complete = pages.observability == Observability.complete
     columns = np.ascontiguousarray(pages.importance), estimates.change_rate, complete

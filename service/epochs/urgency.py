@@ -27,6 +27,9 @@ LATE = timedelta(minutes=10)
 FASTEST = 1000.0
 """Upper bound of the urgency."""
 
+OFTEN_DAYS = 0.12
+"""Interval below which a page is crawled too often for its siblings to count, days."""
+
 TINY = 1e-100
 """Rate below which, or above whose inverse, the urgency is 1, because products may overflow."""
 
@@ -80,7 +83,8 @@ def urgency(
 
     `exposure` has the operational lengths of last intervals, days; None: the lengths.
 
-    The urgency is 1 for pages whose pings are used, and for pages of hosts with a cap. The bounds
+    The urgency is 1 for pages whose pings are used, and for pages of hosts with a cap. Siblings do
+    not count for pages that are crawled every `OFTEN_DAYS` or sooner. The bounds
     of a page hold for its crawl rate times its urgency. `bandwidth` is that of the crawl rates.
     """
     clocked = ~np.isnat(pages.last_observed_at) & (crawl_rate > TINY) & (crawl_rate < 1 / TINY)
@@ -95,7 +99,7 @@ def urgency(
     free = clocked & (estimates.ping_rate == 0) & (pages.observability != Observability.complete)
     if len(caps):
         free &= ~np.isin(pages.host_id, caps.host_id)
-    factor[~free] = 1.0
+    factor[~free | (crawl_rate * OFTEN_DAYS > 1.0)] = 1.0
     rate = crawl_rate[free]
     columns = age[free], np.abs(interval[free]), n_recrawls(pages)[free], rate
     on_all = _budget_factor(*columns, window, last, bandwidth)

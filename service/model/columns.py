@@ -198,6 +198,8 @@ class EpochColumns(Columns):
 
 NOT_MOVED = np.iinfo(np.int16).min
 """Shift of a page without a clock."""
+OUT_OF_TURN = NOT_MOVED + 1
+"""Shift of a page whose next crawl follows a pace, or is an extra crawl to find the hour."""
 
 RARE: dict[str, np.generic] = {
     "min_crawl_rate": np.float64("nan"),

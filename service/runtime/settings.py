@@ -157,6 +157,7 @@ class Settings(BaseSettings):
             retention=None if self.retention_days is None else timedelta(days=self.retention_days),
             url_groups=self.url_groups,
             clocks=self.clocks,
+            host_delay_s=self.host_delay_s,
         )
 
     @property

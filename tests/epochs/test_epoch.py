@@ -482,4 +482,6 @@ def test_a_plan_is_a_value():
         "bandwidth",
         "retention",
         "url_groups",
+        "clocks",
+        "host_delay_s",
     }

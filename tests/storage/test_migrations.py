@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from support.own_postgres import EMPTY
 from support.store_cases import (
     T0,
     page_of,
@@ -191,3 +192,9 @@ def test_what_a_running_process_needs_does_not_change_with_its_files(empty, monk
     migrations.upgrade(empty.engine)
     monkeypatch.setattr(migrations, "SCRIPTS", tmp_path / "replaced by another version")
     empty.check()
+
+
+def test_between_tests_every_table_is_emptied():
+    dropped = {"schedule"}  # its partitions are dropped
+    kept = set(tables.metadata.tables) - dropped
+    assert {name for name in kept if f"DELETE FROM {name};" not in EMPTY} == set()

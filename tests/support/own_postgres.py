@@ -28,7 +28,7 @@ BEGIN
     LOOP EXECUTE 'DROP TABLE ' || name;
     END LOOP;
     DELETE FROM observations; DELETE FROM epochs; DELETE FROM url_groups; DELETE FROM meta;
-    DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts;
+    DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts; DELETE FROM clocks;
     DELETE FROM due_pages; DELETE FROM host_queues; DELETE FROM host_groups; DELETE FROM websub;
     DELETE FROM feed; DELETE FROM webhooks;
     DELETE FROM webhook_deliveries; DELETE FROM parked_pages;

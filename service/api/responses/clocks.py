@@ -6,7 +6,7 @@ from typing import cast
 from recrawl_client.wire.clocks import BusiestAnswer, ClockAnswer
 from service.core.clocks.profile import Profiles, busiest, intensity
 from service.model.arrays import moment
-from service.model.columns import ClockColumns
+from service.model.columns import OUT_OF_TURN, ClockColumns
 from service.model.domain import Epoch, Page
 
 HOURS = 24
@@ -34,7 +34,7 @@ def move_of(page: Page, epoch: Epoch) -> timedelta | None:
 
     None: no clock counts, or the page was crawled after the epoch had read it.
     """
-    if page.shift is None or page.last_crawl_at is None:
+    if page.shift in {None, OUT_OF_TURN} or page.last_crawl_at is None:
         return None
     if epoch.started_at is not None and page.last_crawl_at >= epoch.started_at:
         return None

@@ -185,6 +185,7 @@ class PostgresTransaction(PostgresFeed, SqlTransaction, PostgresQueue):
 
     @override
     def load_columns(self) -> EpochColumns:
+        # either no page has `last_age` or most pages have, and rare columns are read row by row
         columns = binary.copy_out(
             self.driver,
             sql.LOAD_COLUMNS,
@@ -196,11 +197,12 @@ class PostgresTransaction(PostgresFeed, SqlTransaction, PostgresQueue):
                 "url_group": "i4",
                 "last_observed_at": "M8[us]",
                 "last_interval": "f8",
+                "last_age": "f8",
                 "n_observations": "i8",
                 "interval_factor": "f8",
                 "estimate": f"V{8 * self.width}",
             },
-            rare=RARE,
+            rare={name: null for name, null in RARE.items() if name != "last_age"},
         )
         columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, self.width)
         return EpochColumns(**columns)
