@@ -6,7 +6,6 @@ exactly this batch, under the same name. Any number of processes may deliver; a 
 keeps two of them from the same webhook.
 """
 
-import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -19,13 +18,12 @@ import numpy as np
 import structlog
 
 from recrawl_client.wire.webhooks import ChangeEvent
+from service.events.batches import choose, new_name
 from service.events.delivery import (
     MOST_PARKED,
     PostOutcome,
     RetryRules,
-    chosen,
     disabled,
-    moved,
     settled,
 )
 from service.events.encoding import encode_changes, event
@@ -216,7 +214,7 @@ class Courier:
                 webhook = self._settle(tx, webhook, sent)
             changes = None
             if go_on and webhook.status is WebhookStatus.active and webhook.next_at <= now:
-                webhook, changes = _choose(tx, webhook)
+                webhook, changes = choose(tx, webhook)
             until = None if changes is None else now + timedelta(seconds=CLAIM_S)
             webhook = replace(webhook, leased_until=until)
             fields = asdict(webhook)
@@ -264,11 +262,6 @@ class Courier:
         return SentBatch(webhook, changes, delivery, outcome)
 
 
-def new_name() -> str:
-    """Return the name of a new batch."""
-    return f"msg_{secrets.token_urlsafe(18)}"
-
-
 def _delivery(
     webhook_id: str,
     name: str,
@@ -287,30 +280,3 @@ def _delivery(
         error=outcome.error,
         latency_s=outcome.latency_s,
     )
-
-
-def _choose(tx: Transaction, webhook: Webhook) -> tuple[Webhook, NamedChanges | None]:
-    """Return the webhook with its batch, and the changes; None at the end of the feed."""
-    parked = tx.parked_of(webhook.id)
-    if webhook.delivery is not None:
-        changes = _within(
-            read(tx, webhook.place, webhook.n_sent, webhook.only).changes, webhook.end
-        )
-        changes = changes.where(~np.isin(changes.page_id, parked))
-        if len(changes):
-            return webhook, changes
-        webhook = moved(webhook, webhook.end)  # its pages were deleted meanwhile
-    while True:
-        part = read(tx, webhook.place, webhook.most, webhook.only)
-        changes = part.changes.where(~np.isin(part.changes.page_id, parked))
-        if len(changes):
-            return chosen(webhook, part.after, len(changes), new_name()), changes
-        webhook = moved(webhook, part.after)
-        if part.whole:
-            return webhook, None
-
-
-def _within(changes: NamedChanges, end: FeedPlace) -> NamedChanges:
-    """Return the changes before a place."""
-    before = (changes.seq == end.seq) & (changes.offset < end.offset)
-    return changes.where((changes.seq < end.seq) | before)

@@ -1,7 +1,6 @@
 """What a change weighs on disk."""
 
 import numpy as np
-import pytest
 from support.feed_cases import change_columns
 from support.store_cases import T0
 
@@ -28,4 +27,4 @@ def test_a_change_weighs_25_bytes_at_most_with_its_digest_and_interval(sql_store
             tx.append_changes(changes)
     with sql_store.begin(write=False) as tx:
         weight = float(tx.scalar(WEIGHED[sql_store.engine.dialect.name]))
-    assert weight / (PER_COMMIT * N_COMMITS) == pytest.approx(MOST_BYTES - 5, abs=5)
+    assert weight / (PER_COMMIT * N_COMMITS) <= MOST_BYTES
