@@ -24,7 +24,7 @@ from benchmarks.faults.deployment import (
     migrate,
     settings_of,
 )
-from benchmarks.faults.feed_checks import expected, lags
+from benchmarks.faults.feed_checks import expected, lags, stepped
 from benchmarks.faults.feed_clients import webhook
 from benchmarks.faults.history import (
     Answer,
@@ -328,8 +328,8 @@ def await_feed(plan: Plan, world: World) -> None:
     httpx.post(again, json={}, timeout=30).raise_for_status()
     ends_at = now() + SETTLES_WITHIN_S
     while now() < ends_at:
-        changes = expected(final.read(the_url(world)))
         history = History.read(plan.folder)
+        changes = expected(final.read(the_url(world)), stepped(history))
         arrived = [
             {(item.page_id, item.at) for part in history.of(kind) for item in part.items}
             for kind in (Followed, Received)
