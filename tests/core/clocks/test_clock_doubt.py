@@ -47,7 +47,7 @@ def test_a_clock_that_runs_is_hardly_ever_forgotten(running):
     evidence, profiles = running
     rng = np.random.default_rng(2)
     lost = taught(cosine(), rng, hosts=30, lessons=60, evidence=evidence, profiles=profiles)
-    assert np.count_nonzero(lost < 60) <= 3
+    assert np.count_nonzero(lost < 60) <= 6  # of 1,800 lessons
 
 
 @pytest.mark.parametrize("after", [FLAT, cosine(peak=0.8)], ids=["stops", "moves half a day"])
@@ -61,7 +61,7 @@ def test_a_clock_that_stops_or_moves_is_forgotten_within_weeks(running, after):
 
 def test_the_doubt_is_the_log_likelihood_without_the_clock_over_that_with_it(running):
     rng, one = np.random.default_rng(4), Profiles(*(column[:1] for column in running[1]))
-    intervals, changed = crawled(FLAT, 25, rng)
+    intervals, changed = crawled(cosine(peak=0.8), 60, rng)
     evidence = learn(few(ClockEvidence.none(1)), one, intervals, changed)
     without, with_clock = (
         log_likelihood(intervals, changed, profiles.coefficients[0])
