@@ -17,8 +17,6 @@ import recrawl_client as rc
 THREADS = 16
 HEADERS = {"User-Agent": "recrawl-example/0.1 (+https://example.com/who-answers-complaints)"}
 STOP = threading.Event()
-ASKS = {"If-None-Match": "ETag", "If-Modified-Since": "Last-Modified"}
-validators: dict[int, dict[str, str]] = {}
 
 
 def visit(crawl: rc.Crawl, web: httpx.Client, reporter: rc.Reporter) -> None:
@@ -27,27 +25,28 @@ def visit(crawl: rc.Crawl, web: httpx.Client, reporter: rc.Reporter) -> None:
     The crawler follows no redirect, because Recrawl schedules the target as a page.
     """
     try:
-        response = web.get(crawl.url, headers=validators.get(crawl.page_id))
+        response = web.get(crawl.url, headers=rc.conditions(crawl))
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         print(f"0 {crawl.url} {error}", flush=True)
         return reporter.report(crawl, status=0)
     result: rc.CrawlEvidence = {"status": response.status_code}
     if response.is_success:  # store response.content here
         result["digest"] = blake2b(response.content, digest_size=16).hexdigest()
-        result["last_modified"] = rc.last_modified(response)
-        headers = {ask: response.headers.get(name) for ask, name in ASKS.items()}
-        validators[crawl.page_id] = {ask: v for ask, v in headers.items() if v and v.isascii()}
+    result["etag"], result["last_modified"] = rc.etag(response), rc.last_modified(response)
     result["redirect_url"] = rc.redirect_url(response)
     result["retry_after_s"] = rc.retry_after(response) or None
     print(response.status_code, crawl.url, result["redirect_url"] or "", flush=True)
     return reporter.report(crawl, **result)
 
 
-def work(recrawl: rc.Client, web: httpx.Client, reporter: rc.Reporter) -> None:
-    """Lease and visit one crawl at a time until stopped; finish and report the last one."""
+def work(web: httpx.Client, reporter: rc.Reporter) -> None:
+    """Lease and visit one crawl at a time until stopped; finish and report the last one.
+
+    A lease request carries the reports that wait, so each crawl takes one request.
+    """
     while not STOP.is_set():
         try:
-            for crawl in recrawl.lease(count=1, wait_s=2).items:
+            for crawl in reporter.lease(count=1, wait_s=2).items:
                 visit(crawl, web, reporter)
         except rc.Unavailable as error:
             print(error, file=sys.stderr)
@@ -62,5 +61,5 @@ if __name__ == "__main__":
         recrawl.reporter() as reporter,
         ThreadPoolExecutor(THREADS) as pool,
     ):
-        for thread in [pool.submit(work, recrawl, web, reporter) for _ in range(THREADS)]:
+        for thread in [pool.submit(work, web, reporter) for _ in range(THREADS)]:
             thread.result()

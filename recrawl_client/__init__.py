@@ -3,7 +3,7 @@
 The client needs httpx and msgspec, and no part of the service.
 
     with Client("http://127.0.0.1:8000") as recrawl, recrawl.reporter() as reporter:
-        for crawl in recrawl.lease(count=20, wait_s=10).items:
+        for crawl in reporter.lease(count=20, wait_s=10).items:
             page = fetch(crawl.url)
             reporter.report(crawl, status=page.status, digest=page.digest)
 
@@ -18,6 +18,7 @@ from recrawl_client.calls import (
     ChangeFilters,
     CrawlEvidence,
     HostSettings,
+    LeaseOptions,
     ScheduleFilters,
     WebhookOptions,
 )
@@ -34,7 +35,7 @@ from recrawl_client.errors import (
     Unavailable,
     Undelivered,
 )
-from recrawl_client.headers import last_modified, redirect_url, retry_after
+from recrawl_client.headers import conditions, etag, last_modified, redirect_url, retry_after
 from recrawl_client.reporter import AsyncReporter, Reporter
 from recrawl_client.wire.changes import Change, ChangesAnswer
 from recrawl_client.wire.common import Problem, Rejection
@@ -74,6 +75,7 @@ __all__ = [
     "HostItem",
     "HostSettings",
     "LeaseNotHeld",
+    "LeaseOptions",
     "Leased",
     "NotFound",
     "Observation",
@@ -98,6 +100,8 @@ __all__ = [
     "Undelivered",
     "WebhookItem",
     "WebhookOptions",
+    "conditions",
+    "etag",
     "last_modified",
     "redirect_url",
     "retry_after",

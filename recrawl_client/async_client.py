@@ -1,7 +1,7 @@
 """The client for asyncio: the methods of `Client` as coroutines."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from datetime import datetime
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
@@ -14,6 +14,7 @@ from recrawl_client.calls import (
     ChangeFilters,
     CrawlEvidence,
     HostSettings,
+    LeaseOptions,
     NewPage,
     PageName,
     ScheduleFilters,
@@ -83,16 +84,17 @@ class AsyncClient(BaseClient):
         self,
         count: int = 10,
         *,
-        worker: str | None = None,
-        ttl_s: float | None = None,
-        hosts: Sequence[str] = (),
-        wait_s: float = 0.0,
+        report: Iterable[Observation] = (),
+        register: bool = True,
+        **options: Unpack[LeaseOptions],
     ) -> Leased:
         """Lease up to `count` due crawls; wait up to `wait_s` (30) seconds for the first one.
 
-        Leases of a lost answer expire by themselves.
+        The crawls in `report` are recorded first, in the same commit, as by `report_many`; the
+        answer has their outcomes in `reported`. After a lost answer, the repeated request receives
+        the same leases.
         """
-        return await self._run(calls.lease(count, worker, ttl_s, hosts, wait_s))
+        return await self._run(calls.lease(count, report, options, register=register))
 
     async def extend(self, crawl: Crawl, ttl_s: float) -> Crawl:
         """Return the crawl with a lease that ends `ttl_s` from now; raise `LeaseNotHeld`."""

@@ -60,9 +60,11 @@ class BaseClient:
             content.
         status
             HTTP status, 0 for no answer. A status over 599 counts as 599.
-        last_modified, retry_after_s, redirect_url
-            Values of the answer's headers: see the functions `last_modified`, `retry_after` and
-            `redirect_url`.
+        last_modified, etag, retry_after_s, redirect_url
+            Values of the answer's headers: see the functions `last_modified`, `etag`,
+            `retry_after` and `redirect_url`.
+        note
+            JSON of at most 1,024 bytes, which the next lease of the page returns.
         """
         return calls.observation(page, self.now, **evidence)
 

@@ -4,8 +4,8 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -48,6 +48,7 @@ class Buffer(Generic[T, C]):
         self.on_rejected = on_rejected
         self.total = nothing
         self._waiting: list[T] = []
+        self._n_sending = self._n_carried = 0
         self._since = 0.0
         self._flushing = False
         self._problem: Exception | None = None
@@ -56,7 +57,7 @@ class Buffer(Generic[T, C]):
     @property
     def n_waiting(self) -> int:
         """Number of items without an answer of the service."""
-        return len(self._waiting)
+        return len(self._waiting) + self._n_carried
 
     def _put(self, item: T) -> None:
         if self._problem is not None:
@@ -67,17 +68,35 @@ class Buffer(Generic[T, C]):
 
     def _due_in_s(self) -> float | None:
         """Return the time until the next batch, seconds; None without items."""
+        if self._closing and not self._waiting and self._n_carried:
+            return None
         if self._closing or len(self._waiting) >= self.size or (self._flushing and self._waiting):
             return 0.0
         return max(self._since + self.every_s - time.monotonic(), 0.0) if self._waiting else None
 
     def _batch(self) -> list[T]:
         self._flushing = False
-        return self._waiting[: self.size]
+        batch = self._waiting[: self.size]
+        self._n_sending = len(batch)
+        return batch
 
-    def _remove(self, n_items: int) -> None:
+    def _sent(self, n_items: int) -> None:
+        """Remove items with an answer from the front; the other items wait for the next batch."""
         del self._waiting[:n_items]
+        self._n_sending = 0
         self._since = time.monotonic()
+
+    def _carry(self) -> list[T]:
+        """Remove and return items for another request, except those that are being sent."""
+        carried = self._waiting[self._n_sending :][: self.size]
+        del self._waiting[self._n_sending : self._n_sending + len(carried)]
+        self._n_carried += len(carried)
+        return carried
+
+    def _put_back(self, carried: list[T], n_left: int) -> None:
+        """End a request with carried items; the first `n_left` items wait again."""
+        self._n_carried -= len(carried)
+        self._waiting[self._n_sending : self._n_sending] = carried[:n_left]
 
     def _settle(self, batch: list[T], answer: C) -> None:
         self.total = added(self.total, without_lists(answer))
@@ -176,10 +195,26 @@ class Batches(Buffer[T, C]):
             answer = self.send(batch)
         except Unavailable as error:
             self._postpone(error, last_try=last_try)
+            with self._change:
+                self._sent(0)
         else:
             with self._change:
-                self._remove(len(batch))
+                self._sent(len(batch))
             self._settle(batch, answer)
+
+    @contextmanager
+    def carried(self) -> Iterator[list[T]]:
+        """Yield waiting items for another request; after an exception they wait again."""
+        with self._change:
+            items = self._carry()
+        n_left = len(items)
+        try:
+            yield items
+            n_left = 0
+        finally:
+            with self._change:
+                self._put_back(items, n_left)
+                self._change.notify()
 
 
 class AsyncBatches(Buffer[T, C]):
@@ -254,9 +289,22 @@ class AsyncBatches(Buffer[T, C]):
             answer = await self.send(batch)
         except Unavailable as error:
             self._postpone(error, last_try=last_try)
+            self._sent(0)
         else:
-            self._remove(len(batch))
+            self._sent(len(batch))
             self._settle(batch, answer)
+
+    @contextmanager
+    def carried(self) -> Iterator[list[T]]:
+        """Yield waiting items for another request; after an exception they wait again."""
+        items = self._carry()
+        n_left = len(items)
+        try:
+            yield items
+            n_left = 0
+        finally:
+            self._put_back(items, n_left)
+            self._change.set()
 
 
 def without_lists(answer: C) -> C:

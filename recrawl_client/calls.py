@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias, TypedDict, Unpack
 from urllib.parse import quote
+from uuid import uuid4
 
 from msgspec import json, structs
 
@@ -47,6 +48,9 @@ class CrawlEvidence(TypedDict, total=False):
     """HTTP status, 0 for no answer; an invalid status over 599 counts as 599."""
     retry_after_s: float | None
     last_modified: datetime | None
+    etag: str | None
+    note: Any
+    """JSON of at most 1,024 bytes, which the next lease of the page returns."""
     redirect_url: str | None
 
 
@@ -96,18 +100,34 @@ class WebhookOptions(TypedDict, total=False):
     """Cursor of the feed at which delivery begins; without it, the next change."""
 
 
+class LeaseOptions(TypedDict, total=False):
+    """Options of a lease request."""
+
+    worker: str | None
+    """Name of the worker; without it, the name of the machine."""
+    ttl_s: float | None
+    """Duration of the leases, seconds; without it, the default of the service."""
+    hosts: Sequence[str]
+    """Hosts whose pages are wanted; empty: all hosts."""
+    wait_s: float
+    """Maximum wait for a first crawl, seconds, at most 30."""
+
+
 # -- leases
 
 
 def lease(
-    count: int, worker: str | None, ttl_s: float | None, hosts: Sequence[str], wait_s: float
+    count: int, report: Iterable[Observation], options: LeaseOptions, *, register: bool
 ) -> Flow[Leased]:
-    """Take crawls that are due."""
-    body: dict[str, Any] = {"worker": worker or platform.node()[:100] or "worker"}
-    body |= {"count": count, "hosts": list(hosts), "wait_s": wait_s}
-    if ttl_s is not None:
-        body["ttl_s"] = ttl_s
-    return ask("POST", "/leases", Leased, content=json.encode(body))
+    """Report crawls and take crawls that are due; an answer that is lost comes again."""
+    body: dict[str, Any] = {k: value for k, value in options.items() if value is not None}
+    body |= {"worker": body.get("worker") or platform.node()[:100] or "worker", "count": count}
+    if items := list(report):
+        body["report"] = items
+    headers = {"Content-Type": "application/json", "Idempotency-Key": str(uuid4())}
+    request = {"content": json.encode(body), "headers": headers}
+    params = _registering(register=register)
+    return ask("POST", "/leases", Leased, params=params, **request)
 
 
 def extend(crawl: Crawl, ttl_s: float) -> Flow[Crawl]:

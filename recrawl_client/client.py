@@ -1,7 +1,7 @@
 """The client: one method for each call of a crawler. `AsyncClient` has the same methods."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
@@ -14,6 +14,7 @@ from recrawl_client.calls import (
     ChangeFilters,
     CrawlEvidence,
     HostSettings,
+    LeaseOptions,
     NewPage,
     PageName,
     ScheduleFilters,
@@ -101,16 +102,17 @@ class Client(BaseClient):
         self,
         count: int = 10,
         *,
-        worker: str | None = None,
-        ttl_s: float | None = None,
-        hosts: Sequence[str] = (),
-        wait_s: float = 0.0,
+        report: Iterable[Observation] = (),
+        register: bool = True,
+        **options: Unpack[LeaseOptions],
     ) -> Leased:
         """Lease up to `count` due crawls; wait up to `wait_s` (30) seconds for the first one.
 
-        Leases of a lost answer expire by themselves.
+        The crawls in `report` are recorded first, in the same commit, as by `report_many`; the
+        answer has their outcomes in `reported`. After a lost answer, the repeated request receives
+        the same leases.
         """
-        return self._run(calls.lease(count, worker, ttl_s, hosts, wait_s))
+        return self._run(calls.lease(count, report, options, register=register))
 
     def extend(self, crawl: Crawl, ttl_s: float) -> Crawl:
         """Return the crawl with a lease that ends `ttl_s` from now; raise `LeaseNotHeld`."""

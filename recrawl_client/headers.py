@@ -1,14 +1,18 @@
 """Readers of the headers of a site's answer: dates, waits and redirects."""
 
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from email.utils import format_datetime, parsedate_to_datetime
 
 import httpx
+
+from recrawl_client.wire.leases import Crawl
 
 LONGEST_RETRY_S = 1e6
 """Maximum wait of a Retry-After, seconds."""
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 """Statuses of redirects."""
+MAX_ETAG = 512
+"""Maximum length of an ETag for the service, characters."""
 LAST_PORT = 65_535
 MAX_URL_BYTES = 2_048
 """Maximum length of a URL for the service, bytes."""
@@ -41,6 +45,36 @@ def last_modified(response: httpx.Response) -> datetime | None:
     '2026-05-01T09:30:00+00:00'
     """
     return http_date(response.headers.get("Last-Modified", ""))
+
+
+def etag(response: httpx.Response) -> str | None:
+    """Return the ETag of an answer; None without one that can be sent back."""
+    return usable_etag(response.headers.get("ETag", ""))
+
+
+def usable_etag(header: str) -> str | None:
+    """Return an ETag that the service stores; None for one that is empty, long or not ASCII."""
+    usable = len(header) <= MAX_ETAG and header.isascii() and header.isprintable()
+    return header if header and usable else None
+
+
+def conditions(crawl: Crawl) -> dict[str, str]:
+    """Return the headers of a conditional request; empty for a page without validators.
+
+    A site whose page is unchanged answers with status 304 and without a body.
+
+    >>> from recrawl_client import Crawl
+    >>> at = datetime(2026, 5, 1, 9, 30, tzinfo=UTC)
+    >>> conditions(Crawl(lease="7-1", page_id=7, url="", host="", reason="due", due_at=at,
+    ...     last_crawl_at=at, overdue=1.0, expires_at=at, etag='"5f3a"', last_modified=at))
+    {'If-None-Match': '"5f3a"', 'If-Modified-Since': 'Fri, 01 May 2026 09:30:00 GMT'}
+    """
+    headers = {"If-None-Match": crawl.etag} if crawl.etag else {}
+    if crawl.last_modified is not None:
+        headers["If-Modified-Since"] = format_datetime(
+            crawl.last_modified.astimezone(UTC), usegmt=True
+        )
+    return headers
 
 
 def http_date(header: str) -> datetime | None:

@@ -5,9 +5,10 @@ from functools import partial
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from recrawl_client.batches import AsyncBatches, Batches
-from recrawl_client.calls import CrawlEvidence, PageName
+from recrawl_client.calls import CrawlEvidence, LeaseOptions, PageName
 from recrawl_client.wire.common import Rejection, empty
 from recrawl_client.wire.evidence import Observation, Reported
+from recrawl_client.wire.leases import Leased
 
 if TYPE_CHECKING:
     from recrawl_client.async_client import AsyncClient
@@ -38,6 +39,22 @@ class Reporter(Batches[Observation, Reported]):
         send = partial(client.report_many, register=register)
         super().__init__(send, empty(Reported), **options)
         self.client = client
+        self.register = register
+
+    def lease(
+        self, count: int = 10, *, client: "Client | None" = None, **options: Unpack[LeaseOptions]
+    ) -> Leased:
+        """Lease crawls as `Client.lease`; the request carries the crawls that wait to be sent.
+
+        `client` may be another client than that of the reports.
+        """
+        with self.carried() as items:
+            leased = (client or self.client).lease(
+                count, report=items, register=self.register, **options
+            )
+        if leased.reported is not None:
+            self._settle(items, leased.reported)
+        return leased
 
     def report(self, page: PageName, **evidence: Unpack[CrawlEvidence]) -> None:
         """Report one crawl, see `Client.observation`; raise what has ended the reporter."""
@@ -53,6 +70,26 @@ class AsyncReporter(AsyncBatches[Observation, Reported]):
         send = partial(client.report_many, register=register)
         super().__init__(send, empty(Reported), **options)
         self.client = client
+        self.register = register
+
+    async def lease(
+        self,
+        count: int = 10,
+        *,
+        client: "AsyncClient | None" = None,
+        **options: Unpack[LeaseOptions],
+    ) -> Leased:
+        """Lease crawls as `AsyncClient.lease`; the request carries the crawls that wait to be sent.
+
+        `client` may be another client than that of the reports.
+        """
+        with self.carried() as items:
+            leased = await (client or self.client).lease(
+                count, report=items, register=self.register, **options
+            )
+        if leased.reported is not None:
+            self._settle(items, leased.reported)
+        return leased
 
     def report(self, page: PageName, **evidence: Unpack[CrawlEvidence]) -> None:
         """Report one crawl, see `Client.observation`; raise what has ended the reporter."""

@@ -6,9 +6,10 @@
 The spider's `parse` receives the responses. The scheduler registers the requests of `parse` with
 Recrawl, and Recrawl decides on the time of their crawls. A request with
 `meta={"recrawl_changed_at": datetime}` is a ping too. A redirect of a due page is reported, and
-its target registered like a link. Requests other than GET, and requests with
-`meta={"recrawl_now": True}`, are sent at once, with their redirects. Threads take leases and send
-reports, so the reactor never waits.
+its target registered like a link. Pages are fetched by conditional requests: `parse` receives no
+page that its site reports as unchanged (304), unless `RECRAWL_CONDITIONAL` is false. Requests other
+than GET, and requests with `meta={"recrawl_now": True}`, are sent at once, with their redirects.
+Threads take leases and send reports, so the reactor never waits.
 """
 
 import logging
@@ -36,7 +37,7 @@ from recrawl_client.batches import Batches
 from recrawl_client.calls import CrawlEvidence
 from recrawl_client.client import Client
 from recrawl_client.errors import ClientError, Unavailable
-from recrawl_client.headers import http_date, retry_seconds, target_url
+from recrawl_client.headers import conditions, http_date, retry_seconds, target_url, usable_etag
 from recrawl_client.reporter import Reporter
 from recrawl_client.wire.common import empty
 from recrawl_client.wire.evidence import Ping, Pinged
@@ -74,6 +75,7 @@ class Scheduler(BaseScheduler):
         key = options.get("RECRAWL_API_KEY")
         self.most = options.getint("RECRAWL_LEASES", 2 * options.getint("CONCURRENT_REQUESTS"))
         self.register = options.getbool("RECRAWL_REGISTER", True)
+        self.conditional = options.getbool("RECRAWL_CONDITIONAL", True)
         self.idle_s: float | None = options.getfloat("RECRAWL_CLOSE_IDLE_S") or None
         self.lease_options: dict[str, Any] = {
             "hosts": options.getlist("RECRAWL_HOSTS"),
@@ -184,6 +186,7 @@ class Scheduler(BaseScheduler):
             digest=digested,
             retry_after_s=retry_seconds(_header(response, "Retry-After")) or None,
             last_modified=http_date(_header(response, "Last-Modified")),
+            etag=usable_etag(_header(response, "ETag")),
             redirect_url=target,
         )
         if isinstance(response, HtmlResponse) and (url := get_meta_refresh(response)[1]):
@@ -228,9 +231,11 @@ class Scheduler(BaseScheduler):
             if engine is None or engine.spider is None or self.stop.is_set():
                 return  # released when the spider closes
             meta = {"recrawl": crawl, "dont_retry": True, "dont_redirect": True}
-            engine.crawl(
-                Request(crawl.url, errback=self._failed, meta=meta, dont_filter=True)
-            )  # the engine wakes and calls enqueue_request
+            headers = conditions(crawl) if self.conditional else {}
+            request = Request(
+                crawl.url, errback=self._failed, headers=headers, meta=meta, dont_filter=True
+            )
+            engine.crawl(request)  # the engine wakes and calls enqueue_request
 
     def _give_up(self, error: ClientError) -> None:
         log.error("the service refused: %s", error)
@@ -243,7 +248,7 @@ class Scheduler(BaseScheduler):
         while count := self._room():
             was_quiet = not (self.pages.n_waiting or self.pings.n_waiting)
             try:
-                leased = self.leasing.lease(count, **self.lease_options)
+                leased = self.reporter.lease(count, client=self.leasing, **self.lease_options)
             except Unavailable as error:
                 log.warning("no leases: %s", error)
                 continue

@@ -27,6 +27,7 @@ from service.api.service import open_service
 from service.cli import app
 from service.core.allocation import ALLOCATORS
 from service.core.estimators import ESTIMATORS
+from service.runtime.access_settings import AccessSettings
 from service.runtime.bootstrap import configure_logging
 from service.runtime.settings import PREFIX, Settings, read_settings
 
@@ -61,8 +62,9 @@ CLI_HEAD = """# Commands
 database; `demo`, `experiment` and `replay` come with `pip install 'recrawl[lab]'`."""
 METRICS_HEAD = """# Metrics
 
-`GET /metrics` answers in Prometheus's format, without an API key, within 2 s. While the database
-does not answer, `recrawl_up` is 0 and metrics read from the database are missing.
+`GET /metrics` answers in Prometheus's format within 2 s. Programs on other machines need a key of
+role `read`, unless `RECRAWL_PUBLIC` names `metrics`. While the database does not answer,
+`recrawl_up` is 0 and metrics read from the database are missing.
 [Alerts](../how-to/alerts.md) shows rules on them.
 """
 PROBLEMS_HEAD = """# Problems
@@ -128,7 +130,7 @@ def default_of(field: FieldInfo) -> str:
 
 def settings() -> str:
     """Return the page of the settings."""
-    docstrings = field_docstrings(Settings)
+    docstrings = {**field_docstrings(AccessSettings), **field_docstrings(Settings)}
     rows = [
         (
             f'<a id="{name}"></a>`{PREFIX}{name.upper()}`',
@@ -199,6 +201,7 @@ def scraped() -> str:
         service = open_service(read_settings(database_url=f"sqlite:///{folder}/recrawl.db"))
         with running(service) as url, Client(url) as client:
             client.register("https://example.com/", "https://example.com/news")
+            client.add_webhook("https://hooks.example.net/", host="silent.example")
             number = client.request_epoch().epoch
             deadline = time.monotonic() + PATIENCE_S
             while client.epoch(number).status != "published" and time.monotonic() < deadline:

@@ -14,7 +14,8 @@ import recrawl_client
 ROOT = Path(__file__).parents[1]
 HTTP_HEAD = """# HTTP
 
-A service with API keys requires the header `Authorization: Bearer KEY`. Every error is a
+A service with API keys requires the header `Authorization: Bearer KEY`; each call names the role
+that the key needs. Every error is a
 [problem](problems.md). `GET /docs` of a running service shows this page with examples."""
 CLIENT_HEAD = """# Python client
 

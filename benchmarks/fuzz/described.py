@@ -17,8 +17,27 @@ BATCH = 50
 TIMEOUT_S = 30.0
 
 
-def fuzz(document: Mapping[str, Any], base: str, n: int, seed: int, judge: Judge) -> None:
-    """Send `n` requests, a batch of each operation in turn, valid and invalid ones."""
+class Bearer(requests.auth.AuthBase):
+    """A key in every request, also where schemathesis leaves it out."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Return the request with the key."""
+        request.headers["Authorization"] = f"Bearer {self.key}"
+        return request
+
+
+def fuzz(
+    document: Mapping[str, Any],
+    base: str,
+    n: int,
+    seed: int,
+    judge: Judge,
+    key: str | None = None,
+) -> None:
+    """Send `n` requests with a key, a batch of each operation in turn, valid and invalid ones."""
     schema = schemathesis.openapi.from_dict(dict(document))
     operations = [
         (path, method, mode)
@@ -28,6 +47,8 @@ def fuzz(document: Mapping[str, Any], base: str, n: int, seed: int, judge: Judge
     ]
     enough = judge.shares["described"] + n
     with requests.Session() as session:
+        if key is not None:
+            session.auth = Bearer(key)
         for turn, (path, method, mode) in enumerate(cycle(operations)):
             if judge.shares["described"] >= enough:
                 return
@@ -70,13 +91,13 @@ def batch(
         except requests.RequestException as error:
             judge.hang_up("described", name, f"{case.as_curl_command()}: {error!r}")
             return
-        headers = {key.lower(): values[0] for key, values in answer.headers.items()}
+        answered = {key.lower(): values[0] for key, values in answer.headers.items()}
         judge.answer(
             "described",
             name,
             case.as_curl_command,
             answer.status_code,
-            headers,
+            answered,
             answer.content,
         )
 

@@ -45,10 +45,11 @@ class Work(Protocol):
     def count(self, answer: Answer) -> int: ...
 
 
-def post(path: str, body: bytes) -> bytes:
+def post(path: str, body: bytes, *headers: str) -> bytes:
     """Return the bytes of a POST."""
-    head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
-    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    own = ("Host: bench", "Content-Type: application/json", *headers)
+    head = "\r\n".join((f"POST {path} HTTP/1.1", *own, f"Content-Length: {len(body)}", "", ""))
+    return head.encode() + body
 
 
 def get(path: str, *headers: str) -> bytes:

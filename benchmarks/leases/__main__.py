@@ -10,6 +10,7 @@ their leases; a crawl counts when an answer confirms the end of its lease. Commi
 - batches: 100 crawls a request, then their reports, no politeness
 - single: one crawl a request, then its report, no politeness; on Postgres beside the floor, two
   commits of bare SQL a crawl (see `floor`)
+- together: like single, with the report of the last crawl in the request for the next one
 - polite: like batches, with the default delay of a second from one crawl of a host to the next
 - empty: all hosts wait for their delay while workers ask for crawls
 
@@ -33,7 +34,7 @@ from benchmarks.http.rows import Figure
 from benchmarks.leases.kill import killed
 from benchmarks.leases.rows import measure
 
-ROWS = ("batches", "single", "polite", "empty")
+ROWS = ("batches", "single", "together", "polite", "empty")
 QUICK = {
     "pages": 10_000,
     "hosts": 1_000,

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from uuid import uuid4
 
 from benchmarks.http.clients import Answer, Requests, post
 from benchmarks.http.processes import Failed
@@ -34,6 +35,23 @@ class Crawling:
             raise Failed(f"{answer.status}: {answer.body[:300]!r}")
         ended = ENDED.search(answer.body, max(0, len(answer.body) - 200))
         return int(ended[1]) if ended else 0
+
+
+@dataclass(frozen=True)
+class Together(Crawling):
+    """A worker that reports its last crawls in the request for the next ones."""
+
+    keyed: bool = False
+    """True: each request has an Idempotency-Key."""
+
+    def requests(self, client: int) -> Requests:
+        report, ask = b"[]", f'{{"worker":"w{client}","count":{self.batch},"report":'.encode()
+        while True:
+            key = (f"Idempotency-Key: {uuid4()}",) if self.keyed else ()
+            answer = yield post("/leases", ask + report + b"}", *key)
+            if not (leases := LEASE.findall(answer.body)):
+                raise Failed(f"no page was due: {answer.body[:300]!r}")
+            report = reports(leases)
 
 
 def reports(leases: list[bytes]) -> bytes:

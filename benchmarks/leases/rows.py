@@ -14,7 +14,7 @@ from benchmarks.http import clients as http
 from benchmarks.http.processes import Serving, Usage, postgres_database, serving
 from benchmarks.http.rows import Figure
 from benchmarks.leases import floor
-from benchmarks.leases.clients import Crawling, Polling
+from benchmarks.leases.clients import Crawling, Polling, Together
 from benchmarks.leases.data import WIDTH, Fleet, fill, tidy
 from service.storage import open_store
 
@@ -134,6 +134,27 @@ def singles(bench: Bench) -> list[Figure]:
     return figures
 
 
+def together(bench: Bench) -> list[Figure]:
+    """Measure leases that report the last crawl in the same request, one crawl at a time."""
+    figures = []
+    for n, target in ((1, 350), (bench.options.clients, 1_500)):
+        for keyed in (False, True):
+            rounds, used = bench.measured(Together(1, keyed=keyed), n)
+            p50 = statistics.median(load.quantile_ms(0.5) for load in rounds)
+            figures.append(
+                bench.figure(
+                    "together",
+                    f"lease and report in one call, {n} workers{', with keys' if keyed else ''}",
+                    "crawls/s",
+                    [load.rate() for load in rounds],
+                    target=bench.target(target, None),
+                    details=used,
+                    note=f"p50 of a request {p50:.1f} ms",
+                )
+            )
+    return figures
+
+
 def polling(bench: Bench) -> list[Figure]:
     """Measure requests while every host waits."""
     n = bench.options.clients
@@ -168,7 +189,11 @@ def wait_an_hour(url: str) -> None:
     store.close()
 
 
-RUDELY: dict[str, Callable[[Bench], list[Figure]]] = {"batches": crawling, "single": singles}
+RUDELY: dict[str, Callable[[Bench], list[Figure]]] = {
+    "batches": crawling,
+    "single": singles,
+    "together": together,
+}
 """Rows without politeness."""
 
 

@@ -17,12 +17,16 @@ TABLES = (
     "webhook_deliveries",
     "webhooks",
     "feed",
+    "audit",
+    "api_keys",
     "websub",
     "clocks",
     "url_groups",
     "schedule",
     "epochs",
     "observations",
+    "lease_answers",
+    "page_validators",
     "due_pages",
     "host_queues",
     "page_states",
@@ -44,6 +48,8 @@ def upgrade() -> None:
     create_pages(sqlite=sqlite)
     create_states(sqlite=sqlite)
     create_queue()
+    create_answers()
+    create_validators()
     create_log(sqlite=sqlite)
     create_epochs()
     create_schedule(sqlite=sqlite)
@@ -51,6 +57,7 @@ def upgrade() -> None:
     create_websub()
     create_feed(sqlite=sqlite)
     create_webhooks()
+    create_access()
 
 
 def downgrade() -> None:
@@ -182,6 +189,31 @@ def create_queue() -> None:
         postgresql_with=HOT,
     )
     op.create_index("due_pages_queue_id_next_at_idx", "due_pages", ["queue_id", "next_at"])
+
+
+def create_validators() -> None:
+    op.create_table(
+        "page_validators",
+        sa.Column("page_id", Id, nullable=False, autoincrement=False),
+        sa.Column("last_modified", Instant),
+        sa.Column("etag", sa.Text),
+        sa.Column("note", sa.Text),
+        sa.PrimaryKeyConstraint("page_id", name="page_validators_pkey"),
+        comment="Validators for conditional requests and notes, for pages that have any.",
+    )
+
+
+def create_answers() -> None:
+    op.create_table(
+        "lease_answers",
+        sa.Column("key", sa.BigInteger, nullable=False, autoincrement=False),
+        sa.Column("body", sa.BigInteger, nullable=False),
+        sa.Column("expires_at", Instant, nullable=False),
+        sa.Column("answer", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("key", name="lease_answers_pkey"),
+        comment="Answers to lease requests with an Idempotency-Key, for two minutes.",
+    )
+    op.create_index("lease_answers_expires_at_idx", "lease_answers", ["expires_at"])
 
 
 def create_log(*, sqlite: bool) -> None:
@@ -347,6 +379,9 @@ def create_webhooks() -> None:
         sa.Column("n_attempts", sa.Integer, nullable=False),
         sa.Column("failing_since", Instant),
         sa.Column("next_at", Instant, nullable=False),
+        sa.Column("n_confirmed", sa.BigInteger, nullable=False),
+        sa.Column("n_refused", sa.BigInteger, nullable=False),
+        sa.Column("n_failed", sa.BigInteger, nullable=False),
         sa.Column("token", sa.BigInteger, nullable=False),
         sa.Column("leased_until", Instant),
         sa.PrimaryKeyConstraint("id", name="webhooks_pkey"),
@@ -379,3 +414,38 @@ def create_webhooks() -> None:
         sa.PrimaryKeyConstraint("webhook_id", "page_id", name="parked_pages_pkey"),
         comment="Pages whose changes the address of a webhook refused.",
     )
+
+
+def create_access() -> None:
+    op.create_table(
+        "api_keys",
+        sa.Column("key_id", sa.Text, nullable=False),
+        sa.Column("digest", sa.LargeBinary, nullable=False),
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("role", sa.Text, nullable=False),
+        sa.Column("created_at", Instant, nullable=False),
+        sa.Column("expires_at", Instant),
+        sa.Column("last_used_at", Instant),
+        sa.Column("revoked_at", Instant),
+        sa.Column("items_per_s", sa.Double),
+        sa.Column("hosts", Json, nullable=False),
+        sa.Column("url_prefixes", Json, nullable=False),
+        sa.PrimaryKeyConstraint("key_id", name="api_keys_pkey"),
+        comment="API keys by the SHA-256 of their text; rows are never deleted.",
+    )
+    op.create_table(
+        "audit",
+        sa.Column("entry", Id, sa.Identity(), primary_key=True),
+        sa.Column("at", Instant, nullable=False),
+        sa.Column("key", sa.Text, nullable=False),
+        sa.Column("act", sa.Text, nullable=False),
+        sa.Column("object", sa.Text, nullable=False),
+        sa.Column("before", Json),
+        sa.Column("after", Json),
+        sa.Column("request_id", sa.Text),
+        comment="Administrative acts, append-only; cut by retention.",
+        sqlite_autoincrement=True,
+    )
+    op.create_index("audit_at_idx", "audit", ["at"])
+    for name in ("key", "act", "object"):
+        op.create_index(f"audit_{name}_entry_idx", "audit", [name, "entry"])

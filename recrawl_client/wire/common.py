@@ -17,6 +17,24 @@ PageId = Annotated[
 END = r"(?!\n)$"
 """Pattern of the end of a text; `$` alone would allow a line break."""
 
+Lease = Annotated[
+    str,
+    Meta(
+        pattern=rf"^[1-9][0-9]{{0,17}}-[0-7]?[0-9a-f]{{1,15}}{END}",
+        description="the token of a lease, as POST /leases returned it",
+        examples=["7-5f3a9c0b1d2e4f60"],
+    ),
+]
+
+Etag = Annotated[
+    str,
+    Meta(
+        pattern=rf"^[\x20-\x7e]{{1,512}}{END}",
+        description="an ETag as the site sent it, 1 to 512 printable ASCII characters",
+        examples=['"5f3a-61c0b2d8e5f40"'],
+    ),
+]
+
 Url = Annotated[
     str,
     Meta(
@@ -134,5 +152,7 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Rejected items of a batch, in their order."""
     lines_taken: int | UnsetType = UNSET
     """Number of committed lines of NDJSON, from the first."""
+    retry_after_s: float | UnsetType = UNSET
+    """Seconds until the key of the request may send items again."""
     check: Literal["connection", "schema", "writes"] | UnsetType = UNSET
     """Check of GET /readyz that failed."""

@@ -1,12 +1,11 @@
 """Evidence: observations, pings and sitemaps, and their outcomes."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from recrawl_client.wire.common import Counts, Instant, Item, Moment, PageId, Url
-from recrawl_client.wire.leases import Lease
+from recrawl_client.wire.common import Counts, Etag, Instant, Item, Lease, Moment, PageId, Url
 
 Digest = Annotated[
     str,
@@ -67,7 +66,16 @@ class Observation(Item, frozen=True, kw_only=True):
         ]
         | UnsetType
     ) = UNSET
-    """Instant of the last change as the site states it; implausible instants are ignored."""
+    """Instant of the last change as the site states it; implausible instants are no evidence. The
+    next lease returns the instant, for If-Modified-Since."""
+    etag: Etag | UnsetType = UNSET
+    """ETag of the answer; the next lease returns it, for If-None-Match."""
+    note: Annotated[
+        Any,
+        Meta(description="any JSON value of at most 1,024 bytes; null removes the stored note"),
+    ] = UNSET
+    """Note of the crawler, any JSON value of at most 1,024 bytes, which leases return; null removes
+    the stored note."""
     redirect_url: (
         Annotated[
             str,

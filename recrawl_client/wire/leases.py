@@ -1,19 +1,11 @@
 """Leases: due crawls for workers."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from recrawl_client.wire.common import END, Instant, Item
-
-Lease = Annotated[
-    str,
-    Meta(
-        pattern=rf"^[1-9][0-9]{{0,17}}-[0-7]?[0-9a-f]{{1,15}}{END}",
-        description="the token of a lease, as POST /leases returned it",
-        examples=["7-5f3a9c0b1d2e4f60"],
-    ),
-]
+from recrawl_client.wire.evidence import Observation, Reported
 
 Worker = Annotated[
     str,
@@ -24,7 +16,7 @@ Worker = Annotated[
 ]
 
 
-class LeaseBody(Item, frozen=True, kw_only=True):
+class LeaseBody(Item, frozen=True, kw_only=True, omit_defaults=True):
     """A worker's request for crawls; every field may be left out."""
 
     worker: Worker = "worker"
@@ -59,6 +51,8 @@ class LeaseBody(Item, frozen=True, kw_only=True):
     """Number of parts that the hosts are divided into, 1 by default."""
     wait_s: Annotated[float, Meta(ge=0, le=30, description="a number of seconds, 0 to 30")] = 0
     """Maximum wait for the first crawl, seconds; 0 by default."""
+    report: list[Observation] = field(default_factory=list)
+    """Crawls to report first, in the same commit; each succeeds or fails alone."""
 
 
 class LeasePatchBody(Item, frozen=True, kw_only=True):
@@ -70,7 +64,7 @@ class LeasePatchBody(Item, frozen=True, kw_only=True):
     """Duration of the lease from now on, seconds."""
 
 
-class Crawl(Struct, frozen=True, kw_only=True):
+class Crawl(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A page to crawl now, and the token to report the crawl with."""
 
     lease: str
@@ -91,6 +85,12 @@ class Crawl(Struct, frozen=True, kw_only=True):
     """Days since the last crawl times the crawl rate, without a unit: 1 means due just now."""
     expires_at: Instant
     """Instant at which the lease ends unless the crawl is reported or the lease extended."""
+    etag: str | None = None
+    """ETag of the page's last answer with content, for If-None-Match; absent without one."""
+    last_modified: Instant | None = None
+    """Last-Modified of that answer, for If-Modified-Since; absent without one."""
+    note: Any = None
+    """Note of the crawler; absent without one."""
 
 
 class Leased(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -100,6 +100,8 @@ class Leased(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Crawls; empty when none is due."""
     retry_after_s: float | None = None
     """Recommended wait before the next request, seconds; absent when there are items."""
+    reported: Reported | None = None
+    """Outcomes of the crawls in `report`; absent without them."""
 
 
 class LeaseAnswer(Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """Pages: the bodies of registrations, and the answer of GET /pages."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -186,6 +186,12 @@ class PageAnswer(Struct, frozen=True, kw_only=True):
     """Target of the redirect that the last crawl found; null for none."""
     last_crawl_at: Instant | None
     """Instant of the last crawl; null before the first."""
+    etag: str | None = None
+    """ETag of the last answer with content; null without one."""
+    last_modified: Instant | None = None
+    """Last-Modified of that answer; null without one."""
+    note: Any = None
+    """Note of the crawler; null without one."""
     estimate: EstimateAnswer
     """Estimate of the change rate."""
     schedule: PageScheduleAnswer | None

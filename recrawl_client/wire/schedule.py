@@ -1,13 +1,13 @@
 """The published schedule and the epochs that published it."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
 from recrawl_client.wire.common import Instant
 
 
-class ScheduledPage(Struct, frozen=True):
+class ScheduledPage(Struct, frozen=True, omit_defaults=True):
     """One row of the published schedule; its due time is as of now."""
 
     page_id: int
@@ -24,6 +24,12 @@ class ScheduledPage(Struct, frozen=True):
     """Share of the page's pings that lead to a crawl, 0 to 1."""
     next_crawl_at: Instant | None
     """Instant of the next crawl; null when only a ping leads to one."""
+    etag: str | None = None
+    """ETag of the page's last answer with content, for If-None-Match; only with `validators`."""
+    last_modified: Instant | None = None
+    """Last-Modified of that answer, for If-Modified-Since; only with `validators`."""
+    note: Any = None
+    """Note of the crawler; only with `validators`."""
 
 
 class ScheduleAnswer(Struct, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch
 from service.model.errors import PageNotFound
 from service.model.urls import url_groups
 from service.storage.contract import GONE_CHECKS, Brought, Registered
+from service.storage.validators import ValidatorChanges, ValidatorColumns
 
 if TYPE_CHECKING:
     from recrawl_lab.memory.store import MemoryStore
@@ -182,7 +183,8 @@ class MemoryTransaction(MemorySchedule):
             "redirects_to": target or None,
             "redirects_to_url": self.pages["url"][target - 1] if there else None,
         }
-        return Page(**{f.name: decode(cells[f.name], f.type) for f in fields(Page)})
+        present = (f for f in fields(Page) if f.name in cells)
+        return Page(**{f.name: decode(cells[f.name], f.type) for f in present})
 
     @override
     def change_page(self, page_id: int, patch: PagePatch, now: datetime) -> None:
@@ -283,6 +285,14 @@ class MemoryTransaction(MemorySchedule):
         return between.take(np.isin(between.page_id, page_id))
 
     # -- pages that move between stores
+
+    @override
+    def validators(self, page_id: Ints) -> ValidatorColumns:
+        return ValidatorColumns.empty()
+
+    @override
+    def save_validators(self, changes: ValidatorChanges) -> None:
+        """Keep nothing, because replays send no conditional requests."""
 
     @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:

@@ -239,6 +239,8 @@ class LocalFleet:
             retry_after_s=np.full(n, np.nan),
             redirects_to=np.zeros(n, np.int64),
             last_modified=np.full(n, NO_TIME),
+            etag=np.full(n, "", object),
+            note=np.full(n, "", object),
         )
         with self.store.begin() as tx:
             rules = rules_in_force(tx, self.rules)

@@ -3,18 +3,22 @@
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import structlog
 from anyio import to_thread
 from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
 from fastapi_offline import FastAPIOffline
 
 from service import __version__
 from service.api import document
+from service.api.admission import Documents
 from service.api.encodings import CompressMiddleware
 from service.api.responses import problems
 from service.api.route import DirectMiddleware, DirectRoute
 from service.api.routes import (
+    access,
     changes,
     epochs,
     health,
@@ -47,6 +51,16 @@ their results, pass on pings, and read the schedule.
 - A path may end in a slash. Each answer has an `X-Request-ID`: that of the request, or a new one.
 """
 
+CORS: dict[str, Any] = {
+    "allow_methods": ["GET", "POST", "PUT", "PATCH", "DELETE"],
+    "allow_headers": ["Authorization", "Content-Type", "Content-Encoding", "If-None-Match"],
+    "expose_headers": [
+        *("ETag", "Link", "Location", "Retry-After", "X-Request-ID"),
+        *("RateLimit", "RateLimit-Policy"),
+    ],
+}
+"""Rights of pages from the origins of `RECRAWL_CORS_ORIGINS`; keys travel in Authorization."""
+
 GRACE_S, ABORTED_S = 2.5, 1.0
 """Maximum time for threads to finish, and to fail once the store is closed, seconds."""
 
@@ -63,6 +77,7 @@ ROUTERS = (
     webhooks.router,
     epochs.router,
     hosts.router,
+    access.router,
     indexnow.router,
     websub.callbacks,
     health.router,
@@ -87,6 +102,10 @@ def create_app(service: Service | None = None) -> FastAPI:
     problems.install(app)
     document.install(app)
     direct = [route for route in routes if isinstance(route, DirectRoute)]
+    for page in app.routes:
+        if not isinstance(page, DirectRoute):
+            guarded: Any = page
+            guarded.app = Documents(guarded.app)
     app.add_middleware(DirectMiddleware, routes=direct)
     app.add_middleware(CompressMiddleware)
     if service is not None:
@@ -96,6 +115,8 @@ def create_app(service: Service | None = None) -> FastAPI:
             slow_s=service.slow_request_s,
             log_all=service.log_requests,
         )
+        if service.cors_origins:
+            app.add_middleware(CORSMiddleware, allow_origins=service.cors_origins, **CORS)
     return app
 
 
@@ -106,14 +127,15 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     to_thread.current_default_thread_limiter().total_tokens = MAX_THREADS
     for batcher in service.batchers:
         batcher.start()
-    runners, watching = start_runner(service), [service.watch.start(), service.feed.start()]
+    runners = start_runner(service)
+    followers = [service.watch.start(), service.feed.start(), *service.gate.start()]
     keep_for_good()
     try:
         yield
     finally:
         if service.key_checks is not None:
             service.key_checks.stop()
-        end(service, [*watching, *runners])
+        end(service, [*followers, *runners])
         service.store.close()
 
 
@@ -123,6 +145,7 @@ def end(service: Service, threads: list[threading.Thread]) -> None:
     service.courier.stop()
     service.watch.stopped.set()
     service.feed.stopped.set()
+    service.gate.stop()
     for batcher in service.batchers:
         threads = [*batcher.finish(), *threads]
     if joined(threads, GRACE_S):

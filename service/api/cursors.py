@@ -76,6 +76,20 @@ class DeliveriesPlace(Place, tag="deliveries1", frozen=True):
     """Last number before the place."""
 
 
+class KeysPlace(Place, tag="keys1", frozen=True):
+    """A place in the list of keys."""
+
+    after: Annotated[str, Meta(pattern="^[0-9a-f]{10}$")]
+    """Last key_id before the place."""
+
+
+class AuditPlace(Place, tag="audit1", frozen=True):
+    """A place in the audit, newest first."""
+
+    before: Number
+    """Last entry before the place."""
+
+
 PlaceT = TypeVar("PlaceT", bound=Place)
 
 

@@ -15,9 +15,11 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from recrawl_client.wire.common import Item
+from service.access.roles import Right
 from service.api.openapi import STRUCTS, IndexNowBody, problems_of
 from service.api.route import DirectRoute
 from service.api.webhook_requests import webhook_requests
+from service.model.access import Role
 
 HOME = "https://github.com/recrawl/recrawl"
 CONTACT = {"name": "Recrawl", "url": f"{HOME}/issues"}
@@ -36,13 +38,16 @@ TAGS = {
     "webhooks": "Have the changes sent to an address.",
     "epochs": "Request and list epochs, the runs that compute the schedule.",
     "hosts": "Set and show how hosts, and groups of hosts that share a server, are crawled.",
-    "health": "Check the service and read its metrics; no API key is needed.",
+    "access": "Create, list, rotate and revoke API keys; read the audit.",
+    "health": "Check the service and read its metrics.",
 }
 """Description of each tag, in the order of the document."""
 KEY = {
     "type": "http",
     "scheme": "bearer",
-    "description": "One of the keys in `RECRAWL_API_KEYS`. Without that setting no key is needed.",
+    "description": "A key of `recrawl keys create`, one of `RECRAWL_API_KEYS`, or a token of the "
+    "identity provider. The names are roles: read, report, crawl, admin; each includes those "
+    "before it. While a service has no key, it needs none.",
 }
 
 
@@ -70,7 +75,7 @@ def document(app: FastAPI) -> dict[str, Any]:
         tags=[{"name": name, "description": text} for name, text in TAGS.items()],
     )
     described["components"] = {"schemas": schemas(), "securitySchemes": {"key": KEY}}
-    described["security"] = [{}, {"key": []}]
+    described["security"] = [{"key": [Role.admin.name]}]
     described["webhooks"] = webhook_requests()
     routes = {route.operation_id: route for route in app.routes if isinstance(route, DirectRoute)}
     for path in described["paths"].values():
@@ -84,8 +89,7 @@ def _finish(operation: dict[str, Any], route: DirectRoute) -> None:
     operation["summary"] = operation["description"].partition("\n")[0].rstrip(".")
     if "422" in operation["responses"]:
         operation["responses"]["422"] = problems_of(422)[422]
-    if not route.guards:
-        operation["security"] = []
+    _add_right(operation, route.right)
     for status, response in route.responses.items():
         for media_type, content in response.get("content", {}).items():
             if "example" in content:
@@ -95,6 +99,16 @@ def _finish(operation: dict[str, Any], route: DirectRoute) -> None:
         schema = parameter["schema"]
         (kind,) = (each for each in schema.pop("anyOf", [{}]) if each.get("type") != "null")
         parameter["schema"] = {**kind, **schema}  # a URL cannot carry null
+
+
+def _add_right(operation: dict[str, Any], right: Right) -> None:
+    """State the role that the operation needs."""
+    if right.role is None:
+        operation["security"] = []
+        return
+    key = {"key": [right.role.name]}
+    operation["security"] = [{}, key] if right.public_as or right.site_key else [key]
+    operation["description"] += f"\n\nRole: `{right.role.name}`."
 
 
 def schemas() -> dict[str, Any]:

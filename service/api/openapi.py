@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from recrawl_client.wire import (
+    access,
     changes,
     clocks,
     common,
@@ -56,20 +57,21 @@ class Health(Struct, frozen=True, kw_only=True):
 TITLES = {
     400: "The body does not have its media type",
     401: "The request has no valid API key",
-    403: "The site does not show the key",
-    404: "There is no such page, host, group, epoch, subscription, webhook or running lease",
+    403: "The key has no right to this, or the site does not show its key",
+    404: "There is no such page, host, group, epoch, subscription, webhook, key or running lease",
     406: "The service has none of the media types in Accept",
     408: "The head of the request took over 10 s, or the body came at under 1 KB/s",
+    409: "The key has been revoked or has expired",
     410: "What `cursor` or `since_epoch` continues, or the subscription, is no longer kept",
     413: "The body has too many bytes or items",
     415: "The operation does not take this media type, or this Content-Encoding",
     422: "A field or a parameter is wrong, or every item of the batch is",
-    429: "Too much is waiting; try again after Retry-After",
+    429: "Too much is waiting, or the key has used up its items; try again after Retry-After",
     503: "The database does not answer, takes no writes or has another schema, or too much is "
     "waiting; try again after Retry-After",
     507: "The database has no room left",
 }
-EVERYWHERE = (401, 408, 503)
+EVERYWHERE = (401, 403, 408, 429, 503)
 WRITES = (400, 413, 415, 422, 507)
 
 
@@ -92,6 +94,7 @@ RETRY_AFTER = {"Retry-After": header("Wait before the next try, seconds", 5, "in
 STRUCTS = [
     kind
     for module in (
+        access,
         changes,
         clocks,
         common,

@@ -5,7 +5,6 @@ validates all parameters at once, without a tree of dependencies. The decision a
 figures are in docs/decisions/0005-one-road-for-http.md.
 """
 
-import hmac
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, NotRequired, get_type_hints
@@ -23,23 +22,12 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import TypedDict, override
 
+from service.access.roles import right_of
+from service.api.admission import add_limits, enter, leave
 from service.api.responses import problems
-from service.api.service import key_hash, the_service
 from service.core.conditions import CoreError
-from service.model.errors import RecrawlError, Unauthorized
+from service.model.errors import RecrawlError
 from service.model.wording import expected, shown
-
-
-def check_key(request: Request) -> None:
-    """Raise `Unauthorized` without one of the API keys; without keys in the settings, pass."""
-    key_hashes = the_service(request).key_hashes
-    if not key_hashes:
-        return
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    sent = key_hash(key.strip()) if scheme.lower() == "bearer" else b""
-    matches = [hmac.compare_digest(sent, each) for each in key_hashes]
-    if not any(matches):
-        raise Unauthorized
 
 
 def check_query(request: Request) -> None:
@@ -66,8 +54,8 @@ def check_query(request: Request) -> None:
         )
 
 
-GUARDED = [Depends(check_key), Depends(check_query)]
-"""Guards of every router whose callers need an API key."""
+GUARDED = [Depends(check_query)]
+"""Guards of every router with parameters of our own; the right of an operation is its route's."""
 
 
 CONDITIONS = (RecrawlError, CoreError, ClientDisconnect)
@@ -84,6 +72,7 @@ class DirectRoute(APIRoute):
     An endpoint has parameters of the path, the query and the headers. A parameter `Depends(f)`
     has the value `f(request)`; `f` may be a coroutine function and must not block. The
     dependencies of a router are its guards: each guard receives the request first and may raise.
+    Before the guards, the route checks the caller's right to its operation (`access.roles`).
     An endpoint that is no coroutine function runs in a thread. The endpoint's name is the
     operation_id in the OpenAPI document.
     """
@@ -91,6 +80,8 @@ class DirectRoute(APIRoute):
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         options["operation_id"] = options.get("operation_id") or endpoint.__name__
         super().__init__(path, endpoint, **options)
+        self.operation = str(self.operation_id)
+        self.right = right_of(self.operation)
         needs = self.dependant.dependencies
         for need in needs:
             _check_need(need)
@@ -119,9 +110,18 @@ class DirectRoute(APIRoute):
         """
         request = Request(scope, receive)
         try:
-            response = await self.call(request)
-        except ANSWERED as error:
-            response = await problems.respond(request, error)
+            try:
+                await enter(request, self.operation, self.right)
+                response = await self.call(request)
+            except ANSWERED as error:
+                response = await problems.respond(request, error)
+            add_limits(scope, response)
+            await self.send(response, scope, receive, send)
+        finally:
+            leave(scope)
+
+    async def send(self, response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send a response; a named condition ends its stream."""
         try:
             await response(scope, receive, send)
         except CONDITIONS as error:

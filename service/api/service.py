@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import hashlib
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,11 +14,12 @@ import numpy as np
 from anyio import CapacityLimiter, fail_after, to_thread
 from fastapi import Depends, Request
 
+from service.access.gate import Gate
 from service.api.requests.bodies import Body, read_body
+from service.api.requests.lease_calls import CallFlush, LeaseCalls, batched_calls
 from service.api.requests.small_posts import PostRecorder, SmallPosts
 from service.api.waiting import LeaseWaiters
 from service.batching.batcher import Batcher
-from service.batching.lease_requests import LeaseRequests, batched_leases
 from service.batching.reports import (
     CrawlReports,
     PingReports,
@@ -37,6 +37,7 @@ from service.events.courier import Courier
 from service.events.watching import FeedWatch
 from service.leases.lease import LeaseSettler
 from service.model.errors import OUTAGES
+from service.runtime.access import open_gate
 from service.runtime.bootstrap import opened
 from service.runtime.metrics import Telemetry
 from service.runtime.settings import Settings
@@ -82,7 +83,7 @@ class Service:
     crawl_reports: CrawlReports
     ping_reports: PingReports
     registrations: Registrations
-    lease_requests: LeaseRequests
+    lease_calls: LeaseCalls
     settler: LeaseSettler
     lease_ttl: timedelta
     plan: Plan
@@ -105,7 +106,10 @@ class Service:
     """Duration from which a request is logged as slow, seconds; waiting is not counted."""
     log_requests: bool
     """True where each request is logged."""
-    key_hashes: tuple[bytes, ...]
+    gate: Gate
+    """The keys and tokens that the service accepts."""
+    cors_origins: tuple[str, ...]
+    """Origins whose pages may call the service."""
     key_checks: KeyChecks | None
     """Checks of the keys of sites; None: IndexNow needs an API key."""
     lease_waiters: LeaseWaiters = field(default_factory=LeaseWaiters)
@@ -120,7 +124,7 @@ class Service:
             self.crawl_reports,
             self.ping_reports,
             self.registrations,
-            self.lease_requests,
+            self.lease_calls,
         )
 
     @property
@@ -162,7 +166,7 @@ def open_service(
         crawl_reports=batched("crawls", recorder.flush_crawls, *writers),
         ping_reports=batched("pings", recorder.flush_pings, *writers),
         registrations=batched_registrations(store, settler, n_writers),
-        lease_requests=batched_leases(store, polite, lease_rng),
+        lease_calls=batched_calls(CallFlush(store, polite, lease_rng, posts)),
         settler=settler,
         lease_ttl=timedelta(seconds=settings.lease_ttl_s),
         plan=base.plan,
@@ -179,15 +183,11 @@ def open_service(
         slow_request_s=settings.slow_request_s,
         log_requests=settings.log_level == "debug",
         key_checks=KeyChecks(now) if settings.indexnow_check else None,
-        key_hashes=tuple(key_hash(key.get_secret_value()) for key in settings.api_keys),
+        gate=open_gate(store, settings, now),
+        cors_origins=settings.cors_origins,
     )
     service.watch_queues()
     return service
-
-
-def key_hash(key: str) -> bytes:
-    """Return the hash of an API key; only hashes are stored and compared."""
-    return hashlib.sha256(key.encode()).digest()
 
 
 def the_service(request: Request) -> Service:

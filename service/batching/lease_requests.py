@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from service.batching.batcher import Batcher, Limits
+from service.batching.batcher import Limits
 from service.leases import lease
 from service.leases.lease import LeasedPages, WorkerRequest
 from service.leases.politeness import Politeness
@@ -43,9 +42,6 @@ class LeaseReply(NamedTuple):
     """Earliest time of the next due page where nothing was leased; None: nothing is queued."""
 
 
-LeaseRequests = Batcher[LeaseRequest, LeaseReply]
-
-
 def lease_all(
     store: Store, polite: Politeness, rng: np.random.Generator, jobs: list[LeaseRequest]
 ) -> list[LeaseReply]:
@@ -69,13 +65,11 @@ def lease_all(
                 leased[i].append(part)
         if not more:
             break
-    next_ready_at = None
-    if not all(leased):
-        with store.begin(write=False) as tx:
-            next_ready_at = tx.next_ready_at(reach)
+    next_ready_at = None if all(leased) else next_ready(store, reach)
     return [LeaseReply(parts, next_ready_at) for parts in leased]
 
 
-def batched_leases(store: Store, polite: Politeness, rng: np.random.Generator) -> LeaseRequests:
-    """Return the batcher of lease requests."""
-    return Batcher("leases", partial(lease_all, store, polite, rng), LIMITS)
+def next_ready(store: Store, reach: LeaseFilter) -> datetime | None:
+    """Return a lower bound of the time of the next lease; None: nothing is queued."""
+    with store.begin(write=False) as tx:
+        return tx.next_ready_at(reach)

@@ -92,25 +92,30 @@ class Recorder:
 
     def flush_crawls(self, jobs: list[Report[CrawlColumns]]) -> list[CommittedCrawls]:
         """Record crawls, end their leases and queue their pages again."""
-        now, crawls = _latest(jobs), CrawlColumns.concatenate([job.columns for job in jobs])
         with self.store.begin() as tx:
-            pages = _resolve(tx, jobs, now, leased=crawls.leased_page_id)
-            crawls = replace(crawls, page_id=pages.page_id, redirects_to=pages.redirects_to)
-            lease_ended = np.zeros(len(crawls), np.bool_)
-            if self.settler is not None:
-                crawls = lease.dated(tx, crawls, now)
-            outcome = record(tx, crawls, self.rules)
-            if self.settler is not None:
-                accepted = outcome.verdict == Verdict.accepted
-                lease_ended = self.settler.settle_crawls(
-                    tx, crawls, accepted, outcome.states, tx.now()
-                )
-        sooner = crawls.page_id[outcome.sooner & ~lease_ended]
-        self._queue_apart(np.union1d(pages.new, sooner), now)
+            committed, sooner = self.record_crawls(tx, jobs)
+        self.queue_apart(sooner, _latest(jobs))
+        return [committed.take(rows) for rows in _rows(jobs)]
+
+    def record_crawls(
+        self, tx: Transaction, jobs: list[Report[CrawlColumns]]
+    ) -> tuple[CommittedCrawls, Ints]:
+        """Record crawls, and return the pages for `queue_apart` after the commit."""
+        now, crawls = _latest(jobs), CrawlColumns.concatenate([job.columns for job in jobs])
+        pages = _resolve(tx, jobs, now, leased=crawls.leased_page_id)
+        crawls = replace(crawls, page_id=pages.page_id, redirects_to=pages.redirects_to)
+        lease_ended = np.zeros(len(crawls), np.bool_)
+        if self.settler is not None:
+            crawls = lease.dated(tx, crawls, now)
+        outcome = record(tx, crawls, self.rules)
+        if self.settler is not None:
+            accepted = outcome.verdict == Verdict.accepted
+            lease_ended = self.settler.settle_crawls(tx, crawls, accepted, outcome.states, tx.now())
         committed = CommittedCrawls(
             page_id=crawls.page_id, verdict=outcome.verdict, lease_ended=lease_ended
         )
-        return [committed.take(rows) for rows in _rows(jobs)]
+        sooner = crawls.page_id[outcome.sooner & ~lease_ended]
+        return committed, np.union1d(pages.new, sooner)
 
     def flush_pings(self, jobs: list[Report[PingColumns]]) -> list[CommittedPings]:
         """Record pings and queue the pages whose crawls they request."""
@@ -123,7 +128,7 @@ class Recorder:
         committed = CommittedPings(page_id=pings.page_id, **outcome._asdict())
         return [committed.take(rows) for rows in _rows(jobs)]
 
-    def _queue_apart(self, page_id: Ints, now: datetime) -> None:
+    def queue_apart(self, page_id: Ints, now: datetime) -> None:
         """Queue pages in another transaction, because the first one has locked host queues.
 
         If the database fails here, the next epoch queues the pages.

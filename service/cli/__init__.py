@@ -11,6 +11,7 @@ from service import __version__
 from service.cli.changes import changes
 from service.cli.database import migrate, rebuild
 from service.cli.files import export, import_
+from service.cli.keys import keys
 from service.cli.options import console
 from service.cli.plugins import add_commands
 from service.cli.serve import openapi, serve, worker
@@ -87,6 +88,8 @@ app.command(name="import")(import_)
 app.command()(export)
 for reading in (status, why, epochs, changes):
     app.command()(reading)
+app.add_typer(keys, name="keys")
+app.add_typer(keys, name="keys")
 app.add_typer(sitemap, name="sitemap")
 app.add_typer(hosts, name="hosts")
 app.add_typer(websub, name="websub")

@@ -15,7 +15,7 @@ import typer
 
 from service import __version__
 from service.cli.options import DatabaseUrl, console, settings
-from service.model.errors import InvalidSettings
+from service.model.errors import InvalidSettings, StartupRefused
 
 if TYPE_CHECKING:
     import uvicorn
@@ -38,16 +38,19 @@ def serve(host: Host = "127.0.0.1", port: Port = 8000, database_url: DatabaseUrl
     """
     from service.api.server import GracefulServer, bind
     from service.api.service import open_service
-    from service.model.errors import AddressUnavailable
     from service.runtime.bootstrap import configure_logging
 
     chosen = settings(database_url)
-    refuse_strangers(host, chosen)
+    mistake = mistake_without_keys(host, chosen)
+    if mistake is not None and not may_have_keys(chosen):
+        raise mistake
     configure_logging(chosen.log_level)
     service = open_service(chosen)
     try:
+        if mistake is not None and service.gate.open:
+            raise mistake
         sockets = bind(host, port)
-    except AddressUnavailable:
+    except StartupRefused:
         service.store.close()
         raise
     config = server_config(service, chosen, host, port)
@@ -80,24 +83,35 @@ def server_config(service: "Service", chosen: "Settings", host: str, port: int) 
     )
 
 
-def refuse_strangers(host: str, chosen: "Settings") -> None:
-    """Raise `InvalidSettings` where a server without keys would serve everybody by mistake.
+def mistake_without_keys(host: str, chosen: "Settings") -> InvalidSettings | None:
+    """Return the refusal of a server that has no key by mistake; None where that may be intended.
 
     Two settings indicate a mistake: a key under the client's variable, or an address that other
     machines reach.
     """
-    if chosen.api_keys:
-        return
     if os.environ.get("RECRAWL_API_KEY"):
-        raise InvalidSettings(
+        return InvalidSettings(
             "RECRAWL_API_KEY (for clients) is set, but RECRAWL_API_KEYS (for the service) is not; "
             "set RECRAWL_API_KEYS too, or unset RECRAWL_API_KEY"
         )
     if not (chosen.open or is_loopback(host)):
-        raise InvalidSettings(
-            f"--host {host} admits other machines, and no key is set; set RECRAWL_API_KEYS, or "
-            "RECRAWL_OPEN=true to allow everybody on the network to read and write"
+        return InvalidSettings(
+            f"--host {host} admits other machines, and there is no key; make one by `recrawl keys "
+            "create`, set RECRAWL_API_KEYS, or RECRAWL_OPEN=true to allow everybody on the network "
+            "to read and write"
         )
+    return None
+
+
+def may_have_keys(chosen: "Settings") -> bool:
+    """Return whether there are keys, or a database that may have some."""
+    from sqlalchemy import make_url
+
+    url = make_url(chosen.database_url.get_secret_value())
+    is_file = url.get_backend_name() == "sqlite"
+    return (
+        bool(chosen.api_keys or chosen.tokens()) or not is_file or Path(str(url.database)).exists()
+    )
 
 
 def is_loopback(host: str) -> bool:

@@ -33,6 +33,8 @@ TROUBLE = (*OUTAGES, LeadershipLost)
 """Outages of the database and a lost lead, which are logged without a traceback."""
 EXPECTED = (*TROUBLE, BandwidthInfeasible)
 """Errors that make an epoch fail without a fault of the service."""
+MAX_CUT = 10_000
+"""Maximum number of old entries of the audit that one round deletes."""
 MAX_REASON = 500
 """Maximum length of a database's message in the reason of a failed epoch, characters."""
 
@@ -79,6 +81,9 @@ def failure(error: Exception) -> str:
 def _keep_house(lead: Lead, plan: Plan, now: Clock) -> None:
     try:
         lead.housekeep(None if plan.retention is None else now() - plan.retention, now())
+        if plan.audit_retention is not None:
+            with lead.begin() as tx:
+                tx.cut_audit(now() - plan.audit_retention, MAX_CUT)
     except StoreFull:
         # Dropping takes room too. The epoch fails later if it does not fit.
         log.warning("the database has no room left to drop old schedules and log entries")

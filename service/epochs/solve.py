@@ -40,6 +40,8 @@ class Plan:
     """Crawls a day; None: 0.2 for each page."""
     retention: timedelta | None = None
     """Time for which the log is kept; None: without limit."""
+    audit_retention: timedelta | None = None
+    """Time for which the audit is kept; None: without limit."""
     url_groups: bool = True
     """True if the latest crawls of a page's URL group move its next crawl. This needs periodic
     timing, because the estimators for Poisson timing assume the rates in force."""

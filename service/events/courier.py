@@ -18,17 +18,21 @@ import numpy as np
 import structlog
 
 from recrawl_client.wire.webhooks import ChangeEvent
+from service.access.audit import write_audit
 from service.events.batches import choose, new_name
 from service.events.delivery import (
     MOST_PARKED,
     PostOutcome,
     RetryRules,
+    counted,
     disabled,
     settled,
 )
 from service.events.encoding import encode_changes, event
 from service.events.posting import Poster
 from service.events.reading import NamedChanges, feed_id, read
+from service.events.subscriptions import audited
+from service.model.access import RECRAWL
 from service.model.changes import ChangeFilter, FeedPlace
 from service.model.errors import OUTAGES
 from service.model.webhooks import Delivery, ParkedPage, Webhook, WebhookStatus
@@ -227,10 +231,12 @@ class Courier:
     def _settle(self, tx: Transaction, webhook: Webhook, sent: SentBatch) -> Webhook:
         """Return the webhook after an answer, unless its place has been set meanwhile."""
         tx.add_delivery(sent.delivery)
+        webhook = counted(webhook, sent.outcome)
         if (webhook.place, webhook.delivery) != (sent.webhook.place, sent.webhook.delivery):
             return webhook
         with self._drawing:
             uniform = self._rng.random()
+        before = webhook
         webhook, parks = settled(webhook, sent.outcome, tx.now(), uniform, self.rules)
         if parks and len(sent.changes):
             self._park(tx, webhook, sent)
@@ -238,6 +244,9 @@ class Courier:
                 webhook = disabled(webhook, f"the address refused changes of {MOST_PARKED} pages")
         if webhook.status is WebhookStatus.disabled:
             log.warning("a webhook was disabled", webhook=webhook.id, reason=webhook.reason)
+            write_audit(
+                tx, RECRAWL, "webhook.disable", webhook.id, audited(before), audited(webhook)
+            )
         return webhook
 
     def _park(self, tx: Transaction, webhook: Webhook, sent: SentBatch) -> None:

@@ -49,6 +49,13 @@ class PostOutcome(NamedTuple):
     retry_after_s: float | None = None
 
     @property
+    def word(self) -> str:
+        """Return the kind of the answer: confirmed, refused or failed."""
+        if self.status is not None and self.status // 100 == HTTPStatus.OK // 100:
+            return "confirmed"
+        return "refused" if self.status in REFUSALS else "failed"
+
+    @property
     def sentence(self) -> str:
         """Return the answer in words."""
         return self.error or f"the address answered {self.status}"
@@ -72,6 +79,12 @@ def moved(webhook: Webhook, place: FeedPlace) -> Webhook:
     return replace(webhook, seq=place.seq, item=place.offset, delivery=None, n_sent=0)
 
 
+def counted(webhook: Webhook, outcome: PostOutcome) -> Webhook:
+    """Return the webhook with one more request of this kind of answer."""
+    name = f"n_{outcome.word}"
+    return replace(webhook, **{name: getattr(webhook, name) + 1})
+
+
 def disabled(webhook: Webhook, reason: str) -> Webhook:
     """Return a webhook that the service has stopped; it keeps its place."""
     return replace(webhook, status=WebhookStatus.disabled, reason=reason)
@@ -82,7 +95,7 @@ def settled(
 ) -> Settled:
     """Return the webhook after the answer to its batch; `uniform` is random in [0, 1)."""
     status = outcome.status
-    if status is not None and status // 100 == HTTPStatus.OK // 100:
+    if outcome.word == "confirmed":
         return Settled(_confirmed(webhook, now))
     if status == HTTPStatus.GONE:
         return Settled(disabled(webhook, "the address answered 410: it wants no more changes"))

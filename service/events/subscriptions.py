@@ -5,9 +5,9 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-import structlog
-
+from service.access.audit import write_audit
 from service.events.reading import check_place
+from service.model.access import Actor
 from service.model.changes import FeedPlace
 from service.model.webhooks import Webhook, WebhookSettings, WebhookStatus
 from service.storage import Transaction
@@ -15,12 +15,25 @@ from service.storage import Transaction
 ID_BYTES = 16
 OLD_SECRET_FOR = timedelta(days=1)
 """Time for which the secret before a rotation signs too."""
-
-log = structlog.get_logger()
+AUDITED = (
+    "url",
+    "kinds",
+    "host",
+    "prefix",
+    "max_items",
+    "status",
+    "reason",
+    "old_secret_until",
+)
+"""Names of the fields that the audit shows."""
 
 
 def create(
-    tx: Transaction, settings: WebhookSettings, place: FeedPlace | None, now: datetime
+    tx: Transaction,
+    actor: Actor,
+    settings: WebhookSettings,
+    place: FeedPlace | None,
+    now: datetime,
 ) -> Webhook:
     """Return a new webhook that begins at a place; None: with the next change.
 
@@ -43,11 +56,13 @@ def create(
         next_at=now,
     )
     tx.add_webhook(webhook)
-    _audit(tx, "create", webhook.id, asdict(settings))
+    write_audit(tx, actor, "webhook.create", webhook.id, after=audited(webhook))
     return webhook
 
 
-def change(tx: Transaction, webhook_id: str, fields: dict[str, Any], now: datetime) -> Webhook:
+def change(
+    tx: Transaction, actor: Actor, webhook_id: str, fields: dict[str, Any], now: datetime
+) -> Webhook:
     """Return a webhook after changes of its settings or its status; raise `WebhookNotFound`."""
     before, after = tx.change_webhook(webhook_id), dict(fields)
     if "secret" in fields and fields["secret"] != before.secret:
@@ -57,12 +72,18 @@ def change(tx: Transaction, webhook_id: str, fields: dict[str, Any], now: dateti
     if fields.get("status") == WebhookStatus.active:
         after |= _at_once(now)
     webhook = tx.change_webhook(webhook_id, **after)
-    _audit(tx, "change", webhook_id, fields)
+    write_audit(tx, actor, "webhook.change", webhook_id, audited(before), audited(webhook))
     return webhook
 
 
 def redeliver(
-    tx: Transaction, webhook_id: str, place: FeedPlace | None, *, release: bool, now: datetime
+    tx: Transaction,
+    actor: Actor,
+    webhook_id: str,
+    place: FeedPlace | None,
+    *,
+    release: bool,
+    now: datetime,
 ) -> Webhook:
     """Return a webhook that begins again at a place; None: at its present place.
 
@@ -77,17 +98,26 @@ def redeliver(
     if place is not None:
         check_place(place, tx.feed_bounds(), same_feed=True)
         after |= {"seq": place.seq, "item": place.offset, "delivery": None}
+    before = tx.change_webhook(webhook_id)
     webhook = tx.change_webhook(webhook_id, **after)
     if release:
         tx.release_pages(webhook_id, None)
-    _audit(tx, "redeliver", webhook_id, {"seq": webhook.seq, "release": release})
+    write_audit(
+        tx,
+        actor,
+        "webhook.redeliver",
+        webhook_id,
+        audited(before) | before.place._asdict(),
+        audited(webhook) | webhook.place._asdict() | {"release": release},
+    )
     return webhook
 
 
-def delete(tx: Transaction, webhook_id: str) -> None:
+def delete(tx: Transaction, actor: Actor, webhook_id: str) -> None:
     """Delete a webhook; raise `WebhookNotFound`."""
+    before = tx.change_webhook(webhook_id)
     tx.delete_webhook(webhook_id)
-    _audit(tx, "delete", webhook_id, {})
+    write_audit(tx, actor, "webhook.delete", webhook_id, before=audited(before))
 
 
 def _at_once(now: datetime) -> dict[str, Any]:
@@ -101,7 +131,9 @@ def _at_once(now: datetime) -> dict[str, Any]:
     }
 
 
-def _audit(_tx: Transaction, act: str, webhook_id: str, fields: dict[str, Any]) -> None:
-    """Log an act on a setting, without its secret: the one place for the audit of webhooks."""
-    shown = {name: value for name, value in fields.items() if name != "secret"}
-    log.info("webhook settings", act=act, webhook=webhook_id, fields=shown)
+def audited(webhook: Webhook) -> dict[str, Any]:
+    """Return the fields of a webhook that the audit shows; no secret is among them.
+
+    A new secret shows in `old_secret_until`.
+    """
+    return {name: getattr(webhook, name) for name in AUDITED}

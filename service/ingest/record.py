@@ -16,6 +16,7 @@ from service.estimation.estimates import InForce, Rules
 from service.ingest.changes import changes
 from service.ingest.crawls import observe
 from service.ingest.pings import notice
+from service.ingest.validators import validator_changes
 from service.model.arrays import UNSPECIFIED, Bools, Codes, Groups, Instants, Ints, distinct
 from service.model.columns import CrawlColumns, PageColumns, PageStates, PingColumns
 from service.model.domain import PingReason, Verdict
@@ -56,6 +57,9 @@ def record(tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce) -> Cra
         tx.append_log(entries)
         tx.save_states(after)
         tx.append_changes(changes(before, groups, accepted, comparison))
+        validators = validator_changes(after.page_id, groups, accepted)
+        if validators is not None:
+            tx.save_validators(validators)
         states = _with(states, after)
     return CrawlOutcome(verdict, sooner, states)
 

@@ -12,10 +12,13 @@ from service.leases import politeness
 from service.leases.politeness import Politeness
 from service.model.arrays import NO_TIME, Bools, Columns, Floats, Ints, days, distinct, instant
 from service.model.domain import HostPages, HostQueue
+from service.model.errors import GroupNotFound, HostNotFound
 from service.storage import Transaction
 from service.storage.queue import HostQueues
 
 CAP = "max_crawl_rate"
+MOST_AUDITED = 1_000
+"""Maximum number of members that an entry of the audit names."""
 SHUT_BY = politeness.STATE[:-1]
 """Fields that keep a gate shut, which move with a host into another host queue."""
 
@@ -137,6 +140,31 @@ def _change(
         after = block(after, locked.queue_id == blocked, until)
     after = look_again(after, again, at)
     tx.save_host_queues(after.take(politeness.differs(locked, after)))
+
+
+def host_settings(tx: Transaction, name: str) -> dict[str, Any] | None:
+    """Return the settings of a host for the audit; None for a host that is not registered."""
+    try:
+        host = tx.host(name)
+    except HostNotFound:
+        return None
+    own = {field: getattr(host, field) for field in ("group", *politeness.SETTINGS, CAP)}
+    return {**own, "blocked_until": host.host_queue.blocked_until}
+
+
+def group_settings(tx: Transaction, name: str) -> dict[str, Any] | None:
+    """Return the settings and members of a group for the audit; None for no group."""
+    try:
+        group = tx.group(name)
+    except GroupNotFound:
+        return None
+    own = {field: getattr(group.host_queue, field) for field in politeness.SETTINGS}
+    return {
+        **own,
+        CAP: group.max_crawl_rate,
+        "blocked_until": group.host_queue.blocked_until,
+        "members": tx.members(group.group_id, MOST_AUDITED),
+    }
 
 
 def configure(host_queues: HostQueues, row: Bools, settings: Mapping[str, Any]) -> HostQueues:

@@ -225,15 +225,18 @@ def lease(
     of: LeaseFilter,
     polite: Politeness,
     rng: np.random.Generator,
+    *,
+    wait: bool = True,
 ) -> tuple[list[LeasedPages], bool]:
     """Return leases of due pages for the requests, dealt in turns, and whether more may be due.
 
     A transaction calls this function once. Because each transaction then locks host queues once,
-    transactions cannot deadlock.
+    transactions cannot deadlock. A transaction that has recorded crawls may hold host queues, so
+    it calls without `wait`, and leaves out the host queues that another transaction has locked.
     """
     count = sum(request.count for request in requests)
     n_rows = max(COMPARED, 2 * count)
-    host_queues, rows = tx.ready(tx.clock(), HOST_QUEUES + count, n_rows, of)
+    host_queues, rows = tx.ready(tx.clock(), HOST_QUEUES + count, n_rows, of, wait=wait)
     now = tx.now()
     at = instant(now)
     if not len(host_queues):

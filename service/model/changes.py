@@ -1,13 +1,19 @@
 """Changes that crawls found, as columns, and places in the feed of these changes."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.model.arrays import Bools, Codes, Columns, Instants, Ints
+from service.model.arrays import EPOCH, Bools, Codes, Columns, Instants, Ints
+
+
+def age_s(seq: int, now: datetime) -> float:
+    """Return the age of a block of the feed by its number, seconds."""
+    return max((now - EPOCH).total_seconds() - seq / 1e6, 0.0)
 
 
 class ChangeKind(IntEnum):

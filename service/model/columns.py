@@ -69,6 +69,10 @@ class CrawlColumns(Columns):
     """Target of the redirect; 0: no redirect; UNSPECIFIED: the target is not registered."""
     last_modified: Instants
     """Last modification of the page as the site reports; NaT: no report."""
+    etag: NDArray[np.object_]
+    """Entity tag of the answer; "": none."""
+    note: NDArray[np.object_]
+    """JSON of the crawler's note; "": none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,6 +137,10 @@ class Page:
     redirects_to: int | None
     redirects_to_url: str | None
     """URL of the page that `redirects_to` names; None if there is none, or it was deleted."""
+    etag: str | None = None
+    last_modified: datetime | None = None
+    note: str | None = None
+    """JSON of the note."""
 
 
 @dataclass(frozen=True, slots=True)

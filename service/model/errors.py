@@ -74,7 +74,23 @@ class EpochNotKept(RequestError):
 
 
 class Unauthorized(RequestError):
-    """Send a valid API key as `Authorization: Bearer KEY`."""
+    """Send a valid API key as `Authorization: Bearer KEY`; an ended key is not valid."""
+
+
+class Forbidden(RequestError):
+    """The key may not do this; use a key of a higher role."""
+
+
+class KeyNotFound(RequestError):
+    """No such key; GET /keys lists them."""
+
+
+class KeyEnded(RequestError):
+    """The key has been revoked or has expired; create another with POST /keys."""
+
+
+class RateLimited(RequestError):
+    """The key has used up its items; wait for Retry-After seconds."""
 
 
 class KeyNotShown(RequestError):
@@ -101,6 +117,10 @@ class LeaseNotHeld(RequestError):
     """The lease has ended: reported, released or expired; take the next with POST /leases."""
 
 
+class KeyReused(RequestError):
+    """The Idempotency-Key came with another body before; send each body with a key of its own."""
+
+
 class SubscriptionNotFound(RequestError):
     """No such subscription; GET /websub lists them."""
 
@@ -123,6 +143,14 @@ class EpochRunning(RecrawlError):
 
 class LeadershipLost(RecrawlError):
     """Another process took the lead of epochs; this epoch was not published."""
+
+
+class AnswerTaken(RecrawlError):
+    """Another request with this Idempotency-Key is being answered; send this again."""
+
+
+class AccessUnavailable(RecrawlError):
+    """API keys cannot be checked now, because they could not be read; send this again."""
 
 
 class Overloaded(RecrawlError):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from service.model.changes import ChangeFilter, ChangeKind, FeedPlace
 
@@ -68,6 +69,12 @@ class Webhook(WebhookSettings):
     failing_since: datetime | None = None
     next_at: datetime
     """Earliest time of the next request."""
+    n_confirmed: int = 0
+    """Number of requests that were answered 2xx."""
+    n_refused: int = 0
+    """Number of requests whose content the address refused."""
+    n_failed: int = 0
+    """Number of requests with another answer, or none."""
     token: int = 0
     """Number of the last claim."""
     leased_until: datetime | None = None
@@ -82,6 +89,18 @@ class Webhook(WebhookSettings):
     def end(self) -> FeedPlace:
         """Place after the last change of `delivery`."""
         return FeedPlace(self.to_seq, self.to_item)
+
+
+class WebhookProgress(NamedTuple):
+    """How far the deliveries of a webhook are."""
+
+    id: str
+    status: WebhookStatus
+    oldest: int | None
+    """Number of the oldest block of the feed that is not confirmed; None: all are."""
+    n_confirmed: int
+    n_refused: int
+    n_failed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

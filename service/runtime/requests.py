@@ -18,6 +18,18 @@ MAX_ID_LENGTH = 128
 """Maximum length of the identifier of a request, characters."""
 WAITED_S = "waited_s"
 """Key of a scope: time that the request has waited on purpose, seconds."""
+SLOTS = "slots"
+"""Key of a scope: the places of the caller's key; the request has one."""
+SECURITY = "content_security_policy"
+"""Key of a scope: the Content-Security-Policy of a page."""
+POLICY = b"default-src 'none'; frame-ancestors 'none'"
+"""Content-Security-Policy of answers that are no pages."""
+SECURITY_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+"""Headers of every answer, by which a browser does less with it."""
 
 log = structlog.get_logger()
 
@@ -40,11 +52,15 @@ def identifier(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
 @contextmanager
 def waiting(scope: Scope) -> Iterator[None]:
-    """Count the time of the block as intended wait of the request."""
-    started = time.perf_counter()
+    """Count the time of the block as intended wait of the request, which is not in work."""
+    started, slots = time.perf_counter(), scope.get(SLOTS)
+    if slots is not None:
+        slots.leave()
     try:
         yield
     finally:
+        if slots is not None:
+            slots.retake()
         waited_s = time.perf_counter() - started
         scope[WAITED_S] = scope.get(WAITED_S, 0.0) + waited_s
 
@@ -78,7 +94,9 @@ class RequestMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message = {**message, "headers": [*message["headers"], header]}
+                policy = (b"content-security-policy", scope.get(SECURITY, POLICY))
+                headers = [*message["headers"], header, policy, *SECURITY_HEADERS]
+                message = {**message, "headers": headers}
             await send(message)
 
         try:

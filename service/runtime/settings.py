@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from dotenv import dotenv_values
 from pydantic import Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode, SettingsConfigDict
 
 from service.core.allocation import ALLOCATORS
 from service.core.estimators import ESTIMATORS, make_estimator
@@ -17,14 +17,23 @@ from service.epochs.solve import Plan
 from service.leases.politeness import Politeness
 from service.model.domain import Timing
 from service.model.errors import InvalidSettings
+from service.runtime.access_settings import AccessSettings
 from service.storage.postgres.connections import REQUEST_TIMEOUT_S
 
 PREFIX = "RECRAWL_"
 FOR_TESTS = "RECRAWL_TEST_"
 FOR_CLIENTS = frozenset({"RECRAWL_URL", "RECRAWL_API_KEY"})
 """Variables of the commands that call a service: its address and a key."""
-MIN_KEY_LENGTH = 20
-"""Minimum length of an API key, characters."""
+BLANK_MEANS_NONE = frozenset(
+    (
+        "bandwidth",
+        "changes_days",
+        "estimator",
+        "half_life_days",
+        "retention_days",
+        "audit_retention_days",
+    )
+)
 DEFAULT_ESTIMATOR = "bursty"
 FADING = tuple(
     name for name, kind in ESTIMATORS.items() if "half_life_days" in kind.__dataclass_fields__
@@ -32,7 +41,7 @@ FADING = tuple(
 """Estimators whose evidence loses weight with time."""
 
 
-class Settings(BaseSettings):
+class Settings(AccessSettings):
     """Everything that an operator can set."""
 
     model_config = SettingsConfigDict(
@@ -82,13 +91,9 @@ class Settings(BaseSettings):
     """Maximum size of a request body, bytes, compressed and inflated; of a stream: of a line."""
     indexnow_check: bool = False
     """True where a site's IndexNow key file replaces an API key."""
-    api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = ()
-    """API keys, separated by commas; every call must show one; empty: no key is required."""
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
     """Addresses or networks of proxies, separated by commas; X-Forwarded-For and
     X-Forwarded-Proto of other senders are ignored."""
-    open: bool = False
-    """True where `recrawl serve` may serve other machines without keys."""
     slow_request_s: Annotated[float, Field(ge=0, le=3_600)] = 1
     """Minimum duration of a request that is logged as slow, seconds, without intended waits."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -97,17 +102,8 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _blank_is_unset(cls, values: Any) -> Any:
-        blank_means_none = {
-            "bandwidth",
-            "changes_days",
-            "estimator",
-            "half_life_days",
-            "retention_days",
-        }
         return {
-            name: None
-            if name in blank_means_none and value == ""
-            else _proxies(name, _keys(name, value))
+            name: None if name in BLANK_MEANS_NONE and value == "" else _proxies(name, value)
             for name, value in values.items()
         }
 
@@ -154,7 +150,8 @@ class Settings(BaseSettings):
             objective=self.objective,
             timing=self.timing,
             bandwidth=self.bandwidth,
-            retention=None if self.retention_days is None else timedelta(days=self.retention_days),
+            retention=_days(self.retention_days),
+            audit_retention=_days(self.audit_retention_days),
             url_groups=self.url_groups,
             clocks=self.clocks,
             host_delay_s=self.host_delay_s,
@@ -170,20 +167,8 @@ class Settings(BaseSettings):
         return Politeness(self.host_delay_s, self.host_concurrency)
 
 
-def _keys(name: str, value: Any) -> Any:
-    if name != "api_keys" or not isinstance(value, str):
-        return value
-    keys = tuple(key.strip() for key in value.split(",") if key.strip())
-    if value.strip() and not keys:  # without a key everybody would be admitted
-        raise ValueError(f"{PREFIX}API_KEYS holds no key between its commas; unset it or name one")
-    if not all(key.isascii() and key.isprintable() for key in keys):
-        raise ValueError(f"{PREFIX}API_KEYS has a character that is not printable ASCII; remove it")
-    if keys and (shortest := min(map(len, keys))) < MIN_KEY_LENGTH:
-        raise ValueError(
-            f"{PREFIX}API_KEYS holds a key of {shortest} characters; use {MIN_KEY_LENGTH} or more, "
-            'as python -c "import secrets; print(secrets.token_urlsafe(32))" prints'
-        )
-    return keys
+def _days(number: float | None) -> timedelta | None:
+    return None if number is None else timedelta(days=number)
 
 
 def _proxies(name: str, value: Any) -> Any:
@@ -250,9 +235,13 @@ def _in_file() -> list[str]:
 
 
 def _faults(error: ValidationError) -> list[str]:
+    faults = error.errors(include_input=False, include_url=False)
     return [
-        f"{PREFIX}{'_'.join(map(str, fault['loc'][:1])).upper()}: {fault['msg']}"
-        if fault["loc"]
-        else str(fault["msg"]).removeprefix("Value error, ")
-        for fault in error.errors(include_input=False, include_url=False)
+        _fault(fault["loc"], str(fault["msg"]).removeprefix("Value error, ")) for fault in faults
     ]
+
+
+def _fault(place: tuple[int | str, ...], sentence: str) -> str:
+    if not place or sentence.startswith(PREFIX):
+        return sentence
+    return f"{PREFIX}{place[0]}: ".upper() + sentence

@@ -19,6 +19,7 @@ process of a SQLite file.
 the transaction was rolled back.
 """
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -54,9 +55,12 @@ from service.model.domain import (
     Subscription,
 )
 from service.model.errors import RecrawlError
+from service.storage.access import AccessStatements
+from service.storage.answers import AnswerStatements
 from service.storage.clock import Clock
 from service.storage.feed import FeedStatements
 from service.storage.queue import HostStatements, QueueStatements
+from service.storage.validators import ValidatorStatements
 from service.storage.webhooks import WebhookStatements
 
 EPOCHS_KEPT = 2
@@ -105,7 +109,15 @@ class Learnt(NamedTuple):
 NOTHING = Learnt()
 
 
-class Transaction(QueueStatements, HostStatements, FeedStatements, WebhookStatements):
+class Transaction(
+    QueueStatements,
+    HostStatements,
+    AccessStatements,
+    AnswerStatements,
+    ValidatorStatements,
+    FeedStatements,
+    WebhookStatements,
+):
     """The statements of a store."""
 
     clock: Clock
@@ -383,6 +395,10 @@ class Store(ABC):
     @abstractmethod
     def begin(self, *, write: bool = True) -> AbstractContextManager[Transaction]:
         """Open a transaction; the end of the block commits it, an exception rolls it back."""
+
+    def wait_for_keys(self, within_s: float, ended: threading.Event) -> None:
+        """Return when keys may have changed, `ended` is set, or about `within_s` seconds passed."""
+        ended.wait(within_s)
 
     @abstractmethod
     def lead(self) -> AbstractContextManager["Lead"]:

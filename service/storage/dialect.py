@@ -12,6 +12,7 @@ Words in braces differ between the databases:
 | `{in_hosts}` | condition that a value is in the array `hosts` |
 | `{ids}`, `{names}` | the array of this name as a table with the column `value` |
 | `{lock_rows}` | end of a SELECT that locks its rows until the transaction ends |
+| `{lock_free_rows}` | the same for the rows that no other transaction has locked |
 | `{days_since}` | days from `pings_since` to `%(now)s` |
 | `{log_of_page}` | condition that finds a page's entries of the log without a scan |
 """

@@ -11,7 +11,7 @@ holder of a host queue's lock leases its pages.
 **Leases.** A page has at most one lease that runs; only the lease's token ends it before its time.
 **Locks.** The order is page states or hosts, then rows of the queue, then host queues, each by
 ascending id. A transaction that leases locks host queues first and skips rows that others have
-locked.
+locked. After a report in the same transaction, it skips the locked host queues too (`ready`).
 """
 
 from abc import ABC, abstractmethod
@@ -89,6 +89,10 @@ class DuePages(DueColumns):
 
     url: NDArray[np.object_]
     host: NDArray[np.object_]
+    etag: NDArray[np.object_]
+    last_modified: Instants
+    note: NDArray[np.object_]
+    """Validators and note as in `ValidatorColumns`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,12 +206,18 @@ class QueueStatements(ABC):
 
     @abstractmethod
     def ready(
-        self, now: datetime, n_host_queues: int, n_rows: int, of: LeaseFilter = ALL_PAGES
+        self,
+        now: datetime,
+        n_host_queues: int,
+        n_rows: int,
+        of: LeaseFilter = ALL_PAGES,
+        *,
+        wait: bool = True,
     ) -> tuple[HostQueues, QueuedPages]:
         """Lock at most `n_host_queues` that may have a page now, the longest ready first.
 
         Return the host queues, and the rows of each that can be leased first, `share(n_rows, …)`
-        each.
+        each. Without `wait`, leave out the host queues that another transaction has locked.
         """
 
     @abstractmethod

@@ -11,6 +11,8 @@ from service.model.arrays import EPOCH, UNSPECIFIED, Bools, Ints, Keys
 from service.model.columns import PageColumns, PageStates
 from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch, Subscription
 from service.model.errors import PageNotFound, SubscriptionNotFound
+from service.storage.access_sql import AccessSql
+from service.storage.answers import AnswersSql
 from service.storage.contract import Brought, Registered
 from service.storage.dialect import assignments
 from service.storage.epochs_sql import EpochsSql
@@ -18,6 +20,7 @@ from service.storage.feed_sql import FeedSql
 from service.storage.queue import FillMark, HostQueueBounds
 from service.storage.queue_sql import QueueSql
 from service.storage.tables import SELDOM_SET
+from service.storage.validators import DELETE_VALIDATORS
 from service.storage.webhooks_sql import WebhooksSql
 
 FIRST = 100
@@ -38,12 +41,13 @@ SELECT pages.page_id, pages.url, host, pages.host_id, pages.importance, observab
     interval_factor,
     CAST(crawl_rate AS double precision) * urgency AS due_rate,
     CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END AS crawl_probability,
-    redirects_to, target.url AS redirects_to_url
+    redirects_to, target.url AS redirects_to_url, etag, last_modified, note
 FROM pages
 JOIN hosts ON hosts.host_id = pages.host_id
 JOIN page_states ON page_states.page_id = pages.page_id
 LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = %(epoch)s
 LEFT JOIN pages AS target ON target.page_id = page_states.redirects_to
+LEFT JOIN page_validators ON page_validators.page_id = pages.page_id
 WHERE pages.page_id = %(page_id)s
 """
 """Statement that reads a page. A crawl probability of 0 is NULL in the table; the result is NULL
@@ -121,7 +125,7 @@ WHERE page_id > %(after)s AND page_id <= %(last)s AND ({later})
 REDATE_PAGES, REDATE_STATES = redate("pages", "created_at"), redate("page_states", *DATES)
 
 
-class SqlTransaction(EpochsSql, QueueSql, FeedSql, WebhooksSql):
+class SqlTransaction(EpochsSql, QueueSql, AccessSql, AnswersSql, FeedSql, WebhooksSql):
     """The statements that Postgres and SQLite share."""
 
     width: int
@@ -197,6 +201,7 @@ class SqlTransaction(EpochsSql, QueueSql, FeedSql, WebhooksSql):
         if not self.run(DELETE_PAGE, page_id=page_id).rowcount:
             raise PageNotFound(f"no page has the id {page_id}")
         self.run(DELETE_STATE, page_id=page_id)
+        self.run(DELETE_VALIDATORS, page_id=page_id)
         self.run(DELETE_LOG, page_id=page_id)
         for row in self.read(DELETE_QUEUED, page_id=page_id):
             if row["leased_at"]:  # the host queue may have room for another lease now

@@ -164,6 +164,26 @@ due_pages = sa.Table(
     postgresql_with=HOT,
 )
 
+page_validators = sa.Table(
+    "page_validators",
+    metadata,
+    sa.Column("page_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("last_modified", Instant),
+    sa.Column("etag", sa.Text),
+    sa.Column("note", sa.Text),
+    comment="Validators for conditional requests and notes, for pages that have any.",
+)
+
+lease_answers = sa.Table(
+    "lease_answers",
+    metadata,
+    sa.Column("key", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("body", sa.BigInteger, nullable=False),
+    sa.Column("expires_at", Instant, nullable=False, index=True),
+    sa.Column("answer", sa.Text, nullable=False),
+    comment="Answers to lease requests with an Idempotency-Key, for two minutes.",
+)
+
 observations = sa.Table(
     "observations",
     metadata,
@@ -305,6 +325,9 @@ webhooks = sa.Table(
     sa.Column("n_attempts", sa.Integer, nullable=False),
     sa.Column("failing_since", Instant),
     sa.Column("next_at", Instant, nullable=False),
+    sa.Column("n_confirmed", sa.BigInteger, nullable=False),
+    sa.Column("n_refused", sa.BigInteger, nullable=False),
+    sa.Column("n_failed", sa.BigInteger, nullable=False),
     sa.Column("token", sa.BigInteger, nullable=False),
     sa.Column("leased_until", Instant),
     comment="Subscriptions to the feed of changes, with the state of their deliveries.",
@@ -336,4 +359,37 @@ parked_pages = sa.Table(
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("parked_at", Instant, nullable=False),
     comment="Pages whose changes the address of a webhook refused.",
+)
+
+api_keys = sa.Table(
+    "api_keys",
+    metadata,
+    sa.Column("key_id", sa.Text, primary_key=True),
+    sa.Column("digest", sa.LargeBinary, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("expires_at", Instant),
+    sa.Column("last_used_at", Instant),
+    sa.Column("revoked_at", Instant),
+    sa.Column("items_per_s", sa.Double),
+    sa.Column("hosts", Json, nullable=False),
+    sa.Column("url_prefixes", Json, nullable=False),
+    comment="API keys by the SHA-256 of their text; rows are never deleted.",
+)
+
+audit = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("entry", Id, sa.Identity(), primary_key=True),
+    sa.Column("at", Instant, nullable=False, index=True),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("act", sa.Text, nullable=False),
+    sa.Column("object", sa.Text, nullable=False),
+    sa.Column("before", Json),
+    sa.Column("after", Json),
+    sa.Column("request_id", sa.Text),
+    *(sa.Index(f"audit_{name}_entry_idx", name, "entry") for name in ("key", "act", "object")),
+    comment="Administrative acts, append-only; cut by retention.",
+    sqlite_autoincrement=True,
 )

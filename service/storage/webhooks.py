@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from service.model.arrays import Ints
-from service.model.webhooks import Delivery, ParkedPage, Webhook
+from service.model.webhooks import Delivery, ParkedPage, Webhook, WebhookProgress
 
 DELIVERIES_KEPT = 1_000
 """Minimum number of deliveries that are kept for each webhook."""
@@ -51,6 +51,10 @@ class WebhookStatements(ABC):
     @abstractmethod
     def lock_webhook(self, webhook_id: str, token: int) -> Webhook | None:
         """Lock and return a claimed webhook; None if it was deleted or claimed again."""
+
+    @abstractmethod
+    def webhook_progress(self, limit: int) -> list[WebhookProgress]:
+        """Return how far the deliveries of webhooks are, by id, at most `limit`."""
 
     @abstractmethod
     def add_delivery(self, delivery: Delivery) -> None:

@@ -9,7 +9,13 @@ from typing_extensions import override
 
 from service.model.arrays import Ints
 from service.model.errors import WebhookNotFound
-from service.model.webhooks import Delivery, ParkedPage, Webhook, WebhookStatus
+from service.model.webhooks import (
+    Delivery,
+    ParkedPage,
+    Webhook,
+    WebhookProgress,
+    WebhookStatus,
+)
 from service.storage.contract import Transaction
 from service.storage.dialect import Dialect, assignments
 from service.storage.webhooks import DELIVERIES_KEPT
@@ -49,6 +55,13 @@ CLAIM = f"""
 UPDATE webhooks SET token = token + 1, leased_until = %(until)s WHERE id = %(id)s AND {DUE}
 """
 """Statement that succeeds for one of two callers."""
+
+PROGRESS = """
+SELECT id, status, (SELECT min(feed.seq) FROM feed WHERE feed.seq >= webhooks.seq) AS oldest,
+    n_confirmed, n_refused, n_failed
+FROM webhooks ORDER BY id LIMIT %(limit)s
+"""
+"""Statement that visits the index of the feed once for each webhook."""
 
 DELIVERY = tuple(name for name in Delivery.__dataclass_fields__ if name != "number")
 ADD_DELIVERY = insertion("webhook_deliveries", DELIVERY)
@@ -119,6 +132,13 @@ class WebhooksSql(Dialect, Transaction):
             webhook = _webhook(row)
             return webhook if webhook.token == token else None
         return None
+
+    @override
+    def webhook_progress(self, limit: int) -> list[WebhookProgress]:
+        return [
+            WebhookProgress(**row | {"status": WebhookStatus(row["status"])})
+            for row in self.read(PROGRESS, limit=limit)
+        ]
 
     @override
     def add_delivery(self, delivery: Delivery) -> None:

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from recrawl_client.wire.pages import Page
 from service.core.estimators.base import Estimator
-from service.model.arrays import Bools
+from service.model.arrays import NO_TIME, Bools, Ints
 from service.model.columns import PageStates, StoredPages
 from service.model.domain import Observability
 from service.model.errors import NotExportable, UnreadableFile
 from service.storage import Store
+from service.storage.validators import ValidatorColumns
 from service.transfer.files import StateLine, kind_of
 
 BLOCK = 10_000
@@ -50,13 +51,19 @@ def exported(store: Store, estimator: Estimator[Any] | None) -> Iterator[Block]:
     while True:
         with store.begin(write=False) as tx:
             pages, states = tx.read_pages(last, BLOCK)
+            stored = None if estimator is None else tx.validators(pages.page_id)
         if not len(pages):
             return
         last = int(pages.page_id[-1])
-        yield columns_of(pages, states, estimator)
+        yield columns_of(pages, states, estimator, stored)
 
 
-def columns_of(pages: StoredPages, states: PageStates, estimator: Estimator[Any] | None) -> Block:
+def columns_of(
+    pages: StoredPages,
+    states: PageStates,
+    estimator: Estimator[Any] | None,
+    stored: ValidatorColumns | None = None,
+) -> Block:
     """Return the columns of a file; only with an estimator, include the columns of states."""
     columns = {f.name: getattr(states, f.name) for f in fields(states)}
     columns |= {f.name: getattr(pages, f.name) for f in fields(pages)}
@@ -64,7 +71,23 @@ def columns_of(pages: StoredPages, states: PageStates, estimator: Estimator[Any]
     if estimator is None:
         return {name: columns[name] for name in PAGE}
     columns["estimator"] = np.full(len(pages), estimator.name, object)
+    columns |= validators_in(pages.page_id, stored or ValidatorColumns.empty())
     return {name: columns[name] for name in STATE}
+
+
+def validators_in(page_id: Ints, stored: ValidatorColumns) -> Block:
+    """Return the validators of all pages; None or NaT where a page has none."""
+    row = np.searchsorted(page_id, stored.page_id)
+    columns: Block = {
+        "etag": np.full(len(page_id), None, object),
+        "last_modified": np.full(len(page_id), NO_TIME),
+        "note": np.full(len(page_id), None, object),
+    }
+    columns["last_modified"][row] = stored.last_modified
+    for name, texts in (("etag", stored.etag), ("note", stored.note)):
+        present = texts != ""
+        columns[name][row[present]] = texts[present]
+    return columns
 
 
 def cells(name: str, column: NDArray[Any]) -> list[Any]:
@@ -181,6 +204,8 @@ def _parquet(file: IO[bytes], names: tuple[str, ...]) -> Iterator[Write]:
         "url": pa.string(),
         "observability": pa.string(),
         "estimator": pa.string(),
+        "etag": pa.string(),
+        "note": pa.string(),
         "estimate": pa.list_(pa.float64()),
         "gone": pa.bool_(),
         "n_observations": pa.int64(),
@@ -192,7 +217,7 @@ def _parquet(file: IO[bytes], names: tuple[str, ...]) -> Iterator[Write]:
     instant = pa.timestamp("us", "UTC")
 
     def type_of(name: str) -> Any:
-        named_so = name.endswith("_at") or name == "pings_since"
+        named_so = name.endswith("_at") or name in ("pings_since", "last_modified")
         return types.get(name, instant if named_so else pa.float64())
 
     schema = pa.schema([(name, type_of(name)) for name in names])

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
-from recrawl_client.wire.common import Moment
+from recrawl_client.wire.common import Etag, Moment
 from recrawl_client.wire.pages import Page
 from service.model import lenient_json
 from service.model.arrays import COLUMN, EPOCH, INSTANT, KEY, UNSPECIFIED, Floats, Instants
@@ -27,6 +27,7 @@ from service.model.domain import Observability
 from service.model.errors import InvalidUrl, UnreadableFile
 from service.model.urls import NormalUrl, normalise
 from service.model.wording import fault_of, worded
+from service.storage.validators import MOST_NOTE_BYTES, NO_NOTE, ValidatorChanges
 
 BLOCK = 5_000
 NUMBERS = ("importance", "min_crawl_rate", "max_crawl_rate")
@@ -222,6 +223,7 @@ Amount = Annotated[float, Meta(ge=0, le=1e300)]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Interval = Annotated[float, Meta(ge=-1e7, le=1e7)]
 Digest = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Note = Annotated[str, Meta(max_length=MOST_NOTE_BYTES, description="JSON of a note")]
 MICROSECOND = timedelta(microseconds=1)
 NAT = np.iinfo(np.int64).min
 """Integer value of numpy's NaT."""
@@ -254,6 +256,10 @@ class StateLine(Page, frozen=True, kw_only=True):
     last_interval: Interval = 0.0
     last_age: Annotated[float, Meta(ge=0, le=1e7)] | None = None
     """Days from the last modification that the site reported to the crawl that reported it."""
+    etag: Etag | None = None
+    last_modified: Moment | None = None
+    note: Note | None = None
+    """JSON of the note."""
 
 
 class Parsed(NamedTuple):
@@ -365,6 +371,17 @@ def states_of(lines: list[StateLine]) -> PageStates:
 
 def _column(kind: Any, values: list[Any]) -> Any:
     return instants(values) if kind == Instants else np.array(values, COLUMN[kind])
+
+
+def validators_of(lines: list[StateLine]) -> ValidatorChanges:
+    """Return the validators and notes of lines, which replace the stored ones."""
+    return ValidatorChanges(
+        page_id=np.zeros(len(lines), np.int64),
+        etag=np.array([line.etag or "" for line in lines], object),
+        last_modified=instants([line.last_modified for line in lines]),
+        note=np.array([line.note or NO_NOTE for line in lines], object),
+        resets=np.ones(len(lines), np.bool_),
+    )
 
 
 OF_STATES = frozenset(StateLine.__struct_fields__) - {"observability"}

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from recrawl_client import Client, Page
@@ -22,6 +23,7 @@ from service.model.arrays import Bools, Instants, Ints
 from service.model.columns import PageColumns, PageStates
 from service.model.errors import EstimatorMismatch, UnreadableFile
 from service.storage import Brought, Store, Transaction
+from service.storage.validators import MOST_NOTE_BYTES, ValidatorChanges
 from service.transfer.files import (
     Block,
     StateLine,
@@ -29,6 +31,7 @@ from service.transfer.files import (
     parse,
     read_items,
     states_of,
+    validators_of,
 )
 
 
@@ -160,6 +163,7 @@ def add_states(
                     states_of(lines),
                     instants([line.created_at for line in lines]),
                     now(),
+                    validators_of(lines),
                 )
         yield _step(path, block, created, restored, rejected)
 
@@ -173,16 +177,33 @@ def _refusal(line: StateLine, path: Path, estimator: str, width: int, now: datet
         )
     if len(line.estimate) != width:
         return f"the estimate has {len(line.estimate)} numbers; {estimator} keeps {width} a page"
+    if line.note is not None and not _is_note(line.note):
+        return f"note {line.note[:40]!r} is not JSON of at most {MOST_NOTE_BYTES:,} bytes"
     newest = max(filter(None, (line.last_crawl_at, line.last_ping_at, line.pings_since)))
     if newest > now + FUTURE_ALLOWED:
         return f"{newest.isoformat()} is in the future; the clock shows {now.isoformat()}"
     return ""
 
 
+def _is_note(note: str) -> bool:
+    try:
+        msgspec.json.decode(note)
+        return len(note.encode()) <= MOST_NOTE_BYTES
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False
+
+
 def take_over(
-    tx: Transaction, pages: PageColumns, states: PageStates, created_at: Instants, now: datetime
+    tx: Transaction,
+    pages: PageColumns,
+    states: PageStates,
+    created_at: Instants,
+    now: datetime,
+    validators: ValidatorChanges | None = None,
 ) -> tuple[int, int]:
     """Register pages and restore the states that are newer than the stored ones.
+
+    The validators of a page are restored with its state.
 
     Return the number of new pages and the number of restored states. `states.page_id` is not
     read.
@@ -193,6 +214,11 @@ def take_over(
     states = replace(states.take(stored), page_id=page_id[stored])
     newer = newer_states(states, tx.lock_states(states.page_id, scheduled=False))
     tx.restore_states(states.take(newer))
+    if validators is not None:
+        restored = created.copy()
+        restored[stored[newer]] = True
+        changes = replace(validators, page_id=page_id).take(restored)
+        tx.save_validators(changes.take(np.argsort(changes.page_id)))
     n_created = int(created.sum())
     return n_created, n_created + int(newer.sum())
 

@@ -20,7 +20,15 @@ OF_HUBS = [(method, "/websub/{subscription_id}") for method in ("get", "post")]
 OPERATIONS = [
     (
         method.upper(),
-        path.format(subscription_id="s", page_id=1, epoch=1, lease="1-a", host="h", group="g"),
+        path.format(
+            subscription_id="s",
+            page_id=1,
+            epoch=1,
+            lease="1-a",
+            host="h",
+            group="g",
+            key_id="0" * 10,
+        ),
     )
     for path, methods in create_app().openapi()["paths"].items()
     for method in methods

@@ -17,6 +17,16 @@ HOST, URL, SITE_KEY = "pairs.example", "https://pairs.example/a", "0123abcd-4567
 EARLIER, LATER = "2026-04-30T00:00:00Z", "2026-05-03T00:00:00Z"
 
 VALUES: dict[str, tuple[Any, ...]] = {
+    "act": ("host.change",),
+    "expires_at": ("2030-01-01T00:00:00Z",),
+    "grace_s": (0, 60),
+    "items_per_s": (0.5, 100),
+    "name": ("pairs",),
+    "object": (HOST,),
+    "role": ("read", "crawl"),
+    "since": (EARLIER, LATER),
+    "until": (EARLIER, LATER),
+    "url_prefixes": (["https://pairs.example/"],),
     "before": (5,),
     "bandwidth": (2.5,),
     "blocked_until": (LATER, None),
@@ -63,7 +73,6 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "secret": (f"whsec_{'A' * 32}", f"whsec_{'B' * 32}"),
     "shard": (0, 1),
     "shards": (2, 7),
-    "since": (EARLIER, LATER),
     "since_epoch": (1, 2),
     "status": (0, 200, 301, 404, 503),
     "topic": (URL,),
@@ -83,6 +92,7 @@ IN_PATH = {
     "epoch": "1",
     "subscription_id": "A" * 22,
     "webhook_id": "A" * 22,
+    "key_id": "0" * 10,
 }
 
 OF_SINGLE_PAGE = frozenset({"url", "page_id"})
@@ -100,12 +110,13 @@ RULED = {
 """Operations whose options have rules of their own, which other tests check: 422 is an answer."""
 
 NOT_THERE = {
-    "GET /websub/{subscription_id}",
-    "PATCH /webhooks/{webhook_id}",
-    "GET /webhooks/{webhook_id}/deliveries",
-    "POST /webhooks/{webhook_id}/redeliver",
+    "GET /websub/{subscription_id}": 404,
+    "PATCH /webhooks/{webhook_id}": 404,
+    "GET /webhooks/{webhook_id}/deliveries": 404,
+    "POST /webhooks/{webhook_id}/redeliver": 404,
+    "POST /keys": 403,
 }
-"""Operations on what does not exist here."""
+"""Operations on what does not exist here; a service without keys makes none over HTTP."""
 
 
 class Operation(NamedTuple):
@@ -189,7 +200,7 @@ def answered(of: Operation, pair: frozenset[str], response: httpx.Response) -> b
     if response.status_code < 400:
         return (of.name, pair) not in REFUSED
     ruled = (of.name, pair) in REFUSED or of.name in RULED
-    expected = 422 if ruled else 404 if of.name in NOT_THERE else None
+    expected = 422 if ruled else NOT_THERE.get(of.name)
     return response.status_code == expected and response.json()["detail"] != ""
 
 

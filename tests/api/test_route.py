@@ -23,10 +23,11 @@ from fastapi.responses import StreamingResponse
 from msgspec import json
 from starlette.types import ASGIApp
 
+from service.access.gate import Gate
+from service.access.keyring import KeyRing
 from service.api.encodings import CompressMiddleware
 from service.api.responses import problems
 from service.api.route import GUARDED, DirectMiddleware, DirectRoute
-from service.api.service import key_hash
 from service.runtime.requests import RequestMiddleware
 
 N = Annotated[int, Query(ge=1, le=10, description="A number")]
@@ -41,7 +42,7 @@ Item = Annotated[int, Path(ge=1, le=99)]
 class StubService:
     """What the guards need of a service."""
 
-    key_hashes = (key_hash("secret"),)
+    gate = Gate(KeyRing(None, ["secret"], lambda: None, n_slots=8))
 
 
 class Counts(list):

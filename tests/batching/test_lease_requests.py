@@ -1,14 +1,15 @@
 """The line of workers that ask for crawls: who is waited with, and who is not."""
 
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
 from support.crawl_cases import RUDE, TTL, queue, rng
 from support.store_cases import T0, register
 
-from service.batching.batcher import Flush
-from service.batching.lease_requests import LIMITS, LeaseRequest, batched_leases
+from service.batching.batcher import Batcher, Flush
+from service.batching.lease_requests import LIMITS, LeaseRequest, lease_all
 from service.leases.lease import WorkerRequest
 from service.model.errors import Overloaded
 from service.storage.queue import ALL_PAGES
@@ -37,7 +38,7 @@ def leasing(queue_store):
     """A line in front of a hundred due pages."""
     queue_store.clock = lambda: T0
     queue(queue_store, register(queue_store, 100), T0)
-    line = batched_leases(queue_store, RUDE, rng())
+    line = Batcher("leases", partial(lease_all, queue_store, RUDE, rng()), LIMITS)
     line.start()
     yield line
     line.stop()

@@ -154,7 +154,7 @@ def test_a_key_under_the_name_that_clients_use_is_not_taken_for_none(recrawl):
 def test_a_server_that_others_reach_is_not_started_without_keys(recrawl, tmp_path, host):
     sentence = recrawl("serve", "--host", host).refusal()
     assert f"--host {host} admits other machines" in sentence
-    assert "set RECRAWL_API_KEYS, or RECRAWL_OPEN=true" in sentence
+    assert "set RECRAWL_API_KEYS, or RECRAWL_OPEN=true to allow" in sentence
     assert not list(tmp_path.iterdir()), "no database is made"
 
 

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import httpx
 import pytest
 from support.live_server import START, Live, running
 
@@ -178,3 +179,41 @@ def test_a_key_is_shown_and_missed(sqlite_url):
             nobody.lease()
         with Client(live.url, "k1") as client:
             assert client.lease().items == []
+
+
+def test_crawls_are_reported_in_the_request_for_the_next_ones(client):
+    client.register("https://a.example/1", "https://a.example/2")
+    (first,) = client.lease(count=1).items
+    seen = client.observation(first, status=200, digest="1")
+    leased = client.lease(count=1, report=[seen, client.observation("ftp://a.example/")])
+    assert [crawl.page_id for crawl in leased.items] != [first.page_id]
+    assert (leased.reported.accepted, leased.reported.leases_ended) == (1, 1)
+    assert [rejection.index for rejection in leased.reported.rejected] == [1]
+
+
+def test_a_request_is_sent_again_with_its_key(live):
+    sent = []
+    lost = iter([True, False])
+
+    class Losing(httpx.BaseTransport):
+        """A transport that loses the first answer."""
+
+        def __init__(self):
+            self.real = httpx.HTTPTransport()
+
+        def close(self):
+            self.real.close()
+
+        def handle_request(self, request):
+            sent.append(request.headers["Idempotency-Key"])
+            answer = self.real.handle_request(request)
+            answer.read()
+            if next(lost):
+                raise httpx.ReadError("lost")
+            return answer
+
+    live.register("https://a.example/1", "https://a.example/2")
+    with Client(live.url, transport=Losing()) as client:
+        assert len(client.lease(count=2).items) == 2
+    assert len(sent) == 2
+    assert len(set(sent)) == 1

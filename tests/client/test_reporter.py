@@ -1,5 +1,7 @@
 """Reports in batches: sent soon, sent again, never lost and never counted twice."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import count, islice
 
@@ -8,7 +10,14 @@ import pytest
 from support.live_server import START, running, until
 from support.processes import free_port, serving
 
-from recrawl_client import Client, Observation, Rejected, Unauthorized, Undelivered
+from recrawl_client import (
+    Client,
+    Observation,
+    Rejected,
+    Unauthorized,
+    Unavailable,
+    Undelivered,
+)
 
 BASE = datetime.now(UTC).replace(microsecond=0) - timedelta(days=30)
 URLS = [f"https://a.example/{i}" for i in range(10)]
@@ -163,3 +172,47 @@ def test_a_service_killed_in_between_and_started_again_gets_everything_once(tmp_
 def test_one_report_that_cannot_be_raises_where_it_is_made(client):
     with pytest.raises(Rejected):
         client.report(URLS[0], status=-1)
+
+
+def test_a_lease_request_carries_the_reports_that_wait(client, live):
+    live.client.put("/hosts/a.example", json={"min_delay_s": 0})
+    with client.reporter(every_s=NEVER_S) as reporter:
+        (crawl,) = reporter.lease(count=1).items
+        reporter.report(crawl, status=200, digest="1")
+        reporter.report(crawl, status=-1)
+        leased = reporter.lease(count=1)
+        assert leased.reported.leases_ended == 1
+        assert (reporter.n_waiting, reporter.total.accepted, reporter.total.n_rejected) == (0, 1, 1)
+        assert reporter.lease(count=1).reported is None
+
+
+def test_reports_of_a_lease_request_that_failed_wait_again(client, live):
+    with client.reporter(every_s=NEVER_S) as reporter:
+        reporter.report(URLS[0], digest="1")
+        with Client("http://127.0.0.1:1", patience_s=0) as away, pytest.raises(Unavailable):
+            reporter.lease(client=away)
+        assert reporter.n_waiting == 1
+    assert reporter.total.accepted == 1
+
+
+def test_the_end_waits_for_the_reports_of_a_lease_request(client):
+    """A long poll still carries reports when the reporter is closed; its failure loses none."""
+    asked, answer = threading.Event(), threading.Event()
+
+    def hold(_request):
+        asked.set()
+        answer.wait()
+        raise httpx.ConnectError("refused")
+
+    with Client(transport=httpx.MockTransport(hold), patience_s=0) as away:
+        reporter = client.reporter(every_s=NEVER_S).__enter__()
+        reporter.report(URLS[0], digest="1")
+        with ThreadPoolExecutor() as pool:
+            failing = pool.submit(reporter.lease, client=away)
+            asked.wait()
+            closing = pool.submit(reporter.close)
+            until(lambda: reporter._closing, "the reporter is being closed")
+            answer.set()
+            assert isinstance(failing.exception(), Unavailable)
+            closing.result()
+    assert reporter.total.accepted == 1

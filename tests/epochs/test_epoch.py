@@ -481,6 +481,7 @@ def test_a_plan_is_a_value():
         "timing",
         "bandwidth",
         "retention",
+        "audit_retention",
         "url_groups",
         "clocks",
         "host_delay_s",

@@ -7,6 +7,8 @@ import pytest
 from support.live_server import Clock, Live, running
 from support.receiver import SECRET, receiving
 
+from service.api.cursors import FeedCursor, encode_cursor
+
 URLS = [f"https://a.example/{i}" for i in range(8)]
 
 
@@ -140,6 +142,7 @@ def test_a_failing_address_is_disabled_after_three_days_and_keeps_its_place(live
     assert "no success since" in disabled["reason"]
     assert "503" in disabled["reason"]
     assert disabled["cursor"] == place
+    assert acts(live, webhook_id)[-1]["key"] == "recrawl"
     receiver.take = secret_valid_for_days
     receiver.answer = lambda _: 204
     live.clock.now = datetime.now(UTC)
@@ -283,6 +286,81 @@ def test_secrets_are_drawn_shown_once_and_never_again(live, receiver):
     report(live, URLS[0], digest="one")
     deliver(live)
     assert pages(receiver.accepted) == [URLS[0]]
+
+
+def acts(live: Live, webhook_id: str) -> list[dict]:
+    """Return the acts on a webhook, oldest first."""
+    return live.get("/audit", object=webhook_id).json()["items"][::-1]
+
+
+def test_the_audit_names_every_act_and_its_author_and_no_secret(live, receiver):
+    new = "whsec_" + base64.b64encode(b"a" * 32).decode()
+    webhook_id = hook(live, receiver)
+    path = f"/webhooks/{webhook_id}"
+    assert live.client.patch(path, json={"secret": new, "max_items": 5}).status_code == 200
+    assert live.client.post(f"{path}/redeliver", json={"release": True}).status_code == 200
+    assert live.client.delete(path).status_code == 204
+    created, changed, redelivered, deleted = acts(live, webhook_id)
+    assert created["after"]["url"] == deleted["before"]["url"] == receiver.url
+    assert changed["before"] == {"max_items": 1, "old_secret_until": None}
+    assert changed["after"].keys() == changed["before"].keys()
+    assert redelivered["after"]["release"] is True
+    assert {act["key"] for act in acts(live, webhook_id)} == {"anyone"}
+    assert [act["act"] for act in (created, changed, redelivered, deleted)] == [
+        f"webhook.{verb}" for verb in ("create", "change", "redeliver", "delete")
+    ]
+    shown = live.get("/audit").text
+    assert [secret for secret in (SECRET, new) if secret in shown or secret[6:] in shown] == []
+
+
+def test_an_act_that_is_refused_leaves_no_entry(live, receiver):
+    webhook_id = hook(live, receiver)
+    ahead = encode_cursor(FeedCursor(live.service.feed.feed_id, 2**60, 0))
+    response = live.client.post(f"/webhooks/{webhook_id}/redeliver", json={"cursor": ahead})
+    assert response.status_code == 410
+    assert len(acts(live, webhook_id)) == 1
+
+
+def test_the_disabling_of_a_webhook_is_an_act_of_the_service(live, receiver):
+    receiver.answer = lambda _: 410
+    webhook_id = hook(live, receiver)
+    report(live, URLS[0], digest="one")
+    deliver(live)
+    _, disabled = acts(live, webhook_id)
+    assert (disabled["act"], disabled["key"]) == ("webhook.disable", "recrawl")
+    assert disabled["before"] == {"status": "active", "reason": None}
+    assert disabled["after"] == {
+        "status": "disabled",
+        "reason": "the address answered 410: it wants no more changes",
+    }
+
+
+def metric(live: Live, name: str, *labels: str) -> float:
+    """Return the value of a time series."""
+    lines = live.get("/metrics").text.splitlines()
+    shown = [line for line in lines if line.startswith(name)]
+    (line,) = [line for line in shown if all(label in line for label in labels)]
+    return float(line.rpartition(" ")[2])
+
+
+def test_metrics_count_the_requests_of_a_webhook_by_outcome_and_show_its_lag(live, receiver):
+    answers = iter([503, 422, 204, 204, 204])
+    receiver.answer = lambda _: next(answers)
+    webhook_id = hook(live, receiver, max_items=2)
+    report(live, *URLS[:2], digest="one")
+    deliver(live)
+    live.clock.advance(seconds=100)
+    assert 95 < metric(live, "recrawl_webhook_lag_seconds", webhook_id) < 200
+    deliver(live, 2)
+    for outcome, n in (("confirmed", 2), ("refused", 1), ("failed", 1)):
+        assert metric(live, "recrawl_webhook_deliveries_total", webhook_id, outcome) == n
+    assert metric(live, "recrawl_webhook_lag_seconds", webhook_id) == 0
+    assert metric(live, "recrawl_webhooks_disabled") == 0
+    receiver.answer = lambda _: 410
+    report(live, URLS[2], digest="one")
+    deliver(live)
+    assert metric(live, "recrawl_webhooks_disabled") == 1
+    assert "recrawl_webhook_lag_seconds{" not in live.get("/metrics").text
 
 
 def test_webhooks_are_listed_in_parts(live, receiver):

@@ -1,8 +1,6 @@
 """The nginx of the page on proxies, run with its own lines; from apt, so external."""
 
-import os
 import re
-import shutil
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ import httpx
 import pytest
 from support.image import finish
 from support.live_server import until
+from support.nginx import program
 from support.pages import DOCS, block, terminal
 from support.processes import free_port
 
@@ -33,15 +32,6 @@ http {{
 """
 INSIDE = "allow 10.0.0.0/8;"
 A_MEGABYTE = 1_000_000
-
-
-def program() -> str:
-    """Return nginx, installed where apt-get may."""
-    found = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
-    if found is None:
-        finish(["apt-get", "update"])
-        finish(["apt-get", "install", "--yes", "--no-install-recommends", "nginx-light"])
-    return found or "/usr/sbin/nginx"
 
 
 @contextmanager

@@ -28,12 +28,15 @@ BEGIN
     LOOP EXECUTE 'DROP TABLE ' || name;
     END LOOP;
     DELETE FROM observations; DELETE FROM epochs; DELETE FROM url_groups; DELETE FROM meta;
-    DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts; DELETE FROM clocks;
+    DELETE FROM lease_answers; DELETE FROM page_validators; DELETE FROM clocks;
+    DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts;
     DELETE FROM due_pages; DELETE FROM host_queues; DELETE FROM host_groups; DELETE FROM websub;
     DELETE FROM feed; DELETE FROM webhooks;
     DELETE FROM webhook_deliveries; DELETE FROM parked_pages;
+    DELETE FROM api_keys; DELETE FROM audit;
     ALTER TABLE pages ALTER page_id RESTART; ALTER TABLE hosts ALTER host_id RESTART;
     ALTER TABLE epochs ALTER epoch RESTART; ALTER TABLE host_groups ALTER group_id RESTART;
+    ALTER TABLE audit ALTER entry RESTART;
 END $$
 """
 """Statements that restore the state after the migration, even with other sessions."""

@@ -104,6 +104,8 @@ def crawl_columns(
     status=UNSPECIFIED,
     redirects_to=0,
     last_modified=NO_TIME,
+    etag="",
+    note="",
 ):
     return columns(
         CrawlColumns,
@@ -118,6 +120,8 @@ def crawl_columns(
         retry_after_s=np.nan,
         redirects_to=redirects_to,
         last_modified=last_modified,
+        etag=etag,
+        note=note,
     )
 
 

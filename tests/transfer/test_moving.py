@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.store_cases import DAY, T0, crawl_columns, page_columns, page_of, ping_columns, same
+from support.store_cases import (
+    DAY,
+    T0,
+    crawl_columns,
+    page_columns,
+    page_of,
+    ping_columns,
+    register,
+    same,
+)
 
 from recrawl_lab.memory.store import MemoryStore
 from service.core.estimators.gamma import Gamma
@@ -402,3 +411,18 @@ def test_instants_are_read_with_their_zone():
 def test_gzip_is_written_as_gzip(tmp_path):
     path = export(watched(MemoryStore(2), 1), tmp_path / "all.ndjson.gz")
     assert gzip.decompress(path.read_bytes()).count(b"\n") == 50
+
+
+@pytest.mark.parametrize("name", ["pages.ndjson", "pages.csv", "pages.parquet"])
+def test_validators_and_notes_move_with_their_pages(sqlite_url, postgres_url, tmp_path, name):
+    first, second = open_store(sqlite_url, 2), open_store(postgres_url, 2)
+    page_id = register(first, 2)
+    crawls = crawl_columns(page_id[:1], T0, digest=1, etag='W/"a,1"', note='{"k": 1}')
+    with first.begin() as tx:
+        record(tx, crawls, Rules(GAMMA, Timing.periodic, np.random.default_rng(1)))
+    bring(export(first, tmp_path / name), second)
+    with second.begin(write=False) as tx:
+        stored = tx.validators(np.arange(1, 3))
+    assert (stored.etag.tolist(), stored.note.tolist()) == (['W/"a,1"'], ['{"k": 1}'])
+    first.close()
+    second.close()

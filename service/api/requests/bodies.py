@@ -55,6 +55,7 @@ Three bytes, `{},`, take two hundred bytes in memory."""
 VALUES_PER_ITEM = 32
 
 ItemT = TypeVar("ItemT", bound=Item)
+ListedT = TypeVar("ListedT", bound=Item)
 
 
 class Body(NamedTuple):
@@ -221,10 +222,40 @@ def decode_object(body: Body, kind: type[ItemT]) -> ItemT:
     """
     if body.media_type != JSON:
         raise UnsupportedMediaType("send application/json: one object")
-    batch = _one_by_one([_parse(body.content)], kind)
+    return _one_object(_parse(body.content), kind)
+
+
+def _one_object(value: Any, kind: type[ItemT]) -> ItemT:
+    batch = _one_by_one([value], kind)
     if batch.rejected:
         raise InvalidField(batch.rejected[0].field, batch.rejected[0].detail)
     return batch.items[0]
+
+
+def decode_with_items(
+    body: Body, kind: type[ItemT], name: str, items: type[ListedT], max_items: int
+) -> tuple[ItemT, Batch[ListedT] | None]:
+    """Return one decoded JSON object, and the items of its list `name`; None without items.
+
+    Each item of the list succeeds or fails alone. Raise as `decode_object`, or `TooManyItems`.
+    """
+    if body.media_type != JSON:
+        raise UnsupportedMediaType("send application/json: one object")
+    try:
+        whole: ItemT = _decoder(kind).decode(body.content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    else:
+        if not may_repeat_keys(body.content, [whole]):
+            listed = getattr(whole, name)
+            _limit(len(listed), max_items)
+            return whole, Batch(listed, np.arange(len(listed)), []) if listed else None
+    parsed, batch = _parse(body.content, max_items), None
+    if isinstance(parsed, dict) and isinstance(parsed.get(name), list):
+        values = parsed.pop(name)
+        _limit(len(values), max_items)
+        batch = _one_by_one(values, items) if values else None
+    return _one_object(parsed, kind), batch
 
 
 @cache

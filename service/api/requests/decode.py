@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, json
 from numpy.typing import NDArray
 
 from recrawl_client.wire.common import Item, Rejection
@@ -30,6 +30,7 @@ from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Observability
 from service.model.errors import InvalidField, InvalidUrl
 from service.model.urls import NormalUrl, normalise
+from service.storage.validators import MOST_NOTE_BYTES
 
 FUTURE_ALLOWED = timedelta(minutes=5)
 """Maximum lead of an instant over the service's clock."""
@@ -145,6 +146,25 @@ def _check_redirect(target: ReadUrl, status: int | UnsetType) -> None:
         raise InvalidField("redirect_url", target.detail, target.code) from target
 
 
+def read_note(note: Any) -> str:
+    """Return the JSON of a note; "" for one that is no Unicode."""
+    try:
+        return json.encode(note).decode()
+    except UnicodeEncodeError:
+        return ""
+
+
+def check_note(note: str | UnsetType) -> None:
+    """Raise `InvalidField` for a note that is too long or no Unicode."""
+    if isinstance(note, UnsetType):
+        return
+    if not note:
+        raise InvalidField("note", "the note holds a lone surrogate; send valid Unicode")
+    if (size := len(note.encode())) > MOST_NOTE_BYTES:
+        detail = f"the note has {size:,} bytes of JSON; send at most {MOST_NOTE_BYTES:,}"
+        raise InvalidField("note", detail)
+
+
 def _out_of_time(field: str, moment: datetime, latest: datetime) -> InvalidField:
     if moment < EARLIEST:
         detail = f"{field} lies before 1990; check the unit and the zone"
@@ -186,10 +206,14 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
     items = batch.items
     urls, targets = _urls(item.url for item in items), _urls(item.redirect_url for item in items)
     digest = [0 if item.digest is UNSET else _digest(item.digest) for item in items]
+    notes = [UNSET if item.note is UNSET else read_note(item.note) for item in items]
     latest = now + FUTURE_ALLOWED
-    good, rejected = _judged(
-        batch, lambda i, item: check_observation(item, urls[i], targets[i], digest[i], latest)
-    )
+
+    def check(i: int, item: Observation) -> None:
+        check_observation(item, urls[i], targets[i], digest[i], latest)
+        check_note(notes[i])
+
+    good, rejected = _judged(batch, check)
     leased_page_id, token, page_id = _leases(items, _page_ids(items))
     columns = CrawlColumns(
         page_id=page_id,
@@ -202,6 +226,8 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
         retry_after_s=_numbers([item.retry_after_s for item in items]),
         redirects_to=np.zeros(len(items), np.int64),
         last_modified=_dates(items),
+        etag=_texts([item.etag for item in items]),
+        note=_texts(notes),
     )
     return _taken(columns, urls, batch.index, good, rejected, targets if any(targets) else ())
 
@@ -320,6 +346,13 @@ def _dates(items: Sequence[Observation]) -> Instants:
     dated = instants([EPOCH if isinstance(date, UnsetType) else date for date in dates])
     dated[[date is UNSET for date in dates]] = NO_TIME
     return dated
+
+
+def _texts(texts: list[str | UnsetType]) -> NDArray[np.object_]:
+    """Return texts, "" where there is none."""
+    if all(text is UNSET for text in texts):
+        return np.full(len(texts), "", object)
+    return np.array(["" if text is UNSET else text for text in texts], object)
 
 
 def _codes(codes: list[Any]) -> Codes:

@@ -7,7 +7,7 @@ columns together; each post receives the counts of its own items.
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -18,9 +18,11 @@ from service.api.requests.decode import Decoded, decode_crawls
 from service.api.responses.encode import batch_counts, outcome_counts
 from service.batching.batcher import Batcher, slices
 from service.batching.reports import CommittedCrawls, Recorder, Report
+from service.model.arrays import Ints
 from service.model.columns import CrawlColumns
 from service.model.domain import Verdict
 from service.runtime.metrics import Telemetry
+from service.storage import Transaction
 
 SMALL_BYTES = 2_048
 """Maximum size of a small post, bytes; a larger post is committed as a report."""
@@ -49,6 +51,17 @@ class SmallPost:
 SmallPosts = Batcher[SmallPost, Counts]
 
 
+class RecordedPosts(NamedTuple):
+    """The outcomes of recorded posts."""
+
+    counts: list[Counts]
+    """Counts of each post."""
+    n_leases: int
+    """Number of crawls under a lease."""
+    sooner: Ints
+    """Pages for `Recorder.queue_apart`."""
+
+
 @dataclass(frozen=True, slots=True)
 class PostRecorder:
     """Recorder of the posts of several requests in one transaction."""
@@ -59,17 +72,28 @@ class PostRecorder:
 
     def flush(self, posts: list[SmallPost]) -> list[Counts]:
         """Record the items of all posts as one report, and count the outcomes of each post."""
-        now, items = self.now(), [item for post in posts for item in post.batch.items]
+        now = self.now()
+        with self.recorder.store.begin() as tx:
+            recorded = self.record(tx, posts, now)
+        return self.settle(recorded, now)
+
+    def record(self, tx: Transaction, posts: list[SmallPost], now: datetime) -> RecordedPosts:
+        """Record the items in a transaction of the caller, who calls `settle` after the commit."""
+        items = [item for post in posts for item in post.batch.items]
         decoded = decode_crawls(Batch(items, np.arange(len(items)), []), now)
         report = Report(decoded.columns, decoded.named, posts[0].register, now)
-        (committed,) = self.recorder.flush_crawls([report])
-        counts = count_each(posts, decoded, committed)
-        names = ("accepted", "duplicate", "late", "n_rejected")
+        committed, sooner = self.recorder.record_crawls(tx, [report])
+        n_leases = int((decoded.columns.token != 0).sum())
+        return RecordedPosts(count_each(posts, decoded, committed), n_leases, sooner)
+
+    def settle(self, recorded: RecordedPosts, now: datetime) -> list[Counts]:
+        """Queue pages that are due sooner, and return the counts of each post."""
+        counts = recorded.counts
+        self.recorder.queue_apart(recorded.sooner, now)
+        names = ("accepted", "duplicate", "late", "n_rejected", "leases_ended")
         totals = {name: sum(each[name] for each in counts) for name in names}
+        self.telemetry.count_reported_leases(recorded.n_leases, totals.pop("leases_ended"))
         self.telemetry.count_items("observation", totals)
-        self.telemetry.count_reported_leases(
-            int((decoded.columns.token != 0).sum()), int(committed.lease_ended.sum())
-        )
         return counts
 
 

@@ -22,6 +22,7 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from recrawl_client.wire.evidence import Observation
+from service.access.callers import Caller
 from service.api.requests.bodies import (
     LINES,
     Body,
@@ -33,6 +34,7 @@ from service.api.requests.bodies import (
     read_body,
 )
 from service.api.requests.decode import Decoded
+from service.api.requests.limited import admitted
 from service.api.requests.small_posts import SMALL_BYTES, SmallPost
 from service.api.responses.encode import add_counts, batch_counts
 from service.api.service import Service
@@ -61,8 +63,10 @@ class CrawlStream:
         decode: Callable[[Body, datetime], Decoded[CrawlColumns]],
         *,
         register: bool,
+        caller: Caller,
     ) -> None:
         self.service = service
+        self.caller = caller
         self.decode = decode
         self.register = register
         self.n_decoded = self.n_taken = 0
@@ -82,7 +86,7 @@ class CrawlStream:
             return self.counts or {}
         body = await read_body(request)
         if len(body.content) <= SMALL_BYTES:
-            batch = decode_batch(body, Observation, self.service.max_items)
+            batch = admitted(decode_batch(body, Observation, self.service.max_items), self.caller)
             post = SmallPost(batch, self.register)
             return await settled(self.service.small_posts.submit(post))
         await self._take(body)
@@ -95,6 +99,7 @@ class CrawlStream:
             async with aclosing(read_blocks(request, *limits)) as blocks:
                 async for block in blocks:
                     await self._take(block)
+                    await self._pace()
             await self._settle()
         except (RecrawlError, ClientDisconnect) as error:
             with suppress(RecrawlError):
@@ -118,6 +123,16 @@ class CrawlStream:
         await self._settle()
         job = CrawlReport(decoded.columns, decoded.named, self.register, now)
         self._writing = await self._submit(job), decoded
+
+    async def _pace(self) -> None:
+        """Wait until the key has paid for its items; raise `RateLimited` where that takes long."""
+        bucket = self.caller.bucket
+        if bucket is None:
+            return
+        while wait_s := bucket.wait_s(time.monotonic()):
+            if wait_s > PATIENCE_S:
+                raise bucket.refusal(time.monotonic())
+            await asyncio.sleep(wait_s)
 
     async def _submit(self, job: CrawlReport) -> Future[CommittedCrawls]:
         """Return the future of a block; only the first block is refused at once by a full queue."""

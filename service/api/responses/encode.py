@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 from fastapi.responses import Response
-from msgspec import json
+from msgspec import Raw, json
 
 from recrawl_client.wire import schedule as wire
 from recrawl_client.wire.clocks import ClockAnswer
@@ -32,6 +32,8 @@ from service.model.arrays import Codes, Ints, moments
 from service.model.columns import ScheduledPages
 from service.model.domain import Epoch, LogEntry, Page, Verdict
 from service.model.errors import BatchRejected
+from service.storage.queue import DuePages
+from service.storage.validators import ValidatorColumns
 
 
 class RemovedPage(msgspec.Struct):
@@ -46,11 +48,49 @@ def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) 
     return Response(json.encode(body), status, headers, media_type="application/json")
 
 
-def encode_schedule(pages: ScheduledPages) -> list[ScheduledPage]:
-    """Return the rows of columns."""
-    names = ScheduledPage.__struct_fields__[:-1]
-    columns = (getattr(pages, name).tolist() for name in names)
-    return list(map(ScheduledPage, *columns, moments(due.due_at(pages))))
+def json_answer(content: str, headers: dict[str, str] | None = None) -> Response:
+    """Return a response of JSON that is encoded."""
+    return Response(content, 200, headers, media_type="application/json")
+
+
+def encode_schedule(
+    pages: ScheduledPages, stored: ValidatorColumns | None = None
+) -> list[ScheduledPage]:
+    """Return the rows of columns, with the validators of those of the pages that have any."""
+    columns: list[list[Any]] = [getattr(pages, name).tolist() for name in SCHEDULED]
+    columns.append(moments(due.due_at(pages)))
+    if stored is not None and len(stored):
+        row = np.searchsorted(pages.page_id, stored.page_id)
+        for values in encode_validators(stored):
+            column = np.full(len(pages), None, object)
+            column[row] = values
+            columns.append(column.tolist())
+    return list(map(ScheduledPage, *columns))
+
+
+SCHEDULED = ScheduledPage.__struct_fields__[
+    : ScheduledPage.__struct_fields__.index("next_crawl_at")
+]
+"""Fields of a row that are columns of the schedule."""
+
+
+def encode_validators(
+    columns: ValidatorColumns | DuePages,
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return etags, last modifications and notes; None where there is none."""
+    etags, notes = columns.etag.tolist(), columns.note.tolist()
+    if not any(etags) and not any(notes) and np.isnat(columns.last_modified).all():
+        return [None] * len(etags), [None] * len(etags), [None] * len(etags)
+    return (
+        [etag or None for etag in etags],
+        moments(columns.last_modified),
+        [encode_note(note) for note in notes],
+    )
+
+
+def encode_note(note: str | None) -> Raw | None:
+    """Return the JSON of a note for an answer."""
+    return Raw(note.encode()) if note else None
 
 
 def encode_leased(leased: LeasedPages) -> list[Crawl]:
@@ -67,8 +107,24 @@ def encode_leased(leased: LeasedPages) -> list[Crawl]:
             last_crawl_at=last_crawl_at,
             overdue=overdue,
             expires_at=expires_at,
+            etag=etag,
+            last_modified=last_modified,
+            note=note,
         )
-        for page_id, token, url, host, requested, due_at, last_crawl_at, overdue, expires_at in zip(
+        for (
+            page_id,
+            token,
+            url,
+            host,
+            requested,
+            due_at,
+            last_crawl_at,
+            overdue,
+            expires_at,
+            etag,
+            last_modified,
+            note,
+        ) in zip(
             pages.page_id.tolist(),
             leases.token.tolist(),
             pages.url.tolist(),
@@ -78,6 +134,7 @@ def encode_leased(leased: LeasedPages) -> list[Crawl]:
             moments(pages.last_crawl_at),
             leased.overdue.tolist(),
             moments(leases.expires_at),
+            *encode_validators(pages),
             strict=True,
         )
     ]
@@ -135,6 +192,7 @@ def encode_page(
         "observability": page.observability.name,
         "retired": due.retired(page),
         "redirects_to": target,
+        "note": encode_note(page.note),
         "estimate": EstimateAnswer(**estimated, credible_interval=bounds),
         "schedule": scheduled,
         "why": why,

@@ -3,6 +3,7 @@
 The handlers are async, because Starlette would run others in a thread, at a higher cost.
 """
 
+import math
 import re
 from http import HTTPStatus
 from typing import Any
@@ -19,7 +20,7 @@ from starlette.routing import Match
 from recrawl_client.wire.common import Problem, Rejection
 from service.core.conditions import CoreError
 from service.model import errors
-from service.runtime.requests import REQUEST_ID
+from service.runtime.requests import REQUEST_ID, SECURITY_HEADERS
 
 log = structlog.get_logger()
 
@@ -36,6 +37,10 @@ STATUS: dict[type[Exception], int] = {
     errors.CursorExpired: 410,
     errors.EpochNotKept: 410,
     errors.Unauthorized: 401,
+    errors.Forbidden: 403,
+    errors.KeyNotFound: 404,
+    errors.KeyEnded: 409,
+    errors.RateLimited: 429,
     errors.KeyNotShown: 403,
     errors.TooManyRequests: 429,
     errors.PageNotFound: 404,
@@ -43,10 +48,13 @@ STATUS: dict[type[Exception], int] = {
     errors.GroupNotFound: 404,
     errors.EpochNotFound: 404,
     errors.LeaseNotHeld: 404,
+    errors.KeyReused: 422,
+    errors.AnswerTaken: 409,
     errors.SubscriptionNotFound: 404,
     errors.WebhookNotFound: 404,
     errors.SubscriptionGone: 410,
     errors.EpochRunning: 409,
+    errors.AccessUnavailable: 503,
     errors.Overloaded: 503,
     errors.StoreUnavailable: 503,
     errors.NoDatabase: 503,
@@ -106,7 +114,9 @@ async def answer(_: Request, error: Exception) -> Response:
     detail = getattr(error, "detail", str(error))
     extra = dict(getattr(error, "extra", {}))
     response = problem(status, type(error).__name__, detail, **extra)
-    if isinstance(error, errors.Overloaded):
+    if isinstance(error, errors.RateLimited):
+        response.headers["Retry-After"] = str(math.ceil(extra["retry_after_s"]))
+    elif isinstance(error, errors.Overloaded):
         response.headers["Retry-After"] = "1"
     elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         log.warning("store trouble", error=type(error).__name__, cause=repr(error.__cause__))
@@ -166,6 +176,7 @@ async def answer_unexpected(request: Request, _: Exception) -> Response:
     )
     if request_id := request.scope.get("request_id"):
         response.headers[REQUEST_ID] = request_id
+    response.raw_headers += SECURITY_HEADERS
     return response
 
 

@@ -6,7 +6,9 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from recrawl_client.wire.schedule import Epoch, EpochsAnswer
+from service.access.audit import write_audit
 from service.api import examples, openapi
+from service.api.admission import TheActor
 from service.api.cursors import (
     CursorParameter,
     EpochsPlace,
@@ -18,6 +20,7 @@ from service.api.responses.encode import answer, encode_epoch
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheService
 from service.model import domain
+from service.model.access import Actor
 from service.model.errors import EpochNotFound
 from service.runtime.requests import waiting
 
@@ -84,6 +87,7 @@ def get_epoch(service: TheService, epoch: EpochPath) -> Response:
 async def post_epoch(
     request: Request,
     service: TheService,
+    actor: TheActor,
     wait_s: Annotated[
         float, Query(ge=0, le=30, description="Maximum wait until the epoch is in force, seconds")
     ] = 0.0,
@@ -92,7 +96,7 @@ async def post_epoch(
 
     If an epoch already waits to start, the answer is that epoch.
     """
-    epoch = await run_in_threadpool(request_epoch, service)
+    epoch = await run_in_threadpool(request_epoch, service, actor)
     if wait_s:
         with waiting(request.scope):
             await service.watch.newer(epoch.epoch - 1, wait_s)
@@ -100,10 +104,11 @@ async def post_epoch(
     return answer(encode_epoch(epoch), 202, {"Location": f"/epochs/{epoch.epoch}"})
 
 
-def request_epoch(service: Service) -> domain.Epoch:
+def request_epoch(service: Service, actor: Actor) -> domain.Epoch:
     """Return the requested epoch, and wake the runner of this process."""
     with service.store.begin() as tx:
         epoch = tx.request_epoch(service.now())
+        write_audit(tx, actor, "epoch.request", str(epoch.epoch))
     service.runner.wake()
     return epoch
 

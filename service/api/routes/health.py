@@ -59,13 +59,14 @@ def not_ready(error: RecrawlError) -> Response:
             "description": "Prometheus text",
             "content": {"text/plain": {"schema": {"type": "string"}}},
         },
-        **openapi.problems_of(408),
+        **openapi.problems_of(*openapi.EVERYWHERE),
     },
 )
 async def metrics(service: TheService) -> Response:
     """Read the metrics in Prometheus's format.
 
-    The answer comes within 2 s. While the database does not answer, `recrawl_up` is 0 and the
+    Callers on other machines need a key, unless `RECRAWL_PUBLIC` names `metrics`. The answer comes
+    within 2 s. While the database does not answer, `recrawl_up` is 0 and the
     metrics from the database are left out.
     """
     try:

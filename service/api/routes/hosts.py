@@ -20,7 +20,9 @@ from recrawl_client.wire.hosts import (
     HostQueueAnswer,
     HostsAnswer,
 )
+from service.access.audit import write_audit
 from service.api import examples, openapi
+from service.api.admission import TheActor, TheCaller
 from service.api.cursors import (
     CursorParameter,
     HostsPlace,
@@ -29,12 +31,21 @@ from service.api.cursors import (
     next_link,
 )
 from service.api.requests.bodies import decode_object
+from service.api.requests.limited import check_hosts
 from service.api.responses.clocks import encode_clock
 from service.api.responses.encode import answer, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
 from service.epochs.solve import CONSTRAINED
-from service.leases.hosts import change_group, change_host, feed_of, in_force
+from service.leases.hosts import (
+    change_group,
+    change_host,
+    feed_of,
+    group_settings,
+    host_settings,
+    in_force,
+)
+from service.model.access import Actor
 from service.model.arrays import EPOCH
 from service.model.domain import HostQueue
 from service.model.errors import InvalidField
@@ -79,14 +90,16 @@ def list_hosts(
 
 
 @router.get("/hosts/{host}", responses=openapi.answers(HostAnswer, examples.HOST_ANSWER, 404, 422))
-def get_host(service: TheService, host: HostPath) -> Response:
+def get_host(service: TheService, caller: TheCaller, host: HostPath) -> Response:
     """Show how a host is crawled.
 
     The answer has the settings, the politeness in force, the state, the rates, the pings and the
     hours at which the pages change.
     """
+    name = normalise_host(host)
+    check_hosts(caller, [name])
     with service.store.begin(write=False) as tx:
-        return _answer_host(service, tx, normalise_host(host))
+        return _answer_host(service, tx, name)
 
 
 @router.put(
@@ -94,7 +107,7 @@ def get_host(service: TheService, host: HostPath) -> Response:
     responses=openapi.answers(HostAnswer, examples.HOST_ANSWER, *openapi.WRITES),
     openapi_extra=openapi.request_body(HostBody, examples.HOST, batch=False),
 )
-def put_host(service: TheService, host: HostPath, body: TheBody) -> Response:
+def put_host(service: TheService, actor: TheActor, host: HostPath, body: TheBody) -> Response:
     """Set how a host is crawled.
 
     The host may have no page yet. Fields left out go back to their defaults; only `blocked_until`
@@ -102,7 +115,7 @@ def put_host(service: TheService, host: HostPath, body: TheBody) -> Response:
     of one host is a pause of all hosts of its group.
     """
     settings = structs.asdict(decode_object(body, HostBody))
-    return _change_host(service, host, settings, whole=True)
+    return _change_host(service, actor, host, settings, whole=True)
 
 
 @router.patch(
@@ -110,13 +123,13 @@ def put_host(service: TheService, host: HostPath, body: TheBody) -> Response:
     responses=openapi.answers(HostAnswer, examples.HOST_ANSWER, *openapi.WRITES),
     openapi_extra=openapi.request_body(HostBody, examples.HOST_PATCH, batch=False),
 )
-def patch_host(service: TheService, host: HostPath, body: TheBody) -> Response:
+def patch_host(service: TheService, actor: TheActor, host: HostPath, body: TheBody) -> Response:
     """Change how a host is crawled.
 
     The host may have no page yet. Fields left out keep their values.
     """
     settings = structs.asdict(decode_object(body, HostBody))
-    return _change_host(service, host, settings, whole=False)
+    return _change_host(service, actor, host, settings, whole=False)
 
 
 @router.get(
@@ -133,7 +146,7 @@ def get_group(service: TheService, group: GroupPath) -> Response:
     responses=openapi.answers(GroupAnswer, examples.GROUP_ANSWER, *openapi.WRITES),
     openapi_extra=openapi.request_body(GroupBody, examples.GROUP, batch=False),
 )
-def put_group(service: TheService, group: GroupPath, body: TheBody) -> Response:
+def put_group(service: TheService, actor: TheActor, group: GroupPath, body: TheBody) -> Response:
     """Set how a group of hosts is crawled, and its members.
 
     Settings left out go back to their defaults; `members` and `blocked_until` keep their values.
@@ -143,17 +156,23 @@ def put_group(service: TheService, group: GroupPath, body: TheBody) -> Response:
     members = None if names is UNSET else [normalise_host(name, "members") for name in names]
     settings = _settings(service, fields, whole=True)
     with service.store.begin() as tx:
+        before = group_settings(tx, group)
         change_group(tx, group, settings, members, service.now(), service.settler.polite)
+        write_audit(tx, actor, "group.change", group, before, group_settings(tx, group))
         return _answer_group(service, tx, group)
 
 
-def _change_host(service: Service, host: str, fields: dict[str, Any], *, whole: bool) -> Response:
+def _change_host(
+    service: Service, actor: Actor, host: str, fields: dict[str, Any], *, whole: bool
+) -> Response:
     name, settings = normalise_host(host), _settings(service, fields, whole=whole)
     if not whole and not settings:
         names = ", ".join(HostBody.__struct_fields__)
         raise InvalidField("min_delay_s", f"nothing to change; send one of {names}")
     with service.store.begin() as tx:
+        before = host_settings(tx, name)
         change_host(tx, name, settings, service.now(), service.settler.polite)
+        write_audit(tx, actor, "host.change", name, before, host_settings(tx, name))
         return _answer_host(service, tx, name)
 
 

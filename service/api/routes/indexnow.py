@@ -11,16 +11,18 @@ from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from service.api import examples, openapi
+from service.api.admission import the_caller
 from service.api.openapi import IndexNowAnswer, IndexNowBody
 from service.api.requests.bodies import Body, read_body, read_within
 from service.api.requests.decode import instants, name_pages
+from service.api.requests.limited import charge, check_urls
 from service.api.responses.encode import answer, batch_counts
-from service.api.route import DirectRoute, check_key
-from service.api.service import Service, TheService, the_service
+from service.api.route import DirectRoute
+from service.api.service import Service, TheService
 from service.batching.reports import CommittedPings, PingReport
 from service.connectors.indexnow import MAX_URLS, Claim, Submission, claimed, submission
 from service.connectors.indexnow_keys import MAX_BYTES, Outcome, Waiting
@@ -32,7 +34,6 @@ from service.model.errors import (
     Overloaded,
     RequestError,
     TooManyRequests,
-    Unauthorized,
 )
 from service.model.lenient_json import Contradiction
 from service.model.wording import fault_of
@@ -150,16 +151,10 @@ def peer(request: Request) -> str:
     return str(ip.ipv4_mapped or IPv6Network((ip, 64), strict=False).network_address)
 
 
-def check_caller(request: Request) -> None:
-    """Raise `Unauthorized` without an API key where the keys of sites are not checked."""
-    if the_service(request).key_checks is None:
-        check_key(request)
-
-
-router = APIRouter(tags=["evidence"], route_class=DirectRoute, dependencies=[Depends(check_caller)])
+router = APIRouter(tags=["evidence"], route_class=DirectRoute)
 
 RESPONSES = {
-    **openapi.answers(IndexNowAnswer, examples.INDEXNOW_ANSWER, *openapi.WRITES, 403, 429),
+    **openapi.answers(IndexNowAnswer, examples.INDEXNOW_ANSWER, *openapi.WRITES),
     202: openapi.answers(IndexNowAnswer, examples.INDEXNOW_PENDING, status=202)[202],
 }
 
@@ -200,7 +195,7 @@ async def post_indexnow(request: Request, service: TheService) -> Response:
 
     Either all URLs count or none. The answers are those of GET.
     """
-    if service.key_checks is None or _shows_api_key(request):
+    if service.key_checks is None or the_caller(request).known:
         body = await read_body(request)
         return await run_in_threadpool(_take_many, request, service, body)
     with service.key_checks.bodies.held(peer(request)) as hold:  # a body without an API key
@@ -217,8 +212,8 @@ def _take(request: Request, service: Service, sent: Sent) -> Response:
 
     Where API keys are set, a caller without one registers no new pages.
     """
-    checks, trusted = service.key_checks, _shows_api_key(request)
-    register = trusted or not service.key_hashes
+    checks, caller = service.key_checks, the_caller(request)
+    trusted, register = caller.known, caller.known or service.gate.open
     try:
         if checks is not None and not trusted:
             claim, then = sent.claim(), partial(_later, service, sent, register, service.now())
@@ -228,21 +223,15 @@ def _take(request: Request, service: Service, sent: Sent) -> Response:
                 return answer(pending, 202)
             if not verdict:
                 raise KeyNotShown(f"{claim.location[:300]} does not show the key; put it there")
-        report = _report(sent.submission(), register, service.now())
+        urls = sent.submission()
+        check_urls(caller, urls.urls)
+        charge(caller, len(urls.urls))
+        report = _report(urls, register, service.now())
         committed = service.ping_reports.submit(report).result()
     except Overloaded as error:
         raise TooManyRequests(error.detail) from error
     n_taken = _count(service, report, committed)
     return answer(IndexNowAnswer(status="taken", n_urls=report.size, n_taken=n_taken))
-
-
-def _shows_api_key(request: Request) -> bool:
-    """Return whether there are API keys and the caller shows one."""
-    try:
-        check_key(request)
-    except Unauthorized:
-        return False
-    return bool(the_service(request).key_hashes)
 
 
 def _report(submission: Submission, register: bool, now: datetime) -> PingReport:

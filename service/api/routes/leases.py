@@ -1,20 +1,27 @@
 """Leases: due crawls for workers."""
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Header, Path, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from msgspec import UnsetType
 from starlette.requests import ClientDisconnect
 
+from recrawl_client.wire.evidence import Observation
 from recrawl_client.wire.leases import LeaseAnswer, LeaseBody, Leased, LeasePatchBody
 from service.api import examples, openapi
-from service.api.requests.bodies import decode_object
+from service.api.admission import TheCaller
+from service.api.requests.bodies import Batch, decode_object, decode_with_items, heavy
 from service.api.requests.decode import read_lease
+from service.api.requests.lease_calls import CallKey, LeaseCall, encode_answer
+from service.api.requests.limited import admitted, charge, check_hosts
 from service.api.requests.stream import settled
-from service.api.responses.encode import answer, encode_leased
+from service.api.responses.encode import answer, json_answer
 from service.api.route import GUARDED, DirectRoute
+from service.api.routes.observations import Register
 from service.api.service import TheBody, TheService
 from service.batching.lease_requests import LeaseRequest
 from service.leases.lease import WorkerRequest
@@ -45,50 +52,104 @@ LeasePath = Annotated[
 ]
 
 
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        description="A text that is new for each request, such as a UUID. A request that is sent "
+        "again with its key within two minutes receives the same leases",
+        examples=["8f14e45f-ceea-467f-9575-1c2b1a8a1f3d"],
+    ),
+]
+
+LEASES = """\
+Take crawls that are due.
+
+Crawls that a ping requested come first, then the most overdue. Each crawl has a lease: until the
+lease ends, no other worker receives the crawl. Report the crawl with its `lease` in `report` of the
+next request or through POST /observations, return it with DELETE, or let the lease expire. The
+service spaces the crawls of a host by its delay and concurrency. A worker that always sends the
+same `shard` and `shards` receives the same hosts, and can keep its connections. `wait_s` waits for
+a first crawl. An answer without items states when to ask again, in Retry-After too.
+
+`report` has crawls as in POST /observations. One commit records them and leases the next pages,
+which saves a request and a commit for each crawl. The report is committed before a wait, and
+whether or not pages are due. `reported` counts the outcomes. Each crawl succeeds or fails alone;
+even a report whose crawls are all rejected does not prevent leases.
+
+With an `Idempotency-Key`, a request that is sent again after a lost answer receives the same
+answer, from any replica, for two minutes after the leases were written. Without leases in the first
+answer, the repeated request may receive some. A key that comes again with another body is refused
+with status 422, and that body has no effect."""
+"""Description of the call."""
+
+
 @router.post(
     "/leases",
+    description=LEASES,
     responses=openapi.answers(
         Leased, examples.LEASES_ANSWER, *openapi.WRITES, headers=openapi.RETRY_AFTER
     ),
     openapi_extra=openapi.request_body(LeaseBody, examples.LEASE, batch=False),
 )
-async def post_leases(request: Request, service: TheService, body: TheBody) -> Response:
-    """Take crawls that are due.
+async def post_leases(
+    request: Request,
+    service: TheService,
+    caller: TheCaller,
+    body: TheBody,
+    register: Register = True,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Return leases as soon as a page is due, after the report is committed."""
+    loop = asyncio.get_running_loop()
 
-    Crawls that a ping requested come first, then the most overdue. Each crawl has a lease: until
-    the lease ends, no other worker receives the crawl. Report the crawl with its `lease` through
-    POST /observations, return it with DELETE, or let the lease expire. The service spaces the
-    crawls of a host by its delay and concurrency. A worker that always sends the same `shard` and
-    `shards` receives the same hosts, and can keep its connections. `wait_s` waits for a first
-    crawl. An answer without items states when to ask again, in Retry-After too.
-    """
-    loop, wish = asyncio.get_running_loop(), decode_object(body, LeaseBody)
-    if wish.shard >= wish.shards:
-        detail = f"shard {wish.shard} is not one of {wish.shards}; they count from 0"
-        raise InvalidField("shard", detail)
-    hosts = tuple(sorted({normalise_host(host, "hosts") for host in wish.hosts}))
-    of = LeaseFilter(hosts, wish.shard, wish.shards)
-    ttl = service.lease_ttl if isinstance(wish.ttl_s, UnsetType) else timedelta(seconds=wish.ttl_s)
+    def decode() -> tuple[LeaseBody, Batch[Observation] | None]:
+        wish, batch = decode_with_items(body, LeaseBody, "report", Observation, service.max_items)
+        return wish, None if batch is None else admitted(batch, caller)
+
+    wish, batch = await run_in_threadpool(decode) if heavy(body.content) else decode()
+    key = None
+    if idempotency_key is not None:
+        of_caller = f"{caller.name}\0{idempotency_key}"
+        key = CallKey.of(of_caller, body.content, b"register" if register else b"")
+    leases = lease_request(wish, service.lease_ttl)
+    check_hosts(caller, leases.kind.hosts)
+    call = LeaseCall(leases, batch, register, key)
     deadline = loop.time() + wish.wait_s
     with service.lease_waiters.place() as freed:
         while True:
-            lease_request = LeaseRequest(WorkerRequest(wish.worker, wish.count, ttl), of)
-            served = await settled(service.lease_requests.submit(lease_request))
-            if served.leased:
-                items = [item for part in served.leased for item in encode_leased(part)]
-                service.telemetry.count_leases("given", len(items))
-                return answer(Leased(items=items))
-            ahead_s = _ahead(served.next_ready_at, service.now())
+            reply = await settled(service.lease_calls.submit(call))
+            if call.batch is not None and reply.counts is not None:
+                service.lease_waiters.wake(reply.counts["leases_ended"])
+            if not reply.is_empty:
+                service.telemetry.count_leases("given", reply.n_leased)
+                charge(caller, reply.n_leased)
+                return json_answer(reply.answer or encode_answer(reply))
+            ahead_s = _ahead(reply.next_ready_at, service.now())
             left_s = deadline - loop.time()
             if left_s <= 0 or service.watch.released:
                 wait_s = min(max(ahead_s, 1.0), MAX_RETRY_S)
                 retry_after = {"Retry-After": str(-int(-wait_s // 1))}
-                return answer(Leased(items=[], retry_after_s=wait_s), headers=retry_after)
+                return json_answer(encode_answer(reply, wait_s), headers=retry_after)
+            call = replace(call, batch=None, counts=reply.counts)
             pause_s = MIN_PAUSE_S if ahead_s > 0 else POLL_S  # ready crawls are not for this caller
             with waiting(request.scope):
                 await service.lease_waiters.wait(freed, min(left_s, POLL_S, max(ahead_s, pause_s)))
             if await request.is_disconnected():
                 raise ClientDisconnect
+
+
+def lease_request(wish: LeaseBody, default_ttl: timedelta) -> LeaseRequest:
+    """Return the request of a worker; raise `InvalidField` for a shard that does not exist."""
+    if wish.shard >= wish.shards:
+        detail = f"shard {wish.shard} is not one of {wish.shards}; they count from 0"
+        raise InvalidField("shard", detail)
+    hosts = tuple(sorted({normalise_host(host, "hosts") for host in wish.hosts}))
+    ttl = default_ttl if isinstance(wish.ttl_s, UnsetType) else timedelta(seconds=wish.ttl_s)
+    of = LeaseFilter(hosts, wish.shard, wish.shards)
+    return LeaseRequest(WorkerRequest(wish.worker, wish.count, ttl), of)
 
 
 def _ahead(next_ready_at: datetime | None, now: datetime) -> float:

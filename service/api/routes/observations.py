@@ -9,8 +9,10 @@ from fastapi.concurrency import run_in_threadpool
 
 from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported
 from service.api import examples, openapi
+from service.api.admission import TheCaller
 from service.api.requests.bodies import Body, decode_batch, heavy
 from service.api.requests.decode import Decoded, decode_crawls, decode_pings
+from service.api.requests.limited import admitted
 from service.api.requests.stream import CrawlStream, settled
 from service.api.responses.encode import answer, batch_counts, refuse_empty
 from service.api.route import GUARDED, DirectRoute
@@ -70,14 +72,15 @@ up all blocks. `index` counts from the first line without blank lines. Several b
     openapi_extra=openapi.request_body(Observation, examples.OBSERVATIONS),
 )
 async def post_observations(
-    request: Request, service: TheService, register: Register = True
+    request: Request, service: TheService, caller: TheCaller, register: Register = True
 ) -> Response:
     """Record crawls as they arrive, and return the counts of their outcomes."""
 
     def decode(block: Body, now: datetime) -> Decoded[CrawlColumns]:
-        return decode_crawls(decode_batch(block, Observation, service.max_items), now)
+        batch = decode_batch(block, Observation, service.max_items)
+        return decode_crawls(admitted(batch, caller), now)
 
-    counts = await CrawlStream(service, decode, register=register).write(request)
+    counts = await CrawlStream(service, decode, register=register, caller=caller).write(request)
     service.lease_waiters.wake(counts["leases_ended"])
     refuse_empty(counts)
     return answer(Reported(**counts))
@@ -88,7 +91,9 @@ async def post_observations(
     responses=openapi.answers(Pinged, examples.PINGS_ANSWER, *openapi.WRITES),
     openapi_extra=openapi.request_body(Ping, examples.PINGS),
 )
-async def post_pings(service: TheService, body: TheBody, register: Register = True) -> Response:
+async def post_pings(
+    service: TheService, caller: TheCaller, body: TheBody, register: Register = True
+) -> Response:
     """Announce changes of pages.
 
     The answer states for each page whether to crawl it now, and why. Reasons to crawl:
@@ -101,7 +106,7 @@ async def post_pings(service: TheService, body: TheBody, register: Register = Tr
     now = service.now()
 
     def decode() -> Decoded[PingColumns]:
-        return decode_pings(decode_batch(body, Ping, service.max_items), now)
+        return decode_pings(admitted(decode_batch(body, Ping, service.max_items), caller), now)
 
     pings = await run_in_threadpool(decode) if heavy(body.content) else decode()
     report = PingReport(pings.columns, pings.named, register, now)

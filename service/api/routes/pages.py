@@ -1,21 +1,25 @@
 """Pages: register, look up, change, delete."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Path, Query, Response
 from msgspec import UNSET, UnsetType
 
 from recrawl_client.wire.pages import Page, PageAnswer, PagePatchBody, Registered
+from service.access.audit import write_audit
 from service.api import examples, openapi
+from service.api.admission import TheActor, TheCaller
 from service.api.requests.bodies import decode_batch, decode_object
 from service.api.requests.decode import check_bounds, decode_pages
+from service.api.requests.limited import admitted, check_urls
 from service.api.responses.clocks import encode_clock
 from service.api.responses.encode import answer, encode_page, outcome_counts, refuse_empty
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
 from service.batching.reports import Registration
 from service.estimation.estimates import of_page
+from service.model import domain
 from service.model.arrays import KEY, Ints, instant
 from service.model.domain import Observability, PagePatch
 from service.model.errors import InvalidField, PageNotFound
@@ -34,13 +38,13 @@ PageIdPath = Annotated[int, Path(ge=1, le=2**63 - 1, description="The service's 
     responses=openapi.answers(Registered, examples.PAGES_ANSWER, *openapi.WRITES),
     openapi_extra=openapi.request_body(Page, examples.PAGES),
 )
-def post_pages(service: TheService, body: TheBody) -> Response:
+def post_pages(service: TheService, caller: TheCaller, body: TheBody) -> Response:
     """Register pages, or change registered ones.
 
     The URL is the key. Fields left out keep their value; a new page has importance 1, is `auto`
     and has no bounds. A page that is retired, because it was gone for long, is crawled once more.
     """
-    pages = decode_pages(decode_batch(body, Page, service.max_items))
+    pages = decode_pages(admitted(decode_batch(body, Page, service.max_items), caller))
     registration = Registration(pages.columns, service.now())
     registered = service.registrations.submit(registration).result()
     if not registered.created.all():
@@ -60,25 +64,29 @@ def post_pages(service: TheService, body: TheBody) -> Response:
 @router.get(
     "/pages/{page_id}", responses=openapi.answers(PageAnswer, examples.PAGE_ANSWER, 404, 422)
 )
-def get_page(service: TheService, page_id: PageIdPath) -> Response:
+def get_page(service: TheService, caller: TheCaller, page_id: PageIdPath) -> Response:
     """Show one page by its number.
 
     The answer has the settings, the estimate, the schedule and the reason for it, and the hours at
     which the pages of its host change.
     """
     with service.store.begin(write=False) as tx:
+        if caller.boundary is not None and not caller.boundary.allows_text(tx.page(page_id).url):
+            raise PageNotFound(f"no page has the id {page_id} within the limits of this key")
         return _page(tx, service, page_id)
 
 
 @router.get("/pages", responses=openapi.answers(PageAnswer, examples.PAGE_ANSWER, 404, 422))
 def find_page(
     service: TheService,
+    caller: TheCaller,
     url: Annotated[
         str,
         Query(description="An absolute http or https URL", examples=["https://example.com/news"]),
     ],
 ) -> Response:
     """Show one page by its URL."""
+    check_urls(caller, [normalise(url)])
     with service.store.begin(write=False) as tx:
         return _page(tx, service, find(tx, url))
 
@@ -107,11 +115,20 @@ def patch_page(service: TheService, page_id: PageIdPath, body: TheBody) -> Respo
     status_code=204,
     responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
 )
-def delete_page(service: TheService, page_id: PageIdPath) -> Response:
+def delete_page(service: TheService, actor: TheActor, page_id: PageIdPath) -> Response:
     """Delete a page: its state, its log and its row of the schedule."""
     with service.store.begin() as tx:
+        page = tx.page(page_id)
         tx.delete_page(page_id)
+        write_audit(tx, actor, "page.delete", page.url, before=settings_of(page))
     return Response(status_code=204)
+
+
+def settings_of(page: domain.Page) -> dict[str, Any]:
+    """Return the settings of a page for the audit."""
+    names = ("page_id", "importance", "min_crawl_rate", "max_crawl_rate")
+    settings = {name: getattr(page, name) for name in names}
+    return {**settings, "observability": page.observability.name}
 
 
 def find(tx: Transaction, url: str) -> int:

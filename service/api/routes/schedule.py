@@ -13,7 +13,7 @@ from msgspec import UNSET, json
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
-from recrawl_client.wire.schedule import ScheduleAnswer
+from recrawl_client.wire.schedule import ScheduleAnswer, ScheduledPage
 from service.api import examples, openapi
 from service.api.cursors import (
     CursorParameter,
@@ -67,6 +67,7 @@ class ScheduleQuery(NamedTuple):
     limit: int
     since: int | None
     min_change: float
+    validators: bool
     host: str | None
     url: str | None
     observability: Observability | None
@@ -107,6 +108,10 @@ MinChange = Annotated[
         description="Smallest relative change to return with `since_epoch`; 0.1 is 10 %",
     ),
 ]
+WithValidators = Annotated[
+    bool,
+    Query(description="True to return `etag`, `last_modified` and `note` of pages that have them"),
+]
 Wait = Annotated[
     float,
     Query(ge=0, le=30, description="Maximum wait for a newer epoch, or the first, seconds"),
@@ -122,7 +127,9 @@ epoch. `Accept: application/x-ndjson` streams the whole schedule, one page a lin
 start again.
 
 The ETag names the epoch. After a 304, rates and probabilities are unchanged. With `wait_s` the
-service waits for a newer epoch, or the first one, before it answers. `next_crawl_at` is as of now:
+service waits for a newer epoch, or the first one, before it answers. `validators` adds the present
+ETag, Last-Modified and note of each page for conditional requests; the ETag of the schedule does
+not cover them. `next_crawl_at` is as of now:
 every reported crawl moves it to the last crawl plus about 1/crawl_rate. Null means that only a ping
 leads to a crawl.
 
@@ -156,6 +163,7 @@ async def get_schedule(
     due_before: DueBefore = None,
     since_epoch: SinceEpoch = None,
     min_change: MinChange = 0.1,
+    validators: WithValidators = False,
     wait_s: Wait = 0.0,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
     if_none_match: Annotated[
@@ -172,6 +180,7 @@ async def get_schedule(
         limit=limit,
         since=since_epoch,
         min_change=min_change,
+        validators=validators,
         host=host,
         url=url,
         observability=Observability[observability] if observability else None,
@@ -204,6 +213,9 @@ def check(query: ScheduleQuery) -> None:
     """Raise `InvalidField` for parameters that exclude each other."""
     if query.due_before is not None and query.due_before.tzinfo is None:
         raise InvalidField("due_before", "due_before must carry a zone, as in 2026-05-01T12:00:00Z")
+    if query.validators and query.media == ARROW:
+        detail = "Arrow batches have no validators; accept application/x-ndjson, or leave it out"
+        raise InvalidField("validators", detail)
     filters = (query.host, query.url, query.observability, query.due_before)
     if query.since is not None and any(one is not None for one in filters):
         raise InvalidField("since_epoch", "since_epoch excludes filters; leave either out")
@@ -263,7 +275,7 @@ def first_rows(request: Request, service: Service, query: ScheduleQuery) -> Resp
         epoch=epoch.epoch,
         published_at=epoch.finished_at,
         bandwidth=None if epoch.certificate is None else epoch.certificate.bandwidth,
-        items=encode_schedule(part.pages),
+        items=reader.encoded(part),
         removed=part.removed.tolist() if isinstance(part, ScheduleChanges) else UNSET,
         next_cursor=next_cursor,
     )
@@ -315,11 +327,18 @@ class ScheduleReader:
         with self.service.store.begin(write=False) as tx:
             return self.next(tx, after)
 
+    def encoded(self, part: SchedulePart) -> list[ScheduledPage]:
+        """Return the rows of a part, with their validators if the query wants them."""
+        if not self.query.validators:
+            return encode_schedule(part.pages)
+        with self.service.store.begin(write=False) as tx:
+            return encode_schedule(part.pages, tx.validators(part.pages.page_id))
+
     def lines(self, part: SchedulePart) -> Iterator[bytes]:
         """Yield one page a line."""
         encoder = json.Encoder()
         for each in self.parts(part):
-            yield encoder.encode_lines(encode_schedule(each.pages))
+            yield encoder.encode_lines(self.encoded(each))
             if isinstance(each, ScheduleChanges):
                 yield encoder.encode_lines(list(map(RemovedPage, each.removed.tolist())))
 

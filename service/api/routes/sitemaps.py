@@ -16,8 +16,10 @@ from fastapi import APIRouter, Depends, Query, Response
 from recrawl_client.wire.common import Counts, Rejection
 from recrawl_client.wire.evidence import SitemapChild, SitemapRead
 from service.api import examples, openapi
+from service.api.admission import TheCaller
 from service.api.requests.bodies import read_document
 from service.api.requests.decode import EARLIEST, FUTURE_ALLOWED, NO_PAGES, instants, name_pages
+from service.api.requests.limited import charge, check_hosts
 from service.api.requests.stream import POLL_S, attempt, cut_short, deadline
 from service.api.responses.encode import (
     add_counts,
@@ -35,7 +37,7 @@ from service.ingest.record import PageNames
 from service.model.arrays import INSTANT, NO_TIME, Bools, Ints
 from service.model.columns import PageColumns, PingColumns
 from service.model.domain import Verdict
-from service.model.errors import OUTAGES, InvalidUrl, Overloaded
+from service.model.errors import OUTAGES, Forbidden, InvalidUrl, Overloaded
 from service.model.urls import NormalUrl, normalise
 
 router = APIRouter(tags=["evidence"], route_class=DirectRoute, dependencies=GUARDED)
@@ -48,6 +50,7 @@ router = APIRouter(tags=["evidence"], route_class=DirectRoute, dependencies=GUAR
 )
 def post_sitemap(
     service: TheService,
+    caller: TheCaller,
     content: Annotated[bytes, Depends(read_document)],
     url: Annotated[
         str,
@@ -73,8 +76,13 @@ def post_sitemap(
     If a document breaks off, the entries before the break count, and `warnings` names the break. A
     `lastmod` may have any form of W3C dates; an unreadable or future `lastmod` is ignored.
     """
-    origin = DocumentOptions(normalise(url).host, cross_host, register)
+    fetched = normalise(url)
+    check_hosts(caller, [fetched.host])
+    if caller.boundary is not None and cross_host:
+        raise Forbidden(f"this key is limited to {caller.boundary}; leave cross_host out")
+    origin = DocumentOptions(fetched.host, cross_host, register)
     result = Reader(service, origin).read(Sitemap(content, service.max_body_bytes))
+    charge(caller, result.accepted + result.duplicate + result.late + result.n_rejected)
     refuse_empty({name: getattr(result, name) for name in Counts.__struct_fields__})
     return answer(result)
 

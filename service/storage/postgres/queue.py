@@ -1,5 +1,6 @@
 """The queue on Postgres: each step is one statement, which takes and returns arrays."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -8,6 +9,7 @@ from typing_extensions import override
 
 from service.model.arrays import INSTANT, Bools, Instants, Ints
 from service.model.columns import DueColumns
+from service.storage.answers import LEASE_ANSWERS, LeaseAnswers
 from service.storage.epochs_sql import BETWEEN, DUE_RATE
 from service.storage.postgres.sql import given
 from service.storage.postgres.statements import PostgresDialect, named
@@ -69,10 +71,14 @@ SELECT {DUE_ARRAYS} FROM (
 """
 """Statement that reads `created_at` of pages never crawled only; for others it decides nothing."""
 DUE_PAGES = f"""
-SELECT {DUE_ARRAYS}, array_agg(coalesce(url, '')), array_agg(coalesce(host, '')) FROM (
-    SELECT given.page_id, created_at, url, host, {_STATE}
+SELECT {DUE_ARRAYS}, array_agg(coalesce(url, '')), array_agg(coalesce(host, '')),
+    array_agg(coalesce(etag, '')), array_agg(coalesce(last_modified, '-infinity')),
+    array_agg(coalesce(note, ''))
+FROM (
+    SELECT given.page_id, created_at, url, host, {_STATE}, etag, last_modified, note
     FROM {GIVEN_STATES} LEFT JOIN pages ON pages.page_id = given.page_id
-    LEFT JOIN hosts ON hosts.host_id = pages.host_id ORDER BY position
+    LEFT JOIN hosts ON hosts.host_id = pages.host_id
+    LEFT JOIN page_validators ON page_validators.page_id = given.page_id ORDER BY position
 ) AS due
 """
 
@@ -118,6 +124,7 @@ FROM {locked}
 LOCKED = """(
     SELECT * FROM host_queues WHERE queue_id = ANY({ids}) ORDER BY queue_id FOR NO KEY UPDATE
 ) AS locked"""
+LOCKED_IF_FREE = LOCKED.replace("UPDATE", "UPDATE SKIP LOCKED")
 NOTED = "set_config('recrawl.host_queues', array_agg(queue_id)::text, true),"
 """Expression that stores the ids of the locked host queues, for the next statement."""
 HOST_QUEUES_NOTED = "nullif(current_setting('recrawl.host_queues'), '')::bigint[]"
@@ -212,6 +219,12 @@ FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[])
 LEFT JOIN due_pages USING (page_id, token)
 """
 
+ADD_LEASE_ANSWERS = f"""
+INSERT INTO lease_answers (key, body, expires_at, answer)
+SELECT key, body, expires_at, answer FROM {given("key", "body", "expires_at", "answer")}
+ORDER BY key
+"""
+
 
 class PostgresQueue(PostgresDialect):
     """The queue in the SQL of Postgres.
@@ -249,11 +262,18 @@ class PostgresQueue(PostgresDialect):
 
     @override
     def ready(
-        self, now: datetime, n_host_queues: int, n_rows: int, of: LeaseFilter = ALL_PAGES
+        self,
+        now: datetime,
+        n_host_queues: int,
+        n_rows: int,
+        of: LeaseFilter = ALL_PAGES,
+        *,
+        wait: bool = True,
     ) -> tuple[HostQueues, QueuedPages]:
         self.ask_epoch()  # its setting avoids planning of these statements too
         ids = f"ARRAY({ready_in(of)})"
-        lock = HOST_QUEUES.format(note=NOTED, locked=LOCKED.format(ids=ids))
+        locking = LOCKED if wait else LOCKED_IF_FREE
+        lock = HOST_QUEUES.format(note=NOTED, locked=locking.format(ids=ids))
         locked = self.later(lock, now=now, limit=n_host_queues, **filters(of))
         queued = QUEUED.format(where=rows_in(of))
         rows = self.columns(QueuedPages, queued, n_rows=n_rows, **filters(of))
@@ -299,6 +319,15 @@ class PostgresQueue(PostgresDialect):
     def requeue(self, rows: QueueRows) -> None:
         if len(rows):
             self.later(REQUEUE, **rows.arrays())
+
+    @override
+    def lease_answers(self, key: Ints) -> Iterable[tuple[int, int, str]]:
+        return self.later(LEASE_ANSWERS, ids=key)
+
+    @override
+    def add_lease_answers(self, answers: LeaseAnswers) -> None:
+        if len(answers):
+            self.later(ADD_LEASE_ANSWERS, **answers.arrays())
 
     @override
     def lock_leases(self, tokens: LeaseTokens) -> LockedLeases:

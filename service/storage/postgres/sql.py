@@ -10,7 +10,7 @@ from typing import Any
 
 from service.model.arrays import Floats, Ints
 from service.model.columns import PageStates
-from service.storage import epochs_sql
+from service.storage import epochs_sql, validators
 from service.storage.clocks_sql import OF_CLOCK, RENEW_CLOCK
 from service.storage.contract import GONE_CHECKS
 from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET
@@ -179,6 +179,47 @@ SELECT {", ".join(map(_write, OF_STATES))}, url_group FROM {given(*OF_STATES, "u
 """
 """Statement in which arrays of `IF_SOME` may be shorter: unnest fills their ends with NULL."""
 
+VALIDATORS = """
+SELECT array_agg(page_id), array_agg(coalesce(etag, '')),
+    array_agg(coalesce(last_modified, '-infinity')), array_agg(coalesce(note, ''))
+FROM (
+    SELECT * FROM page_validators WHERE page_id = ANY(%(page_id)s::bigint[]) ORDER BY page_id
+) AS read
+"""
+CLEAR_VALIDATORS = """
+WITH cleared AS (
+    UPDATE page_validators SET etag = NULL, last_modified = NULL
+    WHERE page_id = ANY(%(page_id)s::bigint[]) AND note IS NOT NULL
+        AND NOT ROW(etag, last_modified) IS NULL
+)
+DELETE FROM page_validators WHERE page_id = ANY(%(page_id)s::bigint[]) AND note IS NULL
+"""
+"""Statement for pages whose new answers have no validators."""
+SAVE_VALIDATORS = f"""
+WITH given AS (
+    SELECT * FROM {given("page_id", "etag", "last_modified", "note", "resets")}
+), after AS (
+    SELECT given.page_id, stored.page_id IS NOT NULL AS is_stored, {validators.NEW["etag"]} AS etag,
+        {validators.NEW["last_modified"]} AS last_modified, {validators.NEW["note"]} AS note
+    FROM given LEFT JOIN page_validators AS stored ON stored.page_id = given.page_id
+), dropped AS (
+    DELETE FROM page_validators USING after
+    WHERE page_validators.page_id = after.page_id
+        AND ROW(after.etag, after.last_modified, after.note) IS NULL
+), changed AS (
+    UPDATE page_validators
+    SET etag = after.etag, last_modified = after.last_modified, note = after.note
+    FROM after WHERE page_validators.page_id = after.page_id
+        AND NOT ROW(after.etag, after.last_modified, after.note) IS NULL
+        AND (page_validators.etag, page_validators.last_modified, page_validators.note)
+            IS DISTINCT FROM (after.etag, after.last_modified, after.note)
+)
+INSERT INTO page_validators (page_id, etag, last_modified, note)
+SELECT page_id, etag, last_modified, note FROM after
+WHERE NOT is_stored AND NOT ROW(etag, last_modified, note) IS NULL ORDER BY page_id
+"""
+"""Statement that writes only rows that change; the locks on states exclude other writers."""
+
 WAKE = f"""
 WITH locked AS (
     SELECT page_id FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
@@ -273,3 +314,9 @@ FROM ({{rows}}) AS rows
 def schedule(only: Collection[str], *, since: bool) -> str:
     """Return the statement that reads rows of the schedule; no URL has a line break."""
     return SCHEDULE.format(rows=epochs_sql.rows(only, since=since))
+
+
+KEYS_CHANNEL = "recrawl_keys"
+"""Channel on which changes of keys are notified."""
+NOTIFY_KEYS = f"SELECT pg_notify('{KEYS_CHANNEL}', '')"
+MAY_CUT_AUDIT = "SELECT has_table_privilege('audit', 'DELETE')"

@@ -38,6 +38,7 @@ WORDS = {
     "ids": "unnest(%(ids)s) AS ids (value)",
     "names": "unnest(%(names)s) AS names (value)",
     "lock_rows": "FOR NO KEY UPDATE",
+    "lock_free_rows": "FOR UPDATE SKIP LOCKED",
     "days_since": "CAST(extract(epoch FROM %(now)s - pings_since) AS double precision) / 86400.0",
     "log_of_page": "page_id = %(page_id)s",
 }

@@ -7,6 +7,7 @@ publishes over the connection that holds the lock, so a lost connection ends the
 
 import base64
 import os
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -31,7 +32,9 @@ from service.storage.postgres.connections import (
     taken,
     translated,
 )
+from service.storage.postgres.listening import Listener
 from service.storage.postgres.partitions import keep_house
+from service.storage.postgres.sql import KEYS_CHANNEL
 from service.storage.postgres.statements import AUTOCOMMIT, READ_ONLY, WRITE, Statements
 from service.storage.postgres.transaction import PostgresTransaction
 
@@ -42,7 +45,7 @@ TRIAL_EVERY_S = 1.0
 
 LOCK = """
 LOCK TABLE pages, page_states, hosts, observations, due_pages, host_queues,
-    epochs IN ROW EXCLUSIVE MODE
+    lease_answers, page_validators, epochs IN ROW EXCLUSIVE MODE
 """
 """Statement that takes the locks of every writer; a LOCK TABLE or a migration blocks it."""
 INSERT = "INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s)"
@@ -90,6 +93,7 @@ class PostgresStore(Store):
         self.clock = clock or self.database_clock
         self.engine, self.silence = opened(url, pool_size, deadlines)
         self.checking, _ = opened(url, 1, CHECK)
+        self.listener = Listener(self.checking, KEYS_CHANNEL)
         self.trial = Trial()
 
     @override
@@ -112,6 +116,10 @@ class PostgresStore(Store):
         tx = PostgresTransaction(statements, self.width)
         tx.clock, tx.database_clock = self.clock, self.database_clock
         return tx
+
+    @override
+    def wait_for_keys(self, within_s: float, ended: threading.Event) -> None:
+        self.listener.wait(within_s, ended)
 
     @override
     @contextmanager
@@ -154,6 +162,7 @@ class PostgresStore(Store):
 
     @override
     def close(self) -> None:
+        self.listener.close()
         self.engine.dispose()
         self.checking.dispose()
 

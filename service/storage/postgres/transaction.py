@@ -45,6 +45,7 @@ from service.storage.postgres.queue import PostgresQueue
 from service.storage.postgres.statements import named
 from service.storage.sql import SqlTransaction, any_seldom_set
 from service.storage.tables import SELDOM_SET
+from service.storage.validators import ValidatorChanges, ValidatorColumns
 
 FROZEN = "(FORMAT BINARY, FREEZE)"
 FEW = 100
@@ -157,6 +158,17 @@ class PostgresTransaction(PostgresFeed, SqlTransaction, PostgresQueue):
         columns |= {name: columns[name][:n_rare] for name in SELDOM_SET}
         columns["last_age"] = columns["last_age"][:n_dated]
         self.later(statement, **columns)
+
+    @override
+    def validators(self, page_id: Ints) -> ValidatorColumns:
+        return self.columns(ValidatorColumns, sql.VALIDATORS, page_id=page_id)
+
+    @override
+    def save_validators(self, changes: ValidatorChanges) -> None:
+        if changes.only_reset.all():
+            self.later(sql.CLEAR_VALIDATORS, page_id=changes.page_id)
+        elif len(changes):
+            self.later(sql.SAVE_VALIDATORS, **changes.arrays())
 
     @override
     def wake(self, page_id: Ints, now: datetime) -> Ints:
@@ -292,6 +304,15 @@ class PostgresTransaction(PostgresFeed, SqlTransaction, PostgresQueue):
         columns["url"] = np.array(columns["url"].split("\n"), object)
         columns |= {name: broad(columns[name]) for name in SHORT_RATES}
         return ScheduledPages(**columns), kept
+
+    @override
+    def changed_keys(self) -> None:
+        super().changed_keys()
+        self.run(sql.NOTIFY_KEYS)
+
+    @override
+    def may_cut_audit(self) -> bool:
+        return bool(self.scalar(sql.MAY_CUT_AUDIT))
 
     @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:

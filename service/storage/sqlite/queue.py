@@ -1,5 +1,6 @@
 """The queue on SQLite; because there is one writer at a time, it needs no locks on rows."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from itertools import repeat
 from typing import Any, TypeVar
@@ -9,6 +10,7 @@ from typing_extensions import override
 
 from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints
 from service.model.columns import DueColumns
+from service.storage.answers import LEASE_ANSWERS, LeaseAnswers
 from service.storage.epochs_sql import DUE_RATE
 from service.storage.queue import (
     ALL_PAGES,
@@ -67,8 +69,10 @@ LEFT JOIN schedule ON schedule.page_id = given.value AND schedule.epoch = :epoch
 ORDER BY given.key
 """
 DUE_PAGES = f"""
-SELECT given.value, {DUE}, coalesce(url, ''), coalesce(host, '')
+SELECT given.value, {DUE}, coalesce(url, ''), coalesce(host, ''), coalesce(etag, ''),
+    last_modified, coalesce(note, '')
 FROM {GIVEN} LEFT JOIN {STATES} LEFT JOIN hosts ON hosts.host_id = pages.host_id
+LEFT JOIN page_validators ON page_validators.page_id = pages.page_id
 ORDER BY given.key
 """
 
@@ -141,6 +145,10 @@ SELECT page_id, {HOST_QUEUE} FROM pages JOIN hosts ON hosts.host_id = pages.host
 WHERE page_id IN (SELECT value FROM json_each(?))
 """
 
+ADD_LEASE_ANSWER = """
+INSERT INTO lease_answers (key, body, expires_at, answer) VALUES (?, ?, ?, ?)
+"""
+
 
 class SqliteQueue(sql.SqliteDialect):
     """The queue in the SQL of SQLite."""
@@ -191,7 +199,13 @@ class SqliteQueue(sql.SqliteDialect):
 
     @override
     def ready(
-        self, now: datetime, n_host_queues: int, n_rows: int, of: LeaseFilter = ALL_PAGES
+        self,
+        now: datetime,
+        n_host_queues: int,
+        n_rows: int,
+        of: LeaseFilter = ALL_PAGES,
+        *,
+        wait: bool = True,
     ) -> tuple[HostQueues, QueuedPages]:
         ready = HOST_QUEUES.format(ids=ready_in(of))
         host_queues = self._locked(ready, now=now, limit=n_host_queues, **filters(of))
@@ -253,6 +267,14 @@ class SqliteQueue(sql.SqliteDialect):
         out = np.isnat(rows.next_at)
         self.run_many("DELETE FROM due_pages WHERE page_id = ?", rows.page_id[out].tolist())
         self.run_many(REQUEUE, *_cells(rows.take(~out), *ROW))
+
+    @override
+    def lease_answers(self, key: Ints) -> Iterable[tuple[int, int, str]]:
+        return self.run(LEASE_ANSWERS, ids=key).fetchall()
+
+    @override
+    def add_lease_answers(self, answers: LeaseAnswers) -> None:
+        self.run_many(ADD_LEASE_ANSWER, *map(sql.values, answers.arrays().values()))
 
     @override
     def lock_leases(self, tokens: LeaseTokens) -> LockedLeases:

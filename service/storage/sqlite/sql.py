@@ -33,6 +33,7 @@ from service.storage.contract import GONE_CHECKS, Transaction
 from service.storage.dialect import Arrays, Dialect, worded
 from service.storage.epochs_sql import KEPT, NUMBER_IN_FORCE
 from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET, metadata
+from service.storage.validators import NO_NOTE
 
 ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
@@ -204,6 +205,32 @@ INSERT INTO clocks ({", ".join(OF_CLOCK)}) VALUES ({", ".join("?" * len(OF_CLOCK
 """
 
 
+VALIDATORS = """
+SELECT page_id, coalesce(etag, ''), last_modified, coalesce(note, '') FROM page_validators
+WHERE page_id IN (SELECT value FROM json_each(?)) ORDER BY page_id
+"""
+OF_VALIDATORS = """
+EXISTS (SELECT 1 FROM page_validators) AND page_id IN (SELECT value FROM json_each(?))
+"""
+"""Condition that takes no time while no page has validators."""
+CLEAR_VALIDATORS = f"""
+UPDATE page_validators SET etag = NULL, last_modified = NULL WHERE {OF_VALIDATORS}
+"""
+SAVE_VALIDATORS = f"""
+INSERT INTO page_validators (page_id, etag, last_modified, note)
+VALUES (?1, nullif(?2, ''), ?3, CASE WHEN ?4 NOT IN ('', '{NO_NOTE}') THEN ?4 END)
+ON CONFLICT (page_id) DO UPDATE SET
+    etag = CASE WHEN ?5 OR ?2 <> '' THEN excluded.etag ELSE etag END,
+    last_modified = CASE WHEN ?5 OR ?3 IS NOT NULL THEN excluded.last_modified
+        ELSE last_modified END,
+    note = CASE ?4 WHEN '' THEN note ELSE excluded.note END
+"""
+DROP_VALIDATORS = f"""
+DELETE FROM page_validators WHERE etag IS NULL AND last_modified IS NULL AND note IS NULL
+    AND {OF_VALIDATORS}
+"""
+
+
 WORDS = {
     "double": "",
     "greatest": "max",
@@ -212,6 +239,7 @@ WORDS = {
     "ids": "json_each(%(ids)s)",
     "names": "json_each(%(names)s)",
     "lock_rows": "",
+    "lock_free_rows": "",
     "days_since": "(%(now)s - pings_since) / 86400e6",
     "log_of_page": f"stretch IN ({STRETCHES}) AND page_id = %(page_id)s",
 }

@@ -37,6 +37,7 @@ from service.storage.sqlite.connections import Turns
 from service.storage.sqlite.feed import SqliteFeed
 from service.storage.sqlite.log import SqliteLog, Stretches
 from service.storage.sqlite.queue import SqliteQueue
+from service.storage.validators import ValidatorChanges, ValidatorColumns
 
 MOST_VARIABLES = 32_000
 """Maximum variables of a statement; the default build of SQLite allows 32,766."""
@@ -159,6 +160,17 @@ class SqliteTransaction(SqliteLog, SqliteFeed, SqlTransaction, SqliteQueue):
         self.run_many(sql.RESTORE_STATES, sql.values(states.pings_since), *sql.written(states))
 
     @override
+    def validators(self, page_id: Ints) -> ValidatorColumns:
+        return self.columns(ValidatorColumns, self.run(sql.VALIDATORS, sql.listed(page_id)))
+
+    @override
+    def save_validators(self, changes: ValidatorChanges) -> None:
+        empty = changes.only_reset
+        self.run(sql.CLEAR_VALIDATORS, sql.listed(changes.page_id[empty & changes.resets]))
+        self.run_many(sql.SAVE_VALIDATORS, *map(sql.values, changes.take(~empty).arrays().values()))
+        self.run(sql.DROP_VALIDATORS, sql.listed(changes.page_id))
+
+    @override
     def wake(self, page_id: Ints, now: datetime) -> Ints:
         woken = self.run(sql.WAKE, sql.microseconds(now), sql.listed(page_id))
         return np.array([page for (page,) in woken], np.int64)
@@ -214,6 +226,10 @@ class SqliteTransaction(SqliteLog, SqliteFeed, SqlTransaction, SqliteQueue):
             read = np.fromiter(cursor, sql.SCHEDULE_ROW)
         columns = {f.name: read[f.name].view(COLUMN[f.type]) for f in sql.SCHEDULED}
         return ScheduledPages(**columns, **sql.rarely_due(read["rarely"])), self.kept()
+
+    @override
+    def may_cut_audit(self) -> bool:
+        return True
 
     @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:

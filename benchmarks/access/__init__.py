@@ -1,0 +1,1 @@
+"""Measurements and campaigns on access: roles, timing, fairness, cost of a key."""

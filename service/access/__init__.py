@@ -1,0 +1,1 @@
+"""Access: keys, roles, limits, and the audit of administrative acts."""

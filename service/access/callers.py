@@ -1,0 +1,47 @@
+"""Callers, and the right of a caller to an operation."""
+
+from dataclasses import dataclass
+
+from service.access.boundary import Boundary
+from service.access.limits import Slots, TokenBucket
+from service.access.roles import Right
+from service.model.access import Role, role_names
+from service.model.errors import Forbidden
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The author of requests, with the limits of its key."""
+
+    name: str
+    """Name for the audit: the id of a key, `environment-N`, `jwt:SUBJECT` or `anyone`."""
+    role: Role | None
+    """None for a site that shows the key of IndexNow, or a caller of public operations."""
+    known: bool = False
+    """True if the caller has shown a valid key or token."""
+    boundary: Boundary | None = None
+    bucket: TokenBucket | None = None
+    slots: Slots | None = None
+    """Places for its requests in work; None: no limit."""
+
+    def check(self, right: Right, operation: str) -> None:
+        """Raise `Forbidden` without the right to an operation."""
+        if right.role is None or self.role is None:
+            return
+        if self.role < right.role:
+            needed = role_names([role for role in Role if role >= right.role])
+            raise Forbidden(
+                f"{operation} needs a key of role {needed}; this key has the role {self.role.name}"
+            )
+        if self.boundary is not None and (right.limited is None or self.role < right.limited):
+            needed = "no such key" if right.limited is None else f"role {right.limited.name}"
+            raise Forbidden(
+                f"{operation} accepts of the keys that are limited to hosts or URLs {needed}; use "
+                "a key without limits"
+            )
+
+
+ANYONE = Caller("anyone", Role.admin)
+"""The caller of a service without keys, who may do everything."""
+STRANGER = Caller("stranger", None)
+"""A caller without a key."""

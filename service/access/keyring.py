@@ -1,0 +1,170 @@
+"""The keys that a process accepts, in memory: a request asks no database.
+
+A thread reads the keys again when the database reports a change, and once a second. If no reading
+has succeeded for `MAX_AGE_S`, keys of the database are not accepted. So a revoked key is refused by
+every process within `MAX_AGE_S`.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from hmac import compare_digest
+from threading import Event, Lock
+
+from service.access.boundary import boundary_of
+from service.access.callers import Caller
+from service.access.keys import HEAD, PREFIX, digest_of
+from service.access.limits import Slots, TokenBucket
+from service.model.access import ApiKey, Role
+from service.model.errors import OUTAGES, AccessUnavailable
+from service.storage import Store
+
+POLL_S = 1.0
+"""Time between two readings of the keys, seconds, if no notification comes."""
+MAX_AGE_S = 5.0
+"""Maximum age of the last reading of the keys, seconds."""
+MARK_EVERY = timedelta(minutes=1)
+"""Time between two writings of the instants of last use."""
+NO_DIGEST = bytes(32)
+
+
+@dataclass(frozen=True, slots=True)
+class RingEntry:
+    """A key in memory."""
+
+    digest: bytes = field(repr=False)
+    caller: Caller | None
+    expires_at: datetime | None = None
+
+
+NOBODY = RingEntry(NO_DIGEST, None)
+
+
+class KeyRing:
+    """The keys of the database and of the environment."""
+
+    def __init__(
+        self,
+        store: Store,
+        environment: Iterable[str],
+        now: Callable[[], datetime],
+        *,
+        n_slots: int,
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.store = store
+        self.now = now
+        self.n_slots = n_slots
+        self.seconds = seconds
+        callers = [
+            (text, Caller(f"environment-{i}", Role.admin, known=True, slots=Slots(n_slots)))
+            for i, text in enumerate(dict.fromkeys(environment), 1)
+        ]
+        self.environment = [RingEntry(digest_of(text), caller) for text, caller in callers]
+        self.entries: dict[str, RingEntry] = {}
+        self.closed = bool(self.environment)
+        """False while there is no key, so that everybody is admitted."""
+        self.version = -1
+        self.read_at = -MAX_AGE_S
+        self.used: set[str] = set()
+        """Ids of the keys that were used since the last writing."""
+        self.marked_at: datetime | None = None
+        self.reading = Lock()
+
+    # -- requests
+
+    def caller(self, text: str) -> Caller | None:
+        """Return the caller who shows a key; None for a wrong or ended key.
+
+        Raises
+        ------
+        AccessUnavailable
+            The keys of the database have not been read for `MAX_AGE_S`.
+        """
+        entry = self.find(text)
+        if not text.startswith(PREFIX):
+            return entry.caller
+        if self.seconds() - self.read_at > MAX_AGE_S:
+            raise AccessUnavailable
+        expired = entry.expires_at is not None and self.now() >= entry.expires_at
+        if entry.caller is None or expired:
+            return None
+        self.used.add(entry.caller.name)
+        return entry.caller
+
+    def find(self, text: str) -> RingEntry:
+        """Return the entry of a key, `NOBODY` for a wrong one."""
+        return next((entry for entry, same in self.compared(text) if same), NOBODY)
+
+    def compared(self, text: str) -> list[tuple[RingEntry, bool]]:
+        """Return the entries that a text may belong to, and whether it does.
+
+        Right and wrong secrets take the same time. What follows depends only on the result, which
+        the answer shows anyway.
+        """
+        digest = digest_of(text)
+        if text.startswith(PREFIX):
+            entry = self.entries.get(text[:HEAD], NOBODY)
+            return [(entry, compare_digest(entry.digest, digest))]
+        return [(entry, compare_digest(entry.digest, digest)) for entry in self.environment]
+
+    # -- the thread
+
+    def follow(self, stopping: Event) -> None:
+        """Read the keys again and again until the event is set."""
+        while not stopping.is_set():
+            with suppress(*OUTAGES):
+                self.refresh()
+                self.mark_used()
+            self.store.wait_for_keys(POLL_S, stopping)
+        with suppress(*OUTAGES):
+            self.mark_used(last=True)
+
+    def refresh(self) -> None:
+        """Read the keys if they have changed; raise the errors of the store."""
+        with self.reading:
+            began = self.seconds()
+            with self.store.begin(write=False) as tx:
+                version = tx.keys_version()
+                if version != self.version:
+                    usable, any_key = tx.usable_keys(tx.now()), tx.any_key()
+                    self.entries = {f"{PREFIX}{key.key_id}_": self._entry(key) for key in usable}
+                    self.closed = bool(self.environment) or any_key
+                    self.version = version
+            self.read_at = began
+
+    def _entry(self, key: ApiKey) -> RingEntry:
+        """Return the entry of a key, with the bucket and the places of its former entry."""
+        before = self.entries.get(f"{PREFIX}{key.key_id}_", NOBODY)
+        if before.caller is not None:
+            return RingEntry(key.digest, before.caller, key.expires_at)
+        bucket = None
+        if key.items_per_s is not None:
+            bucket = TokenBucket.full(key.items_per_s, self.seconds())
+        caller = Caller(
+            name=key.key_id,
+            role=key.role,
+            known=True,
+            boundary=boundary_of(key.hosts, key.url_prefixes),
+            bucket=bucket,
+            slots=Slots(self.n_slots),
+        )
+        return RingEntry(key.digest, caller, key.expires_at)
+
+    def mark_used(self, *, last: bool = False) -> None:
+        """Write the instants of last use, at most once a minute, and at the end."""
+        now = self.now()
+        if self.marked_at is not None and now - self.marked_at < MARK_EVERY and not last:
+            return
+        if not self.used:
+            return
+        used, self.used = self.used, set()
+        try:
+            with self.store.begin() as tx:
+                tx.mark_used(used, tx.now())
+        except OUTAGES:
+            self.used |= used
+            raise
+        self.marked_at = now

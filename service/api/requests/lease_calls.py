@@ -1,0 +1,260 @@
+"""Lease requests that may report crawls first, flushed by one writer in one transaction.
+
+The transaction records the crawls of all requests, leases pages for the workers, and stores the
+answers to requests with an Idempotency-Key. A request that repeats a key receives the stored
+answer.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from itertools import compress
+from typing import NamedTuple
+
+import numpy as np
+from msgspec import json
+
+from recrawl_client.wire.evidence import Observation, Reported
+from recrawl_client.wire.leases import Crawl, Leased
+from service.api.requests.bodies import Batch
+from service.api.requests.small_posts import Counts, PostRecorder, RecordedPosts, SmallPost
+from service.api.responses.encode import encode_leased
+from service.batching.batcher import Batcher
+from service.batching.lease_requests import LIMITS, LeaseRequest, lease_all, next_ready
+from service.leases import lease
+from service.leases.lease import LeasedPages
+from service.leases.politeness import Politeness
+from service.model.arrays import INSTANT, instant
+from service.model.errors import AnswerTaken, KeyReused
+from service.storage import Store, Transaction
+from service.storage.answers import ANSWERS_KEPT, LeaseAnswers
+
+DROP_EVERY = timedelta(seconds=1)
+"""Time between two deletions of expired answers."""
+
+NOTHING_RECORDED = RecordedPosts([], 0, np.zeros(0, np.int64))
+
+
+class RepeatedKey(Exception):
+    """Two requests of a batch have one key, so the batcher must flush each alone, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallKey:
+    """The Idempotency-Key of a request, and its body, as hashes of 64 bits."""
+
+    key: int
+    body: int
+
+    @classmethod
+    def of(cls, key: str, *body: bytes) -> "CallKey":
+        """Return the hashes of a key and of a body in parts."""
+        return cls(_hash(key.encode()), _hash(b"\0".join(body)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeaseCall:
+    """One request."""
+
+    request: LeaseRequest
+    batch: Batch[Observation] | None = None
+    """Crawls to report; None: no crawls, or their report is committed."""
+    register: bool = True
+    """True: register unknown URLs of the report."""
+    key: CallKey | None = None
+    counts: Counts | None = None
+    """Outcomes of the crawls, where their report is committed."""
+
+    @property
+    def kind(self) -> Hashable:
+        """Requests with the same filter share a batch, unless only one registers URLs."""
+        return self.request.kind, self.register
+
+    @property
+    def size(self) -> int:
+        """Number of crawls requested or reported."""
+        return max(self.request.size, len(self.batch.items) if self.batch else 0)
+
+
+@dataclass(slots=True)
+class CallReply:
+    """The reply to one request."""
+
+    counts: Counts | None
+    """Outcomes of the reported crawls; None without a report."""
+    leased: list[LeasedPages] = field(default_factory=list)
+    answer: str | None = None
+    """JSON of the whole answer, for a request with a key and leases."""
+    next_ready_at: datetime | None = None
+    """Earliest time of the next due page where nothing was leased; None: nothing is queued."""
+
+    @property
+    def n_leased(self) -> int:
+        """Number of leases of this call."""
+        return sum(len(part.overdue) for part in self.leased)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the request has no leases."""
+        return not self.leased and self.answer is None
+
+    def items(self) -> list[Crawl]:
+        """Return the leased crawls."""
+        return [item for part in self.leased for item in encode_leased(part)]
+
+
+LeaseCalls = Batcher[LeaseCall, CallReply]
+
+
+@dataclass(slots=True)
+class CallFlush:
+    """The flush of lease requests."""
+
+    store: Store
+    polite: Politeness
+    rng: np.random.Generator
+    posts: PostRecorder
+    drop_at: datetime | None = None
+    """Time of the next deletion of expired answers."""
+
+    def __call__(self, calls: list[LeaseCall]) -> list[CallReply]:
+        """Record, lease and store in one transaction; lease the rest for requests without a key.
+
+        A request with a key has leases of one transaction only. Raise `RepeatedKey`, or the
+        `KeyReused` of one request.
+        """
+        keyed = [call.key.key for call in calls if call.key is not None]
+        if len(set(keyed)) < len(keyed):
+            raise RepeatedKey
+        replies = [CallReply(call.counts) for call in calls]
+        reports = any(call.batch for call in calls)
+        if reports or keyed:
+            self._commit(calls, replies)
+        if reports and keyed:  # this transaction waits for host queues, the first one did not
+            still = [r.is_empty and c.key is not None for c, r in zip(calls, replies, strict=True)]
+            unreported = [replace(call, batch=None) for call in compress(calls, still)]
+            if unreported:
+                self._commit(unreported, list(compress(replies, still)))
+        self._lease_rest(calls, replies)
+        if keyed:
+            self._drop_expired()
+        return replies
+
+    def _commit(self, calls: list[LeaseCall], replies: list[CallReply]) -> None:
+        """Run one transaction; repeat it if another process has answered one of its keys."""
+        try:
+            self._commit_once(calls, replies)
+        except AnswerTaken:
+            self._commit_once(calls, replies)
+
+    def _commit_once(self, calls: list[LeaseCall], replies: list[CallReply]) -> None:
+        reporting = [call.batch is not None for call in calls]
+        posts = [SmallPost(call.batch, call.register) for call in calls if call.batch is not None]
+        keys = np.array([call.key.key for call in calls if call.key is not None], np.int64)
+        recorded, now = NOTHING_RECORDED, self.posts.now()
+        with self.store.begin() as tx:
+            rows = tx.lease_answers(keys) if len(keys) else ()
+            if posts:
+                recorded = self.posts.record(tx, posts, now)
+            stored = {key: StoredAnswer(body, answer) for key, body, answer in rows}
+            repeated = [_stored(call, stored) for call in calls]
+            after = [CallReply(reply.counts) for reply in replies]
+            for reply, outcome in zip(compress(after, reporting), recorded.counts, strict=True):
+                reply.counts = outcome
+            fresh = [answer is None for answer in repeated]
+            new = list(compress(calls, fresh)), list(compress(after, fresh))
+            self._lease(tx, *new, wait=not posts)
+        if posts:
+            self.posts.settle(recorded, now)
+        for reply, own, answer in zip(replies, after, repeated, strict=True):
+            reply.counts, reply.leased = own.counts, own.leased
+            reply.answer = own.answer if answer is None else answer
+
+    def _lease(
+        self, tx: Transaction, calls: list[LeaseCall], replies: list[CallReply], *, wait: bool
+    ) -> None:
+        """Lease for these requests, and store the answers to those with a key."""
+        if not calls:
+            return
+        wishes, reach = [call.request.wish for call in calls], calls[0].request.kind
+        parts, _ = lease.lease(tx, wishes, reach, self.polite, self.rng, wait=wait)
+        keyed: list[tuple[CallKey, str]] = []
+        for call, reply, part in zip(calls, replies, parts, strict=True):
+            reply.leased = [part] if len(part.overdue) else []
+            if call.key is not None and reply.leased:
+                reply.answer = encode_answer(reply)
+                keyed.append((call.key, reply.answer))
+        expires_at = instant(tx.now() + ANSWERS_KEPT)
+        if keyed:
+            tx.add_lease_answers(
+                LeaseAnswers(
+                    key=np.array([key.key for key, _ in keyed], np.int64),
+                    body=np.array([key.body for key, _ in keyed], np.int64),
+                    expires_at=np.full(len(keyed), expires_at, INSTANT),
+                    answer=np.array([answer for _, answer in keyed], object),
+                )
+            )
+
+    def _lease_rest(self, calls: list[LeaseCall], replies: list[CallReply]) -> None:
+        """Lease what requests without a key still miss; read when the next page is ready."""
+        missing = [
+            0 if call.key is not None else call.request.size - reply.n_leased
+            for call, reply in zip(calls, replies, strict=True)
+        ]
+        reach = calls[0].request.kind
+        rest = [
+            LeaseRequest(replace(call.request.wish, count=n), reach)
+            for call, n in zip(calls, missing, strict=True)
+            if n
+        ]
+        if rest:
+            served = lease_all(self.store, self.polite, self.rng, rest)
+            for reply, more in zip(compress(replies, missing), served, strict=True):
+                reply.leased += more.leased
+                reply.next_ready_at = more.next_ready_at
+        empty = [r for r, n in zip(replies, missing, strict=True) if r.is_empty and not n]
+        if empty:
+            next_ready_at = next_ready(self.store, reach)
+            for reply in empty:
+                reply.next_ready_at = next_ready_at
+
+    def _drop_expired(self) -> None:
+        now = self.posts.now()
+        if self.drop_at is None or now >= self.drop_at:
+            self.drop_at = now + DROP_EVERY
+            with self.store.begin() as tx:
+                tx.drop_lease_answers(now)
+
+
+class StoredAnswer(NamedTuple):
+    """The answer to the first request with a key."""
+
+    body: int
+    answer: str
+
+
+def _stored(call: LeaseCall, stored: dict[int, StoredAnswer]) -> str | None:
+    """Return the stored answer to a request; raise `KeyReused` if its body is another one."""
+    first = stored.get(call.key.key) if call.key is not None else None
+    if first is None or call.key is None:
+        return None
+    if first.body != call.key.body:
+        raise KeyReused
+    return first.answer
+
+
+def encode_answer(reply: CallReply, retry_after_s: float | None = None) -> str:
+    """Return the JSON of an answer."""
+    reported = None if reply.counts is None else Reported(**reply.counts)
+    answer = Leased(items=reply.items(), retry_after_s=retry_after_s, reported=reported)
+    return json.encode(answer).decode()
+
+
+def _hash(text: bytes) -> int:
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "big", signed=True)
+
+
+def batched_calls(flush: CallFlush) -> LeaseCalls:
+    """Return the batcher of lease requests."""
+    return Batcher("leases", flush, LIMITS)

@@ -1,0 +1,166 @@
+"""Settings of access: keys, limits, browsers, and the identity provider whose tokens count."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode
+
+from service.access.keys import PREFIX as KEY_PREFIX
+from service.access.tokens import TokenSettings
+from service.model.access import Role, role_names
+
+MIN_KEY_LENGTH = 20
+"""Minimum length of an API key, characters."""
+PUBLIC = ("metrics", "docs")
+"""Words of `RECRAWL_PUBLIC`."""
+
+Words = Annotated[tuple[str, ...], NoDecode]
+
+
+class AccessSettings(BaseSettings):
+    """Everything about access that an operator can set."""
+
+    api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+    """Keys of administrators, separated by commas, which need no database; other keys are made by
+    `recrawl keys create`. Without any key no key is required."""
+    open: bool = False
+    """True where `recrawl serve` may serve other machines without keys."""
+    public: Words = ()
+    """Parts that other machines may read without a key, separated by commas: metrics, docs."""
+    cors_origins: Words = ()
+    """Origins whose pages may call the service from browsers, separated by commas."""
+    max_requests_per_key: Annotated[int, Field(ge=1, le=10_000)] = 16
+    """Maximum number of requests of one key in work at a time; further ones wait for their turn."""
+    audit_retention_days: Annotated[float, Field(gt=0, le=36_500)] | None = 730
+    """Retention of the audit, days; empty: for ever."""
+    jwt_issuer: str | None = None
+    """Issuer of the tokens that replace keys; empty: no tokens."""
+    jwt_audience: str | None = None
+    """Audience that a token must name."""
+    jwt_jwks_url: str | None = None
+    """Address of the issuer's public keys (JWKS), https, or http on this machine."""
+    jwt_role_claim: str = "role"
+    """Claim of a token that names its role, or a list of names."""
+    jwt_roles: Words = ()
+    """Roles of other values of the claim, separated by commas: ops=admin,crawlers=crawl."""
+
+    @field_validator("api_keys", mode="before")
+    @classmethod
+    def _api_keys(cls, value: Any) -> Any:
+        return keys_of(value) if isinstance(value, str) else value
+
+    @field_validator("public", "cors_origins", "jwt_roles", mode="before")
+    @classmethod
+    def _words(cls, value: Any) -> Any:
+        return words_of(value) if isinstance(value, str) else value
+
+    @field_validator("public")
+    @classmethod
+    def _public(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+        return each(words, lambda word: word in PUBLIC, f"name {' or '.join(PUBLIC)}")
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _origins(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+        return each(words, is_origin, "name origins such as https://console.example.org")
+
+    @field_validator("jwt_roles")
+    @classmethod
+    def _roles(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+        remedy = f"send VALUE=ROLE with a role of {role_names()}"
+        return each(words, lambda word: word.partition("=")[2] in Role.__members__, remedy)
+
+    @field_validator("jwt_jwks_url")
+    @classmethod
+    def _jwks_url(cls, url: str | None) -> str | None:
+        if url and not is_safe(url):
+            raise ValueError(f"{url!r} is neither https nor on this machine; use https")
+        return url
+
+    @model_validator(mode="after")
+    def _whole_provider(self) -> "AccessSettings":
+        parts = {
+            "JWT_ISSUER": self.jwt_issuer,
+            "JWT_AUDIENCE": self.jwt_audience,
+            "JWT_JWKS_URL": self.jwt_jwks_url,
+        }
+        missing = [f"RECRAWL_{name}" for name, value in parts.items() if not value]
+        if 0 < len(missing) < len(parts):
+            raise ValueError(
+                f"{' and '.join(missing)} must be set too, because tokens need an issuer, an "
+                "audience and an address of keys"
+            )
+        return self
+
+    def tokens(self) -> TokenSettings | None:
+        """Return the settings of the identity provider; None without one."""
+        if not (self.jwt_issuer and self.jwt_audience and self.jwt_jwks_url):
+            return None
+        pairs = (word.rpartition("=") for word in self.jwt_roles)
+        return TokenSettings(
+            issuer=self.jwt_issuer,
+            audience=self.jwt_audience,
+            jwks_url=self.jwt_jwks_url,
+            role_claim=self.jwt_role_claim,
+            roles={value: Role[role] for value, _, role in pairs},
+        )
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """Return the words between commas.
+
+    >>> words_of("metrics, docs,")
+    ('metrics', 'docs')
+    """
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def each(words: tuple[str, ...], allowed: Callable[[str], bool], remedy: str) -> tuple[str, ...]:
+    """Return the words; raise `ValueError` for the first one that is not allowed."""
+    for word in words:
+        if not allowed(word):
+            raise ValueError(f"{word!r} is not valid; {remedy}")
+    return words
+
+
+def is_origin(text: str) -> bool:
+    """Return whether a text is an origin; `*` is none, because keys travel with the requests.
+
+    >>> [is_origin(text) for text in ("https://a.example", "https://a.example/", "*", "null")]
+    [True, False, False, False]
+    """
+    parts = urlsplit(text)
+    return parts.scheme in ("http", "https") and text == f"{parts.scheme}://{parts.netloc}"
+
+
+def is_safe(url: str) -> bool:
+    """Return whether nobody on the network can replace the answer of a URL.
+
+    >>> [is_safe(url) for url in ("https://a.example/jwks", "http://a.example/jwks")]
+    [True, False]
+    """
+    parts = urlsplit(url)
+    local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    return bool(parts.hostname) and (parts.scheme == "https" or (parts.scheme == "http" and local))
+
+
+def keys_of(text: str) -> tuple[str, ...]:
+    """Return the keys between commas; raise `ValueError` for unusable keys without showing them."""
+    keys = words_of(text)
+    if text.strip() and not keys:  # without a key everybody would be admitted
+        raise ValueError("RECRAWL_API_KEYS holds no key between its commas; unset it or name one")
+    if not all(key.isascii() and key.isprintable() for key in keys):
+        raise ValueError("RECRAWL_API_KEYS has a character that is not printable ASCII; remove it")
+    if any(key.startswith(KEY_PREFIX) for key in keys):
+        raise ValueError(
+            f"RECRAWL_API_KEYS holds a key that begins with {KEY_PREFIX}, as keys of the database "
+            "do; those need no setting, remove it"
+        )
+    if keys and (shortest := min(map(len, keys))) < MIN_KEY_LENGTH:
+        raise ValueError(
+            f"RECRAWL_API_KEYS holds a key of {shortest} characters; use {MIN_KEY_LENGTH} or more, "
+            'as python -c "import secrets; print(secrets.token_urlsafe(32))" prints'
+        )
+    return keys

@@ -1,0 +1,69 @@
+"""Validators of pages for conditional requests, and notes of crawlers: a row only where present.
+
+`etag` and `last_modified` are those of the page's last answer with content. `note` is JSON that the
+service does not read.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.model.arrays import Bools, Columns, Instants, Ints
+
+MOST_NOTE_BYTES = 1_024
+"""Maximum size of a note, bytes of compact JSON."""
+NO_NOTE = "null"
+"""Note that removes the stored note."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidatorColumns(Columns):
+    """(N,) validators and notes of pages."""
+
+    page_id: Ints
+    etag: NDArray[np.object_]
+    """Entity tag as the site sent it; "": none."""
+    last_modified: Instants
+    """Last modification as the site reports; NaT: no report."""
+    note: NDArray[np.object_]
+    """JSON of the note; "": none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidatorChanges(ValidatorColumns):
+    """(N,) changes of validators and notes; an absent value keeps the stored one."""
+
+    resets: Bools
+    """True where a new answer replaces the etag and the last modification, also by none."""
+
+    @property
+    def only_reset(self) -> Bools:
+        """(N,) True where a change has no value."""
+        empty: Bools = (self.etag == "") & np.isnat(self.last_modified) & (self.note == "")
+        return empty
+
+
+class ValidatorStatements(ABC):
+    """The part of a transaction that works on validators and notes."""
+
+    @abstractmethod
+    def validators(self, page_id: Ints) -> ValidatorColumns:
+        """Return the validators of those of these pages that have any, by ascending page_id."""
+
+    @abstractmethod
+    def save_validators(self, changes: ValidatorChanges) -> None:
+        """Change the validators of pages whose states are locked; delete rows without a value."""
+
+
+NEW = {
+    "etag": "CASE WHEN resets OR given.etag <> '' THEN nullif(given.etag, '') ELSE stored.etag END",
+    "last_modified": """CASE WHEN resets OR given.last_modified > '-infinity'
+        THEN nullif(given.last_modified, '-infinity') ELSE stored.last_modified END""",
+    "note": f"""CASE given.note WHEN '' THEN stored.note WHEN '{NO_NOTE}' THEN NULL
+        ELSE given.note END""",
+}
+"""Expression of each new value on Postgres."""
+DELETE_VALIDATORS = "DELETE FROM page_validators WHERE page_id = %(page_id)s"
+"""Statement that goes with the deletion of a page."""

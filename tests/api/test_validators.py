@@ -1,0 +1,112 @@
+"""Validators and notes over HTTP: reported with a crawl, returned with the next lease."""
+
+import pytest
+from support.live_server import START, running
+
+ETAG, DATE = 'W/"5f3a"', "2026-04-01T08:00:00Z"
+
+
+@pytest.fixture
+def live(database_url, monkeypatch):
+    monkeypatch.setenv("RECRAWL_HOST_DELAY_S", "0")
+    monkeypatch.setenv("RECRAWL_HOST_CONCURRENCY", "0")
+    monkeypatch.setenv("RECRAWL_BANDWIDTH", "48")
+    with running(database_url) as live:
+        yield live
+
+
+def report(live, url, status=200, **fields):
+    item = {"url": url, "observed_at": live.clock().isoformat(), "status": status, "digest": "1"}
+    item |= fields
+    response = live.post("/observations", [item])
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def page(live, page_id):
+    shown = live.get(f"/pages/{page_id}").json()
+    return {name: shown[name] for name in ("etag", "last_modified", "note")}
+
+
+def test_a_lease_returns_what_the_last_crawl_reported(live):
+    urls = "https://a.example/1", "https://a.example/2"
+    page_id, _ = live.register(*urls)
+    note = {"path": "s3://b/k", "n": [1, None]}
+    report(live, urls[0], etag=ETAG, last_modified=DATE, note=note)
+    live.epoch()
+    live.clock.advance(days=3)
+    live.epoch()
+    crawls = {c["page_id"]: c for c in live.client.post("/leases", json={}).json()["items"]}
+    expected = {"etag": ETAG, "last_modified": DATE, "note": note}
+    assert expected.items() <= crawls.pop(page_id).items()
+    (plain,) = crawls.values()
+    assert not expected.keys() & plain.keys()
+    assert page(live, page_id) == expected
+
+
+def test_the_schedule_returns_validators_on_request(live):
+    urls = "https://a.example/1", "https://a.example/2"
+    with_etag, _ = live.register(*urls)
+    report(live, urls[0], etag=ETAG, note=7)
+    live.epoch()
+    for row in live.schedule():
+        assert not {"etag", "last_modified", "note"} & row.keys()
+    first, second = live.schedule(validators=True)
+    assert (first["page_id"], first["etag"], first["note"]) == (with_etag, ETAG, 7)
+    assert "etag" not in second
+    headers = {"Accept": "application/x-ndjson"}
+    lines = live.client.get("/schedule", params={"validators": True}, headers=headers).text
+    assert lines.count("5f3a") == 1
+    arrow = {"Accept": "application/vnd.apache.arrow.stream"}
+    refused = live.client.get("/schedule", params={"validators": True}, headers=arrow)
+    assert (refused.status_code, refused.json()["field"]) == (422, "validators")
+
+
+def test_late_and_repeated_reports_do_not_bring_an_old_etag_back(live):
+    url = "https://a.example/1"
+    (page_id,) = live.register(url)
+    early = live.clock().isoformat()
+    live.clock.advance(hours=1)
+    report(live, url, etag='"new"', note=2)
+    for _ in range(2):
+        late = [{"url": url, "observed_at": early, "digest": "0", "etag": '"old"', "note": 1}]
+        assert live.post("/observations", late).json()["late"] == 1
+    assert (page(live, page_id)["etag"], page(live, page_id)["note"]) == ('"new"', 2)
+
+
+def test_new_content_without_an_etag_has_none_and_a_304_keeps_it(live):
+    url = "https://a.example/1"
+    (page_id,) = live.register(url)
+    report(live, url, etag=ETAG, note=1)
+    for status, etag in ((304, ETAG), (503, ETAG), (200, None)):
+        live.clock.advance(hours=1)
+        report(live, url, status)
+        assert page(live, page_id) == {"etag": etag, "last_modified": None, "note": 1}
+    live.clock.advance(hours=1)
+    report(live, url, 304, note=None)
+    assert page(live, page_id)["note"] is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("etag", ""),
+        ("etag", "a" * 513),
+        ("etag", '"line\nbreak"'),
+        ("etag", '"ü"'),
+        ("note", "x" * 1_023),
+        ("note", {"deep": ["ü" * 600]}),
+    ],
+)
+def test_a_value_that_cannot_be_stored_is_named(live, field, value):
+    item = {"url": "https://a.example/", "observed_at": START.isoformat(), "digest": "1"}
+    refused = live.post("/observations", [item | {field: value}])
+    assert refused.status_code == 422
+    assert refused.json()["field"] == field
+
+
+def test_a_note_has_up_to_a_kilobyte(live):
+    url = "https://a.example/1"
+    (page_id,) = live.register(url)
+    report(live, url, note="x" * 1_022)
+    assert page(live, page_id)["note"] == "x" * 1_022

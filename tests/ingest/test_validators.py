@@ -1,0 +1,96 @@
+"""Validators of a page after crawls: those of its newest answer with content."""
+
+from datetime import datetime, timedelta
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from support.store_cases import T0, crawl_columns, instants
+
+from service.ingest.validators import validator_changes
+from service.model.arrays import NO_TIME, UNSPECIFIED, Groups, instant
+
+DATE = T0 - timedelta(days=9)
+
+
+class Stored:
+    """A page's row, changed one crawl at a time as the HTTP standard says."""
+
+    def __init__(self) -> None:
+        self.etag, self.date, self.note = "", None, ""
+
+    def crawl(self, status, etag, date, note):
+        if status in (200, UNSPECIFIED):
+            self.etag, self.date = etag, date
+        elif status == 304:
+            self.etag, self.date = etag or self.etag, date or self.date
+        elif status == 404:
+            self.etag, self.date = "", None
+        self.note = note or self.note
+
+
+def changes(*crawls):
+    """Return the changes of pages by crawls (page, status, etag, date, note)."""
+    page, status, etag, date, note = zip(*crawls, strict=True)
+    at = instants([T0 + timedelta(seconds=i) for i in range(len(crawls))])
+    columns = crawl_columns(
+        np.array(page),
+        at,
+        changed=1,
+        status=np.array(status, np.int16),
+        redirects_to=np.where(np.array(status) == 302, 9, 0),
+        last_modified=instants(list(date)),
+        etag=np.array(etag, object),
+        note=np.array(note, object),
+    )
+    order = np.argsort(columns.page_id, kind="stable")
+    columns = columns.take(order)
+    return validator_changes(np.unique(columns.page_id), Groups.of(columns.page_id), columns)
+
+
+CRAWL = st.tuples(
+    st.integers(1, 3),
+    st.sampled_from([200, UNSPECIFIED, 304, 404, 500, 0, 302]),
+    st.sampled_from(["", '"a"', '"b"']),
+    st.sampled_from([None, DATE, T0]),
+    st.sampled_from(["", "1", "null"]),
+)
+
+
+@given(st.lists(st.lists(CRAWL, min_size=1, max_size=6), min_size=1, max_size=3))
+def test_batches_leave_what_one_crawl_after_another_leaves(batches):
+    expected = {page: Stored() for page in (1, 2, 3)}
+    etag = dict.fromkeys(expected, "")
+    date: dict[int, datetime | None] = dict.fromkeys(expected)
+    note = dict.fromkeys(expected, "")
+    for batch in batches:
+        for page, *crawl in batch:
+            expected[page].crawl(*crawl)
+        change = changes(*batch)
+        if change is None:
+            continue
+        for i, page in enumerate(change.page_id.tolist()):
+            if change.resets[i]:
+                etag[page], date[page] = "", None
+            etag[page] = change.etag[i] or etag[page]
+            if not np.isnat(change.last_modified[i]):
+                date[page] = change.last_modified[i]
+            note[page] = change.note[i] or note[page]
+    for page, stored in expected.items():
+        assert (etag[page], note[page]) == (stored.etag, stored.note)
+        assert date[page] == (None if stored.date is None else instant(stored.date))
+
+
+def test_answers_without_validators_only_reset_the_stored_ones():
+    change = changes((1, 200, "", None, ""), (2, 500, "", None, ""), (3, 304, "", None, ""))
+    assert change.page_id.tolist() == [1]
+    assert change.only_reset.all()
+
+
+def test_failures_alone_change_nothing():
+    assert changes((1, 500, '"a"', None, ""), (2, 0, "", DATE, "")) is None
+
+
+def test_the_date_of_an_answer_is_no_time_without_a_report():
+    change = changes((1, 200, '"a"', None, ""))
+    assert change.last_modified.tolist() == [NO_TIME.item()]
