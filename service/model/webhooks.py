@@ -92,7 +92,7 @@ class Webhook(WebhookSettings):
 
 
 class WebhookProgress(NamedTuple):
-    """How far the deliveries of a webhook are."""
+    """The progress of the deliveries of a webhook."""
 
     id: str
     status: WebhookStatus
