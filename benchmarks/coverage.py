@@ -32,9 +32,9 @@ from rich.console import Console
 from rich.table import Table
 
 from recrawl_lab.policies.lineup import HALF_LIFE_DAYS
-from recrawl_lab.replay.forecast import probability_unchanged
 from service.core.estimators import make_estimator
 from service.core.estimators.base import Estimator
+from service.core.forecast import probability_unchanged
 from service.core.pooling import UrlGroupPrior
 from service.core.prior import Prior
 from service.model.arrays import Bools, Floats, Ints

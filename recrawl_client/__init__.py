@@ -23,6 +23,7 @@ from recrawl_client.calls import (
     WebhookOptions,
 )
 from recrawl_client.client import Client
+from recrawl_client.collection import CopyName, PageChanges, PageFilters
 from recrawl_client.errors import (
     ClientError,
     CursorExpired,
@@ -48,8 +49,10 @@ from recrawl_client.wire.evidence import (
     SitemapChild,
     SitemapRead,
 )
+from recrawl_client.wire.freshness import Copy, FreshnessAnswer, Verdict
 from recrawl_client.wire.hosts import HostAnswer, HostItem
 from recrawl_client.wire.leases import Crawl, Leased
+from recrawl_client.wire.listing import BulkAnswer, ListedPage
 from recrawl_client.wire.pages import Page, PageAnswer, Registered
 from recrawl_client.wire.schedule import Epoch, ScheduledPage
 from recrawl_client.wire.webhooks import ChangeEvent, CreatedWebhook, WebhookItem
@@ -59,28 +62,35 @@ __all__ = [
     "AsyncClient",
     "AsyncReporter",
     "Batches",
+    "BulkAnswer",
     "Change",
     "ChangeEvent",
     "ChangeFilters",
     "ChangesAnswer",
     "Client",
     "ClientError",
+    "Copy",
+    "CopyName",
     "Crawl",
     "CrawlEvidence",
     "CreatedWebhook",
     "CursorExpired",
     "Decision",
     "Epoch",
+    "FreshnessAnswer",
     "HostAnswer",
     "HostItem",
     "HostSettings",
     "LeaseNotHeld",
     "LeaseOptions",
     "Leased",
+    "ListedPage",
     "NotFound",
     "Observation",
     "Page",
     "PageAnswer",
+    "PageChanges",
+    "PageFilters",
     "Ping",
     "Pinged",
     "Problem",
@@ -98,6 +108,7 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "Undelivered",
+    "Verdict",
     "WebhookItem",
     "WebhookOptions",
     "conditions",

@@ -20,6 +20,7 @@ from recrawl_client.calls import (
     ScheduleFilters,
     WebhookOptions,
 )
+from recrawl_client.collection_methods import AsyncCollectionMethods
 from recrawl_client.flows import PART, Call, Flow, Listing
 from recrawl_client.patience import UNANSWERED, answered, log_wait
 from recrawl_client.reporter import AsyncReporter, ReporterOptions
@@ -36,7 +37,7 @@ T = TypeVar("T")
 ItemT = TypeVar("ItemT")
 
 
-class AsyncClient(BaseClient):
+class AsyncClient(BaseClient, AsyncCollectionMethods):
     """A client of one service, shared by the tasks of one event loop of asyncio.
 
     Parameters, methods and errors are those of `Client`; the parameter `wait` returns an

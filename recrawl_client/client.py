@@ -20,6 +20,7 @@ from recrawl_client.calls import (
     ScheduleFilters,
     WebhookOptions,
 )
+from recrawl_client.collection_methods import CollectionMethods
 from recrawl_client.flows import PART, Call, Flow, Listing
 from recrawl_client.patience import UNANSWERED, answered, log_wait
 from recrawl_client.reporter import Reporter, ReporterOptions
@@ -36,7 +37,7 @@ T = TypeVar("T")
 ItemT = TypeVar("ItemT")
 
 
-class Client(BaseClient):
+class Client(BaseClient, CollectionMethods):
     """A client of one service, shared by any number of threads.
 
     Parameters

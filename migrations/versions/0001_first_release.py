@@ -30,6 +30,8 @@ TABLES = (
     "due_pages",
     "host_queues",
     "page_states",
+    "page_tags",
+    "tags",
     "pages",
     "host_groups",
     "hosts",
@@ -46,6 +48,7 @@ HOT = {
 def upgrade() -> None:
     sqlite = op.get_bind().dialect.name == "sqlite"
     create_pages(sqlite=sqlite)
+    create_tags()
     create_states(sqlite=sqlite)
     create_queue()
     create_answers()
@@ -115,7 +118,26 @@ def create_pages(*, sqlite: bool) -> None:
         *([host] if sqlite else []),
         sqlite_autoincrement=True,
     )
-    op.create_index("pages_host_id_idx", "pages", ["host_id"])
+    op.create_index("pages_host_id_page_id_idx", "pages", ["host_id", "page_id"])
+
+
+def create_tags() -> None:
+    op.create_table(
+        "tags",
+        sa.Column("tag_id", Id, sa.Identity(), primary_key=True),
+        sa.Column("tag", sa.Text, nullable=False),
+        sa.UniqueConstraint("tag", name="tags_tag_key"),
+        comment="Names of tags.",
+    )
+    op.create_table(
+        "page_tags",
+        sa.Column("tag_id", Id, nullable=False, autoincrement=False),
+        sa.Column("page_id", Id, nullable=False, autoincrement=False),
+        sa.PrimaryKeyConstraint("tag_id", "page_id", name="page_tags_pkey"),
+        comment="Tags of pages; a page without tags has no row.",
+        sqlite_with_rowid=False,
+    )
+    op.create_index("page_tags_page_id_idx", "page_tags", ["page_id"])
 
 
 def create_states(*, sqlite: bool) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from recrawl_client.wire.clocks import ClockAnswer
-from recrawl_client.wire.common import Counts, Instant, Item, Url
+from recrawl_client.wire.common import END, Counts, Instant, Item, Url
 
 Importance = Annotated[
     float, Meta(ge=1e-9, le=1e9, description="a positive number up to 1e9", examples=[1.0])
@@ -25,6 +25,28 @@ Watched = Annotated[
 ]
 
 
+Tag = Annotated[
+    str,
+    Meta(
+        pattern=rf"^[a-z0-9][a-z0-9._:-]{{0,49}}{END}",
+        description="1 to 50 lower-case letters, digits and . _ : -, a letter or digit first",
+        examples=["news"],
+    ),
+]
+
+MOST_TAGS = 16
+"""Maximum number of tags of a page."""
+
+Tags = Annotated[
+    list[Tag],
+    Meta(
+        max_length=MOST_TAGS,
+        description="a list of at most 16 tags: each of 1 to 50 lower-case letters, digits and "
+        ". _ : -, a letter or digit first",
+    ),
+]
+
+
 class Page(Item, frozen=True, kw_only=True):
     """A page to register, or changes to a page that is registered."""
 
@@ -40,6 +62,8 @@ class Page(Item, frozen=True, kw_only=True):
     page with fewer pings is crawled less."""
     max_crawl_rate: MaxRate | UnsetType = UNSET
     """Maximum crawl rate, 1/day."""
+    tags: Tags | UnsetType = UNSET
+    """Tags of the page, all of them; an empty list removes them."""
 
 
 class PagePatchBody(Item, frozen=True, kw_only=True):
@@ -53,6 +77,12 @@ class PagePatchBody(Item, frozen=True, kw_only=True):
     """Minimum crawl rate, 1/day; null removes the bound."""
     max_crawl_rate: MaxRate | UnsetType | None = UNSET
     """Maximum crawl rate, 1/day; null removes the bound."""
+    tags: Tags | UnsetType = UNSET
+    """Tags of the page, all of them; an empty list removes them."""
+    add_tags: Tags | UnsetType = UNSET
+    """Tags to add."""
+    remove_tags: Tags | UnsetType = UNSET
+    """Tags to remove."""
 
 
 class Registered(Counts, frozen=True, kw_only=True):
@@ -174,6 +204,8 @@ class PageAnswer(Struct, frozen=True, kw_only=True):
     """Minimum crawl rate, 1/day; null for none."""
     max_crawl_rate: float | None
     """Maximum crawl rate, 1/day; null for none."""
+    tags: list[str]
+    """Tags of the page, in alphabetical order."""
     created_at: Instant
     """Instant of the registration."""
     gone: bool

@@ -76,6 +76,13 @@ PingPrecision = Annotated[float, _notices("noisy: share of true notices", min=0.
 SitemapEvery = Annotated[float, _notices("sitemap: days between fetches", min=0.01)]
 Policies = Annotated[str, _how(help="default, all, parts, or names separated by commas")]
 ListOnly = Annotated[bool, _how("--list", help="List the policies and exit")]
+Freshness = Annotated[
+    bool,
+    _how(
+        "--freshness",
+        help="Compare verdicts about copies with maximum ages, instead of policies",
+    ),
+]
 Step = Annotated[
     float | None,
     _how(
@@ -109,6 +116,7 @@ def replay(
     sitemap_every: SitemapEvery = 1.0,
     policies: Policies = "default",
     list_: ListOnly = False,
+    freshness: Freshness = False,
     step: Step = None,
     seed: Seed = 1,
     processes: Processes = None,
@@ -123,10 +131,12 @@ def replay(
     Prints a table with conclusions, and writes --out/report.html with figures, and all numbers
     as JSON and CSV. Without --trace, --crawl-log or --git the site is synthetic.
     """
-    from recrawl_lab.cli.replay_run import PingSource, Source, print_policies, run
+    from recrawl_lab.cli.replay_run import PingSource, Source, judge, print_policies, run
 
     if list_:
         return print_policies()
     source = Source(trace, crawl_log, git, rules, pages, clock, days, importance, bulk)
     notices = PingSource(pings, ping_share, ping_delay, ping_recall, ping_precision, sitemap_every)
+    if freshness:
+        return judge(source, notices, bandwidth, bandwidth_per_page, step, seed, out)
     return run(source, notices, bandwidth, bandwidth_per_page, step, policies, seed, processes, out)

@@ -12,12 +12,21 @@ from pathlib import Path
 
 import numpy as np
 import typer
+from msgspec import json
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from recrawl_lab.policies.lineup import LEFT_OUT, LINEUP, Game, chosen, suitable_step
+from recrawl_lab.policies.lineup import (
+    DEFAULT_PLAN,
+    LEFT_OUT,
+    LINEUP,
+    Game,
+    chosen,
+    suitable_step,
+)
 from recrawl_lab.replay.comparison import Comparison, Outcome
 from recrawl_lab.replay.contest import contest
+from recrawl_lab.replay.freshness import study, summary, table
 from recrawl_lab.reports.page import page
 from recrawl_lab.reports.results import Circumstances, document, write
 from recrawl_lab.reports.summary import show
@@ -145,6 +154,50 @@ def run(
     """Play the policies on a site, print the table and write the report to a folder."""
     heed_sigterm()
     names = chosen(policies)
+    game, description = _game(source, notices, bandwidth, bandwidth_per_page, step, seed)
+    out.mkdir(parents=True, exist_ok=True)
+    outcomes = _play(game, names, processes or min(len(names), os.cpu_count() or 1))
+    _report(Comparison(game, outcomes), description, out)
+
+
+def judge(
+    source: Source,
+    notices: PingSource,
+    bandwidth: float | None,
+    bandwidth_per_page: float | None,
+    step: float | None,
+    seed: int,
+    out: Path,
+) -> None:
+    """Compare verdicts about copies with maximum ages, and write the figures to a folder."""
+    heed_sigterm()
+    game, _ = _game(source, notices, bandwidth, bandwidth_per_page, step, seed)
+    configure_logging("warning")
+    result = study(
+        game.world,
+        game.bandwidth,
+        DEFAULT_PLAN,
+        step=game.step or 1.0,
+        notices=game.notices,
+        seed=seed,
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "freshness.json"
+    path.write_bytes(json.encode({"command": _command(), **summary(result)}))
+    for line in table(result):
+        typer.echo(line)
+    console.print(f"{path}", highlight=False, soft_wrap=True)
+
+
+def _game(
+    source: Source,
+    notices: PingSource,
+    bandwidth: float | None,
+    bandwidth_per_page: float | None,
+    step: float | None,
+    seed: int,
+) -> tuple[Game, str]:
+    """Return the game of the options, and a description of its change notices."""
     if bandwidth is not None and bandwidth_per_page is not None:
         raise typer.BadParameter(
             "--bandwidth and --bandwidth-per-page exclude each other; use only one"
@@ -156,10 +209,7 @@ def run(
     _refuse_many_crawls(world, budget)
     step = step or suitable_step(world, budget)
     _refuse_many_epochs(world, step)
-    game = Game(world, budget, step, crawls, seed)
-    out.mkdir(parents=True, exist_ok=True)
-    outcomes = _play(game, names, processes or min(len(names), os.cpu_count() or 1))
-    _report(Comparison(game, outcomes), description, out)
+    return Game(world, budget, step, crawls, seed), description
 
 
 def _refuse_many_crawls(world: World, bandwidth: float) -> None:

@@ -16,7 +16,16 @@ from typing_extensions import override
 
 from recrawl_lab.memory.growing import Undo
 from recrawl_lab.memory.schedule import MemorySchedule
-from service.model.arrays import INSTANT, NO_TIME, UNSPECIFIED, Ints, Keys, instant, moment
+from service.model.arrays import (
+    INSTANT,
+    NO_TIME,
+    UNSPECIFIED,
+    Instants,
+    Ints,
+    Keys,
+    instant,
+    moment,
+)
 from service.model.changes import ChangeColumns
 from service.model.columns import (
     NOT_MOVED,
@@ -28,6 +37,8 @@ from service.model.columns import (
 )
 from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch
 from service.model.errors import PageNotFound
+from service.model.freshness import FreshnessColumns, LoggedChanges
+from service.model.listing import PageTags
 from service.model.urls import url_groups
 from service.storage.contract import GONE_CHECKS, Brought, Registered
 from service.storage.validators import ValidatorChanges, ValidatorColumns
@@ -207,14 +218,62 @@ class MemoryTransaction(MemorySchedule):
         self.log.put(self.undo, np.flatnonzero(self.log["page_id"] == page_id), page_id=0)
 
     @override
-    def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
+    def page_log(
+        self, page_id: int, limit: int, before: tuple[datetime, Kind] | None = None
+    ) -> list[LogEntry]:
         log = self.log_of(np.array([page_id]))
+        if before is not None:
+            at, kind = instant(before[0]), before[1].value
+            earlier = (log.observed_at < at) | ((log.observed_at == at) & (log.kind < kind))
+            log = log.where(earlier)
         newest = log.take(np.arange(len(log))[::-1][:limit])
         columns = (getattr(newest, f.name) for f in fields(LogEntry))
         return [
             LogEntry(*(decode(cell, f.type) for cell, f in zip(row, fields(LogEntry), strict=True)))
             for row in zip(*columns, strict=True)
         ]
+
+    @override
+    def freshness_columns(self, page_id: Ints) -> FreshnessColumns:
+        there = self._there(np.unique(page_id))
+        row, rates = there - 1, self._in_force(there)
+        names = {f.name for f in fields(FreshnessColumns)}
+        columns = {
+            name: table[name][row]
+            for table in (self.pages, self.states)
+            for name in names & table.columns.keys()
+        }
+        due = self._due_columns(row, rates)
+        columns |= due
+        columns["host_id"] = np.where(columns["n_pings"] > 0, columns["host_id"], 0)
+        return FreshnessColumns(**columns, page_id=there, urgency=rates.urgency)
+
+    @override
+    def logged_changes(self, page_id: Ints, since: Instants) -> LoggedChanges:
+        log = self.log_of(page_id)
+        log = log.where((log.changed == 1) & ~np.isnan(log.interval))
+        if not len(log):
+            n, none = np.zeros(len(page_id), np.int64), np.full(len(page_id), np.nan)
+            return LoggedChanges(first_at=np.full(len(n), NO_TIME), first_interval=none, n=n)
+        # one number for a page and a time, so that one search finds the entries of all pages
+        pages, at = np.unique(page_id), (log.observed_at.view(np.int64), since.view(np.int64))
+        begin = min(times.min() for times in at)
+        span = max(times.max() for times in at) - begin + 1
+        entries, asked = (
+            np.searchsorted(pages, ids) * span + times - begin
+            for ids, times in zip((log.page_id, page_id), at, strict=True)
+        )
+        first = np.searchsorted(entries, asked, "right")
+        n = np.maximum(np.searchsorted(log.page_id, page_id, "right") - first, 0)
+        entry = np.minimum(first, len(log) - 1)
+        first_at = np.where(n > 0, log.observed_at[entry], NO_TIME)
+        interval = np.where(n > 0, log.interval[entry], np.nan)
+        return LoggedChanges(first_at=first_at, first_interval=interval, n=n)
+
+    @override
+    def tags_of(self, page_id: Ints) -> PageTags:
+        """Return nothing, because no page of a replay has tags."""
+        return PageTags.empty()
 
     # -- observations
 

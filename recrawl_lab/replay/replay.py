@@ -14,7 +14,6 @@ import numpy as np
 
 from recrawl_lab.memory.store import MemoryStore
 from recrawl_lab.memory.transaction import MemoryTransaction
-from recrawl_lab.replay.forecast import probability_unchanged
 from recrawl_lab.replay.playing import Due, announcements, crawl
 from recrawl_lab.replay.staleness import Crawls, merged
 from recrawl_lab.worlds.simulated_time import START, Clock, day_of, instant_of
@@ -22,6 +21,7 @@ from recrawl_lab.worlds.versions import Versions
 from recrawl_lab.worlds.world import World
 from service.core.clocks.timing import FAST_INTERVAL
 from service.core.estimators.base import Estimator, from_columns
+from service.core.forecast import days_at_risk, probability_unchanged
 from service.epochs.moves import PACED_EVERY
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
@@ -207,7 +207,7 @@ class LocalFleet:
         """Record change notices."""
         if not len(changes.page):
             return changes
-        at = _instants(changes.at)
+        at = instants_of(changes.at)
         pings = PingColumns(page_id=self._page_id[changes.page], changed_at=at, changed_by=at)
         with self.store.begin() as tx:
             wanted = ping(tx, pings, rules_in_force(tx, self.rules)).crawl
@@ -230,7 +230,7 @@ class LocalFleet:
         unsaid, version = np.full(n, UNSPECIFIED, np.int16), self._versions.at(*crawls)
         columns = CrawlColumns(
             page_id=self._page_id[crawls.page],
-            observed_at=_instants(crawls.at),
+            observed_at=instants_of(crawls.at),
             changed=unsaid,
             digest=1 + version,
             status=unsaid,
@@ -263,13 +263,14 @@ class LocalFleet:
         page, at, before = crawls.page[again_later], crawls.at[again_later], before[again_later]
         own = estimator.of_url_groups(self._url_group[page])
         state = from_columns(own, tx.states["estimate"][row[again_later]])
-        more = (self._observed_ratio[page] - 1.0) * np.maximum(self._epoch_at - before, 0.0)
-        unchanged = probability_unchanged(own, state, at - before + more)
+        risk = days_at_risk(at - before, self._epoch_at - before, self._observed_ratio[page])
+        unchanged = probability_unchanged(own, state, risk)
         changed = version[again_later] > version_before[again_later]
         self._predicted.append(Predicted(page, at, 1.0 - unchanged, changed))
 
 
-def _instants(at: Floats) -> Instants:
+def instants_of(at: Floats) -> Instants:
+    """Return days since the start as instants."""
     return _START + np.rint(at * MICROSECONDS).astype("m8[us]")
 
 

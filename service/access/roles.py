@@ -29,7 +29,12 @@ OPERATIONS: dict[str, Right] = {
     # pages
     "post_pages": Right(Role.report, limited=Role.report),
     "get_page": Right(Role.read, limited=Role.read),
-    "find_page": Right(Role.read, limited=Role.read),
+    "list_all_pages": Right(Role.read, limited=Role.read),
+    "list_observations": READ,
+    "post_freshness": READ,
+    "patch_pages": ADMIN,
+    "delete_pages": ADMIN,
+    "recrawl_pages": ADMIN,
     "patch_page": REPORT,
     "delete_page": ADMIN,
     # evidence
@@ -42,6 +47,7 @@ OPERATIONS: dict[str, Right] = {
     "post_leases": Right(Role.crawl, limited=Role.crawl),
     "patch_lease": Right(Role.crawl, limited=Role.crawl),
     "delete_lease": Right(Role.crawl, limited=Role.crawl),
+    "list_leases": READ,
     # hubs call the last two; the id of a subscription cannot be guessed
     "post_subscription": ADMIN,
     "list_subscriptions": ADMIN,
@@ -69,7 +75,10 @@ OPERATIONS: dict[str, Right] = {
     "get_host": Right(Role.read, limited=Role.read),
     "put_host": ADMIN,
     "patch_host": ADMIN,
+    "delete_host_by_name": ADMIN,
+    "list_groups": READ,
     "get_group": READ,
+    "delete_group_by_name": ADMIN,
     "put_group": ADMIN,
     # keys and audit
     "post_key": ADMIN,

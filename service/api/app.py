@@ -21,10 +21,12 @@ from service.api.routes import (
     access,
     changes,
     epochs,
+    freshness,
     health,
     hosts,
     indexnow,
     leases,
+    listing,
     observations,
     pages,
     schedule,
@@ -68,6 +70,8 @@ log = structlog.get_logger()
 
 ROUTERS = (
     pages.router,
+    listing.router,
+    freshness.router,
     observations.router,
     leases.router,
     sitemaps.router,

@@ -5,7 +5,7 @@ A cursor is MessagePack in base64url: the list and the version of its cursors, t
 
 import base64
 import binascii
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -40,10 +40,40 @@ class EpochsPlace(Place, tag="epochs1", frozen=True):
 
 
 class HostsPlace(Place, tag="hosts1", frozen=True):
-    """A place in the list of hosts."""
+    """A place in the list of hosts in an order."""
+
+    order: Literal["host_id", "-host_id", "host", "-host"]
+    after: Number | Annotated[str, Meta(max_length=300)]
+    """Last host_id or name before the place."""
+
+
+class PagesPlace(Place, tag="pages1", frozen=True):
+    """A place in the list of pages."""
 
     after: Number
-    """Last host_id before the place."""
+    """Last page_id before the place."""
+
+
+class LogPlace(Place, tag="log1", frozen=True):
+    """A place in the log of a page, newest entries first."""
+
+    at: Annotated[int, Meta(ge=-(2**62), le=2**62)]
+    """Time of the last entry before the place, microseconds since 1970."""
+    kind: Annotated[int, Meta(ge=0, le=1)]
+
+
+class LeasesPlace(Place, tag="leases1", frozen=True):
+    """A place in the list of running leases."""
+
+    after: Number
+    """Last page_id before the place."""
+
+
+class GroupsPlace(Place, tag="groups1", frozen=True):
+    """A place in the list of groups."""
+
+    after: Number
+    """Last group_id before the place."""
 
 
 class SubscriptionsPlace(Place, tag="websub1", frozen=True):
@@ -96,8 +126,8 @@ PlaceT = TypeVar("PlaceT", bound=Place)
 def encode_cursor(place: Place) -> str:
     """Return the cursor of a place.
 
-    >>> encode_cursor(HostsPlace(17))
-    'kqZob3N0czER'
+    >>> encode_cursor(PagesPlace(17))
+    'kqZwYWdlczER'
     """
     return base64.urlsafe_b64encode(msgspec.msgpack.encode(place)).decode().rstrip("=")
 
@@ -105,7 +135,7 @@ def encode_cursor(place: Place) -> str:
 def decode_cursor(cursor: str, kind: type[PlaceT], path: str) -> PlaceT:
     """Return the place of a cursor; raise `BadCursor` for what the list at `path` never returned.
 
-    >>> decode_cursor("kqZob3N0czER", HostsPlace, "/hosts").after
+    >>> decode_cursor("kqZwYWdlczER", PagesPlace, "/pages").after
     17
     """
     try:

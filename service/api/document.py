@@ -29,7 +29,7 @@ SERVERS = [
     {"url": "http://127.0.0.1:8000", "description": "A service on this computer, as by default"},
 ]
 TAGS = {
-    "pages": "Register, look up, change and delete pages.",
+    "pages": "Register, list, look up, change and delete pages, one or many.",
     "evidence": "Report crawls; pass on pings, sitemaps and IndexNow submissions.",
     "leases": "Take crawls that are due, under leases.",
     "websub": "Subscribe to topics at WebSub hubs, which announce changes.",

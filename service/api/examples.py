@@ -15,7 +15,84 @@ PAGES_ANSWER = {
     "created": 2,
     "page_ids": [1, 2],
 }
-PATCH = {"importance": 25.0, "max_crawl_rate": 24.0}
+PATCH = {"importance": 25.0, "max_crawl_rate": 24.0, "add_tags": ["news"]}
+BULK_PATCH = {"importance": 5.0, "add_tags": ["archive"]}
+BULK_ANSWER = {
+    "dry_run": False,
+    "matched": 1_200,
+    "changed": 1_180,
+    "n_rejected": 0,
+    "rejected": [],
+    "next_cursor": None,
+}
+RECRAWL: dict[str, Any] = {"urls": ["https://example.com/news"]}
+LISTED_PAGE = {
+    "page_id": 1,
+    "url": "https://example.com/news",
+    "state": "active",
+    "tags": ["news"],
+    "importance": 10.0,
+    "observability": "auto",
+    "min_crawl_rate": None,
+    "max_crawl_rate": 24.0,
+    "change_rate": 0.31,
+    "crawl_rate": 0.42,
+    "n_observations": 12,
+    "n_changes": 5,
+    "created_at": "2026-04-01T08:00:00Z",
+    "last_crawl_at": "2026-05-01T12:00:00Z",
+    "next_crawl_at": "2026-05-03T21:14:07Z",
+}
+LISTED_PAGES_ANSWER = {
+    "items": [LISTED_PAGE],
+    "count": 1_200,
+    "count_is": "exact",
+    "next_cursor": "kqZwYWdlczEB",
+}
+COPIES: list[dict[str, Any]] = [
+    {"url": "https://example.com/news", "fetched_at": "2026-05-01T06:00:00Z", "max_stale": 0.2},
+    {"url": "https://example.com/about"},
+]
+FRESHNESS_ANSWER = {
+    "at": "2026-05-01T12:30:00Z",
+    "n_fetch": 1,
+    "n_rejected": 0,
+    "rejected": [],
+    "verdicts": [
+        {
+            "page_id": 1,
+            "fetch": True,
+            "stale": 0.37,
+            "expected_changes": 0.46,
+            "fetched_at": "2026-05-01T06:00:00Z",
+            "last_crawl_at": "2026-05-01T12:00:00Z",
+            "next_crawl_at": "2026-05-03T21:14:07Z",
+            "gone": False,
+        },
+        {
+            "page_id": 2,
+            "fetch": False,
+            "stale": 0.04,
+            "expected_changes": 0.05,
+            "fetched_at": "2026-05-01T12:00:02Z",
+            "last_crawl_at": "2026-05-01T12:00:02Z",
+            "next_crawl_at": "2026-05-09T03:00:00Z",
+            "gone": False,
+        },
+    ],
+}
+LOG_ANSWER = {
+    "items": [
+        {
+            "observed_at": "2026-05-01T12:00:00Z",
+            "kind": "crawl",
+            "changed": True,
+            "interval": 2.4,
+            "status": 200,
+        }
+    ],
+    "next_cursor": "k6Rsb2cxzwAGM+Vz1gAAAA",
+}
 OBSERVATIONS: list[dict[str, Any]] = [
     {"url": "https://example.com/news", "observed_at": "2026-05-01T12:00:00Z", "digest": "5f3a9c"},
     {"url": "https://example.com/about", "observed_at": "2026-05-01T12:00:02Z", "changed": False},
@@ -38,6 +115,20 @@ LEASES_ANSWER = {
             "expires_at": "2026-05-01T12:02:00Z",
         },
     ],
+}
+RUNNING_LEASES = {
+    "items": [
+        {
+            "page_id": 1,
+            "url": "https://example.com/news",
+            "host": "example.com",
+            "worker": "crawler-1",
+            "requested": False,
+            "leased_at": "2026-05-01T12:00:00Z",
+            "expires_at": "2026-05-01T12:02:00Z",
+        },
+    ],
+    "next_cursor": None,
 }
 LEASE_PATCH = {"ttl_s": 600}
 LEASE_ANSWER = {
@@ -191,6 +282,7 @@ PAGE_ANSWER = {
     "observability": "incomplete",
     "min_crawl_rate": 0.1,
     "max_crawl_rate": 24.0,
+    "tags": ["news"],
     "created_at": "2026-04-01T08:00:00Z",
     "gone": False,
     "n_failures": 0,
@@ -286,6 +378,19 @@ GROUP_ANSWER = {
     "host_queue": {**HOST_QUEUE_ANSWER, "concurrency": 1},
     "n_members": 2,
     "members": ["example.com", "example.org"],
+}
+GROUPS_ANSWER = {
+    "items": [
+        {
+            "group": "shared-1",
+            "min_delay_s": 1.0,
+            "max_concurrency": None,
+            "max_crawl_rate": 900.0,
+            "n_members": 2,
+            "host_queue": {**HOST_QUEUE_ANSWER, "concurrency": 1},
+        }
+    ],
+    "next_cursor": None,
 }
 HEALTH = {"status": "ok", "version": "0.1.0"}
 WEBHOOK = {

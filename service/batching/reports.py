@@ -24,6 +24,7 @@ from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Verdict
 from service.model.errors import OUTAGES
 from service.storage import Registered, Store, Transaction
+from service.storage.tagging import TaggedRows
 
 LIMITS = Limits(max_batch=10_000, max_waiting=100_000, min_batch=1_000)
 """Limits of crawls and of pings; an item is a crawl or a ping."""
@@ -179,6 +180,7 @@ class Registration:
 
     pages: PageColumns
     now: datetime
+    tags: TaggedRows | None = None
     kind = None
 
     @property
@@ -202,14 +204,25 @@ class Registrar:
         pages = PageColumns.concatenate([job.pages for job in jobs])
         if len(jobs) > 1 and len(np.unique(pages.key)) < len(pages):
             raise OverlappingPages
-        now = max(job.now for job in jobs)
+        now, tags = max(job.now for job in jobs), _tags(jobs)
         with self.store.begin() as tx:
+            if tags is not None:  # all locks at once, ascending
+                tx.lock_page_rows(tx.page_ids(pages.key))
             page_id, created = tx.register(pages, now)
+            if tags is not None:
+                tags.save(tx, page_id)
             self.settler.queue_pinged(tx, page_id[created], now)
         return [
             Registered(page_id[rows], created[rows])
             for rows in slices(len(job.pages) for job in jobs)
         ]
+
+
+def _tags(jobs: list[Registration]) -> TaggedRows | None:
+    """Return the tags of the pages of all jobs; None if none has tags."""
+    starts = (rows.start for rows in slices(len(job.pages) for job in jobs))
+    parts = [job.tags.moved(n) for job, n in zip(jobs, starts, strict=True) if job.tags]
+    return TaggedRows(*map(np.concatenate, zip(*parts, strict=True))) if parts else None
 
 
 def batched_registrations(store: Store, settler: LeaseSettler, n_writers: int = 1) -> Registrations:

@@ -13,6 +13,7 @@ from service.cli.database import migrate, rebuild
 from service.cli.files import export, import_
 from service.cli.keys import keys
 from service.cli.options import console
+from service.cli.pages import fresh, pages
 from service.cli.plugins import add_commands
 from service.cli.serve import openapi, serve, worker
 from service.cli.sites import hosts, sitemap, websub
@@ -89,7 +90,8 @@ app.command()(export)
 for reading in (status, why, epochs, changes):
     app.command()(reading)
 app.add_typer(keys, name="keys")
-app.add_typer(keys, name="keys")
+app.add_typer(pages, name="pages")
+app.command()(fresh)
 app.add_typer(sitemap, name="sitemap")
 app.add_typer(hosts, name="hosts")
 app.add_typer(websub, name="websub")

@@ -70,14 +70,14 @@ def robots(
 def list_hosts(to: To = URL, api_key: ApiKey = None) -> None:
     """List all hosts, a line of JSON each."""
     with connected(to, api_key) as service:
-        _echo_lines(service.hosts())
+        echo_lines(service.hosts())
 
 
 @hosts.command()
 def show(host: HostName, to: To = URL, api_key: ApiKey = None) -> None:
     """Show one host: settings, politeness in force, state, rates and feed."""
     with connected(to, api_key) as service:
-        _echo_indented(service.host(host))
+        echo_indented(service.host(host))
 
 
 @hosts.command(name="set")
@@ -90,12 +90,13 @@ def set_(
     api_key: ApiKey = None,
 ) -> None:
     """Change settings of a host, new or registered, and show the host; null restores a default."""
-    fields = dict(_setting(setting) for setting in settings)
+    fields = dict(setting(text) for text in settings)
     with connected(to, api_key) as service:
-        _echo_indented(service.set_host(host, **fields))
+        echo_indented(service.set_host(host, **fields))
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def setting(text: str) -> tuple[str, Any]:
+    """Return the name and the value of NAME=VALUE; a value that is no JSON is a text."""
     name, equals, value = text.partition("=")
     if not equals:
         raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="SETTINGS")
@@ -237,16 +238,18 @@ def subscribe(
 def list_subscriptions(to: To = URL, api_key: ApiKey = None) -> None:
     """List all subscriptions, a line of JSON each."""
     with connected(to, api_key) as service:
-        _echo_lines(service.subscriptions())
+        echo_lines(service.subscriptions())
 
 
-def _echo_indented(item: Any) -> None:
+def echo_indented(item: Any) -> None:
+    """Print an answer as indented JSON."""
     from msgspec import to_builtins
 
     typer.echo(json.dumps(to_builtins(item), indent=2))
 
 
-def _echo_lines(items: Iterable[Any]) -> None:
+def echo_lines(items: Iterable[Any]) -> None:
+    """Print items, a line of JSON each."""
     from msgspec import to_builtins
 
     for item in items:

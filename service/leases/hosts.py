@@ -72,7 +72,7 @@ def change_host(
     block holds for the host queue that the host joins.
     """
     host_id = tx.host_ids([host])
-    left = joined = tx.lock_hosts(host_id)
+    left = joined = _locked(tx, host_id)
     if "group" in settings:
         group = settings["group"]
         joined = host_id if group is None else np.array([-tx.group_id(group)])
@@ -98,11 +98,27 @@ def change_group(
     stay = tx.host_ids(sorted(members or ()))
     leave = stay[:0] if members is None else tx.member_ids(-queue_id)
     host_id = distinct(np.concatenate([stay, leave]))
-    left = tx.lock_hosts(host_id)
+    left = _locked(tx, host_id)
     joined = np.where(np.isin(host_id, stay), queue_id, host_id)
     moves = Moves(host_id=host_id, left=left, joined=joined)
     looked_at = np.append(left[left < 0], queue_id)
     _change(tx, moves, queue_id, queue_id, looked_at, settings, now, polite)
+
+
+def delete_host(tx: Transaction, host: str, now: datetime, polite: Politeness) -> None:
+    """Delete a host without pages; raise `HostNotFound` or `HostHasPages`."""
+    tx.hold_hosts()
+    if tx.host(host).group is not None:
+        change_host(tx, host, {"group": None}, now, polite)
+    tx.delete_host(tx.host(host))
+
+
+def delete_group(tx: Transaction, group: str, now: datetime, polite: Politeness) -> None:
+    """Delete a group, whose hosts leave it first; raise `GroupNotFound`."""
+    tx.hold_hosts()
+    group_id = tx.group(group).group_id
+    change_group(tx, group, {}, [], now, polite)
+    tx.delete_group(group_id)
 
 
 def _change(
@@ -165,6 +181,14 @@ def group_settings(tx: Transaction, name: str) -> dict[str, Any] | None:
         "blocked_until": group.host_queue.blocked_until,
         "members": tx.members(group.group_id, MOST_AUDITED),
     }
+
+
+def _locked(tx: Transaction, host_id: Ints) -> Ints:
+    """Lock hosts and return their queues; raise `HostNotFound` if one was deleted meanwhile."""
+    queue_id = tx.lock_hosts(host_id)
+    if len(queue_id) < len(host_id):
+        raise HostNotFound("a host was deleted meanwhile; send this again")
+    return queue_id
 
 
 def configure(host_queues: HostQueues, row: Bools, settings: Mapping[str, Any]) -> HostQueues:

@@ -6,6 +6,7 @@ In single values "none" is None. Instants are UTC, rates are per day.
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum, StrEnum
+from typing import Any
 
 MOST_FAILURES = 1_000
 """Maximum count of failures in a row; delays reach their bounds long before."""
@@ -157,6 +158,13 @@ class PagePatch:
     def bounds(self) -> bool:
         """True if the patch sets a bound of the crawl rate."""
         return self.min_crawl_rate is not None or self.max_crawl_rate is not None
+
+    def values(self) -> dict[str, Any]:
+        """Return the new values by name."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        cleared = fields.pop("cleared")
+        values = {name: value for name, value in fields.items() if value is not None}
+        return values | dict.fromkeys(cleared)
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,10 @@ class GroupNotFound(RequestError):
     """No such group; PUT /groups/{group} creates it."""
 
 
+class HostHasPages(RequestError):
+    """The host has pages; delete them first with DELETE /pages?host=…."""
+
+
 class LeaseNotHeld(RequestError):
     """The lease has ended: reported, released or expired; take the next with POST /leases."""
 

@@ -48,6 +48,7 @@ from service.model.columns import (
 from service.model.domain import (
     Certificate,
     Epoch,
+    Kind,
     LogEntry,
     Page,
     PagePatch,
@@ -59,6 +60,7 @@ from service.storage.access import AccessStatements
 from service.storage.answers import AnswerStatements
 from service.storage.clock import Clock
 from service.storage.feed import FeedStatements
+from service.storage.listing import ListingStatements
 from service.storage.queue import HostStatements, QueueStatements
 from service.storage.validators import ValidatorStatements
 from service.storage.webhooks import WebhookStatements
@@ -112,6 +114,7 @@ NOTHING = Learnt()
 class Transaction(
     QueueStatements,
     HostStatements,
+    ListingStatements,
     AccessStatements,
     AnswerStatements,
     ValidatorStatements,
@@ -155,8 +158,10 @@ class Transaction(
         """Delete a page, its state, log and rows of schedules; raise `PageNotFound`."""
 
     @abstractmethod
-    def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
-        """Return the newest entries of a page's log, newest first."""
+    def page_log(
+        self, page_id: int, limit: int, before: tuple[datetime, Kind] | None = None
+    ) -> list[LogEntry]:
+        """Return the newest entries of a page's log before a time and kind, newest first."""
 
     # -- observations
 

@@ -10,11 +10,14 @@ Words in braces differ between the databases:
 | `{double}` | converts the number before it to eight bytes: products of four bytes overflow |
 | `{greatest}`, `{least}` | functions |
 | `{in_hosts}` | condition that a value is in the array `hosts` |
+| `{among_ids}` | condition that a value is in the array `ids` |
 | `{ids}`, `{names}` | the array of this name as a table with the column `value` |
 | `{lock_rows}` | end of a SELECT that locks its rows until the transaction ends |
 | `{lock_free_rows}` | the same for the rows that no other transaction has locked |
 | `{days_since}` | days from `pings_since` to `%(now)s` |
 | `{log_of_page}` | condition that finds a page's entries of the log without a scan |
+| `{log_of_any}` | condition beside one on `page_id`, for entries of several pages |
+| `{joined_tags}` | the tags of a group in one text, separated by spaces |
 """
 
 import re

@@ -33,13 +33,13 @@ LEFT JOIN host_queues AS used ON used.queue_id = {HOST_QUEUE}
 """
 NEXT_HOSTS = f"{HOSTS} WHERE hosts.host_id > %(after)s ORDER BY hosts.host_id LIMIT %(limit)s"
 HOST = f"{HOSTS} WHERE host = %(host)s"
-GROUP = f"""
+GROUPS = f"""
 SELECT group_id, name, max_crawl_rate,
     (SELECT count(*) FROM hosts WHERE hosts.group_id = host_groups.group_id) AS n_members,
     {OF_HOST_QUEUE}
 FROM host_groups LEFT JOIN host_queues AS used ON used.queue_id = -group_id
-WHERE name = %(name)s
 """
+GROUP = f"{GROUPS} WHERE name = %(name)s"
 MEMBERS = "SELECT host FROM hosts WHERE group_id = %(group_id)s ORDER BY host LIMIT %(limit)s"
 CAPS = """
 SELECT host_id, host, hosts.max_crawl_rate, coalesce(host_groups.group_id, 0), coalesce(name, ''),
@@ -178,12 +178,12 @@ class QueueSql(Dialect, Transaction):
 
     @override
     def hosts(self, after: int, limit: int) -> list[Host]:
-        return [_host(row) for row in self.read(NEXT_HOSTS, after=after, limit=limit)]
+        return [host_of(row) for row in self.read(NEXT_HOSTS, after=after, limit=limit)]
 
     @override
     def host(self, host: str) -> Host:
         for row in self.read(HOST, host=host):
-            return _host(row)
+            return host_of(row)
         raise HostNotFound(f"no page has the host {host}; it comes with its first page or with PUT")
 
     @override
@@ -201,8 +201,7 @@ class QueueSql(Dialect, Transaction):
     @override
     def group(self, group: str) -> HostGroup:
         for row in self.read(GROUP, name=group):
-            own = {name: row[name] for name in ("group_id", "max_crawl_rate", "n_members")}
-            return HostGroup(group=row["name"], host_queue=_host_queue(row), **own)
+            return host_group_of(row)
         raise GroupNotFound(f"no group has the name {group}; PUT /groups/{group} creates it")
 
     @override
@@ -300,10 +299,17 @@ class QueueSql(Dialect, Transaction):
         return next_at
 
 
-def _host(row: dict[str, Any]) -> Host:
+def host_of(row: dict[str, Any]) -> Host:
+    """Return the host in a row of `HOSTS`."""
     own = {name: row[f"own_{name}"] for name in SETTINGS}
     own |= {name: row[name] for name in ("host_id", "host", "max_crawl_rate")}
     return Host(group=row["name"], host_queue=_host_queue(row), **own)
+
+
+def host_group_of(row: dict[str, Any]) -> HostGroup:
+    """Return the group in a row of `GROUPS`."""
+    own = {name: row[name] for name in ("group_id", "max_crawl_rate", "n_members")}
+    return HostGroup(group=row["name"], host_queue=_host_queue(row), **own)
 
 
 def _host_queue(row: dict[str, Any]) -> HostQueue:

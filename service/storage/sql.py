@@ -14,13 +14,11 @@ from service.model.errors import PageNotFound, SubscriptionNotFound
 from service.storage.access_sql import AccessSql
 from service.storage.answers import AnswersSql
 from service.storage.contract import Brought, Registered
-from service.storage.dialect import assignments
 from service.storage.epochs_sql import EpochsSql
 from service.storage.feed_sql import FeedSql
-from service.storage.queue import FillMark, HostQueueBounds
+from service.storage.queue import FillMark
 from service.storage.queue_sql import QueueSql
 from service.storage.tables import SELDOM_SET
-from service.storage.validators import DELETE_VALIDATORS
 from service.storage.webhooks_sql import WebhooksSql
 
 FIRST = 100
@@ -53,25 +51,12 @@ WHERE pages.page_id = %(page_id)s
 """Statement that reads a page. A crawl probability of 0 is NULL in the table; the result is NULL
 only for a page without a schedule."""
 
-LOCK_PAGE = "SELECT page_id FROM pages WHERE page_id = %(page_id)s {lock_rows}"
-CHANGE_PAGE = "UPDATE pages SET {assignments} WHERE page_id = %(page_id)s"
-WATCH = "UPDATE page_states SET observability = %(observability)s WHERE page_id = %(page_id)s"
-WATCH_ALL = """
-UPDATE page_states SET observability = %(observability)s, n_pings = NULL, pings_since = %(now)s,
-    ping_credit = NULL
-WHERE page_id = %(page_id)s AND observability <> %(observability)s
-"""
-"""Statement for a page that becomes `complete`, which starts a new count of pings."""
-
-DELETE_PAGE = "DELETE FROM pages WHERE page_id = %(page_id)s"
-DELETE_STATE = "DELETE FROM page_states WHERE page_id = %(page_id)s"
-DELETE_LOG = "DELETE FROM observations WHERE {log_of_page}"
-DELETE_QUEUED = "DELETE FROM due_pages WHERE page_id = %(page_id)s RETURNING queue_id, leased_at"
-
 PAGE_LOG = """
-SELECT observed_at, kind, changed, "interval", status FROM observations WHERE {log_of_page}
+SELECT observed_at, kind, changed, "interval", status FROM observations
+WHERE {{log_of_page}} AND {before}
 ORDER BY observed_at DESC, kind DESC LIMIT %(limit)s
 """
+BEFORE = "(observed_at < %(at)s OR (observed_at = %(at)s AND kind < %(kind)s))"
 
 CLEAR_ESTIMATES = """
 UPDATE page_states SET estimate = %(zeros)s WHERE page_id BETWEEN %(first)s AND %(last)s
@@ -179,36 +164,22 @@ class SqlTransaction(EpochsSql, QueueSql, AccessSql, AnswersSql, FeedSql, Webhoo
 
     @override
     def change_page(self, page_id: int, patch: PagePatch, now: datetime) -> None:
-        fields = {name: getattr(patch, name) for name in PagePatch.__dataclass_fields__}
-        cleared = fields.pop("cleared")
-        values = {name: value for name, value in fields.items() if value is not None}
-        values |= dict.fromkeys(cleared)
-        observability = values.pop("observability", None)
-        if self.scalar(LOCK_PAGE, page_id=page_id) is None:
+        one = self.lock_page_rows(np.array([page_id]))
+        if not len(one):
             raise _no_page(page_id)
-        if values:
-            statement = CHANGE_PAGE.format(assignments=assignments(values))
-            self.run(statement, page_id=page_id, **values)
-        if observability is Observability.complete:
-            self.run(WATCH_ALL, page_id=page_id, observability=observability.value, now=now)
-        elif observability is not None:
-            self.run(WATCH, page_id=page_id, observability=observability.value)
+        self.change_many(one, patch, now)
 
     @override
     def delete_page(self, page_id: int) -> None:
-        # The page's rows of schedules stay, unseen, until their epoch is dropped: the changes
-        # since that epoch must include the deletion.
-        if not self.run(DELETE_PAGE, page_id=page_id).rowcount:
+        if not self.delete_many(np.array([page_id])):
             raise PageNotFound(f"no page has the id {page_id}")
-        self.run(DELETE_STATE, page_id=page_id)
-        self.run(DELETE_VALIDATORS, page_id=page_id)
-        self.run(DELETE_LOG, page_id=page_id)
-        for row in self.read(DELETE_QUEUED, page_id=page_id):
-            if row["leased_at"]:  # the host queue may have room for another lease now
-                self.lower_host_queues(HostQueueBounds.of(row["queue_id"], row["leased_at"]))
 
     @override
-    def page_log(self, page_id: int, limit: int) -> list[LogEntry]:
+    def page_log(
+        self, page_id: int, limit: int, before: tuple[datetime, Kind] | None = None
+    ) -> list[LogEntry]:
+        place = {} if before is None else {"at": before[0], "kind": before[1].value}
+        statement = PAGE_LOG.format(before=BEFORE if place else "true")
         return [
             LogEntry(
                 row["observed_at"],
@@ -217,7 +188,7 @@ class SqlTransaction(EpochsSql, QueueSql, AccessSql, AnswersSql, FeedSql, Webhoo
                 row["interval"],
                 row["status"],
             )
-            for row in self.read(PAGE_LOG, page_id=page_id, limit=limit)
+            for row in self.read(statement, page_id=page_id, limit=limit, **place)
         ]
 
     @override

@@ -1,8 +1,8 @@
 """The tables, the same on Postgres and SQLite; migrations/ creates them, a test compares both.
 
 Postgres checks no foreign keys, because it would look up the page of every new row and lock the row
-of its host. One statement inserts a page with its state, one method deletes both, and hosts are
-never deleted.
+of its host. One statement inserts a page with its state, and one method deletes both. A host is
+deleted only without pages, while no other transaction can register any.
 """
 
 import sqlalchemy as sa
@@ -62,14 +62,34 @@ pages = sa.Table(
     metadata,
     sa.Column("page_id", Id, sa.Identity(), primary_key=True),
     sa.Column("key", Key, nullable=False, unique=True),
-    sa.Column("host_id", Id, nullable=False, index=True),
+    sa.Column("host_id", Id, nullable=False),
     sa.Column("importance", sa.Double, nullable=False),
     sa.Column("min_crawl_rate", sa.Double),
     sa.Column("max_crawl_rate", sa.Double),
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("url", sa.Text, nullable=False),
     sa.ForeignKeyConstraint(["host_id"], ["hosts.host_id"]).ddl_if("sqlite"),
+    sa.Index("pages_host_id_page_id_idx", "host_id", "page_id"),
     sqlite_autoincrement=True,
+)
+
+tags = sa.Table(
+    "tags",
+    metadata,
+    sa.Column("tag_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("tag", sa.Text, nullable=False, unique=True),
+    comment="Names of tags.",
+)
+
+page_tags = sa.Table(
+    "page_tags",
+    metadata,
+    sa.Column("tag_id", Id, nullable=False),
+    sa.Column("page_id", Id, nullable=False),
+    sa.PrimaryKeyConstraint("tag_id", "page_id"),
+    sa.Index(None, "page_id"),
+    comment="Tags of pages; a page without tags has no row.",
+    sqlite_with_rowid=False,
 )
 
 page_states = sa.Table(

@@ -65,5 +65,3 @@ NEW = {
         ELSE given.note END""",
 }
 """Expression of each new value on Postgres."""
-DELETE_VALIDATORS = "DELETE FROM page_validators WHERE page_id = %(page_id)s"
-"""Statement that goes with the deletion of a page."""

@@ -20,6 +20,7 @@ from service.model.arrays import NO_TIME, Bools, Ints
 from service.model.columns import PageStates, StoredPages
 from service.model.domain import Observability
 from service.model.errors import NotExportable, UnreadableFile
+from service.model.listing import PageTags
 from service.storage import Store
 from service.storage.validators import ValidatorColumns
 from service.transfer.files import StateLine, kind_of
@@ -52,15 +53,28 @@ def exported(store: Store, estimator: Estimator[Any] | None) -> Iterator[Block]:
         with store.begin(write=False) as tx:
             pages, states = tx.read_pages(last, BLOCK)
             stored = None if estimator is None else tx.validators(pages.page_id)
+            tags = tags_column(pages.page_id, tx.tags_of(pages.page_id))
         if not len(pages):
             return
         last = int(pages.page_id[-1])
-        yield columns_of(pages, states, estimator, stored)
+        yield columns_of(pages, states, tags, estimator, stored)
+
+
+def tags_column(page_id: Ints, pairs: PageTags) -> NDArray[np.object_]:
+    """Return the list of tags of each page, ascending; None for a page without tags."""
+    column = np.full(len(page_id), None, object)
+    pages, first = np.unique(pairs.page_id, return_index=True)
+    for row, tags in zip(
+        np.searchsorted(page_id, pages).tolist(), np.split(pairs.tag, first[1:]), strict=False
+    ):
+        column[row] = tags.tolist()
+    return column
 
 
 def columns_of(
     pages: StoredPages,
     states: PageStates,
+    tags: NDArray[np.object_],
     estimator: Estimator[Any] | None,
     stored: ValidatorColumns | None = None,
 ) -> Block:
@@ -68,6 +82,7 @@ def columns_of(
     columns = {f.name: getattr(states, f.name) for f in fields(states)}
     columns |= {f.name: getattr(pages, f.name) for f in fields(pages)}
     columns["observability"] = NAMES[states.observability]
+    columns["tags"] = tags
     if estimator is None:
         return {name: columns[name] for name in PAGE}
     columns["estimator"] = np.full(len(pages), estimator.name, object)
@@ -178,6 +193,7 @@ def _formatted(file: IO[bytes], kind: str, *, states: bool) -> Iterator[Write]:
 
 def _write_csv(rows: Any, block: Block) -> None:
     columns = {name: cells(name, column) for name, column in block.items()}
+    columns["tags"] = [tags and " ".join(tags) for tags in columns["tags"]]
     if "estimate" in columns:
         columns["estimate"] = [" ".join(map(repr, numbers)) for numbers in columns["estimate"]]
         columns["gone"] = [str(gone).lower() for gone in columns["gone"]]
@@ -202,6 +218,7 @@ def _parquet(file: IO[bytes], names: tuple[str, ...]) -> Iterator[Write]:
         raise UnreadableFile("for Parquet, pip install 'recrawl[arrow]'") from error
     types = {
         "url": pa.string(),
+        "tags": pa.list_(pa.string()),
         "observability": pa.string(),
         "estimator": pa.string(),
         "etag": pa.string(),

@@ -27,6 +27,7 @@ from service.model.domain import Observability
 from service.model.errors import InvalidUrl, UnreadableFile
 from service.model.urls import NormalUrl, normalise
 from service.model.wording import fault_of, worded
+from service.storage.tagging import TaggedRows
 from service.storage.validators import MOST_NOTE_BYTES, NO_NOTE, ValidatorChanges
 
 BLOCK = 5_000
@@ -163,6 +164,8 @@ def _item(names: list[str], row: list[str]) -> dict[str, Any] | _Unusable:
     """Return the cells that are not empty, numbers as floats."""
     cells = zip(names, map(str.strip, row), strict=True)
     item: dict[str, Any] = {name: cell for name, cell in cells if cell}
+    if "tags" in item:
+        item["tags"] = item["tags"].split()
     for name in NUMBERS:
         if name in item:
             try:
@@ -269,6 +272,16 @@ class Parsed(NamedTuple):
     position: list[int]
     pages: PageColumns
     rejected: list[tuple[int, str]]
+
+    @property
+    def tags(self) -> TaggedRows | None:
+        """Tags of the lines that state tags; None if no line does."""
+        stated = {
+            row: line.tags
+            for row, line in enumerate(self.lines)
+            if not isinstance(line.tags, UnsetType)
+        }
+        return TaggedRows.of(stated) if stated else None
 
 
 def parse(items: Sequence[dict[str, Any]], kind: type[Page]) -> Parsed:

@@ -125,7 +125,10 @@ def add_pages(
         created = 0
         if parsed.lines:
             with store.begin() as tx:
-                created = int(tx.register(parsed.pages, now()).created.sum())
+                registered = tx.register(parsed.pages, now())
+                if (tags := parsed.tags) is not None:
+                    tags.save(tx, registered.page_id)
+                created = int(registered.created.sum())
         yield _step(path, block, created, 0, parsed.rejected)
 
 
@@ -165,6 +168,8 @@ def add_states(
                     now(),
                     validators_of(lines),
                 )
+                if (tags := parsed._replace(lines=lines).tags) is not None:
+                    tags.save(tx, tx.page_ids(parsed.pages.take(good).key))
         yield _step(path, block, created, restored, rejected)
 
 

@@ -10,7 +10,10 @@ from support.live_server import Live
 
 from service.api.cursors import (
     EpochsPlace,
+    GroupsPlace,
     HostsPlace,
+    LeasesPlace,
+    PagesPlace,
     SchedulePlace,
     SubscriptionsPlace,
     encode_cursor,
@@ -20,7 +23,10 @@ from service.api.responses.problems import TYPES
 PLACES = {
     "/schedule": SchedulePlace(1, 1),
     "/epochs": EpochsPlace(1),
-    "/hosts": HostsPlace(1),
+    "/hosts": HostsPlace("host_id", 1),
+    "/groups": GroupsPlace(1),
+    "/leases": LeasesPlace(1),
+    "/pages": PagesPlace(1),
     "/websub": SubscriptionsPlace("A" * 22),
 }
 
@@ -32,6 +38,8 @@ def fill(api: Live) -> None:
         api.epoch()
         topic = {"topic": f"https://host{i}.example/feed", "hub": "https://hub.example/"}
         assert api.client.post("/websub", json=topic).is_success
+        assert api.client.put(f"/groups/g{i}", json={}).is_success
+    assert len(api.post("/leases", {"count": 5}).json()["items"]) == 5
 
 
 def by_cursor(api: Live, path: str, **query: Any) -> list[Any]:

@@ -8,12 +8,12 @@ from scipy.optimize import minimize_scalar
 from scipy.special import digamma, gammaln
 from scipy.stats import gamma as gamma_law
 
-from recrawl_lab.replay.forecast import probability_unchanged
 from service.core.conditions import InvalidInput
 from service.core.estimators.bursty import Bursty, BurstyState
 from service.core.estimators.gamma import Gamma, GammaState
 from service.core.estimators.lognormal import LogNormal
 from service.core.estimators.naive import Naive
+from service.core.forecast import probability_unchanged
 from service.core.prior import MAX_DISPERSION, MIN_SHAPE, START_DISPERSION, Prior, fit_dispersion
 
 PRIOR = Prior(0.5, 15.0)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recrawl_lab.replay.forecast import probability_unchanged
 from service.core.conditions import InvalidInput
 from service.core.estimators.gamma import Gamma, GammaState
+from service.core.forecast import probability_unchanged
 from service.core.prior import Prior
 
 GOLDEN = [  # (a, b, interval, changed) -> (a', b')

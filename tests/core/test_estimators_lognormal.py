@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from recrawl_lab.replay.forecast import probability_unchanged
 from service.core.conditions import InvalidInput
 from service.core.estimators.lognormal import LogNormal, LogNormalState
+from service.core.forecast import probability_unchanged
 from service.core.prior import Prior, fit_gamma_prior
 
 GOLDEN = [  # (log rate, precision, interval, changed) -> (log rate', precision')

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import gamma
 
-from recrawl_lab.replay.forecast import probability_unchanged
 from service.core.conditions import InvalidInput
 from service.core.estimators import ESTIMATORS, make_estimator
 from service.core.estimators.base import from_columns, to_columns
 from service.core.estimators.gamma import GammaState
+from service.core.forecast import probability_unchanged
 from service.core.prior import Prior
 
 names = pytest.mark.parametrize("name", sorted(ESTIMATORS))

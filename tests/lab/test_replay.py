@@ -7,7 +7,6 @@ import pytest
 from support.sim_cases import world_of
 
 from recrawl_lab.policies import plain
-from recrawl_lab.replay.forecast import probability_unchanged
 from recrawl_lab.replay.playing import CARRIED_DAYS
 from recrawl_lab.replay.replay import LocalFleet, replay
 from recrawl_lab.replay.staleness import Crawls, staleness
@@ -17,6 +16,7 @@ from recrawl_lab.worlds.world import synthetic_world
 from service.core.estimators import make_estimator
 from service.core.estimators.gamma import Gamma
 from service.core.estimators.mle import MLE
+from service.core.forecast import probability_unchanged
 from service.epochs.solve import Plan
 
 PLAN = Plan(Gamma())

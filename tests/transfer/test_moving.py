@@ -31,6 +31,7 @@ from service.model.arrays import INSTANT, NO_TIME, instant
 from service.model.columns import PageStates, StoredPages
 from service.model.domain import Timing
 from service.model.errors import EstimatorMismatch, NotExportable, UnreadableFile
+from service.model.listing import PageTags
 from service.storage import open_store
 from service.transfer.exporting import exported, writer
 from service.transfer.files import StateLine, holds_states, instants, parse, read_items, states_of
@@ -389,7 +390,8 @@ def test_any_state_survives_a_file(tmp_path_factory, ending, states):
     )
     path = tmp_path_factory.mktemp("states") / f"all.{ending}"
     with writer(path, None, states=True) as write:
-        write(columns_of(pages, states, Gamma()))
+        tags = np.full(n, None, object)
+        write(columns_of(pages, states, tags, Gamma()))
     (block,) = read_items(path)
     parsed = parse(block.items, StateLine)
     assert parsed.rejected == []
@@ -411,6 +413,31 @@ def test_instants_are_read_with_their_zone():
 def test_gzip_is_written_as_gzip(tmp_path):
     path = export(watched(MemoryStore(2), 1), tmp_path / "all.ndjson.gz")
     assert gzip.decompress(path.read_bytes()).count(b"\n") == 50
+
+
+@pytest.mark.parametrize("ending", ["csv", "ndjson", "parquet", "csv.gz"])
+@pytest.mark.parametrize("with_states", [False, True])
+def test_tags_move_with_their_pages(here_and_there, tmp_path, ending, with_states):
+    here, there = here_and_there
+    page_id = np.sort(register(here, 3))
+    with here.begin() as tx:
+        pages = np.array([page_id[0], page_id[0], page_id[2]])
+        tx.add_tags(PageTags(page_id=pages, tag=np.array(["a", "b", "a"], object)))
+    path = tmp_path / f"pages.{ending}"
+    estimator = Gamma() if with_states else None
+    with writer(path, None, states=with_states) as write:
+        for block in exported(here, estimator):
+            write(block)
+    steps = add_states(path, there, Gamma(), lambda: T0) if with_states else None
+    for step in steps or add_pages(path, there, lambda: T0):
+        assert step.skipped == []
+        assert step.created == 3
+    with there.begin(write=False) as tx:
+        own = tx.tags_of(tx.next_page_ids(0, 10))
+        urls = {page: tx.page(page).url for page in own.page_id.tolist()}
+    with here.begin(write=False) as tx:
+        expected = {(tx.page(p).url, t) for p, t in zip(pages.tolist(), "aba", strict=True)}
+    assert {(urls[p], t) for p, t in zip(own.page_id.tolist(), own.tag, strict=True)} == expected
 
 
 @pytest.mark.parametrize("name", ["pages.ndjson", "pages.csv", "pages.parquet"])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from recrawl_client.wire.common import Item, Rejection
 from recrawl_client.wire.evidence import Observation, Ping
+from recrawl_client.wire.freshness import Copy
 from recrawl_client.wire.pages import Page
 from service.api.requests.bodies import Batch
 from service.ingest.record import PageNames
@@ -30,6 +31,7 @@ from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Observability
 from service.model.errors import InvalidField, InvalidUrl
 from service.model.urls import NormalUrl, normalise
+from service.storage.tagging import TaggedRows
 from service.storage.validators import MOST_NOTE_BYTES
 
 FUTURE_ALLOWED = timedelta(minutes=5)
@@ -64,11 +66,10 @@ def check_observation(
         The latest instant that evidence may have.
     """
     if item.lease is UNSET:
-        _check_name(item, url)
+        check_name(item, url)
     else:
         _check_leased(item, url)
-    if not EARLIEST <= item.observed_at <= latest:
-        raise _out_of_time("observed_at", item.observed_at, latest)
+    check_time("observed_at", item.observed_at, latest)
     status = item.status
     if status is not UNSET and 0 < status < LOWEST_STATUS:
         raise InvalidField("status", f"{status} is no HTTP status; send 100 to 599, or 0 for none")
@@ -86,9 +87,8 @@ def check_observation(
 
 def check_ping(item: Ping, url: ReadUrl, latest: datetime) -> None:
     """Raise `InvalidField` for the first rule that a ping breaks."""
-    _check_name(item, url)
-    if not EARLIEST <= item.changed_at <= latest:
-        raise _out_of_time("changed_at", item.changed_at, latest)
+    check_name(item, url)
+    check_time("changed_at", item.changed_at, latest)
 
 
 def check_page(item: Page, url: ReadUrl) -> None:
@@ -117,7 +117,8 @@ def read_lease(lease: str) -> tuple[int, int]:
     return int(page_id), int(token, 16)
 
 
-def _check_name(item: Observation | Ping, url: ReadUrl) -> None:
+def check_name(item: Observation | Ping | Copy, url: ReadUrl) -> None:
+    """Raise `InvalidField` unless an item names its page in one way, by a valid URL or an id."""
     if (item.url is UNSET) == (item.page_id is UNSET):
         raise InvalidField("url", "name the page by either `url` or `page_id`", "page_not_named")
     if isinstance(url, InvalidUrl):
@@ -130,7 +131,7 @@ def _check_leased(item: Observation, url: ReadUrl) -> None:
     if item.page_id is UNSET or isinstance(item.lease, UnsetType):
         return
     if url is not None:
-        _check_name(item, url)
+        check_name(item, url)
     if item.page_id != read_lease(item.lease)[0]:
         detail = f"the lease is on another page than {item.page_id}; leave `page_id` out"
         raise InvalidField("lease", detail, "lease_mismatch")
@@ -144,6 +145,12 @@ def _check_redirect(target: ReadUrl, status: int | UnsetType) -> None:
         raise InvalidField("redirect_url", detail)
     if isinstance(target, InvalidUrl):
         raise InvalidField("redirect_url", target.detail, target.code) from target
+
+
+def check_time(field: str, moment: datetime, latest: datetime) -> None:
+    """Raise `InvalidField` for an instant that is too old or in the future."""
+    if not EARLIEST <= moment <= latest:
+        raise _out_of_time(field, moment, latest)
 
 
 def read_note(note: Any) -> str:
@@ -194,6 +201,8 @@ class Decoded(Generic[T]):
     named: PageNames
     index: Ints
     rejected: list[Rejection]
+    tags: TaggedRows | None = None
+    """Tags of registered pages; None: no item states tags."""
 
     @property
     def n_items(self) -> int:
@@ -204,7 +213,10 @@ class Decoded(Generic[T]):
 def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColumns]:
     """Return the columns of observations."""
     items = batch.items
-    urls, targets = _urls(item.url for item in items), _urls(item.redirect_url for item in items)
+    urls, targets = (
+        read_urls(item.url for item in items),
+        read_urls(item.redirect_url for item in items),
+    )
     digest = [0 if item.digest is UNSET else _digest(item.digest) for item in items]
     notes = [UNSET if item.note is UNSET else read_note(item.note) for item in items]
     latest = now + FUTURE_ALLOWED
@@ -213,7 +225,7 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
         check_observation(item, urls[i], targets[i], digest[i], latest)
         check_note(notes[i])
 
-    good, rejected = _judged(batch, check)
+    good, rejected = judged(batch, check)
     leased_page_id, token, page_id = _leases(items, _page_ids(items))
     columns = CrawlColumns(
         page_id=page_id,
@@ -235,8 +247,8 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
 def decode_pings(batch: Batch[Ping], now: datetime) -> Decoded[PingColumns]:
     """Return the columns of pings."""
     items = batch.items
-    urls, latest = _urls(item.url for item in items), now + FUTURE_ALLOWED
-    good, rejected = _judged(batch, lambda i, item: check_ping(item, urls[i], latest))
+    urls, latest = read_urls(item.url for item in items), now + FUTURE_ALLOWED
+    good, rejected = judged(batch, lambda i, item: check_ping(item, urls[i], latest))
     at = instants([item.changed_at for item in items])
     columns = PingColumns(page_id=_page_ids(items), changed_at=at, changed_by=at)
     return _taken(columns, urls, batch.index, good, rejected)
@@ -244,8 +256,8 @@ def decode_pings(batch: Batch[Ping], now: datetime) -> Decoded[PingColumns]:
 
 def decode_pages(batch: Batch[Page]) -> Decoded[PageColumns]:
     """Return the columns of pages; a URL has the last value of each field that its items state."""
-    urls = _urls(item.url for item in batch.items)
-    good, rejected = _judged(batch, lambda i, item: check_page(item, urls[i]))
+    urls = read_urls(item.url for item in batch.items)
+    good, rejected = judged(batch, lambda i, item: check_page(item, urls[i]))
     items = [batch.items[i] for i in good.tolist()]
     named = name_pages(np.zeros(len(good), np.int64), _normals(urls, good))
     observability = [OBSERVABILITY[item.observability] for item in items]
@@ -256,10 +268,21 @@ def decode_pages(batch: Batch[Page]) -> Decoded[PageColumns]:
         "observability": np.array(observability, np.int16),
     }
     fields = {name: _last_stated(column, named) for name, column in columns.items()}
-    return Decoded(replace(named.pages, **fields), named, batch.index[good], rejected)
+    columns_of_pages = replace(named.pages, **fields)
+    return Decoded(columns_of_pages, named, batch.index[good], rejected, _tags(items, named))
 
 
-def _judged(
+def _tags(items: Sequence[Page], named: PageNames) -> TaggedRows | None:
+    """Return the tags that the last item of each URL with tags states."""
+    stated = {
+        row: item.tags
+        for row, item in zip(named.row.tolist(), items, strict=True)
+        if not isinstance(item.tags, UnsetType)
+    }
+    return TaggedRows.of(stated) if stated else None
+
+
+def judged(
     batch: Batch[ItemT], check: Callable[[int, ItemT], None]
 ) -> tuple[Ints, list[Rejection]]:
     """Return the positions of the good items, and the rejections of the others."""
@@ -293,6 +316,11 @@ def _taken(
     return Decoded(columns, named, index, rejected)
 
 
+def normal_url(url: ReadUrl) -> NormalUrl | None:
+    """Return a URL that was checked to be valid."""
+    return cast("NormalUrl | None", url)
+
+
 def _normals(urls: Sequence[ReadUrl], good: Ints) -> list[NormalUrl | None]:
     """Return the URLs of good items, which are valid."""
     if len(good) < len(urls):
@@ -318,7 +346,7 @@ def _page_ids(items: Sequence[Observation | Ping]) -> Ints:
     return np.array([0 if item.page_id is UNSET else item.page_id for item in items], np.int64)
 
 
-def _urls(texts: Iterable[str | UnsetType]) -> list[ReadUrl]:
+def read_urls(texts: Iterable[str | UnsetType]) -> list[ReadUrl]:
     """Return the normal form or the fault of each URL; None where there is no URL."""
     return [None if isinstance(text, UnsetType) else _normal(text) for text in texts]
 

@@ -170,6 +170,7 @@ def encode_page(
     epoch: Epoch | None,
     estimate: PageEstimate,
     clock: ClockAnswer | None,
+    tags: list[str],
 ) -> PageAnswer:
     """Return one page with its estimate, its schedule and the reason of its rate."""
     scheduled = why = target = None
@@ -190,6 +191,7 @@ def encode_page(
     estimated = shared(EstimateAnswer, estimate, page)
     fields = {
         "observability": page.observability.name,
+        "tags": tags,
         "retired": due.retired(page),
         "redirects_to": target,
         "note": encode_note(page.note),

@@ -55,6 +55,7 @@ STATUS: dict[type[Exception], int] = {
     errors.SubscriptionGone: 410,
     errors.EpochRunning: 409,
     errors.AccessUnavailable: 503,
+    errors.HostHasPages: 409,
     errors.Overloaded: 503,
     errors.StoreUnavailable: 503,
     errors.NoDatabase: 503,

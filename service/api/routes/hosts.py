@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -20,15 +20,18 @@ from recrawl_client.wire.hosts import (
     HostQueueAnswer,
     HostsAnswer,
 )
+from recrawl_client.wire.listing import GroupItem, GroupsAnswer
 from service.access.audit import write_audit
 from service.api import examples, openapi
 from service.api.admission import TheActor, TheCaller
 from service.api.cursors import (
     CursorParameter,
+    GroupsPlace,
     HostsPlace,
     decode_cursor,
     encode_cursor,
     next_link,
+    refused,
 )
 from service.api.requests.bodies import decode_object
 from service.api.requests.limited import check_hosts
@@ -40,6 +43,8 @@ from service.epochs.solve import CONSTRAINED
 from service.leases.hosts import (
     change_group,
     change_host,
+    delete_group,
+    delete_host,
     feed_of,
     group_settings,
     host_settings,
@@ -51,6 +56,7 @@ from service.model.domain import HostQueue
 from service.model.errors import InvalidField
 from service.model.urls import normalise_host
 from service.storage import Transaction
+from service.storage.listing import HostOrder
 
 router = APIRouter(tags=["hosts"], route_class=DirectRoute, dependencies=GUARDED)
 
@@ -76,17 +82,40 @@ def list_hosts(
     limit: Annotated[
         int, Query(ge=1, le=1_000, description="Maximum number of hosts of a part")
     ] = 100,
+    blocked: Annotated[
+        bool, Query(description="List only hosts that are blocked now, by hand or after trouble")
+    ] = False,
+    sort: Annotated[
+        Literal["host_id", "-host_id", "host", "-host"],
+        Query(
+            description="Order: `host_id` is that of registration, `host` that of names; a minus "
+            "means descending"
+        ),
+    ] = "host_id",
 ) -> Response:
-    """List hosts in the order of their registration."""
-    after = 0 if cursor is None else decode_cursor(cursor, HostsPlace, "/hosts").after
+    """List hosts, all of them or the blocked ones.
+
+    `sort` is the order. A part of the blocked hosts may have fewer items than `limit`, even none,
+    and not be the last.
+    """
+    after = None if cursor is None else _after(cursor, sort)
     with service.store.begin(write=False) as tx:
-        listed = tx.hosts(after, limit)
-    next_cursor = encode_cursor(HostsPlace(listed[-1].host_id)) if len(listed) == limit else None
+        at = service.now() if blocked else None
+        listed, following = tx.hosts_in_order(sort, after, limit, at)
+    next_cursor = None if following is None else encode_cursor(HostsPlace(sort, following))
     host_queues = _host_queues(service, [host.host_queue for host in listed])
     pairs = zip(listed, host_queues, strict=True)
     items = [HostItem(**{**shared(HostItem, host), "host_queue": queue}) for host, queue in pairs]
     part = HostsAnswer(items=items, next_cursor=next_cursor)
     return answer(part, headers=next_link(request, next_cursor))
+
+
+def _after(cursor: str, sort: HostOrder) -> int | str:
+    """Return the host_id or name before a place; raise `BadCursor` for another order."""
+    place = decode_cursor(cursor, HostsPlace, "/hosts")
+    if place.order != sort or isinstance(place.after, str) != sort.endswith("host"):
+        raise refused(cursor, f"/hosts?sort={sort}")
+    return place.after
 
 
 @router.get("/hosts/{host}", responses=openapi.answers(HostAnswer, examples.HOST_ANSWER, 404, 422))
@@ -130,6 +159,67 @@ def patch_host(service: TheService, actor: TheActor, host: HostPath, body: TheBo
     """
     settings = structs.asdict(decode_object(body, HostBody))
     return _change_host(service, actor, host, settings, whole=False)
+
+
+@router.delete(
+    "/hosts/{host}",
+    status_code=204,
+    responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 409, 422),
+)
+def delete_host_by_name(service: TheService, actor: TheActor, host: HostPath) -> Response:
+    """Delete a host that has no pages, with its settings.
+
+    Delete the pages first: DELETE /pages?host=….
+    """
+    name = normalise_host(host)
+    with service.store.begin() as tx:
+        before = host_settings(tx, name)
+        delete_host(tx, name, service.now(), service.settler.polite)
+        write_audit(tx, actor, "host.delete", name, before)
+    return Response(status_code=204)
+
+
+@router.get(
+    "/groups",
+    responses=openapi.answers(GroupsAnswer, examples.GROUPS_ANSWER, 422, headers=openapi.LINK),
+)
+def list_groups(
+    request: Request,
+    service: TheService,
+    cursor: CursorParameter = None,
+    limit: Annotated[
+        int, Query(ge=1, le=1_000, description="Maximum number of groups of a part")
+    ] = 100,
+) -> Response:
+    """List groups of hosts in the order of their creation."""
+    after = 0 if cursor is None else decode_cursor(cursor, GroupsPlace, "/groups").after
+    with service.store.begin(write=False) as tx:
+        listed = tx.groups(after, limit)
+    next_cursor = encode_cursor(GroupsPlace(listed[-1].group_id)) if len(listed) == limit else None
+    host_queues = _host_queues(service, [group.host_queue for group in listed])
+    items = [
+        GroupItem(**{**shared(GroupItem, group, group.host_queue), "host_queue": host_queue})
+        for group, host_queue in zip(listed, host_queues, strict=True)
+    ]
+    part = GroupsAnswer(items=items, next_cursor=next_cursor)
+    return answer(part, headers=next_link(request, next_cursor))
+
+
+@router.delete(
+    "/groups/{group}",
+    status_code=204,
+    responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
+)
+def delete_group_by_name(service: TheService, actor: TheActor, group: GroupPath) -> Response:
+    """Delete a group of hosts.
+
+    Its hosts stay, and are crawled by their own settings again.
+    """
+    with service.store.begin() as tx:
+        before = group_settings(tx, group)
+        delete_group(tx, group, service.now(), service.settler.polite)
+        write_audit(tx, actor, "group.delete", group, before)
+    return Response(status_code=204)
 
 
 @router.get(

@@ -5,21 +5,29 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Request, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from msgspec import UnsetType
 from starlette.requests import ClientDisconnect
 
 from recrawl_client.wire.evidence import Observation
 from recrawl_client.wire.leases import LeaseAnswer, LeaseBody, Leased, LeasePatchBody
+from recrawl_client.wire.listing import LeaseItem, LeasesAnswer
 from service.api import examples, openapi
 from service.api.admission import TheCaller
+from service.api.cursors import (
+    CursorParameter,
+    LeasesPlace,
+    decode_cursor,
+    encode_cursor,
+    next_link,
+)
 from service.api.requests.bodies import Batch, decode_object, decode_with_items, heavy
 from service.api.requests.decode import read_lease
 from service.api.requests.lease_calls import CallKey, LeaseCall, encode_answer
 from service.api.requests.limited import admitted, charge, check_hosts
 from service.api.requests.stream import settled
-from service.api.responses.encode import answer, json_answer
+from service.api.responses.encode import answer, json_answer, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register
 from service.api.service import TheBody, TheService
@@ -154,6 +162,31 @@ def lease_request(wish: LeaseBody, default_ttl: timedelta) -> LeaseRequest:
 
 def _ahead(next_ready_at: datetime | None, now: datetime) -> float:
     return NOTHING_QUEUED_S if next_ready_at is None else (next_ready_at - now).total_seconds()
+
+
+@router.get(
+    "/leases",
+    responses=openapi.answers(LeasesAnswer, examples.RUNNING_LEASES, 422, headers=openapi.LINK),
+)
+def list_leases(
+    request: Request,
+    service: TheService,
+    cursor: CursorParameter = None,
+    limit: Annotated[
+        int, Query(ge=1, le=10_000, description="Maximum number of leases of a part")
+    ] = 1_000,
+) -> Response:
+    """List the leases that run, by ascending page_id.
+
+    The tokens of the leases are left out: only the worker that took a lease can end it.
+    """
+    after = 0 if cursor is None else decode_cursor(cursor, LeasesPlace, "/leases").after
+    with service.store.begin(write=False) as tx:
+        running, following = tx.running_leases(after, limit, tx.now())
+    next_cursor = None if following is None else encode_cursor(LeasesPlace(following))
+    items = [LeaseItem(**shared(LeaseItem, lease)) for lease in running]
+    body = LeasesAnswer(items=items, next_cursor=next_cursor)
+    return answer(body, headers=next_link(request, next_cursor))
 
 
 @router.patch(

@@ -3,16 +3,16 @@
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Path, Query, Response
-from msgspec import UNSET, UnsetType
+from fastapi import APIRouter, Path, Response
+from msgspec import UNSET
 
-from recrawl_client.wire.pages import Page, PageAnswer, PagePatchBody, Registered
+from recrawl_client.wire.pages import MOST_TAGS, Page, PageAnswer, PagePatchBody, Registered
 from service.access.audit import write_audit
 from service.api import examples, openapi
 from service.api.admission import TheActor, TheCaller
 from service.api.requests.bodies import decode_batch, decode_object
 from service.api.requests.decode import check_bounds, decode_pages
-from service.api.requests.limited import admitted, check_urls
+from service.api.requests.limited import admitted
 from service.api.responses.clocks import encode_clock
 from service.api.responses.encode import answer, encode_page, outcome_counts, refuse_empty
 from service.api.route import GUARDED, DirectRoute
@@ -23,8 +23,10 @@ from service.model import domain
 from service.model.arrays import KEY, Ints, instant
 from service.model.domain import Observability, PagePatch
 from service.model.errors import InvalidField, PageNotFound
+from service.model.listing import TagPatch
 from service.model.urls import normalise
 from service.storage import Transaction
+from service.storage.tagging import patch_tags
 
 router = APIRouter(tags=["pages"], route_class=DirectRoute, dependencies=GUARDED)
 
@@ -45,7 +47,7 @@ def post_pages(service: TheService, caller: TheCaller, body: TheBody) -> Respons
     and has no bounds. A page that is retired, because it was gone for long, is crawled once more.
     """
     pages = decode_pages(admitted(decode_batch(body, Page, service.max_items), caller))
-    registration = Registration(pages.columns, service.now())
+    registration = Registration(pages.columns, service.now(), pages.tags)
     registered = service.registrations.submit(registration).result()
     if not registered.created.all():
         _wake(service, registered.page_id[~registered.created])
@@ -73,22 +75,7 @@ def get_page(service: TheService, caller: TheCaller, page_id: PageIdPath) -> Res
     with service.store.begin(write=False) as tx:
         if caller.boundary is not None and not caller.boundary.allows_text(tx.page(page_id).url):
             raise PageNotFound(f"no page has the id {page_id} within the limits of this key")
-        return _page(tx, service, page_id)
-
-
-@router.get("/pages", responses=openapi.answers(PageAnswer, examples.PAGE_ANSWER, 404, 422))
-def find_page(
-    service: TheService,
-    caller: TheCaller,
-    url: Annotated[
-        str,
-        Query(description="An absolute http or https URL", examples=["https://example.com/news"]),
-    ],
-) -> Response:
-    """Show one page by its URL."""
-    check_urls(caller, [normalise(url)])
-    with service.store.begin(write=False) as tx:
-        return _page(tx, service, find(tx, url))
+        return page_response(tx, service, page_id)
 
 
 @router.patch(
@@ -101,13 +88,17 @@ def patch_page(service: TheService, page_id: PageIdPath, body: TheBody) -> Respo
 
     The next epoch takes the change into account. Null removes a bound.
     """
-    patch = _patch(decode_object(body, PagePatchBody))
+    patch, tags = patches_of(decode_object(body, PagePatchBody))
     with service.store.begin() as tx:
         tx.change_page(page_id, patch, service.now())
         changed = tx.page(page_id)
         if patch.bounds:
             check_bounds(changed.min_crawl_rate, changed.max_crawl_rate)
-        return _page(tx, service, page_id)
+        if len(patch_tags(tx, np.array([page_id]), tags).crowded):
+            raise InvalidField(
+                "add_tags", f"the page would have over {MOST_TAGS} tags; remove some"
+            )
+        return page_response(tx, service, page_id)
 
 
 @router.delete(
@@ -145,23 +136,33 @@ def _wake(service: Service, page_id: Ints) -> None:
         service.settler.queue_pinged(tx, tx.wake(page_id, service.now()), service.now())
 
 
-def _page(tx: Transaction, service: Service, page_id: int) -> Response:
+def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
+    """Return one page with its estimate, its schedule and its tags."""
     page, log = tx.page(page_id), tx.page_log(page_id, LAST_CRAWLS)
     estimator = service.rules.of(tx).estimator
     estimate = of_page(tx, page, estimator, instant(service.now()))
     epoch = tx.epoch_in_force()
     service.watch.note([epoch] if epoch else [])
     clock = encode_clock(tx.clocks(np.array([page.host_id])))
-    return answer(encode_page(page, log, epoch, estimate, clock))
+    tags = tx.tags_of(np.array([page_id])).tag.tolist()
+    return answer(encode_page(page, log, epoch, estimate, clock, tags))
 
 
-def _patch(body: PagePatchBody) -> PagePatch:
+def patches_of(body: PagePatchBody) -> tuple[PagePatch, TagPatch]:
+    """Return the changes of settings and of tags; raise `InvalidField` if there are none."""
     fields = {name: getattr(body, name) for name in PagePatchBody.__struct_fields__}
     fields = {name: value for name, value in fields.items() if value is not UNSET}
     if not fields:
         names = ", ".join(PagePatchBody.__struct_fields__)
         raise InvalidField("importance", f"nothing to change; send one of {names}")
-    if not isinstance(body.observability, UnsetType):
-        fields["observability"] = Observability[body.observability]
+    tags = {name: fields.pop(name, None) for name in ("tags", "add_tags", "remove_tags")}
+    if "observability" in fields:
+        fields["observability"] = Observability[fields["observability"]]
+    bounds = fields.get("min_crawl_rate"), fields.get("max_crawl_rate")
+    check_bounds(*bounds)
     cleared = frozenset(name for name, value in fields.items() if value is None)
-    return PagePatch(**fields, cleared=cleared)
+    every, add, remove = (None if each is None else frozenset(each) for each in tags.values())
+    if every is not None and len(every | (add or frozenset())) > MOST_TAGS:
+        raise InvalidField("add_tags", f"tags and add_tags are over {MOST_TAGS} tags; send fewer")
+    patch = PagePatch(**fields, cleared=cleared)
+    return patch, TagPatch(every, add or frozenset(), remove or frozenset())

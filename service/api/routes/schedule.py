@@ -1,7 +1,6 @@
 """The schedule in force, whole or only its changes."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -33,6 +32,7 @@ from service.api.responses.encode import (
     arrow_stream,
     encode_schedule,
 )
+from service.api.responses.tables import parts_ahead
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.pages import find
 from service.api.service import Service, TheService
@@ -304,23 +304,10 @@ class ScheduleReader:
     def parts(self, part: SchedulePart) -> Iterator[SchedulePart]:
         """Yield this part and the following ones, each from a short transaction of its own.
 
-        A thread reads the next part while this one is encoded and sent; not on SQLite, whose reader
-        would wait for the interpreter at every row. An error follows where the epoch is dropped
-        meanwhile, and the connection breaks off. This avoids that a client mistakes a part of the
-        schedule for the whole.
+        An error follows where the epoch is dropped meanwhile, and the connection breaks off. This
+        avoids that a client mistakes a part of the schedule for the whole.
         """
-        if self.service.embedded:
-            while part.after is not None:
-                yield part
-                part = self.read(part.after)
-            yield part
-            return
-        with ThreadPoolExecutor(1, "schedule") as ahead:
-            while part.after is not None:
-                following = ahead.submit(self.read, part.after)
-                yield part
-                part = following.result()
-            yield part
+        return parts_ahead(part, self.read, embedded=self.service.embedded)
 
     def read(self, after: int) -> SchedulePart:
         """Return the rows after a page_id in a transaction of their own."""

@@ -35,12 +35,15 @@ WORDS = {
     "greatest": "greatest",
     "least": "least",
     "in_hosts": "= ANY(%(hosts)s)",
+    "among_ids": "= ANY(%(ids)s)",
     "ids": "unnest(%(ids)s) AS ids (value)",
     "names": "unnest(%(names)s) AS names (value)",
     "lock_rows": "FOR NO KEY UPDATE",
     "lock_free_rows": "FOR UPDATE SKIP LOCKED",
     "days_since": "CAST(extract(epoch FROM %(now)s - pings_since) AS double precision) / 86400.0",
     "log_of_page": "page_id = %(page_id)s",
+    "log_of_any": "true",
+    "joined_tags": "string_agg(tag, ' ' ORDER BY tag)",
 }
 BINARY = pq.Format.BINARY
 

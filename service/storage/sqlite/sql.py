@@ -236,12 +236,15 @@ WORDS = {
     "greatest": "max",
     "least": "min",
     "in_hosts": "IN (SELECT value FROM json_each(%(hosts)s))",
+    "among_ids": "IN (SELECT value FROM json_each(%(ids)s))",
     "ids": "json_each(%(ids)s)",
     "names": "json_each(%(names)s)",
     "lock_rows": "",
     "lock_free_rows": "",
     "days_since": "(%(now)s - pings_since) / 86400e6",
     "log_of_page": f"stretch IN ({STRETCHES}) AND page_id = %(page_id)s",
+    "log_of_any": f"stretch IN ({STRETCHES})",
+    "joined_tags": "group_concat(tag, ' ')",
 }
 
 

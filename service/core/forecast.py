@@ -1,4 +1,4 @@
-"""P(no change in the next days), by each estimator's posterior or estimate."""
+"""P(no change in some days), by each estimator's posterior or estimate."""
 
 from typing import Any
 
@@ -13,6 +13,37 @@ from service.core.estimators.lognormal import LogNormal
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 """Gauss-Hermite quadrature for expectations over a normal posterior."""
+
+
+def days_at_risk(days: Floats, days_to_epoch: Floats, observed_ratio: Floats) -> Floats:
+    """Return the days since a crawl as they count for a change.
+
+    The crawls of siblings that the last epoch has seen stretch the time from the crawl to the epoch
+    (`core.siblings`).
+
+    Parameters
+    ----------
+    days, days_to_epoch : (N,) days
+        Time since the crawl of each page, and from that crawl to the epoch; negative for a crawl
+        after the epoch.
+    observed_ratio : (N,)
+        Ratio of observed to expected changes of the page's siblings in that time.
+    """
+    return np.asarray(days + (observed_ratio - 1.0) * np.maximum(days_to_epoch, 0.0))
+
+
+def unchanged_before(unchanged_since: Floats, unchanged: Floats) -> Floats:
+    """Return P(no change in the last part of an interval | a change in the interval).
+
+    `unchanged_since` and `unchanged` are P(no change) of the last part and of the whole interval.
+
+    >>> float(unchanged_before(np.array(0.9), np.array(0.5)))
+    0.8
+    """
+    changed = 1.0 - unchanged
+    some = changed > 0
+    ratio = np.divide(unchanged_since - unchanged, changed, out=np.zeros_like(changed), where=some)
+    return np.asarray(np.clip(ratio, 0.0, 1.0))
 
 
 def probability_unchanged(estimator: Estimator[Any], state: Any, t: ArrayLike) -> Floats:

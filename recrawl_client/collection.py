@@ -1,0 +1,192 @@
+"""The requests and results of methods on many pages, without input or output."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import islice
+from typing import Any, Literal, TypeAlias, TypedDict
+from urllib.parse import quote
+
+from msgspec import json, structs
+
+from recrawl_client.flows import Flow, Listing, ask, call, encoded
+from recrawl_client.wire.common import Rejection
+from recrawl_client.wire.freshness import MOST_COPIES, Copy, FreshnessAnswer, Verdict
+from recrawl_client.wire.listing import (
+    MOST_NAMED,
+    BulkAnswer,
+    GroupItem,
+    GroupsAnswer,
+    LeaseItem,
+    LeasesAnswer,
+    ListedPage,
+    LogAnswer,
+    PagesAnswer,
+)
+from recrawl_client.wire.pages import CrawlAnswer, Watched
+
+CopyName: TypeAlias = Copy | str | int | dict[str, Any]
+"""A copy of a page: a struct, a URL, a page_id, or an item of POST /freshness."""
+
+
+class PageFilters(TypedDict, total=False):
+    """Filters of pages; a page must match all of them."""
+
+    host: str
+    url_prefix: str
+    tag: str
+    state: Literal["active", "failing", "gone", "retired", "never_crawled", "overdue"]
+    observability: Watched
+    change_rate_from: float
+    change_rate_to: float
+    crawl_rate_from: float
+    crawl_rate_to: float
+    changed_since: datetime
+
+
+class PageChanges(TypedDict, total=False):
+    """New settings of pages; None removes a bound."""
+
+    importance: float
+    observability: Watched
+    min_crawl_rate: float | None
+    max_crawl_rate: float | None
+    tags: list[str]
+    add_tags: list[str]
+    remove_tags: list[str]
+
+
+def pages(filters: PageFilters) -> Listing[ListedPage]:
+    """List pages."""
+    return Listing("/pages", PagesAnswer, _params(filters))
+
+
+def count_pages(filters: PageFilters, *, exact: bool) -> Flow[PagesAnswer]:
+    """Count pages."""
+    kind = "exact" if exact else "estimate"
+    params = {**_params(filters), "limit": 1, "count": kind}
+    return ask("GET", "/pages", PagesAnswer, params=params)
+
+
+def change_pages(
+    changes: PageChanges, filters: PageFilters, *, all_pages: bool, dry_run: bool
+) -> Flow[BulkAnswer]:
+    """Change the selected pages."""
+    params = _selected(filters, all_pages=all_pages, dry_run=dry_run)
+    return _whole("PATCH", "/pages", params, encoded(changes))
+
+
+def delete_pages(filters: PageFilters, *, all_pages: bool, dry_run: bool) -> Flow[BulkAnswer]:
+    """Delete the selected pages."""
+    return _whole("DELETE", "/pages", _selected(filters, all_pages=all_pages, dry_run=dry_run))
+
+
+def recrawl(
+    named: Iterable[str | int], filters: PageFilters, *, all_pages: bool, dry_run: bool
+) -> Flow[BulkAnswer]:
+    """Request crawls of the named or of the selected pages."""
+    params = _selected(filters, all_pages=all_pages, dry_run=dry_run)
+    rest = iter(named)
+    total = yield from _whole("POST", "/pages/recrawl", params, _names(rest))
+    while (content := _names(rest)) != NO_NAMES:
+        answer = yield from ask(
+            "POST", "/pages/recrawl", BulkAnswer, params=params, content=content
+        )
+        total = _sum(total, answer)
+    return total
+
+
+NO_NAMES = b"{}"
+
+
+def _names(rest: Iterable[str | int]) -> bytes:
+    """Return the body that names the next pages."""
+    part = list(islice(rest, MOST_NAMED))
+    page_ids = [name for name in part if isinstance(name, int)]
+    urls = [name for name in part if isinstance(name, str)]
+    return json.encode({"page_ids": page_ids, "urls": urls}) if part else NO_NAMES
+
+
+def _whole(
+    method: str, path: str, params: dict[str, Any], content: bytes | None = None
+) -> Flow[BulkAnswer]:
+    """Send a request again with its cursor until all pages are done; return the sum."""
+    body = {} if content is None else {"content": content}
+    total = yield from ask(method, path, BulkAnswer, params=params, **body)
+    while total.next_cursor is not None:
+        following = {**params, "cursor": total.next_cursor}
+        answer = yield from ask(method, path, BulkAnswer, params=following, **body)
+        total = _sum(total, answer)
+    return total
+
+
+def _sum(total: BulkAnswer, answer: BulkAnswer) -> BulkAnswer:
+    moved = [structs.replace(each, index=each.index + total.matched) for each in answer.rejected]
+    return structs.replace(
+        answer,
+        matched=total.matched + answer.matched,
+        changed=total.changed + answer.changed,
+        n_rejected=total.n_rejected + answer.n_rejected,
+        rejected=total.rejected + moved,
+    )
+
+
+def history(page_id: int) -> Listing[CrawlAnswer]:
+    """List the log of a page."""
+    return Listing(f"/pages/{page_id}/observations", LogAnswer)
+
+
+def running_leases() -> Listing[LeaseItem]:
+    """List the leases that run."""
+    return Listing("/leases", LeasesAnswer)
+
+
+def groups() -> Listing[GroupItem]:
+    """List all groups."""
+    return Listing("/groups", GroupsAnswer)
+
+
+def delete_host(host: str) -> Flow[None]:
+    """Delete a host."""
+    yield from call("DELETE", f"/hosts/{quote(host, safe='')}")
+
+
+def delete_group(group: str) -> Flow[None]:
+    """Delete a group."""
+    yield from call("DELETE", f"/groups/{quote(group, safe='')}")
+
+
+def freshness(copies: Iterable[CopyName], batch: int) -> Flow[FreshnessAnswer]:
+    """Ask for verdicts about copies."""
+    rest, n_sent = map(_copy, copies), 0
+    verdicts: list[Verdict | None] = []
+    rejected: list[Rejection] = []
+    answer = None
+    while part := list(islice(rest, min(batch, MOST_COPIES))):
+        answer = yield from ask("POST", "/freshness", FreshnessAnswer, content=encoded(part))
+        rejected += [structs.replace(each, index=each.index + n_sent) for each in answer.rejected]
+        verdicts += answer.verdicts
+        n_sent += len(part)
+    if answer is None:
+        answer = yield from ask("POST", "/freshness", FreshnessAnswer, content=b"[]")
+    n_fetch = sum(verdict is not None and verdict.fetch for verdict in verdicts)
+    return structs.replace(
+        answer, verdicts=verdicts, rejected=rejected, n_rejected=len(rejected), n_fetch=n_fetch
+    )
+
+
+def _copy(copy: CopyName) -> Copy | dict[str, Any]:
+    if isinstance(copy, Copy | dict):
+        return copy
+    return Copy(url=copy) if isinstance(copy, str) else Copy(page_id=copy)
+
+
+def _params(filters: PageFilters) -> dict[str, Any]:
+    params: dict[str, Any] = {**filters}
+    if isinstance(since := params.get("changed_since"), datetime):
+        params["changed_since"] = since.isoformat()
+    return params
+
+
+def _selected(filters: PageFilters, *, all_pages: bool, dry_run: bool) -> dict[str, Any]:
+    flags = {"all_pages": all_pages, "dry_run": dry_run}
+    return _params(filters) | {name: True for name, flag in flags.items() if flag}

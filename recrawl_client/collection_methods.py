@@ -1,0 +1,186 @@
+"""Methods on many pages, of `Client` and of `AsyncClient`."""
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import TypeVar, Unpack
+
+from recrawl_client import collection
+from recrawl_client.collection import CopyName, PageChanges, PageFilters
+from recrawl_client.flows import Flow, Listing
+from recrawl_client.wire.freshness import FreshnessAnswer
+from recrawl_client.wire.listing import (
+    BulkAnswer,
+    GroupItem,
+    LeaseItem,
+    ListedPage,
+    PagesAnswer,
+)
+from recrawl_client.wire.pages import CrawlAnswer
+
+T = TypeVar("T")
+ItemT = TypeVar("ItemT")
+
+
+class CollectionMethods:
+    """Methods on many pages; see `recrawl_client.client.Client`."""
+
+    batch: int
+
+    def _run(self, flow: Flow[T]) -> T:
+        raise NotImplementedError
+
+    def _items(self, listing: Listing[ItemT]) -> Iterator[ItemT]:
+        raise NotImplementedError
+
+    def pages(self, **filters: Unpack[PageFilters]) -> Iterator[ListedPage]:
+        """Yield the pages that match all filters, requested in parts."""
+        return self._items(collection.pages(filters))
+
+    def count_pages(self, *, exact: bool = False, **filters: Unpack[PageFilters]) -> PagesAnswer:
+        """Return a part with the `count` of the pages that match all filters.
+
+        `count_is` states whether the count is exact; many pages are estimated in any case.
+        """
+        return self._run(collection.count_pages(filters, exact=exact))
+
+    def change_pages(
+        self,
+        changes: PageChanges,
+        *,
+        all_pages: bool = False,
+        dry_run: bool = False,
+        **filters: Unpack[PageFilters],
+    ) -> BulkAnswer:
+        """Change the pages that match all filters; with `dry_run` only count them."""
+        return self._run(
+            collection.change_pages(changes, filters, all_pages=all_pages, dry_run=dry_run)
+        )
+
+    def delete_pages(
+        self, *, all_pages: bool = False, dry_run: bool = False, **filters: Unpack[PageFilters]
+    ) -> BulkAnswer:
+        """Delete the pages that match all filters; with `dry_run` only count them."""
+        return self._run(collection.delete_pages(filters, all_pages=all_pages, dry_run=dry_run))
+
+    def recrawl(
+        self,
+        *pages: str | int,
+        all_pages: bool = False,
+        dry_run: bool = False,
+        **filters: Unpack[PageFilters],
+    ) -> BulkAnswer:
+        """Request crawls of pages, named by URL or page_id, or of those that match all filters."""
+        return self._run(collection.recrawl(pages, filters, all_pages=all_pages, dry_run=dry_run))
+
+    def history(self, page_id: int) -> Iterator[CrawlAnswer]:
+        """Yield the whole log of a page, newest entries first, requested in parts."""
+        return self._items(collection.history(page_id))
+
+    def freshness(self, copies: Iterable[CopyName]) -> FreshnessAnswer:
+        """Return verdicts about copies: whether each is still right.
+
+        A copy is named by its URL or page_id, or is a `Copy`; the page's last crawl is its default
+        `fetched_at`.
+        """
+        return self._run(collection.freshness(copies, self.batch))
+
+    def running_leases(self) -> Iterator[LeaseItem]:
+        """Yield the leases that run, requested in parts."""
+        return self._items(collection.running_leases())
+
+    def groups(self) -> Iterator[GroupItem]:
+        """Yield all groups of hosts, requested in parts."""
+        return self._items(collection.groups())
+
+    def delete_host(self, host: str) -> None:
+        """Delete a host without pages; raise `NotFound` or `Refused`."""
+        return self._run(collection.delete_host(host))
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group, whose hosts stay; raise `NotFound`."""
+        return self._run(collection.delete_group(group))
+
+
+class AsyncCollectionMethods:
+    """Methods on many pages; see `recrawl_client.async_client.AsyncClient`."""
+
+    batch: int
+
+    async def _run(self, flow: Flow[T]) -> T:
+        raise NotImplementedError
+
+    def _items(self, listing: Listing[ItemT]) -> AsyncIterator[ItemT]:
+        raise NotImplementedError
+
+    def pages(self, **filters: Unpack[PageFilters]) -> AsyncIterator[ListedPage]:
+        """Yield the pages that match all filters, requested in parts."""
+        return self._items(collection.pages(filters))
+
+    async def count_pages(
+        self, *, exact: bool = False, **filters: Unpack[PageFilters]
+    ) -> PagesAnswer:
+        """Return a part with the `count` of the pages that match all filters.
+
+        `count_is` states whether the count is exact; many pages are estimated in any case.
+        """
+        return await self._run(collection.count_pages(filters, exact=exact))
+
+    async def change_pages(
+        self,
+        changes: PageChanges,
+        *,
+        all_pages: bool = False,
+        dry_run: bool = False,
+        **filters: Unpack[PageFilters],
+    ) -> BulkAnswer:
+        """Change the pages that match all filters; with `dry_run` only count them."""
+        return await self._run(
+            collection.change_pages(changes, filters, all_pages=all_pages, dry_run=dry_run)
+        )
+
+    async def delete_pages(
+        self, *, all_pages: bool = False, dry_run: bool = False, **filters: Unpack[PageFilters]
+    ) -> BulkAnswer:
+        """Delete the pages that match all filters; with `dry_run` only count them."""
+        return await self._run(
+            collection.delete_pages(filters, all_pages=all_pages, dry_run=dry_run)
+        )
+
+    async def recrawl(
+        self,
+        *pages: str | int,
+        all_pages: bool = False,
+        dry_run: bool = False,
+        **filters: Unpack[PageFilters],
+    ) -> BulkAnswer:
+        """Request crawls of pages, named by URL or page_id, or of those that match all filters."""
+        return await self._run(
+            collection.recrawl(pages, filters, all_pages=all_pages, dry_run=dry_run)
+        )
+
+    def history(self, page_id: int) -> AsyncIterator[CrawlAnswer]:
+        """Yield the whole log of a page, newest entries first, requested in parts."""
+        return self._items(collection.history(page_id))
+
+    async def freshness(self, copies: Iterable[CopyName]) -> FreshnessAnswer:
+        """Return verdicts about copies: whether each is still right.
+
+        A copy is named by its URL or page_id, or is a `Copy`; the page's last crawl is its default
+        `fetched_at`.
+        """
+        return await self._run(collection.freshness(copies, self.batch))
+
+    def running_leases(self) -> AsyncIterator[LeaseItem]:
+        """Yield the leases that run, requested in parts."""
+        return self._items(collection.running_leases())
+
+    def groups(self) -> AsyncIterator[GroupItem]:
+        """Yield all groups of hosts, requested in parts."""
+        return self._items(collection.groups())
+
+    async def delete_host(self, host: str) -> None:
+        """Delete a host without pages; raise `NotFound` or `Refused`."""
+        return await self._run(collection.delete_host(host))
+
+    async def delete_group(self, group: str) -> None:
+        """Delete a group, whose hosts stay; raise `NotFound`."""
+        return await self._run(collection.delete_group(group))

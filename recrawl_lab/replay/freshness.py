@@ -1,0 +1,222 @@
+"""Verdicts about copies against fixed maximum ages, on the past of a site.
+
+Recrawl crawls the site. After every epoch, a consumer asks about copies of random pages: of the
+last crawls, and of any time in the last `OLDEST` days. A rule fetches a copy that is older than a
+maximum age; a verdict fetches a copy that is stale with a probability above a tolerance. Answers
+are stale where a copy had changed and was not fetched. At equal stale answers, the rule that
+fetches less is better.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from typing_extensions import override
+
+from recrawl_lab.replay.calibration import Calibration, calibration
+from recrawl_lab.replay.playing import announcements, crawl
+from recrawl_lab.replay.replay import LocalFleet, Predicted, instants_of
+from recrawl_lab.replay.staleness import Crawls
+from recrawl_lab.worlds.simulated_time import START, Clock, day_of, instant_of
+from recrawl_lab.worlds.world import World
+from service.core.conditions import Bools, Floats
+from service.epochs.solve import Plan
+from service.estimation.estimates import rules_in_force
+from service.estimation.freshness import read_freshness
+from service.model.arrays import Ints, days, instant
+
+AGES = {
+    "1 hour": 1.0 / 24.0,
+    "6 hours": 0.25,
+    "1 day": 1.0,
+    "3 days": 3.0,
+    "7 days": 7.0,
+    "14 days": 14.0,
+    "30 days": 30.0,
+}
+"""Maximum ages by name, days."""
+OLDEST = 60.0
+"""Maximum age of a copy of any time, days."""
+N_TUNED = 200
+"""Number of maximum ages in the search for the tuned one, which does best."""
+LEAST_STALE = 0.05
+"""Share of the stale copies that a maximum age must leave and avoid to be the tuned one. Beyond, it
+fetches nearly everything or nothing."""
+COPIES = 300_000
+"""Maximum number of copies of each kind."""
+LEARNT_AFTER = 0.25
+"""Share of the window after which copies are judged."""
+
+
+class Judged(NamedTuple):
+    """(K,) copies with their verdicts and the truth."""
+
+    page: Ints
+    at: Floats
+    """Day of the question."""
+    age: Floats
+    """Age of the copy, days."""
+    stale: Floats
+    """Probability that the copy is stale, by the verdict."""
+    was_stale: Bools
+
+
+class Line(NamedTuple):
+    """A maximum age, and the verdict with as many stale answers."""
+
+    age: str
+    fetched: float
+    """Share of the copies that the maximum age fetches."""
+    stale: float
+    """Share of the answers that are stale."""
+    max_stale: float
+    """Tolerance of the verdict with as many stale answers."""
+    fetched_by_verdict: float
+    saved: float
+    """Share of the fetches that the verdict saves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """Verdicts against maximum ages on one site, for copies of one kind."""
+
+    n_copies: int
+    share_stale: float
+    """Share of the copies that are stale."""
+    calibration: Calibration | None
+    lines: list[Line]
+
+
+class QuestionedFleet(LocalFleet):
+    """A fleet whose service is asked about copies after every epoch."""
+
+    def __init__(self, world: World, clock: Clock, plan: Plan, seed: int, n_questions: int) -> None:
+        super().__init__(world, clock, plan, seed)
+        self.plan = replace(self.plan, retention=None)  # verdicts read the log
+        self._rng = np.random.default_rng([seed, 7])
+        self._n_questions = n_questions
+        self._judged: dict[str, list[Judged]] = {"last crawl": [], "any time": []}
+
+    @property
+    def judged(self) -> dict[str, Judged]:
+        """All verdicts by the kind of copies."""
+        return {
+            kind: Judged(*map(np.concatenate, zip(*parts, strict=True)))
+            for kind, parts in self._judged.items()
+            if parts
+        }
+
+    @override
+    def new_epoch(self) -> None:
+        super().new_epoch()
+        day = day_of(self.clock())
+        if day >= LEARNT_AFTER * self.world.days:
+            self._ask(day)
+
+    def _ask(self, day: float) -> None:
+        """Judge copies of random pages, chosen by importance."""
+        world, rng = self.world, self._rng
+        alive = np.flatnonzero((world.created < day) & (world.ended > day) & (self._page_id > 0))
+        with self.store.begin(write=False) as tx:
+            there = tx.freshness_columns(self._page_id[alive])
+            alive = np.sort(self._page[there.page_id])
+            if not len(alive):
+                return
+            weight = world.importance[alive] / world.importance[alive].sum()
+            page = rng.choice(alive, self._n_questions, p=weight)
+            pages = there.take(np.searchsorted(there.page_id, self._page_id[page]))
+            any_time = np.maximum(day - rng.uniform(0.0, OLDEST, len(page)), world.created[page])
+            last_crawl = days(pages.last_observed_at - instant(START))
+            estimator = rules_in_force(tx, self.rules).estimator
+            now_version = self._versions.at(page, np.full(len(page), day))
+            for kind, at in (("last crawl", last_crawl), ("any time", any_time)):
+                now = instant(instant_of(day))
+                stale = read_freshness(tx, pages, instants_of(at), estimator, now).stale
+                was_stale = now_version > self._versions.at(page, at)
+                asked = np.full(len(page), day)
+                self._judged[kind].append(Judged(page, asked, day - at, stale, was_stale))
+
+
+def study(
+    world: World,
+    bandwidth: float,
+    plan: Plan,
+    *,
+    step: float = 1.0,
+    notices: Crawls | None = None,
+    seed: int = 1,
+) -> dict[str, Study]:
+    """Crawl a world by Recrawl's schedule and judge copies of its pages, by their kind."""
+    clock = Clock()
+    n_epochs = max(1, round((1 - LEARNT_AFTER) * world.days / step))
+    n_questions = max(1, min(COPIES // n_epochs, 4 * len(world)))
+    fleet = QuestionedFleet(world, clock, replace(plan, bandwidth=bandwidth), seed, n_questions)
+    pings = announcements(world) if notices is None else notices
+    for _ in crawl(fleet, clock, pings, bandwidth, step):
+        pass
+    return {kind: compared(judged) for kind, judged in fleet.judged.items()}
+
+
+def compared(judged: Judged) -> Study:
+    """Compare maximum ages with verdicts at equal stale answers."""
+    predicted = Predicted(judged.page, judged.at, judged.stale, judged.was_stale)
+    lines = [_line(judged, name, age) for name, age in AGES.items()]
+    tuned = [_line(judged, f"{age:.3g} days (tuned)", age) for age in _ages_between(judged)]
+    lines += sorted(tuned, key=lambda line: line.saved)[:1]
+    share = float(judged.was_stale.mean())
+    return Study(len(judged.age), share, calibration(predicted), lines)
+
+
+def _ages_between(judged: Judged) -> list[float]:
+    """Return maximum ages that fetch some of the stale copies and leave some."""
+    shares = np.linspace(LEAST_STALE, 1.0 - LEAST_STALE, N_TUNED)
+    stale = judged.age[judged.was_stale]
+    return np.quantile(stale, shares).tolist() if len(stale) else []
+
+
+def _line(judged: Judged, name: str, age: float) -> Line:
+    """Return a maximum age, and the verdict that leaves no more answers stale."""
+    n, fetched = len(judged.age), judged.age > age
+    n_stale, n_fetched = int((judged.was_stale & ~fetched).sum()), int(fetched.sum())
+    order = np.argsort(-judged.stale, kind="stable")
+    # after the k most doubtful copies were fetched, the stale ones among the others remain
+    left = judged.was_stale.sum() - np.append(0, np.cumsum(judged.was_stale[order]))
+    k = int(np.searchsorted(-left, -n_stale))
+    return Line(
+        age=name,
+        fetched=n_fetched / n,
+        stale=n_stale / n,
+        max_stale=float(judged.stale[order[k]]) if k < n else 0.0,
+        fetched_by_verdict=k / n,
+        saved=1.0 - k / n_fetched if n_fetched else 0.0,
+    )
+
+
+def summary(studies: dict[str, Study]) -> dict[str, Any]:
+    """Return the figures of studies as values of JSON."""
+    return {
+        kind: {
+            "n_copies": one.n_copies,
+            "share_stale": one.share_stale,
+            "calibration_error": one.calibration and one.calibration.expected_error,
+            "ages": [line._asdict() for line in one.lines],
+        }
+        for kind, one in studies.items()
+    }
+
+
+def table(studies: dict[str, Study]) -> Iterator[str]:
+    """Yield the lines of a table for people."""
+    for kind, one in studies.items():
+        error = one.calibration.expected_error if one.calibration else float("nan")
+        yield (
+            f"copies of {kind}: {one.n_copies:,}, {one.share_stale:.1%} stale, "
+            f"calibration error {error:.4f}"
+        )
+        yield f"{'maximum age':20} {'fetched':>8} {'stale':>7} {'verdict':>8} {'saved':>6}"
+        for line in one.lines:
+            yield (
+                f"{line.age:20} {line.fetched:8.1%} {line.stale:7.2%} "
+                f"{line.fetched_by_verdict:8.1%} {line.saved:6.0%}"
+            )

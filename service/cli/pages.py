@@ -1,0 +1,182 @@
+"""`recrawl pages` and `recrawl fresh`: many pages of a running service."""
+
+import sys
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from service.cli.options import URL, ApiKey, To, connected
+from service.cli.sites import echo_indented, echo_lines, setting
+
+if TYPE_CHECKING:
+    from recrawl_client import Verdict
+
+pages = typer.Typer(no_args_is_help=True, help="List, change, delete and recrawl many pages.")
+
+Filters = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILTER…",
+        help="host=example.com url_prefix=https://… tag=news state=overdue observability=auto "
+        "change_rate_from=1 crawl_rate_to=0.1 changed_since=2026-05-01T00:00:00Z …",
+    ),
+]
+AllPages = Annotated[bool, typer.Option("--all", help="Every page, without a filter")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the pages, and change nothing")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Largest number of lines")]
+
+
+@pages.command(name="list")
+def list_pages(
+    filters: Filters = None, limit: Limit = None, to: To = URL, api_key: ApiKey = None
+) -> None:
+    """List the pages that match all filters, a line of JSON each."""
+    with connected(to, api_key) as service:
+        echo_lines(islice(service.pages(**_filters(filters)), limit))
+
+
+@pages.command()
+def count(
+    filters: Filters = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Count up to a million pages")] = False,
+    to: To = URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Print the number of pages that match all filters, and whether it is exact."""
+    with connected(to, api_key) as service:
+        answer = service.count_pages(exact=exact, **_filters(filters))
+    typer.echo(f"{answer.count} ({answer.count_is})")
+
+
+@pages.command(name="set")
+def set_(
+    filters: Filters = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help='importance=5 max_crawl_rate=null add_tags=["news"] …'),
+    ] = None,
+    all_pages: AllPages = False,
+    dry_run: DryRun = False,
+    to: To = URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Change settings and tags of the pages that match all filters."""
+    changes: Any = dict(setting(text) for text in settings or ())
+    with connected(to, api_key) as service:
+        answer = service.change_pages(
+            changes, all_pages=all_pages, dry_run=dry_run, **_filters(filters)
+        )
+    echo_indented(answer)
+
+
+@pages.command()
+def delete(
+    filters: Filters = None,
+    all_pages: AllPages = False,
+    dry_run: DryRun = False,
+    to: To = URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Delete the pages that match all filters, with their states and logs."""
+    with connected(to, api_key) as service:
+        echo_indented(
+            service.delete_pages(all_pages=all_pages, dry_run=dry_run, **_filters(filters))
+        )
+
+
+@pages.command()
+def recrawl(
+    filters: Filters = None,
+    urls: Annotated[
+        list[str] | None, typer.Option("--url", help="URL of a page; may be repeated")
+    ] = None,
+    all_pages: AllPages = False,
+    dry_run: DryRun = False,
+    to: To = URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Crawl pages as soon as politeness allows: those of --url, or those that match all filters."""
+    with connected(to, api_key) as service:
+        chosen = _filters(filters)
+        answer = service.recrawl(*(urls or ()), all_pages=all_pages, dry_run=dry_run, **chosen)
+    echo_indented(answer)
+
+
+@pages.command()
+def log(
+    url: Annotated[str, typer.Argument(help="URL of the page")],
+    limit: Limit = None,
+    to: To = URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Print the log of a page, newest entries first, a line of JSON each."""
+    with connected(to, api_key) as service:
+        page_id = service.page(url).page_id
+        echo_lines(islice(service.history(page_id), limit))
+
+
+def _filters(texts: list[str] | None) -> dict[str, Any]:
+    """Return filters by name; the service refuses those that it does not have."""
+    pairs = (text.partition("=") for text in texts or ())
+    filters: dict[str, Any] = {}
+    for name, equals, value in pairs:
+        if not equals:
+            raise typer.BadParameter(f"{name!r} is not NAME=VALUE", param_hint="FILTER")
+        filters[name] = value
+    return filters
+
+
+def fresh(
+    urls: Annotated[
+        list[str], typer.Argument(metavar="URL…", help="URLs; - reads them from stdin")
+    ],
+    fetched_at: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%dT%H:%M:%S%z"],
+            help="Time of the copies, such as 2026-05-01T12:00:00Z; default each last crawl",
+        ),
+    ] = None,
+    max_stale: Annotated[
+        float, typer.Option(min=0, max=1, help="Highest probability of a stale copy to accept")
+    ] = 0.5,
+    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON each")] = False,
+    to: To = URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Show for each URL whether a copy is still right; status 1 if a page should be fetched."""
+    named = list(_lines(urls))
+    copies = [{"url": url, "max_stale": max_stale} for url in named]
+    if fetched_at is not None:
+        copies = [{**copy, "fetched_at": fetched_at.isoformat()} for copy in copies]
+    with connected(to, api_key) as service:
+        answer = service.freshness(copies)
+    for rejection in answer.rejected:
+        typer.echo(f"{named[rejection.index]}: {rejection.detail}", err=True)
+    judged = [
+        (url, verdict) for url, verdict in zip(named, answer.verdicts, strict=True) if verdict
+    ]
+    if as_json:
+        echo_lines(verdict for _, verdict in judged)
+    else:
+        for url, verdict in judged:
+            typer.echo(f"{_sentence(verdict)}  {url}")
+    if answer.n_fetch or answer.rejected:
+        raise typer.Exit(1)
+
+
+def _lines(urls: Iterable[str]) -> Iterable[str]:
+    for url in urls:
+        if url == "-":
+            yield from filter(None, map(str.strip, sys.stdin))
+        else:
+            yield url
+
+
+def _sentence(verdict: "Verdict") -> str:
+    if verdict.stale is None:
+        return "fetch  never fetched"
+    return f"{'fetch' if verdict.fetch else 'keep ':5}  stale with {verdict.stale:6.1%}"

@@ -1,0 +1,229 @@
+"""Freshness of copies: the probability that a page has changed since its copy was fetched. Pure.
+
+F is the time at which a copy was fetched, L that of the page's last crawl. The copy is fresh with
+the probability of no change in (F, L] times that of no change in (L, now].
+
+**After the last crawl** the predictive distribution is that of the estimator (`core.forecast`): the
+mean over the posterior of the change rate. The siblings' crawls stretch the time as far as the
+epoch in force has seen them. Pings count too: a page whose pings are used is fresh if each ping
+since the crawl was false, and no change came without a ping.
+
+**Before the last crawl** crawls show what happened. Without a change after F the copy is what the
+last crawl saw. If one crawl found a change, and its interval holds F, the change rate decides how
+probably the change came before F. After a change later than that, the copy is stale. Time before
+the registration, or before the log begins, is unwatched.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.core.estimators.base import Estimator, from_columns
+from service.core.forecast import days_at_risk, probability_unchanged, unchanged_before
+from service.estimation.estimates import RateEstimates, estimate_rates, history_of
+from service.model.arrays import NO_TIME, Bools, Floats, Instants, days, nothing
+from service.model.columns import EpochColumns
+from service.model.domain import Observability
+from service.model.freshness import FreshnessColumns, LoggedChanges
+from service.model.urls import url_groups
+from service.storage import Transaction
+
+EXACT = 1e-6
+"""Relative error of an interval that a store may keep in seven digits."""
+
+
+class EpochFacts(NamedTuple):
+    """The epoch in force, as far as it matters to freshness."""
+
+    started_at: np.datetime64
+    """NaT before the first epoch."""
+    budget_factor: float
+
+    @classmethod
+    def in_force(cls, tx: Transaction) -> "EpochFacts":
+        """Return the facts of the epoch in force."""
+        epoch = tx.epoch_in_force()
+        if epoch is None or epoch.certificate is None or epoch.started_at is None:
+            return cls(NO_TIME, 1.0)
+        started_at = np.datetime64(epoch.started_at.replace(tzinfo=None), "us")
+        return cls(started_at, epoch.certificate.budget_factor or 1.0)
+
+
+class Freshness(NamedTuple):
+    """(N,) verdicts about copies; NaN where there is no copy."""
+
+    stale: Floats
+    """Probability that the page has changed since its copy was fetched."""
+    expected_changes: Floats
+    """Expected number of changes since then."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Forecast:
+    """P(no change) of pages in any time, by their estimates."""
+
+    estimator: Estimator[Any]
+    state: Any
+    """State of the estimator; None for an estimator that reads the log."""
+    estimates: RateEstimates
+    pinged: Bools
+
+    def unchanged(self, span: Floats) -> Floats:
+        """Return P(no unannounced change in some days), 1 for a span that is none."""
+        span = np.nan_to_num(np.maximum(span, 0.0))
+        rate = (1.0 - self.estimates.recall) * self.estimates.change_rate
+        plug_in = np.exp(-rate * span)
+        if self.state is None:
+            return plug_in
+        return np.where(
+            self.pinged, plug_in, probability_unchanged(self.estimator, self.state, span)
+        )
+
+    def all_false(self, n_pings: Floats) -> Floats:
+        """Return P(none of the pings announced a change), 1 where pings are ignored."""
+        used = self.estimates.recall > 0
+        precision = np.where(used, self.estimates.precision, 0.0)
+        return np.asarray((1.0 - precision) ** np.where(used, n_pings, 0.0))
+
+
+def read_freshness(
+    tx: Transaction,
+    pages: FreshnessColumns,
+    fetched_at: Instants,
+    estimator: Estimator[Any],
+    now: np.datetime64,
+    log_since: np.datetime64 = NO_TIME,
+) -> Freshness:
+    """Return the verdicts about copies of pages; NaT in `fetched_at` means the last crawl.
+
+    `log_since` is the time from which the log is kept; NaT: from the registration.
+    """
+    at = np.where(np.isnat(fetched_at), pages.last_observed_at, fetched_at)
+    forecast = _forecast(tx, pages, estimator, now)
+    return _verdicts(
+        pages, at, _changes(tx, pages, at), forecast, EpochFacts.in_force(tx), now, log_since
+    )
+
+
+def _verdicts(
+    pages: FreshnessColumns,
+    at: Instants,
+    changes: LoggedChanges,
+    forecast: _Forecast,
+    epoch: EpochFacts,
+    now: np.datetime64,
+    log_since: np.datetime64,
+) -> Freshness:
+    start: Instants = np.fmax(at, pages.last_observed_at)
+    risk = _days_at_risk(pages, start, epoch, now)
+    n_pings = np.where(pages.last_ping_at > start, pages.pings_since_crawl, 0).astype(np.float64)
+    unwatched = _unwatched_days(pages, at, log_since)
+    since_first = days(changes.first_at - at)
+    first = unchanged_before(
+        forecast.unchanged(since_first), forecast.unchanged(changes.first_interval)
+    )
+    first = np.where(since_first > changes.first_interval, 0.0, first)
+    watched = np.select([changes.n == 0, changes.n == 1], [1.0, first], 0.0)
+    quiet = forecast.unchanged(risk) * forecast.unchanged(unwatched)
+    fresh = watched * quiet * forecast.all_false(n_pings)
+    announced = np.where(forecast.estimates.recall > 0, forecast.estimates.precision, 0.0) * n_pings
+    rate = (1.0 - forecast.estimates.recall) * forecast.estimates.change_rate
+    found = np.where(changes.n > 0, changes.n - first, 0.0)
+    expected = rate * (risk + unwatched) + announced + found
+    no_copy = np.isnat(at)
+    return Freshness(np.where(no_copy, np.nan, 1.0 - fresh), np.where(no_copy, np.nan, expected))
+
+
+def _days_at_risk(
+    pages: FreshnessColumns, start: Instants, epoch: EpochFacts, now: np.datetime64
+) -> Floats:
+    """Return the days since the copy or the last crawl, stretched by the siblings' crawls."""
+    # bounds and pings keep the urgency of a page at 1
+    moved = (pages.urgency > 0) & (pages.urgency != 1.0)
+    ratio = np.where(moved, pages.urgency / epoch.budget_factor, 1.0)
+    to_epoch = np.nan_to_num(days(epoch.started_at - start))
+    since = np.nan_to_num(np.maximum(days(now - start), 0.0))
+    return np.maximum(days_at_risk(since, np.minimum(to_epoch, since), ratio), 0.0)
+
+
+def _unwatched_days(pages: FreshnessColumns, at: Instants, log_since: np.datetime64) -> Floats:
+    """Return the days after (N,) instants in which no crawl, or no log of crawls, shows a change.
+
+    The first crawl of a page shows no change. Before the first interval that is evidence, nothing
+    was watched. Only a page with changes needs the log.
+    """
+    first = pages.last_observed_at - _span(np.abs(pages.last_interval))
+    begin: Instants = np.where(pages.n_observations > 1, pages.pings_since, first)
+    begin = np.where(pages.n_changes > 0, np.fmax(begin, log_since), begin)
+    until = np.fmin(begin, first)  # the last interval is known without the log
+    until = np.where(np.isnat(first), NO_TIME, until)
+    return np.nan_to_num(np.maximum(days(until - at), 0.0))
+
+
+def _changes(tx: Transaction, pages: FreshnessColumns, at: Instants) -> LoggedChanges:
+    """Return the changes after (N,) instants that crawls found, from the log only where needed."""
+    length = np.abs(pages.last_interval)
+    earlier = at < pages.last_observed_at
+    last_only = earlier & (days(pages.last_observed_at - at) <= length * (1.0 + EXACT))
+    found = last_only & (pages.last_interval > 0)
+    n = found.astype(np.int64)
+    first_at = np.where(found, pages.last_observed_at, NO_TIME)
+    first_interval = np.where(found, length, np.nan)
+    row = np.flatnonzero(earlier & ~last_only & (pages.n_changes > 0))
+    if len(row):
+        logged = tx.logged_changes(pages.page_id[row], at[row])
+        n[row], first_at[row] = logged.n, logged.first_at
+        first_interval[row] = logged.first_interval
+    return LoggedChanges(first_at=first_at, first_interval=first_interval, n=n)
+
+
+def _forecast(
+    tx: Transaction, pages: FreshnessColumns, estimator: Estimator[Any], now: np.datetime64
+) -> _Forecast:
+    own = estimator.of_url_groups(pages.url_group)
+    state = from_log = None
+    if estimator.needs_history:
+        registered = pages.page_id > 0
+        from_log = np.zeros(len(pages))
+        ids, row = np.unique(pages.page_id[registered], return_inverse=True)
+        from_log[registered] = estimator.change_rate(history_of(tx, ids))[row]
+    else:
+        state = from_columns(own, pages.estimate)
+    estimates = estimate_rates(_as_epoch(pages), estimator, now, from_log)
+    complete = pages.observability == Observability.complete
+    pinged = complete | ((pages.observability == Observability.auto) & (pages.n_pings > 0))
+    if estimator.steady is None:
+        pinged = complete
+    return _Forecast(own, state, estimates, pinged)
+
+
+def _as_epoch(pages: FreshnessColumns) -> EpochColumns:
+    """Return pages as an epoch reads them; columns that no estimate needs are empty."""
+    own = pages.arrays()
+    n = len(pages)
+    return EpochColumns(
+        **{f.name: own.get(f.name, nothing(f.type, n)) for f in fields(EpochColumns)}
+    )
+
+
+def unregistered(urls: NDArray[np.object_], width: int) -> FreshnessColumns:
+    """Return pages that are not registered: without evidence, so that their group's prior holds."""
+    n = len(urls)
+    columns: dict[str, NDArray[Any]] = {
+        f.name: nothing(f.type, n) for f in fields(FreshnessColumns)
+    }
+    columns |= {
+        "observability": np.full(n, Observability.auto, np.int16),
+        "url_group": url_groups(urls.tolist()),
+        "estimate": np.zeros((n, width)),
+        "interval_factor": np.ones(n),
+        "due_rate": np.full(n, np.nan),
+        "urgency": np.full(n, np.nan),
+    }
+    return FreshnessColumns(**columns)
+
+
+def _span(length: Floats) -> NDArray[np.timedelta64]:
+    return (length * 86_400e6).astype(np.int64).astype("m8[us]")

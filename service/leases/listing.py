@@ -1,0 +1,189 @@
+"""States of pages in lists, on columns, and lists of the pages in a state.
+
+A page has one state:
+
+| state | pages |
+| --- | --- |
+| `never_crawled` | no crawl was reported |
+| `retired` | gone for so long that only a ping or a request makes it due (`leases.due`) |
+| `gone` | the last answer was that the page is gone |
+| `failing` | the last crawls had no answer |
+| `active` | all others |
+
+A list filters by the columns that decide; this module then applies the rule. `overdue` selects
+pages of any state that are due before now.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.leases.due import due_at
+from service.model.arrays import Bools, instant
+from service.model.columns import DueColumns
+from service.model.listing import ListedPages, ListedPart, PageFilter
+from service.storage import Transaction
+
+MOST_RULED = 20_000
+"""Maximum pages of one reading to which this module applies the rule."""
+
+WALK_BLOCK = 10_000
+"""Maximum pages that a list reads at a time."""
+
+MOST_COUNTED = 1_000_000
+"""Maximum candidates that an exact count scans."""
+
+SAMPLES, SAMPLE = 16, 500
+"""Number of places at which an estimate counts pages, and number of candidates at each."""
+
+Begin = Callable[[], AbstractContextManager[Transaction]]
+
+
+class PageState(StrEnum):
+    """The state of a page."""
+
+    never_crawled = "never_crawled"
+    retired = "retired"
+    gone = "gone"
+    failing = "failing"
+    active = "active"
+
+
+OVERDUE = "overdue"
+
+COLUMNS_OF: dict[str, dict[str, Any]] = {
+    PageState.never_crawled: {"crawled": False},
+    PageState.retired: {"crawled": True, "gone": True},
+    PageState.gone: {"crawled": True, "gone": True},
+    PageState.failing: {"crawled": True, "gone": False, "failing": True},
+    PageState.active: {"crawled": True, "gone": False, "failing": False},
+    OVERDUE: {},
+}
+"""Values of columns that each state needs, by which the store filters."""
+NEEDS_RULE = frozenset({PageState.retired, PageState.gone, OVERDUE})
+"""States for which the values of columns are not enough."""
+
+
+class Selection(NamedTuple):
+    """Pages that a caller selects: by columns, and by state."""
+
+    only: PageFilter
+    state: str | None = None
+    """A `PageState`, or `OVERDUE`; None: all states."""
+
+    @property
+    def columns(self) -> PageFilter:
+        """The filter of the store, with the columns that the state needs."""
+        return replace(self.only, **COLUMNS_OF[self.state]) if self.state else self.only
+
+    @property
+    def by_index(self) -> bool:
+        """True if every candidate is selected."""
+        filters = (getattr(self.columns, name) for name in PageFilter.__dataclass_fields__)
+        return self.state is None and sum(value is not None for value in filters) <= (
+            self.only.host is not None or self.only.tag is not None
+        )
+
+    def of(self, pages: DueColumns, now: datetime) -> Bools:
+        """Return which of the pages, which the store has filtered, are selected."""
+        if self.state == OVERDUE:
+            overdue: Bools = due_at(pages) < instant(now)
+            return overdue
+        if self.state in NEEDS_RULE:
+            return np.asarray(states_of(pages) == self.state, np.bool_)
+        return np.ones(len(pages), np.bool_)
+
+
+def states_of(pages: DueColumns) -> NDArray[np.object_]:
+    """Return the state of each page."""
+    retired = pages.gone & np.isnat(due_at(pages))
+    conditions = [np.isnat(pages.last_crawl_at), retired, pages.gone, pages.n_failures > 0]
+    names = [state.value for state in PageState]
+    place = np.select(conditions, range(len(conditions)), len(conditions))
+    state: NDArray[np.object_] = np.array(names, object)[place]
+    return state
+
+
+def list_pages(
+    tx: Transaction, after: int, limit: int, selection: Selection, now: datetime
+) -> ListedPart:
+    """Return the selected pages above `after`, at most `limit`.
+
+    Because `MOST_RULED` and the store limit the pages scanned, an empty part may not be the last.
+    """
+    if selection.state not in NEEDS_RULE:
+        return tx.list_pages(after, limit, selection.columns)
+    parts: list[ListedPages] = []
+    n_read, size, place = 0, limit, after
+    while True:
+        size = min(size, WALK_BLOCK)
+        part = tx.list_pages(place, size, selection.columns)
+        parts.append(part.pages.where(selection.of(part.pages, now)))
+        limit -= len(parts[-1])
+        n_read += len(part.pages)
+        if limit < 0:
+            parts[-1] = parts[-1].take(slice(limit))
+            return ListedPart(ListedPages.concatenate(parts), int(parts[-1].page_id[-1]))
+        if part.after is None or not limit or len(part.pages) < size or n_read >= MOST_RULED:
+            return ListedPart(ListedPages.concatenate(parts), part.after)
+        place, size = part.after, 2 * size
+
+
+def parts_of(begin: Begin, selection: Selection, now: datetime) -> Iterator[ListedPages]:
+    """Yield all selected pages in parts, each from a short transaction of its own."""
+    after: int | None = 0
+    while after is not None:
+        with begin() as tx:
+            pages, after = list_pages(tx, after, WALK_BLOCK, selection, now)
+        if len(pages):
+            yield pages
+
+
+class Count(NamedTuple):
+    """The number of selected pages."""
+
+    n: int
+    exact: bool
+
+
+def count(begin: Begin, selection: Selection, now: datetime, *, exact: bool) -> Count:
+    """Return the number of selected pages.
+
+    An exact count scans at most `MOST_COUNTED` candidates. With more, and without `exact`, the
+    count is an estimate from samples of candidates.
+    """
+    with begin() as tx:
+        n, _ = tx.candidates(0, MOST_COUNTED + 1, selection.only)
+    if n <= MOST_COUNTED and selection.by_index:
+        return Count(n, exact=True)
+    if n <= MOST_COUNTED and (exact or n <= SAMPLES * SAMPLE):
+        return Count(sum(map(len, parts_of(begin, selection, now))), exact=True)
+    with begin() as tx:
+        return Count(_estimated(tx, n, selection, now), exact=False)
+
+
+def _estimated(tx: Transaction, n: int, selection: Selection, now: datetime) -> int:
+    """Return the share of selected candidates at evenly spaced places, times all candidates.
+
+    With more candidates than were counted, their number follows from the spacing of the samples.
+    """
+    last = tx.last_page_id()
+    n_sampled = n_selected = span = 0
+    for place in np.linspace(0, last, SAMPLES, endpoint=False).astype(np.int64).tolist():
+        n_here, end = tx.candidates(place, SAMPLE, selection.only)
+        if not n_here:
+            continue
+        pages = tx.list_pages(place, SAMPLE, selection.columns, last=end).pages
+        n_selected += int(selection.of(pages, now).sum())
+        n_sampled += n_here
+        span += (end if n_here == SAMPLE else last) - place
+    if not n_sampled:
+        return 0
+    whole = n if n <= MOST_COUNTED else max(n, round(n_sampled * last / span))
+    return round(whole * n_selected / n_sampled)

@@ -1,0 +1,45 @@
+"""Columns from which the freshness of copies follows."""
+
+from dataclasses import dataclass
+
+from service.model.arrays import Codes, Columns, Floats, Instants, Ints, UrlGroups
+from service.model.columns import DueColumns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreshnessColumns(DueColumns):
+    """(N,) pages with their evidence, by ascending page_id."""
+
+    observability: Codes
+    host_id: Ints
+    """Host of a page with pings; 0 for others."""
+    url_group: UrlGroups
+    last_observed_at: Instants
+    last_interval: Floats
+    """Interval that the last answered crawl ended, days; negative if the page had not changed."""
+    n_observations: Ints
+    n_changes: Ints
+    n_pings: Ints
+    pings_since: Instants
+    """Time of the registration, or at which counting of pings began anew."""
+    pings_since_crawl: Ints
+    last_ping_at: Instants
+    real_pings: Floats
+    false_pings: Floats
+    trust: Floats
+    estimate: Floats
+    urgency: Floats
+    """Urgency in the schedule in force; NaN for a page that no epoch has scheduled, and for one
+    whose urgency moves its crawl by a clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedChanges(Columns):
+    """(N,) changes that crawls of pages found after an instant, one instant a page."""
+
+    first_at: Instants
+    """Crawl that found the first of these changes; NaT: none."""
+    first_interval: Floats
+    """Interval that this crawl ended, days; NaN: none."""
+    n: Ints
+    """Number of these crawls."""

@@ -1,0 +1,90 @@
+"""Pages in lists: filters, the columns of a list, tags and the changes of many pages."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.model.arrays import Codes, Columns, Floats, Ints
+from service.model.columns import DueColumns
+from service.model.domain import Observability
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageFilter:
+    """Filter of pages by the values of columns; None: all pages."""
+
+    host: str | None = None
+    url_prefix: str | None = None
+    """Start of the normalised URL; `host` must be set too."""
+    tag: str | None = None
+    observability: Observability | None = None
+    gone: bool | None = None
+    failing: bool | None = None
+    """True: pages with failures in a row."""
+    crawled: bool | None = None
+    """True: pages with a reported crawl."""
+    change_rate_from: float | None = None
+    change_rate_to: float | None = None
+    crawl_rate_from: float | None = None
+    crawl_rate_to: float | None = None
+    """Inclusive bounds of the rates in the schedule in force, 1/day."""
+    changed_since: datetime | None = None
+    """Earliest crawl that found the page changed, of those that the log keeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedPages(DueColumns):
+    """(N,) pages by ascending page_id; rates are NaN for a page that no epoch has scheduled."""
+
+    url: NDArray[np.object_]
+    importance: Floats
+    observability: Codes
+    min_crawl_rate: Floats
+    max_crawl_rate: Floats
+    change_rate: Floats
+    crawl_rate: Floats
+    n_observations: Ints
+    n_changes: Ints
+    tags: NDArray[np.object_]
+    """Tags of each page, separated by spaces; "" without one."""
+
+
+class ListedPart(NamedTuple):
+    """Result of one reading of a list of pages."""
+
+    pages: ListedPages
+    after: int | None
+    """page_id after which the next reading begins; None at the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageTags(Columns):
+    """(M,) tags of pages, by page_id."""
+
+    page_id: Ints
+    tag: NDArray[np.object_]
+
+
+class TagPatch(NamedTuple):
+    """Changes of the tags of pages."""
+
+    all: frozenset[str] | None = None
+    """The whole set; None: the tags stay, apart from `add` and `remove`."""
+    add: frozenset[str] = frozenset()
+    remove: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class RunningLease:
+    """A lease that runs."""
+
+    page_id: int
+    url: str
+    host: str
+    worker: str
+    leased_at: datetime
+    expires_at: datetime
+    requested: bool

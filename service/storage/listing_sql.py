@@ -1,0 +1,288 @@
+"""Lists of pages, hosts, groups and leases: the SQL that both databases share.
+
+A list walks along an index from `after` to `last`: that of the tag, that of the host, or the
+primary key. `last` bounds the candidates that one reading scans, so that a filter with few matches
+takes bounded time.
+"""
+
+from abc import abstractmethod
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from typing_extensions import override
+
+from service.model.domain import Host, HostGroup
+from service.model.listing import ListedPages, ListedPart, PageFilter, RunningLease
+from service.storage.contract import MOST_SCANNED, Transaction
+from service.storage.dialect import Dialect, all_of
+from service.storage.epochs_sql import BETWEEN, DUE_RATE, HOST_ID, MOST_PAGE_ID
+from service.storage.listing import HostOrder
+from service.storage.queue_sql import GROUPS, HOSTS, host_group_of, host_of
+
+TAG_ID = "SELECT tag_id FROM tags WHERE tag = %(tag)s"
+
+LISTED = """
+SELECT {picked}.page_id, created_at, last_crawl_at, requested_at, gone,
+    coalesce(n_failures, 0) AS n_failures, interval_factor, {due_rate} AS due_rate, url, importance,
+    observability, min_crawl_rate, max_crawl_rate, schedule.change_rate, schedule.crawl_rate,
+    n_observations, n_changes, {tags} AS tags
+FROM {source}
+LEFT JOIN page_states ON page_states.page_id = {picked}.page_id AND {states}
+LEFT JOIN schedule ON schedule.page_id = {picked}.page_id AND schedule.epoch = %(epoch)s
+    AND {scheduled}
+WHERE {where}
+ORDER BY {picked}.page_id
+LIMIT %(limit)s
+"""
+"""Statement that reads pages of a list. With inner joins, Postgres would take the keys for
+independent, expect few rows, and look each up instead of merging. Tags are a subquery, which runs
+for the listed pages only, and few pages have tags."""
+
+PICKED = """(
+    SELECT {walked}.page_id FROM {tables} WHERE {where} ORDER BY {walked}.page_id LIMIT %(limit)s
+) AS picked
+LEFT JOIN pages ON pages.page_id = picked.page_id"""
+"""Subquery that picks the pages of a filter, from those tables alone that the filter needs."""
+
+TAGS = """(
+    SELECT {joined_tags} FROM page_tags AS own JOIN tags ON tags.tag_id = own.tag_id
+    WHERE own.page_id = pages.page_id
+)"""
+WALKED = {"tag": "page_tags", "host": "pages", "": "pages"}
+"""Table whose index a list walks along, by the filter."""
+OF_STATES = frozenset({"observability", "gone", "failing", "crawled", "changed_since"})
+OF_SCHEDULE = frozenset({"change_rate_from", "change_rate_to", "crawl_rate_from", "crawl_rate_to"})
+OF_PAGES = frozenset({"host", "url_prefix"})
+JOINED = "{table} ON {table}.page_id = {first}.page_id"
+
+LOOKED_UP = 20_000
+"""Maximum candidates of an index that one reading looks up in other tables."""
+
+ONLY = {
+    "host": "pages.host_id = %(host_id)s",
+    "url_prefix": "substr(url, 1, length(%(url_prefix)s)) = %(url_prefix)s",
+    "tag": "page_tags.tag_id = %(tag_id)s",
+    "observability": "observability = %(observability)s",
+    "gone": "gone = %(gone)s",
+    "failing": "(coalesce(n_failures, 0) > 0) = %(failing)s",
+    "crawled": "(last_crawl_at IS NOT NULL) = %(crawled)s",
+    "change_rate_from": "schedule.change_rate{double} >= %(change_rate_from)s",
+    "change_rate_to": "schedule.change_rate{double} <= %(change_rate_to)s",
+    "crawl_rate_from": "schedule.crawl_rate{double} >= %(crawl_rate_from)s",
+    "crawl_rate_to": "schedule.crawl_rate{double} <= %(crawl_rate_to)s",
+    "changed_since": """last_observed_at >= %(changed_since)s AND n_changes > 0
+    AND (last_interval > 0 OR EXISTS (
+        SELECT 1 FROM observations WHERE {log_of_any} AND observations.page_id = page_states.page_id
+        AND observations.observed_at >= %(changed_since)s AND observations.changed = 1
+    ))""",
+}
+"""Condition of each field of a `PageFilter`. The last interval shows a change of the
+last crawl without a look into the log."""
+
+SEVEN_DIGITS = 1e-6
+"""Relative width of a bound, so that a rate as it is shown, in seven digits, is within itself."""
+
+CANDIDATES = """
+SELECT count(*) AS n, max(page_id) AS last FROM (
+    SELECT page_id FROM {table} WHERE {where} AND page_id > %(after)s
+    ORDER BY page_id LIMIT %(limit)s
+) AS candidates
+"""
+LAST_PAGE_ID = "SELECT max(page_id) FROM pages"
+
+LAST_QUEUED = """
+SELECT page_id FROM due_pages WHERE page_id > %(after)s ORDER BY page_id LIMIT 1 OFFSET %(n)s
+"""
+RUNNING_LEASES = """
+SELECT due_pages.page_id, url, host, worker, leased_at, expires_at, requested
+FROM due_pages JOIN pages ON pages.page_id = due_pages.page_id
+JOIN hosts ON hosts.host_id = pages.host_id
+WHERE due_pages.page_id > %(after)s AND due_pages.page_id <= %(last)s
+    AND token IS NOT NULL AND expires_at > %(now)s
+ORDER BY due_pages.page_id LIMIT %(limit)s
+"""
+
+LAST_HOST = """
+SELECT {key} FROM hosts WHERE {after} ORDER BY {key} {way} LIMIT 1 OFFSET %(n)s
+"""
+HOSTS_IN_ORDER = f"{HOSTS} WHERE {{where}} ORDER BY {{key}} {{way}} LIMIT %(limit)s"
+BLOCKED = "used.blocked_until > %(blocked_at)s"
+NEXT_GROUPS = f"{GROUPS} WHERE group_id > %(after)s ORDER BY group_id LIMIT %(limit)s"
+
+
+FRESHNESS = f"""
+SELECT page_states.page_id, CASE WHEN last_crawl_at IS NULL THEN
+        (SELECT created_at FROM pages WHERE pages.page_id = page_states.page_id) END AS created_at,
+    last_crawl_at, requested_at, gone, coalesce(n_failures, 0) AS n_failures, interval_factor,
+    {DUE_RATE} AS due_rate, observability, CASE WHEN n_pings > 0 THEN
+        (SELECT host_id FROM pages WHERE pages.page_id = page_states.page_id) ELSE 0 END AS host_id,
+    url_group, last_observed_at, last_interval, n_observations, n_changes,
+    coalesce(n_pings, 0) AS n_pings, pings_since, coalesce(pings_since_crawl, 0)
+        AS pings_since_crawl,
+    last_ping_at, coalesce(real_pings, 0.0) AS real_pings,
+    coalesce(false_pings, 0.0) AS false_pings, coalesce(trust, 0.0) AS trust, estimate,
+    CASE WHEN shift IS NULL THEN urgency END AS urgency
+FROM page_states
+LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND schedule.epoch = %(epoch)s
+WHERE page_states.page_id {{among_ids}}
+ORDER BY page_states.page_id
+"""
+"""Statement that looks into `pages` only for pages never crawled, and for those with pings."""
+CHANGES = """observations.changed = 1 AND observations."interval" IS NOT NULL
+    AND observations.observed_at > given.since"""
+"""Condition on the entries of the log that found a change after an instant."""
+
+
+class ListingSql(Dialect, Transaction):
+    """The statements on lists that Postgres and SQLite share."""
+
+    @override
+    def list_pages(
+        self, after: int, limit: int, only: PageFilter, last: int | None = None
+    ) -> ListedPart:
+        walk, filters = self._walk(only)
+        bound = self._bound(after, walk, filters)
+        end = bound if last is None else min(bound, last)
+        pages = self.read_listed(
+            statement_of(walk, filters),
+            epoch=self.number_in_force(),
+            after=after,
+            last=end,
+            limit=limit,
+            **self._values(filters),
+        )
+        if len(pages) == limit:
+            return ListedPart(pages, int(pages.page_id[-1]))
+        ends = end if end < (self.last_page_id() if last is None else last) else None
+        return ListedPart(pages, ends)
+
+    @override
+    def candidates(self, after: int, n: int, only: PageFilter) -> tuple[int, int]:
+        walk, filters = self._walk(only)
+        values = self._values({walk: filters[walk]} if walk else {})
+        where = {"tag": "tag_id = %(tag_id)s", "host": "host_id = %(host_id)s", "": "true"}[walk]
+        statement = CANDIDATES.format(table=WALKED[walk], where=where)
+        (row,) = self.read(statement, after=after, limit=n, **values)
+        return row["n"], row["last"] or after
+
+    @override
+    def last_page_id(self) -> int:
+        return self.scalar(LAST_PAGE_ID) or 0
+
+    def _walk(self, only: PageFilter) -> tuple[str, dict[str, Any]]:
+        """Return the filter whose index a list walks along, and all filters with a value."""
+        filters = {name: getattr(only, name) for name in ONLY}
+        filters = {name: value for name, value in filters.items() if value is not None}
+        return ("tag" if "tag" in filters else "host" if "host" in filters else ""), filters
+
+    def _bound(self, after: int, walk: str, filters: dict[str, Any]) -> int:
+        """Return the last page_id that one reading may scan."""
+        if not walk:
+            return min(after + MOST_SCANNED, MOST_PAGE_ID)
+        if len(filters) == 1:  # every candidate matches, so the limit is the bound
+            return MOST_PAGE_ID
+        own = PageFilter(**{walk: filters[walk]})
+        n, last = self.candidates(after, LOOKED_UP, own)
+        return last if n == LOOKED_UP else MOST_PAGE_ID
+
+    def _values(self, filters: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters of the conditions: hosts and tags by their ids."""
+        values = dict(filters)
+        if "host" in values:
+            values["host_id"] = self.scalar(HOST_ID, host=values.pop("host")) or 0
+        if "tag" in values:
+            values["tag_id"] = self.scalar(TAG_ID, tag=values.pop("tag")) or 0
+        if "observability" in values:
+            values["observability"] = values["observability"].value
+        for name, sign in (("from", -1), ("to", 1)):
+            for rate in (f"change_rate_{name}", f"crawl_rate_{name}"):
+                if rate in values:
+                    values[rate] *= 1.0 + sign * SEVEN_DIGITS
+        return values
+
+    @abstractmethod
+    def read_listed(self, statement: str, **parameters: Any) -> ListedPages:
+        """Return the rows of a statement that `statement_of` returned."""
+
+    # -- leases, hosts and groups
+
+    @override
+    def running_leases(
+        self, after: int, limit: int, now: datetime
+    ) -> tuple[list[RunningLease], int | None]:
+        last = self.scalar(LAST_QUEUED, after=after, n=MOST_SCANNED - 1)
+        end = last or MOST_PAGE_ID
+        rows = self.read(RUNNING_LEASES, after=after, last=end, limit=limit, now=now)
+        leases = [RunningLease(**{**row, "requested": bool(row["requested"])}) for row in rows]
+        return leases, leases[-1].page_id if len(leases) == limit else last
+
+    @override
+    def hosts_in_order(
+        self,
+        order: HostOrder,
+        after: int | str | None,
+        limit: int,
+        blocked_at: datetime | None = None,
+    ) -> tuple[list[Host], int | str | None]:
+        key, down = order.removeprefix("-"), order.startswith("-")
+        way, beyond, within = ("DESC", "<", ">=") if down else ("ASC", ">", "<=")
+        conditions = [] if after is None else [f"hosts.{key} {beyond} %(after)s"]
+        values: dict[str, Any] = {} if after is None else {"after": after}
+        end = None
+        if blocked_at is not None:
+            bound = LAST_HOST.format(key=f"hosts.{key}", way=way, after=all_of(conditions))
+            end = self.scalar(bound, n=MOST_SCANNED - 1, **values)
+            conditions.append(BLOCKED)
+            values["blocked_at"] = blocked_at
+        if end is not None:
+            conditions.append(f"hosts.{key} {within} %(last)s")
+            values["last"] = end
+        statement = HOSTS_IN_ORDER.format(where=all_of(conditions), key=f"hosts.{key}", way=way)
+        hosts = [host_of(row) for row in self.read(statement, limit=limit, **values)]
+        return hosts, getattr(hosts[-1], key) if len(hosts) == limit else end
+
+    @override
+    def groups(self, after: int, limit: int) -> list[HostGroup]:
+        return [host_group_of(row) for row in self.read(NEXT_GROUPS, after=after, limit=limit)]
+
+
+def statement_of(walk: str, filters: Collection[str]) -> str:
+    """Return the statement that reads pages under these filters along an index."""
+    if not filters:
+        picked, source, where = "pages", "pages", BETWEEN.format(table="pages")
+        states, scheduled = (BETWEEN.format(table=table) for table in ("page_states", "schedule"))
+    else:
+        picked, source, where = "picked", _picked(walk, frozenset(filters)), "true"
+        states = scheduled = "true"
+    return LISTED.format(
+        picked=picked,
+        source=source,
+        where=where,
+        states=states,
+        scheduled=scheduled,
+        due_rate=DUE_RATE,
+        tags=TAGS,
+    )
+
+
+def _picked(walk: str, filters: frozenset[str]) -> str:
+    needed = {
+        "page_states": filters & OF_STATES,
+        "schedule": filters & OF_SCHEDULE,
+        "pages": filters & OF_PAGES,
+    }
+    # not the schedule, which keeps rows of deleted pages
+    tables = [WALKED[walk]] if walk else ["page_states"]
+    tables += [table for table, used in needed.items() if used and table not in tables]
+    first = tables[0]
+    conditions = [ONLY[name] for name in ONLY if name in filters]
+    conditions += [BETWEEN.format(table=first)]
+    if not walk:  # a range of each table, because planners do not derive it from joins
+        conditions += [BETWEEN.format(table=table) for table in tables[1:]]
+    if "schedule" in tables:
+        conditions.append("schedule.epoch = %(epoch)s")
+    joins = [JOINED.format(table=table, first=first) for table in tables[1:]]
+    return PICKED.format(
+        walked=first, tables=" JOIN ".join([first, *joins]), where=all_of(conditions)
+    )

@@ -1,0 +1,85 @@
+"""Lists of hosts and groups over HTTP: blocked hosts, orders, and the end of hosts and groups."""
+
+from datetime import timedelta
+
+import pytest
+from support.live_server import START, Live
+
+HOSTS = ("b.example", "c.example", "a.example")
+
+
+@pytest.fixture
+def hosts(api: Live) -> Live:
+    """Three hosts with a page each; two of them share a server."""
+    for host in HOSTS:
+        api.register(f"https://{host}/")
+    group = {"members": ["a.example", "b.example"], "max_crawl_rate": 5.0}
+    assert api.client.put("/groups/shared", json=group).is_success
+    return api
+
+
+def names(api: Live, **query):
+    found, cursor = [], {}
+    while True:
+        part = api.get("/hosts", limit=1, **query, **cursor).json()
+        found += [item["host"] for item in part["items"]]
+        if part["next_cursor"] is None:
+            return found
+        cursor = {"cursor": part["next_cursor"]}
+
+
+def test_hosts_are_listed_in_four_orders(hosts: Live):
+    assert names(hosts) == list(HOSTS)
+    assert names(hosts, sort="-host_id") == list(reversed(HOSTS))
+    assert names(hosts, sort="host") == sorted(HOSTS)
+    assert names(hosts, sort="-host") == sorted(HOSTS, reverse=True)
+
+
+def test_a_cursor_of_another_order_is_refused(hosts: Live):
+    cursor = hosts.get("/hosts", limit=1, sort="host").json()["next_cursor"]
+    for sort in ("host_id", "-host"):
+        refused = hosts.get("/hosts", sort=sort, cursor=cursor)
+        assert (refused.status_code, refused.json()["field"]) == (422, "cursor")
+
+
+def test_blocked_hosts_alone_are_listed_until_their_pause_ends(hosts: Live):
+    assert names(hosts, blocked=True) == []
+    until = (START + timedelta(hours=1)).isoformat()
+    hosts.client.patch("/hosts/c.example", json={"blocked_until": until})
+    assert names(hosts, blocked=True) == ["c.example"]
+    hosts.client.put("/groups/shared", json={"blocked_until": until})  # blocks its members
+    assert names(hosts, blocked=True, sort="host") == sorted(HOSTS)
+    hosts.clock.advance(hours=2)
+    assert names(hosts, blocked=True) == []
+
+
+def test_groups_are_listed_with_the_politeness_in_force(hosts: Live):
+    hosts.client.put("/groups/other", json={"min_delay_s": 3.0})
+    shared, other = hosts.get("/groups").json()["items"]
+    assert (shared["group"], shared["n_members"], shared["max_crawl_rate"]) == ("shared", 2, 5.0)
+    assert (other["group"], other["n_members"], other["host_queue"]["delay_s"]) == ("other", 0, 3.0)
+    assert "members" not in shared
+
+
+def test_the_hosts_of_a_deleted_group_stay_and_go_by_their_own_settings(hosts: Live):
+    assert hosts.client.delete("/groups/shared").status_code == 204
+    assert hosts.get("/groups").json()["items"] == []
+    assert hosts.get("/groups/shared").status_code == 404
+    assert hosts.get("/hosts/a.example").json()["group"] is None
+    leased = hosts.post("/leases", {"count": 9}).json()["items"]
+    assert sorted(item["host"] for item in leased) == sorted(HOSTS)
+    assert hosts.client.delete("/groups/shared").status_code == 404
+
+
+def test_a_host_is_deleted_once_its_pages_are(hosts: Live):
+    refused = hosts.client.delete("/hosts/a.example")
+    assert refused.status_code == 409
+    assert refused.json()["type"].endswith("#host-has-pages")
+    assert "DELETE /pages?host=a.example" in refused.json()["detail"]
+    assert hosts.client.delete("/pages?host=a.example").json()["changed"] == 1
+    assert hosts.client.delete("/hosts/A.example").status_code == 204
+    assert names(hosts) == ["b.example", "c.example"]
+    assert hosts.get("/groups/shared").json()["members"] == ["b.example"]
+    assert hosts.client.delete("/hosts/a.example").status_code == 404
+    hosts.register("https://a.example/again")
+    assert names(hosts)[-1] == "a.example"

@@ -1,0 +1,97 @@
+"""The pages on copies and on many pages run as they stand."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+from support.live_server import START, Live, running
+from support.pages import DOCS, block, blocks, shell
+from support.processes import ROOT
+
+from service.api.requests.filters import PageFilters
+
+SERVICE = "http://127.0.0.1:8000"
+
+
+@pytest.fixture
+def live(sqlite_url) -> Live:
+    with running(sqlite_url) as live:
+        yield live
+
+
+def text_of(name):
+    return (DOCS / "how-to" / f"{name}.md").read_text()
+
+
+def test_the_commands_of_the_page_on_copies_judge_them(live, recrawl):
+    crawled = {"observed_at": START.isoformat(), "digest": "1"}
+    (command,) = blocks(text_of("fresh-copies"), "sh")
+    news, about = command.text.split()[2:]
+    live.post("/observations", [{"url": news, **crawled}])
+    live.clock.advance(hours=1)
+    output = recrawl(*command.text.split()[1:], url=live.url)
+    assert output.status == 1
+    kept, fetched = output.out.splitlines()
+    assert kept.startswith("keep")
+    assert kept.endswith(news)
+    assert fetched == f"fetch  never fetched  {about}"
+
+
+def test_the_program_of_the_page_on_copies_names_the_pages_to_fetch(live, tmp_path):
+    url = "https://example.com/news"
+    at = [START - timedelta(days=10) + timedelta(hours=i) for i in range(200)]
+    observations = [
+        {"url": url, "observed_at": when.isoformat(), "digest": str(i)} for i, when in enumerate(at)
+    ]
+    assert live.post("/observations", observations).json()["accepted"] == 200
+    program = tmp_path / "refresh.py"
+    program.write_text(block(text_of("fresh-copies"), "refresh.py").text)
+    live.clock.now = START
+    source = program.read_text().replace(
+        "datetime.now(UTC)", f"datetime.fromisoformat({START.isoformat()!r})"
+    )
+    program.write_text(source)
+    done = subprocess.run(
+        [sys.executable, str(program), live.url],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"fetch {url}, stale with 100%\n"
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_on_many_pages_list_change_and_delete(live, tmp_path):
+    live.register("https://example.com/blog/1", "https://example.com/blog/2")
+    live.register("https://example.com/news", tags=["news"])
+    commands, curl = blocks(text_of("many-pages"), "sh")
+    printed = shell(commands.text, tmp_path, url=live.url)
+    assert "1 (exact)" in printed
+    decoded = [
+        json.loads(part)
+        for part in printed.partition("(exact)")[2].replace("}\n{", "}\0{").split("\0")
+    ]
+    assert [(each["dry_run"], each["matched"], each["changed"]) for each in decoded] == [
+        (True, 2, 0),
+        (False, 2, 2),
+        (False, 2, 2),
+        (False, 0, 0),
+    ]
+    shell(curl.text.replace(SERVICE, live.url), tmp_path)
+    header, *rows = (tmp_path / "blog.csv").read_text().splitlines()
+    assert header.startswith("page_id,url,state,tags")
+    assert [row.split(",")[1] for row in rows] == [
+        page["url"] for page in live.get("/pages", tag="blog").json()["items"]
+    ]
+    assert len(rows) == 2
+
+
+def test_every_filter_of_the_page_on_many_pages_exists():
+    table = text_of("many-pages").partition("| filter |")[2].partition("\n\n")[0]
+    first = "".join(row.split("|")[1] for row in table.splitlines()[2:])
+    assert set(re.findall(r"`(\w+)`", first)) == set(PageFilters._fields)
