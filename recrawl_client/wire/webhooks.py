@@ -24,7 +24,11 @@ Kinds = Annotated[
 ]
 Prefix = Annotated[
     str,
-    Meta(min_length=1, max_length=2_048, description="the start of URLs, up to 2,048 characters"),
+    Meta(
+        pattern=rf"^[^\x00-\x20\x7f\ud800-\udfff]{{1,2048}}{END}",
+        description="the start of URLs, up to 2,048 characters without spaces",
+        examples=["https://example.com/docs/"],
+    ),
 ]
 HostName = Annotated[str, Meta(min_length=1, max_length=2_000, description="the name of a host")]
 

@@ -205,3 +205,9 @@ def test_a_cursor_and_an_instant_exclude_each_other(fed):
     cursor = part(fed)["next_cursor"]
     response = fed.get("/changes", cursor=cursor, since="2026-05-01T12:00:00Z")
     assert (response.status_code, response.json()["field"]) == (422, "since")
+
+
+@pytest.mark.parametrize("prefix", ["", "\x00", "https://a.example/\n", "x" * 2_049])
+def test_a_prefix_that_no_url_can_have_is_refused(api: Live, prefix):
+    response = api.get("/changes", prefix=prefix)
+    assert (response.status_code, response.json()["field"]) == (422, "prefix")

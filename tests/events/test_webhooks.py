@@ -382,6 +382,7 @@ def test_webhooks_are_listed_in_parts(live, receiver):
         ({"kinds": []}, "kinds", "new"),
         ({"max_items": 0}, "max_items", "1"),
         ({"host": "not a host"}, "host", "host"),
+        ({"prefix": "https://a.example/\x00"}, "prefix", "start of URLs"),
         ({"cursor": "nonsense"}, "cursor", "no cursor"),
         ({"unknown": 1}, "unknown", "unknown"),
     ],

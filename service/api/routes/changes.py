@@ -119,8 +119,7 @@ async def get_changes(
     prefix: Annotated[
         str | None,
         Query(
-            min_length=1,
-            max_length=2_048,
+            pattern=r"^[^\x00-\x20\x7f]{1,2048}$",
             description="Start of the normalised URLs whose changes are wanted",
             examples=["https://example.com/docs/"],
         ),
