@@ -354,6 +354,10 @@ class MemoryTransaction(MemorySchedule):
         """Keep nothing, because replays send no conditional requests."""
 
     @override
+    def clear_validators(self, page_id: Ints) -> None:
+        """Clear nothing, because `save_validators` keeps nothing."""
+
+    @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
         states = self.lock_states(self.next_page_ids(after, limit))
         row = states.page_id - 1

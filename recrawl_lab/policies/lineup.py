@@ -41,6 +41,7 @@ DEFAULT_GAMMA = Gamma(half_life_days=HALF_LIFE_DAYS)
 DEFAULT_PLAN = Plan(
     make_estimator("bursty", half_life_days=HALF_LIFE_DAYS),
     retention=timedelta(days=730),
+    audit_retention=timedelta(days=730),
     host_delay_s=1.0,
 )
 """Plan of the service's default settings; a test compares it with the settings."""

@@ -121,6 +121,7 @@ class LocalFleet:
         self.world = world
         self.clock = clock
         needs_log = plan.estimator.needs_history
+        plan = replace(plan, audit_retention=None)
         self.plan = plan if needs_log else replace(plan, retention=timedelta(0))
         self.rules = Rules(plan.estimator, plan.timing, np.random.default_rng(seed))
         self.store = MemoryStore(width(plan.estimator))
@@ -239,8 +240,6 @@ class LocalFleet:
             retry_after_s=np.full(n, np.nan),
             redirects_to=np.zeros(n, np.int64),
             last_modified=np.full(n, NO_TIME),
-            etag=np.full(n, "", object),
-            note=np.full(n, "", object),
         )
         with self.store.begin() as tx:
             rules = rules_in_force(tx, self.rules)

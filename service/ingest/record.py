@@ -16,7 +16,7 @@ from service.estimation.estimates import InForce, Rules
 from service.ingest.changes import changes
 from service.ingest.crawls import observe
 from service.ingest.pings import notice
-from service.ingest.validators import validator_changes
+from service.ingest.validators import has_values, reset_pages, validator_changes
 from service.model.arrays import UNSPECIFIED, Bools, Codes, Groups, Instants, Ints, distinct
 from service.model.columns import CrawlColumns, PageColumns, PageStates, PingColumns
 from service.model.domain import PingReason, Verdict
@@ -57,9 +57,10 @@ def record(tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce) -> Cra
         tx.append_log(entries)
         tx.save_states(after)
         tx.append_changes(changes(before, groups, accepted, comparison))
-        validators = validator_changes(after.page_id, groups, accepted)
-        if validators is not None:
-            tx.save_validators(validators)
+        if has_values(accepted):
+            tx.save_validators(validator_changes(after.page_id, groups, accepted))
+        else:
+            tx.clear_validators(reset_pages(after.page_id, groups, accepted))
         states = _with(states, after)
     return CrawlOutcome(verdict, sooner, states)
 

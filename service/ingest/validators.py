@@ -5,54 +5,59 @@ redirect keeps them, and a page that is gone has none. Only crawls that are newe
 last one count, so an old etag never comes back.
 """
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from service.ingest.crawls import NOT_MODIFIED, answers
-from service.model.arrays import NO_TIME, Bools, Groups, Ints
+from service.model.arrays import NO_TIME, Bools, Groups, Ints, Texts
 from service.model.columns import CrawlColumns
 from service.storage.validators import ValidatorChanges
 
 
-def validator_changes(
-    page_id: Ints, groups: Groups, crawls: CrawlColumns
-) -> ValidatorChanges | None:
-    """Return the changes of (P,) pages by (N,) crawls, ordered by page and time; None: no change.
+def has_values(crawls: CrawlColumns) -> bool:
+    """Return whether any crawl has a validator or a note."""
+    dated = not np.isnat(crawls.last_modified).all()
+    return dated or crawls.etag is not None or crawls.note is not None
+
+
+def reset_pages(page_id: Ints, groups: Groups, crawls: CrawlColumns) -> Ints:
+    """Return those of (P,) pages that have a new answer, by (N,) crawls without validators."""
+    answer, _ = answers(crawls)
+    return page_id[_last(groups, answer & (crawls.status != NOT_MODIFIED)) >= 0]
+
+
+def validator_changes(page_id: Ints, groups: Groups, crawls: CrawlColumns) -> ValidatorChanges:
+    """Return the changes of (P,) pages by (N,) crawls, ordered by page and time.
 
     A note counts whatever the crawl found.
     """
     answer, gone = answers(crawls)
-    resets = answer & (crawls.status != NOT_MODIFIED)
-    reset_at = _last(groups, resets)
-    has_etag, has_date = crawls.etag != "", ~np.isnat(crawls.last_modified)
-    has_note = crawls.note != ""
-    if has_etag.any() or has_date.any() or has_note.any():
-        shown = answer & ~gone
-        etag_at = _last(groups, shown & has_etag)
-        date_at = _last(groups, shown & has_date)
-        note_at = _last(groups, has_note)
-        changes = ValidatorChanges(
-            page_id=page_id,
-            etag=np.where((etag_at >= 0) & (etag_at >= reset_at), crawls.etag[etag_at], ""),
-            last_modified=np.where(
-                (date_at >= 0) & (date_at >= reset_at), crawls.last_modified[date_at], NO_TIME
-            ),
-            note=np.where(note_at >= 0, crawls.note[note_at], ""),
-            resets=reset_at >= 0,
-        )
-        where = changes.resets | ~changes.only_reset
-    else:
-        n, nothing = len(page_id), np.broadcast_to(np.array("", object), len(page_id))
-        changes = ValidatorChanges(
-            page_id=page_id,
-            etag=nothing,
-            last_modified=np.broadcast_to(NO_TIME, n),
-            note=nothing,
-            resets=reset_at >= 0,
-        )
-        where = changes.resets
-    if not where.any():
-        return None
-    return changes if where.all() else changes.take(where)
+    reset_at = _last(groups, answer & (crawls.status != NOT_MODIFIED))
+    shown, dated = answer & ~gone, ~np.isnat(crawls.last_modified)
+    changes = ValidatorChanges(
+        page_id=page_id,
+        etag=_newest_text(crawls.etag, groups, shown, reset_at),
+        last_modified=_newest(crawls.last_modified, groups, shown & dated, reset_at, NO_TIME),
+        note=_newest_text(crawls.note, groups, np.ones_like(shown), np.zeros_like(reset_at)),
+        resets=reset_at >= 0,
+    )
+    return changes.where(changes.resets | ~changes.only_reset)
+
+
+def _newest_text(texts: Texts, groups: Groups, mask: Bools, since: Ints) -> NDArray[np.object_]:
+    if texts is None:
+        return np.full(len(since), "", object)
+    return _newest(texts, groups, mask & (texts != ""), since, "")
+
+
+def _newest(
+    values: NDArray[Any], groups: Groups, mask: Bools, since: Ints, none: Any
+) -> NDArray[Any]:
+    """Return (P,) last values that a mask selects from position `since` on, or `none`."""
+    at = _last(groups, mask)
+    return np.where(at >= np.maximum(since, 0), values[at], none)
 
 
 def _last(groups: Groups, mask: Bools) -> Ints:

@@ -21,6 +21,8 @@ Bools = NDArray[np.bool_]
 UrlGroups = NDArray[np.int32]
 UrlGroupRates = NDArray[np.float32]
 Keys = NDArray[np.void]
+Texts = NDArray[np.object_] | None
+"""Optional texts, "" where a row has none; None: no row has a text."""
 INSTANT = np.dtype("M8[us]")
 KEY = np.dtype("V16")
 DAY = np.timedelta64(86_400_000_000, "us")
@@ -37,6 +39,7 @@ COLUMN: dict[Any, np.dtype[Any]] = {
     UrlGroups: np.dtype(np.int32),
     Keys: KEY,
     NDArray[np.object_]: np.dtype(object),
+    Texts: np.dtype(object),
 }
 """Element type of each annotation."""
 
@@ -93,7 +96,7 @@ def nothing(kind: Any, n: int) -> NDArray[Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Arrays of one length, one per field; `None` fields are absent."""
+    """Arrays of one length, one per field; only a field of `Texts` may be None."""
 
     def __len__(self) -> int:
         return len(getattr(self, next(iter(self.__dataclass_fields__))))
@@ -106,8 +109,9 @@ class Columns:
         )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the columns by name."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        """Return the columns by name, without those that are None."""
+        columns = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: column for name, column in columns.items() if column is not None}
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
@@ -116,8 +120,8 @@ class Columns:
             return cls.empty()
         if len(parts) == 1:
             return parts[0]
-        names = cls.__dataclass_fields__
-        return cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
+        names = {name for part in parts for name in part.arrays()}
+        return cls(**{name: np.concatenate([_filled(p, name) for p in parts]) for name in names})
 
     def take(self, where: NDArray[Any] | slice) -> Self:
         """Return the rows that a mask, an index array or a slice selects."""
@@ -126,6 +130,12 @@ class Columns:
     def where(self, mask: Bools) -> Self:
         """Return the rows that a mask selects; these columns themselves if it selects all."""
         return self if mask.all() else self.take(mask)
+
+
+def _filled(columns: Columns, name: str) -> NDArray[Any]:
+    """Return a column, with "" in each row if it is None."""
+    column: Texts = getattr(columns, name)
+    return np.full(len(columns), "", object) if column is None else column
 
 
 S = TypeVar("S", bound=np.generic)

@@ -15,6 +15,7 @@ from service.model.arrays import (
     Instants,
     Ints,
     Keys,
+    Texts,
     UrlGroups,
 )
 
@@ -69,9 +70,9 @@ class CrawlColumns(Columns):
     """Target of the redirect; 0: no redirect; UNSPECIFIED: the target is not registered."""
     last_modified: Instants
     """Last modification of the page as the site reports; NaT: no report."""
-    etag: NDArray[np.object_]
+    etag: Texts = None
     """Entity tag of the answer; "": none."""
-    note: NDArray[np.object_]
+    note: Texts = None
     """JSON of the crawler's note; "": none."""
 
 

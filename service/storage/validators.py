@@ -56,6 +56,13 @@ class ValidatorStatements(ABC):
     def save_validators(self, changes: ValidatorChanges) -> None:
         """Change the validators of pages whose states are locked; delete rows without a value."""
 
+    @abstractmethod
+    def clear_validators(self, page_id: Ints) -> None:
+        """Delete the etags and last modifications of pages whose states are locked; keep notes.
+
+        The statement takes no time for each page while no page of the store has a row.
+        """
+
 
 NEW = {
     "etag": "CASE WHEN resets OR given.etag <> '' THEN nullif(given.etag, '') ELSE stored.etag END",

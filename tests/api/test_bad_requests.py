@@ -353,7 +353,7 @@ def test_a_parameter_out_of_range_is_named(shared: Live, path, field):
         "/schedule?due_before=0001-01-01T00:00:00%2B23:59",
         "/schedule?due_before=9999-12-31T23:59:59-23:59",
         f"/epochs?cursor={encode_cursor(EpochsPlace(2**63 - 1))}",
-        f"/hosts?cursor={encode_cursor(HostsPlace(2**63 - 1))}",
+        f"/hosts?cursor={encode_cursor(HostsPlace('host_id', 2**63 - 1))}",
         "/schedule?limit=10000",
     ],
 )

@@ -204,7 +204,7 @@ def test_an_epoch_that_is_dropped_half_way_breaks_the_stream_off(
 
 def test_a_slow_reader_holds_no_connection_of_the_database(api: Live, corpus):
     store = api.service.store
-    query = ScheduleQuery(NDJSON, None, None, 4, None, 0.1, None, None, None, None)
+    query = ScheduleQuery(NDJSON, None, None, 4, None, 0.1, False, None, None, None, None)
     with store.begin(write=False) as tx:
         reading = ScheduleReader(api.service, tx.epoch_in_force(), 4, query, ScheduleFilter())
         part = reading.next(tx, 0)

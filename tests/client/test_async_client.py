@@ -241,6 +241,72 @@ def test_an_invalid_report_of_a_task_is_rejected_alone(sqlite_url):
     assert (item.url, why.field) == (URLS[1], "status")
 
 
+def test_a_lease_request_of_a_task_carries_the_reports_that_wait(sqlite_url):
+    rejected = []
+
+    async def scenario():
+        async with AsyncClient(live.url, now=live.clock) as client:
+            await client.register(*URLS)
+            options = {"every_s": NEVER_S, "on_rejected": lambda *why: rejected.append(why)}
+            async with client.reporter(**options) as reporter:
+                (crawl,) = (await reporter.lease(count=1)).items
+                reporter.report(crawl, status=200, digest="1")
+                reporter.report(crawl, status=-1)
+                leased = await reporter.lease(count=1)
+                without = await reporter.lease(count=1)
+                return leased, without, reporter.n_waiting, reporter.total
+
+    with running(sqlite_url) as live:
+        live.client.put("/hosts/a.example", json={"min_delay_s": 0})
+        leased, without, n_waiting, total = run(scenario)
+    assert (leased.reported.leases_ended, len(leased.items), without.reported) == (1, 1, None)
+    assert (n_waiting, total.accepted, total.n_rejected) == (0, 1, 1)
+    assert [why.field for _, why in rejected] == ["status"]
+
+
+def test_reports_of_a_task_wait_again_after_a_lease_request_that_failed(sqlite_url):
+    async def scenario():
+        async with AsyncClient(live.url, now=live.clock) as client:
+            async with client.reporter(every_s=NEVER_S) as reporter:
+                reporter.report(URLS[0], digest="1")
+                async with AsyncClient(f"http://127.0.0.1:{free_port()}", patience_s=0) as away:
+                    with pytest.raises(rc.Unavailable):
+                        await reporter.lease(client=away)
+                waiting = reporter.n_waiting
+            return waiting, reporter.total.accepted
+
+    with running(sqlite_url) as live:
+        assert run(scenario) == (1, 1)
+
+
+def test_a_cancelled_lease_request_of_a_task_keeps_its_reports(sqlite_url):
+    """The end of the reporter waits while a lease request carries reports, then sends them."""
+
+    async def scenario():
+        asked = asyncio.Event()
+
+        async def hold(_request):
+            asked.set()
+            await asyncio.Event().wait()
+
+        async with AsyncClient(live.url, now=live.clock) as client:
+            reporter = await client.reporter(every_s=NEVER_S).__aenter__()
+            reporter.report(URLS[0], digest="1")
+            async with AsyncClient(transport=httpx.MockTransport(hold)) as away:
+                leasing = asyncio.create_task(reporter.lease(client=away))
+                await asked.wait()
+                closing = asyncio.create_task(reporter.close())
+                done, _ = await asyncio.wait([closing], timeout=0.05)
+                assert (done, reporter.n_waiting) == (set(), 1)
+                leasing.cancel()
+                await closing
+            assert leasing.cancelled()
+            return reporter.n_waiting, reporter.total.accepted
+
+    with running(sqlite_url) as live:
+        assert run(scenario) == (0, 1)
+
+
 def test_a_service_that_stays_away_leaves_the_reports_with_the_task():
     async def scenario():
         waits = []

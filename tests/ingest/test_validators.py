@@ -3,11 +3,12 @@
 from datetime import datetime, timedelta
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.store_cases import T0, crawl_columns, instants
 
-from service.ingest.validators import validator_changes
+from service.ingest.validators import has_values, reset_pages, validator_changes
 from service.model.arrays import NO_TIME, UNSPECIFIED, Groups, instant
 
 DATE = T0 - timedelta(days=9)
@@ -29,8 +30,8 @@ class Stored:
         self.note = note or self.note
 
 
-def changes(*crawls):
-    """Return the changes of pages by crawls (page, status, etag, date, note)."""
+def grouped(*crawls):
+    """Return pages, groups and columns of crawls (page, status, etag, date, note)."""
     page, status, etag, date, note = zip(*crawls, strict=True)
     at = instants([T0 + timedelta(seconds=i) for i in range(len(crawls))])
     columns = crawl_columns(
@@ -40,12 +41,20 @@ def changes(*crawls):
         status=np.array(status, np.int16),
         redirects_to=np.where(np.array(status) == 302, 9, 0),
         last_modified=instants(list(date)),
-        etag=np.array(etag, object),
-        note=np.array(note, object),
+        etag=texts(etag),
+        note=texts(note),
     )
     order = np.argsort(columns.page_id, kind="stable")
     columns = columns.take(order)
-    return validator_changes(np.unique(columns.page_id), Groups.of(columns.page_id), columns)
+    return np.unique(columns.page_id), Groups.of(columns.page_id), columns
+
+
+def texts(values):
+    return np.array(values, object) if any(values) else None
+
+
+def changes(*crawls):
+    return validator_changes(*grouped(*crawls))
 
 
 CRAWL = st.tuples(
@@ -67,8 +76,6 @@ def test_batches_leave_what_one_crawl_after_another_leaves(batches):
         for page, *crawl in batch:
             expected[page].crawl(*crawl)
         change = changes(*batch)
-        if change is None:
-            continue
         for i, page in enumerate(change.page_id.tolist()):
             if change.resets[i]:
                 etag[page], date[page] = "", None
@@ -81,14 +88,28 @@ def test_batches_leave_what_one_crawl_after_another_leaves(batches):
         assert date[page] == (None if stored.date is None else instant(stored.date))
 
 
-def test_answers_without_validators_only_reset_the_stored_ones():
-    change = changes((1, 200, "", None, ""), (2, 500, "", None, ""), (3, 304, "", None, ""))
-    assert change.page_id.tolist() == [1]
-    assert change.only_reset.all()
+@given(st.lists(CRAWL.map(lambda crawl: (*crawl[:2], "", None, "")), min_size=1, max_size=12))
+def test_crawls_without_values_reset_the_same_pages_by_the_short_way(crawls):
+    pages, groups, columns = grouped(*crawls)
+    assert not has_values(columns)
+    long_way = validator_changes(pages, groups, columns)
+    assert long_way.only_reset.all()
+    assert reset_pages(pages, groups, columns).tolist() == long_way.page_id.tolist()
+
+
+def test_only_a_new_answer_resets_a_page():
+    crawls = grouped((1, 200, "", None, ""), (2, 500, "", None, ""), (3, 304, "", None, ""))
+    assert reset_pages(*crawls).tolist() == [1]
+
+
+@pytest.mark.parametrize("values", [('"a"', None, ""), ("", DATE, ""), ("", None, "1")])
+def test_one_value_of_any_kind_counts(values):
+    *_, columns = grouped((1, 200, "", None, ""), (2, 200, *values))
+    assert has_values(columns)
 
 
 def test_failures_alone_change_nothing():
-    assert changes((1, 500, '"a"', None, ""), (2, 0, "", DATE, "")) is None
+    assert len(changes((1, 500, '"a"', None, ""), (2, 0, "", DATE, ""))) == 0
 
 
 def test_the_date_of_an_answer_is_no_time_without_a_report():

@@ -7,9 +7,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.store_cases import T0, crawl_columns
 
 from service.model.arrays import COLUMN, INSTANT, NO_TIME, Columns, days, instant, moment
-from service.model.columns import EpochColumns, LogColumns, PageStates, PingColumns, ScheduleColumns
+from service.model.columns import (
+    CrawlColumns,
+    EpochColumns,
+    LogColumns,
+    PageStates,
+    PingColumns,
+    ScheduleColumns,
+)
 
 moments = st.datetimes(
     datetime(2, 1, 1),  # noqa: DTZ001
@@ -103,6 +111,22 @@ def test_parts_are_put_one_after_the_other():
     whole = ScheduleColumns.concatenate(parts)
     assert (len(whole), whole.page_id.tolist()) == (3, [0, 1, 0])
     assert type(whole) is ScheduleColumns
+
+
+def texts_of(*pages, etag=None):
+    return crawl_columns(np.array(pages), T0, etag=etag)
+
+
+def test_a_column_that_is_none_stays_none():
+    columns = texts_of(1, 2)
+    assert columns.take(np.array([1])).etag is None
+    assert CrawlColumns.concatenate([columns, texts_of(3)]).etag is None
+    assert "etag" not in columns.arrays()
+
+
+def test_parts_without_a_column_have_empty_texts_beside_the_others():
+    whole = CrawlColumns.concatenate([texts_of(1, 2), texts_of(3, etag='"a"')])
+    assert (whole.etag.tolist(), whole.note) == (["", "", '"a"'], None)
 
 
 def test_columns_are_frozen_and_named():

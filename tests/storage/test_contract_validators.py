@@ -27,6 +27,13 @@ def save(store, *changes):
             tx.save_validators(one)
 
 
+def clear(store, page_id):
+    pages = np.asarray(page_id, np.int64)
+    with store.begin() as tx:
+        tx.lock_states(pages)
+        tx.clear_validators(pages)
+
+
 def rows(store, page_id):
     with store.begin(write=False) as tx:
         stored = tx.validators(np.asarray(page_id, np.int64))
@@ -71,6 +78,18 @@ def test_resets_of_pages_without_a_row_write_none(queue_store):
     with queue_store.begin(write=False) as tx:
         ((n,),) = tx.run("SELECT count(*) FROM page_validators")
     assert n == 0
+
+
+def test_cleared_pages_keep_their_notes_and_others_their_values(queue_store):
+    a, b, c, d = sorted(register(queue_store, 4).tolist())
+    clear(queue_store, [a])
+    assert rows(queue_store, [a]) == []
+    save(queue_store, change([a, c], '"1"', DATE), change([b], '"1"', note="1"))
+    clear(queue_store, [a, b, d])
+    assert rows(queue_store, [a, b, c, d]) == [(b, "", None, "1"), (c, '"1"', AT, "")]
+    clear(queue_store, [])
+    clear(queue_store, [b])
+    assert rows(queue_store, [b]) == [(b, "", None, "1")]
 
 
 def test_a_deleted_page_takes_its_row_along(queue_store):

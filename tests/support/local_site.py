@@ -5,10 +5,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 Answer = tuple[int, dict[str, str], bytes]
 """Status, headers and body."""
+
+CONDITIONS = {"If-None-Match": "ETag", "If-Modified-Since": "Last-Modified"}
+"""Headers of a conditional request, and the headers of an answer that they repeat."""
 
 
 def page(text: str) -> Answer:
@@ -21,11 +25,28 @@ def redirect(status: int, location: str) -> Answer:
 
 @dataclass
 class LocalSite:
-    """Pages by path; `hits` counts the requests."""
+    """Pages by path; `hits` counts the requests.
+
+    `conditions` has the headers of the last conditional request for each path. The first of them
+    decides whether the answer is a 304, as RFC 9110 says.
+    """
 
     pages: Mapping[str, Answer]
     port: int = 0
     hits: Counter[str] = field(default_factory=Counter)
+    conditions: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def answer(self, path: str, headers: Message) -> Answer:
+        """Count a request and return its answer."""
+        self.hits[path] += 1
+        status, own, body = self.pages.get(path, (404, {}, b"no such page"))
+        sent = {name: headers[name] for name in CONDITIONS if name in headers}
+        if sent:
+            self.conditions[path] = sent
+            name, value = next(iter(sent.items()))
+            if own.get(CONDITIONS[name]) == value:
+                return 304, own, b""
+        return status, own, body
 
     def url(self, path: str, host: str = "127.0.0.1") -> str:
         return f"http://{host}:{self.port}{path}"
@@ -40,8 +61,7 @@ def serving(pages: Mapping[str, Answer]) -> Iterator[LocalSite]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            site.hits[self.path] += 1
-            status, headers, body = site.pages.get(self.path, (404, {}, b"no such page"))
+            status, headers, body = site.answer(self.path, self.headers)
             self.send_response(status)
             defaults = {"Content-Type": "text/html", "Content-Length": str(len(body))}
             for name, value in {**defaults, **headers}.items():

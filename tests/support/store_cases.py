@@ -46,11 +46,13 @@ CERTIFICATE = Certificate(
 
 
 def columns(columns_type, n, /, **values):
-    """Return columns of `n` rows; a single value fills all rows."""
+    """Return columns of `n` rows; a single value fills all rows, None is no column."""
     arrays = {}
     for field in fields(columns_type):
         dtype = COLUMN[field.type]
         value = values[field.name]
+        if value is None:
+            continue
         arrays[field.name] = np.empty(n, dtype)
         if dtype.kind == "M":
             value = instants(value)
@@ -104,8 +106,8 @@ def crawl_columns(
     status=UNSPECIFIED,
     redirects_to=0,
     last_modified=NO_TIME,
-    etag="",
-    note="",
+    etag=None,
+    note=None,
 ):
     return columns(
         CrawlColumns,

@@ -187,12 +187,15 @@ FROM (
 ) AS read
 """
 CLEAR_VALIDATORS = """
-WITH cleared AS (
-    UPDATE page_validators SET etag = NULL, last_modified = NULL
-    WHERE page_id = ANY(%(page_id)s::bigint[]) AND note IS NOT NULL
-        AND NOT ROW(etag, last_modified) IS NULL
+WITH stored AS (
+    SELECT page_id, note, ROW(etag, last_modified) IS NULL AS is_clear FROM page_validators
+    WHERE page_id = ANY(%(page_id)s::bigint[]) AND EXISTS (SELECT FROM page_validators)
+), cleared AS (
+    UPDATE page_validators SET etag = NULL, last_modified = NULL FROM stored
+    WHERE page_validators.page_id = stored.page_id AND stored.note IS NOT NULL AND NOT is_clear
 )
-DELETE FROM page_validators WHERE page_id = ANY(%(page_id)s::bigint[]) AND note IS NULL
+DELETE FROM page_validators USING stored
+WHERE page_validators.page_id = stored.page_id AND stored.note IS NULL
 """
 """Statement for pages whose new answers have no validators."""
 SAVE_VALIDATORS = f"""

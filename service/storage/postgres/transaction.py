@@ -166,10 +166,13 @@ class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, Postgre
 
     @override
     def save_validators(self, changes: ValidatorChanges) -> None:
-        if changes.only_reset.all():
-            self.later(sql.CLEAR_VALIDATORS, page_id=changes.page_id)
-        elif len(changes):
+        if len(changes):
             self.later(sql.SAVE_VALIDATORS, **changes.arrays())
+
+    @override
+    def clear_validators(self, page_id: Ints) -> None:
+        if len(page_id):
+            self.later(sql.CLEAR_VALIDATORS, page_id=page_id)
 
     @override
     def wake(self, page_id: Ints, now: datetime) -> Ints:

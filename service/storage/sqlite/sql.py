@@ -209,12 +209,10 @@ VALIDATORS = """
 SELECT page_id, coalesce(etag, ''), last_modified, coalesce(note, '') FROM page_validators
 WHERE page_id IN (SELECT value FROM json_each(?)) ORDER BY page_id
 """
-OF_VALIDATORS = """
-EXISTS (SELECT 1 FROM page_validators) AND page_id IN (SELECT value FROM json_each(?))
-"""
-"""Condition that takes no time while no page has validators."""
-CLEAR_VALIDATORS = f"""
-UPDATE page_validators SET etag = NULL, last_modified = NULL WHERE {OF_VALIDATORS}
+ANY_VALIDATORS = "SELECT EXISTS (SELECT 1 FROM page_validators)"
+CLEAR_VALIDATORS = """
+UPDATE page_validators SET etag = NULL, last_modified = NULL
+WHERE page_id IN (SELECT value FROM json_each(?))
 """
 SAVE_VALIDATORS = f"""
 INSERT INTO page_validators (page_id, etag, last_modified, note)
@@ -225,9 +223,9 @@ ON CONFLICT (page_id) DO UPDATE SET
         ELSE last_modified END,
     note = CASE ?4 WHEN '' THEN note ELSE excluded.note END
 """
-DROP_VALIDATORS = f"""
+DROP_VALIDATORS = """
 DELETE FROM page_validators WHERE etag IS NULL AND last_modified IS NULL AND note IS NULL
-    AND {OF_VALIDATORS}
+    AND page_id IN (SELECT value FROM json_each(?))
 """
 
 

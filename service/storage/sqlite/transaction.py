@@ -167,9 +167,17 @@ class SqliteTransaction(SqliteLog, SqliteFeed, SqliteListing, SqlTransaction, Sq
     @override
     def save_validators(self, changes: ValidatorChanges) -> None:
         empty = changes.only_reset
-        self.run(sql.CLEAR_VALIDATORS, sql.listed(changes.page_id[empty & changes.resets]))
-        self.run_many(sql.SAVE_VALIDATORS, *map(sql.values, changes.take(~empty).arrays().values()))
+        self.clear_validators(changes.page_id[empty & changes.resets])
+        changes = changes.take(~empty)
+        self.run_many(sql.SAVE_VALIDATORS, *map(sql.values, changes.arrays().values()))
         self.run(sql.DROP_VALIDATORS, sql.listed(changes.page_id))
+
+    @override
+    def clear_validators(self, page_id: Ints) -> None:
+        if self.scalar(sql.ANY_VALIDATORS):
+            pages = sql.listed(page_id)
+            self.run(sql.CLEAR_VALIDATORS, pages)
+            self.run(sql.DROP_VALIDATORS, pages)
 
     @override
     def wake(self, page_id: Ints, now: datetime) -> Ints:
