@@ -309,7 +309,6 @@ def test_a_caller_who_hangs_up_half_way_is_no_fault_of_the_service(shared: Live)
         ("/pages/%00", "page_id"),
         (f"/pages/{2**63}", "page_id"),
         (f"/pages/{'9' * 5000}", "page_id"),
-        ("/pages", "url"),
         ("/pages?url=", "url"),
         ("/pages?url=%00", "url"),
         ("/pages?url=ftp://example.com/", "url"),
@@ -377,13 +376,13 @@ def test_unknown_paths_are_told_where_the_known_are_listed(shared: Live, path):
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("PUT", "/pages", "GET, POST"),
+        ("PUT", "/pages", "GET, POST, PATCH, DELETE"),
         ("DELETE", "/schedule", "GET"),
         ("POST", "/pages/1", "GET, PATCH, DELETE"),
         ("OPTIONS", "/observations", "POST"),
         ("GET", "/observations", "POST"),
         ("PATCH", "/epochs", "GET, POST"),
-        ("TRACE", "/pages", "GET, POST"),
+        ("TRACE", "/pages", "GET, POST, PATCH, DELETE"),
         ("PUT", "/openapi.json", "GET, HEAD"),
         ("POST", "/healthz", "GET, HEAD"),
     ],
