@@ -14,7 +14,14 @@ asyncio.
 
 from recrawl_client.async_client import AsyncClient
 from recrawl_client.batches import AsyncBatches, Batches
-from recrawl_client.calls import CrawlEvidence, HostSettings, LeaseOptions, ScheduleFilters
+from recrawl_client.calls import (
+    ChangeFilters,
+    CrawlEvidence,
+    HostSettings,
+    LeaseOptions,
+    ScheduleFilters,
+    WebhookOptions,
+)
 from recrawl_client.client import Client
 from recrawl_client.collection import CopyName, PageChanges, PageFilters
 from recrawl_client.errors import (
@@ -31,6 +38,7 @@ from recrawl_client.errors import (
 )
 from recrawl_client.headers import conditions, etag, last_modified, redirect_url, retry_after
 from recrawl_client.reporter import AsyncReporter, Reporter
+from recrawl_client.wire.changes import Change, ChangesAnswer
 from recrawl_client.wire.common import Problem, Rejection
 from recrawl_client.wire.evidence import (
     Decision,
@@ -47,6 +55,7 @@ from recrawl_client.wire.leases import Crawl, Leased
 from recrawl_client.wire.listing import BulkAnswer, ListedPage
 from recrawl_client.wire.pages import Page, PageAnswer, Registered
 from recrawl_client.wire.schedule import Epoch, ScheduledPage
+from recrawl_client.wire.webhooks import ChangeEvent, CreatedWebhook, WebhookItem
 
 __all__ = [
     "AsyncBatches",
@@ -54,12 +63,17 @@ __all__ = [
     "AsyncReporter",
     "Batches",
     "BulkAnswer",
+    "Change",
+    "ChangeEvent",
+    "ChangeFilters",
+    "ChangesAnswer",
     "Client",
     "ClientError",
     "Copy",
     "CopyName",
     "Crawl",
     "CrawlEvidence",
+    "CreatedWebhook",
     "CursorExpired",
     "Decision",
     "Epoch",
@@ -95,6 +109,8 @@ __all__ = [
     "Unavailable",
     "Undelivered",
     "Verdict",
+    "WebhookItem",
+    "WebhookOptions",
     "conditions",
     "etag",
     "last_modified",

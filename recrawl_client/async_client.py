@@ -9,24 +9,28 @@ from typing import Self, TypeVar, Unpack
 import httpx
 
 from recrawl_client import calls
-from recrawl_client.base import BATCH, TIMEOUT, BaseClient, utc_now
+from recrawl_client.base import BATCH, LONGEST_WAIT_S, TIMEOUT, BaseClient, utc_now
 from recrawl_client.calls import (
+    ChangeFilters,
     CrawlEvidence,
     HostSettings,
     LeaseOptions,
     NewPage,
     PageName,
     ScheduleFilters,
+    WebhookOptions,
 )
 from recrawl_client.collection_methods import AsyncCollectionMethods
-from recrawl_client.flows import Call, Flow, Listing
+from recrawl_client.flows import PART, Call, Flow, Listing
 from recrawl_client.patience import UNANSWERED, answered, log_wait
 from recrawl_client.reporter import AsyncReporter, ReporterOptions
+from recrawl_client.wire.changes import ChangesAnswer
 from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported, SitemapRead
 from recrawl_client.wire.hosts import HostAnswer, HostItem
 from recrawl_client.wire.leases import Crawl, Leased
 from recrawl_client.wire.pages import PageAnswer, Registered
 from recrawl_client.wire.schedule import Epoch, ScheduledPage
+from recrawl_client.wire.webhooks import CreatedWebhook, WebhookItem
 from recrawl_client.wire.websub import RegisteredSubscription, SubscriptionItem
 
 T = TypeVar("T")
@@ -181,6 +185,44 @@ class AsyncClient(BaseClient, AsyncCollectionMethods):
     def subscriptions(self) -> AsyncIterator[SubscriptionItem]:
         """Yield all subscriptions, requested in parts."""
         return self._items(calls.subscriptions())
+
+    # -- changes
+
+    async def changes(
+        self,
+        cursor: str | None = None,
+        *,
+        limit: int = PART,
+        wait_s: float = 0.0,
+        **filters: Unpack[ChangeFilters],
+    ) -> ChangesAnswer:
+        """Return a part of the feed of changes; wait up to `wait_s` (30) seconds for a change.
+
+        Keep `next_cursor` once the items are handled. Without a cursor the feed begins at `since`,
+        or at its oldest change. Raise `CursorExpired` where changes may be missing.
+        """
+        return await self._run(calls.changes(cursor, filters, limit, wait_s))
+
+    async def follow_changes(
+        self, cursor: str | None = None, **filters: Unpack[ChangeFilters]
+    ) -> AsyncIterator[ChangesAnswer]:
+        """Yield the parts of the feed as they come, without end; keep `next_cursor` of each."""
+        while True:
+            part = await self.changes(cursor, wait_s=LONGEST_WAIT_S, **filters)
+            cursor = part.next_cursor
+            yield part
+
+    async def add_webhook(self, url: str, **settings: Unpack[WebhookOptions]) -> CreatedWebhook:
+        """Create a webhook, which receives changes at a URL; keep its `secret`."""
+        return await self._run(calls.add_webhook(url, settings))
+
+    def webhooks(self) -> AsyncIterator[WebhookItem]:
+        """Yield all webhooks, requested in parts."""
+        return self._items(calls.webhooks())
+
+    async def delete_webhook(self, webhook_id: str) -> None:
+        """Delete a webhook; raise `Refused` where there is none."""
+        return await self._run(calls.delete_webhook(webhook_id))
 
     # -- schedule and epochs
 

@@ -18,6 +18,10 @@ TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 """Timeouts of a request and of a connection, seconds; a request may wait 30 s at the service."""
 
 
+LONGEST_WAIT_S = 30.0
+"""Maximum wait of a request at the service, seconds."""
+
+
 def utc_now() -> datetime:
     """Return the current time."""
     return datetime.now(UTC)

@@ -11,11 +11,17 @@ from msgspec import json, structs
 
 from recrawl_client.errors import LeaseNotHeld
 from recrawl_client.flows import Flow, Listing, accepted, ask, batches, call, encoded
+from recrawl_client.wire.changes import ChangeName, ChangesAnswer
 from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported, SitemapRead
 from recrawl_client.wire.hosts import HostAnswer, HostItem, HostsAnswer
 from recrawl_client.wire.leases import Crawl, LeaseAnswer, Leased
 from recrawl_client.wire.pages import Page, PageAnswer, Registered, Watched
 from recrawl_client.wire.schedule import Epoch, EpochsAnswer, ScheduleAnswer, ScheduledPage
+from recrawl_client.wire.webhooks import (
+    CreatedWebhook,
+    WebhookItem,
+    WebhooksAnswer,
+)
 from recrawl_client.wire.websub import (
     RegisteredSubscription,
     SubscriptionItem,
@@ -68,6 +74,30 @@ class ScheduleFilters(TypedDict, total=False):
     due_before: datetime
     limit: int
     """Number of rows of one request."""
+
+
+class ChangeFilters(TypedDict, total=False):
+    """Filters of changes, and the start of a reader without a cursor."""
+
+    since: datetime
+    """Instant from whose commits on changes are wanted."""
+    host: str
+    prefix: str
+    """Start of the URLs."""
+    kinds: Sequence[ChangeName]
+
+
+class WebhookOptions(TypedDict, total=False):
+    """Settings of a webhook; without a field, all changes, and an array is of one event."""
+
+    secret: str
+    """Key of the signatures; without it, the service draws one."""
+    kinds: Sequence[ChangeName] | None
+    host: str | None
+    prefix: str | None
+    max_items: int
+    cursor: str
+    """Cursor of the feed at which delivery begins; without it, the next change."""
 
 
 class LeaseOptions(TypedDict, total=False):
@@ -217,6 +247,40 @@ def unsubscribe(subscription_id: str) -> Flow[None]:
 def subscriptions() -> Listing[SubscriptionItem]:
     """List all subscriptions."""
     return Listing("/websub", SubscriptionsAnswer)
+
+
+# -- changes
+
+
+def changes(
+    cursor: str | None, filters: ChangeFilters, limit: int, wait_s: float
+) -> Flow[ChangesAnswer]:
+    """Read a part of the feed of changes."""
+    params: dict[str, Any] = {"limit": limit, "wait_s": wait_s, **filters}
+    if kinds := params.pop("kinds", None):
+        params["kind"] = ",".join(kinds)
+    since = params.pop("since", None)
+    if cursor is not None:
+        params["cursor"] = cursor
+    elif since is not None:
+        params["since"] = since.isoformat()
+    return ask("GET", "/changes", ChangesAnswer, params=params)
+
+
+def add_webhook(url: str, settings: WebhookOptions) -> Flow[CreatedWebhook]:
+    """Create a webhook."""
+    body = {"url": url, **settings}
+    return ask("POST", "/webhooks", CreatedWebhook, content=encoded(body))
+
+
+def webhooks() -> Listing[WebhookItem]:
+    """List all webhooks."""
+    return Listing("/webhooks", WebhooksAnswer)
+
+
+def delete_webhook(webhook_id: str) -> Flow[None]:
+    """Delete a webhook."""
+    yield from call("DELETE", f"/webhooks/{webhook_id}")
 
 
 # -- schedule and epochs

@@ -7,9 +7,9 @@ ClientError
     ├── Rejected         an item has an invalid field.
     ├── TooLarge         too many bytes or items for one request.
     ├── Unauthorized     no valid API key.
-    ├── NotFound         no such page, epoch or host.
+    ├── NotFound         no such page, epoch, host or webhook.
     ├── LeaseNotHeld     the lease has ended.
-    └── CursorExpired    the schedule of the cursor is no longer kept; start again.
+    └── CursorExpired    what the cursor continues is no longer kept; start again.
 """
 
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ class Unauthorized(Refused):
 
 
 class NotFound(Refused):
-    """No such page, epoch or host."""
+    """No such page, epoch, host or webhook."""
 
 
 class LeaseNotHeld(Refused):
@@ -72,7 +72,7 @@ class LeaseNotHeld(Refused):
 
 
 class CursorExpired(Refused):
-    """The schedule of this cursor is no longer kept; start again."""
+    """The schedule, or the changes, after this cursor are no longer kept; start again."""
 
 
 BY_CODE: dict[str, type[Refused]] = {
@@ -81,6 +81,7 @@ BY_CODE: dict[str, type[Refused]] = {
     "invalid-url": Rejected,
     "unauthorized": Unauthorized,
     "page-not-found": NotFound,
+    "webhook-not-found": NotFound,
     "epoch-not-found": NotFound,
     "host-not-found": NotFound,
     "lease-not-held": LeaseNotHeld,

@@ -201,6 +201,7 @@ def scraped() -> str:
         service = open_service(read_settings(database_url=f"sqlite:///{folder}/recrawl.db"))
         with running(service) as url, Client(url) as client:
             client.register("https://example.com/", "https://example.com/news")
+            client.add_webhook("https://hooks.example.net/", host="silent.example")
             number = client.request_epoch().epoch
             deadline = time.monotonic() + PATIENCE_S
             while client.epoch(number).status != "published" and time.monotonic() < deadline:

@@ -26,6 +26,7 @@ TABLES = {
     "host_groups": "SELECT * FROM host_groups",
     "host_queues": "SELECT queue_id, min_delay_s, robots_delay_s, max_concurrency FROM host_queues",
     "websub": "SELECT * FROM websub",
+    "webhooks": "SELECT id, url, secret, kinds, host, prefix, max_items, status FROM webhooks",
     "leases": "SELECT token, worker FROM due_pages WHERE token IS NOT NULL",
     "pages": "SELECT page_id, url, importance FROM pages",
 }

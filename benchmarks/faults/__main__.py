@@ -4,7 +4,8 @@
 
 All processes run on this machine. Postgres is a cluster of the campaign's own, with two replicas
 and two workers of the service; on SQLite there is one replica. The clients are crawlers with
-leases, reporters without leases, pingers, registrars and readers. Two nemeses at a time inject
+leases, reporters without leases, pingers, registrars, readers, a follower of the feed of changes
+and a receiver of its webhook. Two nemeses at a time inject
 faults for some seconds each and heal them. After the last fault all pages must be crawled again.
 Then every process is ended, and the checks of `checker` compare the clients' history with the
 database. The exit status is 1 when a check counts a violation.
@@ -48,6 +49,9 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--folder", type=Path, help="folder for histories and logs (default: they are deleted)"
     )
+    options.add_argument(
+        "--bulk", type=int, default=0, help="pages whose changes are reported in bursts of 1,000"
+    )
     options.add_argument("--json", type=Path, help="default: bench-out/faults-STORE.json")
     return options
 
@@ -76,6 +80,7 @@ def show(outcome: campaign.Outcome, console: Console) -> None:
         f"{outcome.n_starts} starts of services; all pages handed out again "
         f"{outcome.settled_s:.0f} s after the last harm"
     )
+    console.print("lag of changes: " + ", ".join(f"{k} {v:.3g}" for k, v in outcome.lag_s.items()))
     for failure in outcome.failures:
         console.print(f"a nemesis failed: {failure}")
     if outcome.left_out:
@@ -116,6 +121,7 @@ def main() -> None:
             [name for name in options.nemeses or NEMESES if name not in options.without],
             folder,
             console.print,
+            options.bulk,
         )
         try:
             outcome = campaign.run(plan)

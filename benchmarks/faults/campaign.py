@@ -24,7 +24,18 @@ from benchmarks.faults.deployment import (
     migrate,
     settings_of,
 )
-from benchmarks.faults.history import Answer, Book, History, Incident, Silence, now
+from benchmarks.faults.feed_checks import expected, lags, stepped
+from benchmarks.faults.feed_clients import webhook
+from benchmarks.faults.history import (
+    Answer,
+    Book,
+    Followed,
+    History,
+    Incident,
+    Received,
+    Silence,
+    now,
+)
 from benchmarks.faults.lease_checks import crawled_again
 from benchmarks.faults.nemeses import Nemesis, World, available
 from benchmarks.faults.postgres import Cluster, cluster
@@ -46,7 +57,15 @@ HARM_S, REST_S = (0.3, 4.0), (0.2, 1.5)
 HANDS = 2
 """Number of nemeses at work at a time."""
 TELL_EVERY_S = 10.0
-CLIENTS = {"crawler": 3, "reporter": 1, "pinger": 1, "registrar": 1, "reader": 2}
+CLIENTS = {
+    "crawler": 3,
+    "reporter": 1,
+    "pinger": 1,
+    "registrar": 1,
+    "reader": 2,
+    "follower": 1,
+    "receiver": 1,
+}
 DAY_S = 86_400.0
 SETTINGS = {
     "host_delay_s": str(DELAY_S),
@@ -54,6 +73,7 @@ SETTINGS = {
     "epoch_interval_s": "2",
     "bandwidth": str(N_HOSTS * PAGES_PER_HOST * DAY_S / PERIOD_S * 1.05),
     "log_level": "warning",
+    "webhooks_private": "true",
 }
 
 
@@ -67,6 +87,8 @@ class Plan:
     nemeses: Sequence[str]
     folder: Path
     tell: Callable[[str], None]
+    bulk: int = 0
+    """Number of pages whose changes are reported in bursts."""
 
 
 @dataclass
@@ -78,6 +100,8 @@ class Outcome:
     answers: Counter[str] = field(default_factory=Counter)
     n_starts: int = 0
     settled_s: float = 0.0
+    lag_s: dict[str, float] = field(default_factory=dict)
+    """Time from the commit of a change to its arrival."""
     failures: list[str] = field(default_factory=list)
     """Nemeses that failed to inject or heal their fault."""
     left_out: list[str] = field(default_factory=list)
@@ -95,12 +119,16 @@ def run(plan: Plan) -> Outcome:
         chosen = available(plan.store, world)
         outcome.left_out = [name for name in plan.nemeses if name not in chosen]
         chosen = {name: chosen[name] for name in plan.nemeses if name in chosen}
-        for kind, n in CLIENTS.items():
+        for kind, n in (CLIENTS | {"burster": int(plan.bulk > 0)}).items():
             for _ in range(n):
                 world.clients.start(kind)
         hands = harass(plan, world, chosen)
         healed_at = now()
         outcome.settled_s = settle(plan, pages, healed_at)
+        for kind in ("crawler", "reporter", "burster"):
+            for name in world.clients.of(kind):
+                world.clients.kill(name)
+        await_feed(plan, world)
         world.clients.end()
         supervisor.end()
         url = the_url(world)
@@ -123,6 +151,7 @@ def evidence(
     history = History.read(folder)
     outcome.answers.update(str(one.status) for one in history.of(Answer))
     outcome.answers["none"] = len(history.of(Silence))
+    outcome.lag_s = lags(history)
     return checker.check(history, final.read(url), pages, DELAY_S, healed_at)
 
 
@@ -143,9 +172,13 @@ def deployed(plan: Plan) -> Iterator[tuple[World, Supervisor, list[int]]]:
         port = world.replicas[0].port
         pages = registered(port, "crawled", N_HOSTS * PAGES_PER_HOST, DAY_S / PERIOD_S)
         others = registered(port, "reported", N_OTHERS, None)
-        world.clients.task = partial(
-            task, plan, [proxy.port for proxy in world.fronts], pages, others
-        )
+        bulk = registered(port, "bulk", plan.bulk, None) if plan.bulk else []
+        (hook_port,) = free_ports(1)
+        hooked = httpx.post(f"http://127.0.0.1:{port}/webhooks", json=webhook(hook_port))
+        world.webhook = hooked.raise_for_status().json()["id"]
+        fronts = [proxy.port for proxy in world.fronts]
+        more = {"bulk": bulk, "hook_port": hook_port}
+        world.clients.task = partial(task, plan, fronts, pages, others, more)
         yield world, supervisor, pages
 
 
@@ -186,11 +219,16 @@ def world_of(
 
 
 def task(
-    plan: Plan, ports: Sequence[int], pages: Sequence[int], others: Sequence[int], name: str
+    plan: Plan,
+    ports: Sequence[int],
+    pages: Sequence[int],
+    others: Sequence[int],
+    more: dict[str, Any],
+    name: str,
 ) -> Task:
     """Return the parameters of a client; each client begins at another replica."""
     turn = int(name.rpartition("-")[2]) % len(ports)
-    return Task(name, [*ports[turn:], *ports[:turn]], plan.folder, pages, others, plan.seed)
+    return Task(name, [*ports[turn:], *ports[:turn]], plan.folder, pages, others, plan.seed, **more)
 
 
 def registered(port: int, name: str, n: int, crawl_rate: float | None) -> list[int]:
@@ -279,6 +317,26 @@ def settle(plan: Plan, pages: Sequence[int], healed_at: float) -> float:
             break
         time.sleep(1.0)
     return waited_s
+
+
+def await_feed(plan: Plan, world: World) -> None:
+    """Wait until both readers of the feed have every change of the database, or time is up.
+
+    The webhook may wait after failures, so its owner has it delivered at once.
+    """
+    again = f"http://127.0.0.1:{world.replicas[0].port}/webhooks/{world.webhook}/redeliver"
+    httpx.post(again, json={}, timeout=30).raise_for_status()
+    ends_at = now() + SETTLES_WITHIN_S
+    while now() < ends_at:
+        history = History.read(plan.folder)
+        changes = expected(final.read(the_url(world)), stepped(history))
+        arrived = [
+            {(item.page_id, item.at) for part in history.of(kind) for item in part.items}
+            for kind in (Followed, Received)
+        ]
+        if all(changes <= seen for seen in arrived):
+            break
+        time.sleep(1.0)
 
 
 def tracebacks(services: Sequence[Service]) -> Verdict:

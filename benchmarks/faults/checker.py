@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from benchmarks.faults.feed_checks import followed, received
 from benchmarks.faults.history import Answer, History
 from benchmarks.faults.lease_checks import (
     crawled_again,
@@ -41,5 +42,7 @@ def check(
         lasting_epochs(history),
         registered_once(history, final),
         crawled_again(history, pages, healed_at),
+        followed(history, final),
+        received(history, final),
         as_promised(history),
     ]

@@ -36,6 +36,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TTL_S = 3.0
 """Lease duration, seconds."""
 CRAWLS, PINGS = 0, 1
+MOST_BURST = 1_000
+"""Maximum crawls of a burst."""
 STREAMED = "application/x-ndjson"
 
 
@@ -51,6 +53,10 @@ class Task:
     others: Sequence[int]
     """Pages without a crawl rate."""
     seed: int
+    bulk: Sequence[int] = ()
+    """Pages of the client that reports changes in bursts."""
+    hook_port: int = 0
+    """Port of the receiver of webhooks."""
 
 
 class Client:
@@ -58,6 +64,7 @@ class Client:
 
     def __init__(self, task: Task) -> None:
         self.name, self.pages, self.others = task.name, task.pages, task.others
+        self.bulk, self.folder = task.bulk, task.folder
         self.book = Book(task.folder, task.name)
         self.caller = Caller(task.ports, self.book)
         self.draw = random.Random(f"{task.seed} {task.name}")
@@ -136,6 +143,12 @@ def observe(client: Client) -> None:
     time.sleep(client.draw.uniform(0.05, 0.2))
 
 
+def burst(client: Client) -> None:
+    """Report crawls of many pages at once."""
+    client.report(CRAWLS, client.draw.sample(client.bulk, min(len(client.bulk), MOST_BURST)))
+    time.sleep(0.05)
+
+
 def ping(client: Client) -> None:
     """Send pings for some pages."""
     client.report(PINGS, client.draw.sample([*client.pages, *client.others], 3))
@@ -211,14 +224,8 @@ def stream(client: Client) -> Way:
 KINDS: dict[str, Callable[[Client], None]] = {
     "crawler": crawl,
     "reporter": observe,
+    "burster": burst,
     "pinger": ping,
     "registrar": register,
     "reader": read,
 }
-
-
-def work(kind: str, task: Task) -> None:
-    """Repeat the work of one kind of client until the process ends."""
-    client, turn = Client(task), KINDS[kind]
-    while True:
-        turn(client)

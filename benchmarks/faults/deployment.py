@@ -16,7 +16,8 @@ from pathlib import Path
 import httpx
 
 from benchmarks.faults import replica
-from benchmarks.faults.clients import Task, work
+from benchmarks.faults.clients import Task
+from benchmarks.faults.roles import work
 from benchmarks.http.processes import Failed, free_port
 
 READY_WITHIN_S = 60.0
@@ -107,7 +108,7 @@ class Clients:
 
     def start(self, kind: str) -> None:
         fork = multiprocessing.get_context("forkserver")
-        fork.set_forkserver_preload(["benchmarks.faults.clients"])
+        fork.set_forkserver_preload(["benchmarks.faults.roles"])
         name = f"{kind}-{self.n_started}"
         process = fork.Process(target=work, args=(kind, self.task(name)), daemon=True)
         process.start()

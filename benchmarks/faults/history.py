@@ -119,6 +119,33 @@ class EpochList(Event, frozen=True, kw_only=True):
     epochs: list[tuple[int, int, str]]
 
 
+class Change(Struct, frozen=True, array_like=True):
+    """One change of the feed, as a reader saw it."""
+
+    page_id: int
+    at: int
+    """Instant of the crawl, µs since 1970."""
+    recorded_at: int
+    """Instant of the commit, µs since 1970."""
+
+
+class Followed(Event, frozen=True, kw_only=True):
+    """A part of the feed that a reader with a cursor has handled."""
+
+    items: list[Change]
+    wall: float
+    """Time of day, seconds since 1970."""
+
+
+class Received(Event, frozen=True, kw_only=True):
+    """A request of a webhook that its receiver is about to confirm."""
+
+    items: list[Change]
+    wall: float
+    delivery: str
+    signed: bool
+
+
 class Answer(Event, frozen=True, kw_only=True):
     """Any answer of the service."""
 
@@ -153,6 +180,8 @@ Line = (
     | Receipt
     | Walk
     | EpochList
+    | Followed
+    | Received
     | Answer
     | Silence
     | Incident

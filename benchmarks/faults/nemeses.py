@@ -45,6 +45,8 @@ class World:
     file: Path | None
     """Database file of SQLite."""
     draw: Random
+    webhook: str = ""
+    """Name of the webhook of the campaign's receiver."""
 
     @property
     def services(self) -> list[Service]:
@@ -86,6 +88,18 @@ def kill_crawler(world: World, _: float) -> None:
     """Kill a crawler; another one replaces it."""
     world.clients.kill(world.draw.choice(world.clients.of("crawler")))
     world.clients.start("crawler")
+
+
+def kill_client(kind: str) -> Harm:
+    """Return a fault that kills the only client of a kind; another one goes on for it."""
+
+    def harm(world: World, seconds: float) -> None:
+        for name in world.clients.of(kind):
+            world.clients.kill(name)
+        time.sleep(min(seconds, 0.5))
+        world.clients.start(kind)
+
+    return harm
 
 
 def stop_crawler(world: World, seconds: float) -> None:
@@ -203,6 +217,8 @@ NEMESES = {
     "stop-worker": Nemesis("workers", stop("workers"), POSTGRES),
     "kill-crawler": Nemesis("crawlers", kill_crawler),
     "stop-crawler": Nemesis("crawlers", stop_crawler),
+    "kill-follower": Nemesis("follower", kill_client("follower")),
+    "kill-receiver": Nemesis("receiver", kill_client("receiver")),
     "step-clock": Nemesis("clocks", step_clock),
     "cut-clients": Nemesis("clients", disturb("fronts", "cut")),
     "stall-clients": Nemesis("clients", disturb("fronts", "stall")),

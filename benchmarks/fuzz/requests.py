@@ -11,6 +11,7 @@ PLACES = {
     "page_id": "1",
     "lease": "7-5f3a9c0b1d2e4f60",
     "subscription_id": "0" * 22,
+    "webhook_id": "0" * 22,
     "epoch": "1",
     "host": "example.com",
     "group": "shared-1",

@@ -13,6 +13,10 @@ revision = "0001"
 down_revision = None
 
 TABLES = (
+    "parked_pages",
+    "webhook_deliveries",
+    "webhooks",
+    "feed",
     "audit",
     "api_keys",
     "websub",
@@ -54,12 +58,16 @@ def upgrade() -> None:
     create_schedule(sqlite=sqlite)
     create_clocks()
     create_websub()
+    create_feed(sqlite=sqlite)
+    create_webhooks()
     create_access()
 
 
 def downgrade() -> None:
     for table in TABLES:
         op.drop_table(table)
+    if op.get_bind().dialect.name != "sqlite":
+        op.execute("DROP SEQUENCE feed_seq")
 
 
 def create_pages(*, sqlite: bool) -> None:
@@ -351,6 +359,82 @@ def create_websub() -> None:
         sa.Column("expires_at", Instant),
         sa.PrimaryKeyConstraint("id", name="websub_pkey"),
         comment="Subscriptions to topics at WebSub hubs.",
+    )
+
+
+def create_feed(*, sqlite: bool) -> None:
+    op.create_table(
+        "feed",
+        sa.Column("seq", Id, nullable=False, autoincrement=False),
+        sa.Column("items", sa.LargeBinary, nullable=False),
+        sa.PrimaryKeyConstraint("seq", name="feed_pkey"),
+        comment="Changes that crawls found: a block a commit, numbered in the order of the "
+        "commits.",
+    )
+    if not sqlite:
+        op.execute("CREATE SEQUENCE feed_seq AS bigint")
+        op.execute("ALTER TABLE feed ALTER items SET STORAGE EXTERNAL")  # blocks do not compress
+
+
+def create_webhooks() -> None:
+    op.create_table(
+        "webhooks",
+        sa.Column("id", sa.Text, nullable=False),
+        sa.Column("url", sa.Text, nullable=False),
+        sa.Column("secret", sa.Text, nullable=False),
+        sa.Column("old_secret", sa.Text),
+        sa.Column("old_secret_until", Instant),
+        sa.Column("kinds", Json),
+        sa.Column("host", sa.Text),
+        sa.Column("prefix", sa.Text),
+        sa.Column("max_items", sa.Integer, nullable=False),
+        sa.Column("created_at", Instant, nullable=False),
+        sa.Column("status", sa.Text, nullable=False),
+        sa.Column("reason", sa.Text),
+        sa.Column("seq", sa.BigInteger, nullable=False),
+        sa.Column("item", sa.Integer, nullable=False),
+        sa.Column("delivery", sa.Text),
+        sa.Column("to_seq", sa.BigInteger, nullable=False),
+        sa.Column("to_item", sa.Integer, nullable=False),
+        sa.Column("n_sent", sa.Integer, nullable=False),
+        sa.Column("most", sa.Integer, nullable=False),
+        sa.Column("n_attempts", sa.Integer, nullable=False),
+        sa.Column("failing_since", Instant),
+        sa.Column("next_at", Instant, nullable=False),
+        sa.Column("n_confirmed", sa.BigInteger, nullable=False),
+        sa.Column("n_refused", sa.BigInteger, nullable=False),
+        sa.Column("n_failed", sa.BigInteger, nullable=False),
+        sa.Column("token", sa.BigInteger, nullable=False),
+        sa.Column("leased_until", Instant),
+        sa.PrimaryKeyConstraint("id", name="webhooks_pkey"),
+        comment="Subscriptions to the feed of changes, with the state of their deliveries.",
+        postgresql_with=HOT,
+    )
+    op.create_table(
+        "webhook_deliveries",
+        sa.Column("number", Id, sa.Identity(), primary_key=True),
+        sa.Column("webhook_id", sa.Text, nullable=False),
+        sa.Column("delivery", sa.Text, nullable=False),
+        sa.Column("sent_at", Instant, nullable=False),
+        sa.Column("n_items", sa.Integer, nullable=False),
+        sa.Column("first_id", sa.Text),
+        sa.Column("status", sa.SmallInteger),
+        sa.Column("error", sa.Text),
+        sa.Column("latency_s", sa.Double, nullable=False),
+        comment="Requests to the addresses of webhooks; old ones are deleted.",
+    )
+    op.create_index(
+        "webhook_deliveries_webhook_id_idx", "webhook_deliveries", ["webhook_id", "number"]
+    )
+    op.create_table(
+        "parked_pages",
+        sa.Column("webhook_id", sa.Text, nullable=False),
+        sa.Column("page_id", Id, nullable=False, autoincrement=False),
+        sa.Column("change_id", sa.Text, nullable=False),
+        sa.Column("reason", sa.Text, nullable=False),
+        sa.Column("parked_at", Instant, nullable=False),
+        sa.PrimaryKeyConstraint("webhook_id", "page_id", name="parked_pages_pkey"),
+        comment="Pages whose changes the address of a webhook refused.",
     )
 
 

@@ -117,8 +117,8 @@ class AuditItem(Struct, frozen=True, kw_only=True):
     at: Instant
     """Instant of the act."""
     key: str
-    """Author: the id of a key, `environment-N`, `jwt:SUBJECT`, `anyone` (a service without keys)
-    or `command-line`."""
+    """Author: the id of a key, `environment-N`, `jwt:SUBJECT`, `anyone` (a service without keys),
+    `command-line`, or `recrawl` for the service itself."""
     act: str
     """Kind of the object and verb, such as `host.change`."""
     object: str

@@ -26,6 +26,7 @@ from service.model.arrays import (
     instant,
     moment,
 )
+from service.model.changes import ChangeColumns
 from service.model.columns import (
     NOT_MOVED,
     EvidenceColumns,
@@ -320,6 +321,10 @@ class MemoryTransaction(MemorySchedule):
         number = self.store.n_logged + np.arange(len(entries))
         self.store.n_logged += len(entries)
         self.log.append(self.undo, len(entries), number=number, **entries.arrays())
+
+    @override
+    def append_changes(self, changes: ChangeColumns) -> None:
+        """Drop the changes, because a replay has no readers of a feed."""
 
     @override
     def log_of(self, page_id: Ints) -> LogColumns:

@@ -54,6 +54,16 @@ OPERATIONS: dict[str, Right] = {
     "delete_subscription": ADMIN,
     "verify_subscription": PUBLIC,
     "post_content": PUBLIC,
+    # the feed of changes; webhooks send it to addresses outside
+    "get_changes": READ,
+    "post_webhook": ADMIN,
+    "list_webhooks": ADMIN,
+    "get_webhook": ADMIN,
+    "patch_webhook": ADMIN,
+    "delete_webhook": ADMIN,
+    "test_webhook": ADMIN,
+    "list_deliveries": ADMIN,
+    "redeliver": ADMIN,
     # schedule and epochs
     "get_schedule": READ,
     "list_epochs": READ,

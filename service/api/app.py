@@ -19,6 +19,7 @@ from service.api.responses import problems
 from service.api.route import DirectMiddleware, DirectRoute
 from service.api.routes import (
     access,
+    changes,
     epochs,
     freshness,
     health,
@@ -30,6 +31,7 @@ from service.api.routes import (
     pages,
     schedule,
     sitemaps,
+    webhooks,
     websub,
 )
 from service.api.service import MAX_THREADS, Service, keep_for_good, start_runner
@@ -75,6 +77,8 @@ ROUTERS = (
     sitemaps.router,
     websub.router,
     schedule.router,
+    changes.router,
+    webhooks.router,
     epochs.router,
     hosts.router,
     access.router,
@@ -127,21 +131,24 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     to_thread.current_default_thread_limiter().total_tokens = MAX_THREADS
     for batcher in service.batchers:
         batcher.start()
-    runner, followers = start_runner(service), [service.watch.start(), *service.gate.start()]
+    runners = start_runner(service)
+    followers = [service.watch.start(), service.feed.start(), *service.gate.start()]
     keep_for_good()
     try:
         yield
     finally:
         if service.key_checks is not None:
             service.key_checks.stop()
-        end(service, followers if runner is None else [*followers, runner])
+        end(service, [*followers, *runners])
         service.store.close()
 
 
 def end(service: Service, threads: list[threading.Thread]) -> None:
     """End the threads in order; abort the store when they take too long."""
     service.runner.stop()
+    service.courier.stop()
     service.watch.stopped.set()
+    service.feed.stopped.set()
     service.gate.stop()
     for batcher in service.batchers:
         threads = [*batcher.finish(), *threads]

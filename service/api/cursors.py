@@ -83,6 +83,29 @@ class SubscriptionsPlace(Place, tag="websub1", frozen=True):
     """Last id before the place."""
 
 
+class FeedCursor(Place, tag="changes1", frozen=True):
+    """A place in the feed of changes."""
+
+    feed: Annotated[str, Meta(max_length=32)]
+    """Id of the database's feed."""
+    seq: Number
+    offset: Number
+
+
+class WebhooksPlace(Place, tag="webhooks1", frozen=True):
+    """A place in the list of webhooks."""
+
+    after: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{22}$")]
+    """Last id before the place."""
+
+
+class DeliveriesPlace(Place, tag="deliveries1", frozen=True):
+    """A place in the list of a webhook's deliveries, newest first."""
+
+    before: Number
+    """Last number before the place."""
+
+
 class KeysPlace(Place, tag="keys1", frozen=True):
     """A place in the list of keys."""
 

@@ -18,6 +18,7 @@ from recrawl_client.wire.common import Item
 from service.access.roles import Right
 from service.api.openapi import STRUCTS, IndexNowBody, problems_of
 from service.api.route import DirectRoute
+from service.api.webhook_requests import webhook_requests
 from service.model.access import Role
 
 HOME = "https://github.com/recrawl/recrawl"
@@ -33,6 +34,8 @@ TAGS = {
     "leases": "Take crawls that are due, under leases.",
     "websub": "Subscribe to topics at WebSub hubs, which announce changes.",
     "schedule": "Read the schedule in force.",
+    "changes": "Read the feed of changes that crawls found.",
+    "webhooks": "Have the changes sent to an address.",
     "epochs": "Request and list epochs, the runs that compute the schedule.",
     "hosts": "Set and show how hosts, and groups of hosts that share a server, are crawled.",
     "access": "Create, list, rotate and revoke API keys; read the audit.",
@@ -73,6 +76,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     )
     described["components"] = {"schemas": schemas(), "securitySchemes": {"key": KEY}}
     described["security"] = [{"key": [Role.admin.name]}]
+    described["webhooks"] = webhook_requests()
     routes = {route.operation_id: route for route in app.routes if isinstance(route, DirectRoute)}
     for path in described["paths"].values():
         for operation in path.values():

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from recrawl_client.wire import (
     access,
+    changes,
     clocks,
     common,
     evidence,
@@ -16,6 +17,7 @@ from recrawl_client.wire import (
     listing,
     pages,
     schedule,
+    webhooks,
     websub,
 )
 from service.api.requests.bodies import JSON, NDJSON
@@ -58,11 +60,11 @@ TITLES = {
     400: "The body does not have its media type",
     401: "The request has no valid API key",
     403: "The key has no right to this, or the site does not show its key",
-    404: "There is no such page, host, group, epoch, subscription, key or running lease",
+    404: "There is no such page, host, group, epoch, subscription, webhook, key or running lease",
     406: "The service has none of the media types in Accept",
     408: "The head of the request took over 10 s, or the body came at under 1 KB/s",
     409: "The host has pages, or the key has been revoked or has expired",
-    410: "The epoch of `cursor` or `since_epoch`, or the subscription, is no longer kept",
+    410: "What `cursor` or `since_epoch` continues, or the subscription, is no longer kept",
     413: "The body has too many bytes or items",
     415: "The operation does not take this media type, or this Content-Encoding",
     422: "A field or a parameter is wrong, or every item of the batch is",
@@ -95,6 +97,7 @@ STRUCTS = [
     kind
     for module in (
         access,
+        changes,
         clocks,
         common,
         evidence,
@@ -104,13 +107,14 @@ STRUCTS = [
         listing,
         pages,
         schedule,
+        webhooks,
         websub,
     )
     for kind in vars(module).values()
     if isinstance(kind, type)
     and issubclass(kind, msgspec.Struct)
     and kind.__module__ == module.__name__
-    and kind not in (common.Item, common.Counts)
+    and kind not in (common.Item, common.Counts, changes.ChangesPlace)
 ] + [IndexNowBody, IndexNowAnswer, Health]
 """Structs of bodies and answers, with those that the client does not use."""
 

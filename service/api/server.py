@@ -162,6 +162,7 @@ class GracefulServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer requests that wait for a new epoch, then end."""
         self.service.watch.release()
+        self.service.feed.release()
         timer = threading.Timer(ABORT_AFTER_S, self.service.store.abort)
         timer.daemon = True
         timer.start()

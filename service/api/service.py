@@ -33,6 +33,8 @@ from service.epochs.run import Runner
 from service.epochs.solve import Plan
 from service.epochs.watch import Watch
 from service.estimation.estimates import InForce
+from service.events.courier import Courier
+from service.events.watching import FeedWatch
 from service.leases.lease import LeaseSettler
 from service.model.errors import OUTAGES
 from service.runtime.access import open_gate
@@ -87,6 +89,8 @@ class Service:
     plan: Plan
     runner: Runner
     watch: Watch
+    feed: FeedWatch
+    courier: Courier
     readers: asyncio.Semaphore
     """Limit of requests that read the schedule at a time; one on SQLite.
 
@@ -168,6 +172,8 @@ def open_service(
         plan=base.plan,
         runner=base.runner,
         watch=Watch(store),
+        feed=FeedWatch(store),
+        courier=base.courier,
         readers=asyncio.Semaphore(1 if store.embedded else MAX_THREADS),
         embedded=store.embedded,
         now=now,
@@ -190,16 +196,20 @@ def the_service(request: Request) -> Service:
     return service
 
 
-def start_runner(service: Service) -> threading.Thread | None:
-    """Return the thread that runs epochs, if they run in this process."""
+def start_runner(service: Service) -> list[threading.Thread]:
+    """Return the threads of epochs and of webhooks, if they run in this process."""
     if not service.embedded:
-        return None
+        return []
     with suppress(*OUTAGES):  # the runner tries again
         service.store.keep_time()
     run = partial(service.runner.run_every, after_each=keep_for_good)
-    thread = threading.Thread(target=run, name="epochs", daemon=True)
-    thread.start()
-    return thread
+    threads = [
+        threading.Thread(target=run, name="epochs", daemon=True),
+        threading.Thread(target=service.courier.run_every, name="webhooks", daemon=True),
+    ]
+    for thread in threads:
+        thread.start()
+    return threads
 
 
 def keep_for_good() -> None:

@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from service import __version__
+from service.cli.changes import changes
 from service.cli.database import migrate, rebuild
 from service.cli.files import export, import_
 from service.cli.keys import keys
@@ -86,7 +87,7 @@ for command in (serve, worker, migrate, rebuild):
     app.command()(command)
 app.command(name="import")(import_)
 app.command()(export)
-for reading in (status, why, epochs):
+for reading in (status, why, epochs, changes):
     app.command()(reading)
 app.add_typer(keys, name="keys")
 app.add_typer(pages, name="pages")

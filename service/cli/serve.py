@@ -133,9 +133,10 @@ GRACE_S, ABORTED_S = 5.0, 3.0
 
 
 def worker(database_url: DatabaseUrl = None) -> None:
-    """Run epochs: at regular intervals, and at the request of POST /epochs.
+    """Run epochs: at regular intervals, and at the request of POST /epochs. Deliver webhooks.
 
     Any number of workers may run. One worker leads; another one takes over when the leader dies.
+    All workers deliver.
     SIGTERM stops an epoch that needs more than 5 s; the next worker starts that epoch again.
     """
     from service.runtime.bootstrap import configure_logging, joined, opened
@@ -146,14 +147,17 @@ def worker(database_url: DatabaseUrl = None) -> None:
     log_start(base, chosen)
     stopping = threading.Event()
     rounds = threading.Thread(target=base.runner.run_every, name="epochs", daemon=True)
+    deliveries = threading.Thread(target=base.courier.run_every, name="webhooks", daemon=True)
     with closing(base.store), stopped_by_signals(stopping.set):
         rounds.start()
+        deliveries.start()
         while rounds.is_alive() and not stopping.wait(LOOK_S):
             pass
         base.runner.stop()
-        if not joined([rounds], GRACE_S):
+        base.courier.stop()
+        if not joined([rounds, deliveries], GRACE_S):
             base.store.abort()
-            joined([rounds], ABORTED_S)
+            joined([rounds, deliveries], ABORTED_S)
     structlog.get_logger().info("worker ended")
 
 

@@ -138,14 +138,16 @@ def guarded_client(
     event_hooks: Mapping[str, list[Callable[..., Any]]] | None = None,
     look_up: LookUp = look_up,
     network: httpcore.NetworkBackend | None = None,
+    remedy: str = "--private",
 ) -> httpx.Client:
     """Return a client for one request at a time; `private` allows addresses that are not public.
 
-    Tests replace `look_up` and `network`. Refusals, missed deadlines and answers that are too
-    large raise `httpx.TransportError`.
+    `remedy` is the option that sets `private`. Tests replace `look_up` and `network`. Refusals,
+    missed deadlines and answers that are too large raise `httpx.TransportError`.
     """
     deadline = Deadline(bounds.seconds)
-    guard = Guard(deadline, look_up, network or httpcore.SyncBackend(), private=private)
+    network = network or httpcore.SyncBackend()
+    guard = Guard(deadline, look_up, network, private=private, remedy=remedy)
     return httpx.Client(
         transport=GuardedTransport(guard, bounds.max_bytes),
         headers=headers,
@@ -185,8 +187,10 @@ class Guard(httpcore.NetworkBackend):
         network: httpcore.NetworkBackend,
         *,
         private: bool,
+        remedy: str = "--private",
     ) -> None:
         self.deadline = deadline
+        self.remedy = remedy
         self.private = private
         self.look_up = look_up
         self.network = network
@@ -223,7 +227,7 @@ class Guard(httpcore.NetworkBackend):
             if not is_public(address):
                 place = host if host == address else f"{address}, an address of {host},"
                 raise httpcore.ConnectError(
-                    f"{place} is not public; --private allows addresses of your own network"
+                    f"{place} is not public; {self.remedy} allows addresses of your own network"
                 )
         return addresses
 

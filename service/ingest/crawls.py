@@ -44,10 +44,17 @@ def answers(crawls: CrawlColumns) -> tuple[Bools, Bools]:
     """
     status, away = crawls.status, crawls.redirects_to != 0
     gone: Bools = (status == GONE[0]) | (status == GONE[1])
-    gone |= away & ((status == MOVED[0]) | (status == MOVED[1]))
+    gone |= moved_permanently(crawls)
     answer = (status == UNSPECIFIED) | gone | (status == NOT_MODIFIED)
     content = ((crawls.changed != UNSPECIFIED) | (crawls.digest != 0)) & ~away
     return answer | (content & (status >= SUCCESS.start) & (status < SUCCESS.stop)), gone
+
+
+def moved_permanently(crawls: CrawlColumns) -> Bools:
+    """Return which crawls were redirected for good to another page."""
+    status = crawls.status
+    moved: Bools = (crawls.redirects_to != 0) & ((status == MOVED[0]) | (status == MOVED[1]))
+    return moved
 
 
 def failing(status: Codes, answer: Bools) -> Bools:
@@ -79,6 +86,20 @@ def redirects(states: PageStates, groups: Groups, crawls: CrawlColumns, failing:
     if not (states.redirects_to.any() or crawls.redirects_to.any()):
         return states.redirects_to
     return groups.after(states.redirects_to, ~failing, np.maximum(crawls.redirects_to, 0))
+
+
+def redirect_before(
+    states: PageStates, groups: Groups, crawls: CrawlColumns, failing: Bools
+) -> Ints:
+    """Return (N,) the page to which the answer before each crawl redirected; 0: none."""
+    return groups.before(states.redirects_to, ~failing, np.maximum(crawls.redirects_to, 0))
+
+
+def last_answer(
+    states: PageStates, groups: Groups, crawls: CrawlColumns, answer: Bools
+) -> Instants:
+    """Return (N,) the time of the last answer before each crawl; NaT: none."""
+    return groups.before(states.last_observed_at, answer, crawls.observed_at)
 
 
 def reported_change(
@@ -125,8 +146,8 @@ class CrawlComparison:
 
 def observe(
     states: PageStates, groups: Groups, crawls: CrawlColumns, rules: Rules
-) -> tuple[PageStates, LogColumns]:
-    """Return the states of (P,) pages after (N,) crawls, and the log's entries."""
+) -> tuple[PageStates, LogColumns, CrawlComparison]:
+    """Return the states of (P,) pages after (N,) crawls, the log's entries, and the comparison."""
     comparison = compare(states, groups, crawls)
     evidence = CrawlEvidence(
         page=groups.page,
@@ -140,7 +161,7 @@ def observe(
     )
     learnt = learn_crawls(rules.estimator, states, evidence.where(comparison.is_evidence))
     after = _next_states(states, groups, crawls, comparison, evidence.age, learnt, rules)
-    return after, _log_crawls(crawls, comparison, evidence.crawl_rate)
+    return after, _log_crawls(crawls, comparison, evidence.crawl_rate), comparison
 
 
 def compare(states: PageStates, groups: Groups, crawls: CrawlColumns) -> CrawlComparison:
@@ -153,7 +174,7 @@ def compare(states: PageStates, groups: Groups, crawls: CrawlColumns) -> CrawlCo
     """
     page, at = groups.page, crawls.observed_at
     answer, gone = answers(crawls)
-    last_observed_at = groups.before(states.last_observed_at, answer, at)
+    last_observed_at = last_answer(states, groups, crawls, answer)
     was_gone = groups.before(states.gone, answer, gone)
     reported = reported_change(crawls, last_observed_at, was_gone, gone)
     reported = np.where(answer, reported, UNSPECIFIED)

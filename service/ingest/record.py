@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.estimation.estimates import InForce, Rules
+from service.ingest.changes import changes
 from service.ingest.crawls import observe
 from service.ingest.pings import notice
 from service.ingest.validators import has_values, reset_pages, validator_changes
@@ -51,10 +52,11 @@ def record(tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce) -> Cra
         groups = Groups.of(row[newer])
         before = _of(groups, states, row[newer])
         accepted = crawls.take(newer)
-        after, entries = observe(before, groups, accepted, rules.of(tx))
+        after, entries, comparison = observe(before, groups, accepted, rules.of(tx))
         sooner[newer] = ((before.n_failures > 0) | (after.n_failures > 0))[groups.page]
         tx.append_log(entries)
         tx.save_states(after)
+        tx.append_changes(changes(before, groups, accepted, comparison))
         if has_values(accepted):
             tx.save_validators(validator_changes(after.page_id, groups, accepted))
         else:

@@ -13,13 +13,13 @@ class Role(IntEnum):
     """Rights of a caller; a role includes the lower ones."""
 
     read = 1
-    """Read pages, hosts, epochs and the schedule."""
+    """Read pages, hosts, epochs, the schedule and the feed of changes."""
     report = 2
     """Register pages; send crawls, pings and sitemaps."""
     crawl = 3
     """Take crawls under leases."""
     admin = 4
-    """Change hosts, delete pages, request epochs, manage keys, read the audit."""
+    """Change hosts, delete pages, request epochs, manage webhooks and keys, read the audit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,14 @@ class Actor(NamedTuple):
     """The author of an act."""
 
     key: str
-    """Id of a key; `environment-N`, `jwt:SUBJECT`, `anyone` and `command-line` for others."""
+    """Id of a key; `environment-N`, `jwt:SUBJECT`, `anyone`, `command-line` and `recrawl` for
+    others."""
     request_id: str | None = None
     """Identifier of the request, as in the log."""
+
+
+RECRAWL = Actor("recrawl")
+"""The service itself, as author of what it does unasked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Self, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -59,6 +60,20 @@ def moment(value: np.datetime64) -> datetime | None:
         return None
     plain = value.astype(INSTANT).item()
     return plain.replace(tzinfo=UTC) if isinstance(plain, datetime) else None
+
+
+def moments(instants: Instants) -> list[datetime | None]:
+    """Return instants as datetimes, through floats of seconds: exact until the year 2223.
+
+    >>> moments(np.array(["2026-05-01T12:00:00.000001", "NaT"], "M8[us]"))
+    [datetime.datetime(2026, 5, 1, 12, 0, 0, 1, tzinfo=datetime.timezone.utc), None]
+    """
+    seconds = instants.astype(INSTANT).view(np.int64) / 1e6
+    never = np.isnat(instants)
+    if never.any():
+        seconds = seconds.astype(object)
+        seconds[never] = None
+    return msgspec.convert(seconds.tolist(), list[datetime | None], strict=False)
 
 
 def days(span: NDArray[np.timedelta64]) -> Floats:

@@ -133,6 +133,10 @@ class SubscriptionGone(RequestError):
     """No subscription has this address; stop sending."""
 
 
+class WebhookNotFound(RequestError):
+    """No such webhook; GET /webhooks lists them."""
+
+
 class EpochNotFound(RequestError):
     """No such epoch; GET /epochs lists them."""
 

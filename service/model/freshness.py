@@ -29,8 +29,8 @@ class FreshnessColumns(DueColumns):
     trust: Floats
     estimate: Floats
     urgency: Floats
-    """Urgency in the schedule in force; NaN for a page that no epoch has scheduled, and for one whose
-    urgency moves its crawl by a clock."""
+    """Urgency in the schedule in force; NaN for a page that no epoch has scheduled, and for one
+    whose urgency moves its crawl by a clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

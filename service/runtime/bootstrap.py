@@ -8,19 +8,26 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TextIO, cast
 
 import numpy as np
 import structlog
 
+from service import __version__
+from service.connectors.guarded import FetchLimits, guarded_client
 from service.core.estimators import ESTIMATORS
 from service.epochs.run import Runner
 from service.epochs.solve import Plan
 from service.estimation.estimates import Rules, width
+from service.events.courier import Courier
 from service.model.errors import EstimatorMismatch, RecrawlError
 from service.runtime.settings import Settings
 from service.storage import Store, open_store
 from service.storage.clock import Clock
+
+WEBHOOK_LIMITS = FetchLimits(seconds=15.0, max_bytes=65_536)
+"""Limits of a request to the address of a webhook."""
 
 
 class LossyStream:
@@ -64,6 +71,7 @@ class Opened:
     plan: Plan
     rules: Rules
     runner: Runner
+    courier: Courier
 
 
 def opened(
@@ -106,7 +114,19 @@ def opened(
     rules = Rules(plan.estimator, plan.timing, rng, settings.ping_delay_s)
     interval = timedelta(seconds=settings.epoch_interval_s)
     runner = Runner(store, plan, interval, store.clock, settings.politeness())
-    return Opened(store, plan, rules, runner)
+    return Opened(store, plan, rules, runner, courier(store, settings, rng.spawn(1)[0]))
+
+
+def courier(store: Store, settings: Settings, rng: np.random.Generator) -> Courier:
+    """Return the deliveries of webhooks, through guarded clients."""
+    client = partial(
+        guarded_client,
+        WEBHOOK_LIMITS,
+        private=settings.webhooks_private,
+        headers={"User-Agent": f"recrawl/{__version__}"},
+        remedy="RECRAWL_WEBHOOKS_PRIVATE=true",
+    )
+    return Courier(store, client, rng, settings.changes_retention)
 
 
 def joined(threads: Collection[threading.Thread], within_s: float) -> bool:

@@ -6,16 +6,22 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from service.batching.batcher import Flush
+from service.model.changes import age_s
 from service.model.domain import Epoch, EpochStatus
 from service.model.errors import RecrawlError
+from service.model.webhooks import WebhookProgress, WebhookStatus
 from service.storage import Store
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """Methods with their own time series; clients may send any word as a method."""
+
+
+MOST_WEBHOOKS = 1_000
+"""Maximum webhooks with their own time series."""
 
 
 class Epochs(NamedTuple):
@@ -24,6 +30,7 @@ class Epochs(NamedTuple):
     published: Epoch | None
     newest: Epoch | None
     ready_at: datetime | None
+    webhooks: list[WebhookProgress]
 
 
 class EpochCollector(Collector):
@@ -35,11 +42,12 @@ class EpochCollector(Collector):
         self.epochs: Epochs | None = None
 
     def read(self) -> None:
-        """Read two rows; without an answer of the database, these metrics are absent."""
+        """Read a few rows; without an answer of the database, these metrics are absent."""
         self.epochs = None
         with suppress(RecrawlError), self.store.begin(write=False) as tx:
             ready_at = tx.next_ready_at() if self.store.has_queue else None
-            self.epochs = Epochs(tx.epoch_in_force(), tx.newest_epoch(), ready_at)
+            webhooks = tx.webhook_progress(MOST_WEBHOOKS) if self.store.has_queue else []
+            self.epochs = Epochs(tx.epoch_in_force(), tx.newest_epoch(), ready_at, webhooks)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of the last read."""
@@ -54,6 +62,29 @@ class EpochCollector(Collector):
             yield gauge("recrawl_ready_seconds", "Time since a crawl became ready to lease", waits)
         if epochs.published is not None:
             yield from self._published(epochs.published)
+        yield from self._webhooks(epochs.webhooks)
+
+    def _webhooks(self, webhooks: list[WebhookProgress]) -> Iterator[Metric]:
+        lag = GaugeMetricFamily(
+            "recrawl_webhook_lag_seconds",
+            "Age of the oldest change that an active webhook has not confirmed",
+            labels=["webhook"],
+        )
+        deliveries = CounterMetricFamily(
+            "recrawl_webhook_deliveries",
+            "Requests to the address of a webhook, by all processes: confirmed, refused or failed",
+            labels=["webhook", "outcome"],
+        )
+        for one in webhooks:
+            if one.status is WebhookStatus.active:
+                oldest = one.oldest
+                lag.add_metric([one.id], 0.0 if oldest is None else age_s(oldest, self.now()))
+            for outcome in ("confirmed", "refused", "failed"):
+                deliveries.add_metric([one.id, outcome], getattr(one, f"n_{outcome}"))
+        n_disabled = sum(one.status is WebhookStatus.disabled for one in webhooks)
+        yield lag
+        yield deliveries
+        yield gauge("recrawl_webhooks_disabled", "Webhooks that the service stopped", n_disabled)
 
     def _published(self, epoch: Epoch) -> Iterator[Metric]:
         certificate, finished = epoch.certificate, epoch.finished_at

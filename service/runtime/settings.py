@@ -25,7 +25,14 @@ FOR_TESTS = "RECRAWL_TEST_"
 FOR_CLIENTS = frozenset({"RECRAWL_URL", "RECRAWL_API_KEY"})
 """Variables of the commands that call a service: its address and a key."""
 BLANK_MEANS_NONE = frozenset(
-    ("bandwidth", "estimator", "half_life_days", "retention_days", "audit_retention_days")
+    (
+        "bandwidth",
+        "changes_days",
+        "estimator",
+        "half_life_days",
+        "retention_days",
+        "audit_retention_days",
+    )
 )
 DEFAULT_ESTIMATOR = "bursty"
 FADING = tuple(
@@ -66,6 +73,10 @@ class Settings(AccessSettings):
     """Half-life of evidence, days; empty: evidence keeps its weight."""
     retention_days: Annotated[float, Field(gt=0, le=36_500)] | None = 730
     """Retention of the observation log, days; empty: for ever."""
+    changes_days: Annotated[float, Field(gt=0, le=36_500)] | None = 30
+    """Retention of the feed of changes, days; empty: for ever."""
+    webhooks_private: bool = False
+    """True where webhooks may have addresses that are not public, as on an intranet."""
     host_delay_s: Annotated[float, Field(ge=0, le=86_400)] = 1
     """Default delay between two leased crawls of a host, seconds; 0: none."""
     host_concurrency: Annotated[int, Field(ge=0, le=10_000)] = 1
@@ -145,6 +156,11 @@ class Settings(AccessSettings):
             clocks=self.clocks,
             host_delay_s=self.host_delay_s,
         )
+
+    @property
+    def changes_retention(self) -> timedelta | None:
+        """Retention of the feed of changes; None: for ever."""
+        return None if self.changes_days is None else timedelta(days=self.changes_days)
 
     def politeness(self) -> Politeness:
         """Return the politeness of hosts without settings of their own."""

@@ -59,9 +59,11 @@ from service.model.errors import RecrawlError
 from service.storage.access import AccessStatements
 from service.storage.answers import AnswerStatements
 from service.storage.clock import Clock
+from service.storage.feed import FeedStatements
 from service.storage.listing import ListingStatements
 from service.storage.queue import HostStatements, QueueStatements
 from service.storage.validators import ValidatorStatements
+from service.storage.webhooks import WebhookStatements
 
 EPOCHS_KEPT = 2
 """Published epochs whose schedule is kept, so that a reader of the last one can finish."""
@@ -116,6 +118,8 @@ class Transaction(
     AccessStatements,
     AnswerStatements,
     ValidatorStatements,
+    FeedStatements,
+    WebhookStatements,
 ):
     """The statements of a store."""
 

@@ -70,6 +70,21 @@ class Dialect(ABC):
         row = next(iter(self.run(statement, **parameters)), None)
         return None if row is None else row[0]
 
+    def get_meta(self, name: str) -> str:
+        """Return one entry of `meta`; "" without one."""
+        return self.scalar(GET_META, name=name) or ""
+
+    def put_meta(self, name: str, value: str) -> None:
+        """Write one entry of `meta`."""
+        self.run(PUT_META, name=name, value=value)
+
+
+GET_META = "SELECT value FROM meta WHERE name = %(name)s"
+PUT_META = """
+INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value
+"""
+
 
 def assignments(names: Iterable[str]) -> str:
     """Return the SET list that writes parameters into the columns of the same name.

@@ -15,9 +15,11 @@ from service.storage.access_sql import AccessSql
 from service.storage.answers import AnswersSql
 from service.storage.contract import Brought, Registered
 from service.storage.epochs_sql import EpochsSql
+from service.storage.feed_sql import FeedSql
 from service.storage.queue import FillMark
 from service.storage.queue_sql import QueueSql
 from service.storage.tables import SELDOM_SET
+from service.storage.webhooks_sql import WebhooksSql
 
 FIRST = 100
 """Keys of a batch that are looked up first; most batches have only known or only new pages."""
@@ -64,11 +66,6 @@ UPDATE page_states SET estimate = %(zeros)s WHERE page_id BETWEEN %(first)s AND 
 NEXT_PAGE_IDS = """
 SELECT page_id FROM pages WHERE page_id > %(after)s ORDER BY page_id LIMIT %(limit)s
 """
-GET_META = "SELECT value FROM meta WHERE name = %(name)s"
-PUT_META = """
-INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s)
-ON CONFLICT (name) DO UPDATE SET value = excluded.value
-"""
 
 OF_SUBSCRIPTION = ", ".join(Subscription.__dataclass_fields__)
 ADD_SUBSCRIPTION = f"""
@@ -113,7 +110,7 @@ WHERE page_id > %(after)s AND page_id <= %(last)s AND ({later})
 REDATE_PAGES, REDATE_STATES = redate("pages", "created_at"), redate("page_states", *DATES)
 
 
-class SqlTransaction(EpochsSql, QueueSql, AccessSql, AnswersSql):
+class SqlTransaction(EpochsSql, QueueSql, AccessSql, AnswersSql, FeedSql, WebhooksSql):
     """The statements that Postgres and SQLite share."""
 
     width: int
@@ -258,14 +255,6 @@ class SqlTransaction(EpochsSql, QueueSql, AccessSql, AnswersSql):
     @override
     def set_filled(self, filled: FillMark) -> None:
         self.put_meta(FILLED, f"{filled.epoch} {filled.until.isoformat()}")
-
-    def get_meta(self, name: str) -> str:
-        """Return one entry of `meta`; "" without one."""
-        return self.scalar(GET_META, name=name) or ""
-
-    def put_meta(self, name: str, value: str) -> None:
-        """Write one entry of `meta`."""
-        self.run(PUT_META, name=name, value=value)
 
     # -- a clock that was set
 

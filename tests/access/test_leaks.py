@@ -15,6 +15,7 @@ from service.model.access import Role
 from service.runtime.settings import read_settings
 
 PASSWORD, HUB_SECRET, SITE_KEY = "hunter2-database", "hunter2-of-the-hub", "hunter2-of-a-site"
+HOOK_SECRET = f"whsec_{'SecretOfTheWebhook' * 2}"
 FOREIGN = "https://foreign.example/a-page-of-somebody-else"
 OURS = "https://ours.example/"
 
@@ -45,8 +46,11 @@ def calls(live, keys):
     """Yield the key and the text of the answer of every operation with every key."""
     hub = {"topic": FOREIGN, "hub": "https://hub.example/", "secret": HUB_SECRET}
     assert live.post("/websub", hub).status_code == 200
+    hook = {"url": "http://127.0.0.1:1/", "secret": HOOK_SECRET}
+    webhook_id = live.post("/webhooks", hook).json()["id"]
     for path, methods in create_app().openapi()["paths"].items():
-        names = {"lease": "1-a", "subscription_id": "A" * 22, "key_id": "0" * 10}
+        names = {"lease": "1-a", "key_id": "0" * 10}
+        names |= {"subscription_id": "A" * 22, "webhook_id": webhook_id}
         url = path.format(page_id=1, epoch=1, host="foreign.example", group="g", **names)
         for method in methods:
             for key in [*keys, "a wrong key that is long enough", "ey.ey.ey"]:
@@ -60,7 +64,13 @@ def calls(live, keys):
 
 def test_no_secret_is_in_answers_logs_or_metrics(busy, capfd):
     live, keys, answers, log = busy
-    secrets = [ADMIN, HUB_SECRET, *(key.split("_")[2] for key in keys)]
+    secrets = [
+        ADMIN,
+        HUB_SECRET,
+        HOOK_SECRET,
+        HOOK_SECRET[6:],
+        *(key.split("_")[2] for key in keys),
+    ]
     printed = "".join(capfd.readouterr())
     shown = {
         "answers": "".join(text for *_, text in answers),
@@ -68,6 +78,7 @@ def test_no_secret_is_in_answers_logs_or_metrics(busy, capfd):
         "metrics": live.get("/metrics").text,
         "audit": live.get("/audit").text,
         "keys": live.get("/keys").text,
+        "webhooks": live.get("/webhooks").text,
         "schedule": live.get("/schedule").text,
     }
     for place, text in shown.items():

@@ -30,6 +30,7 @@ PATHS = {
     "group": "g",
     "key_id": "0" * 10,
     "subscription_id": "x" * 22,
+    "webhook_id": "x" * 22,
 }
 PAGES = ("/docs", "/redoc", "/openapi.json", "/static-offline-docs/swagger-ui.css")
 

@@ -293,7 +293,9 @@ def test_a_limited_key_sends_sitemaps_and_indexnow_of_its_hosts_only(api: Live):
         assert answer.status_code == status
 
 
-@pytest.mark.parametrize("path", ["/schedule", "/hosts", "/hosts/c.example", "/groups/g"])
+@pytest.mark.parametrize(
+    "path", ["/schedule", "/changes", "/webhooks", "/hosts", "/hosts/c.example", "/groups/g"]
+)
 @pytest.mark.parametrize("role", ["read", "crawl"])
 def test_a_limited_key_reads_no_list_with_urls_of_other_hosts(sqlite_api: Live, path, role):
     assert sqlite_api.client.get(path, headers=limited(sqlite_api, role)).status_code == 403

@@ -28,6 +28,7 @@ OPERATIONS = [
             host="h",
             group="g",
             key_id="0" * 10,
+            webhook_id="x" * 22,
         ),
     )
     for path, methods in create_app().openapi()["paths"].items()

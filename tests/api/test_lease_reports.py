@@ -51,6 +51,19 @@ def test_a_report_ends_its_lease_and_the_next_page_is_leased(rude):
     assert rude.get(f"/pages/{first['page_id']}").json()["last_crawl_at"] == "2026-05-01T12:00:00Z"
 
 
+def test_a_reported_crawl_that_finds_a_change_stands_in_the_feed(rude):
+    (first,) = ask(rude, count=1).json()["items"]
+    (second,) = ask(rude, count=1, report=[crawled(rude, first, digest="1")]).json()["items"]
+    answer = ask(rude, "k", count=1, report=[crawled(rude, second, status=404)])
+    again = ask(rude, "k", count=1, report=[crawled(rude, second, status=404)])
+    assert again.json() == answer.json()
+    items = rude.get("/changes").json()["items"]
+    assert [(item["page_id"], item["kind"]) for item in items] == [
+        (first["page_id"], "new"),
+        (second["page_id"], "gone"),
+    ]
+
+
 def test_an_answer_without_a_report_counts_none(rude):
     assert "reported" not in ask(rude, count=1).json()
 

@@ -144,6 +144,11 @@ def subscribed(api: Live) -> str:
     return api.client.post("/websub", json=asked).json()["id"]
 
 
+def hooked(api: Live) -> str:
+    """A webhook."""
+    return api.client.post("/webhooks", json=examples.WEBHOOK).json()["id"]
+
+
 def created_key(api: Live) -> str:
     """A key like the example's."""
     return api.client.post("/keys", json=examples.KEY).json()["key_id"]
@@ -166,6 +171,7 @@ def test_every_example_of_a_body_is_accepted(api: Live, name, media_type, exampl
         host="example.com",
         group=examples.HOST["group"],
         subscription_id=subscribed(api),
+        webhook_id=hooked(api),
         key_id=created_key(api),
     )
     response = api.client.request(

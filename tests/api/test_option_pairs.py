@@ -58,12 +58,15 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "hub.topic": (URL,),
     "importance": (1e-9, 2.5),
     "key": (SITE_KEY,),
+    "kind": ("new", "changed,gone"),
+    "kinds": (["new"], None),
     "keyLocation": (f"https://{HOST}/{SITE_KEY}.txt",),
     "last_modified": (EARLIER,),
     "lease": ("1-abc",),
     "limit": (1, 1_000),
     "max_concurrency": (3, None),
     "max_crawl_rate": (24.0, None),
+    "max_items": (1, 100),
     "max_stale": (0.0, 1.0),
     "members": ([HOST], []),
     "min_change": (0.0, 0.5),
@@ -74,13 +77,16 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "observed_at": (EARLIER,),
     "page_id": (1,),
     "page_ids": ([1], []),
+    "paused": (True, False),
+    "prefix": ("https://pairs.example/",),
     "redirect_url": ("https://pairs.example/b",),
     "register": (True, False),
+    "release": (True, False),
     "report": ([], [{"url": URL, "observed_at": EARLIER}]),
     "remove_tags": (["news"],),
     "retry_after_s": (30.0,),
     "robots_delay_s": (2.0, None),
-    "secret": ("secret", "another"),
+    "secret": (f"whsec_{'A' * 32}", f"whsec_{'B' * 32}"),
     "shard": (0, 1),
     "shards": (2, 7),
     "since_epoch": (1, 2),
@@ -108,6 +114,7 @@ IN_PATH = {
     "group": "shared",
     "epoch": "1",
     "subscription_id": "A" * 22,
+    "webhook_id": "A" * 22,
     "key_id": "0" * 10,
 }
 
@@ -130,7 +137,13 @@ RULED = {
 }
 """Operations whose options have rules of their own, which other tests check: 422 is an answer."""
 
-NOT_THERE = {"GET /websub/{subscription_id}": 404, "POST /keys": 403}
+NOT_THERE = {
+    "GET /websub/{subscription_id}": 404,
+    "PATCH /webhooks/{webhook_id}": 404,
+    "GET /webhooks/{webhook_id}/deliveries": 404,
+    "POST /webhooks/{webhook_id}/redeliver": 404,
+    "POST /keys": 403,
+}
 """Operations on what does not exist here; a service without keys makes none over HTTP."""
 
 

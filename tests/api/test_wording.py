@@ -65,6 +65,7 @@ PATHS = {
     "epoch": "1",
     "subscription_id": "A" * 22,
     "key_id": "0" * 10,
+    "webhook_id": "A" * 22,
 }
 
 

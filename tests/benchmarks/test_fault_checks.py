@@ -3,18 +3,22 @@
 import pytest
 
 from benchmarks.faults.checker import CRAWLS, as_promised
+from benchmarks.faults.feed_checks import followed, lags, received
 from benchmarks.faults.history import (
     Answer,
     Book,
+    Change,
     EpochList,
     Event,
     Fetch,
+    Followed,
     Grant,
     History,
     Incident,
     Lease,
     LeaseRequest,
     Receipt,
+    Received,
     Registration,
     Release,
     Report,
@@ -228,3 +232,53 @@ def test_a_history_is_read_in_the_order_of_time_from_the_files_of_all_clients(tm
     events = History.read(tmp_path)
     assert [type(event) for event in events] == [Walk, Release, Report]
     assert events.of(Report)[0].items == [(1, 10)]
+
+
+LOG = [(1, 10, False, False), (1, 20, True, True), (1, 30, True, False), (2, 15, False, False)]
+FED = Final(crawls=[Logged(*crawl) for crawl in LOG])
+"""A database with three changes: both pages are new, and one of them changed."""
+
+
+def part(*items: tuple[int, int], at: float = 0.0, wall: float = 1.0) -> Followed:
+    changes = [Change(page, observed, observed + 1) for page, observed in items]
+    return Followed(client="c", at=at, items=changes, wall=wall)
+
+
+@pytest.mark.parametrize(
+    ("items", "word"),
+    [
+        ([(1, 10), (2, 15)], "missing"),
+        ([(1, 20), (1, 10), (2, 15)], "arrived after"),
+        ([(1, 10), (1, 20), (2, 15), (1, 30)], "is no change"),
+    ],
+)
+def test_a_change_that_a_reader_misses_reorders_or_invents_is_found(items, word):
+    (wrong,) = followed(History([part(*items)]), FED).violations
+    assert word in wrong
+
+
+def test_a_reader_may_see_changes_again_and_pages_in_any_order():
+    again = [part((2, 15), (1, 10)), part((1, 10), (1, 20)), part((1, 10))]
+    verdict = followed(History(again), FED)
+    assert (verdict.violations, verdict.checked) == ([], 3)
+
+
+def test_a_webhook_without_a_signature_is_found():
+    items = [Change(page, at, at) for page, at in [(1, 10), (1, 20), (2, 15)]]
+    line = {"client": "c", "at": 0.0, "items": items, "wall": 1.0, "delivery": "msg_1"}
+    assert received(History([Received(**line, signed=True)]), FED).violations == []
+    (wrong,) = received(History([Received(**line, signed=False)]), FED).violations
+    assert "msg_1 is not signed" in wrong
+
+
+def test_after_a_step_of_a_clock_the_order_of_the_commits_counts():
+    changes = [Change(1, 20, 21), Change(1, 10, 22), Change(2, 15, 23)]
+    seen = Followed(client="c", at=0.0, items=changes, wall=1.0)
+    assert followed(History([seen]), FED).violations
+    step = Incident(client="hands", at=0.0, nemesis="step-clock", since=0.0)
+    assert followed(History([seen, step]), FED).violations == []
+
+
+def test_the_lag_is_that_of_the_first_arrival():
+    parts = [part((1, 999_999), wall=1.5), part((1, 999_999), wall=9.0)]
+    assert lags(History(parts))["follower p50"] == pytest.approx(0.5)

@@ -88,7 +88,10 @@ def test_standard_output_is_ndjson_unless_told_otherwise(learnt_url, recrawl):
         f"https://a.example/{i}" for i in range(5)
     }
     ended = recrawl("export", "-", "--format", "csv", "--database-url", learnt_url)
-    assert ended.out.splitlines()[0] == "url,importance,observability,min_crawl_rate,max_crawl_rate,tags"
+    assert (
+        ended.out.splitlines()[0]
+        == "url,importance,observability,min_crawl_rate,max_crawl_rate,tags"
+    )
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ def test_both_have_the_same_methods_and_signatures(one, other):
 def test_every_method_that_sends_is_awaited_and_no_other():
     awaited = {name for name, m in methods(AsyncClient).items() if inspect.iscoroutinefunction(m)}
     at_once = {"observation", "reporter", "hosts", "subscriptions", "schedule", "epochs"}
+    at_once |= {"follow_changes", "webhooks"}
     at_once |= {"pages", "history", "running_leases", "groups"}
     assert set(methods(AsyncClient)) - awaited == at_once
 
@@ -124,6 +125,16 @@ async def everything(client, live):
     subscription = await settled(client.subscribe(URLS[0], "https://hub.example/", "s" * 20))
     await note([item.topic for item in await settled(client.subscriptions())])
     await note(client.unsubscribe(subscription.id))
+    part = await settled(client.changes(kinds=["new", "gone"], limit=2))
+    await note([change.kind for change in part.items])
+    followed = client.follow_changes(part.next_cursor, host="b.example")
+    first = await anext(followed) if isinstance(client, AsyncClient) else next(followed)
+    await (followed.aclose() if isinstance(client, AsyncClient) else settled(followed.close()))
+    await note([change.url for change in first.items])
+    webhook = await settled(client.add_webhook("https://a.example/hook", kinds=["gone"]))
+    await note([(item.url, item.kinds) for item in await settled(client.webhooks())])
+    await note(client.delete_webhook(webhook.id))
+    await note(refused(lambda: client.delete_webhook(webhook.id)))
     await note((await settled(client.request_epoch())).status)
     live.service.runner.run_once()
     await note([epoch.epoch for epoch in await settled(client.epochs())])

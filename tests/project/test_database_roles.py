@@ -7,6 +7,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from support.access_cases import COMMAND, new_key
+from support.feed_cases import change_columns
 from support.pages import DOCS, block, shell
 from support.store_cases import register
 
@@ -16,6 +17,7 @@ from service.core.estimators.gamma import Gamma
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
 from service.model.access import AuditFilter
+from service.model.changes import FeedPlace
 from service.storage import open_store
 
 PAGE = (DOCS / "how-to" / "database-roles.md").read_text()
@@ -64,6 +66,12 @@ def test_the_service_works_with_its_role_and_cannot_change_the_audit(addresses):
     for _ in range(4):  # partitions are created, attached and dropped
         epoch = run_epoch(store, Plan(Gamma()), store.clock)
         assert epoch.status.name == "published", epoch.reason
+    with store.begin() as tx:
+        tx.append_changes(change_columns([1, 2], store.clock()))
+    with store.begin(write=False) as tx:
+        assert len(tx.changes(FeedPlace(0), 10).changes) == 2
+        assert tx.newest_change() <= tx.feed_bounds().latest
+        assert not tx.end_stuck_commit()
     _, key_id = new_key(store)
     with store.begin() as tx:
         revoke_key(tx, COMMAND, key_id)
@@ -89,7 +97,7 @@ def test_the_reader_reads_and_sees_no_key_and_no_secret(addresses):
     for table in ("pages", "page_states", "observations", "schedule", "epochs", "audit", "hosts"):
         assert not refused(addresses["reader"], f"SELECT * FROM {table}")
         assert refused(addresses["reader"], f"DELETE FROM {table}")
-    for table in ("api_keys", "websub"):
+    for table in ("api_keys", "websub", "webhooks"):
         assert refused(addresses["reader"], f"SELECT * FROM {table}")
     assert refused(addresses["reader"], "CREATE TABLE mine (x int)")
 

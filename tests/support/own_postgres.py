@@ -32,10 +32,12 @@ BEGIN
     DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts;
     DELETE FROM page_tags; DELETE FROM tags;
     DELETE FROM due_pages; DELETE FROM host_queues; DELETE FROM host_groups; DELETE FROM websub;
+    DELETE FROM feed; DELETE FROM webhooks;
+    DELETE FROM webhook_deliveries; DELETE FROM parked_pages;
     DELETE FROM api_keys; DELETE FROM audit;
     ALTER TABLE pages ALTER page_id RESTART; ALTER TABLE hosts ALTER host_id RESTART;
     ALTER TABLE epochs ALTER epoch RESTART; ALTER TABLE host_groups ALTER group_id RESTART;
-    ALTER TABLE audit ALTER entry RESTART;
+    ALTER TABLE audit ALTER entry RESTART; ALTER SEQUENCE feed_seq RESTART;
 END $$
 """
 """Statements that restore the state after the migration, even with other sessions."""

@@ -1,7 +1,6 @@
 """Answers: conversion of columns, verdicts and values to structs, and to JSON or Arrow."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from importlib.util import find_spec
 from typing import Any
 
@@ -29,7 +28,7 @@ from service.estimation.estimates import PageEstimate
 from service.leases import due
 from service.leases.due import due_at
 from service.leases.lease import LeasedPages
-from service.model.arrays import INSTANT, Codes, Instants, Ints
+from service.model.arrays import Codes, Ints, moments
 from service.model.columns import ScheduledPages
 from service.model.domain import Epoch, LogEntry, Page, Verdict
 from service.model.errors import BatchRejected
@@ -139,20 +138,6 @@ def encode_leased(leased: LeasedPages) -> list[Crawl]:
             strict=True,
         )
     ]
-
-
-def moments(instants: Instants) -> list[datetime | None]:
-    """Return instants as datetimes, through floats of seconds: exact until the year 2223.
-
-    >>> moments(np.array(["2026-05-01T12:00:00.000001", "NaT"], "M8[us]"))
-    [datetime.datetime(2026, 5, 1, 12, 0, 0, 1, tzinfo=datetime.timezone.utc), None]
-    """
-    seconds = instants.astype(INSTANT).view(np.int64) / 1e6
-    never = np.isnat(instants)
-    if never.any():
-        seconds = seconds.astype(object)
-        seconds[never] = None
-    return msgspec.convert(seconds.tolist(), list[datetime | None], strict=False)
 
 
 def shared(kind: type[msgspec.Struct], *sources: object) -> dict[str, Any]:

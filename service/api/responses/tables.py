@@ -11,10 +11,10 @@ from msgspec import json
 from numpy.typing import NDArray
 
 from recrawl_client.wire.listing import ListedPage
-from service.api.responses.encode import END_OF_STREAM, moments
+from service.api.responses.encode import END_OF_STREAM
 from service.leases.due import due_at
 from service.leases.listing import states_of
-from service.model.arrays import Floats
+from service.model.arrays import Floats, moments
 from service.model.domain import Observability
 from service.model.listing import ListedPages
 

@@ -28,7 +28,7 @@ from service.api.requests.decode import (
     normal_url,
     read_urls,
 )
-from service.api.responses.encode import answer, moments, outcome_counts, refuse_empty
+from service.api.responses.encode import answer, outcome_counts, refuse_empty
 from service.api.responses.tables import or_none
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
@@ -45,6 +45,7 @@ from service.model.arrays import (
     Ints,
     distinct,
     instant,
+    moments,
 )
 from service.model.freshness import FreshnessColumns
 from service.model.urls import NormalUrl

@@ -99,6 +99,8 @@ class Statements:
         self.opening = AUTOCOMMIT
         self.names: dict[tuple[Any, ...], bytes] = {}
         self.put_off: list[tuple[Callable[[], None], Rows]] = []
+        self.ending: list[tuple[Callable[[], None], Rows]] = []
+        """Statements that are sent in one message with COMMIT (`at_end`)."""
 
     @contextmanager
     def transaction(self, opening: str) -> Iterator["Statements"]:
@@ -126,6 +128,10 @@ class Statements:
         """Defer one statement: it runs together with the next statement that is not deferred."""
         self.put_off.append(self._message(statement, parameters, kept=kept))
         return self.put_off[-1][1]
+
+    def at_end(self, statement: str, parameters: dict[str, Any]) -> None:
+        """Defer one statement to the end of the transaction: it is sent together with COMMIT."""
+        self.ending.append(self._message(statement, parameters))
 
     def _message(
         self, statement: str, parameters: dict[str, Any], *, kept: bool = True
@@ -168,6 +174,9 @@ class Statements:
     def commit(self) -> None:
         """Send the deferred statements and commit, unless the transaction has failed."""
         status = self.driver.pgconn.transaction_status
+        if status != pq.TransactionStatus.INERROR:
+            self.put_off += self.ending
+        self.ending = []
         if status == pq.TransactionStatus.INTRANS or (self.put_off and self.opening):
             self.later("COMMIT", {})
         if self.put_off:
@@ -176,6 +185,7 @@ class Statements:
     def rollback(self) -> None:
         """Discard the deferred statements and roll back; a lost connection has rolled back."""
         self.put_off.clear()
+        self.ending.clear()
         with suppress(psycopg.Error):
             self.driver.rollback()
 

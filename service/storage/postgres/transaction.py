@@ -39,6 +39,7 @@ from service.storage.clocks_sql import HOSTS_TOGETHER, SHIFTS, stored
 from service.storage.contract import NOTHING, Brought, Learnt, Registered
 from service.storage.postgres import binary, sql
 from service.storage.postgres.binary import SHORT, SHORT_RATES, broad, masked, narrow, short
+from service.storage.postgres.feed import PostgresFeed
 from service.storage.postgres.listing import PostgresListing
 from service.storage.postgres.partitions import keep_house
 from service.storage.postgres.queue import PostgresQueue
@@ -56,7 +57,7 @@ OWN = len(sql.OF_STATES) + len(sql.MARKS)
 """Number of columns of `sql.STATES`, after which the rates in force may follow."""
 
 
-class PostgresTransaction(PostgresListing, SqlTransaction, PostgresQueue):
+class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, PostgresQueue):
     """The transaction in the SQL of Postgres."""
 
     @property

@@ -34,6 +34,7 @@ from service.storage.contract import Brought, Registered
 from service.storage.sql import SqlTransaction, any_seldom_set
 from service.storage.sqlite import sql
 from service.storage.sqlite.connections import Turns
+from service.storage.sqlite.feed import SqliteFeed
 from service.storage.sqlite.listing import SqliteListing
 from service.storage.sqlite.log import SqliteLog, Stretches
 from service.storage.sqlite.queue import SqliteQueue
@@ -46,7 +47,7 @@ BLOCK = 20_000
 """Rows that an epoch reads, writes or deletes at a time: other writers wait at most 0.1 s."""
 
 
-class SqliteTransaction(SqliteLog, SqliteListing, SqlTransaction, SqliteQueue):
+class SqliteTransaction(SqliteLog, SqliteFeed, SqliteListing, SqlTransaction, SqliteQueue):
     """The transaction in the SQL of SQLite."""
 
     def __init__(

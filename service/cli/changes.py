@@ -1,0 +1,86 @@
+"""`recrawl changes`: print the feed of changes, and follow it."""
+
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from service.cli.options import URL, ApiKey, To, connected
+
+if TYPE_CHECKING:
+    from recrawl_client import ChangesAnswer, Client
+
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Wait for new changes, without end")]
+CursorFile = Annotated[
+    Path | None,
+    typer.Option(dir_okay=False, help="File with the place from which to go on, kept up to date"),
+]
+Since = Annotated[
+    datetime | None,
+    typer.Option(
+        formats=["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%f%z"],
+        help="Instant at which to begin without a cursor, such as 2026-05-01T12:00:00Z",
+    ),
+]
+Host = Annotated[str | None, typer.Option(help="Only changes of this host")]
+Prefix = Annotated[str | None, typer.Option(help="Only URLs that begin like this")]
+Kind = Annotated[
+    list[str] | None, typer.Option(help="Only new, changed, gone, back or moved; repeat for more")
+]
+
+
+def changes(
+    follow: Follow = False,
+    cursor_file: CursorFile = None,
+    since: Since = None,
+    host: Host = None,
+    prefix: Prefix = None,
+    kind: Kind = None,
+    to: To = URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Print what crawls found, a line of JSON for each change: new, changed, gone, back, moved.
+
+    With `--cursor-file` the next run goes on where this one ended; a line is printed again if the
+    command was killed before it kept the place.
+    """
+    from msgspec import json
+
+    chosen = {"since": since, "host": host, "prefix": prefix, "kinds": kind}
+    filters = {name: value for name, value in chosen.items() if value is not None}
+    with connected(to, api_key, waits=follow) as client:
+        encoder = json.Encoder()
+        for part in _parts(client, _kept(cursor_file), filters, follow=follow):
+            sys.stdout.buffer.write(encoder.encode_lines(part.items))
+            sys.stdout.buffer.flush()
+            if cursor_file is not None:
+                _keep(cursor_file, part.next_cursor)
+
+
+def _parts(
+    client: "Client", cursor: str | None, filters: dict[str, Any], *, follow: bool
+) -> Iterator["ChangesAnswer"]:
+    if follow:
+        yield from client.follow_changes(cursor, **filters)
+    more = True
+    while more:
+        part = client.changes(cursor, **filters)
+        cursor, more = part.next_cursor, part.more
+        yield part
+
+
+def _kept(file: Path | None) -> str | None:
+    """Return the cursor of a file; None without one."""
+    if file is None or not file.exists():
+        return None
+    return file.read_text("ascii").strip() or None
+
+
+def _keep(file: Path, cursor: str) -> None:
+    """Write a cursor in one step, so that a crash leaves a whole one."""
+    new = file.with_name(f"{file.name}.new")
+    new.write_text(f"{cursor}\n", "ascii")
+    new.replace(file)

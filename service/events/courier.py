@@ -1,0 +1,291 @@
+"""Deliver the feed to webhooks: at least once, the changes of each page in order.
+
+For each webhook one request runs at a time. A transaction settles the last answer and commits the
+next batch before the batch is sent. So a process that dies leaves a batch whose successor repeats
+exactly this batch, under the same name. Any number of processes may deliver; a claim that expires
+keeps two of them from the same webhook.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from functools import cached_property
+
+import httpx
+import numpy as np
+import structlog
+
+from recrawl_client.wire.webhooks import ChangeEvent
+from service.access.audit import write_audit
+from service.events.batches import choose, new_name
+from service.events.delivery import (
+    MOST_PARKED,
+    PostOutcome,
+    RetryRules,
+    counted,
+    disabled,
+    settled,
+)
+from service.events.encoding import encode_changes, event
+from service.events.posting import Poster
+from service.events.reading import NamedChanges, feed_id, read
+from service.events.subscriptions import audited
+from service.model.access import RECRAWL
+from service.model.changes import ChangeFilter, FeedPlace
+from service.model.errors import OUTAGES
+from service.model.webhooks import Delivery, ParkedPage, Webhook, WebhookStatus
+from service.storage import Store, Transaction
+
+EVERY_S = 0.1
+"""Time between two looks for due webhooks, seconds."""
+CLAIM_S = 20.0
+"""Duration of a claim, which each batch renews, seconds; longer than a request may take."""
+SLICE_S = 5.0
+"""Time after which a webhook with more changes makes room for others, seconds."""
+MOST_AT_ONCE = 16
+"""Maximum requests at a time."""
+MOST_DUE = 100
+"""Maximum due webhooks of one look."""
+SAVE_EVERY_S = 5.0
+"""Time between two commits of a place that moves without a match, seconds."""
+KEEP_EVERY_S = 60.0
+"""Time between two deletions of old changes, seconds."""
+BLOCKS_AT_ONCE = 10_000
+"""Blocks that one transaction deletes."""
+
+NEWEST = 2**63 - 1
+"""Number above those of all deliveries."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The changes without a match that a process has read for a webhook."""
+
+    place: FeedPlace
+    """Place of the webhook in the database."""
+    only: ChangeFilter
+    after: FeedPlace
+    """Place after the changes that were read."""
+    since: float
+    """Start of the scan, seconds of `time.monotonic`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentBatch:
+    """A batch that was sent, and its answer."""
+
+    webhook: Webhook
+    changes: NamedChanges
+    delivery: Delivery
+    outcome: PostOutcome
+
+
+class Courier:
+    """The deliveries of one process."""
+
+    def __init__(
+        self,
+        store: Store,
+        client: Callable[[], httpx.Client],
+        rng: np.random.Generator,
+        retention: timedelta | None = None,
+        rules: RetryRules = RetryRules(),  # noqa: B008 - frozen
+    ) -> None:
+        self.store = store
+        self.poster = Poster(client)
+        self.retention = retention
+        self.rules = rules
+        self._rng = rng
+        self._drawing = threading.Lock()
+        self._scans: dict[str, Scan] = {}
+        self._busy: dict[str, threading.Thread] = {}
+        self._kept_at = -KEEP_EVERY_S
+        self.stopped = threading.Event()
+
+    @cached_property
+    def feed_id(self) -> str:
+        """Id of the database's feed."""
+        return feed_id(self.store)
+
+    def run_every(self) -> None:
+        """Deliver until stopped; log errors and continue."""
+        while not self.stopped.wait(EVERY_S):
+            try:
+                self.look()
+                self.keep_feed()
+            except OUTAGES as error:
+                log.warning("no webhook is served, the next look tries again", reason=str(error))
+                self.stopped.wait(1.0)
+            except Exception:
+                log.exception("webhooks could not be served; the next look tries again")
+                self.stopped.wait(1.0)
+
+    def stop(self) -> None:
+        """End `run_every`; the process need not wait for requests that run."""
+        self.stopped.set()
+        self.poster.close()
+
+    def look(self) -> int:
+        """Start the delivery of each due webhook; return the number of webhooks."""
+        self._busy = {name: one for name, one in self._busy.items() if one.is_alive()}
+        with self.store.begin(write=False) as tx:
+            due = tx.due_webhooks(tx.now(), tx.newest_change(), MOST_DUE)
+            due = [one for one in due if one.id not in self._busy and self._has_match(tx, one)]
+        due = due[: MOST_AT_ONCE - len(self._busy)]
+        for one in due:
+            thread = threading.Thread(target=self._deliver_safely, args=(one.id,), daemon=True)
+            self._busy[one.id] = thread
+            thread.start()
+        return len(due)
+
+    def run_once(self) -> int:
+        """Deliver to each due webhook and wait for the end; return the number of webhooks."""
+        n_due = self.look()
+        for thread in self._busy.values():
+            thread.join()
+        return n_due
+
+    def keep_feed(self) -> None:
+        """Delete changes beyond the retention, at most once a minute."""
+        if self.retention is None or time.monotonic() - self._kept_at < KEEP_EVERY_S:
+            return
+        self._kept_at, more = time.monotonic(), True
+        while more:
+            with self.store.begin() as tx:
+                before = int((tx.now() - self.retention).timestamp() * 1e6)
+                more = tx.cut_feed(before, BLOCKS_AT_ONCE)
+
+    def test(self, webhook: Webhook, tested: ChangeEvent, now: datetime) -> Delivery:
+        """Send one event, and return its delivery."""
+        name = new_name()
+        outcome = self.poster.post(webhook, name, [tested], now)
+        delivery = _delivery(webhook.id, name, now, 0, outcome)
+        with self.store.begin() as tx:
+            tx.add_delivery(delivery)
+            return tx.deliveries(webhook.id, NEWEST, 1)[0]
+
+    def _has_match(self, tx: Transaction, webhook: Webhook) -> bool:
+        """Return whether to claim a webhook: not for changes that its filter leaves out."""
+        if webhook.delivery is not None:
+            return True
+        start = Scan(webhook.place, webhook.only, webhook.place, time.monotonic())
+        scan = self._scans.pop(webhook.id, start)
+        if (scan.place, scan.only) != (webhook.place, webhook.only):
+            scan = start
+        part = read(tx, scan.after, 1, webhook.only)
+        if len(part.changes) or not part.whole or time.monotonic() - scan.since > SAVE_EVERY_S:
+            return True
+        self._scans[webhook.id] = replace(scan, after=part.after)
+        return False
+
+    def _deliver_safely(self, webhook_id: str) -> None:
+        try:
+            self.deliver(webhook_id)
+        except OUTAGES as error:
+            log.warning("a webhook was not served", webhook=webhook_id, reason=str(error))
+        except Exception:
+            log.exception("a webhook was not served", webhook=webhook_id)
+
+    def deliver(self, webhook_id: str) -> None:
+        """Claim a webhook and send its changes, batch by batch."""
+        with self.store.begin() as tx:
+            now = tx.now()
+            webhook = tx.claim_webhook(webhook_id, now, now + timedelta(seconds=CLAIM_S))
+        ends_at = time.monotonic() + SLICE_S
+        sent: SentBatch | None = None
+        while webhook is not None:
+            go_on = time.monotonic() < ends_at and not self.stopped.is_set()
+            batch = self._next(webhook, sent, go_on=go_on)
+            if batch is None:
+                return
+            webhook, changes = batch
+            sent = self._send(webhook, changes)
+
+    def _next(
+        self, webhook: Webhook, sent: SentBatch | None, *, go_on: bool
+    ) -> tuple[Webhook, NamedChanges] | None:
+        """Settle the last batch, and commit and return the next one; None where there is none."""
+        with self.store.begin() as tx:
+            present = tx.lock_webhook(webhook.id, webhook.token)
+            if present is None:
+                return None
+            now, webhook = tx.now(), present
+            if sent is not None:
+                webhook = self._settle(tx, webhook, sent)
+            changes = None
+            if go_on and webhook.status is WebhookStatus.active and webhook.next_at <= now:
+                webhook, changes = choose(tx, webhook)
+            until = None if changes is None else now + timedelta(seconds=CLAIM_S)
+            webhook = replace(webhook, leased_until=until)
+            fields = asdict(webhook)
+            before = asdict(present)
+            tx.change_webhook(
+                webhook.id, **{name: v for name, v in fields.items() if v != before[name]}
+            )
+        return None if changes is None else (webhook, changes)
+
+    def _settle(self, tx: Transaction, webhook: Webhook, sent: SentBatch) -> Webhook:
+        """Return the webhook after an answer, unless its place has been set meanwhile."""
+        tx.add_delivery(sent.delivery)
+        webhook = counted(webhook, sent.outcome)
+        if (webhook.place, webhook.delivery) != (sent.webhook.place, sent.webhook.delivery):
+            return webhook
+        with self._drawing:
+            uniform = self._rng.random()
+        before = webhook
+        webhook, parks = settled(webhook, sent.outcome, tx.now(), uniform, self.rules)
+        if parks and len(sent.changes):
+            self._park(tx, webhook, sent)
+            if len(tx.parked_of(webhook.id)) >= MOST_PARKED:
+                webhook = disabled(webhook, f"the address refused changes of {MOST_PARKED} pages")
+        if webhook.status is WebhookStatus.disabled:
+            log.warning("a webhook was disabled", webhook=webhook.id, reason=webhook.reason)
+            write_audit(
+                tx, RECRAWL, "webhook.disable", webhook.id, audited(before), audited(webhook)
+            )
+        return webhook
+
+    def _park(self, tx: Transaction, webhook: Webhook, sent: SentBatch) -> None:
+        (refused,) = encode_changes(sent.changes)
+        page = ParkedPage(
+            webhook_id=webhook.id,
+            page_id=refused.page_id,
+            change_id=refused.id,
+            reason=sent.outcome.sentence,
+            parked_at=tx.now(),
+        )
+        tx.park_page(page)
+        log.warning("a webhook refused a change", webhook=webhook.id, change=refused.id)
+
+    def _send(self, webhook: Webhook, changes: NamedChanges) -> SentBatch:
+        with self.store.begin(write=False) as tx:
+            now = tx.now()
+        events = [event(change, self.feed_id) for change in encode_changes(changes)]
+        name = webhook.delivery or new_name()
+        outcome = self.poster.post(webhook, name, events, now)
+        delivery = _delivery(webhook.id, name, now, len(events), outcome, events[0].id)
+        return SentBatch(webhook, changes, delivery, outcome)
+
+
+def _delivery(
+    webhook_id: str,
+    name: str,
+    sent_at: datetime,
+    n_items: int,
+    outcome: PostOutcome,
+    first_id: str | None = None,
+) -> Delivery:
+    return Delivery(
+        webhook_id=webhook_id,
+        delivery=name,
+        sent_at=sent_at,
+        n_items=n_items,
+        first_id=first_id,
+        status=outcome.status,
+        error=outcome.error,
+        latency_s=outcome.latency_s,
+    )

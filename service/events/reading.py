@@ -1,0 +1,120 @@
+"""Read the feed of changes: filters, URLs, and the limits of cursors."""
+
+import secrets
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.model.arrays import EPOCH, Bools, Ints, distinct
+from service.model.changes import (
+    ChangeFilter,
+    FeedBounds,
+    FeedColumns,
+    FeedPlace,
+)
+from service.model.errors import CursorExpired
+from service.storage import Store, Transaction
+
+MOST_SCANNED = 20_000
+"""Maximum changes that one reading scans, whatever its filter matches."""
+CHUNK = 5_000
+"""Changes that a reading with a filter scans at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedChanges(FeedColumns):
+    """(N,) changes of the feed with the URLs of their pages."""
+
+    url: NDArray[np.object_]
+    moved_to_url: NDArray[np.object_]
+    """URL of the target of a permanent redirect; None: none, or not registered."""
+
+
+def feed_id(store: Store) -> str:
+    """Return the id of the database's feed; the first reader writes it."""
+    with store.begin(write=False) as tx:
+        feed_id = tx.feed_id()
+    if feed_id:
+        return feed_id
+    with store.begin() as tx:
+        tx.name_feed(secrets.token_hex(8))
+        return tx.feed_id()
+
+
+class Changes(NamedTuple):
+    """Result of one reading."""
+
+    changes: NamedChanges
+    after: FeedPlace
+    """Place after the last change that was read."""
+    whole: bool
+    """True if the reading reached the end of the feed."""
+
+
+def read(tx: Transaction, place: FeedPlace, limit: int, only: ChangeFilter) -> Changes:
+    """Return the next changes that match, at most `limit`; changes of deleted pages are left out.
+
+    Because the function scans at most `MOST_SCANNED` changes, the result may be shorter than
+    `limit` before the end of the feed.
+    """
+    parts: list[NamedChanges] = []
+    chunk = limit if only == ChangeFilter() else CHUNK
+    n_scanned, left, whole = 0, limit, False
+    while left and not whole and n_scanned < MOST_SCANNED:
+        scanned = tx.changes(place, min(chunk, MOST_SCANNED - n_scanned))
+        place, whole = scanned.after, scanned.whole
+        part = _matching(tx, scanned.changes, only)
+        if len(part) > left:
+            part, whole = part.take(slice(left)), False
+            place = FeedPlace(int(part.seq[-1]), int(part.offset[-1]) + 1)
+        parts.append(part)
+        n_scanned += len(scanned.changes)
+        left -= len(part)
+    return Changes(NamedChanges.concatenate(parts), place, whole)
+
+
+def _matching(tx: Transaction, changes: FeedColumns, only: ChangeFilter) -> NamedChanges:
+    """Return the changes that match, with their URLs."""
+    if only.kinds is not None:
+        changes = changes.where(np.isin(changes.kind, sorted(only.kinds)))
+    pages = tx.page_urls(distinct(changes.page_id), only)
+    row, is_there = pages.rows(changes.page_id)
+    changes, row = changes.where(is_there), row[is_there]
+    return NamedChanges(
+        **changes.arrays(), url=pages.url[row], moved_to_url=_targets(tx, changes.moved_to)
+    )
+
+
+def _targets(tx: Transaction, moved_to: Ints) -> NDArray[np.object_]:
+    target: NDArray[np.object_] = np.full(len(moved_to), None, object)
+    moved: Bools = moved_to > 0
+    if moved.any():
+        pages = tx.page_urls(distinct(moved_to[moved]), ChangeFilter())
+        where, is_there = pages.rows(moved_to[moved])
+        target[np.flatnonzero(moved)[is_there]] = pages.url[where[is_there]]
+    return target
+
+
+def check_place(place: FeedPlace, bounds: FeedBounds, *, same_feed: bool) -> None:
+    """Raise `CursorExpired`, with the reason, for a cursor after which changes may be missing.
+
+    Read the bounds after the changes: otherwise a deletion in between would go unnoticed.
+    """
+    if not same_feed:
+        raise CursorExpired(
+            "the cursor belongs to another database; read the pages again, then start without "
+            "cursor"
+        )
+    if place.seq < bounds.cut:
+        oldest = EPOCH + np.timedelta64(bounds.cut, "us").astype(object)
+        raise CursorExpired(
+            f"changes after this cursor were deleted: the feed begins at {oldest.isoformat()}; "
+            "read the pages again, then start without cursor"
+        )
+    if place.seq > bounds.latest + 1:
+        raise CursorExpired(
+            "the cursor is ahead of the database, which was restored from an older copy or whose "
+            "clock was set back; read the pages again, then start without cursor"
+        )

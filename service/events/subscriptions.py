@@ -1,0 +1,139 @@
+"""Create, change and delete webhooks."""
+
+import secrets
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any
+
+from service.access.audit import write_audit
+from service.events.reading import check_place
+from service.model.access import Actor
+from service.model.changes import FeedPlace
+from service.model.webhooks import Webhook, WebhookSettings, WebhookStatus
+from service.storage import Transaction
+
+ID_BYTES = 16
+OLD_SECRET_FOR = timedelta(days=1)
+"""Time for which the secret before a rotation signs too."""
+AUDITED = (
+    "url",
+    "kinds",
+    "host",
+    "prefix",
+    "max_items",
+    "status",
+    "reason",
+    "old_secret_until",
+)
+"""Names of the fields that the audit shows."""
+
+
+def create(
+    tx: Transaction,
+    actor: Actor,
+    settings: WebhookSettings,
+    place: FeedPlace | None,
+    now: datetime,
+) -> Webhook:
+    """Return a new webhook that begins at a place; None: with the next change.
+
+    Raises
+    ------
+    CursorExpired
+        Changes after the place may be missing.
+    """
+    if place is None:
+        place = FeedPlace(tx.newest_change() + 1)
+    else:
+        check_place(place, tx.feed_bounds(), same_feed=True)
+    webhook = Webhook(
+        **asdict(settings),
+        id=secrets.token_urlsafe(ID_BYTES),
+        created_at=now,
+        seq=place.seq,
+        item=place.offset,
+        most=settings.max_items,
+        next_at=now,
+    )
+    tx.add_webhook(webhook)
+    write_audit(tx, actor, "webhook.create", webhook.id, after=audited(webhook))
+    return webhook
+
+
+def change(
+    tx: Transaction, actor: Actor, webhook_id: str, fields: dict[str, Any], now: datetime
+) -> Webhook:
+    """Return a webhook after changes of its settings or its status; raise `WebhookNotFound`."""
+    before, after = tx.change_webhook(webhook_id), dict(fields)
+    if "secret" in fields and fields["secret"] != before.secret:
+        after |= {"old_secret": before.secret, "old_secret_until": now + OLD_SECRET_FOR}
+    if "max_items" in fields:
+        after["most"] = fields["max_items"]
+    if fields.get("status") == WebhookStatus.active:
+        after |= _at_once(now)
+    webhook = tx.change_webhook(webhook_id, **after)
+    write_audit(tx, actor, "webhook.change", webhook_id, audited(before), audited(webhook))
+    return webhook
+
+
+def redeliver(
+    tx: Transaction,
+    actor: Actor,
+    webhook_id: str,
+    place: FeedPlace | None,
+    *,
+    release: bool,
+    now: datetime,
+) -> Webhook:
+    """Return a webhook that begins again at a place; None: at its present place.
+
+    Raises
+    ------
+    WebhookNotFound
+        No webhook has this id.
+    CursorExpired
+        Changes after the place may be missing.
+    """
+    after = _at_once(now)
+    if place is not None:
+        check_place(place, tx.feed_bounds(), same_feed=True)
+        after |= {"seq": place.seq, "item": place.offset, "delivery": None}
+    before = tx.change_webhook(webhook_id)
+    webhook = tx.change_webhook(webhook_id, **after)
+    if release:
+        tx.release_pages(webhook_id, None)
+    write_audit(
+        tx,
+        actor,
+        "webhook.redeliver",
+        webhook_id,
+        audited(before) | before.place._asdict(),
+        audited(webhook) | webhook.place._asdict() | {"release": release},
+    )
+    return webhook
+
+
+def delete(tx: Transaction, actor: Actor, webhook_id: str) -> None:
+    """Delete a webhook; raise `WebhookNotFound`."""
+    before = tx.change_webhook(webhook_id)
+    tx.delete_webhook(webhook_id)
+    write_audit(tx, actor, "webhook.delete", webhook_id, before=audited(before))
+
+
+def _at_once(now: datetime) -> dict[str, Any]:
+    """Return the fields of an active webhook without failures."""
+    return {
+        "status": WebhookStatus.active,
+        "reason": None,
+        "n_attempts": 0,
+        "failing_since": None,
+        "next_at": now,
+    }
+
+
+def audited(webhook: Webhook) -> dict[str, Any]:
+    """Return the fields of a webhook that the audit shows; no secret is among them.
+
+    A new secret shows in `old_secret_until`.
+    """
+    return {name: getattr(webhook, name) for name in AUDITED}

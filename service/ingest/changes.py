@@ -1,0 +1,45 @@
+"""Changes that crawls found, for the feed. Pure."""
+
+import numpy as np
+
+from service.ingest.crawls import CrawlComparison, last_answer, moved_permanently, redirect_before
+from service.model.arrays import NO_TIME, Groups
+from service.model.changes import ChangeColumns, ChangeKind
+from service.model.columns import CrawlColumns, PageStates
+
+
+def changes(
+    states: PageStates, groups: Groups, crawls: CrawlColumns, comparison: CrawlComparison
+) -> ChangeColumns:
+    """Return the changes that (N,) crawls found, in the order of the crawls.
+
+    A page is new at its first answer with content. The kind of a page's last change is its state:
+    gone, moved, or present.
+    """
+    answer = comparison.answer
+    after = last_answer(states, groups, crawls, answer)
+    first = np.isnat(after)
+    moved = moved_permanently(crawls)
+    is_change = answer & (first | (comparison.changed == 1))
+    target_before = redirect_before(states, groups, crawls, comparison.failing)
+    target = np.maximum(crawls.redirects_to, 0)
+    is_change |= answer & comparison.gone & comparison.was_gone & (target_before != moved * target)
+    if not is_change.any():
+        return ChangeColumns.empty()
+    where = np.flatnonzero(is_change)
+    gone, was_gone = comparison.gone[where], comparison.was_gone[where]
+    kind = np.where(was_gone, ChangeKind.back, ChangeKind.changed)
+    kind = np.where(first[where], ChangeKind.new, kind)
+    kind = np.where(gone, np.where(moved[where], ChangeKind.moved, ChangeKind.gone), kind)
+    at, since = crawls.observed_at[where], after[where]
+    modified = crawls.last_modified[where]
+    within = (modified > since) & (modified < at) & ~gone
+    return ChangeColumns(
+        page_id=crawls.page_id[where],
+        observed_at=at,
+        changed_after=since,
+        kind=kind.astype(np.int16),
+        digest=np.where(gone, 0, crawls.digest[where]),
+        last_modified=np.where(within, modified, NO_TIME),
+        moved_to=np.where(moved[where], target[where], 0),
+    )

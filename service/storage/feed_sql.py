@@ -1,0 +1,129 @@
+"""The feed of changes: the SQL that both databases share."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from typing_extensions import override
+
+from service.model.arrays import Ints
+from service.model.changes import (
+    ChangeColumns,
+    ChangeFilter,
+    FeedBounds,
+    FeedColumns,
+    FeedPart,
+    FeedPlace,
+    PageUrls,
+)
+from service.storage.change_blocks import MOST_IN_BLOCK, packed, size, unpacked
+from service.storage.contract import Transaction
+from service.storage.dialect import Dialect, all_of
+
+FIRST_BLOCKS, MORE, MOST_BLOCKS = 8, 4, 512
+"""Blocks of the first statement of a reading; growth of each further one, and their maximum."""
+
+READ = """
+SELECT seq, items FROM feed WHERE seq >= %(seq)s ORDER BY seq LIMIT %(limit)s
+"""
+NEWEST = "SELECT max(seq) FROM feed"
+OLD = """
+SELECT max(seq) FROM (
+    SELECT seq FROM feed WHERE seq < %(before)s AND seq < (SELECT max(seq) FROM feed)
+    ORDER BY seq LIMIT %(limit)s
+) AS old
+"""
+DELETE = "DELETE FROM feed WHERE seq <= %(last)s"
+CUT, ID = "feed_cut", "feed_id"
+"""Names of the entries of `meta`: the number after the last deleted block, the feed's id."""
+NAME = """
+INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s) ON CONFLICT (name) DO NOTHING
+"""
+URLS = """
+SELECT page_id, url FROM pages WHERE page_id IN (SELECT value FROM {{ids}}) AND {condition}
+ORDER BY page_id
+"""
+OF_HOST = "host_id = (SELECT host_id FROM hosts WHERE host = %(host)s)"
+WITH_PREFIX = "substr(url, 1, length(%(prefix)s)) = %(prefix)s"
+
+
+def blocks(changes: ChangeColumns) -> Iterator[bytes]:
+    """Yield the blocks of a commit."""
+    for start in range(0, len(changes), MOST_IN_BLOCK):
+        yield packed(changes.take(slice(start, start + MOST_IN_BLOCK)))
+
+
+def url_condition(only: ChangeFilter) -> tuple[str, dict[str, str]]:
+    """Return the condition on pages of a filter, and its parameters."""
+    wanted = {"host": only.host, "prefix": only.prefix}
+    values = {name: value for name, value in wanted.items() if value is not None}
+    conditions = {"host": OF_HOST, "prefix": WITH_PREFIX}
+    return all_of(conditions[name] for name in values), values
+
+
+class FeedSql(Dialect, Transaction):
+    """The statements of the feed."""
+
+    @abstractmethod
+    def latest_number(self) -> int:
+        """Return the highest number that a block may have now."""
+
+    @override
+    def changes(self, place: FeedPlace, limit: int) -> FeedPart:
+        rows: list[tuple[int, bytes]] = []
+        n_blocks, n, seq, whole = FIRST_BLOCKS, 0, place.seq, False
+        while n <= place.offset + limit and not whole:
+            read = list(self.run(READ, seq=seq, limit=n_blocks))
+            whole = len(read) < n_blocks
+            rows += read
+            n += sum(size(items) for _, items in read)
+            seq = rows[-1][0] + 1 if rows else seq
+            n_blocks = min(n_blocks * MORE, MOST_BLOCKS)
+        columns = _placed(rows)
+        start = place.offset if rows and rows[0][0] == place.seq else 0
+        end = start + limit
+        if end < len(columns):
+            after = FeedPlace(int(columns.seq[end]), int(columns.offset[end]))
+            return FeedPart(columns.take(slice(start, end)), after, whole=False)
+        return FeedPart(columns.take(slice(start, end)), FeedPlace(seq), whole)
+
+    @override
+    def page_urls(self, page_id: Ints, only: ChangeFilter) -> PageUrls:
+        condition, values = url_condition(only)
+        rows = list(self.run(URLS.format(condition=condition), ids=page_id, **values))
+        ids, urls = zip(*rows, strict=True) if rows else ((), ())
+        return PageUrls(np.array(ids, np.int64), np.array(urls, object))
+
+    @override
+    def newest_change(self) -> int:
+        return self.scalar(NEWEST) or 0
+
+    @override
+    def feed_bounds(self) -> FeedBounds:
+        return FeedBounds(int(self.get_meta(CUT) or 0), self.newest_change(), self.latest_number())
+
+    @override
+    def cut_feed(self, before: int, limit: int) -> bool:
+        last = self.scalar(OLD, before=before, limit=limit)
+        if last is None:
+            return False
+        self.put_meta(CUT, str(last + 1))
+        self.run(DELETE, last=last)
+        return True
+
+    @override
+    def feed_id(self) -> str:
+        return self.get_meta(ID)
+
+    @override
+    def name_feed(self, feed_id: str) -> None:
+        self.run(NAME, name=ID, value=feed_id)
+
+
+def _placed(rows: Sequence[tuple[int, bytes]]) -> FeedColumns:
+    """Return the changes of rows of the feed with their places."""
+    n = np.fromiter((size(items) for _, items in rows), np.int64, len(rows))
+    seq = np.fromiter((seq for seq, _ in rows), np.int64, len(rows))
+    offset = np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
+    changes = unpacked([items for _, items in rows])
+    return FeedColumns(**changes.arrays(), seq=np.repeat(seq, n), offset=offset)

@@ -1,0 +1,56 @@
+"""`recrawl changes`: print the feed, go on where the last run ended, follow."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from support.live_server import START, Live, running, until
+from support.processes import started
+
+URLS = [f"https://a.example/{i}" for i in range(3)]
+
+
+@pytest.fixture
+def api(sqlite_url) -> Live:
+    with running(sqlite_url) as live:
+        yield live
+
+
+def report(api: Live, *urls, hours=0, digest="one") -> None:
+    at = (START - timedelta(hours=9 - hours)).isoformat()
+    items = [{"url": url, "observed_at": at, "digest": digest} for url in urls]
+    assert api.post("/observations", items).json()["accepted"] == len(urls)
+
+
+def printed(out: str) -> list[tuple[str, str]]:
+    return sorted((c["kind"], c["url"]) for c in map(json.loads, out.splitlines()))
+
+
+def test_changes_are_printed_and_the_next_run_goes_on(recrawl, api, tmp_path):
+    file = tmp_path / "place"
+    arguments = ("changes", "--to", api.url, "--cursor-file", str(file))
+    report(api, *URLS)
+    assert printed(recrawl(*arguments).out) == [("new", url) for url in URLS]
+    assert recrawl(*arguments).out == ""
+    report(api, URLS[1], hours=1, digest="two")
+    assert printed(recrawl(*arguments).out) == [("changed", URLS[1])]
+    everything = recrawl("changes", "--to", api.url, "--kind", "changed", "--kind", "gone")
+    assert printed(everything.out) == [("changed", URLS[1])]
+    ended = recrawl("changes", "--to", api.url, "--since", "2200-01-01T00:00:00Z")
+    assert (ended.status, ended.out) == (0, "")
+
+
+def test_a_wrong_filter_is_refused_with_the_sentence_of_the_service(recrawl, api):
+    ended = recrawl("changes", "--to", api.url, "--kind", "lost")
+    assert ended.status == 2
+    assert "kind" in ended.err
+
+
+@pytest.mark.slow
+def test_a_follower_prints_changes_as_they_come(api, tmp_path):
+    report(api, URLS[0])
+    with started(tmp_path, "changes", "--follow", "--to", api.url) as follower:
+        until(lambda: follower.log.read_text().count("\n") == 1, "the first change is printed")
+        report(api, URLS[1])
+        until(lambda: follower.log.read_text().count("\n") == 2, "the next change is printed")
+    assert printed(follower.log.read_text()) == [("new", url) for url in URLS[:2]]

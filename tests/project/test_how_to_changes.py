@@ -1,0 +1,120 @@
+"""The pages on changes and webhooks run as they stand: an index in step, and a message to Slack."""
+
+import json
+import re
+import sqlite3
+import threading
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from support.live_server import Live, running, until
+from support.local_site import page, serving
+from support.pages import DOCS, blocks
+from support.processes import free_port, running_python
+from support.receiver import SECRET
+
+SERVICE = "http://127.0.0.1:8000"
+
+
+def code(name: str, language: str = "python") -> str:
+    (block,) = blocks((DOCS / "how-to" / f"{name}.md").read_text(), language)
+    return block.text
+
+
+@pytest.fixture
+def live(sqlite_url):
+    with running(sqlite_url, clock=lambda: datetime.now(UTC), webhooks_private=True) as live:
+        yield live
+
+
+def report(live: Live, url: str, **fields) -> None:
+    item = {"url": url, "observed_at": datetime.now(UTC).isoformat(), **fields}
+    assert live.post("/observations", [item]).json()["accepted"] == 1
+
+
+@pytest.mark.slow
+def test_only_what_changed_is_embedded_again_and_a_restart_repeats_nothing(live, tmp_path):
+    site_pages = {"/docs/a": page("apples"), "/docs/b": page("bears"), "/news": page("news")}
+    with serving(site_pages) as site:
+        script = code("re-embed").replace(SERVICE, live.url)
+        script = script.replace("https://example.com", site.url(""))
+        for path in site_pages:
+            report(live, site.url(path), digest="one")
+        with running_python(tmp_path, "-c", script):
+            until(lambda: len(vectors(tmp_path)) == 2, "both pages of the prefix are embedded")
+        report(live, site.url("/docs/a"), digest="two")
+        report(live, site.url("/docs/b"), status=404)
+        with running_python(tmp_path, "-c", script):
+            until(lambda: len(vectors(tmp_path)) == 1, "the page that is gone is deleted")
+    assert site.hits == {"/docs/a": 2, "/docs/b": 1}
+    assert [url for url, _ in vectors(tmp_path)] == [site.url("/docs/a")]
+
+
+def vectors(directory) -> list:
+    if not (directory / "index.db").exists():
+        return []
+    with sqlite3.connect(directory / "index.db") as index:
+        try:
+            return index.execute("SELECT * FROM vectors").fetchall()
+        except sqlite3.OperationalError:
+            return []
+
+
+@contextmanager
+def slack():
+    """Run a server in place of Slack; yield its address and the messages."""
+    messages = []
+
+    class Channel(BaseHTTPRequestHandler):
+        def do_POST(self):
+            messages.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            """Write nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Channel)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/", messages
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.slow
+def test_the_receiver_of_the_page_tells_slack_what_is_signed(live, tmp_path):
+    script, port = code("webhooks"), free_port()
+    written = [line for line in script.splitlines() if line.strip()]
+    assert len(written) <= 22
+    with slack() as (address, messages):
+        names = {"SLACK_URL": address, "WEBHOOK_SECRET": SECRET, "PORT": str(port)}
+        prologue = f"import os; os.environ.update({names!r})\n"
+        with running_python(tmp_path, "-c", prologue + script):
+            (request,) = re.findall(r"-d '(.*)'", code("webhooks", "sh"))
+            body = json.loads(request) | {"secret": SECRET}
+            body["url"] = f"http://127.0.0.1:{port}/"
+            created = live.client.post("/webhooks", json=body).json()
+            tested = f"/webhooks/{created['id']}/test"
+            until(lambda: live.client.post(tested).json()["status"] == 204, "the receiver runs")
+            report(live, "https://example.com/news", digest="one")
+            report(live, "https://example.com/news", digest="two")
+            live.service.courier.run_once()
+            strange = live.client.patch(
+                f"/webhooks/{created['id']}", json={"secret": f"whsec_{'A' * 43}="}
+            )
+            assert strange.status_code == 200
+    assert messages[-1] == {"text": "changed: https://example.com/news"}
+    assert messages[0] == {"text": "changed: https://example.com/"}
+
+
+def test_ids_of_the_page_on_changes_are_those_of_the_service():
+    """Every kind that the page explains exists, and the other way round."""
+    page = (DOCS / "concepts" / "changes.md").read_text()
+    kinds = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert sorted(kinds) == ["back", "changed", "gone", "moved", "new"]

@@ -1,0 +1,44 @@
+"""Webhooks on each database: how far their deliveries are."""
+
+from dataclasses import replace
+
+from support.feed_cases import change_columns
+from support.store_cases import T0
+
+from service.model.changes import FeedPlace
+from service.model.webhooks import Webhook, WebhookProgress, WebhookStatus
+
+WEBHOOK = Webhook(
+    id="a", url="https://a.example/", secret="", max_items=1, most=1, created_at=T0, next_at=T0
+)
+
+
+def progress(store, limit=10):
+    with store.begin(write=False) as tx:
+        return tx.webhook_progress(limit)
+
+
+def test_progress_names_the_oldest_block_that_each_webhook_has_not_confirmed(sql_store):
+    for _ in range(3):
+        with sql_store.begin() as tx:
+            tx.append_changes(change_columns([1, 2], T0))
+    with sql_store.begin() as tx:
+        blocks = sorted(set(tx.changes(FeedPlace(0), 10).changes.seq.tolist()))
+        for name, seq in zip("dcba", [0, blocks[1], blocks[1] + 1, blocks[2] + 1], strict=True):
+            tx.add_webhook(replace(WEBHOOK, id=name, seq=seq))
+    assert [(one.id, one.oldest) for one in progress(sql_store)] == [
+        ("a", None),
+        ("b", blocks[2]),
+        ("c", blocks[1]),
+        ("d", blocks[0]),
+    ]
+    assert [one.id for one in progress(sql_store, limit=2)] == ["a", "b"]
+
+
+def test_progress_has_the_status_and_the_counts_of_requests(sql_store):
+    counts = {"n_confirmed": 2**40, "n_refused": 2, "n_failed": 3}
+    with sql_store.begin() as tx:
+        tx.add_webhook(replace(WEBHOOK, status=WebhookStatus.disabled, **counts))
+    assert progress(sql_store) == [
+        WebhookProgress("a", WebhookStatus.disabled, None, 2**40, 2, 3),
+    ]
