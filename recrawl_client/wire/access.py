@@ -15,7 +15,7 @@ MAX_GRACE_S = 90 * 86_400
 KeyName = Annotated[
     str,
     Meta(
-        pattern=r"^[^\x00-\x1f\x7f]{1,100}" + END,
+        pattern=r"^[^\x00-\x1f\x7f\ud800-\udfff]{1,100}" + END,
         description="1 to 100 characters without control characters",
         examples=["crawler fleet"],
     ),

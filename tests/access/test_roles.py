@@ -192,3 +192,11 @@ def test_a_refusal_is_a_problem_and_names_the_operation_and_the_remedy(live, key
     assert json.loads(refused.content)["detail"] == (
         "delete_page needs a key of role admin; this key has the role report"
     )
+
+
+def test_the_name_of_a_key_is_valid_unicode(live, keys):
+    headers = {"Authorization": f"Bearer {keys['good', Role.admin]}"}
+    body = b'{"name": "\\ud800", "role": "read"}'
+    refused = live.client.post("/keys", content=body, headers=headers)
+    assert refused.status_code == 422
+    assert json.loads(refused.content)["field"] == "name"
