@@ -116,7 +116,7 @@ def test_a_generated_client_registers_observes_and_reads_the_schedule(generated,
         assert (row.page_id, row.url) == (page_id, url)
         assert row.crawl_rate == pytest.approx(epoch.bandwidth_used)
 
-        shown = operation("pages", "find_page")(client=client, url_query=url)
+        shown = operation("pages", "list_all_pages")(client=client, url_query=url)
         assert shown.estimate.n_changes == 1
         leased = operation("leases", "post_leases")(client=client, body=models.LeaseBody())
         assert leased.items == []

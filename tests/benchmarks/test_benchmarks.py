@@ -87,7 +87,14 @@ def test_every_row_of_the_leases_is_measured(store, postgres_server, tmp_path) -
     )
     assert run.returncode == 0, run.stdout + run.stderr
     rows = json.loads(written.read_text())["rows"]
-    assert [r["row"] for r in rows] == ["batches", "single", "single", "polite", "empty"]
+    assert [r["row"] for r in rows] == [
+        "batches",
+        "single",
+        "single",
+        *["together"] * 4,
+        "polite",
+        "empty",
+    ]
     assert all(r["value"] > 0 for r in rows)
 
 

@@ -64,6 +64,14 @@ BOUNDED = {
     "schedule.epoch": "68 years of one epoch a second",
     "schedule.shift": "minutes of half a day at most",
     "schedule.carried": "a shift of the epoch before",
+    "webhooks.max_items": "requests may ask for 1,000 at most",
+    "webhooks.most": "max_items at most",
+    "webhooks.n_sent": "max_items at most",
+    "webhooks.item": "a place among the changes of one commit",
+    "webhooks.to_item": "a place among the changes of one commit",
+    "webhooks.n_attempts": "a webhook is disabled after three days of failures",
+    "webhook_deliveries.n_items": "max_items at most",
+    "webhook_deliveries.status": "an HTTP status has three digits",
 }
 """Columns that no input can fill, and why."""
 

@@ -126,8 +126,8 @@ def list_all_pages(
 ) -> Response:
     """Return a part of the list, a stream of it, or one page."""
     if url is not None:
-        if set(request.query_params) - {"url"}:
-            raise InvalidField("url", "url selects one page; leave the other parameters out")
+        if cursor is not None or any(value is not None for value in filters):
+            raise InvalidField("url", "url selects one page; leave filters and cursor out")
         check_urls(caller, [normalise(url)])
         with service.store.begin(write=False) as tx:
             return page_response(tx, service, find(tx, url))
