@@ -85,6 +85,11 @@ class Played:
         """Our own variants."""
         return [name for name in VARIANTS if name in self]
 
+    @property
+    def n_seeds(self) -> int:
+        """Number of seeds with which Recrawl has played."""
+        return sum(RECRAWL in lines for lines in self.seeds.values())
+
     def measure(self, name: str, field: str = "harmonic") -> Mean | None:
         """Return a measure of a policy."""
         return self._mean(lambda lines: lines[name].get(field), name)

@@ -56,15 +56,16 @@ def ratios(cells: Cells) -> Iterator[str]:
     """Yield the lines of the table of cells."""
     yield (
         "Staleness over that of uniform crawling; *own best* is that of Recrawl over the best of "
-        "our own variants, above 1 where a part of the default costs something:"
+        "our own variants, above 1 where a part of the default costs something. *Seeds* is the "
+        "number of games of Recrawl; those of other policies may be fewer:"
     )
     yield ""
     names = _shown(cells)
-    yield from _head(names, "own best", "gap closed")
+    yield from _head(names, "own best", "gap closed", "seeds")
     for cell, played in cells.items():
         figures = [_text(played.over(name, UNIFORM), 2) for name in names]
         last = _text(played.over_variant(), 3), _text(played.gap_closed(), 2)
-        yield _row(cell, *figures, *last)
+        yield _row(cell, *figures, *last, str(played.n_seeds))
 
 
 def staleness_of_live_pages(cells: Cells) -> Iterator[str]:

@@ -39,6 +39,9 @@ PER_WINDOW = 2.0
 """Minimum interval of pages that are moved, in times between epochs."""
 PACED_EVERY = 1.0 / 24.0
 """Maximum time between epochs for a pace, days: the hours must not pass unseen."""
+MOVED_AHEAD = 1.5
+"""Time beyond the next epoch for which better hours are looked for, days: most of the work is
+that of the hours, and a later epoch knows the clock better."""
 MOST_PROBED = 4.0
 """Maximum interval of pages with extra crawls, days; a clock gains little beyond."""
 
@@ -57,17 +60,13 @@ class Situation(NamedTuple):
 
     pages: EpochColumns
     crawl_rate: Floats
-    urgency: Floats
+    rate: Floats
+    """Crawl rate times urgency, 1/day."""
     change_rate: Floats
     free: Bools
     """True for pages without pings in use, which have been crawled."""
     place: Ints
     """Row of the page's host among those with a clock; -1 for other hosts."""
-
-    @property
-    def rate(self) -> Floats:
-        """Crawl rate times urgency, 1/day."""
-        return self.crawl_rate * self.urgency
 
 
 def most_crawled(
@@ -128,9 +127,10 @@ def moved(
     if clocks is None:
         return Moved(urgency, still, still)
     free = (estimates.ping_rate == 0) & (pages.observability != Observability.complete)
-    free &= ~np.isnat(pages.last_observed_at) & (crawl_rate * urgency > 0)
+    rate = crawl_rate * urgency
+    free &= ~np.isnat(pages.last_observed_at) & (rate > 0)
     place = _places(pages.host_id, clocks.hosts)
-    before = Situation(pages, crawl_rate, urgency, estimates.change_rate, free, place)
+    before = Situation(pages, crawl_rate, rate, estimates.change_rate, free, place)
     after = Moved(urgency.copy(), still, still.copy())
     if len(clocks.hosts):
         _move(before, clocks, last, now, after)
@@ -158,7 +158,8 @@ def _move(
 
     The instant by the crawl rate of a page is one interval after that of its last crawl. A page is
     moved if its interval is `PER_WINDOW` times the time between epochs or more. Otherwise the next
-    crawl but one, which the same urgency dates, would be in the same epoch.
+    crawl but one, which the same urgency dates, would be in the same epoch. Crawls beyond
+    `MOVED_AHEAD` stay at their instants until a later epoch.
     """
     between = since(last, now).days
     slowest, fastest = 1.0 / MOST_INTERVAL, 1.0 / max(FAST_INTERVAL, PER_WINDOW * between)
@@ -168,11 +169,14 @@ def _move(
     step = pages.interval_factor[row] / rate
     carried = _carried(pages, row, clocks.shifts, between, now)
     nominal = in_days(pages.last_observed_at[row]) - carried / DAY_MINUTES + step
-    turn = turns(pages.page_id[row], nominal)
-    planned = Planned(host, nominal, 1.0 / rate, before.change_rate[row], turn)
+    soon = np.flatnonzero(nominal < in_days(now) + between + MOVED_AHEAD)
+    turn = turns(pages.page_id[row[soon]], nominal[soon])
+    change_rate = before.change_rate[row[soon]]
+    planned = Planned(host[soon], nominal[soon], 1.0 / rate[soon], change_rate, turn)
     spread = _spread(clocks, np.bincount(host, rate, len(clocks.hosts)).astype(np.float64))
     mass = excess_mass(profiles_of(clocks.hosts), spread)
-    minutes = np.rint(moves(mass, planned, spread, float(in_days(now))) * DAY_MINUTES)
+    minutes = np.zeros(len(row))
+    minutes[soon] = np.rint(moves(mass, planned, spread, float(in_days(now))) * DAY_MINUTES)
     wait = step + (minutes - carried) / DAY_MINUTES
     _wait(before, row, wait, after.urgency)
     after.shift[row], after.carried[row] = minutes, carried
