@@ -278,12 +278,12 @@ def test_the_page_has_the_variants_and_the_live_pages_in_tables():
     rows = list(markdown(by_cell(lines)))
     assert (
         "| site | bulk | importance | R | LambdaCrawl | Recrawl | hindsight | own best | "
-        "gap closed |"
+        "gap closed | seeds |"
     ) in rows
     assert (
-        "| data-feeds | none | equal | 1 | 0.40 | 0.25 ± 0.050 |  | 0.625 ± 0.1250 |  |"
+        "| data-feeds | none | equal | 1 | 0.40 | 0.25 ± 0.050 |  | 0.625 ± 0.1250 |  | 2 |"
     ) in rows
-    assert "| oi-wiki | out | equal | 0.5 |  | 0.50 | 0.80 |  | 2.50 |" in rows
+    assert "| oi-wiki | out | equal | 0.5 |  | 0.50 | 0.80 |  | 2.50 | 1 |" in rows
     assert "| data-feeds | none | equal | 1 | 0.400 | 0.160 | 0.100 ± 0.0200 |" in rows
 
 
