@@ -71,7 +71,7 @@ def test_the_next_instant_counts_from_the_instant_by_the_rate():
 
 
 def test_crawls_of_later_days_stay_at_their_instants():
-    """A page of five days, whose last crawl came two hours late, is moved when its crawl is near."""
+    """A page of five days, whose last crawl came two hours late, is moved when it is near."""
     pages = daily(1)
     shifts = ShiftColumns(page_id=pages.page_id, shift=np.int16([0]), carried=np.int16([120]))
     crawled = (pages.last_observed_at[0] - at_day(0.0)[()]) / np.timedelta64(1, "D")
