@@ -9,15 +9,18 @@ import uuid
 import warnings
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 from hypothesis import settings
 from support.command import recrawl  # noqa: F401
+from support.live_server import cloned
 from support.own_postgres import EMPTY
 
 from recrawl_lab.memory.store import MemoryStore
 from service.runtime.settings import Settings
 from service.storage import Store, migrations, open_store
+from service.storage.sqlite import connections
 
 settings.register_profile("quick", deadline=None)
 settings.register_profile("thorough", deadline=None)
@@ -45,6 +48,18 @@ def no_env_file(tmp_path_factory):
     patch.setitem(Settings.model_config, "env_file", tmp_path_factory.mktemp("env") / ".env")
     yield
     patch.undo()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def durable_pragmas() -> Iterator[tuple[str, ...]]:
+    """The pragmas of SQLite, without which stores of this process do not wait for the disk.
+
+    Processes of the service that tests start keep them all.
+    """
+    pragmas = connections.PRAGMAS
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connections, "PRAGMAS", (*pragmas, "synchronous = OFF"))
+        yield pragmas
 
 
 @pytest.fixture(scope="session")
@@ -96,21 +111,24 @@ def postgres_template(postgres_server) -> Iterator[sa.URL]:
 
 
 @pytest.fixture(scope="session")
-def postgres_clone(postgres_server, postgres_template) -> Iterator[sa.URL]:
-    """A clone of the template that tests hand on, emptied: cloning costs 0.3 s, emptying 0.02."""
-    url = postgres_server.set(database=f"recrawl_test_{uuid.uuid4().hex}")
-    name = url.database
-    _command(postgres_server, f"CREATE DATABASE {name} TEMPLATE {postgres_template.database}")
-    _command(postgres_server, f"ALTER DATABASE {name} SET synchronous_commit = off")
-    yield url
-    _command(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+def postgres_clone(postgres_server, postgres_template) -> Iterator[tuple[str, psycopg.Connection]]:
+    """A clone of the template that tests hand on, and the connection that empties it.
+
+    Cloning takes 0.3 s, a new connection 0.013, emptying 0.003.
+    """
+    with (
+        cloned(postgres_server, postgres_template) as url,
+        psycopg.connect(url, autocommit=True) as connection,
+    ):
+        yield url, connection
 
 
 @pytest.fixture
 def postgres_url(postgres_clone) -> Iterator[str]:
     """A migrated, empty Postgres database that nobody else uses."""
-    yield postgres_clone.render_as_string(hide_password=False)
-    _command(postgres_clone, EMPTY)
+    url, connection = postgres_clone
+    yield url
+    connection.execute(EMPTY)
 
 
 @pytest.fixture
