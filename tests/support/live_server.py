@@ -118,9 +118,10 @@ class PromptServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for listening in [*self.servers, *(sockets or [])]:
             listening.close()
-        for connection in list(self.server_state.connections):
+        state = self.server_state
+        for connection in list(state.connections):
             connection.shutdown()
-        while self.server_state.connections or self.server_state.tasks:
+        while state.connections or state.tasks:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.001)
         for server in self.servers:
             await server.wait_closed()
