@@ -26,7 +26,8 @@ from service.model.arrays import instant
 from service.model.domain import Epoch, EpochStatus
 from service.model.errors import EpochNotFound, EpochRunning
 from service.model.urls import URL_GROUPS, url_groups
-from service.storage.contract import EPOCHS_KEPT, Brought
+from service.storage.contract import Brought
+from service.storage.epochs import EPOCHS_KEPT
 
 HOUR = timedelta(hours=1)
 
