@@ -185,7 +185,7 @@ def test_the_evidence_of_shares_comes_and_goes_with_its_epoch(store):
 
 
 def test_only_so_many_epochs_are_told_of(sql_store, monkeypatch):
-    monkeypatch.setattr("service.storage.epochs_sql.EPOCHS_TOLD", 4)
+    monkeypatch.setattr("service.storage.epochs_sql.MOST_EPOCHS", 4)
     schedule = schedule_columns(np.sort(register(sql_store)))
     numbers = [publish(sql_store, schedule)]
     for _ in range(6):
