@@ -9,6 +9,7 @@ import tempfile
 import uuid
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -38,6 +39,25 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 for name in [n for n in os.environ if n.startswith("RECRAWL_") and "_TEST_" not in n]:
     del os.environ[name]
+
+
+class Emptied:
+    """A database and the session that empties it, kept because a new one costs 0.013 s."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.session = psycopg.connect(url, autocommit=True)
+
+    def empty(self) -> None:
+        try:
+            self.session.execute(EMPTY)
+        except psycopg.OperationalError:  # a test has ended all sessions
+            self.session.close()
+            self.session = psycopg.connect(self.url, autocommit=True)
+            self.session.execute(EMPTY)
+
+    def close(self) -> None:
+        self.session.close()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -124,24 +144,17 @@ def postgres_template(postgres_server) -> Iterator[sa.URL]:
 
 
 @pytest.fixture(scope="session")
-def postgres_clone(postgres_server, postgres_template) -> Iterator[tuple[str, psycopg.Connection]]:
-    """A clone of the template that tests hand on, and the connection that empties it.
-
-    Cloning takes 0.3 s, a new connection 0.013, emptying 0.003.
-    """
-    with (
-        cloned(postgres_server, postgres_template) as url,
-        psycopg.connect(url, autocommit=True) as connection,
-    ):
-        yield url, connection
+def postgres_clone(postgres_server, postgres_template) -> Iterator[Emptied]:
+    """A clone of the template that tests hand on, emptied: cloning costs 0.3 s, emptying 0.003."""
+    with cloned(postgres_server, postgres_template) as url, closing(Emptied(url)) as clone:
+        yield clone
 
 
 @pytest.fixture
 def postgres_url(postgres_clone) -> Iterator[str]:
     """A migrated, empty Postgres database that nobody else uses."""
-    url, connection = postgres_clone
-    yield url
-    connection.execute(EMPTY)
+    yield postgres_clone.url
+    postgres_clone.empty()
 
 
 @pytest.fixture
