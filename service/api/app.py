@@ -3,7 +3,7 @@
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from anyio import to_thread
@@ -38,6 +38,9 @@ from service.api.routes import (
 from service.api.service import MAX_THREADS, Service, keep_for_good, start_runner
 from service.runtime.bootstrap import joined
 from service.runtime.requests import RequestMiddleware
+
+if TYPE_CHECKING:
+    from service.runtime.tracing import Tracing
 
 DESCRIPTION = """\
 Recrawl decides when to crawl which page again. Register pages, take crawls under leases, report
@@ -123,7 +126,18 @@ def create_app(service: Service | None = None) -> FastAPI:
         )
         if service.cors_origins:
             app.add_middleware(CORSMiddleware, allow_origins=service.cors_origins, **CORS)
+        if service.tracing is not None:
+            trace(app, direct, service.tracing)
     return app
+
+
+def trace(app: FastAPI, routes: list[DirectRoute], tracing: "Tracing") -> None:
+    """Put requests and endpoints into spans."""
+    from service.runtime.tracing import TraceMiddleware
+
+    for route in routes:
+        tracing.enter(route, route.operation)
+    app.add_middleware(TraceMiddleware, tracing=tracing)
 
 
 @asynccontextmanager
@@ -143,6 +157,8 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             service.key_checks.stop()
         end(service, [*followers, *runners])
         service.store.close()
+        if service.tracing is not None:
+            service.tracing.stop()
 
 
 def end(service: Service, threads: list[threading.Thread]) -> None:
