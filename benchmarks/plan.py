@@ -8,12 +8,12 @@ the hosts has a cap, a tenth of the pages a tag, a hundredth a minimum crawl rat
 - first: the first question after an epoch, which reads all pages, against load, estimate and
   allocate of that epoch
 - next: each further bandwidth, median over rounds and bandwidths, against allocate of that epoch;
-  `most` is the slowest of all
-- kept: resident memory that the pages take after the first question, bytes a page
+  `most` is the slowest of all, and its CPU is what a quiet machine needs at most
+- kept: memory of the arrays that are kept after the first question, bytes a page
 """
 
 import argparse
-import gc
+import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -28,6 +28,7 @@ from rich.console import Console
 
 from benchmarks.leases.data import BLOCK, WIDTH, Fleet, fill
 from service.core.estimators.bursty import Bursty
+from service.epochs.budgets import Basis
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
 from service.epochs.what_if import WhatIf
@@ -76,10 +77,11 @@ def database(url: str | None) -> Iterator[str]:
         yield url or f"sqlite:///{Path(folder) / 'recrawl.db'}"
 
 
-def resident() -> int:
-    """Return the resident memory of this process, bytes."""
-    gc.collect()
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+def kept_bytes(basis: Basis) -> int:
+    """Return the memory of the arrays that are kept; one value for all rows takes none."""
+    parts = (*basis.pages.arrays().values(), *basis.estimates, *basis.hosts, *basis.tags)
+    arrays = [part for part in parts if isinstance(part, np.ndarray)]
+    return sum(array.nbytes for array in arrays if array.strides[0])
 
 
 def main() -> None:
@@ -109,15 +111,16 @@ def report(store: Store, n_pages: int, rounds: int) -> None:
         raise RuntimeError(epoch.reason)
     seconds = epoch.certificate.seconds
     what_if = WhatIf(store, plan, store.clock)
-    before, started = resident(), time.perf_counter()
+    started = time.perf_counter()
     what_if.ask([], 20)
-    first, kept = time.perf_counter() - started, resident() - before
-    durations = []
+    first = time.perf_counter() - started
+    durations, cpu = [], []
     for _ in range(rounds):
         for multiple in MULTIPLES:
-            started = time.perf_counter()
+            started, used = time.perf_counter(), time.process_time()
             (item,) = what_if.ask([multiple * 0.2 * n_pages], 20).items
             durations.append(time.perf_counter() - started)
+            cpu.append(time.process_time() - used)
             if not item.feasible:
                 raise RuntimeError(item.reason)
     stages = {name: seconds[name] for name in ("load", "estimate", "allocate")}
@@ -125,7 +128,11 @@ def report(store: Store, n_pages: int, rounds: int) -> None:
     Console().print(f"{n_pages:,} pages; epoch: {stages}")
     Console().print(f"first  {first:.2f} s   {first / sum(stages.values()):.2f} of the epoch's")
     Console().print(f"next   {each:.2f} s   {each / allocate:.2f} of allocate; most {most:.2f} s")
-    Console().print(f"kept   {kept / n_pages:.0f} bytes a page")
+    Console().print(
+        f"       {median(cpu):.2f} s of CPU, {os.getloadavg()[0]:.0f} processes run or wait"
+    )
+    if what_if.kept is not None:
+        Console().print(f"kept   {kept_bytes(what_if.kept.basis) / n_pages:.0f} bytes a page")
 
 
 if __name__ == "__main__":

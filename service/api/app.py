@@ -3,7 +3,7 @@
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from anyio import to_thread
@@ -39,9 +39,6 @@ from service.api.routes import (
 from service.api.service import MAX_THREADS, Service, keep_for_good, start_runner
 from service.runtime.bootstrap import joined
 from service.runtime.requests import RequestMiddleware
-
-if TYPE_CHECKING:
-    from service.runtime.tracing import Tracing
 
 DESCRIPTION = """\
 Recrawl decides when to crawl which page again. Register pages, take crawls under leases, report
@@ -129,17 +126,10 @@ def create_app(service: Service | None = None) -> FastAPI:
         if service.cors_origins:
             app.add_middleware(CORSMiddleware, allow_origins=service.cors_origins, **CORS)
         if service.tracing is not None:
+            from service.api.tracing import trace
+
             trace(app, direct, service.tracing)
     return app
-
-
-def trace(app: FastAPI, routes: list[DirectRoute], tracing: "Tracing") -> None:
-    """Put requests and endpoints into spans."""
-    from service.runtime.tracing import TraceMiddleware
-
-    for route in routes:
-        tracing.enter(route, route.operation)
-    app.add_middleware(TraceMiddleware, tracing=tracing)
 
 
 @asynccontextmanager

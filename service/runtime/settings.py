@@ -99,7 +99,7 @@ class Settings(AccessSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest level of log lines."""
     tracing: bool = False
-    """Send traces by OpenTelemetry, as the variables OTEL_* say; this needs `recrawl[otel]`."""
+    """Send traces by OpenTelemetry, configured by the variables OTEL_*; needs `recrawl[otel]`."""
 
     @model_validator(mode="before")
     @classmethod

@@ -13,14 +13,12 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import Context, copy_context
 from functools import partial, wraps
-from http import HTTPStatus
 from inspect import iscoroutinefunction
 from typing import Any
 
 import sqlalchemy as sa
 import structlog
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.propagate import extract
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -34,7 +32,6 @@ from opentelemetry.trace import (
     get_current_span,
 )
 from psycopg.pq import TransactionStatus
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.typing import EventDict
 
 from service import __version__
@@ -42,7 +39,6 @@ from service.batching.batcher import Batcher
 from service.epochs import run
 from service.epochs.what_if import WhatIf
 from service.events.courier import Courier
-from service.runtime.metrics import METHODS
 from service.storage.postgres import binary
 from service.storage.postgres.statements import Statements
 from service.storage.postgres.transaction import PostgresTransaction
@@ -63,7 +59,7 @@ USE_CASES = (
 
 
 def exporting() -> TracerProvider:
-    """Return a provider that sends spans by OTLP over HTTP, as the variables `OTEL_*` say."""
+    """Return a provider that sends spans by OTLP, configured by the variables `OTEL_*`."""
     resource = Resource.create({SERVICE_VERSION: __version__})
     if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
         resource = resource.merge(Resource({SERVICE_NAME: "recrawl"}))
@@ -261,47 +257,3 @@ def _add_ids(_: object, __: str, event: EventDict) -> EventDict:
         event["trace_id"] = format_trace_id(span.trace_id)
         event["span_id"] = format_span_id(span.span_id)
     return event
-
-
-class TraceMiddleware:
-    """Plain ASGI middleware with a span for each request, a child of the caller's span.
-
-    The span has the path of the route, because queries contain keys of sites and URLs of pages,
-    and paths contain tokens of leases and subscriptions.
-    """
-
-    def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
-        self.app = app
-        self.tracing = tracing
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        headers = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        }
-        method = scope["method"] if scope["method"] in METHODS else "_OTHER"
-        attributes = {"http.request.method": method, "url.scheme": scope["scheme"]}
-        status = 0
-
-        async def watched(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        with self.tracing.span(
-            method, context=extract(headers), kind=SpanKind.SERVER, attributes=attributes
-        ) as span:
-            try:
-                await self.app(scope, receive, watched)
-            finally:
-                route = getattr(scope.get("route"), "path", "unknown")
-                span.update_name(f"{method} {route}")
-                span.set_attribute("http.route", route)
-                span.set_attribute("http.response.status_code", status)
-                span.set_attribute("recrawl.request_id", scope.get("request_id", ""))
-                if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-                    span.set_status(StatusCode.ERROR)

@@ -223,7 +223,7 @@ def test_nothing_stays_after_the_end(sqlite_url, spans):
     assert (run.run_epoch, run.stopwatch, Statements.send, Statements._message) == before
     with running(sqlite_url) as live:
         spans.clear()
-        assert live.get("/epochs", **{}).status_code == 200
+        assert live.get("/epochs").status_code == 200
     assert spans.get_finished_spans() == ()
 
 
