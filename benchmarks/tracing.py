@@ -29,7 +29,6 @@ import httpx
 from rich.console import Console
 
 HERE = Path(__file__).parents[1]
-TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 STARTED = datetime.now(UTC) - timedelta(days=30)
 
 
@@ -63,8 +62,8 @@ class Server:
 
     def cpu_s(self) -> float:
         """Return the CPU time of the process."""
-        stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(stat[11]) + int(stat[12])) * TICK_S
+        threads = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
+        return sum(int(path.read_text().split()[0]) for path in threads) / 1e9
 
     def read(self) -> None:
         """Read the list of epochs."""
@@ -125,10 +124,10 @@ def main() -> None:
         for kind in ("read", "report"):
             for server in servers.values():
                 server.cost(kind, chosen.requests // 4)
-            rounds = [
-                {name: server.cost(kind, chosen.requests) for name, server in servers.items()}
-                for _ in range(chosen.rounds)
-            ]
+            rounds = []
+            for k in range(chosen.rounds):
+                turns = [*servers][k % 3 :] + [*servers][: k % 3]
+                rounds.append({name: servers[name].cost(kind, chosen.requests) for name in turns})
             show(kind, rounds, chosen.requests)
 
 
