@@ -42,7 +42,7 @@ class WhatIf:
         self.n_questions = 0
         self._turn = threading.Lock()
         self.kept: Kept | None = None
-        """What the last question read; None: nothing."""
+        """Input as the last question read it; None: nothing is kept."""
 
     def ask(self, bandwidths: Sequence[float], limit: int) -> PlanAnswer:
         """Return the plans of some bandwidths, each with up to `limit` hosts, tags and pages.
@@ -104,12 +104,14 @@ class WhatIf:
         pages, from_log = tx.load_columns(), None
         if estimator.needs_history:
             from_log = rates_from_log(tx, pages.page_id, estimator)
+        estimates = estimate_rates(pages, estimator, instant(now), from_log)
+        pages = reduced(pages)
         return Basis(
             epoch=last.epoch,
             at=now,
             in_force=last.certificate,
-            pages=reduced(pages),
-            estimates=estimate_rates(pages, estimator, instant(now), from_log),
+            pages=pages,
+            estimates=estimates,
             caps=tx.load_caps(),
             clocks=tx.host_clocks() if self.plan.with_clocks else None,
             hosts=Members.of(slice(None), pages.host_id),
