@@ -1,8 +1,8 @@
 """Answers to "what if the bandwidth were …?": plans without an epoch.
 
 The pages are read once after each epoch. `WhatIf` then keeps 38 bytes a page: 54 with bounds of
-crawl rates, 62 with noisy pings, 78 with both. It keeps 12 bytes more for each tag of a page, and
-200 for each host with a clock. Reading takes another 130 bytes a page, and a plan about 60.
+crawl rates, 62 with noisy pings, 78 with both. It keeps 8 bytes more for each tag of a page, and
+200 for each host with a clock. Reading takes another 200 bytes a page, and a plan 110.
 """
 
 import threading
@@ -22,7 +22,7 @@ from service.storage import Store, Transaction
 from service.storage.clock import Clock
 
 MOST_PAGES = 20_000_000
-"""Maximum number of pages of a plan: 0.8 to 1.6 GB in memory, and up to 4 GB while reading."""
+"""Maximum number of pages of a plan: 0.8 to 1.6 GB in memory, and 4 GB more while reading."""
 
 
 class Kept(NamedTuple):
