@@ -57,10 +57,10 @@ class WhatIf:
         with self._turn:
             self.n_questions += 1
             _, basis, present = self.kept = self._current()
-            known = {basis.in_force.bandwidth: present}
-            for bandwidth in bandwidths:
-                known[bandwidth] = known.get(bandwidth) or planned(basis, self.plan, bandwidth)
-        solved = [present, *(known[bandwidth] for bandwidth in bandwidths)]
+            plans = {basis.in_force.bandwidth: present}
+            for each in bandwidths:
+                plans[each] = plans.get(each) or planned(basis, self.plan, each)
+        solved = [present, *(plans[each] for each in bandwidths)]
         in_force, *items = self._named(basis, solved, limit)
         return PlanAnswer(
             epoch=basis.epoch,
