@@ -38,7 +38,9 @@ from service.model.arrays import (
     Instants,
     Ints,
     days,
+    distinct,
     instant,
+    is_among,
 )
 from service.model.columns import CrawlColumns, DueColumns, PageStates
 from service.storage import Transaction
@@ -48,6 +50,7 @@ from service.storage.queue import (
     LeaseFilter,
     Leases,
     LeaseTokens,
+    LockedLeases,
     QueuedPages,
     share,
 )
@@ -94,11 +97,20 @@ class LeasedPages(NamedTuple):
         return LeasedPages(pages, self.due_at[where], leases, self.overdue[where])
 
 
+class DealtPages(NamedTuple):
+    """Crawls that one transaction has leased to several requests."""
+
+    leased: LeasedPages
+    to: Ints
+    """(N,) position of each crawl's request."""
+    more: bool
+    """True if more pages may be due."""
+
+
 class LeaseReports(NamedTuple):
     """(N,) reports of crawls to their host queues; a release reports nothing."""
 
-    tokens: LeaseTokens
-    """Tokens of the leases; 0: the crawl was not leased."""
+    page_id: Ints
     observed_at: Instants
     status: Codes
     """HTTP status; 0: no answer; UNSPECIFIED: not reported."""
@@ -109,19 +121,27 @@ class LeaseReports(NamedTuple):
     force, because a lease ends only once."""
 
 
-def dated(tx: Transaction, crawls: CrawlColumns, now: datetime) -> CrawlColumns:
+class LeasedCrawls(NamedTuple):
+    """Crawls of a report that may end a lease, or that show a host in trouble."""
+
+    row: Ints
+    """(R,) positions in the report."""
+    locked: LockedLeases
+    """(R,) locked leases of these crawls."""
+
+
+def dated(crawls: CrawlColumns, leased: LeasedCrawls, now: datetime) -> CrawlColumns:
     """Return the crawls, with times no earlier than the start of their lease in force.
 
     Otherwise a page would stay due after a crawl of a worker with a slow clock. A crawl no older
-    than `PROMPT` keeps its time, which saves a look-up and does no harm.
+    than `PROMPT` keeps its time, so that the crawl is known again when its report is repeated.
     """
-    row = np.flatnonzero((crawls.token != 0) & (crawls.observed_at < instant(now) - PROMPT))
-    if not len(row):
+    old = crawls.observed_at[leased.row] < instant(now) - PROMPT
+    if not old.any():
         return crawls
-    old = crawls.take(row)
+    row, leased_at = leased.row[old], leased.locked.leased_at[old]
     observed_at = crawls.observed_at.copy()
-    leased_at = tx.leased_at(LeaseTokens(page_id=old.leased_page_id, token=old.token))
-    observed_at[row] = np.fmax(old.observed_at, leased_at)
+    observed_at[row] = np.fmax(observed_at[row], leased_at)
     return replace(crawls, observed_at=observed_at)
 
 
@@ -134,12 +154,25 @@ class LeaseSettler:
     """Time ahead for which pages are queued: `Runner.ahead`."""
     rng: np.random.Generator
 
+    def lock(
+        self, tx: Transaction, page_id: Ints, crawls: CrawlColumns, *, scheduled: bool
+    ) -> tuple[PageStates, LeasedCrawls]:
+        """Lock the states of pages (ascending, unique), then the leases that crawls may end."""
+        row = np.flatnonzero((crawls.token != 0) | trouble(crawls.status))
+        if not len(row):
+            states = tx.lock_states(page_id, scheduled=scheduled)
+            return states, LeasedCrawls(row, LockedLeases.empty())
+        tokens = LeaseTokens(page_id=crawls.page_id[row], token=crawls.token[row])
+        states, locked = tx.lock_states_and_leases(page_id, tokens, scheduled=scheduled)
+        return states, LeasedCrawls(row, locked)
+
     def settle_crawls(
         self,
         tx: Transaction,
         crawls: CrawlColumns,
         new: Bools,
         states: PageStates,
+        leased: LeasedCrawls,
         now: datetime,
     ) -> Bools:
         """End the leases of reported crawls; return which of the leases were in force.
@@ -148,36 +181,44 @@ class LeaseSettler:
         not `new`, except under a lease in force.
         """
         held = np.zeros(len(crawls), np.bool_)
-        row = np.flatnonzero((crawls.token != 0) | (new & trouble(crawls.status)))
-        row = row[np.isin(crawls.page_id[row], states.page_id)] if len(row) else row
+        row, locked = leased
+        counts = (crawls.token[row] != 0) | new[row]
+        counts &= is_among(crawls.page_id[row], states.page_id)
+        if not counts.all():
+            row, locked = row[counts], locked.take(counts)
         if len(row):
             some = crawls.take(row)
-            tokens = LeaseTokens(page_id=some.page_id, token=some.token)
             reports = LeaseReports(
-                tokens, some.observed_at, some.status, some.retry_after_s, new[row]
+                some.page_id, some.observed_at, some.status, some.retry_after_s, new[row]
             )
             pages = of_crawled(states.take(states.page_id.searchsorted(some.page_id)))
-            held[row] = self.settle(tx, reports, pages, now)
+            held[row] = self.settle(tx, reports, pages, locked, now)
         return held
 
     def settle(
-        self, tx: Transaction, reports: LeaseReports, pages: DueColumns, now: datetime
+        self,
+        tx: Transaction,
+        reports: LeaseReports,
+        pages: DueColumns,
+        locked: LockedLeases,
+        now: datetime,
     ) -> Bools:
         """End reported leases, queue their pages again and update their host queues.
 
-        `pages` are the leased pages after the reports; this method reads their rates. Return which
-        tokens were in force. Trouble counts for crawls without a lease too.
+        `pages` are the leased pages after the reports, without their rates. Return which tokens
+        were in force. Trouble counts for crawls without a lease too.
         """
         at, until = instant(now), instant(now + self.horizon)
-        locked = tx.lock_leases(reports.tokens)
         pages = replace(pages, due_rate=locked.due_rate)
-        held = _once(locked.held, reports.tokens.page_id)
+        held = _once(locked.held, reports.page_id)
         due = due_at(pages)
         soon = held & (due < until)
         next_at = np.where(soon, due, NO_TIME)
         tx.requeue(queue_rows(pages, next_at).take(held))
-        changes = soon | trouble(reports.status) | self.polite.gated
-        host_queues = tx.lock_reported(locked.queue_id, changes)
+        changes = soon | trouble(reports.status) | locked.limited | self.polite.gated
+        host_queues = HostQueues.empty()
+        if changes.any():
+            host_queues = tx.lock_reported(distinct(locked.queue_id[changes]))
         if len(host_queues):
             leased_at = np.where(held, locked.leased_at, NO_TIME)
             settled = SettledLeases(locked.queue_id, held, next_at, leased_at, host_queues)
@@ -191,14 +232,16 @@ class LeaseSettler:
         """End a lease without a crawl; return whether the lease still ran."""
         if not tx.extend_lease(page_id, token, now, now):
             return False
+        tokens = LeaseTokens(page_id=np.array([page_id]), token=np.array([token]))
         report = LeaseReports(
-            LeaseTokens(page_id=np.array([page_id]), token=np.array([token])),
+            tokens.page_id,
             observed_at=np.array([NO_TIME]),
             status=np.array([UNSPECIFIED], np.int16),
             retry_after_s=np.array([np.nan]),
             new=np.array([False]),
         )
-        return bool(self.settle(tx, report, tx.due_columns(report.tokens.page_id), now)[0])
+        locked, pages = tx.lock_leases(tokens), tx.due_columns(tokens.page_id)
+        return bool(self.settle(tx, report, pages, locked, now)[0])
 
     def queue_pinged(self, tx: Transaction, page_id: Ints, now: datetime) -> None:
         """Queue the pages whose crawls pings have requested."""
@@ -227,8 +270,8 @@ def lease(
     rng: np.random.Generator,
     *,
     wait: bool = True,
-) -> tuple[list[LeasedPages], bool]:
-    """Return leases of due pages for the requests, dealt in turns, and whether more may be due.
+) -> DealtPages:
+    """Return leases of due pages, dealt to the requests in turns.
 
     A transaction calls this function once. Because each transaction then locks host queues once,
     transactions cannot deadlock. A transaction that has recorded crawls may hold host queues, so
@@ -241,7 +284,7 @@ def lease(
     at = instant(now)
     if not len(host_queues):
         none = LeasedPages(DuePages.empty(), np.zeros(0, INSTANT), Leases.empty(), np.zeros(0))
-        return [none] * len(requests), False
+        return DealtPages(none, np.zeros(0, np.int64), more=False)
     at_most = share(n_rows, len(host_queues))
     offer = offer_of(tx, set_back(host_queues, polite, at), rows, at_most, polite, now)
     picked = most_overdue(offer.rows, offer.host_queue, offer.gates.room, count, at)
@@ -254,8 +297,8 @@ def lease(
     leased = LeasedPages(pages, due, leases, how_overdue(pages, at))
     order = _most_urgent_first(leased)
     order = order[taken[order]]
-    parts = [leased.take(order[to[order] == i]) for i in range(len(requests))]
-    return parts, len(picked) > 0 or len(host_queues) == HOST_QUEUES + count
+    more = len(picked) > 0 or len(host_queues) == HOST_QUEUES + count
+    return DealtPages(leased.take(order), to[order], more)
 
 
 def lease_due(

@@ -104,8 +104,10 @@ class Leases(RuleBasedStateMachine):
             LeaseRequest(WorkerRequest(f"w{i}", n, ttl), LeaseFilter(tuple(hosts)))
             for i, n in enumerate(counts)
         ]
-        served = lease_all(self.store, POLITE, RULES.rng, requests)
-        waves = [[rows(part) for part in one.leased] for one in served]
+        dealt = lease_all(self.store, POLITE, RULES.rng, requests)
+        waves = [
+            [rows(part.leased.take(part.to == i)) for part in dealt] for i in range(len(counts))
+        ]
         for count, parts in zip(counts, waves, strict=True):
             assert sum(map(len, parts)) <= count
             for part in parts:

@@ -61,8 +61,8 @@ def take(store, now, count=100, polite=RUDE, hosts=(), ttl=TTL, tokens=RULES.rng
     """Lease as a worker does; return the crawls in the order of the answer."""
     request = LeaseRequest(WorkerRequest("w", count, ttl), LeaseFilter(tuple(hosts), **shard))
     store.clock = lambda: now
-    (served,) = lease_all(store, polite, tokens, [request])
-    return [crawl for part in served.leased for crawl in rows(part)]
+    dealt = lease_all(store, polite, tokens, [request])
+    return [crawl for part in dealt for crawl in rows(part.leased)]
 
 
 def rows(leased):
@@ -88,9 +88,10 @@ def report(store, crawls, at, now=None, status=200, changed=0, retry_after_s=np.
     )
     settler = lease.LeaseSettler(polite, UNTIL, RULES.rng)
     with store.begin() as tx:
-        made = record.record(tx, crawled, RULES)
+        states, leased = settler.lock(tx, np.unique(page_id), crawled, scheduled=False)
+        made = record.record(tx, crawled, RULES, states)
         new = made.verdict == Verdict.accepted
-        held = settler.settle_crawls(tx, crawled, new, made.states, now or at)
+        held = settler.settle_crawls(tx, crawled, new, made.states, leased, now or at)
     queue(store, page_id[made.sooner & ~held], now or at)
     return held.tolist()
 
@@ -98,8 +99,9 @@ def report(store, crawls, at, now=None, status=200, changed=0, retry_after_s=np.
 def release(store, crawls, now, polite=RUDE):
     """Release crawls."""
     page_id = np.array(ids(crawls), np.int64)
+    tokens = LeaseTokens(page_id=page_id, token=np.array([c.token for c in crawls], np.int64))
     reports = LeaseReports(
-        LeaseTokens(page_id=page_id, token=np.array([c.token for c in crawls], np.int64)),
+        page_id,
         instants([None] * len(crawls)),
         np.full(len(crawls), UNSPECIFIED, np.int16),
         np.full(len(crawls), np.nan),
@@ -107,7 +109,8 @@ def release(store, crawls, now, polite=RUDE):
     )
     settler = lease.LeaseSettler(polite, UNTIL, RULES.rng)
     with store.begin() as tx:
-        return settler.settle(tx, reports, tx.due_columns(page_id), now).tolist()
+        locked = tx.lock_leases(tokens)
+        return settler.settle(tx, reports, tx.due_columns(page_id), locked, now).tolist()
 
 
 def next_ready_at(store, hosts=()):
