@@ -44,7 +44,7 @@ def lease_all(
     dealt: list[DealtPages] = []
     missing = np.array([job.wish.count for job in jobs])
     while (hungry := np.flatnonzero(missing)).size and len(dealt) < MAX_TRANSACTIONS:
-        wishes = [replace(jobs[i].wish, count=int(missing[i])) for i in hungry]
+        wishes = [replace(jobs[i].wish, count=int(missing[i])) for i in hungry.tolist()]
         with store.begin() as tx:
             part = lease.lease(tx, wishes, jobs[0].kind, polite, rng)
         dealt.append(part._replace(to=hungry[part.to]))

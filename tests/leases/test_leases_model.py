@@ -234,10 +234,11 @@ class Leases(RuleBasedStateMachine):
             status=status,
         )
         with self.store.begin() as tx:
-            made = record.record(tx, crawled, RULES)
-            new = made.verdict == Verdict.accepted
             settler = lease.LeaseSettler(POLITE, UNTIL, RULES.rng)
-            settler.settle_crawls(tx, crawled, new, made.states, self.model.now)
+            states, leased = settler.lock(tx, np.unique(page_id), crawled, scheduled=False)
+            made = record.record(tx, crawled, RULES, states)
+            new = made.verdict == Verdict.accepted
+            settler.settle_crawls(tx, crawled, new, made.states, leased, self.model.now)
         queue(self.store, crawled.page_id[made.sooner], self.model.now)
         spoke = {page for page in page_id if self.saw(page, self.model.now, status)}
         self.heard(page_id, spoke, status, self.model.now)

@@ -185,21 +185,25 @@ WITH locked AS (
     SELECT page_id, token, queue_id, leased_at FROM due_pages
     WHERE page_id = ANY(%(page_id)s::bigint[]) ORDER BY page_id FOR UPDATE
 )
-SELECT array_agg(reported.queue_id), array_agg(held), array_agg(leased_at),
-    array_agg(coalesce(due_rate, 'NaN')), array_agg(coalesce(n_failures > 0 OR min_delay_s > 0
-        OR robots_delay_s > 0 OR max_concurrency > 0, false))
+SELECT array_agg(queue_id), array_agg(held), array_agg(coalesce(leased_at, '-infinity')),
+    array_agg(coalesce(due_rate, 'NaN')), array_agg(coalesce(limited, false))
 FROM (
-    SELECT coalesce(locked.queue_id, (
-            SELECT {HOST_QUEUE} FROM pages JOIN hosts USING (host_id)
-            WHERE pages.page_id = given.page_id
-        ), 0) AS queue_id, locked.page_id IS NOT NULL AS held,
-        coalesce(leased_at, '-infinity') AS leased_at, {DUE_RATE} AS due_rate
-    FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[])
-        WITH ORDINALITY AS given (page_id, token, position)
-    LEFT JOIN locked USING (page_id, token)
-    LEFT JOIN schedule ON schedule.page_id = given.page_id AND schedule.epoch = {EPOCH_IN_FORCE}
+    SELECT reported.*, n_failures > 0 OR min_delay_s > 0 OR robots_delay_s > 0
+        OR max_concurrency > 0 AS limited
+    FROM (
+        SELECT position, coalesce(locked.queue_id, (
+                SELECT {HOST_QUEUE} FROM pages JOIN hosts USING (host_id)
+                WHERE pages.page_id = given.page_id
+            ), 0) AS queue_id, locked.page_id IS NOT NULL AS held, leased_at,
+            {DUE_RATE} AS due_rate
+        FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[])
+            WITH ORDINALITY AS given (page_id, token, position)
+        LEFT JOIN locked USING (page_id, token)
+        LEFT JOIN schedule ON schedule.page_id = given.page_id
+            AND schedule.epoch = {EPOCH_IN_FORCE}
+    ) AS reported LEFT JOIN host_queues USING (queue_id)
     ORDER BY position
-) AS reported LEFT JOIN host_queues USING (queue_id)
+) AS leases
 """
 
 ADD_LEASE_ANSWERS = f"""
