@@ -28,6 +28,9 @@ from service.storage.contract import GONE_CHECKS, MOST_SCANNED, Transaction
 MAX_DUE_DAYS = 36_500.0
 """Maximum interval, days: a century, which every database can add to a date."""
 
+LEAST_RATE = 1e-200
+"""Minimum rate that counts, 1/day; with a lower rate the interval would overflow."""
+
 RETRY_S = 3_600.0
 """Maximum wait after the first crawl without an answer, seconds."""
 
@@ -72,10 +75,8 @@ def due_at(pages: DueColumns) -> Instants:
 
 def _interval_days(factor: Floats, due_rate: Floats, scheduled: Bools) -> Floats:
     """Return (N,) days between crawls of the scheduled pages, 1 for the others."""
-    interval = np.ones(len(factor))
-    with np.errstate(over="ignore"):
-        np.divide(factor, due_rate, out=interval, where=scheduled)
-    return np.minimum(interval, MAX_DUE_DAYS, out=interval, where=scheduled)
+    interval = factor / np.maximum(due_rate, LEAST_RATE)
+    return np.where(scheduled, np.minimum(interval, MAX_DUE_DAYS), 1.0)
 
 
 def requested(pages: DueColumns) -> Bools:
