@@ -28,7 +28,7 @@ from service.ingest.record import (
 )
 from service.leases import lease
 from service.leases.lease import LeaseSettler
-from service.model.arrays import Bools, Codes, Columns, Ints
+from service.model.arrays import Bools, Codes, Columns, Ints, distinct
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Verdict
 from service.model.errors import OUTAGES
@@ -123,7 +123,7 @@ class Recorder:
             page_id=crawls.page_id, verdict=outcome.verdict, lease_ended=lease_ended
         )
         sooner = crawls.page_id[outcome.sooner & ~lease_ended]
-        return committed, np.union1d(pages.new, sooner)
+        return committed, distinct(np.append(pages.new, sooner))
 
     def _record_leased(
         self, tx: Transaction, settler: LeaseSettler, crawls: CrawlColumns, now: datetime

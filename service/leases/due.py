@@ -57,20 +57,26 @@ def due_at(pages: DueColumns) -> Instants:
     >>> due_at(DueColumns(**one)).tolist()
     [datetime.datetime(2026, 5, 4, 0, 0)]
     """
-    n, gone, last = pages.n_failures, pages.gone, pages.last_crawl_at
-    scheduled = pages.due_rate > 0
-    failing = ~gone & (n > 0) & ((pages.due_rate != 0) | ~np.isnat(pages.requested_at))
-    interval = _interval_days(pages.interval_factor, pages.due_rate, scheduled)
-    retry = np.minimum(interval, RETRY_S / DAY_S) * np.exp2(np.clip(n, 1, MOST_DOUBLINGS) - 1)
-    wait = np.where(failing, np.minimum(retry, np.maximum(interval, 1.0)), interval)
-    wait = np.where(gone, np.exp2(np.clip(n, 1, GONE_CHECKS) - 1), wait)
-    retired = (n > GONE_CHECKS) & ~(pages.requested_at <= last)
-    never = np.where(gone, retired, ~failing & ~scheduled)
+    last, scheduled = pages.last_crawl_at, pages.due_rate > 0
+    wait, never = _interval_days(pages.interval_factor, pages.due_rate, scheduled), ~scheduled
+    if pages.gone.any() or pages.n_failures.any():
+        wait, never = _after_failures(pages, wait, never)
     due = last + (wait * DAY_US).astype(np.int64).astype("m8[us]")
     due = np.where(np.isnat(last), pages.created_at, np.where(never, NO_TIME, due))
     request = np.where(requested(pages), pages.requested_at, NO_TIME)
     earlier: Instants = np.fmin(due, request)
     return earlier
+
+
+def _after_failures(pages: DueColumns, interval: Floats, never: Bools) -> tuple[Floats, Bools]:
+    """Return (N,) days from the last crawl to the next, and which pages are never due (2 and 3)."""
+    n, gone = pages.n_failures, pages.gone
+    failing = ~gone & (n > 0) & ((pages.due_rate != 0) | ~np.isnat(pages.requested_at))
+    retry = np.minimum(interval, RETRY_S / DAY_S) * np.exp2(np.clip(n, 1, MOST_DOUBLINGS) - 1)
+    wait = np.where(failing, np.minimum(retry, np.maximum(interval, 1.0)), interval)
+    wait = np.where(gone, np.exp2(np.clip(n, 1, GONE_CHECKS) - 1), wait)
+    retired = (n > GONE_CHECKS) & ~(pages.requested_at <= pages.last_crawl_at)
+    return wait, np.where(gone, retired, ~failing & never)
 
 
 def _interval_days(factor: Floats, due_rate: Floats, scheduled: Bools) -> Floats:

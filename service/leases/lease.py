@@ -35,6 +35,7 @@ from service.model.arrays import (
     Bools,
     Codes,
     Floats,
+    Groups,
     Instants,
     Ints,
     days,
@@ -214,7 +215,7 @@ class LeaseSettler:
         due = due_at(pages)
         soon = held & (due < until)
         next_at = np.where(soon, due, NO_TIME)
-        tx.requeue(queue_rows(pages, next_at).take(held))
+        tx.requeue(queue_rows(pages, next_at).where(held))
         changes = soon | trouble(reports.status) | locked.limited | self.polite.gated
         host_queues = HostQueues.empty()
         if changes.any():
@@ -225,7 +226,7 @@ class LeaseSettler:
             summary = sum_up(settled, *reports[1:], at)
             own = set_back(host_queues, self.polite, at)
             after = after_reports(own, summary, self.polite, at, self.rng.random(len(own)))
-            tx.save_host_queues(after.take(differs(host_queues, after)))
+            tx.save_host_queues(after.where(differs(host_queues, after)))
         return held
 
     def release(self, tx: Transaction, page_id: int, token: int, now: datetime) -> bool:
@@ -313,8 +314,9 @@ def lease_due(
     due = due_at(pages)
     ripe = due <= instant(now)
     taken, stale = locked & ripe, locked & ~ripe
-    tx.lease(leases.take(taken), now)
-    tx.requeue(replace(queue_rows(pages, due), next_at=due).take(stale))
+    tx.lease(leases.where(taken), now)
+    if stale.any():
+        tx.requeue(replace(queue_rows(pages, due), next_at=due).take(stale))
     return pages, due, taken, np.where(taken, leases.expires_at, np.where(ripe, bound, due))
 
 
@@ -409,7 +411,7 @@ def deal(counts: Sequence[int], n: int) -> Ints:
 def _once(held: Bools, page_id: Ints) -> Bools:
     """Return the first token in force of each page, because a lease ends only once."""
     row = np.flatnonzero(held)
-    _, first = np.unique(page_id[row], return_index=True)
+    row = row[np.argsort(page_id[row], kind="stable")]
     once = np.zeros(len(held), np.bool_)
-    once[row[first]] = True
+    once[row[Groups.of(page_id[row]).start]] = True
     return once

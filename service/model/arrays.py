@@ -104,7 +104,7 @@ def is_among(ids: Ints, known: Ints) -> Bools:
 
 def nothing(kind: Any, n: int) -> NDArray[Any]:
     """Return a column of n zeros, or of n times `NO_TIME`."""
-    return np.full(n, NO_TIME if kind == Instants else 0, COLUMN[kind])
+    return np.full(n, NO_TIME) if kind == Instants else np.zeros(n, COLUMN[kind])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

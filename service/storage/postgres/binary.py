@@ -351,7 +351,7 @@ LEAST, MOST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 def short(numbers: Floats) -> Floats:
     """Return numbers rounded to float4; Postgres itself refuses numbers out of float4's range."""
-    return np.clip(numbers, -MOST, MOST).astype(np.float32).astype(np.float64)
+    return np.minimum(np.maximum(numbers, -MOST), MOST).astype(np.float32).astype(np.float64)
 
 
 def narrow(rate: Floats) -> NDArray[np.float32]:
