@@ -35,7 +35,7 @@ from service.epochs.watch import Watch
 from service.estimation.estimates import InForce
 from service.events.courier import Courier
 from service.events.watching import FeedWatch
-from service.leases.lease import LeaseSettler
+from service.leases.settle import LeaseSettler
 from service.model.errors import OUTAGES
 from service.runtime.access import open_gate
 from service.runtime.bootstrap import opened

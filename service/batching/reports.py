@@ -26,8 +26,7 @@ from service.ingest.record import (
     record,
     resolve,
 )
-from service.leases import lease
-from service.leases.lease import LeaseSettler
+from service.leases.settle import LeaseSettler, dated
 from service.model.arrays import Bools, Codes, Columns, Ints, distinct
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Verdict
@@ -97,7 +96,7 @@ class Recorder:
 
     store: Store
     rules: InForce
-    settler: lease.LeaseSettler | None
+    settler: LeaseSettler | None
     """Settler of leases; None: the store has no queue."""
 
     def flush_crawls(self, jobs: list[Report[CrawlColumns]]) -> list[CommittedCrawls]:
@@ -132,7 +131,7 @@ class Recorder:
         needs_rate = self.rules.estimator.needs_crawl_rate
         page_id = pages_of(crawls.page_id)
         states, leased = settler.lock(tx, page_id, crawls, scheduled=needs_rate)
-        crawls = lease.dated(crawls, leased, now)
+        crawls = dated(crawls, leased, now)
         outcome = record(tx, crawls, self.rules, states)
         new = outcome.verdict == Verdict.accepted
         return outcome, settler.settle_crawls(tx, crawls, new, outcome.states, leased, tx.now())

@@ -36,12 +36,12 @@ from support.store_cases import (
 
 from service.batching.lease_requests import LeaseRequest, lease_all
 from service.ingest import record
-from service.leases import lease
 from service.leases import queue as due_queue
 from service.leases.hosts import change_group, change_host
 from service.leases.lease import WorkerRequest
 from service.leases.politeness import TROUBLE
 from service.leases.queue import fill_queue, queue_due
+from service.leases.settle import LeaseSettler
 from service.model.domain import Verdict
 from service.storage import open_store
 from service.storage.queue import ALL_PAGES, LeaseFilter
@@ -234,7 +234,7 @@ class Leases(RuleBasedStateMachine):
             status=status,
         )
         with self.store.begin() as tx:
-            settler = lease.LeaseSettler(POLITE, UNTIL, RULES.rng)
+            settler = LeaseSettler(POLITE, UNTIL, RULES.rng)
             states, leased = settler.lock(tx, np.unique(page_id), crawled, scheduled=False)
             made = record.record(tx, crawled, RULES, states)
             new = made.verdict == Verdict.accepted
