@@ -188,8 +188,10 @@ WITH locked AS (
 SELECT array_agg(queue_id), array_agg(held), array_agg(coalesce(leased_at, '-infinity')),
     array_agg(coalesce(due_rate, 'NaN')), array_agg(coalesce(limited, false))
 FROM (
-    SELECT reported.*, n_failures > 0 OR min_delay_s > 0 OR robots_delay_s > 0
-        OR max_concurrency > 0 AS limited
+    SELECT reported.*, (
+        SELECT n_failures > 0 OR min_delay_s > 0 OR robots_delay_s > 0 OR max_concurrency > 0
+        FROM host_queues WHERE host_queues.queue_id = reported.queue_id
+    ) AS limited
     FROM (
         SELECT position, coalesce(locked.queue_id, (
                 SELECT {HOST_QUEUE} FROM pages JOIN hosts USING (host_id)
@@ -201,10 +203,10 @@ FROM (
         LEFT JOIN locked USING (page_id, token)
         LEFT JOIN schedule ON schedule.page_id = given.page_id
             AND schedule.epoch = {EPOCH_IN_FORCE}
-    ) AS reported LEFT JOIN host_queues USING (queue_id)
-    ORDER BY position
+    ) AS reported ORDER BY position
 ) AS leases
 """
+"""Statement that reads host queues by a subquery, because a join may scan all of them."""
 
 ADD_LEASE_ANSWERS = f"""
 INSERT INTO lease_answers (key, body, expires_at, answer)
