@@ -36,7 +36,7 @@ from service.epochs.what_if import WhatIf
 from service.estimation.estimates import InForce
 from service.events.courier import Courier
 from service.events.watching import FeedWatch
-from service.leases.lease import LeaseSettler
+from service.leases.settle import LeaseSettler
 from service.model.errors import OUTAGES
 from service.runtime.access import open_gate
 from service.runtime.bootstrap import opened, started_tracing

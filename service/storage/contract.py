@@ -51,7 +51,12 @@ from service.storage.clock import Clock
 from service.storage.epochs import EpochStatements
 from service.storage.feed import FeedStatements
 from service.storage.listing import ListingStatements
-from service.storage.queue import HostStatements, QueueStatements
+from service.storage.queue import (
+    HostStatements,
+    LeaseTokens,
+    LockedLeases,
+    QueueStatements,
+)
 from service.storage.validators import ValidatorStatements
 from service.storage.webhooks import WebhookStatements
 
@@ -139,6 +144,12 @@ class Transaction(
 
         The rates in force are NaN unless `scheduled`, which doubles the time.
         """
+
+    def lock_states_and_leases(
+        self, page_id: Ints, tokens: LeaseTokens, *, scheduled: bool = False
+    ) -> tuple[PageStates, LockedLeases]:
+        """Lock states as `lock_states`, then leases as `lock_leases`, in one step."""
+        return self.lock_states(page_id, scheduled=scheduled), self.lock_leases(tokens)
 
     @abstractmethod
     def save_states(self, states: PageStates) -> None:

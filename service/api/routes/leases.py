@@ -132,8 +132,9 @@ async def post_leases(
             if call.batch is not None and reply.counts is not None:
                 service.lease_waiters.wake(reply.counts["leases_ended"])
             if not reply.is_empty:
-                service.telemetry.count_leases("given", reply.n_leased)
-                charge(caller, reply.n_leased)
+                n_leased = len(reply.items)
+                service.telemetry.count_leases("given", n_leased)
+                charge(caller, n_leased)
                 return json_answer(reply.answer or encode_answer(reply))
             ahead_s = _ahead(reply.next_ready_at, service.now())
             left_s = deadline - loop.time()

@@ -45,7 +45,8 @@ from service.storage.postgres.feed import PostgresFeed
 from service.storage.postgres.listing import PostgresListing
 from service.storage.postgres.partitions import keep_house
 from service.storage.postgres.queue import PostgresQueue
-from service.storage.postgres.statements import named
+from service.storage.postgres.statements import Rows, named
+from service.storage.queue import LeaseTokens, LockedLeases
 from service.storage.sql import SqlTransaction, any_seldom_set
 from service.storage.tables import SELDOM_SET
 from service.storage.validators import ValidatorChanges, ValidatorColumns
@@ -107,13 +108,22 @@ class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, Postgre
 
     @override
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
-        self.ask_epoch()
-        if scheduled:
-            epoch = self.number_in_force()
-            (row,) = self.run(sql.LOCK_SCHEDULED_STATES, page_id=page_id, epoch=epoch)
-        else:
-            (row,) = self.run(sql.LOCK_STATES, page_id=page_id)
+        (row,) = self._lock_states(page_id, scheduled=scheduled)
         return self._states(row[:OWN], row[OWN:])
+
+    @override
+    def lock_states_and_leases(
+        self, page_id: Ints, tokens: LeaseTokens, *, scheduled: bool = False
+    ) -> tuple[PageStates, LockedLeases]:
+        states = self._lock_states(page_id, scheduled=scheduled)
+        leases = self.lock_leases(tokens)
+        (row,) = states
+        return self._states(row[:OWN], row[OWN:]), leases
+
+    def _lock_states(self, page_id: Ints, *, scheduled: bool) -> Rows:
+        self.ask_epoch()
+        statement = sql.LOCK_SCHEDULED_STATES if scheduled else sql.LOCK_STATES
+        return self.later(statement, page_id=page_id)
 
     def _states(self, own: Sequence[Any], rates: Sequence[Floats] = ()) -> PageStates:
         """Return states from the columns of `sql.STATES`; rates that were not read are NaN."""
@@ -276,7 +286,7 @@ class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, Postgre
         learnt: Learnt = NOTHING,
     ) -> None:
         super().publish(epoch, certificate, now, learnt)
-        self.asked = None
+        self.forget_epoch()
 
     @override
     def page(self, page_id: int) -> Page:
@@ -299,7 +309,7 @@ class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, Postgre
         """
         dropped = self.number_in_force() not in (0, *self.kept())
         if dropped:
-            self.asked = None
+            self.forget_epoch()
         return dropped
 
     @override
