@@ -1,6 +1,7 @@
 """Admission of requests: the caller by its key, the rights, the limits of the key."""
 
 import time
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Annotated, Any
 
@@ -101,8 +102,13 @@ def is_local(scope: Scope) -> bool:
     client = scope.get("client")
     if client is None or any(name in FORWARDED for name, _ in scope["headers"]):
         return False
+    return _is_loopback(client[0])
+
+
+@lru_cache(1_024)
+def _is_loopback(address: str) -> bool:
     try:
-        return ip_address(client[0]).is_loopback
+        return ip_address(address).is_loopback
     except ValueError:
         return False
 

@@ -19,6 +19,7 @@ from service.api.responses import problems
 from service.api.route import DirectMiddleware, DirectRoute
 from service.api.routes import (
     access,
+    bulk,
     changes,
     epochs,
     freshness,
@@ -29,6 +30,7 @@ from service.api.routes import (
     listing,
     observations,
     pages,
+    plan,
     schedule,
     sitemaps,
     webhooks,
@@ -71,6 +73,7 @@ log = structlog.get_logger()
 ROUTERS = (
     pages.router,
     listing.router,
+    bulk.router,
     freshness.router,
     observations.router,
     leases.router,
@@ -80,6 +83,7 @@ ROUTERS = (
     changes.router,
     webhooks.router,
     epochs.router,
+    plan.router,
     hosts.router,
     access.router,
     indexnow.router,
@@ -121,6 +125,10 @@ def create_app(service: Service | None = None) -> FastAPI:
         )
         if service.cors_origins:
             app.add_middleware(CORSMiddleware, allow_origins=service.cors_origins, **CORS)
+        if service.tracing is not None:
+            from service.api.tracing import trace
+
+            trace(app, direct, service.tracing)
     return app
 
 
@@ -141,6 +149,8 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             service.key_checks.stop()
         end(service, [*followers, *runners])
         service.store.close()
+        if service.tracing is not None:
+            service.tracing.stop()
 
 
 def end(service: Service, threads: list[threading.Thread]) -> None:

@@ -1,25 +1,14 @@
 """Pieces of the OpenAPI document that routes declare: bodies, answers, headers and problems."""
 
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from recrawl_client.wire import (
-    access,
-    changes,
-    clocks,
-    common,
-    evidence,
-    freshness,
-    hosts,
-    leases,
-    listing,
-    pages,
-    schedule,
-    webhooks,
-    websub,
-)
+from recrawl_client import wire
+from recrawl_client.wire import changes, common
 from service.api.requests.bodies import JSON, NDJSON
 
 
@@ -69,6 +58,7 @@ TITLES = {
     415: "The operation does not take this media type, or this Content-Encoding",
     422: "A field or a parameter is wrong, or every item of the batch is",
     429: "Too much is waiting, or the key has used up its items; try again after Retry-After",
+    501: "There are more pages than a plan takes",
     503: "The database does not answer, takes no writes or has another schema, or too much is "
     "waiting; try again after Retry-After",
     507: "The database has no room left",
@@ -95,25 +85,11 @@ RETRY_AFTER = {"Retry-After": header("Wait before the next try, seconds", 5, "in
 
 STRUCTS = [
     kind
-    for module in (
-        access,
-        changes,
-        clocks,
-        common,
-        evidence,
-        freshness,
-        hosts,
-        leases,
-        listing,
-        pages,
-        schedule,
-        webhooks,
-        websub,
-    )
-    for kind in vars(module).values()
+    for module in iter_modules(wire.__path__, f"{wire.__name__}.")
+    for kind in vars(import_module(module.name)).values()
     if isinstance(kind, type)
     and issubclass(kind, msgspec.Struct)
-    and kind.__module__ == module.__name__
+    and kind.__module__ == module.name
     and kind not in (common.Item, common.Counts, changes.ChangesPlace)
 ] + [IndexNowBody, IndexNowAnswer, Health]
 """Structs of bodies and answers, with those that the client does not use."""

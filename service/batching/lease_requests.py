@@ -1,14 +1,14 @@
 """Lease requests, batched: one thread leases for all workers, which receive pages in turns."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple
 
 import numpy as np
 
 from service.batching.batcher import Limits
 from service.leases import lease
-from service.leases.lease import LeasedPages, WorkerRequest
+from service.leases.lease import DealtPages, WorkerRequest
 from service.leases.politeness import Politeness
 from service.storage import Store
 from service.storage.queue import LeaseFilter
@@ -34,39 +34,24 @@ class LeaseRequest:
         return self.wish.count
 
 
-class LeaseReply(NamedTuple):
-    """The leases of one request."""
-
-    leased: list[LeasedPages]
-    next_ready_at: datetime | None
-    """Earliest time of the next due page where nothing was leased; None: nothing is queued."""
-
-
 def lease_all(
-    store: Store, polite: Politeness, rng: np.random.Generator, jobs: list[LeaseRequest]
-) -> list[LeaseReply]:
-    """Return leases until each request has its count or no more pages are due.
+    store: Store, polite: Politeness, rng: np.random.Generator, jobs: Sequence[LeaseRequest]
+) -> list[DealtPages]:
+    """Return the leases of each transaction, until each request has its count or no page is due.
 
     Because one transaction leases from a bounded number of host queues, a batch may take several.
     """
-    reach = jobs[0].kind
-    leased: list[list[LeasedPages]] = [[] for _ in jobs]
-    missing = [job.wish.count for job in jobs]
-    for _ in range(MAX_TRANSACTIONS):
-        hungry = [i for i, n in enumerate(missing) if n]
-        if not hungry:
-            break
-        wishes = [replace(jobs[i].wish, count=missing[i]) for i in hungry]
+    dealt: list[DealtPages] = []
+    missing = np.array([job.wish.count for job in jobs])
+    while (hungry := np.flatnonzero(missing)).size and len(dealt) < MAX_TRANSACTIONS:
+        wishes = [replace(jobs[i].wish, count=int(missing[i])) for i in hungry.tolist()]
         with store.begin() as tx:
-            parts, more = lease.lease(tx, wishes, reach, polite, rng)
-        for i, part in zip(hungry, parts, strict=True):
-            missing[i] -= len(part.overdue)
-            if len(part.overdue):
-                leased[i].append(part)
-        if not more:
+            part = lease.lease(tx, wishes, jobs[0].kind, polite, rng)
+        dealt.append(part._replace(to=hungry[part.to]))
+        missing -= np.bincount(dealt[-1].to, minlength=len(jobs))
+        if not part.more:
             break
-    next_ready_at = None if all(leased) else next_ready(store, reach)
-    return [LeaseReply(parts, next_ready_at) for parts in leased]
+    return dealt
 
 
 def next_ready(store: Store, reach: LeaseFilter) -> datetime | None:

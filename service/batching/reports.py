@@ -16,10 +16,18 @@ from numpy.typing import NDArray
 
 from service.batching.batcher import Batcher, Flush, JobT, Limits, ResultT, slices
 from service.estimation.estimates import InForce
-from service.ingest.record import PageNames, PageRows, merge_names, ping, record, resolve
-from service.leases import lease
-from service.leases.lease import LeaseSettler
-from service.model.arrays import Bools, Codes, Columns, Ints
+from service.ingest.record import (
+    CrawlOutcome,
+    PageNames,
+    PageRows,
+    merge_names,
+    pages_of,
+    ping,
+    record,
+    resolve,
+)
+from service.leases.settle import LeaseSettler, dated
+from service.model.arrays import Bools, Codes, Columns, Ints, distinct
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Verdict
 from service.model.errors import OUTAGES
@@ -88,7 +96,7 @@ class Recorder:
 
     store: Store
     rules: InForce
-    settler: lease.LeaseSettler | None
+    settler: LeaseSettler | None
     """Settler of leases; None: the store has no queue."""
 
     def flush_crawls(self, jobs: list[Report[CrawlColumns]]) -> list[CommittedCrawls]:
@@ -105,18 +113,28 @@ class Recorder:
         now, crawls = _latest(jobs), CrawlColumns.concatenate([job.columns for job in jobs])
         pages = _resolve(tx, jobs, now, leased=crawls.leased_page_id)
         crawls = replace(crawls, page_id=pages.page_id, redirects_to=pages.redirects_to)
-        lease_ended = np.zeros(len(crawls), np.bool_)
-        if self.settler is not None:
-            crawls = lease.dated(tx, crawls, now)
-        outcome = record(tx, crawls, self.rules)
-        if self.settler is not None:
-            accepted = outcome.verdict == Verdict.accepted
-            lease_ended = self.settler.settle_crawls(tx, crawls, accepted, outcome.states, tx.now())
+        if self.settler is None:
+            outcome = record(tx, crawls, self.rules)
+            lease_ended = np.zeros(len(crawls), np.bool_)
+        else:
+            outcome, lease_ended = self._record_leased(tx, self.settler, crawls, now)
         committed = CommittedCrawls(
             page_id=crawls.page_id, verdict=outcome.verdict, lease_ended=lease_ended
         )
         sooner = crawls.page_id[outcome.sooner & ~lease_ended]
-        return committed, np.union1d(pages.new, sooner)
+        return committed, distinct(np.append(pages.new, sooner))
+
+    def _record_leased(
+        self, tx: Transaction, settler: LeaseSettler, crawls: CrawlColumns, now: datetime
+    ) -> tuple[CrawlOutcome, Bools]:
+        """Record crawls and end their leases; return the outcome and which leases ended."""
+        needs_rate = self.rules.estimator.needs_crawl_rate
+        page_id = pages_of(crawls.page_id)
+        states, leased = settler.lock(tx, page_id, crawls, scheduled=needs_rate)
+        crawls = dated(crawls, leased, now)
+        outcome = record(tx, crawls, self.rules, states)
+        new = outcome.verdict == Verdict.accepted
+        return outcome, settler.settle_crawls(tx, crawls, new, outcome.states, leased, tx.now())
 
     def flush_pings(self, jobs: list[Report[PingColumns]]) -> list[CommittedPings]:
         """Record pings and queue the pages whose crawls they request."""

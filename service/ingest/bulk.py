@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from recrawl_client.wire.pages import MOST_TAGS
-from service.leases.lease import LeaseSettler
 from service.leases.listing import Selection, list_pages
+from service.leases.settle import LeaseSettler
 from service.model.arrays import Ints, distinct
 from service.model.domain import PagePatch
 from service.model.listing import TagPatch

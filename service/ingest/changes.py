@@ -7,6 +7,8 @@ from service.model.arrays import NO_TIME, Groups
 from service.model.changes import ChangeColumns, ChangeKind
 from service.model.columns import CrawlColumns, PageStates
 
+NO_CHANGES = ChangeColumns.empty()
+
 
 def changes(
     states: PageStates, groups: Groups, crawls: CrawlColumns, comparison: CrawlComparison
@@ -16,21 +18,20 @@ def changes(
     A page is new at its first answer with content. The kind of a page's last change is its state:
     gone, moved, or present.
     """
-    answer = comparison.answer
-    after = last_answer(states, groups, crawls, answer)
-    first = np.isnat(after)
-    moved = moved_permanently(crawls)
+    answer, first = comparison.answer, np.isnan(comparison.interval)
     is_change = answer & (first | (comparison.changed == 1))
+    still_gone = answer & comparison.gone & comparison.was_gone
+    if not (is_change.any() or still_gone.any()):
+        return NO_CHANGES
+    moved, target = moved_permanently(crawls), np.maximum(crawls.redirects_to, 0)
     target_before = redirect_before(states, groups, crawls, comparison.failing)
-    target = np.maximum(crawls.redirects_to, 0)
-    is_change |= answer & comparison.gone & comparison.was_gone & (target_before != moved * target)
-    if not is_change.any():
-        return ChangeColumns.empty()
+    is_change |= still_gone & (target_before != moved * target)
     where = np.flatnonzero(is_change)
     gone, was_gone = comparison.gone[where], comparison.was_gone[where]
     kind = np.where(was_gone, ChangeKind.back, ChangeKind.changed)
     kind = np.where(first[where], ChangeKind.new, kind)
     kind = np.where(gone, np.where(moved[where], ChangeKind.moved, ChangeKind.gone), kind)
+    after = last_answer(states, groups, crawls, answer)
     at, since = crawls.observed_at[where], after[where]
     modified = crawls.last_modified[where]
     within = (modified > since) & (modified < at) & ~gone

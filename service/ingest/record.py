@@ -42,9 +42,17 @@ class PingOutcome(NamedTuple):
     reason: NDArray[np.object_]
 
 
-def record(tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce) -> CrawlOutcome:
-    """Record crawls, those of one page in the order of their times."""
-    states, row = _lock(tx, crawls.page_id, scheduled=rules.estimator.needs_crawl_rate)
+def record(
+    tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce, states: PageStates | None = None
+) -> CrawlOutcome:
+    """Record crawls, those of one page in the order of their times.
+
+    `states` are the locked states of their pages; None: lock them.
+    """
+    if states is None:
+        needs_rate = rules.estimator.needs_crawl_rate
+        states = tx.lock_states(pages_of(crawls.page_id), scheduled=needs_rate)
+    row = _rows_of(states, crawls.page_id)
     verdict, newer = _judge(row, crawls.observed_at, states.last_crawl_at)
     verdict[crawls.page_id == UNSPECIFIED] = Verdict.elsewhere
     sooner = np.zeros(len(crawls), np.bool_)
@@ -70,7 +78,8 @@ def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> PingOut
 
     A ping dated within `ping_delay_s` after its page's last crawl is dropped.
     """
-    states, row = _lock(tx, pings.page_id, scheduled=True)
+    states = tx.lock_states(pages_of(pings.page_id), scheduled=True)
+    row = _rows_of(states, pings.page_id)
     rules = rules.of(tx)
     verdict, newer = _judge(row, pings.changed_at, states.last_ping_at)
     crawl = np.zeros(len(pings), np.bool_)
@@ -92,13 +101,17 @@ def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> PingOut
     return PingOutcome(verdict, crawl, reason)
 
 
-def _lock(tx: Transaction, page_id: Ints, *, scheduled: bool) -> tuple[PageStates, Ints]:
-    """Lock the pages of a batch; return the row of each item's page, -1 for no page."""
-    states = tx.lock_states(distinct(page_id[page_id > 0]), scheduled=scheduled)
+def pages_of(page_id: Ints) -> Ints:
+    """Return the pages of a batch, ascending."""
+    return distinct(page_id[page_id > 0])
+
+
+def _rows_of(states: PageStates, page_id: Ints) -> Ints:
+    """Return the row of each item's page, -1 for no page."""
     if not len(states):
-        return states, np.full(len(page_id), -1)
+        return np.full(len(page_id), -1)
     row = np.minimum(states.page_id.searchsorted(page_id), len(states) - 1)
-    return states, np.where(states.page_id[row] == page_id, row, -1)
+    return np.where(states.page_id[row] == page_id, row, -1)
 
 
 def _judge(row: Ints, at: Instants, last: Instants) -> tuple[Codes, Ints]:

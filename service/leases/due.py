@@ -23,10 +23,14 @@ import numpy as np
 from service.model.arrays import DAY, INSTANT, NO_TIME, Bools, Floats, Instants, instant, moment
 from service.model.columns import DueColumns, PageStates, ScheduledPages, SchedulePart
 from service.model.domain import Page, ScheduleFilter
-from service.storage.contract import GONE_CHECKS, MOST_SCANNED, Transaction
+from service.storage.contract import GONE_CHECKS, Transaction
+from service.storage.epochs import MOST_SCANNED
 
 MAX_DUE_DAYS = 36_500.0
 """Maximum interval, days: a century, which every database can add to a date."""
+
+LEAST_RATE = 1e-200
+"""Minimum rate that counts, 1/day; with a lower rate the interval would overflow."""
 
 RETRY_S = 3_600.0
 """Maximum wait after the first crawl without an answer, seconds."""
@@ -54,15 +58,10 @@ def due_at(pages: DueColumns) -> Instants:
     >>> due_at(DueColumns(**one)).tolist()
     [datetime.datetime(2026, 5, 4, 0, 0)]
     """
-    n, gone, last = pages.n_failures, pages.gone, pages.last_crawl_at
-    scheduled = pages.due_rate > 0
-    failing = ~gone & (n > 0) & ((pages.due_rate != 0) | ~np.isnat(pages.requested_at))
-    interval = _interval_days(pages.interval_factor, pages.due_rate, scheduled)
-    retry = np.minimum(interval, RETRY_S / DAY_S) * np.exp2(np.clip(n, 1, MOST_DOUBLINGS) - 1)
-    wait = np.where(failing, np.minimum(retry, np.maximum(interval, 1.0)), interval)
-    wait = np.where(gone, np.exp2(np.clip(n, 1, GONE_CHECKS) - 1), wait)
-    retired = (n > GONE_CHECKS) & ~(pages.requested_at <= last)
-    never = np.where(gone, retired, ~failing & ~scheduled)
+    last, scheduled = pages.last_crawl_at, pages.due_rate > 0
+    wait, never = _interval_days(pages.interval_factor, pages.due_rate, scheduled), ~scheduled
+    if pages.gone.any() or pages.n_failures.any():
+        wait, never = _after_failures(pages, wait, never)
     due = last + (wait * DAY_US).astype(np.int64).astype("m8[us]")
     due = np.where(np.isnat(last), pages.created_at, np.where(never, NO_TIME, due))
     request = np.where(requested(pages), pages.requested_at, NO_TIME)
@@ -70,12 +69,21 @@ def due_at(pages: DueColumns) -> Instants:
     return earlier
 
 
+def _after_failures(pages: DueColumns, interval: Floats, never: Bools) -> tuple[Floats, Bools]:
+    """Return (N,) days from the last crawl to the next, and which pages are never due (2 and 3)."""
+    n, gone = pages.n_failures, pages.gone
+    failing = ~gone & (n > 0) & ((pages.due_rate != 0) | ~np.isnat(pages.requested_at))
+    retry = np.minimum(interval, RETRY_S / DAY_S) * np.exp2(np.clip(n, 1, MOST_DOUBLINGS) - 1)
+    wait = np.where(failing, np.minimum(retry, np.maximum(interval, 1.0)), interval)
+    wait = np.where(gone, np.exp2(np.clip(n, 1, GONE_CHECKS) - 1), wait)
+    retired = (n > GONE_CHECKS) & ~(pages.requested_at <= pages.last_crawl_at)
+    return wait, np.where(gone, retired, ~failing & never)
+
+
 def _interval_days(factor: Floats, due_rate: Floats, scheduled: Bools) -> Floats:
     """Return (N,) days between crawls of the scheduled pages, 1 for the others."""
-    interval = np.ones(len(factor))
-    with np.errstate(over="ignore"):
-        np.divide(factor, due_rate, out=interval, where=scheduled)
-    return np.minimum(interval, MAX_DUE_DAYS, out=interval, where=scheduled)
+    interval = factor / np.maximum(due_rate, LEAST_RATE)
+    return np.where(scheduled, np.minimum(interval, MAX_DUE_DAYS), 1.0)
 
 
 def requested(pages: DueColumns) -> Bools:

@@ -1,8 +1,7 @@
-"""Lease crawls that are due, and settle the leases that reports end.
+"""Lease crawls that are due.
 
 Pages that a ping requested come first, then the most overdue. `leases.politeness` decides whether a
-host may be crawled. **Fencing.** A lease ends once, by a report, a release or time. Later messages
-with its token change neither the page's next lease nor its host queue.
+host may be crawled, and `leases.settle` ends the leases.
 """
 
 from collections.abc import Sequence
@@ -12,42 +11,34 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.leases.due import due_at, of_crawled, requested
+from service.leases.due import due_at, requested
 from service.leases.politeness import (
     Gates,
     Politeness,
-    SettledLeases,
-    after_reports,
     differs,
     gates,
     heads,
     limits,
     set_back,
     shut,
-    sum_up,
-    trouble,
 )
-from service.leases.queue import queue_due, queue_rows
+from service.leases.queue import queue_rows
 from service.model.arrays import (
     INSTANT,
     NO_TIME,
-    UNSPECIFIED,
     Bools,
-    Codes,
     Floats,
     Instants,
     Ints,
     days,
     instant,
 )
-from service.model.columns import CrawlColumns, DueColumns, PageStates
 from service.storage import Transaction
 from service.storage.queue import (
     DuePages,
     HostQueues,
     LeaseFilter,
     Leases,
-    LeaseTokens,
     QueuedPages,
     share,
 )
@@ -60,9 +51,6 @@ COMPARED = 64
 
 HOST_QUEUES = 8
 """Host queues that are read in addition to one for each crawl requested."""
-
-PROMPT = np.timedelta64(1, "s")
-"""Maximum age at which `dated` keeps a crawl's time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,115 +82,14 @@ class LeasedPages(NamedTuple):
         return LeasedPages(pages, self.due_at[where], leases, self.overdue[where])
 
 
-class LeaseReports(NamedTuple):
-    """(N,) reports of crawls to their host queues; a release reports nothing."""
+class DealtPages(NamedTuple):
+    """Crawls that one transaction has leased to several requests."""
 
-    tokens: LeaseTokens
-    """Tokens of the leases; 0: the crawl was not leased."""
-    observed_at: Instants
-    status: Codes
-    """HTTP status; 0: no answer; UNSPECIFIED: not reported."""
-    retry_after_s: Floats
-    """Pause that the host requested, seconds; NaN: none."""
-    new: Bools
-    """True if the report was accepted. A duplicate or late report counts only under a lease in
-    force, because a lease ends only once."""
-
-
-def dated(tx: Transaction, crawls: CrawlColumns, now: datetime) -> CrawlColumns:
-    """Return the crawls, with times no earlier than the start of their lease in force.
-
-    Otherwise a page would stay due after a crawl of a worker with a slow clock. A crawl no older
-    than `PROMPT` keeps its time, which saves a look-up and does no harm.
-    """
-    row = np.flatnonzero((crawls.token != 0) & (crawls.observed_at < instant(now) - PROMPT))
-    if not len(row):
-        return crawls
-    old = crawls.take(row)
-    observed_at = crawls.observed_at.copy()
-    leased_at = tx.leased_at(LeaseTokens(page_id=old.leased_page_id, token=old.token))
-    observed_at[row] = np.fmax(old.observed_at, leased_at)
-    return replace(crawls, observed_at=observed_at)
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseSettler:
-    """Ends leases in the transaction that records evidence."""
-
-    polite: Politeness
-    horizon: timedelta
-    """Time ahead for which pages are queued: `Runner.ahead`."""
-    rng: np.random.Generator
-
-    def settle_crawls(
-        self,
-        tx: Transaction,
-        crawls: CrawlColumns,
-        new: Bools,
-        states: PageStates,
-        now: datetime,
-    ) -> Bools:
-        """End the leases of reported crawls; return which of the leases were in force.
-
-        `states` are the states of the pages after the crawls. Host queues ignore crawls that are
-        not `new`, except under a lease in force.
-        """
-        held = np.zeros(len(crawls), np.bool_)
-        row = np.flatnonzero((crawls.token != 0) | (new & trouble(crawls.status)))
-        row = row[np.isin(crawls.page_id[row], states.page_id)] if len(row) else row
-        if len(row):
-            some = crawls.take(row)
-            tokens = LeaseTokens(page_id=some.page_id, token=some.token)
-            reports = LeaseReports(
-                tokens, some.observed_at, some.status, some.retry_after_s, new[row]
-            )
-            pages = of_crawled(states.take(states.page_id.searchsorted(some.page_id)))
-            held[row] = self.settle(tx, reports, pages, now)
-        return held
-
-    def settle(
-        self, tx: Transaction, reports: LeaseReports, pages: DueColumns, now: datetime
-    ) -> Bools:
-        """End reported leases, queue their pages again and update their host queues.
-
-        `pages` are the leased pages after the reports; this method reads their rates. Return which
-        tokens were in force. Trouble counts for crawls without a lease too.
-        """
-        at, until = instant(now), instant(now + self.horizon)
-        locked = tx.lock_leases(reports.tokens)
-        pages = replace(pages, due_rate=locked.due_rate)
-        held = _once(locked.held, reports.tokens.page_id)
-        due = due_at(pages)
-        soon = held & (due < until)
-        next_at = np.where(soon, due, NO_TIME)
-        tx.requeue(queue_rows(pages, next_at).take(held))
-        changes = soon | trouble(reports.status) | self.polite.gated
-        host_queues = tx.lock_reported(locked.queue_id, changes)
-        if len(host_queues):
-            leased_at = np.where(held, locked.leased_at, NO_TIME)
-            settled = SettledLeases(locked.queue_id, held, next_at, leased_at, host_queues)
-            summary = sum_up(settled, *reports[1:], at)
-            own = set_back(host_queues, self.polite, at)
-            after = after_reports(own, summary, self.polite, at, self.rng.random(len(own)))
-            tx.save_host_queues(after.take(differs(host_queues, after)))
-        return held
-
-    def release(self, tx: Transaction, page_id: int, token: int, now: datetime) -> bool:
-        """End a lease without a crawl; return whether the lease still ran."""
-        if not tx.extend_lease(page_id, token, now, now):
-            return False
-        report = LeaseReports(
-            LeaseTokens(page_id=np.array([page_id]), token=np.array([token])),
-            observed_at=np.array([NO_TIME]),
-            status=np.array([UNSPECIFIED], np.int16),
-            retry_after_s=np.array([np.nan]),
-            new=np.array([False]),
-        )
-        return bool(self.settle(tx, report, tx.due_columns(report.tokens.page_id), now)[0])
-
-    def queue_pinged(self, tx: Transaction, page_id: Ints, now: datetime) -> None:
-        """Queue the pages whose crawls pings have requested."""
-        queue_due(tx, page_id, now + self.horizon)
+    leased: LeasedPages
+    to: Ints
+    """(N,) position of each crawl's request."""
+    more: bool
+    """True if more pages may be due."""
 
 
 class Offer(NamedTuple):
@@ -227,8 +114,8 @@ def lease(
     rng: np.random.Generator,
     *,
     wait: bool = True,
-) -> tuple[list[LeasedPages], bool]:
-    """Return leases of due pages for the requests, dealt in turns, and whether more may be due.
+) -> DealtPages:
+    """Return leases of due pages, dealt to the requests in turns.
 
     A transaction calls this function once. Because each transaction then locks host queues once,
     transactions cannot deadlock. A transaction that has recorded crawls may hold host queues, so
@@ -241,7 +128,7 @@ def lease(
     at = instant(now)
     if not len(host_queues):
         none = LeasedPages(DuePages.empty(), np.zeros(0, INSTANT), Leases.empty(), np.zeros(0))
-        return [none] * len(requests), False
+        return DealtPages(none, np.zeros(0, np.int64), more=False)
     at_most = share(n_rows, len(host_queues))
     offer = offer_of(tx, set_back(host_queues, polite, at), rows, at_most, polite, now)
     picked = most_overdue(offer.rows, offer.host_queue, offer.gates.room, count, at)
@@ -254,8 +141,8 @@ def lease(
     leased = LeasedPages(pages, due, leases, how_overdue(pages, at))
     order = _most_urgent_first(leased)
     order = order[taken[order]]
-    parts = [leased.take(order[to[order] == i]) for i in range(len(requests))]
-    return parts, len(picked) > 0 or len(host_queues) == HOST_QUEUES + count
+    more = len(picked) > 0 or len(host_queues) == HOST_QUEUES + count
+    return DealtPages(leased.take(order), to[order], more)
 
 
 def lease_due(
@@ -270,8 +157,9 @@ def lease_due(
     due = due_at(pages)
     ripe = due <= instant(now)
     taken, stale = locked & ripe, locked & ~ripe
-    tx.lease(leases.take(taken), now)
-    tx.requeue(replace(queue_rows(pages, due), next_at=due).take(stale))
+    tx.lease(leases.where(taken), now)
+    if stale.any():
+        tx.requeue(replace(queue_rows(pages, due), next_at=due).take(stale))
     return pages, due, taken, np.where(taken, leases.expires_at, np.where(ripe, bound, due))
 
 
@@ -361,12 +249,3 @@ def deal(counts: Sequence[int], n: int) -> Ints:
     who = np.repeat(np.arange(len(counts)), counts)
     turn = np.concatenate([np.arange(count) for count in counts])
     return who[np.lexsort((who, turn))][:n]
-
-
-def _once(held: Bools, page_id: Ints) -> Bools:
-    """Return the first token in force of each page, because a lease ends only once."""
-    row = np.flatnonzero(held)
-    _, first = np.unique(page_id[row], return_index=True)
-    once = np.zeros(len(held), np.bool_)
-    once[row[first]] = True
-    return once

@@ -318,6 +318,8 @@ def set_back(host_queues: HostQueues, polite: Politeness, at: np.datetime64) -> 
 
     The remaining time of a delay or a pause counts from now. A block by hand keeps its end.
     """
+    if not ((host_queues.ready_at > at) | (host_queues.paused_at > at)).any():
+        return host_queues
     delay, _ = limits(host_queues, polite)
     ready_at = np.fmin(host_queues.ready_at, at + delay)
     ready_at = np.where(np.isnat(host_queues.ready_at), NO_TIME, ready_at)

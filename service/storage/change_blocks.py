@@ -5,6 +5,7 @@ values are 0. The bytes left are nearly random, so compression would save only a
 blocks are read at once, because most commits of small reports have one change.
 """
 
+import struct
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,6 +35,8 @@ HEAD = np.dtype(
 )
 """Layout; unit of `observed_at`, microseconds; number of changes; first page_id; earliest
 `observed_at`; widths of the columns."""
+PACKED_HEAD = struct.Struct(f"<BIHqq{N_COLUMNS}B")
+"""Format of the same head; it packs one head in a tenth of the time of an array."""
 N = slice(5, 7)
 """Bytes of the number of changes."""
 
@@ -51,11 +54,11 @@ def packed(changes: ChangeColumns) -> bytes:
     """
     at = changes.observed_at.astype(INSTANT).view(np.int64)
     page_id, first = changes.page_id, at.min()
-    values = np.empty((N_COLUMNS, len(changes)), np.int64)
-    values[0] = at - first
+    values = np.zeros((N_COLUMNS, len(changes)), np.int64)
+    np.subtract(at, first, out=values[0])
     values[1] = _seconds_back(at, changes.changed_after)
     values[2] = _seconds_back(at, changes.last_modified)
-    values[3] = page_id - np.append(page_id[0], page_id[:-1])
+    np.subtract(page_id[1:], page_id[:-1], out=values[3, 1:])
     values[4] = changes.kind ^ ChangeKind.changed  # nearly all are 0
     values[5] = changes.digest
     values[6] = changes.moved_to
@@ -63,10 +66,10 @@ def packed(changes: ChangeColumns) -> bytes:
     values[0] //= unit
     largest = values.view(np.uint64).max(axis=1).tolist()
     width = [(most.bit_length() + 7) // 8 for most in largest]
-    head = np.array([(LAYOUT, unit, len(changes), page_id[0], first, width)], HEAD)
+    head = PACKED_HEAD.pack(LAYOUT, unit, len(changes), page_id[0], first, *width)
     rows = values.view(np.uint8).reshape(*values.shape, BYTES)
-    parts = [row[:, :w].tobytes() for row, w in zip(rows, width, strict=True)]
-    return b"".join([head.tobytes(), *parts])
+    parts = [row[:, :w].tobytes() for row, w in zip(rows, width, strict=True) if w]
+    return b"".join([head, *parts])
 
 
 def unpacked(blocks: Sequence[bytes]) -> ChangeColumns:

@@ -13,7 +13,7 @@ from typing import Literal
 from service.model.arrays import Instants, Ints
 from service.model.domain import Host, HostGroup, PagePatch
 from service.model.freshness import FreshnessColumns, LoggedChanges
-from service.model.listing import ListedPart, PageFilter, PageTags, RunningLease
+from service.model.listing import ListedPart, PageFilter, PageTags, RunningLease, TagColumns
 
 HostOrder = Literal["host_id", "-host_id", "host", "-host"]
 """Order of a list of hosts; a minus means descending."""
@@ -89,6 +89,18 @@ class ListingStatements(ABC):
         """Return the tags of these pages, by page_id and tag."""
 
     @abstractmethod
+    def load_tags(self) -> TagColumns:
+        """Return every tag of every page, for a plan."""
+
+    @abstractmethod
+    def tag_names(self, tag_id: Ints) -> dict[int, str]:
+        """Return the names of those of these tags that exist."""
+
+    @abstractmethod
+    def host_names(self, host_id: Ints) -> dict[int, str]:
+        """Return the names of those of these hosts that exist."""
+
+    @abstractmethod
     def add_tags(self, pairs: PageTags) -> None:
         """Add tags to pages that exist; create new tags."""
 
@@ -127,6 +139,13 @@ class ListingStatements(ABC):
     @abstractmethod
     def hold_hosts(self) -> None:
         """Wait for transactions that register pages, and keep others from it until the end."""
+
+    @abstractmethod
+    def hold_settings(self, name: str) -> None:
+        """Wait for transactions that hold the settings of a host or group of this name.
+
+        Values read afterwards are those that this transaction replaces.
+        """
 
     @abstractmethod
     def delete_host(self, host: Host) -> None:

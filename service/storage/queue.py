@@ -123,6 +123,8 @@ class LockedLeases(Columns):
     """Start of the lease; NaT: no lease in force."""
     due_rate: Floats
     """As in `DueColumns`."""
+    limited: Bools
+    """True if the host queue may have limits or failures, so that each report changes it."""
 
 
 class FillMark(NamedTuple):
@@ -221,11 +223,8 @@ class QueueStatements(ABC):
         """
 
     @abstractmethod
-    def lock_reported(self, queue_id: Ints, changes: Bools) -> HostQueues:
-        """Lock the host queues that a report `changes`, or that have limits or failures.
-
-        The other of the (N,) host queues stay unlocked, so that others can lease from them.
-        """
+    def lock_reported(self, queue_id: Ints) -> HostQueues:
+        """Lock host queues (ascending, unique) that reports change, and return those that exist."""
 
     @abstractmethod
     def save_host_queues(self, host_queues: HostQueues) -> None:
@@ -252,10 +251,6 @@ class QueueStatements(ABC):
     @abstractmethod
     def lock_leases(self, tokens: LeaseTokens) -> LockedLeases:
         """Lock the rows with these tokens, after waiting for others; return them in this order."""
-
-    @abstractmethod
-    def leased_at(self, tokens: LeaseTokens) -> Instants:
-        """Return the starts of the leases with these tokens; NaT where a lease has ended."""
 
     @abstractmethod
     def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:

@@ -1,6 +1,7 @@
 """Reports in lease requests, and requests that are sent again with their key."""
 
 import json
+import threading
 from datetime import timedelta
 
 import httpx
@@ -8,6 +9,7 @@ import pytest
 from support.live_server import START, running, until
 
 from service.storage.answers import ANSWERS_KEPT
+from service.storage.postgres.statements import Statements
 
 URLS = [f"https://a.example/{i}" for i in range(6)]
 
@@ -62,6 +64,27 @@ def test_a_reported_crawl_that_finds_a_change_stands_in_the_feed(rude):
         (first["page_id"], "new"),
         (second["page_id"], "gone"),
     ]
+
+
+def test_a_report_and_a_lease_take_four_messages_to_postgres(postgres_url, monkeypatch):
+    """Locks, writes with the search for due pages, the page's values, and the lease with COMMIT."""
+    monkeypatch.setenv("RECRAWL_HOST_DELAY_S", "0")
+    monkeypatch.setenv("RECRAWL_HOST_CONCURRENCY", "0")
+    messages, send = [], Statements.send
+
+    def counted(statements):
+        if statements.put_off and threading.current_thread().name == "leases-0":
+            messages.append(len(statements.put_off))
+        send(statements)
+
+    with running(postgres_url) as live:
+        live.register(*URLS)
+        (crawl,) = ask(live, count=1).json()["items"]
+        (crawl,) = ask(live, count=1, report=[crawled(live, crawl, digest="1")]).json()["items"]
+        monkeypatch.setattr(Statements, "send", counted)
+        answer = ask(live, count=1, report=[crawled(live, crawl, digest="1")]).json()
+    assert (len(answer["items"]), answer["reported"]["leases_ended"]) == (1, 1)
+    assert len(messages) == 4
 
 
 def test_an_answer_without_a_report_counts_none(rude):

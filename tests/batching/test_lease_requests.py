@@ -38,10 +38,18 @@ def leasing(queue_store):
     """A line in front of a hundred due pages."""
     queue_store.clock = lambda: T0
     queue(queue_store, register(queue_store, 100), T0)
-    line = Batcher("leases", partial(lease_all, queue_store, RUDE, rng()), LIMITS)
+    line = Batcher("leases", partial(leased, queue_store), LIMITS)
     line.start()
     yield line
     line.stop()
+
+
+def leased(store, jobs):
+    """Return the pages that each job receives."""
+    dealt = lease_all(store, RUDE, rng(), jobs)
+    page_id = np.concatenate([part.leased.pages.page_id for part in dealt])
+    to = np.concatenate([part.to for part in dealt])
+    return [page_id[to == i].tolist() for i in range(len(jobs))]
 
 
 def asking(count=1, worker="w"):
@@ -49,8 +57,7 @@ def asking(count=1, worker="w"):
 
 
 def pages(future):
-    served = future.result(PATIENCE_S)
-    return np.concatenate([part.pages.page_id for part in served.leased]).tolist()
+    return future.result(PATIENCE_S)
 
 
 def test_those_who_ask_for_few_are_served_together(leasing, rounds):

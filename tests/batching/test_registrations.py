@@ -12,7 +12,7 @@ from support.store_cases import T0, page_columns, urls
 
 from service.batching import reports
 from service.batching.reports import Registration, batched_registrations
-from service.leases.lease import LeaseSettler
+from service.leases.settle import LeaseSettler
 from service.model.errors import StoreFull, StoreUnavailable
 
 PATIENCE_S = 180

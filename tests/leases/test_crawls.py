@@ -340,10 +340,10 @@ def test_workers_that_ask_together_are_dealt_the_pages_in_turns(queue_store):
     asks = [lease.WorkerRequest(name, 3, TTL) for name in ("a", "b")]
     queue_store.clock = lambda: T0
     with queue_store.begin() as tx:
-        parts, _ = lease.lease(tx, asks, ALL_PAGES, RUDE, rng())
-    assert [len(part.overdue) for part in parts] == [3, 3]
-    assert not {*parts[0].pages.page_id} & {*parts[1].pages.page_id}
-    assert {*parts[0].leases.worker} == {"a"}
+        dealt = lease.lease(tx, asks, ALL_PAGES, RUDE, rng())
+    assert np.bincount(dealt.to).tolist() == [3, 3]
+    assert len({*dealt.leased.pages.page_id.tolist()}) == 6
+    assert {*dealt.leased.leases.worker[dealt.to == 0]} == {"a"}
 
 
 def test_more_hosts_than_are_looked_at_at_once_are_all_served(queue_store):

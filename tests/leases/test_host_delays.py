@@ -31,10 +31,10 @@ from support.store_cases import (
 from service.batching.reports import CrawlReport, Recorder
 from service.estimation.estimates import InForce
 from service.ingest.record import PageNames
-from service.leases import lease
 from service.leases.hosts import change_host
 from service.leases.politeness import Politeness
 from service.leases.queue import fill_queue
+from service.leases.settle import LeaseSettler
 
 
 def test_the_delay_of_a_host_counts_from_a_report_that_a_slow_clock_dates(queue_store):
@@ -284,6 +284,6 @@ def test_reports_that_share_a_commit_hold_their_hosts_from_when_they_were_seen(q
         CrawlReport(replace(crawled[1], **token), named[1], False, seen),
     ]
     queue_store.clock = lambda: seen
-    settler = lease.LeaseSettler(POLITE, UNTIL, rng())
+    settler = LeaseSettler(POLITE, UNTIL, rng())
     Recorder(queue_store, InForce(RULES), settler).flush_crawls(jobs)
     assert next_ready_at(queue_store, ("example.org",)) == seen + SECOND

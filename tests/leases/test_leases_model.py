@@ -36,12 +36,12 @@ from support.store_cases import (
 
 from service.batching.lease_requests import LeaseRequest, lease_all
 from service.ingest import record
-from service.leases import lease
 from service.leases import queue as due_queue
 from service.leases.hosts import change_group, change_host
 from service.leases.lease import WorkerRequest
 from service.leases.politeness import TROUBLE
 from service.leases.queue import fill_queue, queue_due
+from service.leases.settle import LeaseSettler
 from service.model.domain import Verdict
 from service.storage import open_store
 from service.storage.queue import ALL_PAGES, LeaseFilter
@@ -104,8 +104,10 @@ class Leases(RuleBasedStateMachine):
             LeaseRequest(WorkerRequest(f"w{i}", n, ttl), LeaseFilter(tuple(hosts)))
             for i, n in enumerate(counts)
         ]
-        served = lease_all(self.store, POLITE, RULES.rng, requests)
-        waves = [[rows(part) for part in one.leased] for one in served]
+        dealt = lease_all(self.store, POLITE, RULES.rng, requests)
+        waves = [
+            [rows(part.leased.take(part.to == i)) for part in dealt] for i in range(len(counts))
+        ]
         for count, parts in zip(counts, waves, strict=True):
             assert sum(map(len, parts)) <= count
             for part in parts:
@@ -232,10 +234,11 @@ class Leases(RuleBasedStateMachine):
             status=status,
         )
         with self.store.begin() as tx:
-            made = record.record(tx, crawled, RULES)
+            settler = LeaseSettler(POLITE, UNTIL, RULES.rng)
+            states, leased = settler.lock(tx, np.unique(page_id), crawled, scheduled=False)
+            made = record.record(tx, crawled, RULES, states)
             new = made.verdict == Verdict.accepted
-            settler = lease.LeaseSettler(POLITE, UNTIL, RULES.rng)
-            settler.settle_crawls(tx, crawled, new, made.states, self.model.now)
+            settler.settle_crawls(tx, crawled, new, made.states, leased, self.model.now)
         queue(self.store, crawled.page_id[made.sooner], self.model.now)
         spoke = {page for page in page_id if self.saw(page, self.model.now, status)}
         self.heard(page_id, spoke, status, self.model.now)

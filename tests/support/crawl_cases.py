@@ -12,10 +12,10 @@ from service.core.estimators.gamma import Gamma
 from service.estimation.estimates import InForce, Rules
 from service.ingest import record
 from service.ingest.record import PageNames
-from service.leases import lease
-from service.leases.lease import LeaseReports, WorkerRequest
+from service.leases.lease import WorkerRequest
 from service.leases.politeness import Politeness
 from service.leases.queue import queue_due
+from service.leases.settle import LeaseReports, LeaseSettler
 from service.model.arrays import UNSPECIFIED
 from service.model.domain import Timing, Verdict
 from service.storage.queue import LeaseFilter, LeaseTokens
@@ -61,8 +61,8 @@ def take(store, now, count=100, polite=RUDE, hosts=(), ttl=TTL, tokens=RULES.rng
     """Lease as a worker does; return the crawls in the order of the answer."""
     request = LeaseRequest(WorkerRequest("w", count, ttl), LeaseFilter(tuple(hosts), **shard))
     store.clock = lambda: now
-    (served,) = lease_all(store, polite, tokens, [request])
-    return [crawl for part in served.leased for crawl in rows(part)]
+    dealt = lease_all(store, polite, tokens, [request])
+    return [crawl for part in dealt for crawl in rows(part.leased)]
 
 
 def rows(leased):
@@ -86,11 +86,12 @@ def report(store, crawls, at, now=None, status=200, changed=0, retry_after_s=np.
         token=np.array([c.token for c in crawls], np.int64),
         retry_after_s=np.full(len(crawls), retry_after_s),
     )
-    settler = lease.LeaseSettler(polite, UNTIL, RULES.rng)
+    settler = LeaseSettler(polite, UNTIL, RULES.rng)
     with store.begin() as tx:
-        made = record.record(tx, crawled, RULES)
+        states, leased = settler.lock(tx, np.unique(page_id), crawled, scheduled=False)
+        made = record.record(tx, crawled, RULES, states)
         new = made.verdict == Verdict.accepted
-        held = settler.settle_crawls(tx, crawled, new, made.states, now or at)
+        held = settler.settle_crawls(tx, crawled, new, made.states, leased, now or at)
     queue(store, page_id[made.sooner & ~held], now or at)
     return held.tolist()
 
@@ -98,16 +99,18 @@ def report(store, crawls, at, now=None, status=200, changed=0, retry_after_s=np.
 def release(store, crawls, now, polite=RUDE):
     """Release crawls."""
     page_id = np.array(ids(crawls), np.int64)
+    tokens = LeaseTokens(page_id=page_id, token=np.array([c.token for c in crawls], np.int64))
     reports = LeaseReports(
-        LeaseTokens(page_id=page_id, token=np.array([c.token for c in crawls], np.int64)),
+        page_id,
         instants([None] * len(crawls)),
         np.full(len(crawls), UNSPECIFIED, np.int16),
         np.full(len(crawls), np.nan),
         np.zeros(len(crawls), np.bool_),
     )
-    settler = lease.LeaseSettler(polite, UNTIL, RULES.rng)
+    settler = LeaseSettler(polite, UNTIL, RULES.rng)
     with store.begin() as tx:
-        return settler.settle(tx, reports, tx.due_columns(page_id), now).tolist()
+        locked = tx.lock_leases(tokens)
+        return settler.settle(tx, reports, tx.due_columns(page_id), locked, now).tolist()
 
 
 def next_ready_at(store, hosts=()):
@@ -124,7 +127,7 @@ def commit_reports(store, crawls, observed_at, now, retry_after_s=np.nan, **resu
     pause_s = np.full(len(crawls), retry_after_s)
     crawled = replace(crawled, token=token, leased_page_id=page_id, retry_after_s=pause_s)
     nowhere = PageNames(page_id, np.full(len(crawls), -1), page_columns([]))
-    settler = lease.LeaseSettler(RUDE, UNTIL, rng())
+    settler = LeaseSettler(RUDE, UNTIL, rng())
     store.clock = lambda: now
     report = CrawlReport(crawled, nowhere, False, now)
     (done,) = Recorder(store, InForce(RULES), settler).flush_crawls([report])

@@ -23,7 +23,7 @@ from service.api.responses.encode import encode_leased
 from service.batching.batcher import Batcher
 from service.batching.lease_requests import LIMITS, LeaseRequest, lease_all, next_ready
 from service.leases import lease
-from service.leases.lease import LeasedPages
+from service.leases.lease import DealtPages
 from service.leases.politeness import Politeness
 from service.model.arrays import INSTANT, instant
 from service.model.errors import AnswerTaken, KeyReused
@@ -83,25 +83,17 @@ class CallReply:
 
     counts: Counts | None
     """Outcomes of the reported crawls; None without a report."""
-    leased: list[LeasedPages] = field(default_factory=list)
+    items: list[Crawl] = field(default_factory=list)
+    """The leased crawls."""
     answer: str | None = None
     """JSON of the whole answer, for a request with a key and leases."""
     next_ready_at: datetime | None = None
     """Earliest time of the next due page where nothing was leased; None: nothing is queued."""
 
     @property
-    def n_leased(self) -> int:
-        """Number of leases of this call."""
-        return sum(len(part.overdue) for part in self.leased)
-
-    @property
     def is_empty(self) -> bool:
         """True if the request has no leases."""
-        return not self.leased and self.answer is None
-
-    def items(self) -> list[Crawl]:
-        """Return the leased crawls."""
-        return [item for part in self.leased for item in encode_leased(part)]
+        return not self.items and self.answer is None
 
 
 LeaseCalls = Batcher[LeaseCall, CallReply]
@@ -168,7 +160,7 @@ class CallFlush:
         if posts:
             self.posts.settle(recorded, now)
         for reply, own, answer in zip(replies, after, repeated, strict=True):
-            reply.counts, reply.leased = own.counts, own.leased
+            reply.counts, reply.items = own.counts, own.items
             reply.answer = own.answer if answer is None else answer
 
     def _lease(
@@ -178,11 +170,10 @@ class CallFlush:
         if not calls:
             return
         wishes, reach = [call.request.wish for call in calls], calls[0].request.kind
-        parts, _ = lease.lease(tx, wishes, reach, self.polite, self.rng, wait=wait)
+        give(lease.lease(tx, wishes, reach, self.polite, self.rng, wait=wait), replies)
         keyed: list[tuple[CallKey, str]] = []
-        for call, reply, part in zip(calls, replies, parts, strict=True):
-            reply.leased = [part] if len(part.overdue) else []
-            if call.key is not None and reply.leased:
+        for call, reply in zip(calls, replies, strict=True):
+            if call.key is not None and reply.items:
                 reply.answer = encode_answer(reply)
                 keyed.append((call.key, reply.answer))
         expires_at = instant(tx.now() + ANSWERS_KEPT)
@@ -199,7 +190,7 @@ class CallFlush:
     def _lease_rest(self, calls: list[LeaseCall], replies: list[CallReply]) -> None:
         """Lease what requests without a key still miss; read when the next page is ready."""
         missing = [
-            0 if call.key is not None else call.request.size - reply.n_leased
+            0 if call.key is not None else call.request.size - len(reply.items)
             for call, reply in zip(calls, replies, strict=True)
         ]
         reach = calls[0].request.kind
@@ -209,11 +200,10 @@ class CallFlush:
             if n
         ]
         if rest:
-            served = lease_all(self.store, self.polite, self.rng, rest)
-            for reply, more in zip(compress(replies, missing), served, strict=True):
-                reply.leased += more.leased
-                reply.next_ready_at = more.next_ready_at
-        empty = [r for r, n in zip(replies, missing, strict=True) if r.is_empty and not n]
+            hungry = list(compress(replies, missing))
+            for dealt in lease_all(self.store, self.polite, self.rng, rest):
+                give(dealt, hungry)
+        empty = [reply for reply in replies if reply.is_empty]
         if empty:
             next_ready_at = next_ready(self.store, reach)
             for reply in empty:
@@ -225,6 +215,12 @@ class CallFlush:
             self.drop_at = now + DROP_EVERY
             with self.store.begin() as tx:
                 tx.drop_lease_answers(now)
+
+
+def give(dealt: DealtPages, replies: list[CallReply]) -> None:
+    """Add the leased crawls to the replies of their requests."""
+    for crawl, i in zip(encode_leased(dealt.leased), dealt.to.tolist(), strict=True):
+        replies[i].items.append(crawl)
 
 
 class StoredAnswer(NamedTuple):
@@ -247,7 +243,7 @@ def _stored(call: LeaseCall, stored: dict[int, StoredAnswer]) -> str | None:
 def encode_answer(reply: CallReply, retry_after_s: float | None = None) -> str:
     """Return the JSON of an answer."""
     reported = None if reply.counts is None else Reported(**reply.counts)
-    answer = Leased(items=reply.items(), retry_after_s=retry_after_s, reported=reported)
+    answer = Leased(items=reply.items, retry_after_s=retry_after_s, reported=reported)
     return json.encode(answer).decode()
 
 

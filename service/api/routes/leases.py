@@ -23,9 +23,9 @@ from service.api.cursors import (
     next_link,
 )
 from service.api.requests.bodies import Batch, decode_object, decode_with_items, heavy
-from service.api.requests.decode import read_lease
 from service.api.requests.lease_calls import CallKey, LeaseCall, encode_answer
 from service.api.requests.limited import admitted, charge, check_hosts
+from service.api.requests.rules import read_lease
 from service.api.requests.stream import settled
 from service.api.responses.encode import answer, json_answer, shared
 from service.api.route import GUARDED, DirectRoute
@@ -132,8 +132,9 @@ async def post_leases(
             if call.batch is not None and reply.counts is not None:
                 service.lease_waiters.wake(reply.counts["leases_ended"])
             if not reply.is_empty:
-                service.telemetry.count_leases("given", reply.n_leased)
-                charge(caller, reply.n_leased)
+                n_leased = len(reply.items)
+                service.telemetry.count_leases("given", n_leased)
+                charge(caller, n_leased)
                 return json_answer(reply.answer or encode_answer(reply))
             ahead_s = _ahead(reply.next_ready_at, service.now())
             left_s = deadline - loop.time()

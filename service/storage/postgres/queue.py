@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import INSTANT, Bools, Instants, Ints
+from service.model.arrays import INSTANT, Bools, Instants, Ints, is_among
 from service.model.columns import DueColumns
 from service.storage.answers import LEASE_ANSWERS, LeaseAnswers
 from service.storage.epochs_sql import BETWEEN, DUE_RATE
 from service.storage.postgres.sql import given
-from service.storage.postgres.statements import PostgresDialect, named
+from service.storage.postgres.statements import EPOCH_IN_FORCE, PostgresDialect, named
 from service.storage.queue import (
     ALL_PAGES,
     DuePages,
@@ -181,43 +181,32 @@ FROM given WHERE due_pages.page_id = given.page_id AND given.next_at > '-infinit
 """
 
 LOCK_LEASES = f"""
-WITH given AS (
-    SELECT * FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[])
-        WITH ORDINALITY AS given (page_id, token, position)
-), locked AS (
+WITH locked AS (
     SELECT page_id, token, queue_id, leased_at FROM due_pages
     WHERE page_id = ANY(%(page_id)s::bigint[]) ORDER BY page_id FOR UPDATE
 )
-SELECT array_agg(coalesce(locked.queue_id, (
-        SELECT {HOST_QUEUE} FROM pages JOIN hosts USING (host_id)
-        WHERE pages.page_id = given.page_id
-    ), 0) ORDER BY position),
-    array_agg(locked.page_id IS NOT NULL ORDER BY position),
-    array_agg(coalesce(leased_at, '-infinity') ORDER BY position),
-    array_agg(coalesce({DUE_RATE}, 'NaN') ORDER BY position)
-FROM given LEFT JOIN locked USING (page_id, token)
-LEFT JOIN schedule ON schedule.page_id = given.page_id AND schedule.epoch = %(epoch)s
+SELECT array_agg(queue_id), array_agg(held), array_agg(coalesce(leased_at, '-infinity')),
+    array_agg(coalesce(due_rate, 'NaN')), array_agg(coalesce(limited, false))
+FROM (
+    SELECT reported.*, (
+        SELECT n_failures > 0 OR min_delay_s > 0 OR robots_delay_s > 0 OR max_concurrency > 0
+        FROM host_queues WHERE host_queues.queue_id = reported.queue_id
+    ) AS limited
+    FROM (
+        SELECT position, coalesce(locked.queue_id, (
+                SELECT {HOST_QUEUE} FROM pages JOIN hosts USING (host_id)
+                WHERE pages.page_id = given.page_id
+            ), 0) AS queue_id, locked.page_id IS NOT NULL AS held, leased_at,
+            {DUE_RATE} AS due_rate
+        FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[])
+            WITH ORDINALITY AS given (page_id, token, position)
+        LEFT JOIN locked USING (page_id, token)
+        LEFT JOIN schedule ON schedule.page_id = given.page_id
+            AND schedule.epoch = {EPOCH_IN_FORCE}
+    ) AS reported ORDER BY position
+) AS leases
 """
-
-LOCK_REPORTED = HOST_QUEUES.format(
-    note="",
-    locked="""(
-    SELECT host_queues.* FROM host_queues JOIN (
-        SELECT queue_id, bool_or(changes) AS changes
-        FROM unnest(%(queue_id)s::bigint[], %(changes)s::bool[]) AS given (queue_id, changes)
-        GROUP BY queue_id
-    ) AS reported USING (queue_id)
-    WHERE changes OR n_failures > 0 OR min_delay_s > 0 OR robots_delay_s > 0 OR max_concurrency > 0
-    ORDER BY queue_id FOR NO KEY UPDATE OF host_queues
-) AS locked""",
-)
-
-LEASED_AT = """
-SELECT array_agg(coalesce(leased_at, '-infinity') ORDER BY position)
-FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[])
-    WITH ORDINALITY AS given (page_id, token, position)
-LEFT JOIN due_pages USING (page_id, token)
-"""
+"""Statement that reads host queues by a subquery, because a join may scan all of them."""
 
 ADD_LEASE_ANSWERS = f"""
 INSERT INTO lease_answers (key, body, expires_at, answer)
@@ -253,7 +242,8 @@ class PostgresQueue(PostgresDialect):
         locked = self.later(LOCK_PAGES, page_id=page_id, now=now)
         pages = self.columns(DuePages, DUE_PAGES, page_id=page_id, epoch=epoch)
         ((locked_id,),) = locked
-        return pages, np.isin(page_id, [] if locked_id is None else locked_id)
+        locked_id = page_id[:0] if locked_id is None else locked_id
+        return pages, is_among(page_id, locked_id)
 
     @override
     def lower_host_queues(self, bounds: HostQueueBounds) -> None:
@@ -307,8 +297,8 @@ class PostgresQueue(PostgresDialect):
         return n_running, first_end
 
     @override
-    def lock_reported(self, queue_id: Ints, changes: Bools) -> HostQueues:
-        return self.columns(HostQueues, LOCK_REPORTED, queue_id=queue_id, changes=changes)
+    def lock_reported(self, queue_id: Ints) -> HostQueues:
+        return self._lock("%(queue_id)s::bigint[]", queue_id=queue_id)
 
     @override
     def lease(self, leases: Leases, now: datetime) -> None:
@@ -331,10 +321,5 @@ class PostgresQueue(PostgresDialect):
 
     @override
     def lock_leases(self, tokens: LeaseTokens) -> LockedLeases:
-        epoch = self.number_in_force()
-        return self.columns(LockedLeases, LOCK_LEASES, **tokens.arrays(), epoch=epoch)
-
-    @override
-    def leased_at(self, tokens: LeaseTokens) -> Instants:
-        leased_at = self.scalar(LEASED_AT, **tokens.arrays())
-        return np.zeros(0, INSTANT) if leased_at is None else leased_at
+        self.ask_epoch()
+        return self.columns(LockedLeases, LOCK_LEASES, **tokens.arrays())

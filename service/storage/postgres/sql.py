@@ -13,6 +13,7 @@ from service.model.columns import PageStates
 from service.storage import epochs_sql, validators
 from service.storage.clocks_sql import OF_CLOCK, RENEW_CLOCK
 from service.storage.contract import GONE_CHECKS
+from service.storage.postgres.statements import EPOCH_IN_FORCE
 from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET
 
 FORMS = "%({})s", '"{}"'
@@ -151,7 +152,7 @@ FROM (
     SELECT page_states.*, {RARE}, crawl_rate::float8,
         CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0) END AS crawl_probability
     FROM page_states
-    LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND epoch = %(epoch)s
+    LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND epoch = {EPOCH_IN_FORCE}
     WHERE page_states.page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_states.page_id FOR NO KEY UPDATE OF page_states
 ) AS locked

@@ -48,6 +48,7 @@ WORDS = {
 BINARY = pq.Format.BINARY
 
 WRITE, READ_ONLY, AUTOCOMMIT = "BEGIN", "BEGIN READ ONLY", ""
+SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 """Statements that begin a transaction; with `AUTOCOMMIT` each statement is a transaction."""
 
 Row = tuple[Any, ...]
@@ -240,14 +241,17 @@ def parsed(statement: str) -> tuple[bytes, tuple[str, ...]]:
 
 
 ASK_EPOCH = f"""
-SELECT ({NUMBER_IN_FORCE}), clock_timestamp(),
-    set_config('plan_cache_mode', 'force_generic_plan', true)
+SELECT epoch, clock_timestamp(), set_config('plan_cache_mode', 'force_generic_plan', true),
+    set_config('recrawl.epoch', coalesce(epoch, 0)::text, true)
+FROM ({NUMBER_IN_FORCE}) AS published (epoch)
 """
 """Statement that reads the epoch in force and the database's time, the first of most transactions.
 
 Later statements read rows of the schedule by their keys, so one plan suits all parameters. The
-setting avoids planning, which takes longer than reading a few rows. The setting lasts until the end
-of the transaction."""
+first setting avoids planning, which takes longer than reading a few rows. Both settings last until
+the end of the transaction."""
+EPOCH_IN_FORCE = "current_setting('recrawl.epoch')::int"
+"""Expression of the epoch that `ASK_EPOCH` has read, for statements in the same message."""
 
 
 class PostgresDialect(Dialect, Transaction):
@@ -260,6 +264,8 @@ class PostgresDialect(Dialect, Transaction):
         self.width = width
         self.asked: Rows | None = None
         """The answer to `ASK_EPOCH`; None before the statement was sent or deferred."""
+        self.number: int | None = None
+        """The epoch in force; None before the answer was read."""
 
     @override
     def run(self, statement: str, **parameters: Any) -> Rows:
@@ -305,16 +311,22 @@ class PostgresDialect(Dialect, Transaction):
     def number_in_force(self) -> int:
         # This is a separate statement, because Postgres plans a statement before it takes the
         # snapshot: the plan could be older than the partition of the epoch in the snapshot.
-        rows = self.ask_epoch()
-        (epoch, reading, _), *_ = rows
-        self.database_clock.read(reading, sent=rows.sent_at, received=rows.received_at)
-        return epoch or 0
+        if self.number is None:
+            rows = self.ask_epoch()
+            ((epoch, reading, *_),) = rows
+            self.database_clock.read(reading, sent=rows.sent_at, received=rows.received_at)
+            self.number = epoch or 0
+        return self.number
 
     def ask_epoch(self) -> Rows:
         """Return the answer to `ASK_EPOCH`, which is sent once, with the next statement."""
         if self.asked is None:
             self.asked = self.later(ASK_EPOCH)
         return self.asked
+
+    def forget_epoch(self) -> None:
+        """Ask for the epoch in force again at its next use."""
+        self.asked = self.number = None
 
     @override
     def now(self) -> datetime:

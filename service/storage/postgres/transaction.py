@@ -34,16 +34,19 @@ from service.model.columns import (
     StoredPages,
 )
 from service.model.domain import Certificate, Host, HostPages, Observability, Page
+from service.model.listing import TagColumns
 from service.model.urls import url_groups
 from service.storage.clocks_sql import HOSTS_TOGETHER, SHIFTS, stored
-from service.storage.contract import NOTHING, Brought, Learnt, Registered
+from service.storage.contract import Brought, Registered
+from service.storage.epochs import NOTHING, Learnt
 from service.storage.postgres import binary, sql
 from service.storage.postgres.binary import SHORT, SHORT_RATES, broad, masked, narrow, short
 from service.storage.postgres.feed import PostgresFeed
 from service.storage.postgres.listing import PostgresListing
 from service.storage.postgres.partitions import keep_house
 from service.storage.postgres.queue import PostgresQueue
-from service.storage.postgres.statements import named
+from service.storage.postgres.statements import Rows, named
+from service.storage.queue import LeaseTokens, LockedLeases
 from service.storage.sql import SqlTransaction, any_seldom_set
 from service.storage.tables import SELDOM_SET
 from service.storage.validators import ValidatorChanges, ValidatorColumns
@@ -105,13 +108,22 @@ class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, Postgre
 
     @override
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
-        self.ask_epoch()
-        if scheduled:
-            epoch = self.number_in_force()
-            (row,) = self.run(sql.LOCK_SCHEDULED_STATES, page_id=page_id, epoch=epoch)
-        else:
-            (row,) = self.run(sql.LOCK_STATES, page_id=page_id)
+        (row,) = self._lock_states(page_id, scheduled=scheduled)
         return self._states(row[:OWN], row[OWN:])
+
+    @override
+    def lock_states_and_leases(
+        self, page_id: Ints, tokens: LeaseTokens, *, scheduled: bool = False
+    ) -> tuple[PageStates, LockedLeases]:
+        states = self._lock_states(page_id, scheduled=scheduled)
+        leases = self.lock_leases(tokens)
+        (row,) = states
+        return self._states(row[:OWN], row[OWN:]), leases
+
+    def _lock_states(self, page_id: Ints, *, scheduled: bool) -> Rows:
+        self.ask_epoch()
+        statement = sql.LOCK_SCHEDULED_STATES if scheduled else sql.LOCK_STATES
+        return self.later(statement, page_id=page_id)
 
     def _states(self, own: Sequence[Any], rates: Sequence[Floats] = ()) -> PageStates:
         """Return states from the columns of `sql.STATES`; rates that were not read are NaN."""
@@ -224,6 +236,11 @@ class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, Postgre
         return EpochColumns(**columns)
 
     @override
+    def load_tags(self) -> TagColumns:
+        copied = "COPY page_tags (page_id, tag_id) TO STDOUT (FORMAT BINARY)"
+        return TagColumns(**binary.copy_out(self.driver, copied, {"page_id": "i8", "tag_id": "i8"}))
+
+    @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
         # The table is filled and indexed, then attached; the CHECK avoids a scan.
         table = f"schedule_{epoch}"
@@ -269,7 +286,7 @@ class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, Postgre
         learnt: Learnt = NOTHING,
     ) -> None:
         super().publish(epoch, certificate, now, learnt)
-        self.asked = None
+        self.forget_epoch()
 
     @override
     def page(self, page_id: int) -> Page:
@@ -292,7 +309,7 @@ class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, Postgre
         """
         dropped = self.number_in_force() not in (0, *self.kept())
         if dropped:
-            self.asked = None
+            self.forget_epoch()
         return dropped
 
     @override

@@ -254,8 +254,8 @@ class SqliteQueue(sql.SqliteDialect):
         return np.array([n for n, _ in rows], np.int64), ends
 
     @override
-    def lock_reported(self, queue_id: Ints, changes: Bools) -> HostQueues:
-        return self._host_queues(np.unique(queue_id))  # a writer has locked everything
+    def lock_reported(self, queue_id: Ints) -> HostQueues:
+        return self._host_queues(queue_id)
 
     @override
     def lease(self, leases: Leases, now: datetime) -> None:
@@ -278,7 +278,9 @@ class SqliteQueue(sql.SqliteDialect):
 
     @override
     def lock_leases(self, tokens: LeaseTokens) -> LockedLeases:
-        leased_at = self.leased_at(tokens)
+        pairs = zip(tokens.page_id.tolist(), tokens.token.tolist(), strict=True)
+        starts = [self.run(LEASED_AT, *pair).fetchone() for pair in pairs]
+        leased_at = sql.column([None if row is None else row[0] for row in starts], Instants, 0)
         parameters = {"page_id": sql.listed(tokens.page_id), "epoch": self.number_in_force()}
         rates = [rate for (rate,) in self.driver.execute(DUE_RATES, parameters)]
         return LockedLeases(
@@ -286,13 +288,8 @@ class SqliteQueue(sql.SqliteDialect):
             held=~np.isnat(leased_at),
             leased_at=leased_at,
             due_rate=np.array(rates, np.float64),
+            limited=np.ones(len(tokens), np.bool_),  # a writer has locked everything
         )
-
-    @override
-    def leased_at(self, tokens: LeaseTokens) -> Instants:
-        pairs = zip(tokens.page_id.tolist(), tokens.token.tolist(), strict=True)
-        rows = [self.run(LEASED_AT, *pair).fetchone() for pair in pairs]
-        return sql.column([None if row is None else row[0] for row in rows], Instants, 0)
 
 
 def _cells(rows: Columns, *names: str) -> list[list[Any]]:
