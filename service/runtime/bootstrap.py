@@ -25,6 +25,7 @@ from service.model.errors import EstimatorMismatch, RecrawlError
 from service.runtime.settings import Settings
 from service.storage import Store, open_store
 from service.storage.clock import Clock
+from service.transfer.archiving import Archivist
 
 WEBHOOK_LIMITS = FetchLimits(seconds=15.0, max_bytes=65_536)
 """Limits of a request to the address of a webhook."""
@@ -72,6 +73,7 @@ class Opened:
     rules: Rules
     runner: Runner
     courier: Courier
+    archivist: Archivist
 
 
 def opened(
@@ -99,7 +101,8 @@ def opened(
     url = settings.database_url.get_secret_value()
     first = settings.plan()
     timeout_s = None if batch else settings.database_timeout_s
-    store = open_store(url, width(first.estimator), clock=now, timeout_s=timeout_s)
+    archive = settings.log_archive()
+    store = open_store(url, width(first.estimator), clock=now, timeout_s=timeout_s, archive=archive)
     try:
         store.prepare(existing=existing)
         store.check()
@@ -109,12 +112,15 @@ def opened(
         raise
     if plan != first:
         store.close()
-        store = open_store(url, width(plan.estimator), clock=now, timeout_s=timeout_s)
+        store = open_store(
+            url, width(plan.estimator), clock=now, timeout_s=timeout_s, archive=archive
+        )
     rng = rng or np.random.default_rng()
     rules = Rules(plan.estimator, plan.timing, rng, settings.ping_delay_s)
     interval = timedelta(seconds=settings.epoch_interval_s)
     runner = Runner(store, plan, interval, store.clock, settings.politeness())
-    return Opened(store, plan, rules, runner, courier(store, settings, rng.spawn(1)[0]))
+    deliveries = courier(store, settings, rng.spawn(1)[0])
+    return Opened(store, plan, rules, runner, deliveries, Archivist(store, plan.retention))
 
 
 def courier(store: Store, settings: Settings, rng: np.random.Generator) -> Courier:
