@@ -117,14 +117,15 @@ class LogArchive:
         parts = []
         with self.opened(file.name) as source:
             opened = parquet.reader(source)
-            if opened.metadata.num_rows != file.n_rows:
+            bounds = parquet.bounds(opened)
+            ends = bounds[0], bounds[-1], opened.metadata.num_rows
+            if ends != (file.first_page, file.last_page, file.n_rows) or bounds != sorted(bounds):
                 raise ArchiveDamaged(
-                    f"{file.name} has {opened.metadata.num_rows} entries, not {file.n_rows}; "
-                    "restore the file from a backup"
+                    f"{file.name} has other bounds than were written; restore it from a backup"
                 )
             for group in range(opened.num_row_groups):
-                bounds = opened.metadata.row_group(group).column(0).statistics
-                first, last = page_id.searchsorted([bounds.min, bounds.max + 1])
+                first = page_id.searchsorted(bounds[2 * group])
+                last = page_id.searchsorted(bounds[2 * group + 1], side="right")
                 if first < last:
                     rows = parquet.decode(opened.read_row_group(group, use_threads=False))
                     parts.append(rows.take(np.isin(rows.page_id, page_id[first:last])))

@@ -83,6 +83,13 @@ def reader(source: IO[bytes]) -> "ParquetFile":
     return ParquetFile(source, page_checksum_verification=True)
 
 
+def bounds(file: "ParquetFile") -> list[int]:
+    """Return the first and the last page_id of each row group, in a row."""
+    groups = (file.metadata.row_group(i).column(0) for i in range(file.num_row_groups))
+    each = (group.statistics for group in groups)
+    return [end for bound in each for end in (bound.min, bound.max)]
+
+
 def encode(rows: LogColumns) -> "pa.Table":
     """Return entries as a table."""
     import pyarrow as pa
@@ -120,9 +127,8 @@ def decode(table: "pa.Table") -> LogColumns:
 
 def _whole_us(interval: Floats) -> tuple[Ints, Bools]:
     """Return intervals as whole microseconds, and which of them these represent bit for bit."""
-    us = np.rint(np.nan_to_num(interval) * DAY_US)
-    inside = np.abs(us) < EXACT
-    whole = np.where(inside, us, 0.0).astype(np.int64)
+    inside = np.abs(interval) < EXACT / DAY_US
+    whole = np.rint(np.where(inside, interval, 0.0) * DAY_US).astype(np.int64)
     again = whole / DAY_US
     return whole, inside & (again.view(np.int64) == np.ascontiguousarray(interval).view(np.int64))
 

@@ -12,7 +12,7 @@ move meanwhile are read twice, not missed, and are counted once by page, time an
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -70,7 +70,7 @@ class ArchiveStatements(ABC):
         """Return the parts of the log to archive, oldest first; all are of days before `before`."""
 
     @abstractmethod
-    def read_part(self, part: LogPart) -> Iterator[LogColumns]:
+    def read_part(self, part: LogPart) -> Generator[LogColumns]:
         """Yield the entries of a part in blocks, ordered by day, page_id, time and kind."""
 
     @abstractmethod

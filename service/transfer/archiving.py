@@ -19,6 +19,7 @@ to a further file of its day.
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -98,8 +99,8 @@ def _archive_part(
 ) -> Iterator[ArchiveStep]:
     files: list[ArchivedFile] = []
     try:
-        with lead.begin(write=False) as tx:
-            for n_rows in archive.write(tx.read_part(part), files):
+        with lead.begin(write=False) as tx, closing(tx.read_part(part)) as blocks:
+            for n_rows in archive.write(blocks, files):
                 yield ArchiveStep(part, n_rows)
         for file in files:
             archive.check(file)

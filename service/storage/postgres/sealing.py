@@ -6,7 +6,7 @@ names its files. Each step takes one short transaction and waits at most `partit
 for a lock. Readers see detached entries all the time, because they read both tables.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -103,7 +103,7 @@ class PostgresArchiving(ArchivedLog, PostgresDialect):
         return parts + ([LogPart("observations_default", n_late)] if n_late else [])
 
     @override
-    def read_part(self, part: LogPart) -> Iterator[LogColumns]:
+    def read_part(self, part: LogPart) -> Generator[LogColumns]:
         kinds = {"page_id": "i8", "observed_at": "M8[us]", "kind": "i2", "changed": "i2"}
         kinds |= {"interval": "f8", "crawl_rate": "f8", "status": "i2"}
         statement = COPY_PART.format(name=part.name, day=BY_DAY)

@@ -4,7 +4,7 @@ Because writers may append to an old stretch, or delete a page, while its entrie
 commit that drops a part first compares sums over its entries.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from datetime import datetime
 from itertools import groupby
 
@@ -47,7 +47,7 @@ class SqliteArchiving(SqliteLog):
         return parts
 
     @override
-    def read_part(self, part: LogPart) -> Iterator[LogColumns]:
+    def read_part(self, part: LogPart) -> Generator[LogColumns]:
         cursor = self.run(READ, *part.stretches)
         while rows := cursor.fetchmany(BLOCK):
             yield self.columns(LogColumns, rows)
