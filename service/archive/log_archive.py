@@ -185,7 +185,11 @@ class FileWriter:
         self.n_pending = 0
         self.stack = ExitStack()
         self.sink = self.stack.enter_context(archive.created(self.name))
-        self.parquet = self._reached(partial(parquet.writer, self.sink))
+        try:
+            self.parquet = self._reached(partial(parquet.writer, self.sink))
+        except RecrawlError:
+            self.abandon()
+            raise
 
     def takes(self, rows: LogColumns) -> bool:
         """Return whether these rows belong into this file."""
@@ -283,7 +287,7 @@ def _is_damage(error: Exception) -> bool:
     from pyarrow import ArrowException
 
     return isinstance(error, ArrowException | ValueError) or (
-        isinstance(error, OSError) and error.errno is None
+        type(error) is OSError and error.errno is None
     )
 
 

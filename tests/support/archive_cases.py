@@ -13,9 +13,9 @@ from service.storage import open_store
 from service.transfer.archiving import archive_log
 from support.store_cases import DAY, T0, columns, register
 
-KEPT = timedelta(days=10)
+KEPT = timedelta(days=4)
 """Days that stay in the database in these tests."""
-NOW = T0 + 30 * DAY
+NOW = T0 + 12 * DAY
 
 
 def realistic(n, first_page=1, at=T0, seed=1, days=1):
@@ -93,9 +93,9 @@ fsspec.register_implementation("faulty", FaultyFileSystem)
 
 
 class Log:
-    """A store with a log of some weeks, what it must hold, and its archive."""
+    """A store with a log of some days, what it must hold, and its archive."""
 
-    def __init__(self, url, address, n_pages=40, days=30, clock=lambda: NOW):
+    def __init__(self, url, address, n_pages=30, days=12, clock=lambda: NOW):
         self.url, self.address, self.clock = url, address, clock
         self.store = open_store(url, 2, clock=clock, archive=LogArchive(str(address)))
         with self.store.lead() as lead:

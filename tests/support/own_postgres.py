@@ -27,7 +27,8 @@ BEGIN
             AND relname ~ '^(schedule|observations|sealed)_[0-9a-f_]+$'
     LOOP EXECUTE 'DROP TABLE ' || name;
     END LOOP;
-    DELETE FROM observations; DELETE FROM log_files; DELETE FROM epochs; DELETE FROM url_groups; DELETE FROM meta;
+    DELETE FROM observations; DELETE FROM epochs; DELETE FROM url_groups; DELETE FROM meta;
+    DELETE FROM log_files;
     DELETE FROM lease_answers; DELETE FROM page_validators; DELETE FROM clocks;
     DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts;
     DELETE FROM page_tags; DELETE FROM tags;

@@ -107,8 +107,11 @@ class PostgresArchiving(ArchivedLog, PostgresDialect):
         kinds = {"page_id": "i8", "observed_at": "M8[us]", "kind": "i2", "changed": "i2"}
         kinds |= {"interval": "f8", "crawl_rate": "f8", "status": "i2"}
         statement = COPY_PART.format(name=part.name, day=BY_DAY)
-        for columns in binary.copied_blocks(self.driver, statement, kinds):
-            yield LogColumns(**dict(zip(kinds, columns, strict=True)))
+        try:
+            for columns in binary.copied_blocks(self.driver, statement, kinds):
+                yield LogColumns(**dict(zip(kinds, columns, strict=True)))
+        except psycopg.errors.UndefinedTable as error:
+            raise PartChanged from error
 
     @override
     def drop_part(self, part: LogPart, files: Sequence[ArchivedFile], now: datetime) -> None:
