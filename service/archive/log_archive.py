@@ -30,7 +30,7 @@ ROWS_OF_FILE = 64 * parquet.ROWS_OF_GROUP
 """Maximum entries of a file: 46 MB, whose footer of 20 KB is quickly read."""
 AT_ONCE = 8
 """Files that are read at a time, because an object store answers slowly but many at once."""
-NEEDS = "RECRAWL_ARCHIVE needs more packages; pip install 'recrawl[archive]'"
+NEEDS = "RECRAWL_ARCHIVE needs more packages; pip install 'recrawl[arrow]'"
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 

@@ -164,7 +164,7 @@ def test_an_address_that_nothing_can_reach_is_refused_at_the_start(address, reme
 
 def test_without_the_packages_the_sentence_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    with pytest.raises(InvalidSettings, match=r"pip install 'recrawl\[archive\]'"):
+    with pytest.raises(InvalidSettings, match=r"pip install 'recrawl\[arrow\]'"):
         LogArchive("x")
 
 
