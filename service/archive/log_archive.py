@@ -283,7 +283,7 @@ def reaching(name: str) -> Iterator[None]:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Return whether Parquet refused the bytes, of which it says no more than that."""
+    """Return whether Parquet refused the bytes: an error of its own, or one without a number."""
     from pyarrow import ArrowException
 
     return isinstance(error, ArrowException | ValueError) or (

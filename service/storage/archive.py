@@ -4,8 +4,8 @@
 instant in the database or in a named file, never in both and never in neither. Files that no commit
 names do not count.
 **Set aside.** On Postgres, `Lead.seal_log` takes whole partitions out of the log that writers
-append to. What arrives later for these days goes elsewhere, and a later round archives it as a
-further file of its day. On SQLite an entry that arrives meanwhile makes `drop_part` fail.
+append to. Entries that arrive later for these days go elsewhere, and a later round archives them in
+a further file of their day. On SQLite an entry that arrives meanwhile makes `drop_part` fail.
 **Reading.** `log_of`, `evidence_of` and `page_history` read both; `page_log` and lists read the
 database alone. A reader reads the database first and the names of files second. So entries that
 move meanwhile are read twice, not missed, and are counted once by page, time and kind.
@@ -23,9 +23,9 @@ from service.model.domain import Kind, LogEntry
 MOST_FILES = 512
 """Maximum files that one reading of a page's history opens."""
 
-PAGES_TOGETHER = 50_000
+PAGES_TOGETHER = 20_000
 """Pages whose log is read at a time where there is an archive: two years of daily crawls take
-1.5 GB, of crawls every five days 0.3 GB. Fewer pages would read each row group more often."""
+0.6 GB, of crawls every five days 0.1 GB. Fewer pages would read each row group more often."""
 
 Place = tuple[datetime, Kind]
 """Place in a page's log, before which a reading goes on."""

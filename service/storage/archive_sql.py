@@ -45,7 +45,7 @@ class ArchivedLog(Dialect, Transaction):
 
     @override
     def log_of(self, page_id: Ints) -> LogColumns:
-        stored = self.stored_log(page_id)  # first, as the contract says
+        stored = self.stored_log(page_id)  # before the files (see the contract)
         files = self._files_of(page_id)
         if not files:
             return stored
@@ -68,7 +68,7 @@ class ArchivedLog(Dialect, Transaction):
     def page_history(
         self, page_id: int, limit: int, before: Place | None = None
     ) -> tuple[list[LogEntry], Place | None]:
-        stored = self.page_log(page_id, limit, before)  # first, as the contract says
+        stored = self.page_log(page_id, limit, before)  # before the files (see the contract)
         files = self.log_files(page_id, page_id, None if before is None else before[0])
         if len(stored) == limit:  # older days have nothing newer than these entries
             files = [file for file in files if file.day >= stored[-1].observed_at.date()]

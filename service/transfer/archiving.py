@@ -1,6 +1,6 @@
 """Old days of the log move from the database into the archive.
 
-A part of the log is copied into files, the files are read back from their place and compared, and
+A part of the log is copied into files. The files are read back from their place and compared. Then
 one commit names the files and drops the part.
 
 | a process ends, or the archive fails | what remains |

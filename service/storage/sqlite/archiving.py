@@ -1,6 +1,6 @@
 """Old stretches of the log on SQLite, for the archive.
 
-Because writers may append to an old stretch, or delete a page, while its entries are copied, the
+Writers may append to an old stretch, or delete a page, while entries are copied. Therefore the
 commit that drops a part first compares sums over its entries.
 """
 
