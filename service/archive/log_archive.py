@@ -152,7 +152,8 @@ class LogArchive:
     @contextmanager
     def opened(self, name: str) -> Iterator[IO[bytes]]:
         """Open a file to read it."""
-        with reaching(name), self.files.open(self.path(name), "rb") as source:
+        path = self.path(name)
+        with reaching(name), self.files.open(path, "rb", cache_type="none") as source:
             yield source
 
     @contextmanager

@@ -77,10 +77,13 @@ def writer(sink: IO[bytes]) -> "ParquetWriter":
 
 
 def reader(source: IO[bytes]) -> "ParquetFile":
-    """Return an open file whose pages are checked by their checksums when they are read."""
+    """Return an open file whose pages are checked by their checksums when they are read.
+
+    The footer is one read and each row group another, because an object store bills and delays each.
+    """
     from pyarrow.parquet import ParquetFile
 
-    return ParquetFile(source, page_checksum_verification=True)
+    return ParquetFile(source, page_checksum_verification=True, pre_buffer=True)
 
 
 def bounds(file: "ParquetFile") -> list[int]:

@@ -138,8 +138,6 @@ class Archivist:
 
     def run_every(self) -> None:
         """Archive until stopped; log errors and continue."""
-        if self.store.archive is None or self.older_than is None:
-            return
         while True:
             try:
                 self.run_once()
@@ -155,7 +153,9 @@ class Archivist:
     def run_once(self) -> int:
         """Run one round; return the number of archived entries."""
         n_rows = 0
-        for step in archive_log(self.store, self.older_than or timedelta.max):
+        if self.store.archive is None or self.older_than is None:
+            return n_rows
+        for step in archive_log(self.store, self.older_than):
             if self.stopped.is_set():
                 break
             for file in step.files:

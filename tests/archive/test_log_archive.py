@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from support.archive_cases import FaultyFileSystem, realistic
+from support.archive_cases import FaultyFile, FaultyFileSystem, realistic
 from support.store_cases import DAY, T0, columns, same
 
 from service.archive import log_archive, parquet
@@ -24,9 +24,20 @@ def written(archive, *blocks):
 
 def odd_log():
     """Values at the edges of each column."""
-    interval = np.array([
-        np.nan, 0.0, -0.0, 1e-300, 1 / 3, -2.5, 5 / 86_400_000_000, 2.0**53 / 86.4e9, 1e300, np.inf
-    ])  # fmt: skip
+    interval = np.array(
+        [
+            np.nan,
+            0.0,
+            -0.0,
+            1e-300,
+            1 / 3,
+            -2.5,
+            5 / 86_400_000_000,
+            2.0**53 / 86.4e9,
+            1e300,
+            np.inf,
+        ]
+    )
     n = len(interval)
     return columns(
         LogColumns,
@@ -133,6 +144,24 @@ def test_a_damaged_file_is_never_believed(tmp_path, damage):
         with suppress(ArchiveDamaged):
             same(archive.log_of([file], pages), log)
     assert n_refused >= 0.9 * len(bad)
+
+
+def test_a_page_takes_two_reads_of_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "ROWS_OF_GROUP", 30_000)
+    archive = LogArchive(f"faulty://{tmp_path}")
+    (file,) = written(archive, log := realistic(150_000))
+    reads = []
+    monkeypatch.setattr(FaultyFile, "read", lambda self, n=-1: counted(self, n), raising=False)
+
+    def counted(opened, n):
+        data = opened.file.read(n)
+        reads.append(len(data))
+        return data
+
+    page = log.page_id[77_777]
+    same(archive.log_of([file], np.array([page])), log.take(log.page_id == page))
+    assert len(reads) == 2
+    assert sum(reads) < file.n_bytes / 3
 
 
 def test_a_file_that_is_not_there_is_named_with_what_to_do(tmp_path):

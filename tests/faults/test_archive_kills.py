@@ -71,9 +71,15 @@ def test_a_process_that_is_killed_at_any_step_loses_and_doubles_nothing(database
     for after, steps in ((1, STEPS[:2]), (2, STEPS[2:])):
         for step in steps:
             command = [
-                sys.executable, str(program), database_url, str(log.address), NOW.isoformat(),
-                str(KEPT.total_seconds()), step, str(after),
-            ]  # fmt: skip
+                sys.executable,
+                str(program),
+                database_url,
+                str(log.address),
+                NOW.isoformat(),
+                str(KEPT.total_seconds()),
+                step,
+                str(after),
+            ]
             ended = subprocess.run(command, check=False, timeout=120, env=dict(os.environ))
             assert ended.returncode == -signal.SIGKILL, step
             log.assert_once()

@@ -61,9 +61,11 @@ def test_all_readers_see_the_same_log_before_and_after(log):
 
     def everything():
         with log.store.begin(write=False) as tx:
-            return tx.log_of(log.ids), tx.evidence_of(log.ids), rates_from_log(
-                tx, log.ids, estimator
-            )  # fmt: skip
+            return (
+                tx.log_of(log.ids),
+                tx.evidence_of(log.ids),
+                rates_from_log(tx, log.ids, estimator),
+            )
 
     before, history = everything(), histories(log, 1000)
     steps = log.run()
