@@ -16,6 +16,7 @@ from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Re
 from recrawl_client.wire.hosts import HostAnswer, HostItem, HostsAnswer
 from recrawl_client.wire.leases import Crawl, LeaseAnswer, Leased
 from recrawl_client.wire.pages import Page, PageAnswer, Registered, Watched
+from recrawl_client.wire.plan import PlanAnswer
 from recrawl_client.wire.schedule import Epoch, EpochsAnswer, ScheduleAnswer, ScheduledPage
 from recrawl_client.wire.webhooks import (
     CreatedWebhook,
@@ -307,6 +308,11 @@ def epoch(epoch: int | None) -> Flow[Epoch]:
 def epochs() -> Listing[Epoch]:
     """List all epochs, newest first."""
     return Listing("/epochs", EpochsAnswer)
+
+
+def plan(bandwidths: Sequence[float], limit: int) -> Flow[PlanAnswer]:
+    """Show the plans of other bandwidths."""
+    return ask("GET", "/plan", PlanAnswer, params={"bandwidth": bandwidths, "limit": limit})
 
 
 def _registering(*, register: bool) -> dict[str, bool] | None:

@@ -79,7 +79,7 @@ def writer(sink: IO[bytes]) -> "ParquetWriter":
 def reader(source: IO[bytes]) -> "ParquetFile":
     """Return an open file whose pages are checked by their checksums when they are read.
 
-    The footer is one read and each row group another, because an object store bills and delays each.
+    The footer is one read and each row group another, because an object store delays each read.
     """
     from pyarrow.parquet import ParquetFile
 
