@@ -24,6 +24,7 @@ TABLES = (
     "url_groups",
     "schedule",
     "epochs",
+    "log_files",
     "observations",
     "lease_answers",
     "page_validators",
@@ -68,6 +69,7 @@ def downgrade() -> None:
         op.drop_table(table)
     if op.get_bind().dialect.name != "sqlite":
         op.execute("DROP SEQUENCE feed_seq")
+        op.execute("DROP TABLE sealed_observations CASCADE")
 
 
 def create_pages(*, sqlite: bool) -> None:
@@ -254,13 +256,28 @@ def create_log(*, sqlite: bool) -> None:
         sa.Column("changed", sa.SmallInteger),
         sa.Column("status", sa.SmallInteger),
         *([key] if sqlite else []),
-        comment="Append-only evidence; partitioned by month on Postgres, cut by retention.",
+        comment="Append-only evidence; partitioned by time on Postgres, cut by retention.",
         postgresql_partition_by="RANGE (observed_at)",
         sqlite_with_rowid=False,
     )
     if not sqlite:
         op.create_index("observations_page_id_idx", "observations", ["page_id"])
         op.execute("CREATE TABLE observations_default PARTITION OF observations DEFAULT")
+        op.execute("CREATE TABLE sealed_observations (LIKE observations)")
+    op.create_table(
+        "log_files",
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("day", Instant, nullable=False),
+        sa.Column("first_page", sa.BigInteger, nullable=False),
+        sa.Column("last_page", sa.BigInteger, nullable=False),
+        sa.Column("n_rows", sa.BigInteger, nullable=False),
+        sa.Column("n_bytes", sa.BigInteger, nullable=False),
+        sa.Column("checksum", sa.Text, nullable=False),
+        sa.Column("archived_at", Instant, nullable=False),
+        sa.PrimaryKeyConstraint("name", name="log_files_pkey"),
+        comment="Files of the archive that have old days of the log.",
+    )
+    op.create_index("log_files_day_idx", "log_files", ["day"])
 
 
 def create_epochs() -> None:

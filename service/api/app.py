@@ -157,6 +157,7 @@ def end(service: Service, threads: list[threading.Thread]) -> None:
     """End the threads in order; abort the store when they take too long."""
     service.runner.stop()
     service.courier.stop()
+    service.archivist.stop()
     service.watch.stopped.set()
     service.feed.stopped.set()
     service.gate.stop()

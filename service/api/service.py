@@ -44,6 +44,7 @@ from service.runtime.metrics import Telemetry
 from service.runtime.settings import Settings
 from service.storage import Store
 from service.storage.clock import Clock
+from service.transfer.archiving import Archivist
 
 if TYPE_CHECKING:
     from service.runtime.tracing import Tracing
@@ -98,6 +99,7 @@ class Service:
     watch: Watch
     feed: FeedWatch
     courier: Courier
+    archivist: Archivist
     readers: asyncio.Semaphore
     """Limit of requests that read the schedule at a time; one on SQLite.
 
@@ -187,6 +189,7 @@ def open_service(
         watch=Watch(store),
         feed=FeedWatch(store),
         courier=base.courier,
+        archivist=base.archivist,
         readers=asyncio.Semaphore(1 if store.embedded else MAX_THREADS),
         embedded=store.embedded,
         now=now,
@@ -214,7 +217,7 @@ def the_service(request: Request) -> Service:
 
 
 def start_runner(service: Service) -> list[threading.Thread]:
-    """Return the threads of epochs and of webhooks, if they run in this process."""
+    """Return the threads of epochs, webhooks and the archive, if they run in this process."""
     if not service.embedded:
         return []
     with suppress(*OUTAGES):  # the runner tries again
@@ -223,6 +226,7 @@ def start_runner(service: Service) -> list[threading.Thread]:
     threads = [
         threading.Thread(target=run, name="epochs", daemon=True),
         threading.Thread(target=service.courier.run_every, name="webhooks", daemon=True),
+        threading.Thread(target=service.archivist.run_every, name="archive", daemon=True),
     ]
     for thread in threads:
         thread.start()

@@ -148,6 +148,8 @@ GRACE_S, ABORTED_S = 5.0, 3.0
 def worker(database_url: DatabaseUrl = None) -> None:
     """Run epochs: at regular intervals, and at the request of POST /epochs. Deliver webhooks.
 
+    With RECRAWL_ARCHIVE, one of the workers archives old days of the log.
+
     Any number of workers may run. One worker leads; another one takes over when the leader dies.
     All workers deliver.
     SIGTERM stops an epoch that needs more than 5 s; the next worker starts that epoch again.
@@ -163,16 +165,19 @@ def worker(database_url: DatabaseUrl = None) -> None:
     stopping = threading.Event()
     rounds = threading.Thread(target=base.runner.run_every, name="epochs", daemon=True)
     deliveries = threading.Thread(target=base.courier.run_every, name="webhooks", daemon=True)
+    archiving = threading.Thread(target=base.archivist.run_every, name="archive", daemon=True)
+    threads = [rounds, deliveries, archiving]
     with closing(base.store), stopped_by_signals(stopping.set):
-        rounds.start()
-        deliveries.start()
+        for thread in threads:
+            thread.start()
         while rounds.is_alive() and not stopping.wait(LOOK_S):
             pass
         base.runner.stop()
         base.courier.stop()
-        if not joined([rounds, deliveries], GRACE_S):
+        base.archivist.stop()
+        if not joined(threads, GRACE_S):
             base.store.abort()
-            joined([rounds, deliveries], ABORTED_S)
+            joined(threads, ABORTED_S)
     if tracing is not None:
         tracing.stop()
     structlog.get_logger().info("worker ended")

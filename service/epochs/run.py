@@ -23,7 +23,15 @@ from service.leases.queue import fill_queue, redate
 from service.model.arrays import instant
 from service.model.columns import EpochColumns
 from service.model.domain import Epoch, EpochStatus, Observability
-from service.model.errors import OUTAGES, EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
+from service.model.errors import (
+    OUTAGES,
+    ArchiveDamaged,
+    ArchiveUnavailable,
+    EpochRunning,
+    LeadershipLost,
+    StoreFull,
+    StoreUnavailable,
+)
 from service.model.urls import n_buckets
 from service.storage import Lead, Store
 from service.storage.clock import SET_BACK, Clock
@@ -31,7 +39,7 @@ from service.storage.epochs import Learnt
 
 TROUBLE = (*OUTAGES, LeadershipLost)
 """Outages of the database and a lost lead, which are logged without a traceback."""
-EXPECTED = (*TROUBLE, BandwidthInfeasible)
+EXPECTED = (*TROUBLE, BandwidthInfeasible, ArchiveUnavailable, ArchiveDamaged)
 """Errors that make an epoch fail without a fault of the service."""
 MAX_CUT = 10_000
 """Maximum number of old entries of the audit that one round deletes."""

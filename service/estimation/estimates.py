@@ -39,9 +39,11 @@ from service.model.arrays import (
 from service.model.columns import EpochColumns, PageStates
 from service.model.domain import Epoch, Observability, Page, Timing
 from service.storage import Transaction
+from service.storage.archive import PAGES_TOGETHER
 
 HISTORY_BLOCK = 4_000
-"""Maximum pages whose log is in memory at a time, for estimators that read the log."""
+"""Maximum pages whose log is in memory at a time, for estimators that read the log; with an archive
+`PAGES_TOGETHER`."""
 
 RATES_BLOCK = 1 << 16
 """Maximum pages whose rates are computed at a time."""
@@ -199,8 +201,9 @@ def _learn_pinged(
 def rates_from_log(tx: Transaction, page_id: Ints, estimator: Estimator[Any]) -> Floats:
     """Return (N,) change rates estimated from the log, a block of pages at a time."""
     rates = np.zeros(len(page_id))
-    for start in range(0, len(page_id), HISTORY_BLOCK):
-        block = slice(start, start + HISTORY_BLOCK)
+    together = HISTORY_BLOCK if tx.archive is None else PAGES_TOGETHER
+    for start in range(0, len(page_id), together):
+        block = slice(start, start + together)
         rates[block] = estimator.change_rate(history_of(tx, page_id[block]))
     return rates
 

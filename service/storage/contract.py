@@ -28,6 +28,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from numpy.typing import NDArray
 
+from service.archive.log_archive import LogArchive
 from service.model.arrays import Bools, Instants, Ints, Keys
 from service.model.columns import (
     EvidenceColumns,
@@ -47,6 +48,7 @@ from service.model.domain import (
 from service.model.errors import RecrawlError
 from service.storage.access import AccessStatements
 from service.storage.answers import AnswerStatements
+from service.storage.archive import ArchiveStatements
 from service.storage.clock import Clock
 from service.storage.epochs import EpochStatements
 from service.storage.feed import FeedStatements
@@ -92,6 +94,7 @@ class Transaction(
     ValidatorStatements,
     FeedStatements,
     WebhookStatements,
+    ArchiveStatements,
     EpochStatements,
 ):
     """The statements of a store."""
@@ -134,7 +137,7 @@ class Transaction(
     def page_log(
         self, page_id: int, limit: int, before: tuple[datetime, Kind] | None = None
     ) -> list[LogEntry]:
-        """Return the newest entries of a page's log before a time and kind, newest first."""
+        """Return the newest entries of a page in the database before a place, newest first."""
 
     # -- observations
 
@@ -172,7 +175,7 @@ class Transaction(
 
     @abstractmethod
     def log_of(self, page_id: Ints) -> LogColumns:
-        """Return the whole log of these pages, ordered by page_id and time."""
+        """Return the whole log of these pages, archived or not, ordered by page_id and time."""
 
     @abstractmethod
     def evidence_of(self, page_id: Ints) -> EvidenceColumns:
@@ -234,7 +237,8 @@ class Transaction(
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
         """Prepare the log for the next months; drop old schedules and old entries of the log.
 
-        Entries since `keep_log_since` stay; older entries may stay for up to a month.
+        Entries since `keep_log_since` stay; older entries may stay for up to a month. With an
+        archive no entry is dropped here (`drop_part`).
         `Lead.housekeep` does this while others write.
         """
 
@@ -266,6 +270,8 @@ class Store(ABC):
 
     clock: Clock
     """Clock of all processes that share the database."""
+    archive: LogArchive | None = None
+    """The archive of the log; None: entries older than the retention are deleted."""
 
     def keep_time(self) -> None:  # noqa: B027 - nothing to do where the database keeps the time
         """Follow a step of the machine's clock; call this method about once a second."""
@@ -285,6 +291,10 @@ class Store(ABC):
     @abstractmethod
     def lead(self) -> AbstractContextManager["Lead"]:
         """Take the lead of epochs; raise `EpochRunning` while another process has the lead."""
+
+    def archiving(self) -> AbstractContextManager["Lead"]:
+        """Take the lead of archiving; raise `ArchiveRunning` while another process has it."""
+        raise NotImplementedError
 
     @abstractmethod
     def check(self) -> None:
@@ -321,3 +331,6 @@ class Lead(ABC):
         """Keep house (`Transaction.housekeep`); others can write meanwhile."""
         with self.begin() as tx:
             tx.housekeep(keep_log_since, now)
+
+    def seal_log(self, before: datetime) -> None:  # noqa: B027 - on Postgres only
+        """Set the log of days before an instant aside for the archive, as far as locks permit."""

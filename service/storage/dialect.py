@@ -17,6 +17,7 @@ Words in braces differ between the databases:
 | `{days_since}` | days from `pings_since` to `%(now)s` |
 | `{log_of_page}` | condition that finds a page's entries of the log without a scan |
 | `{log_of_any}` | condition beside one on `page_id`, for entries of several pages |
+| `{log}` | the log in the database, with the days that are set aside for the archive |
 | `{joined_tags}` | the tags of a group in one text, separated by spaces |
 """
 

@@ -74,7 +74,7 @@ ONLY = {
     "crawl_rate_to": "schedule.crawl_rate{double} <= %(crawl_rate_to)s",
     "changed_since": """last_observed_at >= %(changed_since)s AND n_changes > 0
     AND (last_interval > 0 OR EXISTS (
-        SELECT 1 FROM observations WHERE {log_of_any} AND observations.page_id = page_states.page_id
+        SELECT 1 FROM {log} WHERE {log_of_any} AND observations.page_id = page_states.page_id
         AND observations.observed_at >= %(changed_since)s AND observations.changed = 1
     ))""",
 }

@@ -217,9 +217,24 @@ observations = sa.Table(
     sa.Column("status", sa.SmallInteger),
     sa.PrimaryKeyConstraint("stretch", "page_id", "observed_at", "kind").ddl_if("sqlite"),
     sa.Index(None, "page_id").ddl_if("postgresql"),
-    comment="Append-only evidence; partitioned by month on Postgres, cut by retention.",
+    comment="Append-only evidence; partitioned by time on Postgres, cut by retention.",
     postgresql_partition_by="RANGE (observed_at)",
     sqlite_with_rowid=False,
+)
+
+log_files = sa.Table(
+    "log_files",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("day", Instant, nullable=False),
+    sa.Column("first_page", sa.BigInteger, nullable=False),
+    sa.Column("last_page", sa.BigInteger, nullable=False),
+    sa.Column("n_rows", sa.BigInteger, nullable=False),
+    sa.Column("n_bytes", sa.BigInteger, nullable=False),
+    sa.Column("checksum", sa.Text, nullable=False),
+    sa.Column("archived_at", Instant, nullable=False),
+    sa.Index(None, "day"),
+    comment="Files of the archive that have old days of the log.",
 )
 
 feed = sa.Table(

@@ -55,6 +55,19 @@ def stored(client: httpx.Client) -> Any:
 
 
 @pytest.mark.slow
+def test_the_page_on_the_log_archives_what_is_old_and_checks_it(tmp_path):
+    with served(tmp_path) as client:
+        report(client)
+    run("small-log", "settings", tmp_path)
+    archived = run("small-log", "archive", tmp_path)
+    assert "1 entries in 1 parts would move to the archive" in archived
+    assert "1 entries archived in 1 files" in archived
+    assert len(list((tmp_path / "log-archive").rglob("*.parquet"))) == 1
+    checked = run("small-log", "check", tmp_path)
+    assert "1 of 1 files are as they were written" in checked
+
+
+@pytest.mark.slow
 def test_a_key_of_the_page_opens_the_service_and_health_needs_none(tmp_path):
     run("operate", "keys", tmp_path)
     (key,) = re.findall(r"RECRAWL_API_KEYS=(\S{20,})", (tmp_path / ".env").read_text())

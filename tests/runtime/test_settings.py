@@ -115,6 +115,20 @@ def test_a_blank_means_none_where_none_means_something(monkeypatch, name):
     assert getattr(read_settings(), name) is None
 
 
+def test_beside_an_archive_the_database_keeps_what_the_estimator_needs(monkeypatch, tmp_path):
+    monkeypatch.setenv("RECRAWL_ARCHIVE", str(tmp_path))
+    settings = read_settings()
+    assert settings.log_archive().root == str(tmp_path)
+    kept = {name: settings.plan(name).retention.days for name in ("gamma", "mle", "mm")}
+    assert kept == {"gamma": 30, "mle": 730, "mm": 730}
+    monkeypatch.setenv("RECRAWL_RETENTION_DAYS", "90")
+    assert {read_settings().plan(name).retention.days for name in kept} == {90}
+    monkeypatch.setenv("RECRAWL_RETENTION_DAYS", "")
+    assert read_settings().plan().retention is None
+    monkeypatch.setenv("RECRAWL_ARCHIVE", "")
+    assert read_settings().log_archive() is None
+
+
 def test_none_for_ever_reaches_the_plan(monkeypatch):
     monkeypatch.setenv("RECRAWL_HALF_LIFE_DAYS", "")
     monkeypatch.setenv("RECRAWL_RETENTION_DAYS", "")

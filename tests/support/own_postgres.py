@@ -24,10 +24,11 @@ BEGIN
     WHERE datname = current_database() AND pid <> pg_backend_pid();
     FOR name IN
         SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
-            AND relname ~ '^(schedule|observations)_[0-9_]+$'
+            AND relname ~ '^(schedule|observations|sealed)_[0-9a-f_]+$'
     LOOP EXECUTE 'DROP TABLE ' || name;
     END LOOP;
     DELETE FROM observations; DELETE FROM epochs; DELETE FROM url_groups; DELETE FROM meta;
+    DELETE FROM log_files;
     DELETE FROM lease_answers; DELETE FROM page_validators; DELETE FROM clocks;
     DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts;
     DELETE FROM page_tags; DELETE FROM tags;

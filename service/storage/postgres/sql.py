@@ -263,7 +263,7 @@ SELECT array_agg(page_id), array_agg(observed_at), array_agg(kind),
     array_agg(coalesce(changed, -1::smallint)), array_agg(coalesce("interval", 'NaN')),
     array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(status, -1::smallint))
 FROM (
-    SELECT * FROM observations WHERE page_id = ANY(%(page_id)s::bigint[])
+    SELECT * FROM {log} WHERE page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_id, observed_at, kind
 ) AS entries
 """
@@ -271,7 +271,7 @@ FROM (
 EVIDENCE_OF = """
 SELECT array_agg(page_id), array_agg("interval"), array_agg(coalesce(changed, -1::smallint))
 FROM (
-    SELECT * FROM observations
+    SELECT * FROM {log}
     WHERE page_id = ANY(%(page_id)s::bigint[]) AND "interval" IS NOT NULL
     ORDER BY page_id, observed_at, kind
 ) AS entries

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 import numpy as np
-import psycopg
 from numpy.typing import NDArray
 from typing_extensions import override
 
@@ -45,6 +44,7 @@ from service.storage.postgres.feed import PostgresFeed
 from service.storage.postgres.listing import PostgresListing
 from service.storage.postgres.partitions import keep_house
 from service.storage.postgres.queue import PostgresQueue
+from service.storage.postgres.sealing import PostgresArchiving
 from service.storage.postgres.statements import Rows, named
 from service.storage.queue import LeaseTokens, LockedLeases
 from service.storage.sql import SqlTransaction, any_seldom_set
@@ -60,14 +60,10 @@ OWN = len(sql.OF_STATES) + len(sql.MARKS)
 """Number of columns of `sql.STATES`, after which the rates in force may follow."""
 
 
-class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, PostgresQueue):
+class PostgresTransaction(
+    PostgresFeed, PostgresListing, PostgresArchiving, SqlTransaction, PostgresQueue
+):
     """The transaction in the SQL of Postgres."""
-
-    @property
-    def driver(self) -> psycopg.Connection[Any]:
-        """The psycopg connection of this transaction, after sending the deferred statements."""
-        self.statements.send()
-        return self.statements.driver
 
     @override
     def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
@@ -204,11 +200,11 @@ class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, Postgre
                 copy.write(block)
 
     @override
-    def log_of(self, page_id: Ints) -> LogColumns:
+    def stored_log(self, page_id: Ints) -> LogColumns:
         return self.columns(LogColumns, sql.LOG_OF, page_id=page_id)
 
     @override
-    def evidence_of(self, page_id: Ints) -> EvidenceColumns:
+    def stored_evidence(self, page_id: Ints) -> EvidenceColumns:
         return self.columns(EvidenceColumns, sql.EVIDENCE_OF, page_id=page_id)
 
     @override

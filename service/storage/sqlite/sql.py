@@ -242,6 +242,7 @@ WORDS = {
     "days_since": "(%(now)s - pings_since) / 86400e6",
     "log_of_page": f"stretch IN ({STRETCHES}) AND page_id = %(page_id)s",
     "log_of_any": f"stretch IN ({STRETCHES})",
+    "log": "observations",
     "joined_tags": "group_concat(tag, ' ')",
 }
 

@@ -19,7 +19,14 @@ from typing_extensions import override
 
 from service.model.arrays import EPOCH
 from service.model.columns import ScheduleColumns
-from service.model.errors import EpochRunning, NoDatabase, StoreFull, StoreUnavailable
+from service.model.errors import (
+    ArchiveRunning,
+    EpochRunning,
+    NoDatabase,
+    RecrawlError,
+    StoreFull,
+    StoreUnavailable,
+)
 from service.storage import migrations
 from service.storage.clock import SMALL_STEP, Clock, SteadyClock, boot_id
 from service.storage.contract import ENDED, Lead, Store, failing
@@ -88,7 +95,7 @@ class SqliteStore(Store):
 
     def _transaction(self, driver: sqlite3.Connection) -> SqliteTransaction:
         tx = SqliteTransaction(driver, self.width, self.fetching, self.stretches)
-        tx.clock = self.clock
+        tx.clock, tx.archive = self.clock, self.archive
         return tx
 
     @override
@@ -191,10 +198,17 @@ class SqliteStore(Store):
         self.ended = True
 
     @override
+    def lead(self) -> AbstractContextManager["SqliteLead"]:
+        return self._locked("lead", EpochRunning)
+
+    @override
+    def archiving(self) -> AbstractContextManager["SqliteLead"]:
+        return self._locked("archive", ArchiveRunning)
+
     @contextmanager
-    def lead(self) -> Iterator["SqliteLead"]:
+    def _locked(self, name: str, taken: type[RecrawlError]) -> Iterator["SqliteLead"]:
         # the system unlocks the file when its holder dies
-        path = Path(f"{self.engine.url.database}-lead")
+        path = Path(f"{self.engine.url.database}-{name}")
         try:
             lock = path.open("w")
         except OSError as error:
@@ -206,7 +220,7 @@ class SqliteStore(Store):
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise EpochRunning from error
+                raise taken from error
             yield SqliteLead(self)
 
     @override
@@ -272,7 +286,7 @@ class SqliteLead(Lead):
 
     @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
-        keep_house(self.begin, keep_log_since)
+        keep_house(self.begin, keep_log_since if self.store.archive is None else None)
         self.checkpoint()
 
     def checkpoint(self) -> None:

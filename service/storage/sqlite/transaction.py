@@ -34,10 +34,11 @@ from service.storage.column_builder import Gathered, placed
 from service.storage.contract import Brought, Registered
 from service.storage.sql import SqlTransaction, any_seldom_set
 from service.storage.sqlite import sql
+from service.storage.sqlite.archiving import SqliteArchiving
 from service.storage.sqlite.connections import Turns
 from service.storage.sqlite.feed import SqliteFeed
 from service.storage.sqlite.listing import SqliteListing
-from service.storage.sqlite.log import SqliteLog, Stretches
+from service.storage.sqlite.log import Stretches
 from service.storage.sqlite.queue import SqliteQueue
 from service.storage.validators import ValidatorChanges, ValidatorColumns
 
@@ -48,7 +49,7 @@ BLOCK = 20_000
 """Rows that an epoch reads, writes or deletes at a time: other writers wait at most 0.1 s."""
 
 
-class SqliteTransaction(SqliteLog, SqliteFeed, SqliteListing, SqlTransaction, SqliteQueue):
+class SqliteTransaction(SqliteArchiving, SqliteFeed, SqliteListing, SqlTransaction, SqliteQueue):
     """The transaction in the SQL of SQLite."""
 
     def __init__(
@@ -248,7 +249,7 @@ class SqliteTransaction(SqliteLog, SqliteFeed, SqliteListing, SqlTransaction, Sq
 
     @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
-        keep_house(lambda: nullcontext(self), keep_log_since)
+        keep_house(lambda: nullcontext(self), keep_log_since if self.archive is None else None)
 
     def drop_schedule(self) -> bool:
         """Delete a block of an old schedule; return whether there was one."""
