@@ -453,11 +453,11 @@ def create_history() -> None:
         comment="Sums of commits, append-only, until they become rows of history.",
         postgresql_with={"autovacuum_vacuum_scale_factor": "0.05"},
     )
-    counts = ("leased", "reported", "failed", "changed", "wasted", "pings", "true_pings")
-    counts = (*counts, "false_pings", "missed")
-    pages = ("pages", "never_crawled", "overdue", "paused_by_trouble", "paused_by_hand")
-    gauges = ("bandwidth", "asked_rate", "fresh_share", "fresh_share_plain", "harmonic_staleness")
-    gauges = (*gauges, "harmonic_staleness_plain", "sampled_share")
+    counts = ["leased", "reported", "failed", "changed", "wasted", "pings", "true_pings"]
+    counts += ["false_pings", "missed"]
+    pages = ["pages", "never_crawled", "overdue", "paused_by_trouble", "paused_by_hand"]
+    gauges = ["bandwidth", "asked_rate", "fresh_share", "fresh_share_plain", "harmonic_staleness"]
+    gauges += ["harmonic_staleness_plain", "sampled_share"]
     op.create_table(
         "history",
         sa.Column("host_id", Id, nullable=False, autoincrement=False),

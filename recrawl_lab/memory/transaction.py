@@ -280,9 +280,7 @@ class MemoryTransaction(MemorySchedule):
     # -- observations
 
     @override
-    def lock_states(
-        self, page_id: Ints, *, scheduled: bool = False, every: int = 0
-    ) -> PageStates:
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False, every: int = 0) -> PageStates:
         there = self._there(page_id)
         row = there - 1
         in_force = dict.fromkeys(IN_FORCE, np.full(len(there), np.nan))

@@ -54,14 +54,19 @@ class CalibrationSums(NamedTuple):
         at = np.minimum(np.searchsorted(EDGES, probability), N_BINS - 1)
         return cls(
             np.bincount(at, minlength=N_BINS),
-            np.bincount(at, probability, N_BINS),
+            np.bincount(at, probability, N_BINS).astype(np.float64),
             np.bincount(at[outcome], minlength=N_BINS),
             float(losses(probability, outcome).sum()),
         )
 
     def plus(self, other: "CalibrationSums") -> "CalibrationSums":
         """Return the sums of both."""
-        return CalibrationSums(*(a + b for a, b in zip(self, other, strict=True)))
+        return CalibrationSums(
+            self.n + other.n,
+            self.sum_predicted + other.sum_predicted,
+            self.n_changed + other.n_changed,
+            self.sum_log_loss + other.sum_log_loss,
+        )
 
 
 @dataclass(frozen=True, slots=True)

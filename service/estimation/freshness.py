@@ -24,7 +24,7 @@ from service.core.estimators.base import Estimator
 from service.core.forecast import days_at_risk, unchanged_before
 from service.estimation.estimates import EpochFacts, history_of
 from service.estimation.predictions import Forecast, observed_ratio
-from service.model.arrays import NO_TIME, Bools, Floats, Instants, days, nothing
+from service.model.arrays import NO_TIME, Floats, Instants, days, nothing
 from service.model.domain import Observability
 from service.model.freshness import FreshnessColumns, LoggedChanges
 from service.model.urls import url_groups
@@ -131,9 +131,7 @@ def _changes(tx: Transaction, pages: FreshnessColumns, at: Instants) -> LoggedCh
     return LoggedChanges(first_at=first_at, first_interval=first_interval, n=n)
 
 
-def _from_log(
-    tx: Transaction, pages: FreshnessColumns, estimator: Estimator[Any]
-) -> Floats | None:
+def _from_log(tx: Transaction, pages: FreshnessColumns, estimator: Estimator[Any]) -> Floats | None:
     """Return the rates of an estimator that reads the log, 0 without a log; None for others."""
     if not estimator.needs_history:
         return None

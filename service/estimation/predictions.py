@@ -62,7 +62,8 @@ def pinged(pages: FreshnessColumns | PageStates, estimator: Estimator[Any]) -> B
     complete: Bools = pages.observability == Observability.complete
     if estimator.steady is None:
         return complete
-    return complete | ((pages.observability == Observability.auto) & (pages.n_pings > 0))
+    some: Bools = (pages.observability == Observability.auto) & (pages.n_pings > 0)
+    return np.asarray(complete | some)
 
 
 def observed_ratio(urgency: Floats, budget_factor: float) -> Floats:

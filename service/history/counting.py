@@ -62,9 +62,7 @@ def of_crawls(
 
 def of_pings(states: PageStates, groups: Groups) -> Tally:
     """Return the sums of accepted pings."""
-    return Tally.of(
-        states.host_id[groups.page], {"n_pings": np.ones(len(groups.page), np.bool_)}
-    )
+    return Tally.of(states.host_id[groups.page], {"n_pings": np.ones(len(groups.page), np.bool_)})
 
 
 def compare(

@@ -169,11 +169,12 @@ def unpacked_calibration(content: bytes) -> CalibrationSums:
     """Return the sums of bins from their bytes."""
     numbers = np.frombuffer(content, "<f8")
     at, *columns = numbers[1:].reshape(4, -1)
-    n, predicted, changed = (
-        np.bincount(at.astype(np.int64), column, N_BINS) for column in columns
-    )
+    n, predicted, changed = (np.bincount(at.astype(np.int64), column, N_BINS) for column in columns)
     return CalibrationSums(
-        n.astype(np.int64), predicted, changed.astype(np.int64), float(numbers[0])
+        n.astype(np.int64),
+        np.asarray(predicted, np.float64),
+        changed.astype(np.int64),
+        float(numbers[0]),
     )
 
 

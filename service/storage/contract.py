@@ -168,9 +168,7 @@ class Transaction(
     # -- observations
 
     @abstractmethod
-    def lock_states(
-        self, page_id: Ints, *, scheduled: bool = False, every: int = 0
-    ) -> PageStates:
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False, every: int = 0) -> PageStates:
         """Lock and return the states of these pages (ascending, unique) without unknown ids.
 
         The rates in force are NaN unless `scheduled`, which doubles the time. The urgency is read

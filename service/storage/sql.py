@@ -111,9 +111,7 @@ WHERE page_id > %(after)s AND page_id <= %(last)s AND ({later})
 REDATE_PAGES, REDATE_STATES = redate("pages", "created_at"), redate("page_states", *DATES)
 
 
-class SqlTransaction(
-    EpochsSql, QueueSql, AccessSql, AnswersSql, FeedSql, HistorySql, WebhooksSql
-):
+class SqlTransaction(EpochsSql, QueueSql, AccessSql, AnswersSql, FeedSql, HistorySql, WebhooksSql):
     """The statements that Postgres and SQLite share."""
 
     width: int

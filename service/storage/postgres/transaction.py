@@ -109,9 +109,7 @@ class PostgresTransaction(
         return self.id_array(sql.PAGE_IDS, key=key)
 
     @override
-    def lock_states(
-        self, page_id: Ints, *, scheduled: bool = False, every: int = 0
-    ) -> PageStates:
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False, every: int = 0) -> PageStates:
         self.ask_epoch()
         if scheduled:
             epoch = self.number_in_force()

@@ -119,8 +119,7 @@ WHERE page_states.page_id = given.page_id
 
 OF_STATES = [*PageStates.__dataclass_fields__][:-3]
 STATES = "SELECT " + ", ".join(
-    f"coalesce({name}, 0)" if name in NULL_FOR_ZERO else f"page_states.{name}"
-    for name in OF_STATES
+    f"coalesce({name}, 0)" if name in NULL_FOR_ZERO else f"page_states.{name}" for name in OF_STATES
 )
 """Columns of `PageStates` in their order, without the rates in force."""
 
@@ -166,7 +165,8 @@ WHERE pages.page_id > ? ORDER BY pages.page_id LIMIT ?
 """
 
 LOAD_COLUMNS = f"""
-SELECT pages.page_id, observability + {OBSERVABILITIES} * (url_group + {URL_GROUPS} * pages.host_id),
+SELECT pages.page_id,
+    observability + {OBSERVABILITIES} * (url_group + {URL_GROUPS} * pages.host_id),
     CASE WHEN gone THEN 0.0 ELSE importance END, last_observed_at, last_interval, n_observations,
     interval_factor, estimate
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id

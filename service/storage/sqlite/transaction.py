@@ -113,9 +113,7 @@ class SqliteTransaction(
             since = repeat(sql.microseconds(now), len(new))
             zeros = repeat(bytes(8 * self.width), len(new))
             ids = sql.values(page_id), sql.values(host_id)
-            sql.add_rows(
-                self.driver, sql.ADD_STATES, *ids, since, watched, url_group, zeros
-            )
+            sql.add_rows(self.driver, sql.ADD_STATES, *ids, since, watched, url_group, zeros)
             return
         states = replace(brought.states, page_id=page_id)
         pings_since = sql.values(states.pings_since)
@@ -148,9 +146,7 @@ class SqliteTransaction(
         return np.array([ids.get(k, 0) for k in keys], np.int64)
 
     @override
-    def lock_states(
-        self, page_id: Ints, *, scheduled: bool = False, every: int = 0
-    ) -> PageStates:
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False, every: int = 0) -> PageStates:
         # the write transaction is the lock
         pages = sql.listed(page_id)
         if scheduled:
