@@ -11,7 +11,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from service.core.calibration import N_BINS, CalibrationSums
-from service.model.arrays import EPOCH, Ints
+from service.model.arrays import EPOCH, Ints, distinct
 
 STEP = timedelta(minutes=10)
 """Length of a step."""
@@ -85,10 +85,11 @@ class Tally:
         calibrations: Calibrations | None = None,
     ) -> "Tally":
         """Return the sums of (N,) events of hosts; `columns` has numbers or masks by count."""
-        hosts, row = np.unique(host_id, return_inverse=True)
-        counts = np.zeros((len(hosts), len(COUNTS)), np.int64)
+        hosts = distinct(host_id)
+        row, n = hosts.searchsorted(host_id), len(hosts)
+        counts = np.zeros((n, len(COUNTS)), np.int64)
         for name, column in columns.items():
-            counts[:, COUNTS.index(name)] = np.bincount(row, column, len(hosts))
+            counts[:, COUNTS.index(name)] = np.bincount(row, column, n)
         return cls(hosts, counts, calibrations or {})
 
     @classmethod
