@@ -21,7 +21,7 @@ from typing import Any
 
 PAGES = 100_000
 """Registered pages of 500 hosts."""
-ITEMS = 20_000
+ITEMS = 40_000
 """Crawls of a round, at most `COMMITS` commits."""
 COMMITS = 400
 

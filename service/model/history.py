@@ -19,7 +19,7 @@ ALL_HOSTS = 0
 """host_id of the row of all pages."""
 MOST_HOSTS = 1_000
 """Maximum number of hosts with a row of their own in a step, the busiest."""
-LARGE = 256
+LARGE = 1_000
 """Size from which sums are compressed, bytes."""
 
 COUNTS = (
@@ -138,7 +138,7 @@ def packed(tally: Tally) -> bytes:
     """Return sums in bytes."""
     own = _Packed(
         tally.host_id.astype("<i8").tobytes(),
-        tally.counts.astype("<i8").tobytes(),
+        tally.counts.astype("<u4").tobytes(),
         {name: packed_calibration(sums) for name, sums in tally.calibrations.items()},
     )
     content = msgspec.msgpack.encode(own)
@@ -153,7 +153,7 @@ def unpacked(content: bytes) -> Tally:
     own = msgspec.msgpack.decode(plain, type=_Packed)
     return Tally(
         np.frombuffer(own.hosts, "<i8"),
-        np.frombuffer(own.counts, "<i8").reshape(-1, len(COUNTS)),
+        np.frombuffer(own.counts, "<u4").astype(np.int64).reshape(-1, len(COUNTS)),
         {name: unpacked_calibration(sums) for name, sums in own.calibrations.items()},
     )
 

@@ -144,30 +144,33 @@ FROM (
     ORDER BY page_id FOR NO KEY UPDATE
 ) AS locked
 """
-_WITH_SCHEDULE = f"""
-SELECT {STATES}, {{read}}
+_COMPARED = "page_id %% %(every)s = 0"
+LOCK_COMPARED_STATES = f"""
+SELECT {STATES}, array_agg(url_group) FILTER (WHERE {_COMPARED}),
+    array_agg(coalesce((
+        SELECT urgency::float8 FROM schedule
+        WHERE epoch = %(epoch)s AND schedule.page_id = locked.page_id AND shift IS NULL
+    ), 'NaN')) FILTER (WHERE {_COMPARED})
+FROM (
+    SELECT *, {RARE} FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
+    ORDER BY page_id FOR NO KEY UPDATE
+) AS locked
+"""
+"""Statement that also reads URL group and urgency of pages whose id is a multiple of a number."""
+
+LOCK_SCHEDULED_STATES = f"""
+SELECT {STATES}, array_agg(url_group), array_agg(coalesce(urgency, 'NaN')),
+    array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(crawl_probability, 'NaN'))
 FROM (
     SELECT page_states.*, {RARE}, crawl_rate::float8,
         CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0) END AS crawl_probability,
         CASE WHEN shift IS NULL THEN urgency::float8 END AS urgency
     FROM page_states
-    LEFT JOIN schedule ON epoch = %(epoch)s AND schedule.page_id = {{joined}}
+    LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND epoch = %(epoch)s
     WHERE page_states.page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_states.page_id FOR NO KEY UPDATE OF page_states
 ) AS locked
 """
-LOCK_SCHEDULED_STATES = _WITH_SCHEDULE.format(
-    joined="page_states.page_id",
-    read="array_agg(url_group), array_agg(coalesce(urgency, 'NaN')), "
-    "array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(crawl_probability, 'NaN'))",
-)
-_COMPARED = "page_id %% %(every)s = 0"
-LOCK_COMPARED_STATES = _WITH_SCHEDULE.format(
-    joined=f"CASE WHEN page_states.{_COMPARED} THEN page_states.page_id END",
-    read=f"array_agg(url_group) FILTER (WHERE {_COMPARED}), "
-    f"array_agg(coalesce(urgency, 'NaN')) FILTER (WHERE {_COMPARED})",
-)
-"""Statement that also reads URL group and urgency of pages whose id is a multiple of a number."""
 
 READ_ONLY = ("page_id", "pings_since", "observability", "host_id")
 WRITTEN = [name for name in OF_STATES if name not in READ_ONLY]
