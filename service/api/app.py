@@ -31,6 +31,7 @@ from service.api.routes import (
     listing,
     observations,
     pages,
+    plan,
     schedule,
     sitemaps,
     webhooks,
@@ -84,6 +85,7 @@ ROUTERS = (
     webhooks.router,
     epochs.router,
     history.router,
+    plan.router,
     hosts.router,
     access.router,
     indexnow.router,
@@ -125,6 +127,10 @@ def create_app(service: Service | None = None) -> FastAPI:
         )
         if service.cors_origins:
             app.add_middleware(CORSMiddleware, allow_origins=service.cors_origins, **CORS)
+        if service.tracing is not None:
+            from service.api.tracing import trace
+
+            trace(app, direct, service.tracing)
     return app
 
 
@@ -145,6 +151,8 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             service.key_checks.stop()
         end(service, [*followers, *runners])
         service.store.close()
+        if service.tracing is not None:
+            service.tracing.stop()
 
 
 def end(service: Service, threads: list[threading.Thread]) -> None:
