@@ -34,6 +34,7 @@ BLANK_MEANS_NONE = frozenset(
         "half_life_days",
         "retention_days",
         "audit_retention_days",
+        "history_days",
     )
 )
 DEFAULT_ESTIMATOR = "bursty"
@@ -81,6 +82,8 @@ class Settings(AccessSettings):
     archive: SecretStr | None = None
     """Path, or address of fsspec such as s3://BUCKET/FOLDER, for the days of the log that are older
     than RECRAWL_RETENTION_DAYS; empty: they are deleted."""
+    history_days: Annotated[float, Field(gt=0, le=36_500)] | None = 90
+    """Retention of the history, days; empty: for ever."""
     changes_days: Annotated[float, Field(gt=0, le=36_500)] | None = 30
     """Retention of the feed of changes, days; empty: for ever."""
     webhooks_private: bool = False
@@ -162,6 +165,7 @@ class Settings(AccessSettings):
             bandwidth=self.bandwidth,
             retention=_days(self._retention_days(name)),
             audit_retention=_days(self.audit_retention_days),
+            history_retention=_days(self.history_days),
             url_groups=self.url_groups,
             clocks=self.clocks,
             host_delay_s=self.host_delay_s,

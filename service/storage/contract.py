@@ -52,6 +52,7 @@ from service.storage.archive import ArchiveStatements
 from service.storage.clock import Clock
 from service.storage.epochs import EpochStatements
 from service.storage.feed import FeedStatements
+from service.storage.history import HistoryStatements
 from service.storage.listing import ListingStatements
 from service.storage.queue import (
     HostStatements,
@@ -93,6 +94,7 @@ class Transaction(
     AnswerStatements,
     ValidatorStatements,
     FeedStatements,
+    HistoryStatements,
     WebhookStatements,
     ArchiveStatements,
     EpochStatements,
@@ -142,17 +144,19 @@ class Transaction(
     # -- observations
 
     @abstractmethod
-    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False, every: int = 0) -> PageStates:
         """Lock and return the states of these pages (ascending, unique) without unknown ids.
 
-        The rates in force are NaN unless `scheduled`, which doubles the time.
+        The rates in force are NaN unless `scheduled`, which doubles the time. URL group and
+        urgency are read too with `scheduled`, else of the pages whose id is a multiple of `every`.
         """
 
     def lock_states_and_leases(
-        self, page_id: Ints, tokens: LeaseTokens, *, scheduled: bool = False
+        self, page_id: Ints, tokens: LeaseTokens, *, scheduled: bool = False, every: int = 0
     ) -> tuple[PageStates, LockedLeases]:
         """Lock states as `lock_states`, then leases as `lock_leases`, in one step."""
-        return self.lock_states(page_id, scheduled=scheduled), self.lock_leases(tokens)
+        states = self.lock_states(page_id, scheduled=scheduled, every=every)
+        return states, self.lock_leases(tokens)
 
     @abstractmethod
     def save_states(self, states: PageStates) -> None:

@@ -17,6 +17,7 @@ from service.storage.archive_sql import ArchivedLog
 from service.storage.contract import Brought, Registered
 from service.storage.epochs_sql import EpochsSql
 from service.storage.feed_sql import FeedSql
+from service.storage.history_sql import HistorySql
 from service.storage.queue import FillMark
 from service.storage.queue_sql import QueueSql
 from service.storage.tables import SELDOM_SET
@@ -111,7 +112,9 @@ WHERE page_id > %(after)s AND page_id <= %(last)s AND ({later})
 REDATE_PAGES, REDATE_STATES = redate("pages", "created_at"), redate("page_states", *DATES)
 
 
-class SqlTransaction(EpochsSql, QueueSql, AccessSql, AnswersSql, FeedSql, WebhooksSql, ArchivedLog):
+class SqlTransaction(
+    EpochsSql, QueueSql, AccessSql, AnswersSql, FeedSql, HistorySql, WebhooksSql, ArchivedLog
+):
     """The statements that Postgres and SQLite share."""
 
     width: int
