@@ -132,7 +132,7 @@ async def post_leases(
             if call.batch is not None and reply.counts is not None:
                 service.lease_waiters.wake(reply.counts["leases_ended"])
             if not reply.is_empty:
-                service.telemetry.count_leases("given", reply.n_leased)
+                service.telemetry.count_leases("granted", reply.n_leased)
                 charge(caller, reply.n_leased)
                 return json_answer(reply.answer or encode_answer(reply))
             ahead_s = _ahead(reply.next_ready_at, service.now())
@@ -218,6 +218,6 @@ def delete_lease(service: TheService, lease: LeasePath) -> Response:
     with service.store.begin() as tx:
         if not service.settler.release(tx, page_id, token, tx.now()):
             raise LeaseNotHeld
-    service.telemetry.count_leases("given_back", 1)
+    service.telemetry.count_leases("returned", 1)
     service.lease_waiters.wake(1)
     return Response(status_code=204)
