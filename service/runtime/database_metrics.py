@@ -130,6 +130,7 @@ class QueueCollector(Collector):
                 "Leases that ended without a report and were not taken again",
                 census.n_expired,
             ),
+            ("hosts", "Hosts, or groups of hosts, with a queue", census.n_host_queues),
         ):
             yield gauge(f"recrawl_{name}", help_text, value)
         blocked = GaugeMetricFamily(

@@ -3,6 +3,7 @@
 import platform
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 from prometheus_client import (
@@ -24,6 +25,13 @@ from service.storage.clock import Clock
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """Methods with their own time series; clients may send any word as a method."""
+
+FAILURES = (500, 503, 507)
+"""Statuses of requests that the service could not answer."""
+LEASE_OUTCOMES = ("granted", "ended", "returned", "late")
+ITEM_OUTCOMES = ("accepted", "duplicate", "late", "rejected")
+KINDS = ("page", "observation", "ping", "sitemap", "indexnow", "websub")
+"""Kinds of items."""
 
 # Prometheus does not read them, and they are a quarter of the lines
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -84,6 +92,12 @@ class Telemetry(Monitor):
             ("method", "route", "status"),
             registry=self.registry,
         )
+        self.failures = Counter(
+            "recrawl_failures",
+            "Requests, other than /readyz, answered 500 (a fault), 503 (busy or away) or 507 (full)",
+            ("status",),
+            registry=self.registry,
+        )
         self.seconds = Histogram(
             "recrawl_request_seconds",
             "Time to answer, without the time that requests wait on purpose",
@@ -120,6 +134,13 @@ class Telemetry(Monitor):
             registry=self.registry,
         )
 
+        # a series that starts above 0 has no rate: alerts would miss the first failures
+        for status in FAILURES:
+            self.failures.labels(str(status))
+        for outcome in LEASE_OUTCOMES:
+            self.leases.labels(outcome)
+        for kind, outcome in product(KINDS, ITEM_OUTCOMES):
+            self.items.labels(kind, outcome)
         self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count_request(
@@ -134,6 +155,8 @@ class Telemetry(Monitor):
             )
             self._series[method, route, status] = series
         series[0].inc()
+        if status in FAILURES and route != "/readyz":
+            self.failures.labels(str(status)).inc()
         series[1].observe(seconds)
         if waited_s:
             self.waits.labels(method, route).observe(waited_s)
@@ -155,7 +178,7 @@ class Telemetry(Monitor):
 
     def count_items(self, kind: str, counts: dict[str, Any]) -> None:
         """Count the outcomes of a batch's items."""
-        for outcome in ("accepted", "duplicate", "late", "rejected"):
+        for outcome in ITEM_OUTCOMES:
             n_items = counts["n_rejected" if outcome == "rejected" else outcome]
             if n_items:
                 self.items.labels(kind, outcome).inc(n_items)

@@ -146,6 +146,8 @@ class QueueCensus:
     """Leases that run."""
     n_expired: int
     """Leases that ended by time, whose pages no worker has leased again."""
+    n_host_queues: int
+    """Host queues of hosts and groups."""
     n_blocked: int
     """Host queues that an operator has blocked."""
     n_paused: int

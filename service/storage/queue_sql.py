@@ -156,6 +156,7 @@ SELECT count(*) AS n_queued,
     count(*) FILTER (WHERE token IS NULL AND next_at <= %(now)s) AS n_due,
     count(*) FILTER (WHERE expires_at > %(now)s) AS n_leased,
     count(*) FILTER (WHERE expires_at <= %(now)s) AS n_expired,
+    (SELECT count(*) FROM host_queues) AS n_host_queues,
     (SELECT count(*) FROM host_queues WHERE blocked_until > %(now)s AND paused_at IS NULL)
         AS n_blocked,
     (SELECT count(*) FROM host_queues WHERE blocked_until > %(now)s AND paused_at IS NOT NULL)

@@ -43,7 +43,7 @@ def census(store, now):
 
 
 def test_an_empty_queue_has_zeros(queue_store):
-    assert census(queue_store, T0) == QueueCensus(0, 0, 0, 0, 0, 0)
+    assert census(queue_store, T0) == QueueCensus(0, 0, 0, 0, 0, 0, 0)
 
 
 def test_pages_count_as_due_leased_or_expired_at_the_instant(queue_store):
@@ -71,4 +71,8 @@ def test_blocked_and_paused_host_queues_are_counted_apart_until_their_end(queue_
         locked.paused_at[order] = [NO_TIME, instant(T0)]
         tx.save_host_queues(locked)
     numbers = [census(queue_store, T0 + m * MINUTE) for m in (0, 5, 9)]
-    assert [(c.n_blocked, c.n_paused) for c in numbers] == [(1, 1), (0, 1), (0, 0)]
+    assert [(c.n_host_queues, c.n_blocked, c.n_paused) for c in numbers] == [
+        (2, 1, 1),
+        (2, 0, 1),
+        (2, 0, 0),
+    ]
