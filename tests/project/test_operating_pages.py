@@ -149,10 +149,13 @@ def command(line: str) -> list[str]:
 
 def test_the_units_run_what_compose_runs():
     server, worker = unit("recrawl")["Service"], unit("recrawl-worker")["Service"]
-    api = ["127.0.0.1" if w == "0.0.0.0" else w for w in COMPOSE["services"]["api"]["command"]]
+    api, of_worker = (
+        ["127.0.0.1" if w == "0.0.0.0" else w for w in COMPOSE["services"][name]["command"]]
+        for name in ("api", "worker")
+    )
     assert command(server["ExecStartPre"]) == COMPOSE["services"]["migrate"]["command"]
     assert command(server["ExecStart"]) == api
-    assert command(worker["ExecStart"]) == COMPOSE["services"]["worker"]["command"]
+    assert command(worker["ExecStart"]) == of_worker
     for service in (server, worker):
         assert int(service["TimeoutStopSec"]) > 10
         assert service["EnvironmentFile"] == "/etc/recrawl.env"
