@@ -94,7 +94,7 @@ class Telemetry(Monitor):
         )
         self.failures = Counter(
             "recrawl_failures",
-            "Requests, other than /readyz, answered 500 (a fault), 503 (busy or away) or 507 (full)",
+            "Requests answered 500 (a fault), 503 (busy or away) or 507 (full), without /readyz",
             ("status",),
             registry=self.registry,
         )

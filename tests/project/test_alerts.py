@@ -1,6 +1,5 @@
 """Each alert fires when its trouble is caused for real; Prometheus is from apt, so external."""
 
-import resource
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
