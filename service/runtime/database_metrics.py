@@ -1,23 +1,35 @@
 """Metrics that a process reads from the database.
 
-A scrape reads a few rows by their keys. The numbers of the queue need a pass over the queue, which
-may hold millions of rows. Therefore the process counts apart from scrapes, and rarely where it
-takes long. While the database does not answer, `recrawl_up` is 0 and all other metrics are those
-of the last answer.
+A scrape reads a few rows by their keys. Numbers of the queue need a pass over the queue, which may
+hold millions of rows. Therefore a process counts apart from scrapes, and rarely where a count takes
+long. While the database does not answer, `recrawl_up` is 0, and the other metrics are those of its
+last answer.
 """
 
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from service.model.changes import age_s
+from service.history import reading
+from service.history.reading import Row
 from service.model.domain import Epoch, EpochStatus
 from service.model.errors import RecrawlError
-from service.model.webhooks import WebhookProgress, WebhookStatus
+from service.model.history import Calibrations, merged_calibrations
+from service.model.webhooks import WebhookProgress
+from service.runtime.metric_families import (
+    gauge,
+    of_calibrations,
+    of_disk,
+    of_epoch,
+    of_queue,
+    of_step,
+    of_webhooks,
+)
 from service.storage import Store
 from service.storage.clock import Clock
 from service.storage.contract import Disk
@@ -25,10 +37,12 @@ from service.storage.queue import QueueCensus
 
 MOST_WEBHOOKS = 1_000
 """Maximum webhooks with their own time series."""
-CENSUS_SHARE = 0.01
-"""Maximum share of its time that a process spends on counting the queue."""
-CENSUS_EVERY_S = 1.0
-"""Minimum time between two counts of the queue, seconds."""
+COUNT_SHARE = 0.01
+"""Maximum share of its time that a process spends on counting."""
+COUNT_EVERY_S = 1.0
+"""Minimum time between two counts, seconds."""
+CALIBRATED = timedelta(days=1)
+"""Time whose predictions the calibration compares."""
 
 
 class Reading(NamedTuple):
@@ -38,6 +52,8 @@ class Reading(NamedTuple):
     newest: Epoch | None
     ready_at: datetime | None
     webhooks: list[WebhookProgress]
+    step: Row | None
+    """Newest step of the history that was measured."""
     at: datetime
 
 
@@ -48,7 +64,7 @@ class DatabaseCollector(Collector):
         self.store = store
         self.now = now
         self.answered = False
-        self.reading: Reading | None = None
+        self.last: Reading | None = None
         self.disk: Disk | None = None
 
     def read(self) -> None:
@@ -58,38 +74,50 @@ class DatabaseCollector(Collector):
             with self.store.begin(write=False) as tx:
                 ready_at = tx.next_ready_at() if self.store.has_queue else None
                 webhooks = tx.webhook_progress(MOST_WEBHOOKS) if self.store.has_queue else []
+                step = reading.newest(tx) if self.store.has_queue else None
                 published, newest = tx.epoch_in_force(), tx.newest_epoch()
         except RecrawlError:
             self.answered = False
             return
-        self.reading = Reading(published, newest, ready_at, webhooks, self.now())
+        self.last = Reading(published, newest, ready_at, webhooks, step, self.now())
         self.answered = True
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of the last read."""
-        yield gauge("recrawl_up", "1 when the database answered this scrape", float(self.answered))
+        yield gauge("up", "1 when the database answered this scrape", float(self.answered))
         if self.disk is not None:
             yield from of_disk(self.disk)
-        if (reading := self.reading) is None:
+        if (last := self.last) is None:
             return
         now = self.now()
         yield gauge(
-            "recrawl_database_answer_age_seconds",
+            "database_answer_age_seconds",
             "Time since the last answer of the database to a scrape",
-            max((now - reading.at).total_seconds(), 0.0),
+            max((now - last.at).total_seconds(), 0.0),
         )
-        failed = reading.newest is not None and reading.newest.status is EpochStatus.failed
-        yield gauge("recrawl_epoch_failed", "1 when the newest epoch failed", float(failed))
-        if reading.ready_at is not None:
-            waits = max((now - reading.ready_at).total_seconds(), 0.0)
-            yield gauge("recrawl_ready_seconds", "Time since a crawl became ready to lease", waits)
-        if reading.published is not None:
-            yield from of_epoch(reading.published, now)
-        yield from of_webhooks(reading.webhooks, now)
+        failed = last.newest is not None and last.newest.status is EpochStatus.failed
+        yield gauge("epoch_failed", "1 when the newest epoch failed", float(failed))
+        if last.ready_at is not None:
+            waits = max((now - last.ready_at).total_seconds(), 0.0)
+            yield gauge("ready_seconds", "Time since a crawl became ready to lease", waits)
+        if last.published is not None:
+            yield from of_epoch(last.published, now)
+        if last.step is not None and last.step.gauges is not None:
+            yield from of_step(last.step, last.step.gauges, now)
+        yield from of_webhooks(last.webhooks, now)
 
 
-class QueueCollector(Collector):
-    """Numbers of the queue, as of the last count."""
+class Sums(NamedTuple):
+    """Numbers that need more than a few rows."""
+
+    census: QueueCensus
+    calibrations: Calibrations
+    """Predictions and outcomes of the last day."""
+    at: datetime
+
+
+class SumsCollector(Collector):
+    """Numbers of the queue and the calibration, as of the last count."""
 
     def __init__(
         self, store: Store, now: Clock, clock: Callable[[], float] = time.monotonic
@@ -98,100 +126,27 @@ class QueueCollector(Collector):
         self.now = now
         self.clock = clock
         self.next_at = clock()
-        self.census: tuple[QueueCensus, datetime] | None = None
+        self.sums: Sums | None = None
 
     def count(self) -> None:
-        """Count the queue, unless the last count was short ago for the time that it took."""
+        """Count, unless the last count was short ago for the time that it took."""
         started = self.clock()
         if started < self.next_at or not self.store.has_queue:
             return
-        try:
-            with self.store.begin(write=False) as tx:
-                now = self.now()
-                self.census = tx.queue_census(now), now
-        except RecrawlError:
-            pass  # the last numbers stay, with their age
+        with suppress(RecrawlError), self.store.begin(write=False) as tx:  # the last sums stay
+            now = self.now()
+            steps = tx.calibrations(now - CALIBRATED, now)
+            day = merged_calibrations(step.calibrations for step in steps)
+            self.sums = Sums(tx.queue_census(now), day, now)
         took = self.clock() - started
-        self.next_at = started + max(CENSUS_EVERY_S, took / CENSUS_SHARE)
+        self.next_at = started + max(COUNT_EVERY_S, took / COUNT_SHARE)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the numbers of the last count."""
-        if self.census is None:
+        if self.sums is None:
             return
-        census, at = self.census
+        census, calibrations, at = self.sums
         age = max((self.now() - at).total_seconds(), 0.0)
-        yield gauge("recrawl_queue_age_seconds", "Time since the queue was counted", age)
-        for name, help_text, value in (
-            ("queue_pages", "Pages that are due soon or now, leased or not", census.n_queued),
-            ("queue_due_pages", "Pages that are due now and not leased", census.n_due),
-            ("leases_running", "Leases that run", census.n_leased),
-            (
-                "leases_expired",
-                "Leases that ended without a report and were not taken again",
-                census.n_expired,
-            ),
-            ("hosts", "Hosts, or groups of hosts, with a queue", census.n_host_queues),
-        ):
-            yield gauge(f"recrawl_{name}", help_text, value)
-        blocked = GaugeMetricFamily(
-            "recrawl_hosts_blocked",
-            "Hosts, or groups of hosts, that may not be crawled now: by an operator or in trouble",
-            labels=["reason"],
-        )
-        blocked.add_metric(["operator"], census.n_blocked)
-        blocked.add_metric(["trouble"], census.n_paused)
-        yield blocked
-
-
-def gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
-    """Return one gauge without labels."""
-    return GaugeMetricFamily(name, help_text, value=value)
-
-
-def of_disk(disk: Disk) -> Iterator[Metric]:
-    """Yield the metrics of the file system of a SQLite file."""
-    yield gauge("recrawl_disk_size_bytes", "Size of the file system of the SQLite file", disk.size)
-    yield gauge("recrawl_disk_free_bytes", "Room on the file system of the SQLite file", disk.free)
-
-
-def of_epoch(epoch: Epoch, now: datetime) -> Iterator[Metric]:
-    """Yield the metrics of the epoch in force."""
-    certificate, finished = epoch.certificate, epoch.finished_at
-    if certificate is None or finished is None:
-        return
-    age = (now - finished).total_seconds()
-    yield gauge("recrawl_epoch", "Number of the epoch in force", epoch.epoch)
-    yield gauge("recrawl_epoch_age_seconds", "Time since the epoch in force was published", age)
-    duration = sum(certificate.seconds.values())
-    yield gauge("recrawl_epoch_duration_seconds", "Duration of the epoch in force", duration)
-    yield gauge("recrawl_pages", "Pages of the epoch in force", certificate.n_pages)
-    for name, help_text, value in (
-        ("bandwidth", "Crawls a day that are allowed", certificate.bandwidth),
-        ("bandwidth_used", "Crawls a day that the schedule makes", certificate.bandwidth_used),
-    ):
-        yield gauge(f"recrawl_{name}_crawls_per_day", help_text, value)
-    cost = certificate.harmonic_cost
-    yield gauge("recrawl_harmonic_cost", "Expected harmonic staleness, all pages", cost)
-
-
-def of_webhooks(webhooks: list[WebhookProgress], now: datetime) -> Iterator[Metric]:
-    """Yield the metrics of webhooks."""
-    lag = GaugeMetricFamily(
-        "recrawl_webhook_lag_seconds",
-        "Age of the oldest change that an active webhook has not confirmed",
-        labels=["webhook"],
-    )
-    deliveries = CounterMetricFamily(
-        "recrawl_webhook_deliveries",
-        "Requests to the address of a webhook, by all processes: confirmed, refused or failed",
-        labels=["webhook", "outcome"],
-    )
-    for one in webhooks:
-        if one.status is WebhookStatus.active:
-            lag.add_metric([one.id], 0.0 if one.oldest is None else age_s(one.oldest, now))
-        for outcome in ("confirmed", "refused", "failed"):
-            deliveries.add_metric([one.id, outcome], getattr(one, f"n_{outcome}"))
-    n_disabled = sum(one.status is WebhookStatus.disabled for one in webhooks)
-    yield lag
-    yield deliveries
-    yield gauge("recrawl_webhooks_disabled", "Webhooks that the service stopped", n_disabled)
+        yield gauge("count_age_seconds", "Time since queue and leases were counted", age)
+        yield from of_queue(census)
+        yield from of_calibrations(calibrations)

@@ -19,7 +19,7 @@ from prometheus_client import (
 
 from service import __version__
 from service.batching.batcher import Flush
-from service.runtime.database_metrics import DatabaseCollector, QueueCollector
+from service.runtime.database_metrics import DatabaseCollector, SumsCollector
 from service.storage import Store
 from service.storage.clock import Clock
 
@@ -43,8 +43,8 @@ class Monitor:
     def __init__(self, store: Store, now: Clock, epoch_interval: timedelta, estimator: str) -> None:
         self.registry = CollectorRegistry()
         self.database = DatabaseCollector(store, now)
-        self.queue = QueueCollector(store, now)
-        for collector in (self.database, self.queue):
+        self.sums = SumsCollector(store, now)
+        for collector in (self.database, self.sums):
             self.registry.register(collector)
         ProcessCollector(registry=self.registry)
         Info("recrawl_build", "Version of the service and its parts", registry=self.registry).info(

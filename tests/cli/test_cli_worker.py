@@ -10,6 +10,7 @@ from support.live_server import command, until
 from support.processes import free_port, started
 
 KEY = "a-key-of-twenty-characters-or-more"
+END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'"
 OTHERS = {"X-Forwarded-For": "203.0.113.7"}
 
 
@@ -48,8 +49,11 @@ def test_a_worker_answers_for_itself_while_its_database_is_away(
             assert client.get("/healthz").json()["status"] == "ok"
             text = client.get("/metrics").text
             assert "recrawl_up 1.0" in text
-            assert re.search(r'^recrawl_build_info{.*database="postgres".*} 1.0$', text, re.MULTILINE)
-            assert float(re.search(r"^process_resident_memory_bytes (\S+)$", text, re.MULTILINE)[1]) > 1e7
+            assert re.search(
+                r'^recrawl_build_info{.*database="postgres".*} 1.0$', text, re.MULTILINE
+            )
+            (memory,) = re.findall(r"^process_resident_memory_bytes (\S+)$", text, re.MULTILINE)
+            assert float(memory) > 1e7
             for path, status in (("/metrics", 401), ("/pages", 404), ("/docs", 404)):
                 refused = client.get(path, headers=OTHERS)
                 assert refused.status_code == status
@@ -58,10 +62,7 @@ def test_a_worker_answers_for_itself_while_its_database_is_away(
             assert client.get("/metrics", headers=shown).status_code == 200
 
             command(postgres_server, f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
-            ends = (
-                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
-            )
-            command(postgres_server, ends)
+            command(postgres_server, END_SESSIONS.format(name))
             try:
                 assert client.get("/healthz").status_code == 200
                 assert client.get("/readyz").status_code == 503

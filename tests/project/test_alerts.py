@@ -159,10 +159,7 @@ def test_a_fault_of_the_service(alerts, tmp_path, sqlite_url, monkeypatch):
     with watched(tmp_path, sqlite_url) as (live, watch):
         live.get("/epochs")
         watch.is_quiet(*alerts)
-        monkeypatch.setattr(
-            SqliteTransaction, "epochs", lambda self, *_: self.run("SELECT nothing")
-        )
-
+        monkeypatch.setattr(SqliteTransaction, "epochs", lambda tx, *_: tx.run("SELECT nothing"))
         assert live.get("/epochs").status_code == 500  # one is enough
         watch.fires(*alerts)
 

@@ -7,7 +7,7 @@ import pytest
 from support.store_cases import T0
 
 from service.model.errors import StoreUnavailable
-from service.runtime.database_metrics import CENSUS_EVERY_S, CENSUS_SHARE, QueueCollector
+from service.runtime.database_metrics import COUNT_EVERY_S, COUNT_SHARE, SumsCollector
 from service.runtime.metrics import Monitor
 from service.storage.queue import QueueCensus
 
@@ -26,6 +26,9 @@ class Queue:
         assert not write
         yield self
 
+    def calibrations(self, _since, _until):
+        return []
+
     def queue_census(self, _now):
         self.seconds += self.takes_s
         if self.away:
@@ -37,13 +40,13 @@ class Queue:
 @pytest.mark.parametrize("takes_s", [0.0, 3.0])
 def test_counting_takes_at_most_a_hundredth_of_the_time(takes_s):
     queue = Queue()
-    collector = QueueCollector(queue, lambda: T0, lambda: queue.seconds)
+    collector = SumsCollector(queue, lambda: T0, lambda: queue.seconds)
     collector.next_at = 0.0
     queue.takes_s = takes_s
     for _ in range(2_000):
         collector.count()
         queue.seconds += 0.5
-    possible = queue.seconds / max(CENSUS_EVERY_S, takes_s / CENSUS_SHARE)
+    possible = queue.seconds / max(COUNT_EVERY_S, takes_s / COUNT_SHARE)
     assert possible - 1 <= queue.n_counts <= possible + 1
 
 
@@ -53,13 +56,13 @@ def values(collector):
 
 def test_the_last_count_stays_with_its_age_while_the_database_is_away():
     queue, now = Queue(), [T0]
-    collector = QueueCollector(queue, lambda: now[0], lambda: queue.seconds)
+    collector = SumsCollector(queue, lambda: now[0], lambda: queue.seconds)
     assert values(collector) == {}
     collector.count()
     queue.away, queue.seconds, now[0] = True, 1_000.0, T0 + timedelta(seconds=90)
     collector.count()
     assert queue.n_counts == 1
-    assert values(collector)["recrawl_queue_age_seconds"] == 90
+    assert values(collector)["recrawl_count_age_seconds"] == 90
     assert values(collector)["recrawl_queue_pages"] == 1
 
 

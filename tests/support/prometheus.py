@@ -94,10 +94,9 @@ class Prometheus:
 
     def n_rounds(self) -> float:
         text = self.client.get("/metrics").text
-        found = re.findall(
-            r"^prometheus_rule_group_iterations_total{.*} (\S+)$", text, re.MULTILINE
-        )
-        return min(map(float, found), default=0.0)
+        name = "prometheus_rule_group_iterations_total"
+        rounds = re.findall(rf"^{name}{{.*}} (\S+)$", text, re.MULTILINE)
+        return min(map(float, rounds), default=0.0)
 
 
 @contextmanager

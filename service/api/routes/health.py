@@ -72,7 +72,7 @@ async def metrics(service: TheMonitored) -> Response:
     database are those of its last answer.
     """
     with suppress(TimeoutError):
-        await service.counting.run(service.monitor.queue.count)
+        await service.counting.run(service.monitor.sums.count)
     try:
         text = await service.scraping.run(service.monitor.scrape)
     except TimeoutError:
