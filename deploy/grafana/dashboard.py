@@ -136,7 +136,7 @@ ROWS: dict[str, list[Panel]] = {
             {"{{outcome}}": f"sum by (outcome) (rate(recrawl_leases_total{RATE}))"},
         ),
         Panel(
-            "Hosts not crawled",
+            "Hosts not crawled, by reason",
             "short",
             {"{{reason}}": "max by (reason) (recrawl_hosts_blocked)", "all": "max(recrawl_hosts)"},
         ),
@@ -144,7 +144,7 @@ ROWS: dict[str, list[Panel]] = {
     ],
     "Epochs and webhooks": [
         Panel(
-            "Age of the schedule",
+            "Age of the schedule, and interval",
             "s",
             {
                 "age": "min(recrawl_epoch_age_seconds)",

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -345,3 +346,59 @@ def test_a_receiver_that_fails_and_one_that_wants_no_more(alerts, tmp_path, sqli
         live.clock.advance(minutes=1)
         live.service.courier.run_once()
         watch.fires("RecrawlWebhookDisabled")
+
+
+@causes("RecrawlFreshnessFalling")
+def test_a_budget_that_falls(alerts, tmp_path, sqlite_url):
+    polite = {"host_delay_s": 0, "host_concurrency": 0}
+    with watched(tmp_path, sqlite_url, bandwidth=40, **polite) as (live, watch):
+        live.register(*urls(5))
+        before = 'avg_over_time(recrawl_expected_fresh_ratio{weight="importance"}[4s] offset 4s)'
+
+        def six_hours() -> None:
+            """Crawl what is leased; pages change every day."""
+            live.clock.advance(hours=6)
+            live.service.runner.run_once()
+            for crawl in live.client.post("/leases", json={"count": 100}).json()["items"]:
+                at = live.clock()
+                report = {"lease": crawl["lease"], "observed_at": at.isoformat()}
+                live.post("/observations", [{**report, "digest": f"{at.date()}"}])
+
+        for _ in range(40):
+            six_hours()
+        until(lambda: watch.query(f"{before} > 0.5"), "freshness is high for a while")
+        watch.is_quiet(*alerts)
+        live.service.runner.plan = replace(live.service.runner.plan, bandwidth=0.01)
+
+        def falls() -> bool:
+            six_hours()
+            return bool(watch.firing(*alerts))
+
+        until(falls, "the alert fires")
+
+
+@causes("RecrawlCalibrationOff")
+def test_pages_that_stop_changing_at_once(alerts, tmp_path, sqlite_url):
+    pages = urls(600)
+    with watched(tmp_path, sqlite_url) as (live, watch):
+
+        def crawl_all(digest: str, **after: float) -> None:
+            live.clock.advance(**after)
+            for first in range(0, len(pages), 50):
+                crawled(live, *pages[first : first + 50], digest=digest)
+
+        def kept() -> None:
+            live.clock.advance(minutes=11)
+            live.service.runner.run_once()
+            many = "recrawl_calibration_crawls >= 500"
+            until(lambda: watch.query(many), "the crawls are compared")
+
+        for i in range(12):
+            crawl_all(f"{i}", hours=1)
+            live.service.runner.run_once()
+        crawl_all("as before", days=2)
+        kept()
+        watch.is_quiet(*alerts)
+        crawl_all("as before", days=2)
+        kept()
+        assert watch.fires(*alerts)["estimator"] == "bursty"
