@@ -19,6 +19,7 @@ from service.api.responses import problems
 from service.api.route import DirectMiddleware, DirectRoute
 from service.api.routes import (
     access,
+    bulk,
     changes,
     epochs,
     freshness,
@@ -72,6 +73,7 @@ log = structlog.get_logger()
 ROUTERS = (
     pages.router,
     listing.router,
+    bulk.router,
     freshness.router,
     observations.router,
     leases.router,

@@ -1,25 +1,14 @@
 """Pieces of the OpenAPI document that routes declare: bodies, answers, headers and problems."""
 
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from recrawl_client.wire import (
-    access,
-    changes,
-    clocks,
-    common,
-    evidence,
-    freshness,
-    hosts,
-    leases,
-    listing,
-    pages,
-    schedule,
-    webhooks,
-    websub,
-)
+from recrawl_client import wire
+from recrawl_client.wire import changes, common
 from service.api.requests.bodies import JSON, NDJSON
 
 
@@ -95,25 +84,11 @@ RETRY_AFTER = {"Retry-After": header("Wait before the next try, seconds", 5, "in
 
 STRUCTS = [
     kind
-    for module in (
-        access,
-        changes,
-        clocks,
-        common,
-        evidence,
-        freshness,
-        hosts,
-        leases,
-        listing,
-        pages,
-        schedule,
-        webhooks,
-        websub,
-    )
-    for kind in vars(module).values()
+    for module in iter_modules(wire.__path__, f"{wire.__name__}.")
+    for kind in vars(import_module(module.name)).values()
     if isinstance(kind, type)
     and issubclass(kind, msgspec.Struct)
-    and kind.__module__ == module.__name__
+    and kind.__module__ == module.name
     and kind not in (common.Item, common.Counts, changes.ChangesPlace)
 ] + [IndexNowBody, IndexNowAnswer, Health]
 """Structs of bodies and answers, with those that the client does not use."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from support.live_server import START, Live
 
-from service.api.routes import listing
+from service.api.routes import bulk, listing
 
 A, B = "https://a.example/", "https://b.example/"
 
@@ -241,7 +241,7 @@ def test_a_delete_by_filter_takes_the_selected_pages_only(world: Live):
 
 def test_an_act_that_takes_long_answers_with_a_cursor_and_goes_on(world: Live, monkeypatch):
     monkeypatch.setattr("service.ingest.bulk.BLOCK", 2)
-    monkeypatch.setattr(listing, "BULK_S", 0.0)
+    monkeypatch.setattr(bulk, "BULK_S", 0.0)
     answers, cursor = [], {}
     while True:
         done = act(world, "PATCH", body={"tags": ["t"]}, all_pages=True, **cursor)

@@ -40,7 +40,7 @@ def test_pages_are_listed_counted_changed_and_deleted_by_filters(client):
 
 def test_an_act_goes_on_by_its_cursor_to_the_end(client, monkeypatch):
     monkeypatch.setattr("service.ingest.bulk.BLOCK", 2)
-    monkeypatch.setattr("service.api.routes.listing.BULK_S", 0.0)
+    monkeypatch.setattr("service.api.routes.bulk.BULK_S", 0.0)
     client.register(*URLS)
     done = client.change_pages({"importance": 2.0}, all_pages=True)
     assert (done.matched, done.changed, done.next_cursor) == (5, 5, None)

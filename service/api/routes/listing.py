@@ -1,28 +1,20 @@
-"""Pages as a collection: listed, changed, deleted and crawled again by filters."""
+"""Pages as a collection: list of all, log of one."""
 
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any, Literal
-from urllib.parse import urlencode
 
-import msgspec
-import numpy as np
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from recrawl_client.wire.common import Rejection
 from recrawl_client.wire.listing import (
-    BulkAnswer,
     LogAnswer,
     PagesAnswer,
-    RecrawlBody,
 )
-from recrawl_client.wire.pages import CrawlAnswer, PageAnswer, PagePatchBody
-from service.access.audit import write_audit
+from recrawl_client.wire.pages import CrawlAnswer, PageAnswer
 from service.api import examples, openapi
-from service.api.admission import TheActor, TheCaller
+from service.api.admission import TheCaller
 from service.api.cursors import (
     CursorParameter,
     LogPlace,
@@ -32,40 +24,26 @@ from service.api.cursors import (
     next_link,
 )
 from service.api.encodings import best
-from service.api.requests.bodies import JSON, NDJSON, decode_object
+from service.api.requests.bodies import JSON, NDJSON
 from service.api.requests.filters import PageFilters, with_filters
 from service.api.requests.limited import check_urls
 from service.api.responses import encode, tables
-from service.api.responses.encode import ARROW, LISTED, answer, shared
+from service.api.responses.encode import ARROW, answer, shared
 from service.api.responses.tables import CSV, parts_ahead
 from service.api.route import GUARDED, DirectRoute
-from service.api.routes.pages import PageIdPath, find, page_response, patches_of
-from service.api.service import Service, TheBody, TheService
-from service.ingest.bulk import (
-    Act,
-    Change,
-    Delete,
-    Note,
-    Outcome,
-    Recrawl,
-    act_on,
-    act_on_selected,
-)
+from service.api.routes.pages import PageIdPath, find, page_response
+from service.api.service import Service, TheService
 from service.leases.listing import Selection, count, list_pages
-from service.model.access import Actor
-from service.model.arrays import EPOCH, KEY, Ints, distinct
+from service.model.arrays import EPOCH
 from service.model.domain import Kind
-from service.model.errors import Forbidden, InvalidField, InvalidUrl, NotAcceptable
+from service.model.errors import Forbidden, InvalidField, NotAcceptable
 from service.model.listing import ListedPart
 from service.model.urls import normalise
-from service.storage import Transaction
 
 router = APIRouter(tags=["pages"], route_class=DirectRoute, dependencies=GUARDED)
 
 BLOCK = 10_000
 """Number of pages of a stream that are read, encoded and sent at once."""
-BULK_S = 20.0
-"""Time after which an act on many pages answers with a cursor, seconds."""
 LIST_PATH = "/pages"
 MICROSECOND = timedelta(microseconds=1)
 
@@ -79,8 +57,6 @@ CountKind = Annotated[
         "`cursor`: `exact` up to a million candidates, else an estimate"
     ),
 ]
-DryRun = Annotated[bool, Query(description="Count the pages, and change nothing")]
-AllPages = Annotated[bool, Query(description="Act on every page, without a filter")]
 OneUrl = Annotated[
     str | None,
     Query(
@@ -108,7 +84,6 @@ RESPONSES[200]["content"][JSON]["schema"] = {
     "oneOf": [openapi.ref(PagesAnswer), openapi.ref(PageAnswer)]
 }
 RESPONSES[200]["content"] |= openapi.streams(examples.LISTED_PAGE, NDJSON, CSV, ARROW)
-BULK = openapi.answers(BulkAnswer, examples.BULK_ANSWER, *openapi.WRITES)
 
 
 @router.get("/pages", description=LIST, responses=RESPONSES)
@@ -177,202 +152,6 @@ def _stream(service: Service, selection: Selection, after: int, media: str) -> R
     bodies = {NDJSON: tables.lines, CSV: tables.csv_rows, ARROW: tables.arrow_batches}
     body: Iterator[bytes] = bodies[media](pages)
     return StreamingResponse(body, headers={"Vary": "Accept"}, media_type=media)
-
-
-@router.patch(
-    "/pages",
-    responses=BULK,
-    openapi_extra=openapi.request_body(PagePatchBody, examples.BULK_PATCH, batch=False),
-)
-@with_filters
-def patch_pages(
-    service: TheService,
-    actor: TheActor,
-    body: TheBody,
-    filters: PageFilters,
-    dry_run: DryRun = False,
-    all_pages: AllPages = False,
-    cursor: CursorParameter = None,
-) -> Response:
-    """Change all pages that the filters select.
-
-    Send `dry_run=true` first: the answer counts the pages. The pages change in steps, so a request
-    that breaks off has changed some of them; send it again, because pages that have the new values
-    stay as they are. An answer with `next_cursor` means that more pages follow: send the request
-    again with this `cursor`. A page whose bounds would cross, or which would have too many tags, is
-    rejected and stays as it is.
-    """
-    changes = decode_object(body, PagePatchBody)
-    patch, tags = patches_of(changes)
-    selection = _selection(filters, all_pages=all_pages)
-    note = _audited(actor, filters, msgspec.to_builtins(changes))
-    return _act(service, selection, Change(patch, tags), cursor, note, dry_run=dry_run)
-
-
-@router.delete("/pages", responses=openapi.answers(BulkAnswer, examples.BULK_ANSWER, 422))
-@with_filters
-def delete_pages(
-    service: TheService,
-    actor: TheActor,
-    filters: PageFilters,
-    dry_run: DryRun = False,
-    all_pages: AllPages = False,
-    cursor: CursorParameter = None,
-) -> Response:
-    """Delete all pages that the filters select, with their states and logs.
-
-    Send `dry_run=true` first: the answer counts the pages. The pages go in steps; after a request
-    that breaks off, and after an answer with `next_cursor`, send the request again.
-    """
-    selection = _selection(filters, all_pages=all_pages)
-    return _act(service, selection, Delete(), cursor, _audited(actor, filters), dry_run=dry_run)
-
-
-@router.post(
-    "/pages/recrawl",
-    responses=openapi.answers(BulkAnswer, examples.BULK_ANSWER, *openapi.WRITES),
-    openapi_extra=openapi.request_body(RecrawlBody, examples.RECRAWL, batch=False),
-)
-@with_filters
-def recrawl_pages(
-    service: TheService,
-    actor: TheActor,
-    body: TheBody,
-    filters: PageFilters,
-    dry_run: DryRun = False,
-    all_pages: AllPages = False,
-    cursor: CursorParameter = None,
-) -> Response:
-    """Crawl pages as soon as politeness allows.
-
-    The pages are those named in the body, or those that the filters select. They are due now, and
-    come before all others of their hosts. Politeness is kept: the delay, the concurrency and the
-    pauses of a host stay in force. A page that waits for a requested crawl already does not change.
-    Send the body `{}` with filters. An answer with `next_cursor` means that more pages follow: send
-    the request again with this `cursor`.
-    """
-    named, act = decode_object(body, RecrawlBody), Recrawl(service.settler)
-    note = _audited(actor, filters)
-    if not (named.page_ids or named.urls):
-        selection = _selection(filters, all_pages=all_pages, otherwise=", or page_ids or urls")
-        return _act(service, selection, act, cursor, note, dry_run=dry_run)
-    if any(value is not None for value in filters) or all_pages or cursor is not None:
-        raise InvalidField("page_ids", "the body names pages; leave filters and cursor out")
-    return _recrawl_named(service, named, act, note, dry_run=dry_run)
-
-
-def _audited(actor: Actor, filters: PageFilters, after: dict[str, Any] | None = None) -> Note:
-    """Return a function that writes each transaction of a bulk act to the audit."""
-    chosen = {name: value for name, value in filters._asdict().items() if value is not None}
-
-    def note(tx: Transaction, act: Act, n_changed: int) -> None:
-        if n_changed:
-            changes = {**(after or {}), "n_changed": n_changed}
-            write_audit(tx, actor, f"pages.{act.name}", urlencode(chosen), after=changes)
-
-    return note
-
-
-def _selection(filters: PageFilters, *, all_pages: bool, otherwise: str = "") -> Selection:
-    """Return the selected pages; without a filter, every page only if the caller wants it."""
-    if all_pages and any(value is not None for value in filters):
-        raise InvalidField("all_pages", "all_pages=true excludes filters; leave either out")
-    if not all_pages and all(value is None for value in filters):
-        names = ", ".join(PageFilters._fields)
-        raise InvalidField(
-            "all_pages", f"nothing is selected; send {names}{otherwise}, or all_pages=true"
-        )
-    return filters.selection()
-
-
-def _act(
-    service: Service,
-    selection: Selection,
-    act: Act,
-    cursor: str | None,
-    note: Note,
-    *,
-    dry_run: bool,
-) -> Response:
-    after = 0 if cursor is None else decode_cursor(cursor, PagesPlace, LIST_PATH).after
-    until = time.monotonic() + BULK_S
-    outcome = act_on_selected(
-        service.store,
-        selection,
-        act,
-        service.now,
-        after,
-        dry_run=dry_run,
-        note=note,
-        enough=lambda: time.monotonic() > until,
-    )
-    return _bulk_answer(outcome, dry_run=dry_run)
-
-
-def _bulk_answer(outcome: Outcome, *, dry_run: bool) -> Response:
-    first = outcome.refused[:LISTED]
-    rejected = [
-        Rejection(index=row, code="conflict", field=refusal.field, detail=refusal.reason)
-        for row, refusal in first
-    ]
-    body = BulkAnswer(
-        dry_run=dry_run,
-        matched=outcome.n_matched,
-        changed=outcome.n_changed,
-        n_rejected=len(outcome.refused),
-        rejected=rejected,
-        next_cursor=None if outcome.after is None else encode_cursor(PagesPlace(outcome.after)),
-    )
-    return answer(body)
-
-
-def _recrawl_named(
-    service: Service, named: RecrawlBody, act: Act, note: Note, *, dry_run: bool
-) -> Response:
-    page_id, rejected = _named(service, named)
-    there = distinct(page_id[page_id > 0])
-    changed = 0
-    if len(there) and not dry_run:
-        changed = len(act_on(service.store, there, act, service.now(), note).changed)
-    body = BulkAnswer(
-        dry_run=dry_run,
-        matched=len(there),
-        changed=changed,
-        n_rejected=len(rejected),
-        rejected=rejected[:LISTED],
-        next_cursor=None,
-    )
-    return answer(body)
-
-
-def _named(service: Service, named: RecrawlBody) -> tuple[Ints, list[Rejection]]:
-    """Return the page of each item, 0 for none, and the rejected items: ids, then URLs."""
-    keys, rejected = [], []
-    for row, url in enumerate(named.urls, len(named.page_ids)):
-        try:
-            keys.append(normalise(url).key)
-        except InvalidUrl as error:
-            keys.append(bytes(16))
-            rejected.append(
-                Rejection(index=row, code=error.code, field="urls", detail=error.detail)
-            )
-    with service.store.begin(write=False) as tx:
-        by_id = np.array(named.page_ids, np.int64)
-        by_id[~np.isin(by_id, tx.existing_pages(by_id))] = 0
-        by_url = tx.page_ids(np.frombuffer(b"".join(keys), KEY)) if keys else by_id[:0]
-    page_id = np.concatenate([by_id, by_url])
-    bad = {rejection.index for rejection in rejected}
-    missing = (row for row in np.flatnonzero(page_id == 0).tolist() if row not in bad)
-    rejected += (
-        Rejection(
-            index=row,
-            code="page_not_found",
-            field="page_ids" if row < len(by_id) else "urls",
-            detail="no such page; register it with POST /pages",
-        )
-        for row in missing
-    )
-    return page_id, sorted(rejected, key=lambda rejection: rejection.index)
 
 
 @router.get(
