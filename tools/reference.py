@@ -63,18 +63,18 @@ CLI_HEAD = """# Commands
 database; `demo`, `experiment` and `replay` come with `pip install 'recrawl[lab]'`."""
 METRICS_HEAD = """# Metrics
 
-`GET /metrics` of a server, and of a worker with `--port`, answers in Prometheus's format within 2 s.
-Programs on other machines need a key of role `read`, unless `RECRAWL_PUBLIC` names `metrics`.
-[Alerts](../how-to/alerts.md) has rules and a dashboard on them.
+`GET /metrics` of a server, and of a worker with `--port`, answers in Prometheus's format within
+2 s. Programs on other machines need a key of role `read`, unless `RECRAWL_PUBLIC` names `metrics`.
+[Alerts and graphs](../how-to/alerts.md) has rules and a dashboard on them.
 
 - While the database does not answer, `recrawl_up` is 0. The metrics that come from the database are
   those of its last answer, and `recrawl_database_answer_age_seconds` is the age of that answer.
 - A scrape reads a few rows. Queue, leases, hosts and calibration are counted apart, at most once a
-  second and in at most a hundredth of the time; `recrawl_count_age_seconds` is the age of the count.
-- Fresh shares, overdue pages and crawls of ten minutes come from the [history](http.md), which the
-  process that runs epochs writes every ten minutes.
-- All processes report the same database: take `max` or `min` over them, and `sum` only for
-  requests, items, leases and failures, which each process counts for itself.
+  second and in at most a hundredth of the time. `recrawl_count_age_seconds` is the count's age.
+- Fresh shares, overdue pages and the crawls of ten minutes come from the history. The process that
+  runs epochs writes the history every ten minutes.
+- All processes report the same database: take `max` or `min` over them. Each process counts its own
+  requests, items, leases and failures: take `sum`.
 - Rates of crawls are per day, as everywhere in Recrawl; their names end in `_crawls_per_day`.
 """
 PROBLEMS_HEAD = """# Problems
