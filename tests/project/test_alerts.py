@@ -1,5 +1,6 @@
 """Each alert fires when its trouble is caused for real; Prometheus is from apt, so external."""
 
+import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -14,8 +15,8 @@ import sqlalchemy as sa
 import yaml
 from support.image import finish
 from support.live_server import Clock, Live, command, running, until
-from support.processes import free_port, serving, started
-from support.prometheus import FOLDER, Prometheus, program, prometheus, rules
+from support.processes import ROOT, free_port, serving, started
+from support.prometheus import FOLDER, PATIENCE_S, Prometheus, program, prometheus, rules
 from support.receiver import SECRET, receiving
 from typing_extensions import override
 
@@ -99,6 +100,28 @@ def test_names_and_units_of_metrics_follow_the_conventions(sqlite_url):
         [program("promtool"), "check", "metrics"], input=text, capture_output=True, check=False
     )
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
+
+
+def test_every_query_of_the_dashboard_is_one_that_prometheus_answers(tmp_path, sqlite_url):
+    panels = json.loads((ROOT / "deploy/grafana/recrawl.json").read_text())["panels"]
+    queries = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    with receiving() as receiver, watched(tmp_path, sqlite_url, webhooks_private=True) as both:
+        live, watch = both
+        live.client.post("/webhooks", json={"url": receiver.url, "secret": SECRET})
+        live.register(*urls(3))
+        live.epoch()
+        for digest in "ab":
+            crawled(live, *urls(3), digest=digest)
+            live.clock.advance(hours=1)
+        live.service.courier.run_once()
+        live.clock.advance(minutes=11)
+        live.service.runner.run_once()
+        until(lambda: watch.query("recrawl_calibration_crawls"), "the step is scraped")
+        for name in ("$__rate_interval", "$__interval"):
+            queries = [query.replace(name, "5s") for query in queries]
+        queries.remove("recrawl_connections")  # of `recrawl serve` alone
+        for query in queries:
+            until(lambda query=query: watch.query(query), f"{query} has data", PATIENCE_S)
 
 
 @contextmanager
