@@ -54,17 +54,18 @@ def main() -> None:
                 child.wait()
             if not arguments.sqlite:
                 for name in names:
-                    _execute(arguments.url, f"DROP DATABASE {name} WITH (FORCE)")
+                    execute(arguments.url, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def created(url: str, name: str) -> str:
     """Return the address of a new database."""
-    _execute(url, f"CREATE DATABASE {name}")
-    _execute(url, f"ALTER DATABASE {name} SET synchronous_commit = off")
+    execute(url, f"CREATE DATABASE {name}")
+    execute(url, f"ALTER DATABASE {name} SET synchronous_commit = off")
     return f"{url.rpartition('/')[0]}/{name}"
 
 
-def _execute(url: str, statement: str) -> None:
+def execute(url: str, statement: str) -> None:
+    """Run one statement on a Postgres server."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:
@@ -140,7 +141,7 @@ def serve(url: str) -> None:
         print((cpu(store) - began) / n, flush=True)
 
 
-def registered(store: Any, now: Any) -> Any:
+def registered(store: Any, now: Any, numbers: range = range(PAGES)) -> Any:
     """Return the ids of new pages."""
     import numpy as np
 
@@ -148,14 +149,14 @@ def registered(store: Any, now: Any) -> Any:
     from service.model.columns import PageColumns
     from service.model.urls import key_of
 
-    urls = [f"https://h{i % 500}.example/{i % 7}/{i}" for i in range(PAGES)]
-    none = np.full(PAGES, np.nan)
+    urls = [f"https://h{i % 500}.example/{i % 7}/{i}" for i in numbers]
+    none = np.full(len(urls), np.nan)
     pages = PageColumns(
         key=np.frombuffer(b"".join(map(key_of, urls)), KEY),
         url=np.array(urls, object),
-        host=np.array([f"h{i % 500}.example" for i in range(PAGES)], object),
+        host=np.array([f"h{i % 500}.example" for i in numbers], object),
         importance=none,
-        observability=np.full(PAGES, -1, np.int16),
+        observability=np.full(len(urls), -1, np.int16),
         min_crawl_rate=none,
         max_crawl_rate=none,
     )
