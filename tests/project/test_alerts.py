@@ -402,7 +402,7 @@ def test_a_budget_that_falls(alerts, tmp_path, sqlite_url):
 
 @causes("RecrawlCalibrationOff")
 def test_pages_that_stop_changing_at_once(alerts, tmp_path, sqlite_url):
-    pages = urls(600)
+    pages = urls(1_500)  # a share of the crawls is compared
     with watched(tmp_path, sqlite_url) as (live, watch):
 
         def crawl_all(digest: str, **after: float) -> None:
