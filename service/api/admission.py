@@ -14,7 +14,7 @@ from service.access.gate import Gate
 from service.access.roles import Right, right_of
 from service.access.tokens import UnknownSigner
 from service.api.responses import problems
-from service.api.service import the_service
+from service.api.service import the_monitored
 from service.model.access import Actor
 from service.model.errors import AccessUnavailable, Forbidden, RecrawlError, Unauthorized
 from service.runtime.requests import SECURITY, SLOTS
@@ -42,7 +42,7 @@ async def enter(request: Request, operation: str, right: Right) -> None:
     RateLimited
         The key has used up its items, or too many of its requests wait.
     """
-    scope, service = request.scope, the_service(request)
+    scope, service = request.scope, the_monitored(request)
     if right.public_as and (right.public_as in service.gate.public or is_local(scope)):
         scope[CALLER] = STRANGER
         return

@@ -180,8 +180,13 @@ class GracefulServer(uvicorn.Server):
             "recrawl_connections", "Open connections", lambda: len(open_connections)
         )
         if self.started:
-            host, port = self.servers[0].sockets[0].getsockname()[:2]
-            self.announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+            self.announce(address_of(self.servers[0].sockets[0]))
+
+
+def address_of(listening: socket.socket) -> str:
+    """Return the base URL of a bound socket."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 @contextmanager

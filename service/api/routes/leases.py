@@ -133,7 +133,7 @@ async def post_leases(
                 service.lease_waiters.wake(reply.counts["leases_ended"])
             if not reply.is_empty:
                 n_leased = len(reply.items)
-                service.telemetry.count_leases("given", n_leased)
+                service.telemetry.count_leases("granted", n_leased)
                 charge(caller, n_leased)
                 return json_answer(reply.answer or encode_answer(reply))
             ahead_s = _ahead(reply.next_ready_at, service.now())
@@ -219,6 +219,6 @@ def delete_lease(service: TheService, lease: LeasePath) -> Response:
     with service.store.begin() as tx:
         if not service.settler.release(tx, page_id, token, tx.now()):
             raise LeaseNotHeld
-    service.telemetry.count_leases("given_back", 1)
+    service.telemetry.count_leases("returned", 1)
     service.lease_waiters.wake(1)
     return Response(status_code=204)
