@@ -64,12 +64,12 @@ def server_config(service: "Service", chosen: "Settings", host: str, port: int) 
     """Return the configuration of the HTTP server."""
     import uvicorn
 
-    from service.api.app import create_app
     from service.api.protocol import BoundedConnection
     from service.api.server import GRACEFUL_S, max_connections
+    from service.console.app import create_app_with_console
 
     return uvicorn.Config(
-        create_app(service),
+        create_app_with_console(service),
         host=host,
         port=port,
         access_log=False,

@@ -107,6 +107,27 @@ def read_freshness(
     )
 
 
+def stale_between_crawls(
+    tx: Transaction,
+    pages: FreshnessColumns,
+    estimator: Estimator[Any],
+    now: np.datetime64,
+    instants: Instants,
+) -> Floats:
+    """Return P(the copy of the last crawl is stale) of one page at some instants.
+
+    The forecast is that of `now`: no crawl and no ping comes until these instants.
+    """
+    forecast, epoch = _forecast(tx, pages, estimator, now), EpochFacts.in_force(tx)
+    at = pages.last_observed_at
+    no_time: Instants = np.full(1, NO_TIME)
+    none = LoggedChanges(
+        first_at=no_time, first_interval=np.full(1, np.nan), n=np.zeros(1, np.int64)
+    )
+    each = (_verdicts(pages, at, none, forecast, epoch, then, NO_TIME) for then in instants)
+    return np.array([verdict.stale[0] for verdict in each])
+
+
 def _verdicts(
     pages: FreshnessColumns,
     at: Instants,

@@ -1,0 +1,32 @@
+"""Epochs: the list, one epoch with its certificate, and a request for a new one."""
+
+from fastapi import Response
+
+from recrawl_client.wire.schedule import Epoch, EpochsAnswer
+from service.api.routes import epochs
+from service.console.visit import Visit
+
+PART = 50
+RUNNING = frozenset({"requested", "running"})
+
+
+def show_all(visit: Visit) -> Response:
+    """Show a part of the list of epochs."""
+    values = {"limit": PART} | visit.parameters("list_epochs")
+    part = visit.ask(EpochsAnswer, epochs.list_epochs, request=visit.request, **values)
+    return visit.page("epochs.html", part=part)
+
+
+def show(visit: Visit) -> Response:
+    """Show one epoch; the page of one that runs refreshes itself."""
+    epoch = visit.ask(Epoch, epochs.get_epoch, **visit.parameters("get_epoch"))
+    part = "hx-request" in visit.request.headers
+    return visit.page(
+        "part_epoch.html" if part else "epoch.html", epoch=epoch, runs=epoch.status in RUNNING
+    )
+
+
+def request(visit: Visit) -> Response:
+    """Request an epoch, and show how far it is."""
+    epoch = epochs.request_epoch(visit.service, visit.actor)
+    return visit.go(f"/console/epochs/{epoch.epoch}")
