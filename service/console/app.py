@@ -8,14 +8,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
-from typing import NamedTuple
+from inspect import iscoroutinefunction
+from typing import NamedTuple, cast
 from urllib.parse import parse_qsl, quote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.routing import Route
+from starlette.routing import Match, Route
+from starlette.types import Scope
+from typing_extensions import override
 
 from service.access.callers import STRANGER, Caller
 from service.access.roles import right_of
@@ -34,7 +37,7 @@ from service.console.session import (
     forget,
     keep,
 )
-from service.console.views import access, changes, epochs, hosts, leases, overview, page, pages
+from service.console.views import access, budget, changes, epochs, hosts, leases, overview, page, pages
 from service.console.visit import THEME, THEMES, Visit, inside
 from service.model.errors import Forbidden, MalformedBody, RecrawlError, Unauthorized
 from service.runtime.requests import SECURITY
@@ -61,7 +64,8 @@ class View(NamedTuple):
     path: str
     operation: str
     """Operation of the API whose right the view needs."""
-    respond: Callable[[Visit], Response]
+    respond: Callable[[Visit], Response] | Callable[[Visit], Awaitable[Response]]
+    """A function runs in a thread; a coroutine function waits for others without one."""
 
 
 VIEWS = (
@@ -76,6 +80,7 @@ VIEWS = (
     View("GET", "/console/epochs", "list_epochs", epochs.show_all),
     View("POST", "/console/epochs", "post_epoch", epochs.request),
     View("GET", "/console/epochs/{epoch}", "get_epoch", epochs.show),
+    View("GET", "/console/plan", "get_plan", budget.show),
     View("GET", "/console/leases", "list_leases", leases.show),
     View("GET", "/console/changes", "get_changes", changes.show),
     View("GET", "/console/webhooks/{webhook_id}", "get_webhook", changes.show_webhook),
@@ -95,13 +100,22 @@ def create_app_with_console(service: Service) -> FastAPI:
     both = ["GET", "POST"]
     app.router.routes += [
         *(console.route(view) for view in VIEWS),
-        Route("/console/sign-in", console.guarded(console.sign_in), methods=both),
-        Route("/console/sign-out", console.guarded(console.sign_out), methods=["POST"]),
-        Route("/console/theme", console.guarded(console.choose_theme), methods=["POST"]),
-        Route("/console/static/{name}", console.file),
-        Route("/console/{rest:path}", console.guarded(console.miss), methods=both),
+        CountedRoute("/console/sign-in", console.guarded(console.sign_in), methods=both),
+        CountedRoute("/console/sign-out", console.guarded(console.sign_out), methods=["POST"]),
+        CountedRoute("/console/theme", console.guarded(console.choose_theme), methods=["POST"]),
+        CountedRoute("/console/static/{name}", console.file),
+        CountedRoute("/console/{rest:path}", console.guarded(console.miss), methods=both),
     ]
     return app
+
+
+class CountedRoute(Route):
+    """A route that metrics and the log name by its path."""
+
+    @override
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, child = super().matches(scope)
+        return match, {**child, "route": self}
 
 
 Step = Callable[[Request, Session], Awaitable[Response]]
@@ -118,7 +132,8 @@ class Console:
 
     def route(self, view: View) -> Route:
         """Return the route of a view."""
-        return Route(view.path, self.guarded(partial(self.respond, view)), methods=[view.method])
+        endpoint = self.guarded(partial(self.respond, view))
+        return CountedRoute(view.path, endpoint, methods=[view.method])
 
     def guarded(self, step: Step) -> Callable[[Request], Awaitable[Response]]:
         """Return an endpoint that opens the session, checks the token of a form, and shows errors.
@@ -155,7 +170,10 @@ class Console:
         caller.check(right_of(view.operation), view.operation)
         form = await read_form(request, session)
         await take_place(request.scope, caller)
-        return await run_in_threadpool(view.respond, self.visit(request, session, caller, form))
+        visit = self.visit(request, session, caller, form)
+        if iscoroutinefunction(view.respond):
+            return await view.respond(visit)
+        return await run_in_threadpool(cast("Callable[[Visit], Response]", view.respond), visit)
 
     async def caller(self, key: str) -> Caller:
         """Return the caller who shows a key.
@@ -194,9 +212,10 @@ class Console:
         return response
 
     async def miss(self, request: Request, session: Session) -> Response:
-        """Raise `NoSuchPage` to a visitor who is signed in."""
-        await self.caller(session.key)
-        raise HTTPException(404)
+        """Return the page of an unknown address."""
+        visit = self.visit(request, session, await self.caller(session.key), {})
+        detail = "the console has no such page"
+        return visit.page("error.html", 404, title="Not found", detail=detail)
 
     # -- the visitor
 

@@ -13,6 +13,9 @@ from markupsafe import Markup
 
 FOLDER = Path(__file__).parent
 DASH = "–"
+NO_BREAK = "\N{NO-BREAK SPACE}"
+SHORT_S = 0.1
+"""Duration below which milliseconds are written, seconds."""
 UNITS = (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0))
 """Units of durations, seconds; a duration is written in the first unit that fits twice."""
 
@@ -37,31 +40,33 @@ def number(value: float | None, digits: int = 3) -> str:
 def percent(share: float | None, digits: int = 1) -> str:
     """Return a share as a percentage.
 
-    >>> percent(0.12345)
+    >>> percent(0.12345).replace(NO_BREAK, " ")
     '12.3 %'
     """
-    return DASH if share is None else f"{100 * share:.{digits}f} %"
+    return DASH if share is None else f"{100 * share:.{digits}f}{NO_BREAK}%"
 
 
 def span(seconds: float | None) -> str:
     """Return a duration.
 
-    >>> [span(s) for s in (0.25, 90, 300, 86_400, 400_000, None)]
-    ['0.25 s', '90 s', '5 min', '24 h', '4.6 d', '–']
+    >>> [span(s).replace(NO_BREAK, " ") for s in (0.025, 90, 300, 86_400, 400_000, None)]
+    ['25 ms', '90 s', '5 min', '24 h', '4.6 d', '–']
     """
     if seconds is None:
         return DASH
     for unit, length in UNITS:
         if abs(seconds) >= 2 * length:
-            return f"{f'{seconds / length:,.1f}'.removesuffix('.0')} {unit}"
-    return f"{seconds:.3g} s"
+            return f"{f'{seconds / length:,.1f}'.removesuffix('.0')}{NO_BREAK}{unit}"
+    if 0 < abs(seconds) < SHORT_S:
+        return f"{1_000 * seconds:.3g}{NO_BREAK}ms"
+    return f"{seconds:.3g}{NO_BREAK}s"
 
 
 def every(rate: float | None) -> str:
     """Return the mean interval of a rate a day.
 
-    >>> every(0.5), every(0.0)
-    ('2 d', 'never')
+    >>> every(0.5).replace(NO_BREAK, " "), every(0.0)
+    ('48 h', 'never')
     """
     if rate is None:
         return DASH
@@ -73,7 +78,9 @@ def instant(at: datetime | None, now: datetime) -> Markup:
     if at is None:
         return Markup(DASH)  # noqa: S704 - a constant
     ahead = (at - now).total_seconds()
-    words = f"in {span(ahead)}" if ahead > 0 else f"{span(-ahead)} ago"
+    words = "now"
+    if abs(ahead) >= 1:
+        words = f"in {span(round(ahead))}" if ahead > 0 else f"{span(round(-ahead))} ago"
     exact = at.isoformat(timespec="seconds").replace("+00:00", "Z")
     return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(exact, words)
 

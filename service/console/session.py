@@ -81,7 +81,7 @@ class Seal:
         """Return the session of a cookie; None for one that is old, or not of these servers."""
         try:
             content = self.fernet().decrypt_at_time(cookie, LIFETIME_S, self._seconds())
-        except InvalidToken:
+        except (InvalidToken, ValueError):  # ValueError: characters beyond ASCII
             return None
         return msgspec.json.decode(content, type=Session)
 

@@ -15,7 +15,7 @@ from service.model.freshness import FreshnessColumns
 N_POINTS = 160
 LOWEST, HIGHEST = 1e-5, 1e3
 """Bounds of the picture, 1/day."""
-NEGLIGIBLE = 0.01
+NEGLIGIBLE = 0.003
 """Share of the highest density below which the picture ends."""
 
 

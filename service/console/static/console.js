@@ -47,7 +47,7 @@ function draw(figure) {
       { ...axis, size: 56, values: (plot, values) => values.map((value) => format(value, content.unit)) },
     ],
     series: [
-      { value: (plot, at) => (at ? new Date(at * 1e3).toISOString().slice(0, 16).replace("T", " ") + " UTC" : "–"), label: "at" },
+      { value: (plot, at) => (at ? new Date(at * 1e3).toISOString().slice(0, 16).replace("T", " ") + " UTC" : "–"), label: "UTC" },
       ...content.lines.map((line) => ({
         label: line.name,
         stroke: colour("--" + line.colour),
@@ -55,10 +55,11 @@ function draw(figure) {
         value: (plot, value) => format(value, content.unit),
       })),
     ],
+    legend: { markers: { width: 0, fill: (plot, i) => (i ? colour("--" + content.lines[i - 1].colour) : "transparent") } },
     plugins: [epochRules(content.epochs)],
   };
-  const still = figure.querySelector("svg");
-  if (still) still.hidden = true, still.remove();
+  figure.querySelector("svg").remove();
+  for (const item of figure.parentElement.querySelectorAll("[data-line]")) item.remove(); // the legend has them
   figure.plot = new uPlot(options, [content.at, ...content.lines.map((line) => line.values)], figure);
 }
 
@@ -82,8 +83,8 @@ addEventListener("resize", () => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => location.reload());
 
-// a slider shows its value while it moves
+// a slider writes its value into a field
 addEventListener("input", (event) => {
-  const shown = event.target.dataset && event.target.dataset.shows;
-  if (shown) document.getElementById(shown).textContent = Number(event.target.value).toLocaleString("en");
+  const field = event.target.dataset && document.getElementById(event.target.dataset.sets);
+  if (field) field.value = Number(Number(event.target.value).toPrecision(3));
 });

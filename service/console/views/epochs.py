@@ -7,6 +7,8 @@ from service.api.routes import epochs
 from service.console.visit import Visit
 
 PART = 50
+REACH = 4.0
+"""Reach of the slider of the bandwidth, as a factor on the bandwidth in force."""
 RUNNING = frozenset({"requested", "running"})
 
 
@@ -14,7 +16,11 @@ def show_all(visit: Visit) -> Response:
     """Show a part of the list of epochs."""
     values = {"limit": PART} | visit.parameters("list_epochs")
     part = visit.ask(EpochsAnswer, epochs.list_epochs, request=visit.request, **values)
-    return visit.page("epochs.html", part=part)
+    with visit.service.store.begin(write=False) as tx:
+        published = tx.epoch_in_force()
+    bandwidth = published and published.certificate and published.certificate.bandwidth
+    low, high = (bandwidth / REACH, bandwidth * REACH) if bandwidth else (0.0, 0.0)
+    return visit.page("epochs.html", part=part, bandwidth=bandwidth, low=low, high=high)
 
 
 def show(visit: Visit) -> Response:

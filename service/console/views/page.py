@@ -116,7 +116,8 @@ def strip_picture(log: list[CrawlAnswer], now: datetime) -> Picture:
         title="Crawls and pings",
         description=f"{len(crawls)} crawls, {n_changed} of which found a change, and "
         f"{len(log) - len(crawls)} pings since {start:%Y-%m-%d %H:%M} UTC",
-        height=110,
+        width=1_280,
+        height=120,
     )
     across = picture.across(start.timestamp(), now.timestamp())
     middle = (picture.top + picture.bottom) / 2
@@ -133,15 +134,21 @@ def _mark(entry: CrawlAnswer) -> tuple[str, float]:
     """Return the class and the height of an entry of the strip."""
     if entry.kind == "ping":
         return "fill-c", 20
-    if entry.changed is None:
+    if entry.changed is None and not _answered(entry):
         return "fill-bad", 32
     return ("fill-b", 64) if entry.changed else ("fill-a", 32)
+
+
+def _answered(entry: CrawlAnswer) -> bool:
+    """Return whether a crawl had an answer with content, or one that content is unchanged."""
+    return entry.status is None or 200 <= entry.status < 400  # noqa: PLR2004 - HTTP
 
 
 def _words(entry: CrawlAnswer) -> str:
     if entry.kind == "ping":
         return "ping"
-    changed = {True: "changed", False: "unchanged", None: "no answer, or not known"}[entry.changed]
+    unknown = "first answer, or not compared" if _answered(entry) else "no answer"
+    changed = {True: "changed", False: "unchanged", None: unknown}[entry.changed]
     return changed if entry.status is None else f"{changed}, status {entry.status}"
 
 
