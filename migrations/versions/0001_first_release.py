@@ -29,6 +29,9 @@ TABLES = (
     "page_validators",
     "due_pages",
     "host_queues",
+    "history_parts",
+    "history",
+    "calibrations",
     "page_states",
     "page_tags",
     "tags",
@@ -57,6 +60,7 @@ def upgrade() -> None:
     create_epochs()
     create_schedule(sqlite=sqlite)
     create_clocks()
+    create_history()
     create_websub()
     create_feed(sqlite=sqlite)
     create_webhooks()
@@ -147,6 +151,7 @@ def create_states(*, sqlite: bool) -> None:
     op.create_table(
         "page_states",
         sa.Column("page_id", Id, nullable=False, autoincrement=False),
+        sa.Column("host_id", Id, nullable=False),
         sa.Column("last_crawl_at", Instant),
         sa.Column("last_observed_at", Instant),
         sa.Column("digest", sa.BigInteger),
@@ -436,6 +441,47 @@ def create_webhooks() -> None:
         sa.PrimaryKeyConstraint("webhook_id", "page_id", name="parked_pages_pkey"),
         comment="Pages whose changes the address of a webhook refused.",
     )
+
+
+def create_history() -> None:
+    op.create_table(
+        "history_parts",
+        sa.Column("part", Id, sa.Identity(), primary_key=True),
+        sa.Column("at", Instant, nullable=False),
+        sa.Column("epoch", Id, nullable=False),
+        sa.Column("sums", sa.LargeBinary, nullable=False),
+        comment="Sums of commits, append-only, until they become rows of history.",
+        postgresql_with={"autovacuum_vacuum_scale_factor": "0.05"},
+    )
+    counts = ["leased", "reported", "failed", "changed", "wasted", "pings", "true_pings"]
+    counts += ["false_pings", "missed"]
+    pages = ["pages", "never_crawled", "overdue", "paused_by_trouble", "paused_by_hand"]
+    gauges = ["bandwidth", "asked_rate", "fresh_share", "fresh_share_plain", "harmonic_staleness"]
+    gauges += ["harmonic_staleness_plain", "sampled_share"]
+    op.create_table(
+        "history",
+        sa.Column("host_id", Id, nullable=False, autoincrement=False),
+        sa.Column("at", Instant, nullable=False),
+        sa.Column("epoch", Id),
+        *(sa.Column(f"n_{name}", sa.BigInteger, nullable=False) for name in counts),
+        sa.Column("measured_at", Instant),
+        *(sa.Column(f"n_{name}", sa.BigInteger) for name in pages),
+        *(sa.Column(name, sa.Double) for name in gauges),
+        sa.PrimaryKeyConstraint("host_id", "at", name="history_pkey"),
+        comment="Sums and gauges of steps of ten minutes, of all pages (host_id 0) and of busy"
+        " hosts.",
+    )
+    op.create_index("history_at_idx", "history", ["at"])
+    op.create_table(
+        "calibrations",
+        sa.Column("at", Instant, nullable=False),
+        sa.Column("epoch", Id, nullable=False, autoincrement=False),
+        sa.Column("estimator", sa.Text, nullable=False),
+        sa.Column("sums", sa.LargeBinary, nullable=False),
+        sa.PrimaryKeyConstraint("at", "epoch", "estimator", name="calibrations_pkey"),
+        comment="Predictions of changes and the results of crawls, summed by bins, a row a step.",
+    )
+    op.create_index("calibrations_epoch_idx", "calibrations", ["epoch"])
 
 
 def create_access() -> None:

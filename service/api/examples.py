@@ -232,6 +232,54 @@ SCHEDULE_ANSWER = {
     "items": [SCHEDULE_ITEM],
     "next_cursor": "k6lzY2hlZHVsZTEHAQ",
 }
+CALIBRATION = {
+    "estimator": "bursty",
+    "n": 3990,
+    "n_changed": 890,
+    "sum_predicted": 901.2,
+    "calibration_error": 0.011,
+    "log_loss": 0.42,
+    "log_loss_constant": 0.53,
+    "bins": [
+        {"up_to": 0.04, "n": 2900, "sum_predicted": 81.2, "n_changed": 80},
+        {"up_to": 1.0, "n": 1090, "sum_predicted": 820.0, "n_changed": 810},
+    ],
+}
+HISTORY_ANSWER = {
+    "step_s": 600,
+    "host": None,
+    "items": [
+        {
+            "at": "2026-05-01T12:00:00Z",
+            "complete": True,
+            "epoch": 412,
+            "n_leased": 4100,
+            "n_reported": 4050,
+            "n_failed": 31,
+            "n_changed": 900,
+            "n_wasted": 3100,
+            "n_pings": 120,
+            "n_true_pings": 70,
+            "n_false_pings": 30,
+            "n_missed": 12,
+            "bandwidth": 600000.0,
+            "n_asked": 4166.7,
+            "measured_at": "2026-05-01T12:10:02Z",
+            "n_pages": 1000000,
+            "n_never_crawled": 2100,
+            "n_overdue": 350,
+            "fresh_share": 0.83,
+            "fresh_share_plain": 0.79,
+            "harmonic_staleness": 0.31,
+            "harmonic_staleness_plain": 0.38,
+            "sampled_share": 1.0,
+            "n_paused_by_trouble": 3,
+            "n_paused_by_hand": 1,
+            "calibration": [CALIBRATION],
+        }
+    ],
+    "next_cursor": "kqhoaXN0b3J5Mc5p9JfY",
+}
 EPOCH_ANSWER = {
     "epoch": 7,
     "status": "published",
@@ -261,8 +309,9 @@ EPOCH_ANSWER = {
         "seen_squares": 21.0,
     },
     "seconds": {"load": 0.002, "estimate": 0.001, "allocate": 0.001, "publish": 0.004},
+    "calibration": [CALIBRATION],
 }
-EPOCHS_ANSWER = {"items": [EPOCH_ANSWER], "next_cursor": "kqdlcG9jaHMxBw"}
+EPOCHS_ANSWER = {"items": [{**EPOCH_ANSWER, "calibration": None}], "next_cursor": "kqdlcG9jaHMxBw"}
 REQUESTED = {
     "epoch": 8,
     "status": "requested",

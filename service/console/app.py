@@ -50,7 +50,7 @@ POLICY = (
     b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 """Content-Security-Policy of the console: no script and no style within a page."""
-FIRST = "list_epochs"
+FIRST = "get_history"
 """Operation of the first page, whose right every visitor needs."""
 A_YEAR_S = 31_536_000
 MEDIA = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "txt": "text/plain"}

@@ -18,6 +18,7 @@ from service.core.estimators.base import Estimator, from_columns
 from service.epochs.clocks import learn_clocks, load_clocks
 from service.epochs.solve import Plan, solve
 from service.estimation.estimates import estimate_rates, fitted_last, rates_from_log
+from service.history.steps import HistoryKeeper
 from service.leases.politeness import Politeness
 from service.leases.queue import fill_queue, redate
 from service.model.arrays import instant
@@ -179,6 +180,7 @@ class Runner:
         self.interval = interval
         self.now = now
         self.polite = polite
+        self.history = HistoryKeeper(store, plan.estimator, plan.history_retention, now)
         self._latest = now()
         self._state = ""
         self._wake = threading.Event()
@@ -205,12 +207,13 @@ class Runner:
         return abs(self.now() - newest.started_at) >= self.interval
 
     def run_once(self) -> Epoch | None:
-        """Run an epoch if one is due and no other runner runs it; then queue the pages due soon."""
+        """Run an epoch if one is due and no other runner runs it; then queue pages, keep history."""
         epoch = None
         self.store.keep_time()
         try:
             epoch = run_epoch(self.store, self.plan, self.now) if self.due() else None
             self.fill_queue()
+            self.keep_history()
         except EpochRunning:
             self._log_once(STANDBY)
         else:
@@ -245,6 +248,12 @@ class Runner:
                     redate(self.store, self.polite, self.now)
                 fill_queue(self.store, now + self.ahead, self._stopped.is_set)
         self._latest = now
+
+    def keep_history(self) -> None:
+        """Merge the sums of commits, and write the rows of a step that has ended."""
+        if self.store.has_queue and self.history.due():
+            with self.store.lead():
+                self.history.keep()
 
     def run_every(
         self, loops: int | None = None, after_each: Callable[[], None] = lambda: None

@@ -26,6 +26,7 @@ from service.core.pings import (
 from service.core.prior import DEFAULT_PRIOR
 from service.model.arrays import (
     INSTANT,
+    NO_TIME,
     Bools,
     Columns,
     Floats,
@@ -65,6 +66,24 @@ class RateEstimates(NamedTuple):
     """Pings, 1/day; 0 where pings are ignored."""
 
 
+class EpochFacts(NamedTuple):
+    """An epoch in force, as far as it matters to predictions."""
+
+    started_at: np.datetime64
+    """NaT before the first epoch."""
+    budget_factor: float
+
+    @classmethod
+    def of(cls, epoch: Epoch | None) -> "EpochFacts":
+        """Return the facts of an epoch."""
+        if epoch is None or epoch.certificate is None or epoch.started_at is None:
+            return NO_EPOCH
+        return cls(instant(epoch.started_at), epoch.certificate.budget_factor or 1.0)
+
+
+NO_EPOCH = EpochFacts(NO_TIME, 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """One estimator and one timing for all pages."""
@@ -74,6 +93,8 @@ class Rules:
     rng: np.random.Generator
     ping_delay_s: float = 0.0
     """Time after a page's last crawl in which pings are dropped, seconds."""
+    epoch: EpochFacts = NO_EPOCH
+    """The epoch whose prior and urgencies are in force."""
 
     def of(self, _: Transaction) -> "Rules":
         """Return these rules for any schedule in force."""
@@ -96,19 +117,18 @@ class InForce:
 
     def of(self, tx: Transaction) -> Rules:
         """Return the rules as of this transaction."""
-        if not self.rules.estimator.corpus():
-            return self.rules
         epoch, rules = self._latest
         if (number := tx.number_in_force()) != epoch:
-            estimator = fitted_last(tx, self.rules.estimator, tx.epoch(number))
-            rules = replace(self.rules, estimator=estimator)
+            last = tx.epoch(number)
+            estimator = fitted_last(tx, self.rules.estimator, last)
+            rules = replace(self.rules, estimator=estimator, epoch=EpochFacts.of(last))
             self._latest = number, rules
         return rules
 
 
 def fitted_last(tx: Transaction, estimator: Estimator[Any], last: Epoch | None) -> Estimator[Any]:
     """Return the estimator with the prior of the epoch in force."""
-    if last is None or last.certificate is None:
+    if last is None or last.certificate is None or not estimator.corpus():
         return estimator
     return estimator.with_corpus(last.certificate.prior, tx.url_group_rate(last.epoch))
 

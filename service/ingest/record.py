@@ -13,13 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.estimation.estimates import InForce, Rules
+from service.history.counting import compare, compared_every, of_crawls, of_pings
 from service.ingest.changes import changes
-from service.ingest.crawls import observe
+from service.ingest.crawls import CrawlComparison, last_answer, observe
 from service.ingest.pings import notice
 from service.ingest.validators import has_values, reset_pages, validator_changes
 from service.model.arrays import UNSPECIFIED, Bools, Codes, Groups, Instants, Ints, distinct
 from service.model.columns import CrawlColumns, PageColumns, PageStates, PingColumns
 from service.model.domain import PingReason, Verdict
+from service.model.history import Tally
 from service.storage import Transaction
 
 
@@ -44,7 +46,9 @@ class PingOutcome(NamedTuple):
 
 def record(tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce) -> CrawlOutcome:
     """Record crawls, those of one page in the order of their times."""
-    states, row = _lock(tx, crawls.page_id, scheduled=rules.estimator.needs_crawl_rate)
+    every = compared_every(len(crawls))
+    scheduled = rules.estimator.needs_crawl_rate
+    states, row = _lock(tx, crawls.page_id, scheduled=scheduled, every=every)
     verdict, newer = _judge(row, crawls.observed_at, states.last_crawl_at)
     verdict[crawls.page_id == UNSPECIFIED] = Verdict.elsewhere
     sooner = np.zeros(len(crawls), np.bool_)
@@ -52,7 +56,9 @@ def record(tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce) -> Cra
         groups = Groups.of(row[newer])
         before = _of(groups, states, row[newer])
         accepted = crawls.take(newer)
-        after, entries, comparison = observe(before, groups, accepted, rules.of(tx))
+        in_force = rules.of(tx)
+        after, entries, comparison = observe(before, groups, accepted, in_force)
+        tx.count(_sums(before, groups, accepted, comparison, in_force, every))
         sooner[newer] = ((before.n_failures > 0) | (after.n_failures > 0))[groups.page]
         tx.append_log(entries)
         tx.save_states(after)
@@ -89,12 +95,31 @@ def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> PingOut
         )
         tx.append_log(entries)
         tx.save_states(after)
+        tx.count(of_pings(before, groups))
     return PingOutcome(verdict, crawl, reason)
 
 
-def _lock(tx: Transaction, page_id: Ints, *, scheduled: bool) -> tuple[PageStates, Ints]:
+def _sums(
+    before: PageStates,
+    groups: Groups,
+    crawls: CrawlColumns,
+    comparison: CrawlComparison,
+    rules: Rules,
+    every: int,
+) -> Tally:
+    """Return the sums of accepted crawls, with predictions against their results."""
+    outcome = comparison.changed, comparison.is_evidence, comparison.n_pings
+    since = last_answer(before, groups, crawls, comparison.answer)
+    compared = compare(before, groups, since, crawls.observed_at, *outcome, rules, every)
+    counted = comparison.changed, comparison.failing, comparison.n_pings
+    return of_crawls(before, groups, *counted, compared)
+
+
+def _lock(
+    tx: Transaction, page_id: Ints, *, scheduled: bool, every: int = 0
+) -> tuple[PageStates, Ints]:
     """Lock the pages of a batch; return the row of each item's page, -1 for no page."""
-    states = tx.lock_states(distinct(page_id[page_id > 0]), scheduled=scheduled)
+    states = tx.lock_states(distinct(page_id[page_id > 0]), scheduled=scheduled, every=every)
     if not len(states):
         return states, np.full(len(page_id), -1)
     row = np.minimum(states.page_id.searchsorted(page_id), len(states) - 1)

@@ -32,6 +32,7 @@ BLANK_MEANS_NONE = frozenset(
         "half_life_days",
         "retention_days",
         "audit_retention_days",
+        "history_days",
     )
 )
 DEFAULT_ESTIMATOR = "bursty"
@@ -73,6 +74,8 @@ class Settings(AccessSettings):
     """Half-life of evidence, days; empty: evidence keeps its weight."""
     retention_days: Annotated[float, Field(gt=0, le=36_500)] | None = 730
     """Retention of the observation log, days; empty: for ever."""
+    history_days: Annotated[float, Field(gt=0, le=36_500)] | None = 90
+    """Retention of the history, days; empty: for ever."""
     changes_days: Annotated[float, Field(gt=0, le=36_500)] | None = 30
     """Retention of the feed of changes, days; empty: for ever."""
     webhooks_private: bool = False
@@ -152,6 +155,7 @@ class Settings(AccessSettings):
             bandwidth=self.bandwidth,
             retention=_days(self.retention_days),
             audit_retention=_days(self.audit_retention_days),
+            history_retention=_days(self.history_days),
             url_groups=self.url_groups,
             clocks=self.clocks,
             host_delay_s=self.host_delay_s,

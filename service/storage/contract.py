@@ -60,6 +60,7 @@ from service.storage.access import AccessStatements
 from service.storage.answers import AnswerStatements
 from service.storage.clock import Clock
 from service.storage.feed import FeedStatements
+from service.storage.history import HistoryStatements
 from service.storage.listing import ListingStatements
 from service.storage.queue import HostStatements, QueueStatements
 from service.storage.validators import ValidatorStatements
@@ -119,6 +120,7 @@ class Transaction(
     AnswerStatements,
     ValidatorStatements,
     FeedStatements,
+    HistoryStatements,
     WebhookStatements,
 ):
     """The statements of a store."""
@@ -166,10 +168,11 @@ class Transaction(
     # -- observations
 
     @abstractmethod
-    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False, every: int = 0) -> PageStates:
         """Lock and return the states of these pages (ascending, unique) without unknown ids.
 
-        The rates in force are NaN unless `scheduled`, which doubles the time.
+        The rates in force are NaN unless `scheduled`, which doubles the time. The urgency is read
+        too with `scheduled`, otherwise only of the pages whose id is a multiple of `every`.
         """
 
     @abstractmethod

@@ -87,6 +87,7 @@ class QueuedPages(QueueRows):
 class DuePages(DueColumns):
     """(N,) pages with their present values, in the order of the request."""
 
+    host_id: Ints
     url: NDArray[np.object_]
     host: NDArray[np.object_]
     etag: NDArray[np.object_]

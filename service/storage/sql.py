@@ -16,6 +16,7 @@ from service.storage.answers import AnswersSql
 from service.storage.contract import Brought, Registered
 from service.storage.epochs_sql import EpochsSql
 from service.storage.feed_sql import FeedSql
+from service.storage.history_sql import HistorySql
 from service.storage.queue import FillMark
 from service.storage.queue_sql import QueueSql
 from service.storage.tables import SELDOM_SET
@@ -110,7 +111,7 @@ WHERE page_id > %(after)s AND page_id <= %(last)s AND ({later})
 REDATE_PAGES, REDATE_STATES = redate("pages", "created_at"), redate("page_states", *DATES)
 
 
-class SqlTransaction(EpochsSql, QueueSql, AccessSql, AnswersSql, FeedSql, WebhooksSql):
+class SqlTransaction(EpochsSql, QueueSql, AccessSql, AnswersSql, FeedSql, HistorySql, WebhooksSql):
     """The statements that Postgres and SQLite share."""
 
     width: int

@@ -8,6 +8,8 @@ deleted only without pages, while no other transaction can register any.
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from service.model.history import COUNTED_PAGES, COUNTS, GAUGES
+
 Instant = sa.DateTime(timezone=True).with_variant(sa.BigInteger(), "sqlite")
 """Type of instants, UTC: `timestamptz` on Postgres, microseconds since 1970 on SQLite."""
 Key = sa.LargeBinary(16).with_variant(postgresql.UUID(as_uuid=False), "postgresql")
@@ -96,6 +98,7 @@ page_states = sa.Table(
     "page_states",
     metadata,
     sa.Column("page_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("host_id", Id, nullable=False),
     sa.Column("last_crawl_at", Instant),
     sa.Column("last_observed_at", Instant),
     sa.Column("digest", sa.BigInteger),
@@ -318,6 +321,42 @@ websub = sa.Table(
     sa.Column("verified_at", Instant),
     sa.Column("expires_at", Instant),
     comment="Subscriptions to topics at WebSub hubs.",
+)
+
+history_parts = sa.Table(
+    "history_parts",
+    metadata,
+    sa.Column("part", Id, sa.Identity(), primary_key=True),
+    sa.Column("at", Instant, nullable=False),
+    sa.Column("epoch", Id, nullable=False),
+    sa.Column("sums", sa.LargeBinary, nullable=False),
+    comment="Sums of commits, append-only, until they become rows of history.",
+    postgresql_with={"autovacuum_vacuum_scale_factor": "0.05"},
+)
+
+history = sa.Table(
+    "history",
+    metadata,
+    sa.Column("host_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("at", Instant, primary_key=True),
+    sa.Column("epoch", Id),
+    *(sa.Column(name, sa.BigInteger, nullable=False) for name in COUNTS),
+    sa.Column("measured_at", Instant),
+    *(sa.Column(name, sa.BigInteger) for name in COUNTED_PAGES),
+    *(sa.Column(name, sa.Double) for name in GAUGES),
+    sa.Index(None, "at"),
+    comment="Sums and gauges of steps of ten minutes, of all pages (host_id 0) and of busy hosts.",
+)
+
+calibrations = sa.Table(
+    "calibrations",
+    metadata,
+    sa.Column("at", Instant, primary_key=True),
+    sa.Column("epoch", Id, primary_key=True, autoincrement=False),
+    sa.Column("estimator", sa.Text, primary_key=True),
+    sa.Column("sums", sa.LargeBinary, nullable=False),
+    sa.Index(None, "epoch"),
+    comment="Predictions of changes and the results of crawls, summed by bins, a row a step.",
 )
 
 webhooks = sa.Table(

@@ -482,6 +482,7 @@ def test_a_plan_is_a_value():
         "bandwidth",
         "retention",
         "audit_retention",
+        "history_retention",
         "url_groups",
         "clocks",
         "host_delay_s",

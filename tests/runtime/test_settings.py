@@ -43,6 +43,7 @@ def test_every_setting_has_a_default_that_works():
         bandwidth=None,
         retention=timedelta(days=730),
         audit_retention=timedelta(days=730),
+        history_retention=timedelta(days=90),
         url_groups=True,
         clocks=True,
         host_delay_s=1.0,

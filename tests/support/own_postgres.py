@@ -33,6 +33,7 @@ BEGIN
     DELETE FROM page_tags; DELETE FROM tags;
     DELETE FROM due_pages; DELETE FROM host_queues; DELETE FROM host_groups; DELETE FROM websub;
     DELETE FROM feed; DELETE FROM webhooks;
+    DELETE FROM history; DELETE FROM history_parts; DELETE FROM calibrations;
     DELETE FROM webhook_deliveries; DELETE FROM parked_pages;
     DELETE FROM api_keys; DELETE FROM audit;
     ALTER TABLE pages ALTER page_id RESTART; ALTER TABLE hosts ALTER host_id RESTART;

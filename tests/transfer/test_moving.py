@@ -45,7 +45,8 @@ FITTED = 2e-3
 WRITTEN = [
     f.name
     for f in fields(PageStates)
-    if f.name not in ("page_id", "observability", "crawl_rate", "crawl_probability")
+    if f.name not in ("page_id", "observability", "host_id", "url_group")
+    and f.name not in ("crawl_rate", "crawl_probability", "urgency")
 ]
 ENDINGS = ["csv", "tsv.gz", "ndjson", "ndjson.gz", "parquet"]
 
@@ -368,6 +369,9 @@ def states(draw):
         redirects_to=np.zeros(n, np.int64),
         estimate=np.column_stack([column(finite, "f8"), column(finite, "f8")]),
         observability=column(st.integers(0, 2), "i2"),
+        host_id=np.zeros(n, np.int64),
+        url_group=np.zeros(n, np.int32),
+        urgency=np.full(n, np.nan),
         crawl_rate=np.full(n, np.nan),
         crawl_probability=np.full(n, np.nan),
     )

@@ -19,6 +19,7 @@ from service.api.cursors import (
 from service.api.responses.encode import answer, encode_epoch
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheService
+from service.history.reading import calibrations_of
 from service.model import domain
 from service.model.access import Actor
 from service.model.errors import EpochNotFound
@@ -63,18 +64,20 @@ def get_latest_epoch(service: TheService) -> Response:
     """
     with service.store.begin(write=False) as tx:
         epoch = tx.epoch_in_force()
+        compared = {} if epoch is None else calibrations_of(tx, epoch.epoch)
     if epoch is None:
         raise EpochNotFound("no epoch has been published yet; ask for one with POST /epochs")
     service.watch.note([epoch])
-    return answer(encode_epoch(epoch))
+    return answer(encode_epoch(epoch, compared))
 
 
 @router.get("/epochs/{epoch}", responses=openapi.answers(Epoch, examples.EPOCH_ANSWER, 404, 422))
 def get_epoch(service: TheService, epoch: EpochPath) -> Response:
     """Show one epoch, whatever its state."""
-    run = read_epoch(service, epoch)
+    with service.store.begin(write=False) as tx:
+        run, compared = tx.epoch(epoch), calibrations_of(tx, epoch)
     service.watch.note([run])
-    return answer(encode_epoch(run))
+    return answer(encode_epoch(run, compared))
 
 
 @router.post(

@@ -16,7 +16,7 @@ from service.storage.contract import GONE_CHECKS
 from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET
 
 FORMS = "%({})s", '"{}"'
-RATES_IN_FORCE = ("crawl_rate", "crawl_probability")
+RATES_IN_FORCE = ("crawl_rate", "crawl_probability", "urgency")
 
 
 def given(*names: str) -> str:
@@ -49,7 +49,7 @@ WITH given AS (
     FROM given JOIN hosts USING (host)
     ORDER BY key
     ON CONFLICT (key) DO NOTHING
-    RETURNING page_id, key
+    RETURNING page_id, key, host_id
 )"""
 ROWS_ADDED = """
 SELECT array_agg(coalesce(page_id, 0) ORDER BY position) FROM given LEFT JOIN added USING (key)
@@ -62,10 +62,10 @@ _NEW = ADDED.format(
 )
 ADD_PAGES = f"""{_NEW}, states AS (
     INSERT INTO page_states
-        (page_id, pings_since, interval_factor, n_observations, n_changes, observability, gone,
-        url_group, estimate)
-    SELECT page_id, %(now)s, 1, 0, 0, coalesce(nullif(observability, -1::smallint), 2), false,
-        url_group, %(estimate)s
+        (page_id, host_id, pings_since, interval_factor, n_observations, n_changes, observability,
+        gone, url_group, estimate)
+    SELECT page_id, added.host_id, %(now)s, 1, 0, 0,
+        coalesce(nullif(observability, -1::smallint), 2), false, url_group, %(estimate)s
     FROM added JOIN given USING (key)
     ORDER BY page_id
 )
@@ -136,19 +136,28 @@ STATES = ", ".join(
 """Columns of states: those of `SELDOM_SET` of the rare rows only, `last_age` of dated pages only.
 The last two mark the rare rows, and name the dated pages."""
 
-LOCK_STATES = f"""
-SELECT {STATES}
-FROM (
+LOCKED = f"""(
     SELECT *, {RARE} FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_id FOR NO KEY UPDATE
-) AS locked
+) AS locked"""
+LOCK_STATES = f"SELECT {STATES} FROM {LOCKED}"
+LOCK_COMPARED_STATES = f"""
+SELECT {STATES}, array_agg(coalesce(CASE WHEN page_id %% %(every)s = 0 THEN (
+    SELECT urgency FROM schedule WHERE schedule.page_id = locked.page_id AND shift IS NULL
+        AND epoch = ({epochs_sql.NUMBER_IN_FORCE})
+) END, 'NaN')::float8)
+FROM {LOCKED}
 """
+"""Statement that also reads the urgency of some pages. If an epoch is published meanwhile, the plan
+may lack its partition, and the urgency is then NaN."""
 
 LOCK_SCHEDULED_STATES = f"""
 SELECT {STATES},
-    array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(crawl_probability, 'NaN'))
+    array_agg(coalesce(urgency, 'NaN')), array_agg(coalesce(crawl_rate, 'NaN')),
+    array_agg(coalesce(crawl_probability, 'NaN'))
 FROM (
     SELECT page_states.*, {RARE}, crawl_rate::float8,
+        CASE WHEN shift IS NULL THEN urgency END::float8 AS urgency,
         CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0) END AS crawl_probability
     FROM page_states
     LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND epoch = %(epoch)s
@@ -157,7 +166,8 @@ FROM (
 ) AS locked
 """
 
-WRITTEN = [name for name in OF_STATES if name not in ("page_id", "pings_since", "observability")]
+READ_ONLY = ("page_id", "pings_since", "observability", "host_id", "url_group")
+WRITTEN = [name for name in OF_STATES if name not in READ_ONLY]
 SAVE_STATES = f"""
 UPDATE page_states SET {", ".join(f"{name} = {_write(name)}" for name in WRITTEN)}
 FROM {given("page_id", *WRITTEN)} WHERE page_states.page_id = given.page_id
@@ -174,8 +184,8 @@ UPDATE page_states SET pings_since = given.pings_since,
 FROM {given("page_id", "pings_since", *WRITTEN)} WHERE page_states.page_id = given.page_id
 """
 BRING_STATES = f"""
-INSERT INTO page_states ({", ".join(OF_STATES)}, url_group)
-SELECT {", ".join(map(_write, OF_STATES))}, url_group FROM {given(*OF_STATES, "url_group")}
+INSERT INTO page_states ({", ".join(OF_STATES)})
+SELECT {", ".join(map(_write, OF_STATES))} FROM {given(*OF_STATES)}
 """
 """Statement in which arrays of `IF_SOME` may be shorter: unnest fills their ends with NULL."""
 
@@ -240,7 +250,8 @@ READ_PAGES = f"""
 SELECT {STATES}, array_agg(url), array_agg(importance), array_agg(coalesce(min_crawl_rate, 'NaN')),
     array_agg(coalesce(max_crawl_rate, 'NaN')), array_agg(created_at)
 FROM (
-    SELECT *, {RARE} FROM pages JOIN page_states USING (page_id) WHERE page_id > %(after)s
+    SELECT page_states.*, {RARE}, url, importance, min_crawl_rate, max_crawl_rate, created_at
+    FROM pages JOIN page_states USING (page_id) WHERE page_id > %(after)s
     ORDER BY page_id LIMIT %(limit)s
 ) AS read
 """
@@ -278,7 +289,8 @@ FROM (
 
 LOAD_COLUMNS = """
 COPY (
-    SELECT page_id, CASE WHEN gone THEN 0.0 ELSE importance END, observability, host_id, url_group,
+    SELECT page_id, CASE WHEN gone THEN 0.0 ELSE importance END, observability, pages.host_id,
+        url_group,
         coalesce(last_observed_at, '-infinity'), last_interval::float8,
         coalesce(last_age, 'NaN')::float8, n_observations::bigint, interval_factor::float8,
         estimate,

@@ -40,6 +40,7 @@ from service.storage.contract import NOTHING, Brought, Learnt, Registered
 from service.storage.postgres import binary, sql
 from service.storage.postgres.binary import SHORT, SHORT_RATES, broad, masked, narrow, short
 from service.storage.postgres.feed import PostgresFeed
+from service.storage.postgres.history import PostgresHistory
 from service.storage.postgres.listing import PostgresListing
 from service.storage.postgres.partitions import keep_house
 from service.storage.postgres.queue import PostgresQueue
@@ -57,7 +58,9 @@ OWN = len(sql.OF_STATES) + len(sql.MARKS)
 """Number of columns of `sql.STATES`, after which the rates in force may follow."""
 
 
-class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, PostgresQueue):
+class PostgresTransaction(
+    PostgresFeed, PostgresHistory, PostgresListing, SqlTransaction, PostgresQueue
+):
     """The transaction in the SQL of Postgres."""
 
     @property
@@ -84,11 +87,13 @@ class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, Postgre
             states = replace(
                 brought.states,
                 page_id=page_id,
+                host_id=self._ids_of_hosts(new.host),
+                url_group=url_group,
                 observability=np.where(
                     new.observability == UNSPECIFIED, Observability.auto, new.observability
                 ).astype(np.int16),
             )
-            self._save(sql.BRING_STATES, states.take(created), url_group=url_group[created])
+            self._save(sql.BRING_STATES, states.take(created))
         if not created.all():  # another transaction has added the others meanwhile
             page_id[~created] = self.page_ids(new.key[~created])
         return Registered(page_id, created)
@@ -104,17 +109,25 @@ class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, Postgre
         return self.id_array(sql.PAGE_IDS, key=key)
 
     @override
-    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False, every: int = 0) -> PageStates:
         self.ask_epoch()
         if scheduled:
             epoch = self.number_in_force()
             (row,) = self.run(sql.LOCK_SCHEDULED_STATES, page_id=page_id, epoch=epoch)
+        elif every:
+            (row,) = self.run(sql.LOCK_COMPARED_STATES, page_id=page_id, every=every)
         else:
             (row,) = self.run(sql.LOCK_STATES, page_id=page_id)
-        return self._states(row[:OWN], row[OWN:])
+        return self._states(row[:OWN], *row[OWN:])
 
-    def _states(self, own: Sequence[Any], rates: Sequence[Floats] = ()) -> PageStates:
-        """Return states from the columns of `sql.STATES`; rates that were not read are NaN."""
+    def _ids_of_hosts(self, host: NDArray[np.object_]) -> Ints:
+        names, row = np.unique(host, return_inverse=True)
+        return self.host_ids(names.tolist())[row]
+
+    def _states(
+        self, own: Sequence[Any], urgency: Floats | None = None, *rates: Floats
+    ) -> PageStates:
+        """Return states from the columns of `sql.STATES`; numbers that were not read are NaN."""
         *columns, rare, dated = own
         if rare is None:
             return PageStates.empty(estimate=(self.width,))
@@ -128,7 +141,9 @@ class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, Postgre
             states["last_age"][states["page_id"].searchsorted(dated)] = ages
         states["estimate"] = states["estimate"].view("<f8").reshape(-1, self.width)
         crawl_rate, crawl_probability = rates or np.full((2, len(rare)), np.nan)
-        return PageStates(**states, crawl_rate=crawl_rate, crawl_probability=crawl_probability)
+        states |= {"crawl_rate": crawl_rate, "crawl_probability": crawl_probability}
+        urgency = np.full(len(rare), np.nan) if urgency is None else urgency
+        return PageStates(**states, urgency=urgency)
 
     @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
