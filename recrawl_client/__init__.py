@@ -55,6 +55,13 @@ from recrawl_client.wire.hosts import HostAnswer, HostItem
 from recrawl_client.wire.leases import Crawl, Leased
 from recrawl_client.wire.listing import BulkAnswer, ListedPage
 from recrawl_client.wire.pages import Page, PageAnswer, Registered
+from recrawl_client.wire.plan import (
+    BudgetPlan,
+    PlanAnswer,
+    PlannedHost,
+    PlannedTag,
+    StarvedPage,
+)
 from recrawl_client.wire.schedule import Epoch, ScheduledPage
 from recrawl_client.wire.webhooks import ChangeEvent, CreatedWebhook, WebhookItem
 
@@ -63,6 +70,7 @@ __all__ = [
     "AsyncClient",
     "AsyncReporter",
     "Batches",
+    "BudgetPlan",
     "BulkAnswer",
     "Change",
     "ChangeEvent",
@@ -95,6 +103,9 @@ __all__ = [
     "PageFilters",
     "Ping",
     "Pinged",
+    "PlanAnswer",
+    "PlannedHost",
+    "PlannedTag",
     "Problem",
     "Refused",
     "Registered",
@@ -106,6 +117,7 @@ __all__ = [
     "ScheduledPage",
     "SitemapChild",
     "SitemapRead",
+    "StarvedPage",
     "TooLarge",
     "Unauthorized",
     "Unavailable",

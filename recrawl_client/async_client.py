@@ -30,6 +30,7 @@ from recrawl_client.wire.history import HistoryRow
 from recrawl_client.wire.hosts import HostAnswer, HostItem
 from recrawl_client.wire.leases import Crawl, Leased
 from recrawl_client.wire.pages import PageAnswer, Registered
+from recrawl_client.wire.plan import PlanAnswer
 from recrawl_client.wire.schedule import Epoch, ScheduledPage
 from recrawl_client.wire.webhooks import CreatedWebhook, WebhookItem
 from recrawl_client.wire.websub import RegisteredSubscription, SubscriptionItem
@@ -260,6 +261,13 @@ class AsyncClient(BaseClient, AsyncCollectionMethods):
         seconds long, a multiple of 600.
         """
         return self._items(calls.steps(since, until, step_s, host))
+
+    async def plan(self, *bandwidths: float, limit: int = 20) -> PlanAnswer:
+        """Return the plans of other bandwidths; raise `NotFound` before the first epoch.
+
+        Each plan lists up to `limit` hosts, tags and starved pages.
+        """
+        return await self._run(calls.plan(bandwidths, limit))
 
     # -- sending
 

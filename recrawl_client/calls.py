@@ -17,6 +17,7 @@ from recrawl_client.wire.history import HistoryAnswer, HistoryRow
 from recrawl_client.wire.hosts import HostAnswer, HostItem, HostsAnswer
 from recrawl_client.wire.leases import Crawl, LeaseAnswer, Leased
 from recrawl_client.wire.pages import Page, PageAnswer, Registered, Watched
+from recrawl_client.wire.plan import PlanAnswer
 from recrawl_client.wire.schedule import Epoch, EpochsAnswer, ScheduleAnswer, ScheduledPage
 from recrawl_client.wire.webhooks import (
     CreatedWebhook,
@@ -321,6 +322,11 @@ def steps(
         if value is not None
     }
     return Listing("/history", HistoryAnswer, params)
+
+
+def plan(bandwidths: Sequence[float], limit: int) -> Flow[PlanAnswer]:
+    """Show the plans of other bandwidths."""
+    return ask("GET", "/plan", PlanAnswer, params={"bandwidth": bandwidths, "limit": limit})
 
 
 def _registering(*, register: bool) -> dict[str, bool] | None:

@@ -71,6 +71,7 @@ OPERATIONS: dict[str, Right] = {
     "get_epoch": READ,
     "post_epoch": ADMIN,
     "get_history": READ,
+    "get_plan": READ,
     # hosts
     "list_hosts": READ,
     "get_host": Right(Role.read, limited=Role.read),

@@ -312,6 +312,42 @@ EPOCH_ANSWER = {
     "calibration": [CALIBRATION],
 }
 EPOCHS_ANSWER = {"items": [{**EPOCH_ANSWER, "calibration": None}], "next_cursor": "kqdlcG9jaHMxBw"}
+PLAN_ANSWER = {
+    "epoch": 7,
+    "at": "2026-05-01T12:11:30Z",
+    "n_pages": 3,
+    "n_hosts": 1,
+    "min_bandwidth": 0.1,
+    "in_force": {
+        "bandwidth": 0.6,
+        "feasible": True,
+        "bandwidth_used": 0.6,
+        "multiplier": 11.3,
+        "harmonic_cost": 5.7,
+        "binary_cost": 3.9,
+        "fresh_share": 0.675,
+        "hosts": [
+            {
+                "host": "example.com",
+                "n_pages": 3,
+                "crawl_rate": 0.6,
+                "max_crawl_rate": None,
+                "at_cap": False,
+            }
+        ],
+        "tags": [{"tag": "news", "n_pages": 1, "crawl_rate": 0.42}],
+    },
+    "items": [
+        {
+            "bandwidth": 0.08,
+            "feasible": False,
+            "reason": "minimum crawl rates need 0.1 crawls a day, 0.02 more than this bandwidth; "
+            "an epoch would fail",
+            "n_starved": 1,
+            "starved": [{"page_id": 1, "min_crawl_rate": 0.1}],
+        }
+    ],
+}
 REQUESTED = {
     "epoch": 8,
     "status": "requested",

@@ -58,6 +58,7 @@ TITLES = {
     415: "The operation does not take this media type, or this Content-Encoding",
     422: "A field or a parameter is wrong, or every item of the batch is",
     429: "Too much is waiting, or the key has used up its items; try again after Retry-After",
+    501: "There are more pages than a plan takes",
     503: "The database does not answer, takes no writes or has another schema, or too much is "
     "waiting; try again after Retry-After",
     507: "The database has no room left",

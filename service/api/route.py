@@ -7,7 +7,7 @@ figures are in docs/decisions/0005-one-road-for-http.md.
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, NotRequired, get_type_hints
+from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_hints
 
 import structlog
 from fastapi import Depends, Request, Response
@@ -192,6 +192,9 @@ class Parameters:
         self.validate = self.adapter.validator.validate_python
         self.path_names = [field.alias for field in dependant.path_params]
         self.query_names = [field.alias for field in dependant.query_params]
+        self.repeated = {
+            field.alias for field in dependant.query_params if _is_list(hints[field.name])
+        }
         self.headers = {
             field.alias.lower().encode(): _alias(hints[field.name]) or field.name
             for field in dependant.header_params
@@ -209,6 +212,7 @@ class Parameters:
         if request.scope["query_string"]:
             query = request.query_params
             sent |= {name: query[name] for name in self.query_names if name in query}
+            sent |= {name: query.getlist(name) for name in self.repeated if name in query}
         if self.headers:
             for header, value in request.scope["headers"]:
                 if name := self.headers.get(header):  # RFC 9110, section 5.3: lines are joined
@@ -224,16 +228,20 @@ class Parameters:
         """Return a sentence on each wrong parameter: its name, its value and the remedy."""
         schemas = self.adapter.json_schema()["properties"]
         return [
-            {"loc": fault["loc"], "msg": _fault(fault, schemas[str(fault["loc"][-1])])}
+            {"loc": fault["loc"][:1], "msg": _fault(fault, schemas[str(fault["loc"][0])])}
             for fault in error.errors(include_url=False, include_context=False)
         ]
 
 
 def _fault(fault: ErrorDetails, schema: dict[str, Any]) -> str:
-    name, remedy = fault["loc"][-1], expected(schema)
+    name, remedy = fault["loc"][0], expected(schema)
     if fault["type"] == "missing":
         return f"{name} is missing; send {remedy}"
     return f"{name} is {shown(fault['input'])}; send {remedy}"
+
+
+def _is_list(hint: Any) -> bool:
+    return get_origin(get_args(hint)[0] if get_origin(hint) is Annotated else hint) is list
 
 
 def _alias(hint: Any) -> str | None:

@@ -32,6 +32,7 @@ from service.connectors.indexnow_keys import KeyChecks
 from service.epochs.run import Runner
 from service.epochs.solve import Plan
 from service.epochs.watch import Watch
+from service.epochs.what_if import WhatIf
 from service.estimation.estimates import InForce
 from service.events.courier import Courier
 from service.events.watching import FeedWatch
@@ -87,6 +88,7 @@ class Service:
     settler: LeaseSettler
     lease_ttl: timedelta
     plan: Plan
+    what_if: WhatIf
     runner: Runner
     watch: Watch
     feed: FeedWatch
@@ -113,6 +115,8 @@ class Service:
     key_checks: KeyChecks | None
     """Checks of the keys of sites; None: IndexNow needs an API key."""
     lease_waiters: LeaseWaiters = field(default_factory=LeaseWaiters)
+    planning: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the request whose plan is computed; others wait without a thread."""
     readiness: BoundedCheck = field(default_factory=BoundedCheck)
     scraping: BoundedCheck = field(default_factory=BoundedCheck)
 
@@ -170,6 +174,7 @@ def open_service(
         settler=settler,
         lease_ttl=timedelta(seconds=settings.lease_ttl_s),
         plan=base.plan,
+        what_if=WhatIf(store, base.plan, now),
         runner=base.runner,
         watch=Watch(store),
         feed=FeedWatch(store),

@@ -14,6 +14,7 @@ from service.cli.files import export, import_
 from service.cli.keys import keys
 from service.cli.options import console
 from service.cli.pages import fresh, pages
+from service.cli.plan import plan
 from service.cli.plugins import add_commands
 from service.cli.serve import openapi, serve, worker
 from service.cli.sites import hosts, sitemap, websub
@@ -87,7 +88,7 @@ for command in (serve, worker, migrate, rebuild):
     app.command()(command)
 app.command(name="import")(import_)
 app.command()(export)
-for reading in (status, why, epochs, changes):
+for reading in (status, why, epochs, plan, changes):
     app.command()(reading)
 app.add_typer(keys, name="keys")
 app.add_typer(pages, name="pages")

@@ -71,7 +71,11 @@ class Situation(NamedTuple):
 
 
 def most_crawled(
-    pages: EpochColumns, change_rate: Floats, crawl_rate: Floats, multiplier: float, clocks: Clocks
+    pages: EpochColumns,
+    change_rate: Floats,
+    crawl_rate: Floats,
+    multiplier: float,
+    hosts: HostClocks,
 ) -> Floats | None:
     """Return (N,) maxima of crawl rates by the clocks, 1/day, NaN for none; None if all are NaN.
 
@@ -81,15 +85,13 @@ def most_crawled(
     adds, ln(1 + 2 W Delta) - ln(1 + Delta/crawl_rate) times importance, is below the value of the
     bandwidth that it spares.
     """
-    mass = excess_mass(profiles_of(clocks.hosts), 1.0 / CONCENTRATION)
+    mass = excess_mass(profiles_of(hosts), 1.0 / CONCENTRATION)
     sharp = np.flatnonzero(second_crawl(mass) < LEAST_GAIN)
-    row = np.flatnonzero(
-        (crawl_rate > ONCE_A_DAY) & np.isin(pages.host_id, clocks.hosts.host_id[sharp])
-    )
+    row = np.flatnonzero((crawl_rate > ONCE_A_DAY) & np.isin(pages.host_id, hosts.host_id[sharp]))
     if not row.size:
         return None
     wait = np.maximum(0.5 - mass.max(axis=1), 0.5 / CONCENTRATION)
-    wait = wait[clocks.hosts.host_id.searchsorted(pages.host_id[row])]
+    wait = wait[hosts.host_id.searchsorted(pages.host_id[row])]
     rate, change = crawl_rate[row], change_rate[row]
     cost = pages.importance[row] * (np.log1p(2.0 * wait * change) - np.log1p(change / rate))
     most = np.full(len(pages), np.nan)

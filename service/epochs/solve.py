@@ -25,7 +25,7 @@ from service.epochs.moves import exposures, most_crawled, moved
 from service.epochs.urgency import LastEpoch, Urgency, urgency
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import Floats, Ints
-from service.model.columns import CapColumns, EpochColumns, ScheduleColumns
+from service.model.columns import CapColumns, EpochColumns, HostClocks, ScheduleColumns
 from service.model.domain import Certificate, Epoch, Observability, Timing
 
 
@@ -233,9 +233,7 @@ def solve(
     if bandwidth is None:
         bandwidth = len(pages) / PAGES_PER_CRAWL
     problem = Problem(pages, estimates, plan.objective, bandwidth, caps)
-    allocation, audits = _optimum(problem, start)
-    if clocks is not None and len(clocks.hosts):
-        allocation, audits = _once_a_day(problem, allocation, audits, clocks)
+    allocation, audits = optimum(problem, start, None if clocks is None else clocks.hosts)
     crawl_rate = allocation.crawl_rate + audits
     since = LastEpoch.of(last, evidence)
     pace = Urgency(np.ones(len(pages)), 1.0, evidence)
@@ -252,7 +250,8 @@ def solve(
         shift=moves.shift,
         carried=moves.carried,
     )
-    harmonic, binary = total_costs(pages, estimates, schedule, plan.timing)
+    rates = crawl_rate, allocation.crawl_probability
+    harmonic, binary = total_costs(pages, estimates, rates, plan.timing)
     certificate = Certificate(
         bandwidth=bandwidth,
         bandwidth_used=allocation.bandwidth_used + float(audits.sum()),
@@ -282,26 +281,39 @@ class Problem(NamedTuple):
     caps: CapColumns
 
 
+def optimum(
+    problem: Problem, start: float | None, hosts: HostClocks | None
+) -> tuple[Allocation, Floats]:
+    """Return the optimum beside the audits, and the audits, crawls a day.
+
+    `start` is the multiplier of a similar allocation, `hosts` are those with a clock.
+    """
+    allocation, audits = _within_limits(problem, start)
+    if hosts is None or not len(hosts):
+        return allocation, audits
+    return _once_a_day(problem, allocation, audits, hosts)
+
+
 def _once_a_day(
-    problem: Problem, allocation: Allocation, audits: Floats, clocks: Clocks
+    problem: Problem, allocation: Allocation, audits: Floats, hosts: HostClocks
 ) -> tuple[Allocation, Floats]:
     """Return the optimum with one crawl a day for pages to which clocks leave no use of a second.
 
     The bandwidth must find other pages, otherwise the optimum without clocks stays.
     """
     pages, change_rate = problem.pages, problem.estimates.change_rate
-    optimum = allocation.crawl_rate, allocation.multiplier
-    most = most_crawled(pages, change_rate, *optimum, clocks)
+    unclocked = allocation.crawl_rate, allocation.multiplier
+    most = most_crawled(pages, change_rate, *unclocked, hosts)
     if most is None:
         return allocation, audits
     fewer = replace(pages, max_crawl_rate=np.fmin(pages.max_crawl_rate, most))
-    clocked = _optimum(problem._replace(pages=fewer), allocation.multiplier)
+    clocked = _within_limits(problem._replace(pages=fewer), allocation.multiplier)
     used = clocked[0].bandwidth_used + clocked[1].sum()
     return clocked if used >= (1 - UNUSED) * problem.bandwidth else (allocation, audits)
 
 
-def _optimum(problem: Problem, start: float | None) -> tuple[Allocation, Floats]:
-    """Return the optimum beside the audits, and the audits, crawls a day."""
+def _within_limits(problem: Problem, start: float | None) -> tuple[Allocation, Floats]:
+    """Return the optimum without clocks beside the audits, and the audits, crawls a day."""
     pages, estimates, objective, bandwidth, caps = problem
     constraints = constrain(pages, estimates, caps, objective)
     complete = pages.observability == Observability.complete
@@ -355,9 +367,9 @@ def percentiles(values: Floats) -> tuple[float, ...]:
 
 
 def total_costs(
-    pages: EpochColumns, estimates: RateEstimates, schedule: ScheduleColumns, timing: Timing
+    pages: EpochColumns, estimates: RateEstimates, rates: tuple[Floats, Floats], timing: Timing
 ) -> tuple[float, float]:
-    """Return the harmonic and the binary cost of all pages.
+    """Return the harmonic and the binary cost of all pages at crawl rates and probabilities.
 
     Pages with noisy pings count as on Poisson clocks, which bounds their costs from above.
     """
@@ -368,8 +380,7 @@ def total_costs(
         columns = (
             pages.importance[block],
             estimates.change_rate[block],
-            schedule.crawl_rate[block],
-            schedule.crawl_probability[block],
+            *(rate[block] for rate in rates),
             complete,
         )
         pinged = estimates.ping_rate[block] > 0

@@ -141,6 +141,10 @@ class EpochNotFound(RequestError):
     """No such epoch; GET /epochs lists them."""
 
 
+class PlanTooLarge(RecrawlError):
+    """The store has more pages than a plan takes; try bandwidths on a copy with fewer hosts."""
+
+
 class EpochRunning(RecrawlError):
     """Another process is running an epoch."""
 

@@ -68,6 +68,14 @@ class PageTags(Columns):
     tag: NDArray[np.object_]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagColumns(Columns):
+    """(M,) tags of pages by their ids, in any order."""
+
+    page_id: Ints
+    tag_id: Ints
+
+
 class TagPatch(NamedTuple):
     """Changes of the tags of pages."""
 

@@ -122,6 +122,9 @@ def expected(schema: Mapping[str, Any]) -> str:
         return "true or false"
     if kind in ("integer", "number"):
         return ("a whole number" if kind == "integer" else "a number") + _range(schema)
+    if kind == "array" and "minItems" in schema:
+        counts = f"{schema['minItems']} to {schema['maxItems']} values"
+        return f"{counts}, each {expected(schema['items'])}"
     if schema.get("format") == "date-time":
         return "an RFC 3339 instant with a zone, such as 2026-05-01T12:00:00Z"
     phrase = str(schema.get("description", "text"))

@@ -404,6 +404,10 @@ class Store(ABC):
     def begin(self, *, write: bool = True) -> AbstractContextManager[Transaction]:
         """Open a transaction; the end of the block commits it, an exception rolls it back."""
 
+    def read_whole(self) -> AbstractContextManager[Transaction]:
+        """Open a transaction that reads any number of pages, all as of one instant."""
+        return self.begin(write=False)
+
     def wait_for_keys(self, within_s: float, ended: threading.Event) -> None:
         """Return when keys may have changed, `ended` is set, or about `within_s` seconds passed."""
         ended.wait(within_s)

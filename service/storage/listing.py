@@ -13,7 +13,7 @@ from typing import Literal
 from service.model.arrays import Instants, Ints
 from service.model.domain import Host, HostGroup, PagePatch
 from service.model.freshness import FreshnessColumns, LoggedChanges
-from service.model.listing import ListedPart, PageFilter, PageTags, RunningLease
+from service.model.listing import ListedPart, PageFilter, PageTags, RunningLease, TagColumns
 
 HostOrder = Literal["host_id", "-host_id", "host", "-host"]
 """Order of a list of hosts; a minus means descending."""
@@ -87,6 +87,18 @@ class ListingStatements(ABC):
     @abstractmethod
     def tags_of(self, page_id: Ints) -> PageTags:
         """Return the tags of these pages, by page_id and tag."""
+
+    @abstractmethod
+    def load_tags(self) -> TagColumns:
+        """Return every tag of every page, for a plan."""
+
+    @abstractmethod
+    def tag_names(self, tag_id: Ints) -> dict[int, str]:
+        """Return the names of those of these tags that exist."""
+
+    @abstractmethod
+    def host_names(self, host_id: Ints) -> dict[int, str]:
+        """Return the names of those of these hosts that exist."""
 
     @abstractmethod
     def add_tags(self, pairs: PageTags) -> None:

@@ -30,7 +30,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "add_tags": (["news"], []),
     "all_pages": (True, False),
     "before": (5,),
-    "bandwidth": (2.5,),
+    "bandwidth": ([2.5, 10.0], 7.5),
     "blocked": (True, False),
     "blocked_until": (LATER, None),
     "change_rate_from": (0.0, 0.5),

@@ -190,13 +190,13 @@ def test_extra_crawls_follow_a_fiftieth_of_those_that_nearly_always_change():
 def test_pages_on_one_sharp_hour_are_crawled_once_a_day_where_bandwidth_is_worth_more_elsewhere():
     pages, rate = daily(4), np.array([0.5, 1.5, 1.5, 30.0])
     change = np.array([0.3, 0.3, 0.3, 0.9])
-    clocks = clock_of(NOON)
+    hosts = clock_of(NOON).hosts
     value = 0.3 / (1.5 * 1.8)  # of bandwidth at 1.5 crawls a day
-    dear = most_crawled(pages, change, rate, value, clocks)
+    dear = most_crawled(pages, change, rate, value, hosts)
     np.testing.assert_array_equal(dear, [np.nan, 1.0, 1.0, 1.0])
-    cheap = most_crawled(pages, change, rate, 0.9 / (30 * 30.9), clocks)
+    cheap = most_crawled(pages, change, rate, 0.9 / (30 * 30.9), hosts)
     np.testing.assert_array_equal(cheap, [np.nan, 1.0, 1.0, np.nan])
-    weak = clock_of(burst(0.5, 0.3))
+    weak = clock_of(burst(0.5, 0.3)).hosts
     assert most_crawled(pages, change, rate, value, weak) is None
 
 

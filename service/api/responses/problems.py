@@ -54,6 +54,7 @@ STATUS: dict[type[Exception], int] = {
     errors.WebhookNotFound: 404,
     errors.SubscriptionGone: 410,
     errors.EpochRunning: 409,
+    errors.PlanTooLarge: 501,
     errors.AccessUnavailable: 503,
     errors.HostHasPages: 409,
     errors.Overloaded: 503,

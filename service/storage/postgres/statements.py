@@ -48,6 +48,7 @@ WORDS = {
 BINARY = pq.Format.BINARY
 
 WRITE, READ_ONLY, AUTOCOMMIT = "BEGIN", "BEGIN READ ONLY", ""
+SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 """Statements that begin a transaction; with `AUTOCOMMIT` each statement is a transaction."""
 
 Row = tuple[Any, ...]

@@ -27,6 +27,7 @@ from service.storage.postgres.connections import (
     CHECK,
     Connection,
     Deadlines,
+    as_batch,
     leading,
     opened,
     taken,
@@ -35,7 +36,7 @@ from service.storage.postgres.connections import (
 from service.storage.postgres.listening import Listener
 from service.storage.postgres.partitions import keep_house
 from service.storage.postgres.sql import KEYS_CHANNEL
-from service.storage.postgres.statements import AUTOCOMMIT, READ_ONLY, WRITE, Statements
+from service.storage.postgres.statements import AUTOCOMMIT, READ_ONLY, SNAPSHOT, WRITE, Statements
 from service.storage.postgres.transaction import PostgresTransaction
 
 N_BYTES = 49_152
@@ -108,6 +109,18 @@ class PostgresStore(Store):
             driver.statements.transaction(opening) as statements,
         ):
             yield self.transaction(statements, write=write)
+
+    @override
+    @contextmanager
+    def read_whole(self) -> Iterator[PostgresTransaction]:
+        self.silence.refuse()
+        with (
+            translated(self.check_schema),
+            taken(self.engine) as driver,
+            as_batch(driver),
+            driver.statements.transaction(SNAPSHOT) as statements,
+        ):
+            yield self.transaction(statements, write=False)
 
     def transaction(self, statements: Statements, *, write: bool) -> PostgresTransaction:
         """Return the statements of one transaction, behind the fence if it writes."""

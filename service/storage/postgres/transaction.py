@@ -34,6 +34,7 @@ from service.model.columns import (
     StoredPages,
 )
 from service.model.domain import Certificate, Host, HostPages, Observability, Page
+from service.model.listing import TagColumns
 from service.model.urls import url_groups
 from service.storage.clocks_sql import HOSTS_TOGETHER, SHIFTS, stored
 from service.storage.contract import NOTHING, Brought, Learnt, Registered
@@ -237,6 +238,11 @@ class PostgresTransaction(
         )
         columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, self.width)
         return EpochColumns(**columns)
+
+    @override
+    def load_tags(self) -> TagColumns:
+        copied = "COPY page_tags (page_id, tag_id) TO STDOUT (FORMAT BINARY)"
+        return TagColumns(**binary.copy_out(self.driver, copied, {"page_id": "i8", "tag_id": "i8"}))
 
     @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:

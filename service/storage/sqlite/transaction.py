@@ -26,6 +26,7 @@ from service.model.columns import (
     StoredPages,
 )
 from service.model.domain import Observability
+from service.model.listing import TagColumns
 from service.model.urls import URL_GROUPS, url_groups
 from service.storage import epochs_sql
 from service.storage.clocks_sql import SHIFTS, stored
@@ -209,6 +210,11 @@ class SqliteTransaction(
         for name, absent in RARE.items():
             columns[name] = placed(len(page_id), where, seldom[name], absent)
         return EpochColumns(**columns)
+
+    @override
+    def load_tags(self) -> TagColumns:
+        kinds = {f.name: f.type for f in fields(TagColumns)}
+        return TagColumns(**self._gathered("SELECT page_id, tag_id FROM page_tags", kinds))
 
     def _gathered(self, statement: str, kinds: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Return the columns of a statement, read in blocks of rows."""

@@ -1,0 +1,90 @@
+"""Plans of other bandwidths."""
+
+from msgspec import Struct
+
+from recrawl_client.wire.common import Instant
+
+
+class PlannedHost(Struct, frozen=True, kw_only=True):
+    """Crawls of one host in a plan."""
+
+    host: str
+    """Name of the host."""
+    n_pages: int
+    """Number of pages of the host."""
+    crawl_rate: float
+    """Crawls a day of all pages of the host, on the clock and on pings."""
+    max_crawl_rate: float | None
+    """Cap of the host, crawls a day; null without one of its own."""
+    at_cap: bool
+    """True if the cap of the host, or of its group, is used up."""
+
+
+class PlannedTag(Struct, frozen=True, kw_only=True):
+    """Crawls of the pages with one tag in a plan."""
+
+    tag: str
+    """The tag."""
+    n_pages: int
+    """Number of pages with the tag."""
+    crawl_rate: float
+    """Crawls a day of these pages, on the clock and on pings."""
+
+
+class StarvedPage(Struct, frozen=True, kw_only=True):
+    """A page whose minimum crawl rate does not fit into a bandwidth."""
+
+    page_id: int
+    """The service's number of the page."""
+    min_crawl_rate: float
+    """Minimum crawl rate of the page, 1/day."""
+
+
+class BudgetPlan(Struct, frozen=True, kw_only=True):
+    """The plan that an epoch would make with a bandwidth; figures are null if it would fail."""
+
+    bandwidth: float
+    """Crawls a day that the plan may spend."""
+    feasible: bool
+    """True if all minimum crawl rates fit into the bandwidth."""
+    reason: str | None = None
+    """Reason why an epoch with this bandwidth would fail."""
+    bandwidth_used: float | None = None
+    """Crawls a day that the plan spends."""
+    multiplier: float | None = None
+    """Decrease of the cost by one more crawl a day, in units of importance."""
+    harmonic_cost: float | None = None
+    """Expected harmonic staleness of all pages, in units of importance; null where infinite."""
+    binary_cost: float | None = None
+    """Expected importance of the pages that are stale at a random moment."""
+    fresh_share: float | None = None
+    """Expected share of the importance that is fresh at a random moment, 0 to 1; null if no page
+    has importance."""
+    hosts: list[PlannedHost] = []
+    """Hosts with the most crawls, busiest first, `limit` at most."""
+    tags: list[PlannedTag] = []
+    """Tags with the most crawls, busiest first, `limit` at most."""
+    n_starved: int = 0
+    """Least number of pages that must lose their minimum so that all other minima fit."""
+    starved: list[StarvedPage] = []
+    """These pages, highest minimum first, `limit` at most."""
+
+
+class PlanAnswer(Struct, frozen=True, kw_only=True):
+    """Plans for other bandwidths beside that for the bandwidth in force."""
+
+    epoch: int
+    """Epoch in force, whose prior the estimates have."""
+    at: Instant
+    """Instant at which pages, caps and tags were read."""
+    n_pages: int
+    """Number of pages."""
+    n_hosts: int
+    """Number of hosts with pages."""
+    min_bandwidth: float
+    """Sum of all minimum crawl rates: the least bandwidth with which an epoch succeeds, crawls a
+    day."""
+    in_force: BudgetPlan
+    """Plan with the bandwidth in force, from the same estimates as the others."""
+    items: list[BudgetPlan]
+    """Plans with the requested bandwidths, in their order."""

@@ -1,0 +1,90 @@
+"""`recrawl plan`: show the plans of other bandwidths."""
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from service.cli.options import URL, ApiKey, To, connected
+from service.cli.status import AsJson
+
+if TYPE_CHECKING:
+    from recrawl_client import BudgetPlan, PlanAnswer
+
+MULTIPLES = (0.5, 1.0, 1.5, 2.0, 4.0)
+"""Default bandwidths, in multiples of that in force."""
+LEAST = 1e-9
+"""Smallest bandwidth that the service takes, crawls a day."""
+
+
+def plan(
+    bandwidth: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Crawls a day over all pages; repeat it. Default: half to four times those in force"
+        ),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=0, max=1_000, help="Most hosts, tags and starved pages of each plan")
+    ] = 5,
+    to: To = URL,
+    api_key: ApiKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the plans of other bandwidths: freshness, and crawls by host and by tag."""
+    from msgspec import to_builtins
+
+    with connected(to, api_key) as client:
+        if not bandwidth:
+            present = client.epoch().bandwidth or LEAST
+            bandwidth = [max(present * multiple, LEAST) for multiple in MULTIPLES]
+        answer = client.plan(*bandwidth, limit=limit)
+    if as_json:
+        typer.echo(json.dumps(to_builtins(answer), indent=2))
+    else:
+        show(answer)
+
+
+def show(answer: "PlanAnswer") -> None:
+    """Print a table of the plans, and the busiest hosts and tags of each."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    pages = f"{answer.n_pages:,} pages of {answer.n_hosts:,} hosts, by epoch {answer.epoch}"
+    console.print(Text(f"{pages}; minimum crawl rates need {answer.min_bandwidth:,.6g} a day"))
+    view = Table("crawls a day", "used", "fresh", "harmonic cost", "gain of one more", "starved")
+    for item, present in ((answer.in_force, True), *((item, False) for item in answer.items)):
+        view.add_row(*map(Text, _row(item, present=present)))
+    console.print(view)
+    for item in answer.items:
+        for line in _busiest(item):
+            console.print(Text(line))
+
+
+def _row(item: "BudgetPlan", *, present: bool) -> tuple[str, ...]:
+    share = item.fresh_share
+    return (
+        f"{item.bandwidth:,.6g}" + " (in force)" * present,
+        _number(item.bandwidth_used),
+        "" if share is None else f"{share:.1%}",
+        _number(item.harmonic_cost),
+        _number(item.multiplier),
+        f"{item.n_starved:,}" if item.n_starved else "",
+    )
+
+
+def _busiest(item: "BudgetPlan") -> list[str]:
+    """Return the busiest hosts and tags of a plan, or the reason why an epoch would fail."""
+    if not item.feasible:
+        starved = (f"page {page.page_id} ({page.min_crawl_rate:g})" for page in item.starved)
+        return [f"{item.bandwidth:,.6g}: {item.reason}; starved: {', '.join(starved)}"]
+    hosts = (f"{h.host} {h.crawl_rate:,.6g}" + " (cap)" * h.at_cap for h in item.hosts)
+    tags = (f"{tag.tag} {tag.crawl_rate:,.6g}" for tag in item.tags)
+    lists = (("hosts", list(hosts)), ("tags", list(tags)))
+    return [f"{item.bandwidth:,.6g}: {name} {', '.join(each)}" for name, each in lists if each]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.6g}"

@@ -1,0 +1,172 @@
+"""Plans of other bandwidths: what an epoch would publish with each. Pure."""
+
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recrawl_client.wire.plan import BudgetPlan
+from service.core.allocation.problem import Allocation
+from service.core.conditions import BandwidthInfeasible
+from service.epochs.solve import CONSTRAINED, LEAST, Plan, Problem, optimum, total_costs
+from service.estimation.estimates import RateEstimates
+from service.model.arrays import COLUMN, Floats, Ints
+from service.model.columns import CapColumns, EpochColumns, HostClocks
+from service.model.domain import Certificate, Observability
+
+MOST_LISTED = 1_000
+"""Maximum number of hosts, of tags and of starved pages that a plan lists."""
+USED_UP = 1e-9
+"""Relative distance of a host's multiplier above that of all pages that means a full cap."""
+PLANNED = {
+    *("page_id", "importance", "observability", "host_id"),
+    *("min_crawl_rate", "max_crawl_rate"),
+}
+"""Columns of pages that an allocation and its costs read beside the estimates."""
+
+
+class Members(NamedTuple):
+    """Pages by host, or by tag."""
+
+    row: Any
+    """(M,) rows of the pages, or a slice of all."""
+    code: Ints
+    """(M,) position in `ids` of the host or tag."""
+    ids: Ints
+    """(K,) host_id or tag_id, ascending."""
+    n_pages: Ints
+    """(K,) numbers of pages."""
+
+    @classmethod
+    def of(cls, row: Any, each: Ints) -> "Members":
+        """Return the members with the (M,) host_id or tag_id of rows."""
+        ids, code, n_pages = np.unique(each, return_inverse=True, return_counts=True)
+        return cls(row, code.astype(np.int32), ids, n_pages)
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """The input of all plans, as of one instant."""
+
+    epoch: int
+    at: datetime
+    in_force: Certificate
+    pages: EpochColumns
+    """Pages with values in the columns `PLANNED` alone (`reduced`)."""
+    estimates: RateEstimates
+    caps: CapColumns
+    clocks: HostClocks | None
+    hosts: Members
+    tags: Members
+
+
+class Ranked(NamedTuple):
+    """(K,) hosts or tags with the most crawls, busiest first."""
+
+    position: Ints
+    """Position in `Members.ids`."""
+    crawl_rate: Floats
+    """Crawls a day."""
+
+
+NONE = Ranked(np.zeros(0, np.int64), np.zeros(0))
+
+
+class Solved(NamedTuple):
+    """A plan, its busiest hosts and tags without their names, and its starved pages."""
+
+    figures: BudgetPlan
+    """The plan without lists."""
+    hosts: Ranked = NONE
+    tags: Ranked = NONE
+    at_cap: frozenset[int] = frozenset()
+    """host_id of the hosts whose cap, or whose group's cap, is used up."""
+    starved: Ints = NONE.position
+    """Rows of pages whose minima do not fit, highest minimum first."""
+
+
+def reduced(pages: EpochColumns) -> EpochColumns:
+    """Return pages with the columns in `PLANNED`; the others take no memory."""
+    n = len(pages)
+    others = {f.name: COLUMN[f.type] for f in fields(EpochColumns) if f.name not in PLANNED}
+    return replace(
+        pages, **{name: np.broadcast_to(np.zeros((), kind), n) for name, kind in others.items()}
+    )
+
+
+def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = None) -> Solved:
+    """Return the plan of a bandwidth; `start` is the multiplier of a similar plan."""
+    pages, estimates = basis.pages, basis.estimates
+    problem = Problem(pages, estimates, plan.objective, bandwidth, basis.caps)
+    try:
+        allocation, audits = optimum(problem, start, basis.clocks)
+    except BandwidthInfeasible:
+        return _infeasible(pages, bandwidth)
+    rates = allocation.crawl_rate + audits, allocation.crawl_probability
+    harmonic, binary = total_costs(pages, estimates, rates, plan.timing)
+    importance = float(pages.importance.sum())
+    figures = BudgetPlan(
+        bandwidth=bandwidth,
+        feasible=True,
+        bandwidth_used=allocation.bandwidth_used + float(audits.sum()),
+        multiplier=_finite(allocation.multiplier),
+        harmonic_cost=_finite(harmonic),
+        binary_cost=binary,
+        fresh_share=1.0 - binary / importance if importance else None,
+    )
+    crawls = _crawls(pages, estimates, *rates)
+    ranked = _ranked(basis.hosts, crawls), _ranked(basis.tags, crawls)
+    return Solved(figures, *ranked, _at_cap(basis.caps, allocation))
+
+
+def minima(pages: EpochColumns, plan: Plan) -> Floats:
+    """Return the minimum crawl rates that an epoch keeps, 1/day."""
+    if plan.objective != CONSTRAINED:
+        return np.zeros(0)
+    return pages.min_crawl_rate[pages.min_crawl_rate >= LEAST]
+
+
+def _infeasible(pages: EpochColumns, bandwidth: float) -> Solved:
+    """Return the plan of a bandwidth that minimum crawl rates exceed."""
+    row = np.flatnonzero(pages.min_crawl_rate >= LEAST)
+    row = row[np.argsort(pages.min_crawl_rate[row], kind="stable")]
+    used = np.cumsum(pages.min_crawl_rate[row])
+    n_fit = int(used.searchsorted(bandwidth, side="right"))
+    figures = BudgetPlan(
+        bandwidth=bandwidth,
+        feasible=False,
+        reason=f"minimum crawl rates need {used[-1]:g} crawls a day, {used[-1] - bandwidth:g} more "
+        "than this bandwidth; an epoch would fail",
+        n_starved=len(row) - n_fit,
+    )
+    return Solved(figures, starved=row[n_fit:][::-1][:MOST_LISTED].copy())
+
+
+def _crawls(
+    pages: EpochColumns, estimates: RateEstimates, crawl_rate: Floats, crawl_probability: Floats
+) -> Floats:
+    """Return (N,) crawls a day, on the clock and on pings, as the bandwidth counts them."""
+    if not crawl_probability.any():
+        return crawl_rate
+    complete = pages.observability == Observability.complete
+    announced = np.where(complete, 1.0, estimates.recall / estimates.precision)
+    return crawl_rate + crawl_probability * announced * estimates.change_rate
+
+
+def _ranked(members: Members, crawls: Floats) -> Ranked:
+    weights = crawls[members.row]
+    sums = np.bincount(members.code, weights, len(members.ids)).astype(np.float64, copy=False)
+    busiest = np.argsort(-sums, kind="stable")[:MOST_LISTED]
+    return Ranked(busiest, sums[busiest])
+
+
+def _at_cap(caps: CapColumns, allocation: Allocation) -> frozenset[int]:
+    if allocation.host_multiplier is None:
+        return frozenset()
+    above = allocation.host_multiplier[: len(caps)] > allocation.multiplier * (1.0 + USED_UP)
+    return frozenset(caps.host_id[above].tolist())
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

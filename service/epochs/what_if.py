@@ -1,0 +1,183 @@
+"""Answers to "what if the bandwidth were …?": plans without an epoch.
+
+The pages are read once after each epoch. `WhatIf` then keeps 38 bytes a page: 54 with bounds of
+crawl rates, 62 with noisy pings, 78 with both. It keeps 12 bytes more for each tag of a page, and
+200 for each host with a clock. Reading takes another 130 bytes a page, and a plan about 60.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from recrawl_client.wire.plan import BudgetPlan, PlanAnswer, PlannedHost, PlannedTag, StarvedPage
+from service.epochs.budgets import Basis, Members, Ranked, Solved, minima, planned, reduced
+from service.epochs.solve import Plan
+from service.estimation.estimates import estimate_rates, fitted_last, rates_from_log
+from service.model.arrays import Ints, distinct, instant
+from service.model.errors import EpochNotFound, PlanTooLarge
+from service.storage import Store, Transaction
+from service.storage.clock import Clock
+
+MOST_PAGES = 20_000_000
+"""Maximum number of pages of a plan: 0.8 to 1.6 GB in memory, and up to 4 GB while reading."""
+
+
+class Kept(NamedTuple):
+    """The input of plans, and the plan of the bandwidth in force."""
+
+    after: tuple[int, int]
+    """Epoch in force, and the last epoch if that failed, else 0."""
+    basis: Basis
+    in_force: Solved
+
+
+class WhatIf:
+    """Plans of one process, computed one at a time; any thread may ask."""
+
+    def __init__(self, store: Store, plan: Plan, now: Clock, max_pages: int = MOST_PAGES) -> None:
+        self.store, self.plan, self.now, self.max_pages = store, plan, now, max_pages
+        self.n_questions = 0
+        self._turn = threading.Lock()
+        self._kept: Kept | None = None
+
+    def ask(self, bandwidths: Sequence[float], limit: int) -> PlanAnswer:
+        """Return the plans of some bandwidths, each with up to `limit` hosts, tags and pages.
+
+        Raises
+        ------
+        EpochNotFound
+            No epoch has been published yet.
+        PlanTooLarge
+            The store has more than `max_pages` pages.
+        """
+        with self._turn:
+            self.n_questions += 1
+            _, basis, present = self._kept = self._current()
+            known = {basis.in_force.bandwidth: present}
+            for bandwidth in bandwidths:
+                known[bandwidth] = known.get(bandwidth) or planned(basis, self.plan, bandwidth)
+        solved = [present, *(known[bandwidth] for bandwidth in bandwidths)]
+        in_force, *items = self._named(basis, solved, limit)
+        return PlanAnswer(
+            epoch=basis.epoch,
+            at=basis.at,
+            n_pages=len(basis.pages),
+            n_hosts=len(basis.hosts.ids),
+            min_bandwidth=float(minima(basis.pages, self.plan).sum()),
+            in_force=in_force,
+            items=items,
+        )
+
+    def forget(self, n_questions: int) -> None:
+        """Free the memory unless another question came after the first `n_questions`."""
+        if n_questions == self.n_questions:
+            self._kept = None
+
+    def _current(self) -> Kept:
+        """Return the input as of the last epoch that ended; read it after each."""
+        with self.store.begin(write=False) as tx:
+            newest = tx.newest_epoch()
+            failed = newest.epoch if newest is not None and newest.reason is not None else 0
+            after = tx.number_in_force(), failed
+        if self._kept is not None and self._kept.after == after:
+            return self._kept
+        self._kept = None  # first, because two would take twice the memory
+        with self.store.read_whole() as tx:
+            basis = self._read(tx)
+        record = basis.in_force
+        return Kept(after, basis, planned(basis, self.plan, record.bandwidth, record.multiplier))
+
+    def _read(self, tx: Transaction) -> Basis:
+        last = tx.epoch_in_force()
+        if last is None or last.certificate is None:
+            raise EpochNotFound("no epoch has been published yet; ask for one with POST /epochs")
+        if last.certificate.n_pages > self.max_pages:
+            raise PlanTooLarge(
+                f"there are {last.certificate.n_pages:,} pages, and plans take {self.max_pages:,} "
+                "at most; try bandwidths on a copy with a part of the hosts"
+            )
+        now, estimator = self.now(), fitted_last(tx, self.plan.estimator, last)
+        pages, from_log = tx.load_columns(), None
+        if estimator.needs_history:
+            from_log = rates_from_log(tx, pages.page_id, estimator)
+        return Basis(
+            epoch=last.epoch,
+            at=now,
+            in_force=last.certificate,
+            pages=reduced(pages),
+            estimates=estimate_rates(pages, estimator, instant(now), from_log),
+            caps=tx.load_caps(),
+            clocks=tx.host_clocks() if self.plan.with_clocks else None,
+            hosts=Members.of(slice(None), pages.host_id),
+            tags=_tags(tx, pages.page_id),
+        )
+
+    def _named(self, basis: Basis, solved: Sequence[Solved], limit: int) -> list[BudgetPlan]:
+        """Return the plans with lists of hosts, tags and pages."""
+        with self.store.begin(write=False) as tx:
+            hosts = tx.host_names(_shown(basis.hosts, [each.hosts for each in solved], limit))
+            tags = tx.tag_names(_shown(basis.tags, [each.tags for each in solved], limit))
+        return [_listed(basis, each, hosts, tags, limit) for each in solved]
+
+
+def _tags(tx: Transaction, page_id: Ints) -> Members:
+    """Return the pages by tag; pages that came or went meanwhile do not count."""
+    tags = tx.load_tags()
+    row = page_id.searchsorted(tags.page_id)
+    row[row == len(page_id)] = 0
+    there = page_id[row] == tags.page_id if len(page_id) else np.zeros(len(row), np.bool_)
+    return Members.of(row[there].astype(np.int32), tags.tag_id[there])
+
+
+def _shown(members: Members, ranked: Sequence[Ranked], limit: int) -> Ints:
+    """Return the ids of the hosts or tags that some plans list."""
+    return distinct(members.ids[np.concatenate([each.position[:limit] for each in ranked])])
+
+
+def _listed(
+    basis: Basis, solved: Solved, hosts: dict[int, str], tags: dict[int, str], limit: int
+) -> BudgetPlan:
+    """Return a plan with its lists, without hosts and tags that were deleted meanwhile."""
+    caps = dict(zip(basis.caps.host_id.tolist(), basis.caps.max_crawl_rate.tolist(), strict=True))
+    starved = solved.starved[:limit]
+    return msgspec.structs.replace(
+        solved.figures,
+        hosts=[
+            PlannedHost(
+                host=hosts[host_id],
+                n_pages=n_pages,
+                crawl_rate=crawl_rate,
+                max_crawl_rate=_or_none(caps.get(host_id)),
+                at_cap=host_id in solved.at_cap,
+            )
+            for host_id, n_pages, crawl_rate in _rows(basis.hosts, solved.hosts, limit)
+            if host_id in hosts
+        ],
+        tags=[
+            PlannedTag(tag=tags[tag_id], n_pages=n_pages, crawl_rate=crawl_rate)
+            for tag_id, n_pages, crawl_rate in _rows(basis.tags, solved.tags, limit)
+            if tag_id in tags
+        ],
+        starved=[
+            StarvedPage(page_id=page_id, min_crawl_rate=rate)
+            for page_id, rate in zip(
+                basis.pages.page_id[starved].tolist(),
+                basis.pages.min_crawl_rate[starved].tolist(),
+                strict=True,
+            )
+        ],
+    )
+
+
+def _rows(members: Members, ranked: Ranked, limit: int) -> list[tuple[int, int, float]]:
+    """Return id, number of pages and crawls a day of hosts or tags."""
+    position = ranked.position[:limit]
+    columns = members.ids[position], members.n_pages[position], ranked.crawl_rate[:limit]
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _or_none(cap: float | None) -> float | None:
+    return None if cap is None or np.isnan(cap) else cap

@@ -1,0 +1,47 @@
+"""`recrawl plan`: the plans of other bandwidths, as a table and as JSON."""
+
+import json
+
+import pytest
+from structlog.testing import capture_logs
+from support.live_server import Live, running
+
+
+@pytest.fixture
+def planned(sqlite_url) -> Live:
+    """A service with an epoch in force, a tag and a minimum crawl rate."""
+    with running(sqlite_url) as live:
+        live.register("https://a.example/1", "https://a.example/2", tags=["news"])
+        live.register("https://b.example/1", min_crawl_rate=0.25)
+        with capture_logs():
+            live.epoch()
+        yield live
+
+
+def test_plans_are_shown_beside_that_in_force(recrawl, planned: Live):
+    ended = recrawl("plan", "--bandwidth", "3", "--bandwidth", "0.125", url=planned.url)
+    assert ended.status == 0
+    lines = [line for line in ended.out.splitlines() if line.strip()]
+    assert lines[0] == "3 pages of 2 hosts, by epoch 1; minimum crawl rates need 0.25 a day"
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if "│" in line]
+    assert [row[0] for row in cells] == ["0.6 (in force)", "3", "0.125"]
+    assert [row[-1] for row in cells] == ["", "", "1"]
+    assert any(line.startswith("3: hosts a.example 2, b.example 1") for line in lines)
+    assert any(line.startswith("3: tags news 2") for line in lines)
+    (starving,) = (line for line in lines if line.startswith("0.125: "))
+    assert "an epoch would fail" in starving
+
+
+def test_without_a_bandwidth_multiples_of_that_in_force_are_compared(recrawl, planned: Live):
+    answer = json.loads(recrawl("plan", "--json", "--limit", "1", url=planned.url).out)
+    bandwidths = [item["bandwidth"] for item in answer["items"]]
+    assert bandwidths == pytest.approx([0.3, 0.6, 0.9, 1.2, 2.4])
+    assert {len(item["hosts"]) for item in answer["items"]} == {1}
+    assert answer == planned.get("/plan", bandwidth=bandwidths, limit=1).json()
+
+
+def test_before_the_first_epoch_the_command_says_so(recrawl, sqlite_url):
+    with running(sqlite_url) as live:
+        ended = recrawl("plan", url=live.url)
+    assert ended.status == 2
+    assert "no epoch has been published yet" in ended.err
