@@ -176,7 +176,7 @@ def _stay(base_url: str) -> None:
     """Print the address of the console, and wait until the process is interrupted."""
     import threading
 
-    console.print(f"The console is at {base_url}/console; stop it by Ctrl-C.")
+    console.print(f"The console is at {base_url}/console?range=30d; stop it by Ctrl-C.")
     with suppress(KeyboardInterrupt):
         threading.Event().wait()
 

@@ -37,7 +37,17 @@ from service.console.session import (
     forget,
     keep,
 )
-from service.console.views import access, budget, changes, epochs, hosts, leases, overview, page, pages
+from service.console.views import (
+    access,
+    budget,
+    changes,
+    epochs,
+    hosts,
+    leases,
+    overview,
+    page,
+    pages,
+)
 from service.console.visit import THEME, THEMES, Visit, inside
 from service.model.errors import Forbidden, MalformedBody, RecrawlError, Unauthorized
 from service.runtime.requests import SECURITY
@@ -54,7 +64,6 @@ FIRST = "get_history"
 """Operation of the first page, whose right every visitor needs."""
 A_YEAR_S = 31_536_000
 MEDIA = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "txt": "text/plain"}
-
 
 
 class View(NamedTuple):
@@ -172,7 +181,8 @@ class Console:
         await take_place(request.scope, caller)
         visit = self.visit(request, session, caller, form)
         if iscoroutinefunction(view.respond):
-            return await view.respond(visit)
+            response: Response = await view.respond(visit)
+            return response
         return await run_in_threadpool(cast("Callable[[Visit], Response]", view.respond), visit)
 
     async def caller(self, key: str) -> Caller:
@@ -185,7 +195,9 @@ class Console:
         """
         caller = await identified(self.service.gate, key, right_of(FIRST), FIRST)
         if caller.boundary is not None:
-            raise Forbidden("the console shows all pages; use a key without limits of hosts or URLs")
+            raise Forbidden(
+                "the console shows all pages; use a key without limits of hosts or URLs"
+            )
         return caller
 
     def visit(
@@ -229,9 +241,10 @@ class Console:
             return visit.page("sign_in.html", back=back, reason="")
         form = await read_form(request, session)
         back, key = inside(form.get("next", "")), form.get("key", "").strip()
+        if len(key) > MAX_KEY:
+            reason = f"The key is over {MAX_KEY} characters; use an API key."
+            return visit.page("sign_in.html", 403, back=back, reason=reason)
         try:
-            if len(key) > MAX_KEY:
-                raise Forbidden(f"the key is over {MAX_KEY} characters; use an API key")
             await self.caller(key)
         except Unauthorized:
             reason = "This key is not valid: it is mistyped, was revoked, or has expired."
@@ -295,7 +308,9 @@ async def read_form(request: Request, session: Session) -> dict[str, str]:
         return {}
     body = await read_within(request, MOST_FORM, lambda _: None)
     try:
-        fields = parse_qsl(body.content.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        fields = parse_qsl(
+            body.content.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS
+        )
     except ValueError as error:
         raise MalformedBody("the body is no form; go back and send it again") from error
     form = dict(fields)

@@ -17,6 +17,8 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 30
 STEPS_S = (60, 300, 900, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 2_592_000)
 """Distances between the marks of a time axis, seconds."""
 DAY = timedelta(days=1)
+SMALLEST = -4
+"""Power of ten below which an axis writes an exponent."""
 
 
 class Tick(NamedTuple):
@@ -125,7 +127,9 @@ def lines(
             parts.append([])
         else:
             parts[-1].append((across(at), up(value)))
-    drawn = [part if len(part) > 1 else [(part[0][0] - 1, part[0][1]), part[0]] for part in parts if part]
+    drawn = [
+        part if len(part) > 1 else [(part[0][0] - 1, part[0][1]), part[0]] for part in parts if part
+    ]
     return "".join(map(line, drawn))
 
 
@@ -174,7 +178,9 @@ def time_ticks(
 ) -> list[Tick]:
     """Return the marks of an axis of time, UTC."""
     seconds = (end - start).total_seconds()
-    step = next((s for s in STEPS_S if seconds / s <= n), STEPS_S[-1] * ceil(seconds / STEPS_S[-1] / n))
+    step = next(
+        (s for s in STEPS_S if seconds / s <= n), STEPS_S[-1] * ceil(seconds / STEPS_S[-1] / n)
+    )
     first = ceil(start.timestamp() / step) * step
     instants = [first + i * step for i in range(int((end.timestamp() - first) // step) + 1)]
     form = "%d %b" if step >= DAY.total_seconds() else "%H:%M"
@@ -185,7 +191,9 @@ def decades(low: float, high: float, across: Callable[[float], float]) -> list[T
     """Return the marks of a logarithmic axis."""
     powers = range(ceil(log10(low)), floor(log10(high)) + 1)
     every = max(1, len(powers) // 7)
-    return [Tick(across(10.0**p), compact(10.0**p) if p > -4 else f"1e{p}") for p in powers][::every]
+    return [Tick(across(10.0**p), compact(10.0**p) if p > SMALLEST else f"1e{p}") for p in powers][
+        ::every
+    ]
 
 
 def steps(edges: Sequence[float], heights: Sequence[float], floor_y: float) -> str:

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 FOLDER = Path(__file__).parent
-DASH = "–"
+DASH = "\N{EN DASH}"
 NO_BREAK = "\N{NO-BREAK SPACE}"
 SHORT_S = 0.1
 """Duration below which milliseconds are written, seconds."""
@@ -23,8 +23,10 @@ UNITS = (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0))
 def number(value: float | None, digits: int = 3) -> str:
     """Return a number to some significant digits, with thousands separated.
 
-    >>> [number(x) for x in (1234567, 0.123456, 12.345, 0.0, None, float("inf"))]
-    ['1,234,567', '0.123', '12.3', '0', '–', '∞']
+    >>> [number(x) for x in (1234567, 0.123456, 12.345, 0.0, float("inf"))]
+    ['1,234,567', '0.123', '12.3', '0', '∞']
+    >>> number(None) == DASH
+    True
     """
     if value is None or value != value:  # noqa: PLR0124 - NaN
         return DASH
@@ -49,8 +51,8 @@ def percent(share: float | None, digits: int = 1) -> str:
 def span(seconds: float | None) -> str:
     """Return a duration.
 
-    >>> [span(s).replace(NO_BREAK, " ") for s in (0.025, 90, 300, 86_400, 400_000, None)]
-    ['25 ms', '90 s', '5 min', '24 h', '4.6 d', '–']
+    >>> [span(s).replace(NO_BREAK, " ") for s in (0.025, 90, 300, 86_400, 400_000)]
+    ['25 ms', '90 s', '5 min', '24 h', '4.6 d']
     """
     if seconds is None:
         return DASH
@@ -125,7 +127,9 @@ def static_files() -> dict[str, bytes]:
 
 def environment(files: Mapping[str, bytes]) -> Environment:
     """Return the templates; the address of a file changes with its content."""
-    versions = {name: blake2b(content, digest_size=6).hexdigest() for name, content in files.items()}
+    versions = {
+        name: blake2b(content, digest_size=6).hexdigest() for name, content in files.items()
+    }
     made = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
         autoescape=True,

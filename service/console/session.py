@@ -31,7 +31,7 @@ PATH = "/console"
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The state of a visitor, of which the server keeps nothing."""
+    """The state of a visitor; servers keep none of it."""
 
     key: str = field(default="", repr=False)
     """Key or token of the visitor; "" before the sign-in."""

@@ -41,7 +41,7 @@ INSERT INTO meta (name, value) VALUES ('keys_version', '1')
 ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(meta.value AS integer) + 1 AS text)
 """
 
-CONSOLE_SECRET = "console_secret"
+CONSOLE_SECRET = "console_secret"  # noqa: S105 - the name of an entry
 """Name of the entry of `meta` with the secret of the console's sessions."""
 
 OF_AUDIT = ", ".join(f.name for f in fields(AuditEntry))

@@ -73,7 +73,9 @@ def test_an_epoch_is_requested_and_its_page_follows_it(live, admin):
 
 
 def test_a_key_is_created_shown_once_rotated_and_revoked(live, admin):
-    page = admin.send("/console/access", "/console/access/keys", name="fleet <1>", role="crawl", days="30")
+    page = admin.send(
+        "/console/access", "/console/access/keys", name="fleet <1>", role="crawl", days="30"
+    )
     key = re.search(r"rcr_[0-9a-f]{10}_[0-9a-f]+", page.text)[0]
     key_id = key.split("_")[1]
     assert httpx.get(f"{live.url}/pages", headers=bearer(key)).status_code == 200

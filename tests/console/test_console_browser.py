@@ -170,10 +170,13 @@ def test_no_page_can_be_framed_and_another_site_cannot_use_the_session(live, bro
     window = Watched(browser, live.url)
     sign_in(window)
     other = window.context.new_page()
-    other.route("https://evil.example/", lambda route: route.fulfill(
-        content_type="text/html",
-        body=f"<form method=post action='{live.url}/console/epochs'><button>x</button></form>",
-    ))
+    other.route(
+        "https://evil.example/",
+        lambda route: route.fulfill(
+            content_type="text/html",
+            body=f"<form method=post action='{live.url}/console/epochs'><button>x</button></form>",
+        ),
+    )
     before = live.client.get("/epochs").json()["items"][0]["epoch"]
     other.goto("https://evil.example/")
     other.get_by_role("button").click()

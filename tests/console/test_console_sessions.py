@@ -1,8 +1,5 @@
 """Who enters the console, for how long, and whose forms it accepts."""
 
-import shutil
-from datetime import timedelta
-
 import httpx
 import pytest
 from support.access_cases import ADMIN, new_key
@@ -10,7 +7,7 @@ from support.browsing import Browser, Page
 from support.live_server import cloned, running
 
 from service.access.keys import revoke_key
-from service.console.session import COOKIE, LIFETIME_S, Session
+from service.console.session import COOKIE, LIFETIME_S, Seal, Session
 from service.model.access import RECRAWL, Role
 
 
@@ -106,8 +103,6 @@ def test_all_servers_of_a_database_accept_the_cookie_of_one(postgres_server, pos
 def test_the_database_alone_makes_no_session(live):
     """The kept secret opens cookies, but there is no key in the database to put into one."""
     forged = live.service
-    from service.console.session import Seal
-
     seal = Seal(forged.store, forged.now)
     with forged.store.begin(write=False) as tx:
         rows = tx.usable_keys(tx.now())
@@ -130,7 +125,7 @@ ACTS = (
 
 @pytest.mark.parametrize("token", [None, "", "x.y", "of another session"])
 def test_a_form_without_the_token_of_its_session_does_nothing(live, admin, token):
-    if token == "of another session":  # noqa: S105
+    if token == "of another session":
         token = Browser(live.url).open("/console/sign-in").form("/console/sign-in")["token"]
     before = live.client.get("/audit").json()["items"][0]["entry"]
     for act in ACTS:
@@ -163,6 +158,12 @@ def test_a_choice_of_colours_stays_and_leads_back(live, admin):
     page = admin.send(back, "/console/theme", theme="dark")
     assert 'data-theme="dark"' in page.raw
     assert "Hosts" in page.text
-    for trick in ("https://evil.example/", "//evil.example", "/console\\evil", "/docs", "/console\n"):
+    for trick in (
+        "https://evil.example/",
+        "//evil.example",
+        "/console\\evil",
+        "/docs",
+        "/console\n",
+    ):
         form = admin.open(back).form("/console/theme") | {"next": trick, "theme": "light"}
         assert admin.client.post("/console/theme", data=form).headers["location"] == "/console"

@@ -1,4 +1,4 @@
-"""What the views show: the numbers of the API and of SQL, by role, without a way to run a script."""
+"""What the views show: the numbers of the API and of SQL, by role, and no stranger's script."""
 
 import json
 import sqlite3
@@ -14,8 +14,11 @@ from support.live_server import running
 from service.access.roles import right_of
 from service.console.app import POLICY, VIEWS
 from service.console.render import static_files
+from service.estimation.freshness import stale_between_crawls
+from service.estimation.posterior import rate_densities
 from service.events.reading import newest, read
 from service.model.access import Role
+from service.model.arrays import instant
 from service.model.changes import ChangeFilter, ChangeKind, FeedPlace
 
 
@@ -106,7 +109,9 @@ def test_the_numbers_are_those_of_sql(live, admin):
         changes, crawls = db.execute(
             "SELECT n_changes, n_observations FROM page_states WHERE page_id = 2"
         ).fetchone()
-        n_leased = db.execute("SELECT count(*) FROM due_pages WHERE token IS NOT NULL").fetchone()[0]
+        n_leased = db.execute("SELECT count(*) FROM due_pages WHERE token IS NOT NULL").fetchone()[
+            0
+        ]
     assert f"{n_pages} selected" in admin.open("/console/pages").text
     assert f"Pages {n_news} " in admin.open("/console/hosts/news.example").text
     page = admin.open("/console/pages/2").text
@@ -145,7 +150,7 @@ def test_nasty_words_stay_words(sqlite_url):
         )
         live.epoch()
         live.post("/leases", {"worker": nasty[:60], "count": 2})
-        key, _ = new_key(live.service.store, Role.read, name=nasty)
+        new_key(live.service.store, Role.read, name=nasty)
         live.client.put("/hosts/a.example", json={"group": "g"})
         live.service.gate.ring.refresh()
         browser = Browser(live.url)
@@ -198,9 +203,6 @@ def test_the_last_changes_are_the_end_of_the_feed(live):
 
 
 def test_the_forecast_rises_and_passes_through_the_present(live):
-    from service.estimation.freshness import stale_between_crawls
-    from service.model.arrays import instant
-
     with live.service.store.begin(write=False) as tx:
         page = tx.freshness_columns(np.array([2]))
         estimator = live.service.rules.of(tx).estimator
@@ -213,9 +215,6 @@ def test_the_forecast_rises_and_passes_through_the_present(live):
 
 
 def test_the_densities_are_those_of_the_interval(live):
-    from service.estimation.posterior import rate_densities
-    from service.model.arrays import instant
-
     listed = live.client.get("/pages").json()["items"]
     page_id = next(page["page_id"] for page in listed if page["n_changes"] > 2)
     interval = live.client.get(f"/pages/{page_id}").json()["estimate"]["credible_interval"]

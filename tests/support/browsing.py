@@ -3,6 +3,7 @@
 from html.parser import HTMLParser
 
 import httpx
+
 from support.access_cases import ADMIN
 
 HARMLESS = {"/console/theme", "/console/sign-out", "/console/sign-in"}
@@ -31,9 +32,11 @@ class Page(HTMLParser):
     def _judge(self, tag, values):
         """Note what the policy of the console forbids, or what runs a script."""
         for name, value in values.items():
-            if name.startswith("on") or name == "style" or name.startswith("hx-on"):
+            if name.startswith(("on", "hx-on")) or name == "style":
                 self.faults.append(f"{tag} {name}={value}")
-            if name in {"href", "src", "action"} and (value or "").strip().lower().startswith("javascript"):
+            if name in {"href", "src", "action"} and (value or "").strip().lower().startswith(
+                "javascript"
+            ):
                 self.faults.append(f"{tag} {name}={value}")
         if tag == "style" or (tag == "script" and not values.get("src", "").startswith("/console")):
             self.faults.append(tag)

@@ -1,4 +1,4 @@
-"""What another budget would give, from the estimates in force."""
+"""The plan of another budget, from the estimates in force."""
 
 from fastapi import Response
 
@@ -11,7 +11,7 @@ LISTED = 10
 
 
 async def show(visit: Visit) -> Response:
-    """Show the plan of a bandwidth beside the one in force; a script asks for a part of the page."""
+    """Show the plan of a bandwidth beside the one in force; to a script, only that part."""
     wanted = visit.parameters("get_plan")["bandwidth"][:1]
     answer = await read_plan(visit.service, wanted, LISTED)
     part = "hx-request" in visit.request.headers

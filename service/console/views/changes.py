@@ -15,7 +15,7 @@ from service.events.encoding import encode_changes
 from service.events.reading import newest
 from service.model.changes import ChangeKind
 
-PART = 100
+PART = 50
 DELIVERIES = 50
 KINDS = [kind.name for kind in ChangeKind]
 

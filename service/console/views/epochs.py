@@ -4,6 +4,7 @@ from fastapi import Response
 
 from recrawl_client.wire.schedule import Epoch, EpochsAnswer
 from service.api.routes import epochs
+from service.console.views.overview import reliability
 from service.console.visit import Visit
 
 PART = 50
@@ -28,7 +29,10 @@ def show(visit: Visit) -> Response:
     epoch = visit.ask(Epoch, epochs.get_epoch, **visit.parameters("get_epoch"))
     part = "hx-request" in visit.request.headers
     return visit.page(
-        "part_epoch.html" if part else "epoch.html", epoch=epoch, runs=epoch.status in RUNNING
+        "part_epoch.html" if part else "epoch.html",
+        epoch=epoch,
+        runs=epoch.status in RUNNING,
+        reliability=reliability(epoch.calibration or []),
     )
 
 

@@ -8,8 +8,9 @@ from recrawl_client.wire.clocks import ClockAnswer
 from recrawl_client.wire.hosts import HostAnswer, HostsAnswer
 from recrawl_client.wire.listing import PagesAnswer
 from service.api.routes import hosts, listing
-from service.console.charts import Picture, Tick, compact, round_ticks, steps
+from service.console.charts import Picture, Shape, Tick, compact, round_ticks, steps
 from service.console.render import path_segment
+from service.console.views.overview import rows_of, series_of
 from service.console.visit import Visit
 from service.model.errors import InvalidField
 
@@ -17,6 +18,9 @@ PART = 50
 PAUSES = {"1h": timedelta(hours=1), "1d": timedelta(days=1), "7d": timedelta(days=7)}
 """Lengths of a pause by their name in the form."""
 HOURS = 24
+HISTORY = "7d"
+CRAWLS = (("reported", "a", "n_reported"), ("found a change", "d", "n_changed"))
+"""Lines of the chart of a host."""
 
 
 def show_all(visit: Visit) -> Response:
@@ -39,8 +43,15 @@ def show(visit: Visit) -> Response:
         host=host.host,
         limit=20,
     )
-    clock = None if host.clock is None else clock_picture(host.clock)
-    return visit.page("host.html", host=host, pages=pages.items, clock=clock, pauses=list(PAUSES))
+    rows = rows_of(visit, HISTORY, host.host)
+    return visit.page(
+        "host.html",
+        host=host,
+        pages=pages.items,
+        clock=None if host.clock is None else clock_picture(host.clock),
+        crawls=series_of(rows, "Crawls of a week", "", *CRAWLS) if rows else None,
+        pauses=list(PAUSES),
+    )
 
 
 def pause(visit: Visit) -> Response:
@@ -68,12 +79,7 @@ def clock_picture(clock: ClockAnswer) -> Picture:
     across, up = picture.across(0, HOURS), picture.up(0, highest)
     edges = [across(hour) for hour in range(HOURS + 1)]
     outline = steps(edges, [up(value) for value in clock.intensity], picture.bottom)
-    picture.shapes.append(picture_area(outline))
+    picture.shapes = [Shape("fill-a", f"{outline}Z")]
     picture.x_ticks = [Tick(across(hour), f"{hour:02}") for hour in range(0, HOURS + 1, 3)]
-    picture.y_ticks = [Tick(up(v), f"{compact(v)}×") for v in round_ticks(0, highest)]
+    picture.y_ticks = [Tick(up(v), f"{compact(v)} x") for v in round_ticks(0, highest)]
     return picture
-
-
-def picture_area(outline: str) -> tuple[str, str]:
-    """Return the area under an outline."""
-    return "fill-a", f"{outline}Z"

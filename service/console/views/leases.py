@@ -27,9 +27,7 @@ class Worker(NamedTuple):
 def show(visit: Visit) -> Response:
     """Show a part of the leases, and all workers."""
     values = visit.parameters("list_leases")
-    counted = visit.ask(
-        LeasesAnswer, leases.list_leases, request=visit.request, limit=MOST_COUNTED
-    )
+    counted = visit.ask(LeasesAnswer, leases.list_leases, request=visit.request, limit=MOST_COUNTED)
     part = visit.ask(
         LeasesAnswer, leases.list_leases, request=visit.request, **({"limit": PART} | values)
     )

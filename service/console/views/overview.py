@@ -1,8 +1,9 @@
 """The first page: what the fleet has achieved, and how good its forecasts are."""
 
 from collections import defaultdict
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from service.model.errors import InvalidField
 RANGES = {
     "1d": ("a day", timedelta(days=1), 600),
     "7d": ("a week", timedelta(days=7), 3_600),
-    "30d": ("a month", timedelta(days=30), 21_600),
+    "30d": ("a month", timedelta(days=30), 86_400),
 }
 """Words, length and step (seconds) of the ranges of time."""
 MOST_ROWS = 200
@@ -60,8 +61,8 @@ def show(visit: Visit) -> Response:
         ranges=RANGES,
         rows=rows[-LISTED:][::-1],
         latest=latest(rows),
-        charts=charts(rows, visit.now) if rows else [],
-        reliability=reliability(rows),
+        charts=charts(rows) if rows else [],
+        reliability=reliability(each for row in rows for each in row.calibration),
         pings=pings(rows),
         paused=paused,
         epoch=None if epoch is None else encode_epoch(epoch),
@@ -88,16 +89,22 @@ def latest(rows: Sequence[HistoryRow]) -> HistoryRow | None:
     return next((row for row in reversed(rows) if row.measured_at is not None), None)
 
 
-def charts(rows: Sequence[HistoryRow], now: datetime) -> list[Series]:
-    """Return the series of the page; a row that still runs is left out."""
+def series_of(
+    rows: Sequence[HistoryRow], title: str, unit: str, *lines: tuple[str, str, str]
+) -> Series:
+    """Return a series of rows; each line has a name, a colour and a field.
+
+    A row that still runs is left out.
+    """
     whole = [row for row in rows if row.complete] or list(rows)
-    at = [row.at for row in whole]
     began = [new.at for old, new in pairwise(whole) if new.epoch != old.epoch]
+    own = [Line(name, colour, [getattr(row, f) for row in whole]) for name, colour, f in lines]
+    return Series(title=title, at=[row.at for row in whole], unit=unit, lines=own, epochs=began)
 
-    def series(title: str, unit: str, *lines: tuple[str, str, str]) -> Series:
-        own = [Line(name, colour, [getattr(r, f) for r in whole]) for name, colour, f in lines]
-        return Series(title=title, at=at, unit=unit, lines=own, epochs=began)
 
+def charts(rows: Sequence[HistoryRow]) -> list[Series]:
+    """Return the series of the page."""
+    series = partial(series_of, rows)
     return [
         series(
             "Fresh copies",
@@ -106,7 +113,7 @@ def charts(rows: Sequence[HistoryRow], now: datetime) -> list[Series]:
             ("each page alike", "c", "fresh_share_plain"),
         ),
         series(
-            "Budget: crawls a step",
+            "Budget: crawls in each step",
             "",
             ("asked", "c", "n_asked"),
             ("leased", "a", "n_leased"),
@@ -120,7 +127,7 @@ def charts(rows: Sequence[HistoryRow], now: datetime) -> list[Series]:
             ("never crawled", "c", "n_never_crawled"),
         ),
         series(
-            "Pings a step",
+            "Pings in each step",
             "",
             ("announced a change", "d", "n_true_pings"),
             ("false", "b", "n_false_pings"),
@@ -152,12 +159,11 @@ class Reliability(NamedTuple):
     picture: Picture
 
 
-def reliability(rows: Sequence[HistoryRow]) -> list[Reliability]:
-    """Return the reliability of each estimator in rows."""
+def reliability(calibrations: Iterable[WireCalibration]) -> list[Reliability]:
+    """Return the reliability of each estimator."""
     sums: defaultdict[str, CalibrationSums] = defaultdict(CalibrationSums.none)
-    for row in rows:
-        for each in row.calibration:
-            sums[each.estimator] = sums[each.estimator].plus(sums_of(each))
+    for each in calibrations:
+        sums[each.estimator] = sums[each.estimator].plus(sums_of(each))
     found = []
     for estimator, own in sorted(sums.items()):
         scores = calibration(own)

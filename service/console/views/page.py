@@ -31,6 +31,8 @@ from service.model.arrays import Floats, Instants, instant, moments
 CRAWLS = 200
 """Maximum number of entries of the log that the strip shows."""
 N_POINTS = 80
+LOW = 0.05
+"""Highest probability of a picture whose marks need a decimal place."""
 LONGEST = timedelta(days=365)
 """Longest time after the last crawl that the forecast shows."""
 
@@ -165,11 +167,15 @@ def forecast_picture(forecast: Forecast, page: PageAnswer, now: datetime) -> Pic
     highest = min(highest, 1.0) if highest < 1.0 else 1.0
     across = picture.across(start.timestamp(), end.timestamp())
     up = picture.up(0.0, highest)
-    points = [(across(at.timestamp()), up(p)) for at, p in zip(forecast.at, forecast.stale, strict=True)]
+    points = [
+        (across(at.timestamp()), up(p)) for at, p in zip(forecast.at, forecast.stale, strict=True)
+    ]
     path = line(points)
     picture.shapes = [Shape("fill-a soft", area(path, picture.bottom)), Shape("line-a", path)]
     picture.x_ticks = time_ticks(start, end, across)
-    picture.y_ticks = [Tick(up(v), f"{v:.0%}" if highest > 0.05 else f"{v:.1%}") for v in round_ticks(0, highest)]
+    picture.y_ticks = [
+        Tick(up(v), f"{v:.0%}" if highest > LOW else f"{v:.1%}") for v in round_ticks(0, highest)
+    ]
     picture.rules = [Dot("rule-now", across(now.timestamp()), 0, 0, "now")]
     if following is not None and start <= following <= end:
         picture.rules.append(Dot("rule-next", across(following.timestamp()), 0, 0, "next crawl"))
