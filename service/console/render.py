@@ -68,7 +68,7 @@ def every(rate: float | None) -> str:
     """Return the mean interval of a rate a day.
 
     >>> every(0.5).replace(NO_BREAK, " "), every(0.0)
-    ('48 h', 'never')
+    ('2 d', 'never')
     """
     if rate is None:
         return DASH

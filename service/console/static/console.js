@@ -52,6 +52,7 @@ function draw(figure) {
         label: line.name,
         stroke: colour("--" + line.colour),
         width: 2,
+        points: { fill: colour("--panel"), size: 5, width: 1.5 },
         value: (plot, value) => format(value, content.unit),
       })),
     ],
