@@ -26,7 +26,8 @@ from service.model.columns import (
 )
 from service.model.domain import Certificate, Epoch, EpochStatus, ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotFound, EpochNotKept
-from service.storage.contract import EPOCHS_KEPT, NOTHING, Learnt, Transaction
+from service.storage.contract import Transaction
+from service.storage.epochs import EPOCHS_KEPT, NOTHING, Learnt
 
 if TYPE_CHECKING:
     from recrawl_lab.memory.store import MemoryStore

@@ -21,7 +21,8 @@ from service.model.columns import CapColumns, ClockColumns, LogColumns, PageStat
 from service.model.domain import Epoch
 from service.model.errors import EpochRunning, LeadershipLost
 from service.storage.clock import Clock, system_clock
-from service.storage.contract import Lead, Learnt, Store
+from service.storage.contract import Lead, Store
+from service.storage.epochs import Learnt
 
 
 class MemoryStore(Store):

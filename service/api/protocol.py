@@ -13,6 +13,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.api.responses.problems import problem
+from service.runtime.requests import PLAIN_HEADERS
 
 HEAD_S = 10.0
 """Maximum time for a head, from the opening of its connection or from its first byte, seconds."""
@@ -111,6 +112,7 @@ def refusal(status: int, name: str, detail: str) -> ASGIApp:
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
         response = problem(status, name, detail)
         response.headers["Connection"] = "close"
+        response.raw_headers += PLAIN_HEADERS
         await response(scope, receive, send)
 
     return refuse
@@ -264,7 +266,11 @@ class BoundedConnection(HttpToolsProtocol):
         has_answer = in_body and (not at_work or self.pipeline or self.cycle.response_started)
         if not (has_answer or self.transport.is_closing()):
             response = problem(status, name, detail)
-            headers = [*self.server_state.default_headers, *response.raw_headers]
+            headers = [
+                *self.server_state.default_headers,
+                *response.raw_headers,
+                *PLAIN_HEADERS,
+            ]
             lines = [b"%s: %s\r\n" % header for header in headers]
             head = b"".join([STATUS_LINE[status], *lines, b"connection: close\r\n\r\n"])
             self.transport.write(head + bytes(response.body))

@@ -28,7 +28,7 @@ from service.model.errors import OUTAGES, EpochRunning, LeadershipLost, StoreFul
 from service.model.urls import n_buckets
 from service.storage import Lead, Store
 from service.storage.clock import SET_BACK, Clock
-from service.storage.contract import Learnt
+from service.storage.epochs import Learnt
 
 TROUBLE = (*OUTAGES, LeadershipLost)
 """Outages of the database and a lost lead, which are logged without a traceback."""

@@ -30,6 +30,8 @@ SECURITY_HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 """Headers of every answer, by which a browser does less with it."""
+PLAIN_HEADERS = (*SECURITY_HEADERS, (b"content-security-policy", POLICY))
+"""Headers of answers that bypass `RequestMiddleware`."""
 
 log = structlog.get_logger()
 

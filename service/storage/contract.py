@@ -28,52 +28,33 @@ from typing import Any, ClassVar, NamedTuple
 
 from numpy.typing import NDArray
 
-from service.core.shares import ShareEvidence
-from service.model.arrays import Bools, Instants, Ints, Keys, UrlGroupRates
+from service.model.arrays import Bools, Instants, Ints, Keys
 from service.model.columns import (
-    CapColumns,
-    ClockColumns,
-    EpochColumns,
     EvidenceColumns,
-    HostClocks,
     LogColumns,
     PageColumns,
     PageStates,
-    ScheduleChanges,
     ScheduleColumns,
-    SchedulePart,
-    ShiftColumns,
     StoredPages,
 )
 from service.model.domain import (
-    Certificate,
-    Epoch,
     Kind,
     LogEntry,
     Page,
     PagePatch,
-    ScheduleFilter,
     Subscription,
 )
 from service.model.errors import RecrawlError
 from service.storage.access import AccessStatements
 from service.storage.answers import AnswerStatements
 from service.storage.clock import Clock
+from service.storage.epochs import EpochStatements
 from service.storage.feed import FeedStatements
 from service.storage.history import HistoryStatements
 from service.storage.listing import ListingStatements
 from service.storage.queue import HostStatements, QueueStatements
 from service.storage.validators import ValidatorStatements
 from service.storage.webhooks import WebhookStatements
-
-EPOCHS_KEPT = 2
-"""Published epochs whose schedule is kept, so that a reader of the last one can finish."""
-
-EPOCHS_TOLD = 10_000
-"""Maximum epochs whose record is kept: ten weeks of one every ten minutes."""
-
-MOST_SCANNED = 100_000
-"""Maximum page_ids that one reading of the schedule scans, whatever its filter matches."""
 
 GONE_CHECKS = 5
 """Checks of a gone page, after 1, 2, 4, … days, before it is retired."""
@@ -98,20 +79,6 @@ class Brought(NamedTuple):
         return Brought(self.states.take(where), self.created_at[where])
 
 
-class Learnt(NamedTuple):
-    """Values that an epoch learnt from crawls, beside the estimates of pages."""
-
-    url_group_rate: UrlGroupRates | None = None
-    """Mean change rates of URL groups, 1/day."""
-    share_evidence: ShareEvidence | None = None
-    """Evidence of the shares of URL groups (`core.shares`)."""
-    clocks: ClockColumns | None = None
-    """Hosts whose clocks have learnt; the evidence of others stays as it is."""
-
-
-NOTHING = Learnt()
-
-
 class Transaction(
     QueueStatements,
     HostStatements,
@@ -122,6 +89,7 @@ class Transaction(
     FeedStatements,
     HistoryStatements,
     WebhookStatements,
+    EpochStatements,
 ):
     """The statements of a store."""
 
@@ -211,112 +179,6 @@ class Transaction(
     @abstractmethod
     def restore_states(self, states: PageStates) -> None:
         """Write all columns of locked states, as `save_states` does not."""
-
-    # -- epochs
-
-    @abstractmethod
-    def request_epoch(self, now: datetime) -> Epoch:
-        """Return the requested epoch; request one if there is none."""
-
-    @abstractmethod
-    def start_epoch(self, now: datetime) -> Epoch:
-        """Mark the requested epoch, or a new one, as running, and runs that died as failed."""
-
-    @abstractmethod
-    def fail_epoch(self, epoch: int, reason: str, now: datetime) -> None:
-        """Write the reason why an epoch failed; the schedule in force stays."""
-
-    @abstractmethod
-    def load_columns(self) -> EpochColumns:
-        """Return every page for an epoch, as of one instant; gone pages have importance 0."""
-
-    @abstractmethod
-    def load_caps(self) -> CapColumns:
-        """Return the hosts with a cap on crawls a day, of their own or of their group."""
-
-    @abstractmethod
-    def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
-        """Write the schedule of an epoch; no reader sees the schedule before `publish`.
-
-        `Lead.write_schedule` writes it while others write.
-        """
-
-    @abstractmethod
-    def publish(
-        self,
-        epoch: int,
-        certificate: Certificate,
-        now: datetime,
-        learnt: Learnt = NOTHING,
-    ) -> None:
-        """Put a whole schedule in force with all that its epoch learnt.
-
-        This takes a later transaction than the one that wrote the schedule.
-
-        In the same transaction, a reader on Postgres could see the epoch before its rows.
-        """
-
-    @abstractmethod
-    def url_group_rate(self, epoch: int) -> UrlGroupRates | None:
-        """Return the published rates of URL groups, 1/day; None if they are no longer kept."""
-
-    @abstractmethod
-    def share_evidence(self, epoch: int) -> ShareEvidence | None:
-        """Return the published evidence of shares (`core.shares`); None if it is not kept."""
-
-    @abstractmethod
-    def host_clocks(self) -> HostClocks:
-        """Return the hosts with a clock, by ascending host_id."""
-
-    @abstractmethod
-    def clocks(self, host_id: Ints) -> ClockColumns:
-        """Return the evidence of those of these hosts that have any, by ascending host_id."""
-
-    @abstractmethod
-    def shifts(self, epoch: int) -> ShiftColumns:
-        """Return the pages whose crawls an epoch moved, by ascending page_id."""
-
-    @abstractmethod
-    def epoch(self, epoch: int) -> Epoch:
-        """Return one epoch; raise `EpochNotFound`."""
-
-    @abstractmethod
-    def number_in_force(self) -> int:
-        """Return the number of the newest published epoch, 0 before the first."""
-
-    @abstractmethod
-    def epoch_in_force(self) -> Epoch | None:
-        """Return the newest published epoch; None before the first."""
-
-    @abstractmethod
-    def newest_epoch(self) -> Epoch | None:
-        """Return the last epoch that was requested or started, of any status."""
-
-    @abstractmethod
-    def epochs(self, before: int | None, limit: int) -> list[Epoch]:
-        """Return epochs below `before`, newest first; None: the newest epochs."""
-
-    # -- schedule; `leases.due` decides when its pages are due
-
-    @abstractmethod
-    def schedule(self, epoch: int, after: int, limit: int, only: ScheduleFilter) -> SchedulePart:
-        """Return rows of a schedule with page_id > after, ascending, at most `limit`.
-
-        Because the method scans at most `MOST_SCANNED` page_ids, a part with fewer rows, even none,
-        may not be the last. Raise `CursorExpired` if the store no longer keeps the schedule.
-        """
-
-    @abstractmethod
-    def schedule_changes(
-        self, epoch: int, since: int, min_change: float, after: int, limit: int
-    ) -> ScheduleChanges:
-        """Return the rows of `schedule` that are new or have changed since an epoch.
-
-        A row has changed if its crawl rate, crawl rate times urgency or crawl probability has. A
-        number has changed if the larger value over the smaller one is more than 1 + min_change.
-        `removed` has pages between `after` and the next part. Raise `EpochNotKept` if the store no
-        longer keeps the schedule of `since`, `CursorExpired` if not that of `epoch`.
-        """
 
     # -- subscriptions
 

@@ -21,8 +21,8 @@ from service.model.columns import ScheduleChanges, ScheduledPages, SchedulePart
 from service.model.domain import Certificate, Epoch, EpochStatus, ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotFound, EpochNotKept
 from service.storage.clocks_sql import ClocksSql
-from service.storage.contract import EPOCHS_KEPT, EPOCHS_TOLD, MOST_SCANNED, NOTHING, Learnt
 from service.storage.dialect import all_of, assignments
+from service.storage.epochs import EPOCHS_KEPT, MOST_EPOCHS, MOST_SCANNED, NOTHING, Learnt
 
 KEPT = f"""
 SELECT epoch FROM epochs WHERE status = 'published' ORDER BY epoch DESC LIMIT {EPOCHS_KEPT}
@@ -169,7 +169,7 @@ class EpochsSql(ClocksSql):
         rate, packed = _compressed(learnt.url_group_rate), _compressed(evidence)
         self.run(ADD_URL_GROUPS, epoch=epoch, rate=rate, share_evidence=packed)
         self.run(DROP_URL_GROUPS)
-        self.run(DROP_EPOCHS, last=epoch - EPOCHS_TOLD)
+        self.run(DROP_EPOCHS, last=epoch - MOST_EPOCHS)
         if learnt.clocks is not None:
             self.save_clocks(learnt.clocks)
 

@@ -141,6 +141,13 @@ class ListingStatements(ABC):
         """Wait for transactions that register pages, and keep others from it until the end."""
 
     @abstractmethod
+    def hold_settings(self, name: str) -> None:
+        """Wait for transactions that hold the settings of a host or group of this name.
+
+        Values read afterwards are those that this transaction replaces.
+        """
+
+    @abstractmethod
     def delete_host(self, host: Host) -> None:
         """Delete a host without a group, and its queue; raise `HostHasPages` if it has any.
 

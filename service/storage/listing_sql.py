@@ -14,8 +14,9 @@ from typing_extensions import override
 
 from service.model.domain import Host, HostGroup
 from service.model.listing import ListedPages, ListedPart, PageFilter, RunningLease
-from service.storage.contract import MOST_SCANNED, Transaction
+from service.storage.contract import Transaction
 from service.storage.dialect import Dialect, all_of
+from service.storage.epochs import MOST_SCANNED
 from service.storage.epochs_sql import BETWEEN, DUE_RATE, HOST_ID, MOST_PAGE_ID
 from service.storage.listing import HostOrder
 from service.storage.queue_sql import GROUPS, HOSTS, host_group_of, host_of

@@ -23,7 +23,8 @@ from service.model.errors import NotExportable, UnreadableFile
 from service.model.listing import PageTags
 from service.storage import Store
 from service.storage.validators import ValidatorColumns
-from service.transfer.files import StateLine, kind_of
+from service.transfer.files import kind_of
+from service.transfer.lines import StateLine
 
 BLOCK = 10_000
 PAGE = Page.__struct_fields__

@@ -1,6 +1,7 @@
 """Keys and the audit over HTTP, keys that are limited to hosts, and limits of items."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -172,6 +173,19 @@ def test_every_administrative_act_leaves_an_entry_with_its_author(api: Live):
     text = json.dumps(items)
     assert "a-secret-of-the-hub" not in text
     assert subscription["id"] not in text
+
+
+@pytest.mark.parametrize("path", ["/hosts/a.example", "/groups/shared"])
+def test_entries_of_changes_at_the_same_time_form_one_chain(api: Live, path):
+    """The value before a change is the one that the change replaces."""
+    with ThreadPoolExecutor(8) as pool:
+        delays = range(1, 25)
+        answers = pool.map(lambda n: api.client.put(path, json={"min_delay_s": n}), delays)
+        assert {answer.status_code for answer in answers} == {200}
+    items = api.get("/audit", limit=100).json()["items"][::-1]
+    after = [item["after"]["min_delay_s"] for item in items]
+    assert sorted(after) == list(delays)
+    assert [item["before"]["min_delay_s"] for item in items[1:]] == after[:-1]
 
 
 def test_an_act_that_fails_leaves_no_entry(api: Live):

@@ -13,6 +13,7 @@ from support.live_server import PATIENCE_S, Live
 
 from service.api.cursors import EpochsPlace, HostsPlace, encode_cursor
 from service.api.responses.problems import TYPES
+from service.runtime.requests import PLAIN_HEADERS
 
 GOOD = '{"url": "https://good.example/"}'
 JSON = "application/json"
@@ -242,6 +243,7 @@ def test_a_body_whose_end_is_not_certain_is_refused(shared: Live, status, versio
     answer, _, body = received.partition(b"\r\n\r\n")
     assert answer.startswith(f"HTTP/1.1 {status}".encode())
     assert b"connection: close" in answer
+    assert [answer.count(b": ".join(header)) for header in PLAIN_HEADERS] == [1] * 4
     assert json.loads(body)["status"] == int(status)
 
 

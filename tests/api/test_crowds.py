@@ -72,7 +72,8 @@ def test_a_request_at_work_makes_no_room(small: Live):
         assert [poll.recv(12) for poll in polls] == 4 * [b"HTTP/1.1 200"]
     assert refused.status_code == 503
     assert refused.json()["type"] == f"{TYPES}too-many-connections"
-    assert refused.headers.items() >= {"retry-after": "5", "connection": "close"}.items()
+    expected = {"retry-after": "5", "connection": "close", "x-content-type-options": "nosniff"}
+    assert refused.headers.items() >= expected.items()
     assert answers(small.port, "/pages/1") == 404
 
 

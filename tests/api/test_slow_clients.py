@@ -17,9 +17,12 @@ from service.api import protocol
 from service.api.protocol import BoundedConnection
 from service.api.requests import stream
 from service.api.responses.problems import TYPES
+from service.runtime.requests import PLAIN_HEADERS
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /observations HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
+HARDENING = [b": ".join(header).decode() for header in PLAIN_HEADERS]
+"""Lines of a head that make a browser do less with an answer."""
 CRAWL = b'{"url":"http://slow.example/%d","observed_at":"2026-01-01T00:00:00Z","changed":true}\n'
 
 
@@ -54,6 +57,7 @@ def assert_problem(answer: bytes, status: int, name: str, *says: str) -> None:
     lines = head.decode().lower().splitlines()
     assert lines[0].startswith(f"http/1.1 {status}")
     assert {"content-type: application/problem+json", "connection: close"} <= {*lines}
+    assert [lines.count(line) for line in HARDENING] == [1] * len(HARDENING)
     problem = json.loads(body)
     assert (problem["status"], problem["type"]) == (status, f"{TYPES}{name}")
     for words in says:

@@ -211,6 +211,8 @@ def test_a_test_shows_the_answer_and_moves_no_place(live, receiver):
     assert deaf.status_code == 200
     tested = live.client.post(f"/webhooks/{webhook_id}/test").json()
     assert (tested["status"], bool(tested["error"])) == (None, True)
+    acts = [item["act"] for item in live.get("/audit", object=webhook_id).json()["items"]]
+    assert acts == ["webhook.test", "webhook.change", "webhook.test", "webhook.create"]
 
 
 def test_deliveries_are_listed_newest_first_with_status_and_latency(live, receiver):

@@ -21,7 +21,7 @@ from service.estimation.estimates import width
 from service.model.domain import Epoch, EpochStatus
 from service.runtime.settings import Settings
 from service.storage import open_store
-from service.storage.contract import EPOCHS_KEPT
+from service.storage.epochs import EPOCHS_KEPT
 
 pytestmark = pytest.mark.slow
 

@@ -26,8 +26,8 @@ from service.model.arrays import instant
 from service.model.domain import Timing
 from service.storage import Brought
 from service.storage.tables import metadata
-from service.transfer.files import StateLine, parse
-from service.transfer.files import states_of as parsed_states
+from service.transfer.lines import StateLine, parse
+from service.transfer.lines import states_of as parsed_states
 
 SHORT, LONG = 2**15 - 1, 2**31 - 1
 HUGE, TINY = 3.4e38, 1.2e-38

@@ -26,7 +26,8 @@ from service.model.arrays import instant
 from service.model.domain import Epoch, EpochStatus
 from service.model.errors import EpochNotFound, EpochRunning
 from service.model.urls import URL_GROUPS, url_groups
-from service.storage.contract import EPOCHS_KEPT, Brought
+from service.storage.contract import Brought
+from service.storage.epochs import EPOCHS_KEPT
 
 HOUR = timedelta(hours=1)
 
@@ -184,7 +185,7 @@ def test_the_evidence_of_shares_comes_and_goes_with_its_epoch(store):
 
 
 def test_only_so_many_epochs_are_told_of(sql_store, monkeypatch):
-    monkeypatch.setattr("service.storage.epochs_sql.EPOCHS_TOLD", 4)
+    monkeypatch.setattr("service.storage.epochs_sql.MOST_EPOCHS", 4)
     schedule = schedule_columns(np.sort(register(sql_store)))
     numbers = [publish(sql_store, schedule)]
     for _ in range(6):

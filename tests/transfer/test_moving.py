@@ -34,8 +34,9 @@ from service.model.errors import EstimatorMismatch, NotExportable, UnreadableFil
 from service.model.listing import PageTags
 from service.storage import open_store
 from service.transfer.exporting import exported, writer
-from service.transfer.files import StateLine, holds_states, instants, parse, read_items, states_of
+from service.transfer.files import holds_states, read_items
 from service.transfer.importing import add_pages, add_states
+from service.transfer.lines import StateLine, instants, parse, states_of
 
 GAMMA = Gamma()
 END = T0 + 40 * DAY

@@ -1,20 +1,29 @@
-"""Conversion of decoded items to columns, and the rules that no schema can state."""
+"""Conversion of decoded items to columns."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from hashlib import blake2b
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
-from msgspec import UNSET, UnsetType, json
+from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
 from recrawl_client.wire.common import Item, Rejection
 from recrawl_client.wire.evidence import Observation, Ping
-from recrawl_client.wire.freshness import Copy
 from recrawl_client.wire.pages import Page
 from service.api.requests.bodies import Batch
+from service.api.requests.rules import (
+    FUTURE_ALLOWED,
+    ReadUrl,
+    check_note,
+    check_observation,
+    check_page,
+    check_ping,
+    read_lease,
+    read_note,
+)
 from service.ingest.record import PageNames
 from service.model.arrays import (
     EPOCH,
@@ -33,154 +42,6 @@ from service.model.domain import Observability
 from service.model.errors import InvalidField, InvalidUrl
 from service.model.urls import NormalUrl, normalise
 from service.storage.tagging import TaggedRows
-from service.storage.validators import MOST_NOTE_BYTES
-
-FUTURE_ALLOWED = timedelta(minutes=5)
-"""Maximum lead of an instant over the service's clock."""
-EARLIEST = datetime(1990, 1, 1, tzinfo=EPOCH.tzinfo)
-"""Earliest instant of evidence; no web page is older."""
-
-LOWEST_STATUS = 100
-REDIRECTS = 300
-NOT_MODIFIED = 304
-FAILURES = 400
-REMEDY = (
-    "send `changed`, or a `digest` to compare, or a `status` that decides (304, 404, 410, or a "
-    "failure: 0, 4xx, 5xx)"
-)
-
-ReadUrl = NormalUrl | InvalidUrl | None
-
-
-def check_observation(
-    item: Observation, url: ReadUrl, target: ReadUrl, digest: int, latest: datetime
-) -> None:
-    """Raise `InvalidField` for the first rule that an observation breaks.
-
-    Parameters
-    ----------
-    url, target
-        The page and the redirect's target.
-    digest
-        64 bits of the item's digest; 0 for none, and for one that is no Unicode.
-    latest
-        The latest instant that evidence may have.
-    """
-    if item.lease is UNSET:
-        check_name(item, url)
-    else:
-        _check_leased(item, url)
-    check_time("observed_at", item.observed_at, latest)
-    status = item.status
-    if status is not UNSET and 0 < status < LOWEST_STATUS:
-        raise InvalidField("status", f"{status} is no HTTP status; send 100 to 599, or 0 for none")
-    if not digest and item.digest is not UNSET:
-        raise InvalidField("digest", "the digest holds a lone surrogate; send valid Unicode")
-    if target is not None:
-        _check_redirect(target, status)
-    if digest or item.changed is not UNSET:
-        return
-    if status is UNSET or 0 != status < REDIRECTS:
-        raise InvalidField(
-            "changed", f"the item has no evidence of a change; {REMEDY}", "no_evidence"
-        )
-
-
-def check_ping(item: Ping, url: ReadUrl, latest: datetime) -> None:
-    """Raise `InvalidField` for the first rule that a ping breaks."""
-    check_name(item, url)
-    check_time("changed_at", item.changed_at, latest)
-
-
-def check_page(item: Page, url: ReadUrl) -> None:
-    """Raise `InvalidField` for the first rule that a page breaks."""
-    if isinstance(url, InvalidUrl):
-        raise url
-    if item.min_crawl_rate is not UNSET and item.max_crawl_rate is not UNSET:
-        check_bounds(item.min_crawl_rate, item.max_crawl_rate)
-
-
-def check_bounds(low: float | None, high: float | None) -> None:
-    """Raise `InvalidField` for a minimum above the maximum."""
-    if low is not None and high is not None and low > high:
-        raise InvalidField(
-            "min_crawl_rate", f"min_crawl_rate {low:g} lies above max_crawl_rate {high:g}"
-        )
-
-
-def read_lease(lease: str) -> tuple[int, int]:
-    """Return the page_id and the token of a lease.
-
-    >>> read_lease("7-ff")
-    (7, 255)
-    """
-    page_id, _, token = lease.partition("-")
-    return int(page_id), int(token, 16)
-
-
-def check_name(item: Observation | Ping | Copy, url: ReadUrl) -> None:
-    """Raise `InvalidField` unless an item names its page in one way, by a valid URL or an id."""
-    if (item.url is UNSET) == (item.page_id is UNSET):
-        raise InvalidField("url", "name the page by either `url` or `page_id`", "page_not_named")
-    if isinstance(url, InvalidUrl):
-        raise url
-
-
-def _check_leased(item: Observation, url: ReadUrl) -> None:
-    if isinstance(url, InvalidUrl):
-        raise url
-    if item.page_id is UNSET or isinstance(item.lease, UnsetType):
-        return
-    if url is not None:
-        check_name(item, url)
-    if item.page_id != read_lease(item.lease)[0]:
-        detail = f"the lease is on another page than {item.page_id}; leave `page_id` out"
-        raise InvalidField("lease", detail, "lease_mismatch")
-
-
-def _check_redirect(target: ReadUrl, status: int | UnsetType) -> None:
-    code = -1 if isinstance(status, UnsetType) else status
-    if code == NOT_MODIFIED or not REDIRECTS <= code < FAILURES:
-        stated = "no status" if status is UNSET else f"status {status}"
-        detail = f"{stated} is no redirect; send a status of 300 to 399 other than 304 with it"
-        raise InvalidField("redirect_url", detail)
-    if isinstance(target, InvalidUrl):
-        raise InvalidField("redirect_url", target.detail, target.code) from target
-
-
-def check_time(field: str, moment: datetime, latest: datetime) -> None:
-    """Raise `InvalidField` for an instant that is too old or in the future."""
-    if not EARLIEST <= moment <= latest:
-        raise _out_of_time(field, moment, latest)
-
-
-def read_note(note: Any) -> str:
-    """Return the JSON of a note; "" for one that is no Unicode."""
-    try:
-        return json.encode(note).decode()
-    except UnicodeEncodeError:
-        return ""
-
-
-def check_note(note: str | UnsetType) -> None:
-    """Raise `InvalidField` for a note that is too long or no Unicode."""
-    if isinstance(note, UnsetType):
-        return
-    if not note:
-        raise InvalidField("note", "the note holds a lone surrogate; send valid Unicode")
-    if (size := len(note.encode())) > MOST_NOTE_BYTES:
-        detail = f"the note has {size:,} bytes of JSON; send at most {MOST_NOTE_BYTES:,}"
-        raise InvalidField("note", detail)
-
-
-def _out_of_time(field: str, moment: datetime, latest: datetime) -> InvalidField:
-    if moment < EARLIEST:
-        detail = f"{field} lies before 1990; check the unit and the zone"
-        return InvalidField(field, detail, "past")
-    now = latest - FUTURE_ALLOWED
-    detail = f"{field} is over 5 minutes in the future; the service's clock shows {now.isoformat()}"
-    return InvalidField(field, detail, "future")
-
 
 OBSERVABILITY: dict[Any, int] = {
     UNSET: UNSPECIFIED,

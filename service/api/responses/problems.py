@@ -20,7 +20,7 @@ from starlette.routing import Match
 from recrawl_client.wire.common import Problem, Rejection
 from service.core.conditions import CoreError
 from service.model import errors
-from service.runtime.requests import REQUEST_ID, SECURITY_HEADERS
+from service.runtime.requests import PLAIN_HEADERS, REQUEST_ID
 
 log = structlog.get_logger()
 
@@ -178,7 +178,7 @@ async def answer_unexpected(request: Request, _: Exception) -> Response:
     )
     if request_id := request.scope.get("request_id"):
         response.headers[REQUEST_ID] = request_id
-    response.raw_headers += SECURITY_HEADERS
+    response.raw_headers += PLAIN_HEADERS
     return response
 
 

@@ -18,16 +18,8 @@ from recrawl_client.wire.freshness import (
 )
 from service.api import examples, openapi
 from service.api.requests.bodies import Batch, decode_batch
-from service.api.requests.decode import (
-    FUTURE_ALLOWED,
-    ReadUrl,
-    check_name,
-    check_time,
-    instants,
-    judged,
-    normal_url,
-    read_urls,
-)
+from service.api.requests.decode import instants, judged, normal_url, read_urls
+from service.api.requests.rules import FUTURE_ALLOWED, ReadUrl, check_name, check_time
 from service.api.responses.encode import answer, outcome_counts, refuse_empty
 from service.api.responses.tables import or_none
 from service.api.route import GUARDED, DirectRoute

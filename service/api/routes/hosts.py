@@ -173,6 +173,7 @@ def delete_host_by_name(service: TheService, actor: TheActor, host: HostPath) ->
     """
     name = normalise_host(host)
     with service.store.begin() as tx:
+        tx.hold_settings(name)
         before = host_settings(tx, name)
         delete_host(tx, name, service.now(), service.settler.polite)
         write_audit(tx, actor, "host.delete", name, before)
@@ -216,6 +217,7 @@ def delete_group_by_name(service: TheService, actor: TheActor, group: GroupPath)
     Its hosts stay, and are crawled by their own settings again.
     """
     with service.store.begin() as tx:
+        tx.hold_settings(group)
         before = group_settings(tx, group)
         delete_group(tx, group, service.now(), service.settler.polite)
         write_audit(tx, actor, "group.delete", group, before)
@@ -246,6 +248,7 @@ def put_group(service: TheService, actor: TheActor, group: GroupPath, body: TheB
     members = None if names is UNSET else [normalise_host(name, "members") for name in names]
     settings = _settings(service, fields, whole=True)
     with service.store.begin() as tx:
+        tx.hold_settings(group)
         before = group_settings(tx, group)
         change_group(tx, group, settings, members, service.now(), service.settler.polite)
         write_audit(tx, actor, "group.change", group, before, group_settings(tx, group))
@@ -260,6 +263,7 @@ def _change_host(
         names = ", ".join(HostBody.__struct_fields__)
         raise InvalidField("min_delay_s", f"nothing to change; send one of {names}")
     with service.store.begin() as tx:
+        tx.hold_settings(name)
         before = host_settings(tx, name)
         change_host(tx, name, settings, service.now(), service.settler.polite)
         write_audit(tx, actor, "host.change", name, before, host_settings(tx, name))

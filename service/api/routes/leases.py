@@ -23,9 +23,9 @@ from service.api.cursors import (
     next_link,
 )
 from service.api.requests.bodies import Batch, decode_object, decode_with_items, heavy
-from service.api.requests.decode import read_lease
 from service.api.requests.lease_calls import CallKey, LeaseCall, encode_answer
 from service.api.requests.limited import admitted, charge, check_hosts
+from service.api.requests.rules import read_lease
 from service.api.requests.stream import settled
 from service.api.responses.encode import answer, json_answer, shared
 from service.api.route import GUARDED, DirectRoute

@@ -11,8 +11,9 @@ from service.access.audit import write_audit
 from service.api import examples, openapi
 from service.api.admission import TheActor, TheCaller
 from service.api.requests.bodies import decode_batch, decode_object
-from service.api.requests.decode import check_bounds, decode_pages
+from service.api.requests.decode import decode_pages
 from service.api.requests.limited import admitted
+from service.api.requests.rules import check_bounds
 from service.api.responses.clocks import encode_clock
 from service.api.responses.encode import answer, encode_page, outcome_counts, refuse_empty
 from service.api.route import GUARDED, DirectRoute

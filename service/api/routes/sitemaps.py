@@ -18,8 +18,9 @@ from recrawl_client.wire.evidence import SitemapChild, SitemapRead
 from service.api import examples, openapi
 from service.api.admission import TheCaller
 from service.api.requests.bodies import read_document
-from service.api.requests.decode import EARLIEST, FUTURE_ALLOWED, NO_PAGES, instants, name_pages
+from service.api.requests.decode import NO_PAGES, instants, name_pages
 from service.api.requests.limited import charge, check_hosts
+from service.api.requests.rules import EARLIEST, FUTURE_ALLOWED
 from service.api.requests.stream import POLL_S, attempt, cut_short, deadline
 from service.api.responses.encode import (
     add_counts,

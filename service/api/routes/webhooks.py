@@ -18,6 +18,7 @@ from recrawl_client.wire.webhooks import (
     WebhookPatch,
     WebhooksAnswer,
 )
+from service.access.audit import write_audit
 from service.api import examples, openapi
 from service.api.admission import TheActor
 from service.api.cursors import (
@@ -158,13 +159,14 @@ def delete_webhook(service: TheService, actor: TheActor, webhook_id: WebhookPath
     "/webhooks/{webhook_id}/test",
     responses=openapi.answers(DeliveryItem, examples.DELIVERY_TEST, 404, 422),
 )
-def test_webhook(service: TheService, webhook_id: WebhookPath) -> Response:
+def test_webhook(service: TheService, actor: TheActor, webhook_id: WebhookPath) -> Response:
     """Send a test event and show the answer of the address.
 
     The event has the type `io.github.recrawl.test` and no page, and moves no place in the feed.
     """
-    with service.store.begin(write=False) as tx:
+    with service.store.begin() as tx:
         webhook, now = tx.webhook(webhook_id), tx.now()
+        write_audit(tx, actor, "webhook.test", webhook_id)
     tested = event(sample(now), service.feed.feed_id, TEST)
     delivery = service.courier.test(webhook, tested, now)
     return answer(DeliveryItem(**shared(DeliveryItem, delivery)))

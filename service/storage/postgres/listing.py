@@ -71,6 +71,8 @@ FROM unnest(%(page_id)s::bigint[], %(since)s::timestamptz[])
 
 HOLD_HOSTS = "LOCK TABLE hosts IN EXCLUSIVE MODE"
 """Statement that waits for every transaction that has added a host, as registering does first."""
+HOLD_SETTINGS = "SELECT pg_advisory_xact_lock(hashtext('recrawl.settings'), hashtext(%(name)s))"
+"""Statement that waits; two names with one hash wait for each other, which does no harm."""
 
 UPDATED = """
 WITH updated AS ({statement} RETURNING page_id)
@@ -132,3 +134,7 @@ class PostgresListing(ListingSql, BulkSql, PostgresDialect):
     @override
     def hold_hosts(self) -> None:
         self.once(HOLD_HOSTS)
+
+    @override
+    def hold_settings(self, name: str) -> None:
+        self.once(HOLD_SETTINGS, name=name)

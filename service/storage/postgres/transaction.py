@@ -37,7 +37,8 @@ from service.model.domain import Certificate, Host, HostPages, Observability, Pa
 from service.model.listing import TagColumns
 from service.model.urls import url_groups
 from service.storage.clocks_sql import HOSTS_TOGETHER, SHIFTS, stored
-from service.storage.contract import NOTHING, Brought, Learnt, Registered
+from service.storage.contract import Brought, Registered
+from service.storage.epochs import NOTHING, Learnt
 from service.storage.postgres import binary, sql
 from service.storage.postgres.binary import SHORT, SHORT_RATES, broad, masked, narrow, short
 from service.storage.postgres.feed import PostgresFeed

@@ -73,3 +73,7 @@ class SqliteListing(ListingSql, BulkSql, sql.SqliteDialect):
     @override
     def hold_hosts(self) -> None:
         """Return at once, because a transaction that writes is the only one."""
+
+    @override
+    def hold_settings(self, name: str) -> None:
+        """Return at once, because a transaction that writes is the only one."""
