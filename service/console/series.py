@@ -1,4 +1,4 @@
-"""Series over time: the same numbers as a picture, and as data for a chart with a cursor."""
+"""Lines over time: the same numbers as a picture, and as data for a chart with a cursor."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,8 +10,11 @@ import msgspec
 from service.console.charts import Dot, Picture, Shape, compact, lines, time_ticks, value_ticks
 from service.console.render import number, percent
 
+MANY_EPOCHS = 40
+"""Number of epochs above which a picture marks none of them."""
 
-class Line(NamedTuple):
+
+class SeriesLine(NamedTuple):
     """One line of a series."""
 
     name: str
@@ -21,12 +24,12 @@ class Line(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Series:
+class TimeSeries:
     """Lines over the same instants; a share has the unit `%`."""
 
     title: str
     at: Sequence[datetime]
-    lines: Sequence[Line]
+    lines: Sequence[SeriesLine]
     unit: str = ""
     epochs: Sequence[datetime] = field(default_factory=tuple)
     """Instants at which an epoch came into force."""
@@ -66,6 +69,7 @@ class Series:
         picture.rules = [
             Dot("rule-epoch", across(at.timestamp()), 0, 0, f"epoch of {at:%Y-%m-%d %H:%M} UTC")
             for at in self.epochs
+            if len(self.epochs) <= MANY_EPOCHS
         ]
         picture.x_ticks = time_ticks(start, end, across)
         label = (lambda share: f"{share:.0%}") if self.unit == "%" else compact

@@ -11,19 +11,22 @@ function format(value, unit) {
   return Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
 }
 
+const MANY_EPOCHS = 40; // more are marked along the axis only
+
 function epochRules(instants) {
   return {
     hooks: {
       drawClear: (plot) => {
         const { ctx, bbox } = plot;
         ctx.save();
-        ctx.strokeStyle = colour("--line");
-        ctx.setLineDash([3, 4]);
+        ctx.strokeStyle = colour("--muted");
+        ctx.globalAlpha = 0.5;
+        if (instants.length <= MANY_EPOCHS) ctx.setLineDash([2, 5]);
         for (const at of instants) {
           const x = plot.valToPos(at, "x", true);
           if (x < bbox.left || x > bbox.left + bbox.width) continue;
           ctx.beginPath();
-          ctx.moveTo(x, bbox.top);
+          ctx.moveTo(x, instants.length > MANY_EPOCHS ? bbox.top + bbox.height - 6 : bbox.top);
           ctx.lineTo(x, bbox.top + bbox.height);
           ctx.stroke();
         }
@@ -41,7 +44,7 @@ function draw(figure) {
     width: figure.clientWidth,
     height: 230,
     tzDate: (at) => uPlot.tzDate(new Date(at * 1e3), "Etc/UTC"),
-    scales: { y: { range: (plot, low, high) => [0, Math.max(high * 1.06, 1e-9)] } },
+    scales: { y: { range: (plot, low, high) => [0, high > 0 ? high * 1.06 : 1] } },
     axes: [
       { ...axis, values: uPlotTimes },
       { ...axis, size: 56, values: (plot, values) => values.map((value) => format(value, content.unit)) },

@@ -25,12 +25,12 @@ def show(visit: Visit) -> Response:
     values = visit.parameters("get_changes")
     only = change_filter(values.get("kind"), values.get("host"), values.get("prefix"))
     with visit.service.store.begin(write=False) as tx:
-        found = encode_changes(newest(tx, PART, only))
+        last = encode_changes(newest(tx, PART, only))
     hooks = None
     if visit.may("list_webhooks"):
         request = visit.request
         hooks = visit.ask(WebhooksAnswer, webhooks.list_webhooks, request=request, limit=PART)
-    return visit.page("changes.html", changes=found, kinds=KINDS, webhooks=hooks)
+    return visit.page("changes.html", changes=last, kinds=KINDS, webhooks=hooks)
 
 
 def show_webhook(visit: Visit) -> Response:

@@ -16,7 +16,7 @@ from recrawl_client.wire.hosts import HostsAnswer
 from service.api.responses.encode import encode_epoch
 from service.api.routes import history, hosts
 from service.console.charts import Dot, Picture, Shape, Tick, line
-from service.console.series import Line, Series
+from service.console.series import SeriesLine, TimeSeries
 from service.console.visit import Visit
 from service.core.calibration import EDGES, Calibration, CalibrationSums, calibration
 from service.model.errors import InvalidField
@@ -91,21 +91,23 @@ def latest(rows: Sequence[HistoryRow]) -> HistoryRow | None:
 
 def series_of(
     rows: Sequence[HistoryRow], title: str, unit: str, *lines: tuple[str, str, str]
-) -> Series:
+) -> TimeSeries:
     """Return a series of rows; each line has a name, a colour and a field.
 
     A row that still runs is left out.
     """
     whole = [row for row in rows if row.complete] or list(rows)
     began = [new.at for old, new in pairwise(whole) if new.epoch != old.epoch]
-    own = [Line(name, colour, [getattr(row, f) for row in whole]) for name, colour, f in lines]
-    return Series(title=title, at=[row.at for row in whole], unit=unit, lines=own, epochs=began)
+    own = [
+        SeriesLine(name, colour, [getattr(row, f) for row in whole]) for name, colour, f in lines
+    ]
+    return TimeSeries(title=title, at=[row.at for row in whole], unit=unit, lines=own, epochs=began)
 
 
-def charts(rows: Sequence[HistoryRow]) -> list[Series]:
+def charts(rows: Sequence[HistoryRow]) -> list[TimeSeries]:
     """Return the series of the page."""
     series = partial(series_of, rows)
-    return [
+    shown = [
         series(
             "Fresh copies",
             "%",
@@ -126,14 +128,18 @@ def charts(rows: Sequence[HistoryRow]) -> list[Series]:
             ("overdue", "b", "n_overdue"),
             ("never crawled", "c", "n_never_crawled"),
         ),
-        series(
-            "Pings in each step",
-            "",
-            ("announced a change", "d", "n_true_pings"),
-            ("false", "b", "n_false_pings"),
-            ("changes that none announced", "c", "n_missed"),
-        ),
     ]
+    if any(row.n_pings or row.n_missed for row in rows):
+        shown.append(
+            series(
+                "Pings in each step",
+                "",
+                ("announced a change", "d", "n_true_pings"),
+                ("false", "b", "n_false_pings"),
+                ("changes that none announced", "c", "n_missed"),
+            )
+        )
+    return shown
 
 
 def pings(rows: Sequence[HistoryRow]) -> Pings:
@@ -164,13 +170,13 @@ def reliability(calibrations: Iterable[WireCalibration]) -> list[Reliability]:
     sums: defaultdict[str, CalibrationSums] = defaultdict(CalibrationSums.none)
     for each in calibrations:
         sums[each.estimator] = sums[each.estimator].plus(sums_of(each))
-    found = []
+    scored = []
     for estimator, own in sorted(sums.items()):
         scores = calibration(own)
         if scores is not None:
             picture = reliability_picture(scores)
-            found.append(Reliability(estimator, int(own.n.sum()), scores, picture))
-    return found
+            scored.append(Reliability(estimator, int(own.n.sum()), scores, picture))
+    return scored
 
 
 def sums_of(wire: WireCalibration) -> CalibrationSums:

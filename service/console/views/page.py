@@ -37,7 +37,7 @@ LONGEST = timedelta(days=365)
 """Longest time after the last crawl that the forecast shows."""
 
 
-class Forecast(NamedTuple):
+class StaleCurve(NamedTuple):
     """P(the copy is stale) from the last crawl on, if no crawl comes."""
 
     at: list[datetime]
@@ -76,7 +76,7 @@ def recrawl(visit: Visit) -> Response:
     return visit.go(f"/console/pages/{page_id}", "crawl" if outcome.changed else "waiting")
 
 
-def read(visit: Visit, page: PageAnswer) -> tuple[Forecast | None, RateDensities | None]:
+def read(visit: Visit, page: PageAnswer) -> tuple[StaleCurve | None, RateDensities | None]:
     """Return the forecast of a page and the densities of its change rate, by its estimator."""
     now = instant(visit.now)
     with visit.service.store.begin(write=False) as tx:
@@ -88,7 +88,7 @@ def read(visit: Visit, page: PageAnswer) -> tuple[Forecast | None, RateDensities
         if crawled_at is not None:
             at = _instants(crawled_at, page, visit.now)
             stale = stale_between_crawls(tx, columns, estimator, now, np.append(at, now))
-            forecast = Forecast(_moments(at), stale[:-1].tolist(), float(stale[-1]))
+            forecast = StaleCurve(_moments(at), stale[:-1].tolist(), float(stale[-1]))
     return forecast, rate_densities(columns, estimator, now)
 
 
@@ -154,7 +154,7 @@ def _words(entry: CrawlAnswer) -> str:
     return changed if entry.status is None else f"{changed}, status {entry.status}"
 
 
-def forecast_picture(forecast: Forecast, page: PageAnswer, now: datetime) -> Picture:
+def forecast_picture(forecast: StaleCurve, page: PageAnswer, now: datetime) -> Picture:
     """Return the rise of P(stale) since the last crawl, with now and the next crawl."""
     start, end = forecast.at[0], forecast.at[-1]
     following = page.schedule.next_crawl_at if page.schedule else None

@@ -27,14 +27,14 @@ def show(visit: Visit) -> Response:
     values = visit.parameters("list_all_pages")
     url = values.pop("url", None)
     if url is not None:
-        found = visit.ask(
+        page = visit.ask(
             PageAnswer,
             listing.list_all_pages,
             request=visit.request,
             caller=visit.caller,
             url=url,
         )
-        return visit.go(f"/console/pages/{found.page_id}")
+        return visit.go(f"/console/pages/{page.page_id}")
     filters = _filters(values)
     part = visit.ask(
         PagesAnswer,
