@@ -5,7 +5,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
+# compiled tests are kept: rewriting their asserts takes each process of pytest eight seconds
+unexport PYTHONDONTWRITEBYTECODE
 PARALLEL = -n $(WORKERS) --dist worksteal
+QUICK := "not slow and not external"
 TREE := --editable recrawl_client --editable recrawl_lab
 PROJECTS := pyproject.toml recrawl_client/pyproject.toml recrawl_lab/pyproject.toml
 
@@ -14,10 +17,10 @@ PROJECTS := pyproject.toml recrawl_client/pyproject.toml recrawl_lab/pyproject.t
 demo: .venv/demo
 	$(BIN)/recrawl demo $(ARGS)
 
-# quick tests wait as long as they work: four at a time, on two cores
-test: WORKERS = 4
+# quick tests wait for threads and Postgres: three at a time, on two cores
+test: WORKERS = 3
 test: .venv/dev
-	$(BIN)/pytest $(PARALLEL) -m "not slow" $(ARGS)
+	$(BIN)/pytest $(PARALLEL) -m $(QUICK) $(ARGS)
 
 test-all: .venv/dev
 	$(BIN)/pytest $(PARALLEL) --hypothesis-profile thorough -m "not external" $(ARGS)
@@ -69,7 +72,7 @@ fuzz: .venv/dev
 .PHONY: coverage dist lock image-test
 
 coverage: .venv/dev
-	$(BIN)/pytest $(PARALLEL) -m "not slow" --cov --cov-report=term --cov-report=xml $(ARGS)
+	$(BIN)/pytest $(PARALLEL) -m $(QUICK) --cov --cov-report=term --cov-report=xml $(ARGS)
 
 dist: .venv/dev
 	for project in . recrawl_client recrawl_lab; do \

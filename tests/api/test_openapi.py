@@ -174,6 +174,8 @@ def test_every_example_of_a_body_is_accepted(api: Live, name, media_type, exampl
         webhook_id=hooked(api),
         key_id=created_key(api),
     )
+    if name == "post_leases":  # otherwise it waits
+        api.register("https://due.example/")
     response = api.client.request(
         method, named, content=content, params=needed, headers={"Content-Type": media_type}
     )

@@ -169,11 +169,15 @@ EXTRA = {"post_indexnow": {"nosuch", ""}}
 """Unknown fields that an operation takes: the protocol may have further ones."""
 
 
+AT_ONCE = {"post_leases": {"wait_s": 0}}
+"""Fields of an example whose request would wait."""
+
+
 def items_of(name: str) -> list[tuple[str, Any]]:
     """Return objects that are wrong in one field, each with the name of the field."""
     is_batch, fields, required = fields_of(name)
     example = BODIES[name]["example"]
-    good = example[0] if is_batch else example
+    good = example[0] if is_batch else {**example, **AT_ONCE.get(name, {})}
     wrong = [(field, {**good, field: value}) for field in fields for value in VALUES]
     wrong += [(field, {k: v for k, v in good.items() if k != field}) for field in required]
     return [*wrong, ("nosuch", {**good, "nosuch": 1}), ("", {**good, "": 1})]

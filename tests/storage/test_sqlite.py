@@ -42,6 +42,7 @@ from service.model.errors import (
 )
 from service.storage import migrations, open_store
 from service.storage.epochs import EPOCHS_KEPT
+from service.storage.sqlite import connections
 from service.storage.sqlite.connections import WAL_BYTES, WAL_KEPT, Turns, prepare
 from service.storage.sqlite.log import OF_A_DAY
 from service.storage.sqlite.sql import TOGETHER, add_rows
@@ -54,11 +55,15 @@ def pragma(store, name):
         return tx.scalar(f"PRAGMA {name}")
 
 
-def test_every_connection_is_durable_and_keeps_foreign_keys(sqlite_store):
-    assert pragma(sqlite_store, "journal_mode") == "wal"
-    assert pragma(sqlite_store, "synchronous") == 2  # FULL
-    assert pragma(sqlite_store, "foreign_keys") == 1
-    assert pragma(sqlite_store, "busy_timeout") == 10_000
+def test_every_connection_is_durable_and_keeps_foreign_keys(
+    sqlite_url, durable_pragmas, monkeypatch
+):
+    monkeypatch.setattr(connections, "PRAGMAS", durable_pragmas)
+    with closing(open_store(sqlite_url, 2)) as store:
+        assert pragma(store, "journal_mode") == "wal"
+        assert pragma(store, "synchronous") == 2  # FULL
+        assert pragma(store, "foreign_keys") == 1
+        assert pragma(store, "busy_timeout") == 10_000
 
 
 @pytest.fixture

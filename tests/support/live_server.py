@@ -89,21 +89,43 @@ class Live:
 
 
 class PromptServer(uvicorn.Server):
-    """A server that ends at once, without polling a flag."""
+    """A server that starts and ends at once: uvicorn polls, and pauses 0.1 s before its end."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.ending = asyncio.Event()
+        self.begun = threading.Event()
+
+    @override
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            super().run(sockets)
+        finally:
+            self.begun.set()
 
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self.loop = asyncio.get_running_loop()
         await super().startup(sockets)
+        self.begun.set()
 
     @override
     async def main_loop(self) -> None:
         await self.on_tick(0)
         await self.ending.wait()
+
+    @override
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for listening in [*self.servers, *(sockets or [])]:
+            listening.close()
+        state = self.server_state
+        for connection in list(state.connections):
+            connection.shutdown()
+        while state.connections or state.tasks:  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0.001)
+        for server in self.servers:
+            await server.wait_closed()
+        await self.lifespan.shutdown()
 
     def end(self) -> None:
         if self.started:
@@ -136,7 +158,7 @@ def running(
     listening = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
-    until(lambda: server.started or not thread.is_alive(), "the server starts")
+    assert server.begun.wait(PATIENCE_S), "the server does not start"
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     headers = {"Authorization": f"Bearer {options['api_keys'][0]}"} if "api_keys" in options else {}
     try:
@@ -164,6 +186,7 @@ def cloned(server: sa.URL, template: sa.URL) -> Iterator[str]:
     """Create a migrated Postgres database, and drop it after the block."""
     url = server.set(database=f"recrawl_test_{uuid.uuid4().hex}")
     command(server, f"CREATE DATABASE {url.database} TEMPLATE {template.database}")
+    command(server, f"ALTER DATABASE {url.database} SET synchronous_commit = off")
     try:
         yield url.render_as_string(hide_password=False)
     finally:
