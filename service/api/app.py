@@ -127,6 +127,10 @@ def create_app(service: Service | None = None) -> FastAPI:
         )
         if service.cors_origins:
             app.add_middleware(CORSMiddleware, allow_origins=service.cors_origins, **CORS)
+        if service.tracing is not None:
+            from service.api.tracing import trace
+
+            trace(app, direct, service.tracing)
     return app
 
 
@@ -147,6 +151,8 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             service.key_checks.stop()
         end(service, [*followers, *runners])
         service.store.close()
+        if service.tracing is not None:
+            service.tracing.stop()
 
 
 def end(service: Service, threads: list[threading.Thread]) -> None:

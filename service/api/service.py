@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import numpy as np
 from anyio import CapacityLimiter, fail_after, to_thread
@@ -39,11 +39,14 @@ from service.events.watching import FeedWatch
 from service.leases.lease import LeaseSettler
 from service.model.errors import OUTAGES
 from service.runtime.access import open_gate
-from service.runtime.bootstrap import opened
+from service.runtime.bootstrap import opened, started_tracing
 from service.runtime.metrics import Telemetry
 from service.runtime.settings import Settings
 from service.storage import Store
 from service.storage.clock import Clock
+
+if TYPE_CHECKING:
+    from service.runtime.tracing import Tracing
 
 WITHIN_S = 1.5
 """Maximum time of one check, seconds."""
@@ -68,6 +71,8 @@ class BoundedCheck:
             return await to_thread.run_sync(check, limiter=self.limiter, abandon_on_cancel=True)
 
 
+FLUSHES = ("record posts", "record crawls", "record pings", "register pages", "lease")
+"""Names of the spans of batchers, in the order of `Service.batchers`."""
 MAX_THREADS = 14
 """Maximum number of requests in threads.
 
@@ -114,6 +119,8 @@ class Service:
     """Origins whose pages may call the service."""
     key_checks: KeyChecks | None
     """Checks of the keys of sites; None: IndexNow needs an API key."""
+    tracing: "Tracing | None" = None
+    """Traces of this process; None: it makes none."""
     lease_waiters: LeaseWaiters = field(default_factory=LeaseWaiters)
     planning: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the request whose plan is computed; others wait without a thread."""
@@ -154,6 +161,7 @@ def open_service(
     rng: np.random.Generator | None = None,
 ) -> Service:
     """Open the store and return the service; raise what `opened` raises."""
+    tracing = started_tracing(settings)
     base = opened(settings, now=now, rng=rng, batch=False)
     store, now = base.store, base.store.clock
     telemetry = Telemetry(store, now)
@@ -190,8 +198,12 @@ def open_service(
         key_checks=KeyChecks(now) if settings.indexnow_check else None,
         gate=open_gate(store, settings, now),
         cors_origins=settings.cors_origins,
+        tracing=tracing,
     )
     service.watch_queues()
+    if tracing is not None:
+        for batcher, title in zip(service.batchers, FLUSHES, strict=True):
+            tracing.follow(batcher, title)
     return service
 
 

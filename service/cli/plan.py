@@ -21,7 +21,7 @@ def plan(
     bandwidth: Annotated[
         list[float] | None,
         typer.Option(
-            help="Crawls a day over all pages; repeat it. Default: half to four times those in force"
+            help="Crawls a day; repeat it. Default: half to four times the bandwidth in force"
         ),
     ] = None,
     limit: Annotated[
@@ -60,7 +60,7 @@ def show(answer: "PlanAnswer") -> None:
     console.print(view)
     for item in answer.items:
         for line in _busiest(item):
-            console.print(Text(line))
+            console.print(Text(line), soft_wrap=True)
 
 
 def _row(item: "BudgetPlan", *, present: bool) -> tuple[str, ...]:

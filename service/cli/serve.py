@@ -153,10 +153,11 @@ def worker(database_url: DatabaseUrl = None) -> None:
     SIGTERM stops an epoch that needs more than 5 s; the next worker starts that epoch again.
     """
     with quick_imports():
-        from service.runtime.bootstrap import configure_logging, joined, opened
+        from service.runtime.bootstrap import configure_logging, joined, opened, started_tracing
 
     chosen = settings(database_url)
     configure_logging(chosen.log_level)
+    tracing = started_tracing(chosen)
     base = opened(chosen)
     log_start(base, chosen)
     stopping = threading.Event()
@@ -172,6 +173,8 @@ def worker(database_url: DatabaseUrl = None) -> None:
         if not joined([rounds, deliveries], GRACE_S):
             base.store.abort()
             joined([rounds, deliveries], ABORTED_S)
+    if tracing is not None:
+        tracing.stop()
     structlog.get_logger().info("worker ended")
 
 

@@ -41,7 +41,8 @@ class WhatIf:
         self.store, self.plan, self.now, self.max_pages = store, plan, now, max_pages
         self.n_questions = 0
         self._turn = threading.Lock()
-        self._kept: Kept | None = None
+        self.kept: Kept | None = None
+        """What the last question read; None: nothing."""
 
     def ask(self, bandwidths: Sequence[float], limit: int) -> PlanAnswer:
         """Return the plans of some bandwidths, each with up to `limit` hosts, tags and pages.
@@ -55,7 +56,7 @@ class WhatIf:
         """
         with self._turn:
             self.n_questions += 1
-            _, basis, present = self._kept = self._current()
+            _, basis, present = self.kept = self._current()
             known = {basis.in_force.bandwidth: present}
             for bandwidth in bandwidths:
                 known[bandwidth] = known.get(bandwidth) or planned(basis, self.plan, bandwidth)
@@ -74,7 +75,7 @@ class WhatIf:
     def forget(self, n_questions: int) -> None:
         """Free the memory unless another question came after the first `n_questions`."""
         if n_questions == self.n_questions:
-            self._kept = None
+            self.kept = None
 
     def _current(self) -> Kept:
         """Return the input as of the last epoch that ended; read it after each."""
@@ -82,9 +83,9 @@ class WhatIf:
             newest = tx.newest_epoch()
             failed = newest.epoch if newest is not None and newest.reason is not None else 0
             after = tx.number_in_force(), failed
-        if self._kept is not None and self._kept.after == after:
-            return self._kept
-        self._kept = None  # first, because two would take twice the memory
+        if self.kept is not None and self.kept.after == after:
+            return self.kept
+        self.kept = None  # first, because two would take twice the memory
         with self.store.read_whole() as tx:
             basis = self._read(tx)
         record = basis.in_force

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TextIO, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 import numpy as np
 import structlog
@@ -21,10 +21,13 @@ from service.epochs.run import Runner
 from service.epochs.solve import Plan
 from service.estimation.estimates import Rules, width
 from service.events.courier import Courier
-from service.model.errors import EstimatorMismatch, RecrawlError
+from service.model.errors import EstimatorMismatch, InvalidSettings, RecrawlError
 from service.runtime.settings import Settings
 from service.storage import Store, open_store
 from service.storage.clock import Clock
+
+if TYPE_CHECKING:
+    from service.runtime.tracing import Tracing
 
 WEBHOOK_LIMITS = FetchLimits(seconds=15.0, max_bytes=65_536)
 """Limits of a request to the address of a webhook."""
@@ -115,6 +118,22 @@ def opened(
     interval = timedelta(seconds=settings.epoch_interval_s)
     runner = Runner(store, plan, interval, store.clock, settings.politeness())
     return Opened(store, plan, rules, runner, courier(store, settings, rng.spawn(1)[0]))
+
+
+def started_tracing(settings: Settings) -> "Tracing | None":
+    """Return the traces of this process, if the settings ask for them; raise `InvalidSettings`."""
+    if not settings.tracing:
+        return None
+    try:
+        from service.runtime.tracing import Tracing, exporting
+    except ModuleNotFoundError as error:
+        raise InvalidSettings(
+            f"RECRAWL_TRACING needs the package {error.name}; pip install 'recrawl[otel]', or set "
+            "RECRAWL_TRACING=false"
+        ) from error
+    tracing = Tracing(exporting())
+    tracing.start()
+    return tracing
 
 
 def courier(store: Store, settings: Settings, rng: np.random.Generator) -> Courier:

@@ -101,6 +101,8 @@ class Settings(AccessSettings):
     """Minimum duration of a request that is logged as slow, seconds, without intended waits."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest level of log lines."""
+    tracing: bool = False
+    """Send traces by OpenTelemetry, configured by the variables OTEL_*; needs `recrawl[otel]`."""
 
     @model_validator(mode="before")
     @classmethod

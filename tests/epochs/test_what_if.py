@@ -236,10 +236,9 @@ def test_a_generic_solver_finds_no_better_plan(seed):
         for h, c in enumerate(caps)
         if np.isfinite(c)
     ]
-    best = minimize(
-        cost, np.full(n, 0.1), bounds=[(0.02, 1.5)] * n, constraints=limits, method="SLSQP",
-        options={"ftol": 1e-13, "maxiter": 2_000},
-    )  # fmt: skip
+    start, bounds = np.full(n, 0.1), [(0.02, 1.5)] * n
+    precise = {"ftol": 1e-13, "maxiter": 2_000}
+    best = minimize(cost, start, bounds=bounds, constraints=limits, method="SLSQP", options=precise)
     assert found.figures.harmonic_cost == pytest.approx(best.fun, rel=1e-6)
     by_host = dict(zip(found.hosts.position.tolist(), found.hosts.crawl_rate.tolist(), strict=True))
     expected = {i: best.x[host == h].sum() for i, h in enumerate(np.unique(host))}

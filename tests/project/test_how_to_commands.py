@@ -53,6 +53,17 @@ def test_hosts_are_set_as_the_page_on_politeness_sets_them(live, tmp_path):
     assert live.get("/groups/shared-1").json()["members"] == ["a.example", "b.example"]
 
 
+def test_plans_are_shown_as_the_page_on_budgets_shows_them(live, recrawl):
+    live.register("https://example.com/", "https://example.com/news")
+    live.epoch()
+    plan, table = scripts("choose-a-budget", live)
+    answer = live.client.get(re.search(r"'(http.*)'", plan)[1]).json()
+    assert [item["bandwidth"] for item in answer["items"]] == [2000.0, 4000.0]
+    ended = recrawl(*table.split()[1:], url=live.url)
+    assert ended.status == 0
+    assert "4,000" in ended.out
+
+
 def test_a_sitemap_is_passed_on_as_the_page_passes_it_on(live, tmp_path):
     script = scripts("feed-sitemaps", live)[0]
     fetch, post = script.split("|")

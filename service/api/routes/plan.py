@@ -51,7 +51,7 @@ async def get_plan(
         ),
     ] = 20,
 ) -> Response:
-    """Show the plans of other bandwidths beside that of the bandwidth in force.
+    """Show the plans of other bandwidths beside that in force.
 
     Each plan is what the next epoch would publish with its bandwidth, from the present evidence
     and the prior of the epoch in force. Nothing is published. The first plan after an epoch reads
