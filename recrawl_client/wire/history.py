@@ -25,7 +25,7 @@ class Calibration(Struct, frozen=True, kw_only=True):
     """Estimator that predicted."""
     n: int
     """Number of crawls that were compared: those with an interval that is evidence. A commit of
-    more than 250 crawls compares the pages whose number is a multiple of a certain number."""
+    more than 50 crawls compares the pages whose number is a multiple of a certain number."""
     n_changed: int
     """Number of these crawls that found a change."""
     sum_predicted: float

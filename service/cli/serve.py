@@ -48,9 +48,9 @@ def serve(host: Host = "127.0.0.1", port: Port = 8000, database_url: DatabaseUrl
     parallel; any number of servers may share one database.
     """
     with quick_imports():
-        from service.api.app import create_app  # noqa: F401 - for `server_config`
         from service.api.server import GracefulServer, bind
         from service.api.service import open_service
+        from service.console.app import create_app_with_console  # noqa: F401 - for `server_config`
         from service.runtime.bootstrap import configure_logging
 
     chosen = settings(database_url)

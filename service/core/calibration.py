@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.core.conditions import Floats
 
-N_BINS = 40
+N_BINS = 100
 """Number of bins of predicted probability."""
 EDGES = (np.arange(1, N_BINS + 1) / N_BINS) ** 2
 """(N_BINS,) upper edges of the bins."""
@@ -93,11 +93,11 @@ class Calibration:
 
 
 def calibration(sums: CalibrationSums, groups: int = GROUPS) -> Calibration | None:
-    """Return the calibration of predictions that are summed by ascending cells; None without any.
+    """Return the calibration of predictions; None without any.
 
-    Cells are bins, or single predictions. Groups have equally many predictions as far as cells
-    allow, so that they are fine where predictions are many. On slow sites most predictions are
-    below a tenth, where groups of equal width would hide errors.
+    Groups have equally many predictions as far as bins allow, so that they are fine where
+    predictions are many. On slow sites most predictions are below a tenth, where groups of equal
+    width would hide errors.
     """
     n = int(sums.n.sum())
     if n == 0:
@@ -105,8 +105,7 @@ def calibration(sums: CalibrationSums, groups: int = GROUPS) -> Calibration | No
     before = np.cumsum(sums.n) - sums.n
     targets = np.linspace(0, n, min(groups, n) + 1).astype(np.int64)[:-1]
     first = np.unique(np.searchsorted(before, targets))
-    first = first[before[np.minimum(first, len(before) - 1)] < n]
-    first = np.unique(np.append(0, first[first < len(before)]))
+    first = first[: np.count_nonzero(np.append(before, n)[first] < n)]  # none of empty cells only
     counts, predicted, changed = (
         np.add.reduceat(column, first) for column in (sums.n, sums.sum_predicted, sums.n_changed)
     )

@@ -207,7 +207,7 @@ class Runner:
         return abs(self.now() - newest.started_at) >= self.interval
 
     def run_once(self) -> Epoch | None:
-        """Run an epoch if one is due and no other runner runs it; then queue pages, keep history."""
+        """Run an epoch if one is due and no other runner does; queue pages; keep the history."""
         epoch = None
         self.store.keep_time()
         try:

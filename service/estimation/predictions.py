@@ -93,9 +93,9 @@ def predicted_changes(
         Pings in between.
     """
     span = days(at - since)
-    to_epoch = np.nan_to_num(days(epoch.started_at - since))
+    to_epoch = np.fmin(days(epoch.started_at - since), span)
     ratio = observed_ratio(states.urgency, epoch.budget_factor)
-    risk = np.maximum(days_at_risk(span, np.minimum(to_epoch, span), ratio), 0.0)
+    risk = np.maximum(days_at_risk(span, to_epoch, ratio), 0.0)
     own = estimator.of_url_groups(states.url_group)
     unchanged = probability_unchanged(own, from_columns(own, states.estimate), risk)
     with_pings = np.flatnonzero(pinged(states, estimator))

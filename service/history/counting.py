@@ -3,18 +3,18 @@
 Arrays are (N,) for events, ordered by page and time, and (P,) for their pages.
 """
 
-from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from service.core.calibration import CalibrationSums
 from service.estimation.estimates import Rules
 from service.estimation.predictions import predicted_changes
-from service.model.arrays import Bools, Codes, Groups, Instants, Ints
+from service.model.arrays import Bools, Codes, Floats, Groups, Instants, Ints
 from service.model.columns import PageStates
 from service.model.history import Tally
 
-MOST_COMPARED = 250
+MOST_COMPARED = 50
 """Number of crawls of a commit that are all compared with their predictions.
 
 A larger commit compares only pages whose page_id is a multiple of a number, about as many crawls.
@@ -24,10 +24,23 @@ This avoids that large batches take longer."""
 def compared_every(n_crawls: int) -> int:
     """Return the number whose multiples are the page_ids to compare.
 
-    >>> [compared_every(n) for n in (1, 250, 251, 10_000)]
-    [1, 1, 2, 40]
+    >>> [compared_every(n) for n in (1, 50, 51, 10_000)]
+    [1, 1, 2, 200]
     """
     return -(-max(n_crawls, 1) // MOST_COMPARED)
+
+
+class Compared(NamedTuple):
+    """(K,) crawls that were compared with their predictions."""
+
+    crawl: Ints
+    """Row of the crawl."""
+    probability: Floats
+    """P(changed) before the crawl."""
+    changed: Bools
+
+
+NOT_COMPARED = Compared(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.bool_))
 
 
 def of_crawls(
@@ -36,7 +49,8 @@ def of_crawls(
     changed: Codes,
     failing: Bools,
     n_pings: Ints,
-    calibrations: Mapping[str, CalibrationSums],
+    compared: Compared,
+    estimator: str,
 ) -> Tally:
     """Return the sums of accepted crawls; `states` are those before the crawls.
 
@@ -57,6 +71,8 @@ def of_crawls(
             "n_false_pings": n_pings * same,
             "n_missed": found & (n_pings == 0) & (states.n_pings > 0)[page],
         }
+    sums = CalibrationSums.of(compared.probability, compared.changed)
+    calibrations = {estimator: sums} if len(compared.crawl) else {}
     return Tally.of(states.host_id[page], columns, calibrations)
 
 
@@ -75,16 +91,15 @@ def compare(
     n_pings: Ints,
     rules: Rules,
     every: int,
-) -> dict[str, CalibrationSums]:
-    """Return the predictions of crawls against their results, by the name of the estimator.
+) -> Compared:
+    """Return crawls that are evidence with their predictions.
 
-    `states` are those before the commit. An estimator that reads the log predicts nothing.
+    `states` are those before the commit; pages whose id is a multiple of `every` are compared. An
+    estimator that reads the log predicts nothing.
     """
-    if rules.estimator.needs_history:
-        return {}
     row = np.flatnonzero(is_evidence & (states.page_id[groups.page] % every == 0))
-    if not len(row):
-        return {}
+    if rules.estimator.needs_history or not len(row):
+        return NOT_COMPARED
     probability = predicted_changes(
         states.take(groups.page[row]),
         rules.estimator,
@@ -93,4 +108,4 @@ def compare(
         at[row],
         n_pings[row],
     )
-    return {rules.estimator.name: CalibrationSums.of(probability, changed[row] == 1)}
+    return Compared(row, probability, changed[row] == 1)

@@ -50,6 +50,8 @@ def read_rows(
     Rows begin at multiples of `step` since 1970. A row without any step is left out.
     """
     begin, end = floor(since, step), ceil(until, step)
+    if begin >= end:
+        return [], None
     each = step // STEP
     most = 1 + max(min(limit * each, MOST_STEPS), each)
     stored = tx.steps(host_id, begin, end, most)
@@ -96,7 +98,7 @@ def _rows(
         by_row[floor(one.at, step)].append(one)
     open_from = min([part.at for part in parts] + [step_of(now)])
     return [
-        _row(at, at + step <= open_from, steps, calibrations[at])
+        _row(at, complete=at + step <= open_from, steps=steps, calibrations=calibrations[at])
         for at, steps in sorted(by_row.items())
     ]
 
@@ -115,7 +117,7 @@ def _running(parts: list[Part], host_id: int) -> list[HistoryStep]:
 
 
 def _row(
-    at: datetime, complete: bool, steps: list[HistoryStep], calibrations: list[Calibrations]
+    at: datetime, *, complete: bool, steps: list[HistoryStep], calibrations: list[Calibrations]
 ) -> Row:
     sums = (sum(column) for column in zip(*(step.counts for step in steps), strict=True))
     gauges = [step.gauges for step in steps if step.gauges is not None]

@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.estimation.estimates import InForce, Rules
-from service.history.counting import compare, compared_every, of_crawls, of_pings
+from service.history.counting import (
+    NOT_COMPARED,
+    Compared,
+    compare,
+    compared_every,
+    of_crawls,
+    of_pings,
+)
 from service.ingest.changes import changes
 from service.ingest.crawls import CrawlComparison, last_answer, observe
 from service.ingest.pings import notice
@@ -21,7 +28,6 @@ from service.ingest.validators import has_values, reset_pages, validator_changes
 from service.model.arrays import UNSPECIFIED, Bools, Codes, Groups, Instants, Ints, distinct
 from service.model.columns import CrawlColumns, PageColumns, PageStates, PingColumns
 from service.model.domain import PingReason, Verdict
-from service.model.history import Tally
 from service.storage import Transaction
 
 
@@ -33,6 +39,8 @@ class CrawlOutcome(NamedTuple):
     """True if the page may be due sooner than by its rate, because it fails or is gone, or was."""
     states: PageStates
     """(P,) states of the registered pages after the crawls, by ascending page_id."""
+    compared: Compared
+    """Crawls that were compared with their predictions, in the order of pages and times."""
 
 
 class PingOutcome(NamedTuple):
@@ -44,21 +52,29 @@ class PingOutcome(NamedTuple):
     reason: NDArray[np.object_]
 
 
-def record(tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce) -> CrawlOutcome:
-    """Record crawls, those of one page in the order of their times."""
-    every = compared_every(len(crawls))
+def record(
+    tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce, every: int = 0
+) -> CrawlOutcome:
+    """Record crawls, those of one page in the order of their times.
+
+    The crawls of pages whose id is a multiple of `every` are compared with predictions; 0: by the
+    number of crawls.
+    """
+    every = every or compared_every(len(crawls))
     scheduled = rules.estimator.needs_crawl_rate
     states, row = _lock(tx, crawls.page_id, scheduled=scheduled, every=every)
     verdict, newer = _judge(row, crawls.observed_at, states.last_crawl_at)
     verdict[crawls.page_id == UNSPECIFIED] = Verdict.elsewhere
-    sooner = np.zeros(len(crawls), np.bool_)
+    sooner, compared = np.zeros(len(crawls), np.bool_), NOT_COMPARED
     if len(newer):
         groups = Groups.of(row[newer])
         before = _of(groups, states, row[newer])
         accepted = crawls.take(newer)
         in_force = rules.of(tx)
         after, entries, comparison = observe(before, groups, accepted, in_force)
-        tx.count(_sums(before, groups, accepted, comparison, in_force, every))
+        compared = _compare(before, groups, accepted, comparison, in_force, every)
+        counted = comparison.changed, comparison.failing, comparison.n_pings, compared
+        tx.count(of_crawls(before, groups, *counted, in_force.estimator.name))
         sooner[newer] = ((before.n_failures > 0) | (after.n_failures > 0))[groups.page]
         tx.append_log(entries)
         tx.save_states(after)
@@ -68,7 +84,8 @@ def record(tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce) -> Cra
         else:
             tx.clear_validators(reset_pages(after.page_id, groups, accepted))
         states = _with(states, after)
-    return CrawlOutcome(verdict, sooner, states)
+        compared = compared._replace(crawl=newer[compared.crawl])
+    return CrawlOutcome(verdict, sooner, states, compared)
 
 
 def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> PingOutcome:
@@ -99,20 +116,18 @@ def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> PingOut
     return PingOutcome(verdict, crawl, reason)
 
 
-def _sums(
+def _compare(
     before: PageStates,
     groups: Groups,
     crawls: CrawlColumns,
     comparison: CrawlComparison,
     rules: Rules,
     every: int,
-) -> Tally:
-    """Return the sums of accepted crawls, with predictions against their results."""
-    outcome = comparison.changed, comparison.is_evidence, comparison.n_pings
+) -> Compared:
+    """Return the predictions about accepted crawls."""
     since = last_answer(before, groups, crawls, comparison.answer)
-    compared = compare(before, groups, since, crawls.observed_at, *outcome, rules, every)
-    counted = comparison.changed, comparison.failing, comparison.n_pings
-    return of_crawls(before, groups, *counted, compared)
+    outcome = comparison.changed, comparison.is_evidence, comparison.n_pings
+    return compare(before, groups, since, crawls.observed_at, *outcome, rules, every)
 
 
 def _lock(

@@ -11,7 +11,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from service.core.calibration import N_BINS, CalibrationSums
-from service.model.arrays import EPOCH, Ints
+from service.model.arrays import EPOCH, Ints, distinct
 
 STEP = timedelta(minutes=10)
 """Length of a step."""
@@ -19,7 +19,7 @@ ALL_HOSTS = 0
 """host_id of the row of all pages."""
 MOST_HOSTS = 1_000
 """Maximum number of hosts with a row of their own in a step, the busiest."""
-LARGE = 256
+LARGE = 1_000
 """Size from which sums are compressed, bytes."""
 
 COUNTS = (
@@ -85,10 +85,11 @@ class Tally:
         calibrations: Calibrations | None = None,
     ) -> "Tally":
         """Return the sums of (N,) events of hosts; `columns` has numbers or masks by count."""
-        hosts, row = np.unique(host_id, return_inverse=True)
-        counts = np.zeros((len(hosts), len(COUNTS)), np.int64)
+        hosts = distinct(host_id)
+        row, n = hosts.searchsorted(host_id), len(hosts)
+        counts = np.zeros((n, len(COUNTS)), np.int64)
         for name, column in columns.items():
-            counts[:, COUNTS.index(name)] = np.bincount(row, column, len(hosts))
+            counts[:, COUNTS.index(name)] = np.bincount(row, column, n)
         return cls(hosts, counts, calibrations or {})
 
     @classmethod
@@ -137,7 +138,7 @@ def packed(tally: Tally) -> bytes:
     """Return sums in bytes."""
     own = _Packed(
         tally.host_id.astype("<i8").tobytes(),
-        tally.counts.astype("<i8").tobytes(),
+        tally.counts.astype("<u4").tobytes(),
         {name: packed_calibration(sums) for name, sums in tally.calibrations.items()},
     )
     content = msgspec.msgpack.encode(own)
@@ -152,7 +153,7 @@ def unpacked(content: bytes) -> Tally:
     own = msgspec.msgpack.decode(plain, type=_Packed)
     return Tally(
         np.frombuffer(own.hosts, "<i8"),
-        np.frombuffer(own.counts, "<i8").reshape(-1, len(COUNTS)),
+        np.frombuffer(own.counts, "<u4").astype(np.int64).reshape(-1, len(COUNTS)),
         {name: unpacked_calibration(sums) for name, sums in own.calibrations.items()},
     )
 

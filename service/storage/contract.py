@@ -139,8 +139,8 @@ class Transaction(
     def lock_states(self, page_id: Ints, *, scheduled: bool = False, every: int = 0) -> PageStates:
         """Lock and return the states of these pages (ascending, unique) without unknown ids.
 
-        The rates in force are NaN unless `scheduled`, which doubles the time. The urgency is read
-        too with `scheduled`, otherwise only of the pages whose id is a multiple of `every`.
+        The rates in force are NaN unless `scheduled`, which doubles the time. URL group and
+        urgency are read too with `scheduled`, else of the pages whose id is a multiple of `every`.
         """
 
     @abstractmethod

@@ -29,7 +29,7 @@ def counts(row):
 
 
 def test_a_step_has_the_sums_of_its_commits_and_the_gauges_of_its_end(api: Live):
-    one, two, three = api.register(*(f"https://a.example/{i}" for i in range(3)))
+    one, two, _ = api.register(*(f"https://a.example/{i}" for i in range(3)))
     observe(api, one, "v1")
     observe(api, two, "v1")
     api.epoch()
@@ -89,7 +89,7 @@ def test_parts_of_the_history_follow_each_other(api: Live):
         parts.append(answer.json()["items"])
         cursor = answer.json()["next_cursor"]
     assert [len(part) for part in parts] == [3, 3, 1]
-    assert sum(parts, []) == whole
+    assert [row for part in parts for row in part] == whole
 
 
 def test_a_host_has_rows_of_its_own(api: Live):
@@ -111,7 +111,6 @@ def test_a_host_has_rows_of_its_own(api: Live):
     ("query", "field"),
     [
         ({"step_s": 700}, "step_s"),
-        ({"since": "2026-05-02T00:00:00Z", "until": "2026-05-01T00:00:00Z"}, "since"),
         ({"since": "2026-05-02T00:00:00"}, "since"),
         ({"host": "a b"}, "host"),
         ({"cursor": "kqZwYWdlczER"}, "cursor"),

@@ -92,6 +92,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "since_epoch": (1, 2),
     "sort": ("host_id", "-host"),
     "state": ("active", "overdue"),
+    "step_s": (600, 86_400),
     "status": (0, 200, 301, 404, 503),
     "tag": ("news",),
     "tags": (["news"], []),

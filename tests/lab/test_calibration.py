@@ -16,7 +16,7 @@ def predicted(probability, changed, at=None):
 
 
 def test_by_hand_two_bins():
-    found = calibration(predicted([0.9, 0.1, 0.2, 0.8], [1, 0, 1, 1]), bins=2)
+    found = calibration(predicted([0.9, 0.1, 0.2, 0.8], [1, 0, 1, 1]), groups=2)
     assert found.expected == pytest.approx([0.15, 0.85])
     assert found.observed == pytest.approx([0.5, 1.0])
     assert found.n_predictions.tolist() == [2, 2]

@@ -21,7 +21,6 @@ from service.api.route import GUARDED, DirectRoute
 from service.api.service import TheService
 from service.history.reading import read_rows
 from service.model.arrays import EPOCH
-from service.model.errors import InvalidField
 from service.model.history import ALL_HOSTS, STEP
 from service.model.urls import normalise_host
 
@@ -79,8 +78,6 @@ def get_history(
     step = timedelta(seconds=step_s)
     end = min(until or service.now() + timedelta(microseconds=1), LAST)
     begin = max(since or max(end - USUAL, EPOCH + USUAL), EPOCH)
-    if begin > end:
-        raise InvalidField("since", f"{begin.isoformat()} is after until, {end.isoformat()}")
     if cursor is not None:
         begin = max(begin, decode_cursor(cursor, HistoryPlace, "/history").moment)
     name = None if host is None else normalise_host(host)

@@ -16,7 +16,8 @@ from service.storage.contract import GONE_CHECKS
 from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET
 
 FORMS = "%({})s", '"{}"'
-RATES_IN_FORCE = ("crawl_rate", "crawl_probability", "urgency")
+ASIDE = ("url_group", "crawl_rate", "crawl_probability", "urgency")
+"""Fields of a state that only some statements read."""
 
 
 def given(*names: str) -> str:
@@ -109,7 +110,7 @@ SELECT array_agg(
 FROM unnest(%(key)s::uuid[]) WITH ORDINALITY AS given (key, position)
 """
 
-OF_STATES = [name for name in PageStates.__dataclass_fields__ if name not in RATES_IN_FORCE]
+OF_STATES = [name for name in PageStates.__dataclass_fields__ if name not in ASIDE]
 NULL_FOR_NO_TIME = ("last_crawl_at", "last_observed_at", "last_ping_at", "requested_at")
 NONE = dict.fromkeys(NULL_FOR_ZERO, "0") | dict.fromkeys(NULL_FOR_NO_TIME, "'-infinity'")
 NONE["last_age"] = "'NaN'"
@@ -136,29 +137,34 @@ STATES = ", ".join(
 """Columns of states: those of `SELDOM_SET` of the rare rows only, `last_age` of dated pages only.
 The last two mark the rare rows, and name the dated pages."""
 
-LOCKED = f"""(
+LOCK_STATES = f"""
+SELECT {STATES}
+FROM (
     SELECT *, {RARE} FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_id FOR NO KEY UPDATE
-) AS locked"""
-LOCK_STATES = f"SELECT {STATES} FROM {LOCKED}"
-LOCK_COMPARED_STATES = f"""
-SELECT {STATES}, array_agg(coalesce(CASE WHEN page_id %% %(every)s = 0 THEN (
-    SELECT urgency FROM schedule WHERE schedule.page_id = locked.page_id AND shift IS NULL
-        AND epoch = ({epochs_sql.NUMBER_IN_FORCE})
-) END, 'NaN')::float8)
-FROM {LOCKED}
+) AS locked
 """
-"""Statement that also reads the urgency of some pages. If an epoch is published meanwhile, the plan
-may lack its partition, and the urgency is then NaN."""
+_COMPARED = "page_id %% %(every)s = 0"
+LOCK_COMPARED_STATES = f"""
+SELECT {STATES}, array_agg(url_group) FILTER (WHERE {_COMPARED}),
+    array_agg(coalesce((
+        SELECT urgency::float8 FROM schedule
+        WHERE epoch = %(epoch)s AND schedule.page_id = locked.page_id AND shift IS NULL
+    ), 'NaN')) FILTER (WHERE {_COMPARED})
+FROM (
+    SELECT *, {RARE} FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
+    ORDER BY page_id FOR NO KEY UPDATE
+) AS locked
+"""
+"""Statement that also reads URL group and urgency of pages whose id is a multiple of a number."""
 
 LOCK_SCHEDULED_STATES = f"""
-SELECT {STATES},
-    array_agg(coalesce(urgency, 'NaN')), array_agg(coalesce(crawl_rate, 'NaN')),
-    array_agg(coalesce(crawl_probability, 'NaN'))
+SELECT {STATES}, array_agg(url_group), array_agg(coalesce(urgency, 'NaN')),
+    array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(crawl_probability, 'NaN'))
 FROM (
     SELECT page_states.*, {RARE}, crawl_rate::float8,
-        CASE WHEN shift IS NULL THEN urgency END::float8 AS urgency,
-        CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0) END AS crawl_probability
+        CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0) END AS crawl_probability,
+        CASE WHEN shift IS NULL THEN urgency::float8 END AS urgency
     FROM page_states
     LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND epoch = %(epoch)s
     WHERE page_states.page_id = ANY(%(page_id)s::bigint[])
@@ -166,7 +172,7 @@ FROM (
 ) AS locked
 """
 
-READ_ONLY = ("page_id", "pings_since", "observability", "host_id", "url_group")
+READ_ONLY = ("page_id", "pings_since", "observability", "host_id")
 WRITTEN = [name for name in OF_STATES if name not in READ_ONLY]
 SAVE_STATES = f"""
 UPDATE page_states SET {", ".join(f"{name} = {_write(name)}" for name in WRITTEN)}
@@ -184,8 +190,8 @@ UPDATE page_states SET pings_since = given.pings_since,
 FROM {given("page_id", "pings_since", *WRITTEN)} WHERE page_states.page_id = given.page_id
 """
 BRING_STATES = f"""
-INSERT INTO page_states ({", ".join(OF_STATES)})
-SELECT {", ".join(map(_write, OF_STATES))} FROM {given(*OF_STATES)}
+INSERT INTO page_states ({", ".join(OF_STATES)}, url_group)
+SELECT {", ".join(map(_write, OF_STATES))}, url_group FROM {given(*OF_STATES, "url_group")}
 """
 """Statement in which arrays of `IF_SOME` may be shorter: unnest fills their ends with NULL."""
 

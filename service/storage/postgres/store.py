@@ -36,7 +36,14 @@ from service.storage.postgres.connections import (
 from service.storage.postgres.listening import Listener
 from service.storage.postgres.partitions import keep_house
 from service.storage.postgres.sql import KEYS_CHANNEL
-from service.storage.postgres.statements import AUTOCOMMIT, READ_ONLY, SNAPSHOT, WRITE, Statements
+from service.storage.postgres.statements import (
+    AUTOCOMMIT,
+    READ_ONLY,
+    SNAPSHOT,
+    WRITE,
+    KnownEpoch,
+    Statements,
+)
 from service.storage.postgres.transaction import PostgresTransaction
 
 N_BYTES = 49_152
@@ -92,6 +99,7 @@ class PostgresStore(Store):
         self.url = url
         self.database_clock = FollowingClock()
         self.clock = clock or self.database_clock
+        self.known_epoch = KnownEpoch()
         self.engine, self.silence = opened(url, pool_size, deadlines)
         self.checking, _ = opened(url, 1, CHECK)
         self.listener = Listener(self.checking, KEYS_CHANNEL)
@@ -128,6 +136,7 @@ class PostgresStore(Store):
             statements.later(migrations.fence(), {})
         tx = PostgresTransaction(statements, self.width)
         tx.clock, tx.database_clock = self.clock, self.database_clock
+        tx.known_epoch = self.known_epoch
         return tx
 
     @override

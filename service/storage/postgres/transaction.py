@@ -16,6 +16,7 @@ from service.model.arrays import (
     Floats,
     Ints,
     Keys,
+    UrlGroups,
     instant,
     nothing,
 )
@@ -90,12 +91,11 @@ class PostgresTransaction(
                 brought.states,
                 page_id=page_id,
                 host_id=self._ids_of_hosts(new.host),
-                url_group=url_group,
                 observability=np.where(
                     new.observability == UNSPECIFIED, Observability.auto, new.observability
                 ).astype(np.int16),
             )
-            self._save(sql.BRING_STATES, states.take(created))
+            self._save(sql.BRING_STATES, states.take(created), url_group=url_group[created])
         if not created.all():  # another transaction has added the others meanwhile
             page_id[~created] = self.page_ids(new.key[~created])
         return Registered(page_id, created)
@@ -116,20 +116,33 @@ class PostgresTransaction(
         if scheduled:
             epoch = self.number_in_force()
             (row,) = self.run(sql.LOCK_SCHEDULED_STATES, page_id=page_id, epoch=epoch)
-        elif every:
-            (row,) = self.run(sql.LOCK_COMPARED_STATES, page_id=page_id, every=every)
-        else:
+            return self._states(row[:OWN], 1, *row[OWN:])
+        if not every:
             (row,) = self.run(sql.LOCK_STATES, page_id=page_id)
-        return self._states(row[:OWN], *row[OWN:])
+            return self._states(row[:OWN])
+        epoch = self.known_epoch.number
+        (row,) = self.run(sql.LOCK_COMPARED_STATES, page_id=page_id, every=every, epoch=epoch)
+        states = self._states(row[:OWN], every, *row[OWN:])
+        if self.number_in_force() != epoch:  # these are urgencies of another epoch
+            states.urgency[:] = np.nan
+        return states
 
     def _ids_of_hosts(self, host: NDArray[np.object_]) -> Ints:
         names, row = np.unique(host, return_inverse=True)
         return self.host_ids(names.tolist())[row]
 
     def _states(
-        self, own: Sequence[Any], urgency: Floats | None = None, *rates: Floats
+        self,
+        own: Sequence[Any],
+        every: int = 0,
+        url_group: UrlGroups | None = None,
+        urgency: Floats | None = None,
+        *rates: Floats,
     ) -> PageStates:
-        """Return states from the columns of `sql.STATES`; numbers that were not read are NaN."""
+        """Return states from the columns of `sql.STATES`; numbers that were not read are NaN.
+
+        URL groups and urgencies are those of the pages whose id is a multiple of `every`.
+        """
         *columns, rare, dated = own
         if rare is None:
             return PageStates.empty(estimate=(self.width,))
@@ -142,10 +155,14 @@ class PostgresTransaction(
         if dated is not None:
             states["last_age"][states["page_id"].searchsorted(dated)] = ages
         states["estimate"] = states["estimate"].view("<f8").reshape(-1, self.width)
-        crawl_rate, crawl_probability = rates or np.full((2, len(rare)), np.nan)
+        n = len(rare)
+        crawl_rate, crawl_probability = rates or np.full((2, n), np.nan)
         states |= {"crawl_rate": crawl_rate, "crawl_probability": crawl_probability}
-        urgency = np.full(len(rare), np.nan) if urgency is None else urgency
-        return PageStates(**states, urgency=urgency)
+        states |= {"url_group": np.zeros(n, np.int32), "urgency": np.full(n, np.nan)}
+        if url_group is not None:
+            read = np.flatnonzero(states["page_id"] % every == 0) if every > 1 else slice(None)
+            states["url_group"][read], states["urgency"][read] = url_group, urgency
+        return PageStates(**states)
 
     @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
