@@ -4,7 +4,7 @@ import httpx
 import pytest
 from support.access_cases import ADMIN, new_key
 from support.browsing import Browser, Page
-from support.live_server import cloned, running
+from support.live_server import running
 
 from service.access.keys import revoke_key
 from service.console.session import COOKIE, LIFETIME_S, Seal, Session
@@ -87,17 +87,17 @@ def test_nobody_can_make_or_change_a_cookie(live):
         assert answer.headers["location"].startswith("/console/sign-in")
 
 
-def test_all_servers_of_a_database_accept_the_cookie_of_one(postgres_server, postgres_template):
-    with cloned(postgres_server, postgres_template) as url:
-        with running(url, api_keys=[ADMIN]) as one, running(url, api_keys=[ADMIN]) as other:
-            browser = Browser(one.url)
-            browser.sign_in()
-            cookie = browser.client.cookies.get(COOKIE)
+def test_all_servers_of_a_database_accept_the_cookie_of_one(postgres_url):
+    with running(postgres_url, api_keys=[ADMIN]) as one:
+        browser = Browser(one.url)
+        browser.sign_in()
+        cookie = browser.client.cookies.get(COOKIE)
+        with running(postgres_url, api_keys=[ADMIN]) as other:
             answer = httpx.get(f"{other.url}/console", cookies={COOKIE: cookie})
             assert answer.status_code == 200
-        with running(url, api_keys=["another key"]) as rotated:
-            answer = httpx.get(f"{rotated.url}/console", cookies={COOKIE: cookie})
-            assert answer.status_code == 303
+    with running(postgres_url, api_keys=["another key"]) as rotated:
+        answer = httpx.get(f"{rotated.url}/console", cookies={COOKIE: cookie})
+        assert answer.status_code == 303
 
 
 def test_the_database_alone_makes_no_session(live):
