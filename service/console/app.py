@@ -235,7 +235,7 @@ class Console:
         """Show the form of the sign-in; start the session of a valid key."""
         visit = self.visit(request, session, STRANGER, {})
         back = inside(request.query_params.get("next", ""))
-        if request.method == "GET":
+        if request.method != "POST":
             if self.service.gate.open:
                 return visit.go(back)
             return visit.page("sign_in.html", back=back, reason="")
@@ -287,7 +287,7 @@ class Console:
 def to_sign_in(request: Request) -> Response:
     """Return the redirect of a visitor without a valid key to the sign-in, and back afterwards."""
     wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    back = inside(wanted if request.method == "GET" else "/console")
+    back = inside("/console" if request.method == "POST" else wanted)
     address = f"/console/sign-in?next={quote(back, safe='/')}"
     if "hx-request" in request.headers:  # a script must leave the page, not fill a part of it
         return Response(status_code=401, headers={"HX-Redirect": address})
@@ -295,7 +295,7 @@ def to_sign_in(request: Request) -> Response:
 
 
 async def read_form(request: Request, session: Session) -> dict[str, str]:
-    """Return the fields of a form, none for a GET.
+    """Return the fields of a form, none of a request that is no POST.
 
     Raises
     ------
@@ -304,7 +304,7 @@ async def read_form(request: Request, session: Session) -> dict[str, str]:
     Forbidden
         The form has no token of the session, as a form on another site.
     """
-    if request.method == "GET":
+    if request.method != "POST":
         return {}
     body = await read_within(request, MOST_FORM, lambda _: None)
     try:

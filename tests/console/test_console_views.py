@@ -45,6 +45,7 @@ def test_each_view_answers_within_the_policy(live, admin):
         assert response.headers["cache-control"] == "no-store"
         assert Page(response.text).faults == []
         assert "<h1" in response.text, view
+        assert admin.client.head(path).status_code == 200
 
 
 def test_a_role_sees_and_does_what_the_api_allows_it(live):
