@@ -219,7 +219,8 @@ class Console:
         with suppress(RecrawlError):
             caller = await self.caller(session.key)
         title, visit = HTTPStatus(status).phrase, self.visit(request, session, caller, {})
-        response = visit.page("error.html", status, title=title, detail=detail)
+        template = "part_error.html" if visit.wants_part else "error.html"
+        response = visit.page(template, status, title=title, detail=detail)
         response.headers.update(HEADERS.get(status, {}))
         return response
 

@@ -60,6 +60,11 @@ class Visit:
         """The author of acts, for the audit."""
         return Actor(self.caller.name, self.request.scope.get("request_id"))
 
+    @property
+    def wants_part(self) -> bool:
+        """True if a script asks, which puts the answer into a page."""
+        return "hx-request" in self.request.headers
+
     def may(self, operation: str) -> bool:
         """Return whether the caller has the right to an operation of the API."""
         right = right_of(operation)

@@ -117,6 +117,19 @@ def test_another_budget_is_computed_within_the_page(live, browser):
     assert window.faults == []
 
 
+def test_a_wrong_budget_is_refused_within_the_page_and_a_right_one_follows(live, browser):
+    window = Watched(browser, live.url)
+    sign_in(window)
+    window.open("/console/epochs")
+    window.page.locator("#bandwidth").fill("much")
+    window.page.get_by_role("button", name="Compute").click()
+    window.page.get_by_role("alert").get_by_text("bandwidth").wait_for()
+    window.page.locator("#bandwidth").fill("7")
+    window.page.get_by_role("button", name="Compute").click()
+    window.page.get_by_text("Nothing is published").last.wait_for()
+    assert all("422" in fault for fault in window.faults)
+
+
 def test_an_epoch_shows_when_it_is_published(live, browser):
     window = Watched(browser, live.url)
     sign_in(window)

@@ -14,9 +14,8 @@ async def show(visit: Visit) -> Response:
     """Show the plan of a bandwidth beside the one in force; to a script, only that part."""
     wanted = visit.parameters("get_plan")["bandwidth"][:1]
     answer = await read_plan(visit.service, wanted, LISTED)
-    part = "hx-request" in visit.request.headers
     return visit.page(
-        "part_plan.html" if part else "plan.html",
+        "part_plan.html" if visit.wants_part else "plan.html",
         answer=answer,
         plan=answer.items[0],
         now_plan=answer.in_force,

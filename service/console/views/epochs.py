@@ -27,9 +27,8 @@ def show_all(visit: Visit) -> Response:
 def show(visit: Visit) -> Response:
     """Show one epoch; the page of one that runs refreshes itself."""
     epoch = visit.ask(Epoch, epochs.get_epoch, **visit.parameters("get_epoch"))
-    part = "hx-request" in visit.request.headers
     return visit.page(
-        "part_epoch.html" if part else "epoch.html",
+        "part_epoch.html" if visit.wants_part else "epoch.html",
         epoch=epoch,
         runs=epoch.status in RUNNING,
         reliability=reliability(epoch.calibration or []),

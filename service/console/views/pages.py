@@ -76,9 +76,8 @@ def recrawl(visit: Visit) -> Response:
     )
     n_before = visit.form.get("n_done", "")
     n_done = outcome.n_changed + (int(n_before) if n_before.isdecimal() else 0)
-    part = "hx-request" in visit.request.headers
     return visit.page(
-        "part_recrawl.html" if part else "recrawl.html",
+        "part_recrawl.html" if visit.wants_part else "recrawl.html",
         filters=sent,
         all_pages=every,
         n_done=n_done,
