@@ -91,7 +91,7 @@ class Observation(Item, frozen=True, kw_only=True):
 
 
 class Ping(Item, frozen=True, kw_only=True):
-    """An announcement that a page has changed; name the page by `url` or `page_id`."""
+    """A ping announces that a page has changed; name the page by `url` or `page_id`."""
 
     url: Url | UnsetType = UNSET
     """URL of the page."""

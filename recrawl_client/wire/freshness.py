@@ -47,7 +47,7 @@ class Verdict(Struct, frozen=True):
     """Instant of the next crawl; null when only a ping leads to one, or the page is not
     registered."""
     gone: bool
-    """True if the last crawl found 404, 410 or a permanent redirect."""
+    """True if the last answer was 404, 410 or a permanent redirect."""
 
 
 class FreshnessAnswer(Struct, frozen=True, kw_only=True):

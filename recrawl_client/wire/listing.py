@@ -39,7 +39,7 @@ class ListedPage(Struct, frozen=True):
     crawl_rate: float | None
     """Crawl rate in the schedule in force, 1/day; null before the first epoch with this page."""
     n_observations: int
-    """Number of crawls that count as evidence."""
+    """Number of intervals between crawls that count as evidence."""
     n_changes: int
     """Number of changes that crawls found."""
     created_at: Instant

@@ -117,7 +117,7 @@ class EstimateAnswer(Struct, frozen=True, kw_only=True):
     estimator: str
     """Name of the estimator."""
     n_observations: int
-    """Number of crawls that count as evidence."""
+    """Number of intervals between crawls that count as evidence."""
     n_changes: int
     """Number of changes that crawls found."""
     n_pings: int
@@ -209,13 +209,13 @@ class PageAnswer(Struct, frozen=True, kw_only=True):
     created_at: Instant
     """Instant of the registration."""
     gone: bool
-    """True if the last crawl found 404, 410 or a permanent redirect."""
+    """True if the last answer was 404, 410 or a permanent redirect."""
     n_failures: int
     """Number of consecutive failed crawls; of a gone page, of crawls that found the page gone."""
     retired: bool
     """True if the page was gone for so long that only a ping or a registration leads to a crawl."""
     redirects_to: RedirectAnswer | None = None
-    """Target of the redirect that the last crawl found; null for none."""
+    """Target of the redirect of the last answer; null for none."""
     last_crawl_at: Instant | None
     """Instant of the last crawl; null before the first."""
     etag: str | None = None

@@ -110,7 +110,7 @@ def why(
         typer.echo(f"next crawl  {_moment(next_at) if next_at else 'on a ping only'}")
     last_at = answer["last_crawl_at"]
     typer.echo(f"last crawl  {_moment(last_at) if last_at else 'never'}")
-    counts = f"{estimate['n_observations']:,} crawls, {estimate['n_changes']:,} changes"
+    counts = f"{estimate['n_observations']:,} intervals, {estimate['n_changes']:,} changes"
     typer.echo(f"evidence    {counts}, {estimate['n_pings']:,} pings")
 
 

@@ -32,7 +32,7 @@ class InvalidInput(CoreError):
 
 
 class BandwidthInfeasible(CoreError):
-    """No allocation meets the constraints within the bandwidth."""
+    """Minimum crawl rates exceed the bandwidth; lower them, or raise the bandwidth."""
 
 
 def check_array(

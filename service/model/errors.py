@@ -66,7 +66,7 @@ class BadCursor(RequestError):
 
 
 class CursorExpired(RequestError):
-    """The epoch of this cursor is no longer kept; start again without a cursor."""
+    """The cursor is too old, or belongs to another database; start again without a cursor."""
 
 
 class EpochNotKept(RequestError):
@@ -94,11 +94,11 @@ class RateLimited(RequestError):
 
 
 class KeyNotShown(RequestError):
-    """The site does not publish the key of this submission; put the key file on the site."""
+    """The site does not publish this IndexNow key; put the key file on the site."""
 
 
 class TooManyRequests(RequestError):
-    """Too many items are waiting to be written; nothing was kept, try again."""
+    """Too many submissions or requests wait; nothing was kept, try again after Retry-After."""
 
 
 class PageNotFound(RequestError):
@@ -118,7 +118,7 @@ class HostHasPages(RequestError):
 
 
 class LeaseNotHeld(RequestError):
-    """The lease has ended: reported, released or expired; take the next with POST /leases."""
+    """The lease has ended: reported, released or expired; a report of its crawl still counts."""
 
 
 class KeyReused(RequestError):
@@ -162,7 +162,7 @@ class AccessUnavailable(RecrawlError):
 
 
 class Overloaded(RecrawlError):
-    """Too many items are waiting to be written; nothing was kept, try again."""
+    """Too many items wait to be written; send them again after Retry-After, in batches."""
 
 
 class StoreUnavailable(RecrawlError):

@@ -92,7 +92,22 @@ def test_the_first_redirect_is_reported_and_its_target_is_a_page_of_its_own(
             source = client.page(site.url(path))
             assert (last_status(client, source.url), source.redirects_to) == (status, None), path
             assert not source.gone
-    assert site.hits == dict.fromkeys(PAGES, 1), "a loop costs one request a page"
+    hits = {path: n for path, n in site.hits.items() if path != "/robots.txt"}
+    assert hits == dict.fromkeys(PAGES, 1), "a loop costs one request a page"
+    assert site.hits["/robots.txt"] <= 1
+
+
+@pytest.mark.slow
+def test_the_reference_crawler_reads_robots_txt_once_and_obeys(tmp_path, live):
+    rules = b"User-agent: recrawl-example\nDisallow: /private\n"
+    pages = {"/robots.txt": (200, {}, rules), "/open": page("o"), "/private": page("p")}
+    with serving(pages) as site, Client(live.url) as client:
+        urls = [site.url("/open"), site.url("/private")]
+        client.register(*urls)
+        with running_python(tmp_path, *command_of("example", live)):
+            until(lambda: all(crawled(client, url) for url in urls), "both are reported")
+        assert [last_status(client, url) for url in urls] == [200, 403]
+    assert site.hits == {"/robots.txt": 1, "/open": 1}
 
 
 ON_SITE = """

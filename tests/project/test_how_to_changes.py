@@ -96,8 +96,9 @@ def test_the_receiver_of_the_page_tells_slack_what_is_signed(live, tmp_path):
         names = {"SLACK_URL": address, "WEBHOOK_SECRET": SECRET, "PORT": str(port)}
         prologue = f"import os; os.environ.update({names!r})\n"
         with running_python(tmp_path, "-c", prologue + script):
-            (request,) = re.findall(r"-d '(.*)'", code("webhooks", "sh"))
-            body = json.loads(request) | {"secret": SECRET}
+            (request,) = re.findall(r"-d '(.*)'", code("webhooks", "sh"), re.DOTALL)
+            body = json.loads(request.replace("'\"$WEBHOOK_SECRET\"'", SECRET))
+            assert body["secret"] == SECRET
             body["url"] = f"http://127.0.0.1:{port}/"
             created = live.client.post("/webhooks", json=body).json()
             tested = f"/webhooks/{created['id']}/test"
