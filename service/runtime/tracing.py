@@ -39,6 +39,7 @@ from service.batching.batcher import Batcher
 from service.epochs import run
 from service.epochs.what_if import WhatIf
 from service.events.courier import Courier
+from service.model.errors import RequestError
 from service.storage.postgres import binary
 from service.storage.postgres.statements import Statements
 from service.storage.postgres.transaction import PostgresTransaction
@@ -105,7 +106,10 @@ class Tracing:
 
     @contextmanager
     def span(self, title: str, **options: Any) -> Iterator[Span]:
-        """Open a span; an error marks it by the error's type, because messages may hold secrets."""
+        """Open a span; an error leaves its type there, because messages may hold secrets.
+
+        A `RequestError` is a fault of the caller, and the span counts as successful.
+        """
         with self.tracer.start_as_current_span(
             title, record_exception=False, set_status_on_exception=False, **options
         ) as span:
@@ -113,7 +117,8 @@ class Tracing:
                 yield span
             except BaseException as error:
                 span.set_attribute("error.type", type(error).__name__)
-                span.set_status(StatusCode.ERROR)
+                if not isinstance(error, RequestError):
+                    span.set_status(StatusCode.ERROR)
                 raise
 
     # -- use cases

@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 from structlog.testing import CapturingLogger
 from support.live_server import Live, running, until
+from support.processes import serving, started
 
 from service.batching.batcher import Batcher, Limits
 from service.epochs import run
@@ -134,6 +135,16 @@ def test_an_error_marks_its_spans_without_its_message(sqlite_url, spans, monkeyp
     assert server.status.status_code is endpoint.status.status_code is StatusCode.ERROR
     assert endpoint.attributes["error.type"] == "StoreUnavailable"
     assert not any(SECRET in span.to_json() for span in trace)
+
+
+def test_a_fault_of_the_caller_is_no_error_of_the_service(sqlite_url, spans):
+    with traced(sqlite_url, spans) as live:
+        assert live.client.get("/pages/7777", headers=TRACEPARENT).status_code == 404
+        trace = trace_of(spans, int(TRACE, 16))
+    assert {span.name for span in trace} >= {"GET /pages/{page_id}", "get_page"}
+    assert not any(span.status.status_code is StatusCode.ERROR for span in trace)
+    endpoint = next(span for span in trace if span.name == "get_page")
+    assert endpoint.attributes["error.type"] == "PageNotFound"
 
 
 def test_requests_that_share_a_commit_are_linked(spans):
@@ -253,6 +264,12 @@ def receiver():
         server.server_close()
 
 
+def spans_of(body):
+    """Return the spans of one request to a receiver."""
+    groups = ExportTraceServiceRequest.FromString(body).resource_spans
+    return [span for group in groups for scope in group.scope_spans for span in scope.spans]
+
+
 def test_a_receiver_of_otlp_gets_the_trace_as_the_variables_say(sqlite_url, monkeypatch):
     with receiver() as (address, arrived):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
@@ -266,12 +283,34 @@ def test_a_receiver_of_otlp_gets_the_trace_as_the_variables_say(sqlite_url, monk
             assert {k.lower(): v for k, v in headers.items()}["x-tenant"] == "blue"
             for group in ExportTraceServiceRequest.FromString(body).resource_spans:
                 resources |= {(a.key, a.value.string_value) for a in group.resource.attributes}
-                spans += [span for scope in group.scope_spans for span in scope.spans]
+            spans += spans_of(body)
     assert ("service.name", "recrawl") in resources
     assert ("deployment.environment.name", "test") in resources
     trace = {span.name for span in spans if span.trace_id.hex() == TRACE}
     assert {"POST /observations", "post_observations", "record posts"} <= trace
     assert any(name.startswith("SQL ") for name in trace)
+
+
+@pytest.mark.slow
+def test_the_processes_of_a_fleet_send_requests_epochs_and_the_last_spans(
+    postgres_url, tmp_path, monkeypatch
+):
+    settings = {"database_url": postgres_url, "tracing": "true", "epoch_interval_s": 1}
+    with receiver() as (address, arrived):
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "600000")  # so that only the end sends
+        with (
+            serving(tmp_path, **settings) as server,
+            started(tmp_path, "worker", **settings) as worker,
+        ):
+            server.post("/pages", [{"url": URL}])
+            ready = lambda: server.client.get("/epochs/latest").status_code == 200  # noqa: E731
+            until(ready, "an epoch is in force")
+            worker.terminate()
+            server.terminate()
+        names = {span.name for _, _, body in arrived for span in spans_of(body)}
+    assert {"POST /pages", "register pages", "epoch", "epoch: publish"} <= names
+    assert any(name.startswith("SQL ") for name in names)
 
 
 def test_a_receiver_that_is_away_neither_fails_requests_nor_delays_the_end(sqlite_url, monkeypatch):

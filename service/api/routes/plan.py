@@ -40,6 +40,7 @@ async def get_plan(
             min_length=1,
             max_length=MOST_BANDWIDTHS,
             description="Crawls a day over all pages; repeat it for several plans",
+            examples=[[2_000.0, 4_000.0]],
         ),
     ],
     limit: Annotated[
