@@ -1,4 +1,4 @@
-"""The history: what was achieved, in steps of ten minutes, and how right predictions were."""
+"""The history: achievements in steps of ten minutes, and predictions against results."""
 
 from msgspec import Struct
 
@@ -25,7 +25,7 @@ class Calibration(Struct, frozen=True, kw_only=True):
     """Estimator that predicted."""
     n: int
     """Number of crawls that were compared: those with an interval that is evidence. A commit of
-    more than 50 crawls compares the pages whose number is a multiple of a certain number."""
+    more than 25 crawls compares the pages whose number is a multiple of a certain number."""
     n_changed: int
     """Number of these crawls that found a change."""
     sum_predicted: float
@@ -38,11 +38,11 @@ class Calibration(Struct, frozen=True, kw_only=True):
     log_loss_constant: float
     """The same for the best constant prediction, the share of changes."""
     bins: list[CalibrationBin]
-    """Bins with crawls, ascending; 40 bins, narrow near 0."""
+    """Bins with crawls, ascending; the upper edge of bin i of 20 is (i / 20)²."""
 
 
 class HistoryRow(Struct, frozen=True, kw_only=True):
-    """What was achieved in one stretch of time; gauges are those at its end."""
+    """Achievements of one stretch of time; gauges are those at its end."""
 
     at: Instant
     """Start of the row."""

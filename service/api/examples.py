@@ -241,7 +241,7 @@ CALIBRATION = {
     "log_loss": 0.42,
     "log_loss_constant": 0.53,
     "bins": [
-        {"up_to": 0.04, "n": 2900, "sum_predicted": 81.2, "n_changed": 80},
+        {"up_to": 0.0625, "n": 2900, "sum_predicted": 81.2, "n_changed": 80},
         {"up_to": 1.0, "n": 1090, "sum_predicted": 820.0, "n_changed": 810},
     ],
 }

@@ -1,1 +1,1 @@
-"""What was achieved, kept in steps of ten minutes: counting, gauges, rows, reading."""
+"""The history: achievements in steps of ten minutes, counted, measured and read."""

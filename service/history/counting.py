@@ -14,7 +14,7 @@ from service.model.arrays import Bools, Codes, Floats, Groups, Instants, Ints
 from service.model.columns import PageStates
 from service.model.history import Tally
 
-MOST_COMPARED = 50
+MOST_COMPARED = 25
 """Number of crawls of a commit that are all compared with their predictions.
 
 A larger commit compares only pages whose page_id is a multiple of a number, about as many crawls.
@@ -24,8 +24,8 @@ This avoids that large batches take longer."""
 def compared_every(n_crawls: int) -> int:
     """Return the number whose multiples are the page_ids to compare.
 
-    >>> [compared_every(n) for n in (1, 50, 51, 10_000)]
-    [1, 1, 2, 200]
+    >>> [compared_every(n) for n in (1, 25, 26, 10_000)]
+    [1, 1, 2, 400]
     """
     return -(-max(n_crawls, 1) // MOST_COMPARED)
 

@@ -1,6 +1,6 @@
 """Rows of the history: parts of commits are merged, and become rows when their step has ended.
 
-Who runs epochs does this, under the lead. A part that was committed late is added to the row of
+The process that runs epochs does this, under the lead. A part that was committed late is added to
 its step by the next round.
 """
 

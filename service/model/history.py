@@ -1,4 +1,4 @@
-"""What was achieved in steps of ten minutes: sums of commits, and rows of the history."""
+"""Achievements in steps of ten minutes: sums of commits, and rows of the history."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

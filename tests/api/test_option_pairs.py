@@ -144,6 +144,7 @@ NOT_THERE = {
     "GET /webhooks/{webhook_id}/deliveries": 404,
     "POST /webhooks/{webhook_id}/redeliver": 404,
     "POST /keys": 403,
+    "GET /history": 404,
 }
 """Operations on what does not exist here; a service without keys makes none over HTTP."""
 

@@ -264,4 +264,4 @@ def test_large_commits_compare_some_of_their_pages(sql_store, clock):
             record(tx, crawl_columns(ids, clock(), digest=digest), rules())
     with sql_store.begin(write=False) as tx:
         (sums,) = calibrations_of(tx, 0).values()
-    assert sums.n.sum() == sums.n_changed.sum() == np.count_nonzero(ids % 6 == 0)
+    assert sums.n.sum() == sums.n_changed.sum() == np.count_nonzero(ids % 12 == 0)

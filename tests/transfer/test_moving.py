@@ -116,7 +116,8 @@ def contents(store):
     states = replace(states, **short)
     order = np.argsort(pages.url.astype(str))
     nobody = np.zeros(len(pages), np.int64)
-    return (replace(pages.take(order), page_id=nobody), replace(states.take(order), page_id=nobody))
+    own = {"page_id": nobody, "host_id": nobody, "url_group": nobody.astype(np.int32)}
+    return replace(pages.take(order), page_id=nobody), replace(states.take(order), **own)
 
 
 @pytest.fixture(params=["sqlite to postgres", "postgres to sqlite"])

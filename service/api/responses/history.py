@@ -5,11 +5,16 @@ from dataclasses import asdict
 from typing import Any
 
 from recrawl_client.wire.history import Calibration, CalibrationBin, HistoryRow
-from service.core.calibration import EDGES, CalibrationSums, calibration
+from service.core.calibration import EDGES, N_BINS, CalibrationSums, calibration
 from service.history.reading import Row
 from service.model.history import Gauges
 
 GAUGES = tuple(name for name in HistoryRow.__struct_fields__ if name in Gauges.__dataclass_fields__)
+
+SHOWN_BINS = 20
+"""Number of bins of an answer, a divisor of `N_BINS`."""
+SHOWN_EDGES = EDGES[N_BINS // SHOWN_BINS - 1 :: N_BINS // SHOWN_BINS].tolist()
+"""Upper edges of these bins."""
 
 
 def encode_row(row: Row) -> HistoryRow:
@@ -36,13 +41,9 @@ def encode_calibrations(calibrations: Mapping[str, CalibrationSums]) -> list[Cal
 def _calibration(estimator: str, sums: CalibrationSums) -> Calibration:
     scores = calibration(sums)
     assert scores is not None  # noqa: S101 - there are predictions
-    bins = zip(
-        EDGES.tolist(),
-        sums.n.tolist(),
-        sums.sum_predicted.tolist(),
-        sums.n_changed.tolist(),
-        strict=True,
-    )
+    columns = (sums.n, sums.sum_predicted, sums.n_changed)
+    merged = (column.reshape(SHOWN_BINS, -1).sum(axis=1).tolist() for column in columns)
+    bins = zip(SHOWN_EDGES, *merged, strict=True)
     return Calibration(
         estimator=estimator,
         n=int(sums.n.sum()),
