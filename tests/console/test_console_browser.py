@@ -24,7 +24,8 @@ def sign_in(window, key=ADMIN):
     window.open("/console")
     window.page.get_by_label("API key").fill(key)
     window.page.get_by_role("button", name="Sign in").press("Enter")
-    window.page.wait_for_url(re.compile("/console$"))
+    window.page.wait_for_url(lambda url: "/sign-in?" not in url)
+    assert window.page.url.endswith("/console"), window.page.locator("main").inner_text()
 
 
 def views(live):
@@ -95,6 +96,10 @@ def test_charts_have_a_cursor_with_the_numbers_of_the_history(live, browser):
     window.open("/console?range=7d")
     assert window.page.locator(".uplot canvas").count() >= 1
     assert window.page.locator("[data-series] > svg").count() == 0
+    before = window.page.evaluate("window.stays = document.querySelectorAll('.uplot').length")
+    window.page.emulate_media(color_scheme="dark")  # redraws, and does not load the page again
+    window.page.wait_for_function(f"document.querySelectorAll('.uplot').length === {before}")
+    assert window.page.evaluate("window.stays") == before
     still = Watched(browser, live.url, java_script_enabled=False)
     sign_in(still)
     still.open("/console?range=7d")

@@ -62,7 +62,7 @@ function draw(figure) {
     legend: { markers: { width: 0, fill: (plot, i) => (i ? colour("--" + content.lines[i - 1].colour) : "transparent") } },
     plugins: [epochRules(content.epochs)],
   };
-  figure.querySelector("svg").remove();
+  figure.querySelector("svg")?.remove();
   for (const item of figure.parentElement.querySelectorAll("[data-line]")) item.remove(); // the legend has them
   figure.plot = new uPlot(options, [content.at, ...content.lines.map((line) => line.values)], figure);
 }
@@ -85,7 +85,13 @@ addEventListener("resize", () => {
     if (figure.plot) figure.plot.setSize({ width: figure.clientWidth, height: 230 });
   }
 });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => location.reload());
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  for (const figure of document.querySelectorAll("[data-series]")) {
+    if (figure.plot) figure.plot.destroy();
+    figure.plot = null;
+  }
+  drawAll();
+});
 
 // a slider writes its value into a field
 addEventListener("input", (event) => {
