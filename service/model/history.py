@@ -130,15 +130,20 @@ def merged_calibrations(parts: Iterable[Calibrations]) -> dict[str, CalibrationS
 
 class _Packed(msgspec.Struct, array_like=True):
     hosts: bytes
+    """Differences of ascending host_ids."""
+    counted: bytes
+    """Rows of `COUNTS` that are not 0 for all hosts."""
     counts: bytes
     calibrations: dict[str, bytes]
 
 
 def packed(tally: Tally) -> bytes:
     """Return sums in bytes."""
+    counted = np.flatnonzero(tally.counts.any(axis=0))
     own = _Packed(
-        tally.host_id.astype("<i8").tobytes(),
-        tally.counts.astype("<u4").tobytes(),
+        np.diff(tally.host_id, prepend=0).astype("<i8").tobytes(),
+        counted.astype(np.uint8).tobytes(),
+        tally.counts.T[counted].astype("<u4").tobytes(),
         {name: packed_calibration(sums) for name, sums in tally.calibrations.items()},
     )
     content = msgspec.msgpack.encode(own)
@@ -151,11 +156,12 @@ def unpacked(content: bytes) -> Tally:
     """Return sums from their bytes."""
     plain = content[1:] if content[:1] == b"\0" else zstandard.decompress(content[1:])
     own = msgspec.msgpack.decode(plain, type=_Packed)
-    return Tally(
-        np.frombuffer(own.hosts, "<i8"),
-        np.frombuffer(own.counts, "<u4").astype(np.int64).reshape(-1, len(COUNTS)),
-        {name: unpacked_calibration(sums) for name, sums in own.calibrations.items()},
-    )
+    hosts = np.cumsum(np.frombuffer(own.hosts, "<i8"))
+    counted = np.frombuffer(own.counted, np.uint8)
+    counts = np.zeros((len(hosts), len(COUNTS)), np.int64)
+    counts[:, counted] = np.frombuffer(own.counts, "<u4").reshape(len(counted), len(hosts)).T
+    sums = {name: unpacked_calibration(packed) for name, packed in own.calibrations.items()}
+    return Tally(hosts, counts, sums)
 
 
 def packed_calibration(sums: CalibrationSums) -> bytes:

@@ -107,7 +107,7 @@ def test_why_a_page_is_crawled_is_explained(recrawl, learnt: Live):
         assert lines[:2] == [URL, page["why"]["sentence"]]
         assert lines[2].startswith(f"next crawl  {page['schedule']['next_crawl_at'][:10]} ")
         assert lines[3].startswith("last crawl  2026-05-01 11:00:00Z, ")
-        assert lines[4] == "evidence    0 crawls, 0 changes, 0 pings"
+        assert lines[4] == "evidence    0 intervals, 0 changes, 0 pings"
     assert json.loads(recrawl("why", URL, "--json", url=learnt.url).out) == page
 
 
