@@ -52,6 +52,14 @@ async def enter(request: Request, operation: str, right: Right) -> None:
         if not right.site_key or service.key_checks is None:
             raise
         caller = STRANGER
+    await take_place(scope, caller)
+
+
+async def take_place(scope: Scope, caller: Caller) -> None:
+    """Write the caller of a request into its scope, and take a place in work for its key.
+
+    Raise `RateLimited` if the key has used up its items, or too many of its requests wait.
+    """
     scope[CALLER] = caller
     if caller.bucket is not None:
         caller.bucket.admit(time.monotonic())

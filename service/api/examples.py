@@ -312,7 +312,6 @@ EPOCH_ANSWER = {
     "calibration": [CALIBRATION],
 }
 EPOCHS_ANSWER = {"items": [{**EPOCH_ANSWER, "calibration": None}], "next_cursor": "kqdlcG9jaHMxBw"}
-EPOCHS_ANSWER = {"items": [EPOCH_ANSWER], "next_cursor": "kqdlcG9jaHMxBw"}
 PLAN_ANSWER = {
     "epoch": 7,
     "at": "2026-05-01T12:11:30Z",

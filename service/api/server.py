@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 
 from service.api.app import create_app
 from service.api.protocol import SPARE, BoundedConnection
@@ -190,11 +191,18 @@ def address_of(listening: socket.socket) -> str:
 
 
 @contextmanager
-def running(service: Service) -> Iterator[str]:
-    """Serve on a free loopback port until the block ends; yield the base URL."""
+def running(service: Service, app: FastAPI | None = None) -> Iterator[str]:
+    """Serve on a free loopback port until the block ends; yield the base URL.
+
+    `app` is the application of the service, by default the API alone.
+    """
     addresses: queue.Queue[str] = queue.Queue()
     config = uvicorn.Config(
-        create_app(service), port=0, log_level="warning", access_log=False, http=BoundedConnection
+        app or create_app(service),
+        port=0,
+        log_level="warning",
+        access_log=False,
+        http=BoundedConnection,
     )
     server = GracefulServer(config, service, addresses.put)
     thread = threading.Thread(target=server.run, name="server", daemon=True)

@@ -58,9 +58,9 @@ def serve(host: Host = "127.0.0.1", port: Port = 8000, database_url: DatabaseUrl
     parallel; any number of servers may share one database.
     """
     with quick_imports():
-        from service.api.app import create_app  # noqa: F401 - for `server_config`
         from service.api.server import GracefulServer, bind
         from service.api.service import open_service
+        from service.console.app import create_app_with_console  # noqa: F401 - for `server_config`
         from service.runtime.bootstrap import configure_logging
 
     chosen = settings(database_url)
@@ -87,12 +87,12 @@ def server_config(service: "Service", chosen: "Settings", host: str, port: int) 
     """Return the configuration of the HTTP server."""
     import uvicorn
 
-    from service.api.app import create_app
     from service.api.protocol import BoundedConnection
     from service.api.server import GRACEFUL_S, max_connections
+    from service.console.app import create_app_with_console
 
     return uvicorn.Config(
-        create_app(service),
+        create_app_with_console(service),
         host=host,
         port=port,
         access_log=False,
