@@ -15,7 +15,7 @@ from recrawl_client.wire.listing import (
 )
 from recrawl_client.wire.pages import PagePatchBody
 from service.access.audit import write_audit
-from service.api import examples, openapi
+from service.api import openapi
 from service.api.admission import TheActor
 from service.api.cursors import (
     CursorParameter,
@@ -23,6 +23,7 @@ from service.api.cursors import (
     decode_cursor,
     encode_cursor,
 )
+from service.api.examples import pages as examples
 from service.api.requests.bodies import decode_object
 from service.api.requests.filters import PageFilters, with_filters
 from service.api.responses.encode import LISTED, answer

@@ -7,7 +7,8 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from service import __version__
-from service.api import examples, openapi
+from service.api import openapi
+from service.api.examples import epochs as examples
 from service.api.openapi import Health
 from service.api.responses import problems
 from service.api.responses.encode import answer

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from recrawl_client.wire.evidence import Observation
 from recrawl_client.wire.leases import LeaseAnswer, LeaseBody, Leased, LeasePatchBody
 from recrawl_client.wire.listing import LeaseItem, LeasesAnswer
-from service.api import examples, openapi
+from service.api import openapi
 from service.api.admission import TheCaller
 from service.api.cursors import (
     CursorParameter,
@@ -22,6 +22,7 @@ from service.api.cursors import (
     encode_cursor,
     next_link,
 )
+from service.api.examples import reports as examples
 from service.api.requests.bodies import Batch, decode_object, decode_with_items, heavy
 from service.api.requests.lease_calls import CallKey, LeaseCall, encode_answer
 from service.api.requests.limited import admitted, charge, check_hosts
