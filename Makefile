@@ -12,7 +12,7 @@ QUICK := "not slow and not external"
 TREE := --editable recrawl_client --editable recrawl_lab
 PROJECTS := pyproject.toml recrawl_client/pyproject.toml recrawl_lab/pyproject.toml
 
-.PHONY: demo test test-all test-external lint docs serve bench bench-leases bench-core bench-polite bench-strangers bench-spider faults fuzz clean
+.PHONY: demo test test-all test-external lint docs serve bench bench-leases bench-core bench-polite bench-strangers bench-archive bench-spider faults fuzz clean
 
 demo: .venv/demo
 	$(BIN)/recrawl demo $(ARGS)
@@ -25,7 +25,7 @@ test: .venv/dev
 test-all: .venv/dev
 	$(BIN)/pytest $(PARALLEL) --hypothesis-profile thorough -m "not external" $(ARGS)
 
-# OpenAPI linters and TypeScript from npm, buildah for the image and nginx from apt
+# OpenAPI linters and TypeScript from npm, buildah for the image, nginx and Prometheus from apt
 test-external: .venv/dev
 	$(BIN)/pytest -m external $(ARGS)
 
@@ -59,6 +59,9 @@ bench-polite: .venv/dev
 
 bench-strangers: .venv/dev
 	$(BIN)/python -m benchmarks.strangers $(ARGS)
+
+bench-archive: .venv/dev
+	$(BIN)/python -m benchmarks.archive $(ARGS)
 
 bench-spider: .venv/dev
 	$(BIN)/python -m benchmarks.spider $(ARGS)

@@ -50,6 +50,7 @@ from recrawl_client.wire.evidence import (
     SitemapRead,
 )
 from recrawl_client.wire.freshness import Copy, FreshnessAnswer, Verdict
+from recrawl_client.wire.history import HistoryRow
 from recrawl_client.wire.hosts import HostAnswer, HostItem
 from recrawl_client.wire.leases import Crawl, Leased
 from recrawl_client.wire.listing import BulkAnswer, ListedPage
@@ -86,6 +87,7 @@ __all__ = [
     "Decision",
     "Epoch",
     "FreshnessAnswer",
+    "HistoryRow",
     "HostAnswer",
     "HostItem",
     "HostSettings",

@@ -13,6 +13,7 @@ from recrawl_client.errors import LeaseNotHeld
 from recrawl_client.flows import Flow, Listing, accepted, ask, batches, call, encoded
 from recrawl_client.wire.changes import ChangeName, ChangesAnswer
 from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported, SitemapRead
+from recrawl_client.wire.history import HistoryAnswer, HistoryRow
 from recrawl_client.wire.hosts import HostAnswer, HostItem, HostsAnswer
 from recrawl_client.wire.leases import Crawl, LeaseAnswer, Leased
 from recrawl_client.wire.pages import Page, PageAnswer, Registered, Watched
@@ -308,6 +309,19 @@ def epoch(epoch: int | None) -> Flow[Epoch]:
 def epochs() -> Listing[Epoch]:
     """List all epochs, newest first."""
     return Listing("/epochs", EpochsAnswer)
+
+
+def steps(
+    since: datetime | None, until: datetime | None, step_s: int, host: str | None
+) -> Listing[HistoryRow]:
+    """List rows of the history, oldest first."""
+    wanted = {"since": since, "until": until, "step_s": step_s, "host": host}
+    params = {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in wanted.items()
+        if value is not None
+    }
+    return Listing("/history", HistoryAnswer, params)
 
 
 def plan(bandwidths: Sequence[float], limit: int) -> Flow[PlanAnswer]:

@@ -26,6 +26,7 @@ from recrawl_client.patience import UNANSWERED, answered, log_wait
 from recrawl_client.reporter import Reporter, ReporterOptions
 from recrawl_client.wire.changes import ChangesAnswer
 from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported, SitemapRead
+from recrawl_client.wire.history import HistoryRow
 from recrawl_client.wire.hosts import HostAnswer, HostItem
 from recrawl_client.wire.leases import Crawl, Leased
 from recrawl_client.wire.pages import PageAnswer, Registered
@@ -261,6 +262,21 @@ class Client(BaseClient, CollectionMethods):
     def epochs(self) -> Iterator[Epoch]:
         """Yield all epochs, newest first, requested in parts."""
         return self._items(calls.epochs())
+
+    def steps(
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        step_s: int = 600,
+        host: str | None = None,
+    ) -> Iterator[HistoryRow]:
+        """Yield rows of the history of all pages or of a host, oldest first, requested in parts.
+
+        The range ends now, and begins a day before its end, unless specified. Rows are `step_s`
+        seconds long, a multiple of 600.
+        """
+        return self._items(calls.steps(since, until, step_s, host))
 
     def plan(self, *bandwidths: float, limit: int = 20) -> PlanAnswer:
         """Return the plans of other bandwidths; raise `NotFound` before the first epoch.

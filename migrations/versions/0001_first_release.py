@@ -24,11 +24,15 @@ TABLES = (
     "url_groups",
     "schedule",
     "epochs",
+    "log_files",
     "observations",
     "lease_answers",
     "page_validators",
     "due_pages",
     "host_queues",
+    "history_parts",
+    "history",
+    "calibrations",
     "page_states",
     "page_tags",
     "tags",
@@ -57,6 +61,7 @@ def upgrade() -> None:
     create_epochs()
     create_schedule(sqlite=sqlite)
     create_clocks()
+    create_history()
     create_websub()
     create_feed(sqlite=sqlite)
     create_webhooks()
@@ -68,6 +73,7 @@ def downgrade() -> None:
         op.drop_table(table)
     if op.get_bind().dialect.name != "sqlite":
         op.execute("DROP SEQUENCE feed_seq")
+        op.execute("DROP TABLE sealed_observations CASCADE")
 
 
 def create_pages(*, sqlite: bool) -> None:
@@ -147,6 +153,7 @@ def create_states(*, sqlite: bool) -> None:
     op.create_table(
         "page_states",
         sa.Column("page_id", Id, nullable=False, autoincrement=False),
+        sa.Column("host_id", Id, nullable=False),
         sa.Column("last_crawl_at", Instant),
         sa.Column("last_observed_at", Instant),
         sa.Column("digest", sa.BigInteger),
@@ -254,13 +261,28 @@ def create_log(*, sqlite: bool) -> None:
         sa.Column("changed", sa.SmallInteger),
         sa.Column("status", sa.SmallInteger),
         *([key] if sqlite else []),
-        comment="Append-only evidence; partitioned by month on Postgres, cut by retention.",
+        comment="Append-only evidence; partitioned by time on Postgres, cut by retention.",
         postgresql_partition_by="RANGE (observed_at)",
         sqlite_with_rowid=False,
     )
     if not sqlite:
         op.create_index("observations_page_id_idx", "observations", ["page_id"])
         op.execute("CREATE TABLE observations_default PARTITION OF observations DEFAULT")
+        op.execute("CREATE TABLE sealed_observations (LIKE observations)")
+    op.create_table(
+        "log_files",
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("day", Instant, nullable=False),
+        sa.Column("first_page", sa.BigInteger, nullable=False),
+        sa.Column("last_page", sa.BigInteger, nullable=False),
+        sa.Column("n_rows", sa.BigInteger, nullable=False),
+        sa.Column("n_bytes", sa.BigInteger, nullable=False),
+        sa.Column("checksum", sa.Text, nullable=False),
+        sa.Column("archived_at", Instant, nullable=False),
+        sa.PrimaryKeyConstraint("name", name="log_files_pkey"),
+        comment="Files of the archive that have old days of the log.",
+    )
+    op.create_index("log_files_day_idx", "log_files", ["day"])
 
 
 def create_epochs() -> None:
@@ -436,6 +458,47 @@ def create_webhooks() -> None:
         sa.PrimaryKeyConstraint("webhook_id", "page_id", name="parked_pages_pkey"),
         comment="Pages whose changes the address of a webhook refused.",
     )
+
+
+def create_history() -> None:
+    op.create_table(
+        "history_parts",
+        sa.Column("part", Id, sa.Identity(), primary_key=True),
+        sa.Column("at", Instant, nullable=False),
+        sa.Column("epoch", Id, nullable=False),
+        sa.Column("sums", sa.LargeBinary, nullable=False),
+        comment="Sums of commits, append-only, until they become rows of history.",
+        postgresql_with={"autovacuum_vacuum_scale_factor": "0.05"},
+    )
+    counts = ["leased", "reported", "failed", "changed", "wasted", "pings", "true_pings"]
+    counts += ["false_pings", "missed"]
+    pages = ["pages", "never_crawled", "overdue", "paused_by_trouble", "paused_by_hand"]
+    gauges = ["bandwidth", "asked_rate", "fresh_share", "fresh_share_plain", "harmonic_staleness"]
+    gauges += ["harmonic_staleness_plain", "sampled_share"]
+    op.create_table(
+        "history",
+        sa.Column("host_id", Id, nullable=False, autoincrement=False),
+        sa.Column("at", Instant, nullable=False),
+        sa.Column("epoch", Id),
+        *(sa.Column(f"n_{name}", sa.BigInteger, nullable=False) for name in counts),
+        sa.Column("measured_at", Instant),
+        *(sa.Column(f"n_{name}", sa.BigInteger) for name in pages),
+        *(sa.Column(name, sa.Double) for name in gauges),
+        sa.PrimaryKeyConstraint("host_id", "at", name="history_pkey"),
+        comment="Sums and gauges of steps of ten minutes, of all pages (host_id 0) and of busy"
+        " hosts.",
+    )
+    op.create_index("history_at_idx", "history", ["at"])
+    op.create_table(
+        "calibrations",
+        sa.Column("at", Instant, nullable=False),
+        sa.Column("epoch", Id, nullable=False, autoincrement=False),
+        sa.Column("estimator", sa.Text, nullable=False),
+        sa.Column("sums", sa.LargeBinary, nullable=False),
+        sa.PrimaryKeyConstraint("at", "epoch", "estimator", name="calibrations_pkey"),
+        comment="Predictions of changes and the results of crawls, summed by bins, a row a step.",
+    )
+    op.create_index("calibrations_epoch_idx", "calibrations", ["epoch"])
 
 
 def create_access() -> None:

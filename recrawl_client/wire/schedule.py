@@ -5,6 +5,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from recrawl_client.wire.common import Instant
+from recrawl_client.wire.history import Calibration
 
 
 class ScheduledPage(Struct, frozen=True, omit_defaults=True):
@@ -90,6 +91,9 @@ class Epoch(Struct, frozen=True, kw_only=True):
     """Parameters of the prior distribution of change rates; the names depend on the estimator."""
     seconds: dict[str, float] | None = None
     """Duration of each stage, seconds."""
+    calibration: list[Calibration] | None = None
+    """Predictions against the crawls that were reported while the epoch was in force; null in
+    lists."""
 
 
 class EpochsAnswer(Struct, frozen=True, kw_only=True):

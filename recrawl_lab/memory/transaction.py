@@ -38,6 +38,7 @@ from service.model.columns import (
 from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch
 from service.model.errors import PageNotFound
 from service.model.freshness import FreshnessColumns, LoggedChanges
+from service.model.history import Tally
 from service.model.listing import PageTags
 from service.model.urls import url_groups
 from service.storage.contract import GONE_CHECKS, Brought, Registered
@@ -61,7 +62,9 @@ PAGE: dict[str, Any] = {
 }
 """Columns of a page beside its state."""
 
-READ_ONLY = ("page_id", "pings_since", "observability", "crawl_rate", "crawl_probability")
+OF_PAGE = ("observability", "host_id", "url_group")
+IN_FORCE = ("crawl_rate", "crawl_probability", "urgency")
+READ_ONLY = ("page_id", "pings_since", *OF_PAGE, *IN_FORCE)
 WRITTEN = tuple(f for f in PageStates.__dataclass_fields__ if f not in READ_ONLY)
 """Columns that `save_states` writes."""
 
@@ -245,7 +248,6 @@ class MemoryTransaction(MemorySchedule):
         }
         due = self._due_columns(row, rates)
         columns |= due
-        columns["host_id"] = np.where(columns["n_pings"] > 0, columns["host_id"], 0)
         return FreshnessColumns(**columns, page_id=there, urgency=rates.urgency)
 
     @override
@@ -278,16 +280,19 @@ class MemoryTransaction(MemorySchedule):
     # -- observations
 
     @override
-    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False, every: int = 0) -> PageStates:
         there = self._there(page_id)
         row = there - 1
-        unread = np.full((2, len(there)), np.nan)
-        rates = self._in_force(there) if scheduled else None
+        in_force = dict.fromkeys(IN_FORCE, np.full(len(there), np.nan))
+        if scheduled or every:
+            rates = self._in_force(there)
+            in_force["urgency"] = np.where(rates.shift == NOT_MOVED, rates.urgency, np.nan)
+            if scheduled:
+                in_force |= {name: getattr(rates, name) for name in IN_FORCE[:2]}
         return PageStates(
             page_id=there,
-            observability=self.pages["observability"][row],
-            crawl_rate=rates.crawl_rate if rates else unread[0],
-            crawl_probability=rates.crawl_probability if rates else unread[1],
+            **in_force,
+            **{name: self.pages[name][row] for name in OF_PAGE},
             **{name: self.states[name][row] for name in self.states.columns},
         )
 
@@ -325,6 +330,10 @@ class MemoryTransaction(MemorySchedule):
     @override
     def append_changes(self, changes: ChangeColumns) -> None:
         """Drop the changes, because a replay has no readers of a feed."""
+
+    @override
+    def count(self, tally: Tally) -> None:
+        """Drop the sums, because a replay has no history."""
 
     @override
     def log_of(self, page_id: Ints) -> LogColumns:

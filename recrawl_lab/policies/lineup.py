@@ -42,6 +42,7 @@ DEFAULT_PLAN = Plan(
     make_estimator("bursty", half_life_days=HALF_LIFE_DAYS),
     retention=timedelta(days=730),
     audit_retention=timedelta(days=730),
+    history_retention=timedelta(days=90),
     host_delay_s=1.0,
 )
 """Plan of the service's default settings; a test compares it with the settings."""

@@ -7,21 +7,18 @@ are simulated. The crawls of a step are recorded in one batch, each at its own i
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
 
 from recrawl_lab.memory.store import MemoryStore
-from recrawl_lab.memory.transaction import MemoryTransaction
 from recrawl_lab.replay.playing import Due, announcements, crawl
 from recrawl_lab.replay.staleness import Crawls, merged
-from recrawl_lab.worlds.simulated_time import START, Clock, day_of, instant_of
+from recrawl_lab.worlds.simulated_time import START, Clock, instant_of
 from recrawl_lab.worlds.versions import Versions
 from recrawl_lab.worlds.world import World
 from service.core.clocks.timing import FAST_INTERVAL
-from service.core.estimators.base import Estimator, from_columns
-from service.core.forecast import days_at_risk, probability_unchanged
 from service.epochs.moves import PACED_EVERY
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
@@ -39,10 +36,10 @@ from service.model.arrays import (
     days,
     instant,
 )
-from service.model.columns import NOT_MOVED, CrawlColumns, PageColumns, PingColumns
+from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Observability, ScheduleFilter
 from service.model.errors import UnexpectedAnswer
-from service.model.urls import key_of, url_groups
+from service.model.urls import key_of
 
 EVERYTHING = 1 << 62
 OFTEN = 0.5
@@ -126,10 +123,8 @@ class LocalFleet:
         self.rules = Rules(plan.estimator, plan.timing, np.random.default_rng(seed))
         self.store = MemoryStore(width(plan.estimator))
         self._versions = Versions(world)
-        self._url_group = url_groups(world.url)
         self._page_id = np.zeros(len(world), np.int64)
         self._page = np.zeros(len(world) + 1, np.int64)
-        self._observed_ratio, self._epoch_at = np.ones(len(world)), 0.0
         self._budget_factor = 1.0
         self._has_clock, self._paced = False, np.zeros(len(world), np.bool_)
         self._predicted = [NOTHING]
@@ -166,12 +161,7 @@ class LocalFleet:
         if epoch.reason:
             raise UnexpectedAnswer(f"epoch {epoch.epoch} failed: {epoch.reason}")
         if epoch.certificate is not None:
-            schedule = self.store.schedules[epoch.epoch]
             self._budget_factor = epoch.certificate.budget_factor
-            by_siblings = schedule.shift == NOT_MOVED  # otherwise urgency is a move
-            ratio = np.where(by_siblings, schedule.urgency / self._budget_factor, 1.0)
-            self._observed_ratio[self._page[schedule.page_id]] = ratio
-        self._epoch_at = day_of(self.clock())
         self._look_at_clocks()
 
     def _look_at_clocks(self) -> None:
@@ -243,29 +233,9 @@ class LocalFleet:
         )
         with self.store.begin() as tx:
             rules = rules_in_force(tx, self.rules)
-            if not rules.estimator.needs_history:
-                self._predict(tx, rules.estimator, crawls, version)
-            record(tx, columns, rules)
-
-    def _predict(
-        self, tx: MemoryTransaction, estimator: Estimator[Any], crawls: Crawls, version: Ints
-    ) -> None:
-        """Store the predictions for crawls, ordered by page and time, before they are recorded."""
-        row = self._page_id[crawls.page] - 1
-        before, version_before = (
-            _days(tx.states["last_observed_at"][row]),
-            tx.states["digest"][row] - 1,
-        )
-        again = np.flatnonzero(row[1:] == row[:-1]) + 1
-        before[again], version_before[again] = crawls.at[again - 1], version[again - 1]
-        again_later = np.flatnonzero(crawls.at > before)
-        page, at, before = crawls.page[again_later], crawls.at[again_later], before[again_later]
-        own = estimator.of_url_groups(self._url_group[page])
-        state = from_columns(own, tx.states["estimate"][row[again_later]])
-        risk = days_at_risk(at - before, self._epoch_at - before, self._observed_ratio[page])
-        unchanged = probability_unchanged(own, state, risk)
-        changed = version[again_later] > version_before[again_later]
-        self._predicted.append(Predicted(page, at, 1.0 - unchanged, changed))
+            crawl, probability, changed = record(tx, columns, rules, every=1).compared
+        predicted = Predicted(crawls.page[crawl], crawls.at[crawl], probability, changed)
+        self._predicted.append(predicted)
 
 
 def instants_of(at: Floats) -> Instants:

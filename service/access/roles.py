@@ -70,6 +70,7 @@ OPERATIONS: dict[str, Right] = {
     "get_latest_epoch": READ,
     "get_epoch": READ,
     "post_epoch": ADMIN,
+    "get_history": READ,
     "get_plan": READ,
     # hosts
     "list_hosts": READ,

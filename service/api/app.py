@@ -24,6 +24,7 @@ from service.api.routes import (
     epochs,
     freshness,
     health,
+    history,
     hosts,
     indexnow,
     leases,
@@ -83,6 +84,7 @@ ROUTERS = (
     changes.router,
     webhooks.router,
     epochs.router,
+    history.router,
     plan.router,
     hosts.router,
     access.router,
@@ -157,6 +159,7 @@ def end(service: Service, threads: list[threading.Thread]) -> None:
     """End the threads in order; abort the store when they take too long."""
     service.runner.stop()
     service.courier.stop()
+    service.archivist.stop()
     service.watch.stopped.set()
     service.feed.stopped.set()
     service.gate.stop()

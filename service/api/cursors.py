@@ -5,6 +5,7 @@ A cursor is MessagePack in base64url: the list and the version of its cursors, t
 
 import base64
 import binascii
+from datetime import UTC, datetime
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import urlencode
 
@@ -104,6 +105,23 @@ class DeliveriesPlace(Place, tag="deliveries1", frozen=True):
 
     before: Number
     """Last number before the place."""
+
+
+class HistoryPlace(Place, tag="history1", frozen=True):
+    """A place in the history."""
+
+    at: Annotated[int, Meta(ge=0, le=2**37)]
+    """Start of the next row, seconds since 1970."""
+
+    @classmethod
+    def of(cls, moment: datetime) -> "HistoryPlace":
+        """Return the place of a row."""
+        return cls(int(moment.timestamp()))
+
+    @property
+    def moment(self) -> datetime:
+        """Start of the next row."""
+        return datetime.fromtimestamp(self.at, UTC)
 
 
 class KeysPlace(Place, tag="keys1", frozen=True):

@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from service import __version__
+from service.cli.archive import archive
 from service.cli.changes import changes
 from service.cli.database import migrate, rebuild
 from service.cli.files import export, import_
@@ -84,7 +85,7 @@ def common(
     """Read the options before the command."""
 
 
-for command in (serve, worker, migrate, rebuild):
+for command in (serve, worker, migrate, rebuild, archive):
     app.command()(command)
 app.command(name="import")(import_)
 app.command()(export)

@@ -52,6 +52,8 @@ def _downgrade(engine: "Engine", revision: str) -> None:
 def rebuild(database_url: DatabaseUrl = None) -> None:
     """Compute all estimates again from the observation log, as after a change of estimator.
 
+    Archived days of the log are read from RECRAWL_ARCHIVE.
+
     Stop the service first. Two kinds of evidence are lost: log entries that retention has deleted,
     and imported states, which have no log.
     """
@@ -65,8 +67,8 @@ def rebuild(database_url: DatabaseUrl = None) -> None:
     chosen = settings(database_url)
     plan = chosen.plan()
     rules = Rules(plan.estimator, plan.timing, np.random.default_rng())
-    url = chosen.database_url.get_secret_value()
-    with closing(open_store(url, width(plan.estimator))) as store:
+    url, archive = chosen.database_url.get_secret_value(), chosen.log_archive()
+    with closing(open_store(url, width(plan.estimator), archive=archive)) as store:
         store.check()
         with store.begin(write=False) as tx:
             rules = rules_in_force(tx, rules)

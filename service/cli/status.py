@@ -10,7 +10,7 @@ import typer
 from service.cli.options import URL, ApiKey, To, connected
 
 if TYPE_CHECKING:
-    from recrawl_client import Client, Epoch
+    from recrawl_client import Client, Epoch, HistoryRow
 
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs")]
 OK = 200
@@ -19,7 +19,7 @@ UNITS = (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0), ("seconds", 
 
 
 def status(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
-    """Show whether a service is ready, its epoch in force, pages, budget and queue.
+    """Show whether a service is ready, its epoch, pages, budget, freshness and queue.
 
     Ends with status 1 if the service is not ready.
     """
@@ -48,6 +48,7 @@ def state_of(client: "Client") -> dict[str, Any]:
     return state | {
         "epoch": _as_json(_in_force(client)),
         "newest_epoch": _as_json(newest),
+        "history": _as_json(_last_measured(client)),
         "ready_s": gauges.get("recrawl_ready_seconds"),
         "waiting_items": gauges.get("recrawl_waiting_items"),
     }
@@ -67,10 +68,21 @@ def lines(state: dict[str, Any]) -> list[tuple[str, str]]:
             ("pages", f"{epoch['n_pages']:,}"),
             ("budget", f"{_rate(epoch['bandwidth'])}, {_rate(epoch['bandwidth_used'])} scheduled"),
         ]
+    rows += _history(state["history"])
     rows.append(("queue", _queue(state)))
     if newest is not None and newest["status"] == "failed":
         rows.append(("warning", f"epoch {newest['epoch']} failed: {newest['reason']}"))
     return rows
+
+
+def _history(row: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if row is None:
+        return []
+    texts = [f"{row['n_never_crawled']:,} pages never crawled", f"{row['n_overdue']:,} overdue"]
+    if row["fresh_share"] is not None:
+        texts.insert(0, f"{row['fresh_share']:.1%} of copies, by importance")
+    crawls = f"{row['n_reported']:,} in ten minutes, {row['n_changed']:,} found changes"
+    return [("fresh", ", ".join(texts)), ("crawls", crawls)]
 
 
 def _queue(state: dict[str, Any]) -> str:
@@ -184,6 +196,12 @@ def _in_force(client: "Client") -> "Epoch | None":
         return None
 
 
+def _last_measured(client: "Client") -> "HistoryRow | None":
+    """Return the newest row of the history with gauges; None where there is none of today."""
+    rows = [row for row in client.steps() if row.measured_at is not None]
+    return rows[-1] if rows else None
+
+
 def _gauges(client: "Client") -> dict[str, float]:
     """Return the metrics without labels; none where a proxy blocks /metrics."""
     from prometheus_client.parser import text_string_to_metric_families
@@ -196,10 +214,10 @@ def _gauges(client: "Client") -> dict[str, float]:
     return {sample.name: sample.value for sample in samples if not sample.labels}
 
 
-def _as_json(epoch: "Epoch | None") -> dict[str, Any] | None:
+def _as_json(value: "Epoch | HistoryRow | None") -> dict[str, Any] | None:
     from msgspec import to_builtins
 
-    as_json: dict[str, Any] | None = to_builtins(epoch)
+    as_json: dict[str, Any] | None = to_builtins(value)
     return as_json
 
 

@@ -1,9 +1,10 @@
-"""P(no change in some days), by each estimator's posterior or estimate."""
+"""P(no change in some days), and the density of the rate, by each estimator's posterior."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import exp1, gammaln
 
 from service.core.conditions import Floats, check_amount
 from service.core.estimators.base import Estimator
@@ -13,6 +14,8 @@ from service.core.estimators.lognormal import LogNormal
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 """Gauss-Hermite quadrature for expectations over a normal posterior."""
+SMALL = 1e-5
+"""Number of changes below which two terms of the series are exact to 1e-10."""
 
 
 def days_at_risk(days: Floats, days_to_epoch: Floats, observed_ratio: Floats) -> Floats:
@@ -72,3 +75,40 @@ def probability_unchanged(estimator: Estimator[Any], state: Any, t: ArrayLike) -
             )
             return np.asarray(total, np.float64)
     return np.exp(-estimator.change_rate(state) * days)
+
+
+def rate_density(estimator: Estimator[Any], state: Any, rate: Floats) -> Floats | None:
+    """Return the posterior's density of the logarithm of the change rate; None: no posterior.
+
+    Examples
+    --------
+    >>> gamma, rates = Gamma(), np.geomspace(1e-9, 1e3, 2_000)
+    >>> density = rate_density(gamma, gamma.init(), rates)
+    >>> print(f"{np.trapezoid(density, np.log(rates)):.3f}")
+    1.000
+    """
+    match estimator:
+        case Gamma() | Bursty() | CompleteObservations():
+            a, b = estimator.posterior(state)
+            scaled = b * rate
+            return np.asarray(np.exp(a * np.log(scaled) - scaled - gammaln(a)))
+        case LogNormal():
+            log_rate, precision = estimator.posterior(state)
+            deviation = precision * (np.log(rate) - log_rate) ** 2
+            return np.asarray(np.sqrt(precision / (2.0 * np.pi)) * np.exp(-deviation / 2.0))
+    return None
+
+
+def expected_harmonic(changes: ArrayLike) -> Floats:
+    r"""Return the mean of 1 + 1/2 + … + 1/N for a Poisson number N of `changes` in the mean.
+
+    That is :math:`Ein(m) = \gamma + \ln m + E_1(m)`, by its series near 0.
+
+    >>> expected_harmonic([0.0, 1e-6, 1.0, 100.0]).round(6)
+    array([0.0000000e+00, 1.0000000e-06, 7.9660000e-01, 5.1823860e+00])
+    """
+    mean = check_amount("changes", changes, np.shape(changes))
+    some = np.maximum(mean, SMALL)
+    return np.where(
+        mean < SMALL, mean - mean * mean / 4.0, np.euler_gamma + np.log(some) + exp1(some)
+    )

@@ -18,12 +18,21 @@ from service.core.estimators.base import Estimator, from_columns
 from service.epochs.clocks import learn_clocks, load_clocks
 from service.epochs.solve import Plan, solve
 from service.estimation.estimates import estimate_rates, fitted_last, rates_from_log
+from service.history.steps import HistoryKeeper
 from service.leases.politeness import Politeness
 from service.leases.queue import fill_queue, redate
 from service.model.arrays import instant
 from service.model.columns import EpochColumns
 from service.model.domain import Epoch, EpochStatus, Observability
-from service.model.errors import OUTAGES, EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
+from service.model.errors import (
+    OUTAGES,
+    ArchiveDamaged,
+    ArchiveUnavailable,
+    EpochRunning,
+    LeadershipLost,
+    StoreFull,
+    StoreUnavailable,
+)
 from service.model.urls import n_buckets
 from service.storage import Lead, Store
 from service.storage.clock import SET_BACK, Clock
@@ -31,7 +40,7 @@ from service.storage.epochs import Learnt
 
 TROUBLE = (*OUTAGES, LeadershipLost)
 """Outages of the database and a lost lead, which are logged without a traceback."""
-EXPECTED = (*TROUBLE, BandwidthInfeasible)
+EXPECTED = (*TROUBLE, BandwidthInfeasible, ArchiveUnavailable, ArchiveDamaged)
 """Errors that make an epoch fail without a fault of the service."""
 MAX_CUT = 10_000
 """Maximum number of old entries of the audit that one round deletes."""
@@ -179,6 +188,7 @@ class Runner:
         self.interval = interval
         self.now = now
         self.polite = polite
+        self.history = HistoryKeeper(store, plan.estimator, plan.history_retention, now)
         self._latest = now()
         self._state = ""
         self._wake = threading.Event()
@@ -205,12 +215,13 @@ class Runner:
         return abs(self.now() - newest.started_at) >= self.interval
 
     def run_once(self) -> Epoch | None:
-        """Run an epoch if one is due and no other runner runs it; then queue the pages due soon."""
+        """Run an epoch if one is due and no other runner does; queue pages; keep the history."""
         epoch = None
         self.store.keep_time()
         try:
             epoch = run_epoch(self.store, self.plan, self.now) if self.due() else None
             self.fill_queue()
+            self.keep_history()
         except EpochRunning:
             self._log_once(STANDBY)
         else:
@@ -245,6 +256,12 @@ class Runner:
                     redate(self.store, self.polite, self.now)
                 fill_queue(self.store, now + self.ahead, self._stopped.is_set)
         self._latest = now
+
+    def keep_history(self) -> None:
+        """Merge the sums of commits, and write the rows of a step that has ended."""
+        if self.store.has_queue and self.history.due():
+            with self.store.lead():
+                self.history.keep()
 
     def run_every(
         self, loops: int | None = None, after_each: Callable[[], None] = lambda: None

@@ -42,6 +42,8 @@ class Plan:
     """Time for which the log is kept; None: without limit."""
     audit_retention: timedelta | None = None
     """Time for which the audit is kept; None: without limit."""
+    history_retention: timedelta | None = None
+    """Time for which the history is kept; None: without limit."""
     url_groups: bool = True
     """True if the latest crawls of a page's URL group move its next crawl. This needs periodic
     timing, because the estimators for Poisson timing assume the rates in force."""

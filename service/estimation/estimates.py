@@ -26,6 +26,7 @@ from service.core.pings import (
 from service.core.prior import DEFAULT_PRIOR
 from service.model.arrays import (
     INSTANT,
+    NO_TIME,
     Bools,
     Columns,
     Floats,
@@ -39,9 +40,11 @@ from service.model.arrays import (
 from service.model.columns import EpochColumns, PageStates
 from service.model.domain import Epoch, Observability, Page, Timing
 from service.storage import Transaction
+from service.storage.archive import PAGES_TOGETHER
 
 HISTORY_BLOCK = 4_000
-"""Maximum pages whose log is in memory at a time, for estimators that read the log."""
+"""Maximum pages whose log is in memory at a time, for estimators that read the log; with an archive
+`PAGES_TOGETHER`."""
 
 RATES_BLOCK = 1 << 16
 """Maximum pages whose rates are computed at a time."""
@@ -65,6 +68,24 @@ class RateEstimates(NamedTuple):
     """Pings, 1/day; 0 where pings are ignored."""
 
 
+class EpochFacts(NamedTuple):
+    """An epoch in force, as far as it matters to predictions."""
+
+    started_at: np.datetime64
+    """NaT before the first epoch."""
+    budget_factor: float
+
+    @classmethod
+    def of(cls, epoch: Epoch | None) -> "EpochFacts":
+        """Return the facts of an epoch."""
+        if epoch is None or epoch.certificate is None or epoch.started_at is None:
+            return NO_EPOCH
+        return cls(instant(epoch.started_at), epoch.certificate.budget_factor or 1.0)
+
+
+NO_EPOCH = EpochFacts(NO_TIME, 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """One estimator and one timing for all pages."""
@@ -74,6 +95,8 @@ class Rules:
     rng: np.random.Generator
     ping_delay_s: float = 0.0
     """Time after a page's last crawl in which pings are dropped, seconds."""
+    epoch: EpochFacts = NO_EPOCH
+    """The epoch whose prior and urgencies are in force."""
 
     def of(self, _: Transaction) -> "Rules":
         """Return these rules for any schedule in force."""
@@ -96,19 +119,18 @@ class InForce:
 
     def of(self, tx: Transaction) -> Rules:
         """Return the rules as of this transaction."""
-        if not self.rules.estimator.corpus():
-            return self.rules
         epoch, rules = self._latest
         if (number := tx.number_in_force()) != epoch:
-            estimator = fitted_last(tx, self.rules.estimator, tx.epoch(number))
-            rules = replace(self.rules, estimator=estimator)
+            last = tx.epoch(number)
+            estimator = fitted_last(tx, self.rules.estimator, last)
+            rules = replace(self.rules, estimator=estimator, epoch=EpochFacts.of(last))
             self._latest = number, rules
         return rules
 
 
 def fitted_last(tx: Transaction, estimator: Estimator[Any], last: Epoch | None) -> Estimator[Any]:
     """Return the estimator with the prior of the epoch in force."""
-    if last is None or last.certificate is None:
+    if last is None or last.certificate is None or not estimator.corpus():
         return estimator
     return estimator.with_corpus(last.certificate.prior, tx.url_group_rate(last.epoch))
 
@@ -199,8 +221,9 @@ def _learn_pinged(
 def rates_from_log(tx: Transaction, page_id: Ints, estimator: Estimator[Any]) -> Floats:
     """Return (N,) change rates estimated from the log, a block of pages at a time."""
     rates = np.zeros(len(page_id))
-    for start in range(0, len(page_id), HISTORY_BLOCK):
-        block = slice(start, start + HISTORY_BLOCK)
+    together = HISTORY_BLOCK if tx.archive is None else PAGES_TOGETHER
+    for start in range(0, len(page_id), together):
+        block = slice(start, start + together)
         rates[block] = estimator.change_rate(history_of(tx, page_id[block]))
     return rates
 

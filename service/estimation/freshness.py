@@ -14,17 +14,17 @@ probably the change came before F. After a change later than that, the copy is s
 the registration, or before the log begins, is unwatched.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.core.estimators.base import Estimator, from_columns
-from service.core.forecast import days_at_risk, probability_unchanged, unchanged_before
-from service.estimation.estimates import RateEstimates, estimate_rates, history_of
-from service.model.arrays import NO_TIME, Bools, Floats, Instants, days, nothing
-from service.model.columns import EpochColumns
+from service.core.estimators.base import Estimator
+from service.core.forecast import days_at_risk, unchanged_before
+from service.estimation.estimates import EpochFacts, history_of
+from service.estimation.predictions import Forecast, observed_ratio
+from service.model.arrays import NO_TIME, Floats, Instants, days, nothing
 from service.model.domain import Observability
 from service.model.freshness import FreshnessColumns, LoggedChanges
 from service.model.urls import url_groups
@@ -34,23 +34,6 @@ EXACT = 1e-6
 """Relative error of an interval that a store may keep in seven digits."""
 
 
-class EpochFacts(NamedTuple):
-    """The epoch in force, as far as it matters to freshness."""
-
-    started_at: np.datetime64
-    """NaT before the first epoch."""
-    budget_factor: float
-
-    @classmethod
-    def in_force(cls, tx: Transaction) -> "EpochFacts":
-        """Return the facts of the epoch in force."""
-        epoch = tx.epoch_in_force()
-        if epoch is None or epoch.certificate is None or epoch.started_at is None:
-            return cls(NO_TIME, 1.0)
-        started_at = np.datetime64(epoch.started_at.replace(tzinfo=None), "us")
-        return cls(started_at, epoch.certificate.budget_factor or 1.0)
-
-
 class Freshness(NamedTuple):
     """(N,) verdicts about copies; NaN where there is no copy."""
 
@@ -58,34 +41,6 @@ class Freshness(NamedTuple):
     """Probability that the page has changed since its copy was fetched."""
     expected_changes: Floats
     """Expected number of changes since then."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Forecast:
-    """P(no change) of pages in any time, by their estimates."""
-
-    estimator: Estimator[Any]
-    state: Any
-    """State of the estimator; None for an estimator that reads the log."""
-    estimates: RateEstimates
-    pinged: Bools
-
-    def unchanged(self, span: Floats) -> Floats:
-        """Return P(no unannounced change in some days), 1 for a span that is none."""
-        span = np.nan_to_num(np.maximum(span, 0.0))
-        rate = (1.0 - self.estimates.recall) * self.estimates.change_rate
-        plug_in = np.exp(-rate * span)
-        if self.state is None:
-            return plug_in
-        return np.where(
-            self.pinged, plug_in, probability_unchanged(self.estimator, self.state, span)
-        )
-
-    def all_false(self, n_pings: Floats) -> Floats:
-        """Return P(none of the pings announced a change), 1 where pings are ignored."""
-        used = self.estimates.recall > 0
-        precision = np.where(used, self.estimates.precision, 0.0)
-        return np.asarray((1.0 - precision) ** np.where(used, n_pings, 0.0))
 
 
 def read_freshness(
@@ -101,17 +56,34 @@ def read_freshness(
     `log_since` is the time from which the log is kept; NaT: from the registration.
     """
     at = np.where(np.isnat(fetched_at), pages.last_observed_at, fetched_at)
-    forecast = _forecast(tx, pages, estimator, now)
-    return _verdicts(
-        pages, at, _changes(tx, pages, at), forecast, EpochFacts.in_force(tx), now, log_since
-    )
+    forecast = Forecast.of(pages, estimator, now, _from_log(tx, pages, estimator))
+    epoch = EpochFacts.of(tx.epoch_in_force())
+    return _verdicts(pages, at, _changes(tx, pages, at), forecast, epoch, now, log_since)
+
+
+def stale_between_crawls(
+    tx: Transaction,
+    pages: FreshnessColumns,
+    estimator: Estimator[Any],
+    now: np.datetime64,
+    instants: Instants,
+) -> Floats:
+    """Return P(the copy of the last crawl is stale) of one page at some instants.
+
+    The forecast is that of `now`: no crawl and no ping comes until these instants.
+    """
+    forecast = Forecast.of(pages, estimator, now, _from_log(tx, pages, estimator))
+    epoch, at = EpochFacts.of(tx.epoch_in_force()), pages.last_observed_at
+    none = _changes(tx, pages, at)
+    each = (_verdicts(pages, at, none, forecast, epoch, then, NO_TIME) for then in instants)
+    return np.array([verdict.stale[0] for verdict in each])
 
 
 def _verdicts(
     pages: FreshnessColumns,
     at: Instants,
     changes: LoggedChanges,
-    forecast: _Forecast,
+    forecast: Forecast,
     epoch: EpochFacts,
     now: np.datetime64,
     log_since: np.datetime64,
@@ -140,9 +112,7 @@ def _days_at_risk(
     pages: FreshnessColumns, start: Instants, epoch: EpochFacts, now: np.datetime64
 ) -> Floats:
     """Return the days since the copy or the last crawl, stretched by the siblings' crawls."""
-    # bounds and pings keep the urgency of a page at 1
-    moved = (pages.urgency > 0) & (pages.urgency != 1.0)
-    ratio = np.where(moved, pages.urgency / epoch.budget_factor, 1.0)
+    ratio = observed_ratio(pages.urgency, epoch.budget_factor)
     to_epoch = np.nan_to_num(days(epoch.started_at - start))
     since = np.nan_to_num(np.maximum(days(now - start), 0.0))
     return np.maximum(days_at_risk(since, np.minimum(to_epoch, since), ratio), 0.0)
@@ -179,33 +149,15 @@ def _changes(tx: Transaction, pages: FreshnessColumns, at: Instants) -> LoggedCh
     return LoggedChanges(first_at=first_at, first_interval=first_interval, n=n)
 
 
-def _forecast(
-    tx: Transaction, pages: FreshnessColumns, estimator: Estimator[Any], now: np.datetime64
-) -> _Forecast:
-    own = estimator.of_url_groups(pages.url_group)
-    state = from_log = None
-    if estimator.needs_history:
-        registered = pages.page_id > 0
-        from_log = np.zeros(len(pages))
-        ids, row = np.unique(pages.page_id[registered], return_inverse=True)
-        from_log[registered] = estimator.change_rate(history_of(tx, ids))[row]
-    else:
-        state = from_columns(own, pages.estimate)
-    estimates = estimate_rates(_as_epoch(pages), estimator, now, from_log)
-    complete = pages.observability == Observability.complete
-    pinged = complete | ((pages.observability == Observability.auto) & (pages.n_pings > 0))
-    if estimator.steady is None:
-        pinged = complete
-    return _Forecast(own, state, estimates, pinged)
-
-
-def _as_epoch(pages: FreshnessColumns) -> EpochColumns:
-    """Return pages as an epoch reads them; columns that no estimate needs are empty."""
-    own = pages.arrays()
-    n = len(pages)
-    return EpochColumns(
-        **{f.name: own.get(f.name, nothing(f.type, n)) for f in fields(EpochColumns)}
-    )
+def _from_log(tx: Transaction, pages: FreshnessColumns, estimator: Estimator[Any]) -> Floats | None:
+    """Return the rates of an estimator that reads the log, 0 without a log; None for others."""
+    if not estimator.needs_history:
+        return None
+    rates = np.zeros(len(pages))
+    registered = pages.page_id > 0
+    ids, row = np.unique(pages.page_id[registered], return_inverse=True)
+    rates[registered] = estimator.change_rate(history_of(tx, ids))[row]
+    return rates
 
 
 def unregistered(urls: NDArray[np.object_], width: int) -> FreshnessColumns:

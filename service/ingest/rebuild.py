@@ -10,17 +10,21 @@ from service.model.arrays import DAY, Floats, Instants, Ints
 from service.model.columns import LogColumns, PageStates
 from service.model.domain import Kind
 from service.storage import Store
+from service.storage.archive import PAGES_TOGETHER
 
+BLOCK = 5_000
+"""Pages of one transaction; with an archive `PAGES_TOGETHER`."""
 UNFINISHED = "unknown (a rebuild did not finish)"
 """Estimator's name in the store while a rebuild runs."""
 
 
-def rebuild(store: Store, rules: Rules, *, block: int = 5_000) -> Iterator[int]:
+def rebuild(store: Store, rules: Rules, *, block: int | None = None) -> Iterator[int]:
     """Rebuild the estimates from the log, block by block; yield the number of pages of each.
 
     No other process may write meanwhile. Until the end the store belongs to no estimator. After a
     crash, therefore, only another rebuild makes the store usable. The log has no `last_modified`.
     """
+    block = block or (BLOCK if store.archive is None else PAGES_TOGETHER)
     with store.begin() as tx:
         tx.set_estimator(UNFINISHED)
     last = 0

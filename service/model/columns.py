@@ -92,8 +92,8 @@ class PingColumns(Columns):
 class PageStates(Columns):
     """(N,) pages as ingest reads and writes them, by ascending page_id.
 
-    `observability`, `crawl_rate` and `crawl_probability` are read with the state, but not written
-    with it. The rates are NaN for a page that no epoch has scheduled.
+    The fields from `observability` on are read with the state, but not written with it. The rates
+    are NaN for a page that no epoch has scheduled.
     """
 
     page_id: Ints
@@ -137,8 +137,12 @@ class PageStates(Columns):
     estimate: Floats
     """(N, width) states of the estimator."""
     observability: Codes
+    host_id: Ints
+    url_group: UrlGroups
     crawl_rate: Floats
     crawl_probability: Floats
+    urgency: Floats
+    """As in `FreshnessColumns`; NaN where it was not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

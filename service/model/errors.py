@@ -173,6 +173,26 @@ class StoreFull(RecrawlError):
     """The database has no room left; nothing of this request was kept."""
 
 
+class ArchiveUnavailable(RecrawlError):
+    """The archive of the log did not answer, or has no room; the database keeps its entries."""
+
+
+class ArchiveDamaged(RecrawlError):
+    """A file of the archive is not what was written; restore the file from a backup."""
+
+
+class ArchiveRunning(RecrawlError):
+    """Another process is archiving; it archives the same days."""
+
+
+class PartBusy(RecrawlError):
+    """Readers use the entries that are to be dropped; the next round archives them."""
+
+
+class PartChanged(RecrawlError):
+    """The entries changed while they were archived; the next round archives them."""
+
+
 class UnreadableFile(RecrawlError):
     """The file is neither CSV with a header nor NDJSON in UTF-8."""
 

@@ -12,7 +12,6 @@ class FreshnessColumns(DueColumns):
 
     observability: Codes
     host_id: Ints
-    """Host of a page with pings; 0 for others."""
     url_group: UrlGroups
     last_observed_at: Instants
     last_interval: Floats
@@ -31,6 +30,13 @@ class FreshnessColumns(DueColumns):
     urgency: Floats
     """Urgency in the schedule in force; NaN for a page that no epoch has scheduled, and for one
     whose urgency moves its crawl by a clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPages(FreshnessColumns):
+    """(N,) pages as the gauges of the history need them."""
+
+    importance: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from service.model.errors import EstimatorMismatch, InvalidSettings, RecrawlErro
 from service.runtime.settings import Settings
 from service.storage import Store, open_store
 from service.storage.clock import Clock
+from service.transfer.archiving import Archivist
 
 if TYPE_CHECKING:
     from service.runtime.tracing import Tracing
@@ -75,6 +76,7 @@ class Opened:
     rules: Rules
     runner: Runner
     courier: Courier
+    archivist: Archivist
 
 
 def opened(
@@ -102,7 +104,8 @@ def opened(
     url = settings.database_url.get_secret_value()
     first = settings.plan()
     timeout_s = None if batch else settings.database_timeout_s
-    store = open_store(url, width(first.estimator), clock=now, timeout_s=timeout_s)
+    archive = settings.log_archive()
+    store = open_store(url, width(first.estimator), clock=now, timeout_s=timeout_s, archive=archive)
     try:
         store.prepare(existing=existing)
         store.check()
@@ -112,12 +115,15 @@ def opened(
         raise
     if plan != first:
         store.close()
-        store = open_store(url, width(plan.estimator), clock=now, timeout_s=timeout_s)
+        store = open_store(
+            url, width(plan.estimator), clock=now, timeout_s=timeout_s, archive=archive
+        )
     rng = rng or np.random.default_rng()
     rules = Rules(plan.estimator, plan.timing, rng, settings.ping_delay_s)
     interval = timedelta(seconds=settings.epoch_interval_s)
     runner = Runner(store, plan, interval, store.clock, settings.politeness())
-    return Opened(store, plan, rules, runner, courier(store, settings, rng.spawn(1)[0]))
+    deliveries = courier(store, settings, rng.spawn(1)[0])
+    return Opened(store, plan, rules, runner, deliveries, Archivist(store, plan.retention))
 
 
 def started_tracing(settings: Settings) -> "Tracing | None":

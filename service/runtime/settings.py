@@ -11,6 +11,7 @@ from dotenv import dotenv_values
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
+from service.archive.log_archive import LogArchive
 from service.core.allocation import ALLOCATORS
 from service.core.estimators import ESTIMATORS, make_estimator
 from service.epochs.solve import Plan
@@ -26,15 +27,19 @@ FOR_CLIENTS = frozenset({"RECRAWL_URL", "RECRAWL_API_KEY"})
 """Variables of the commands that call a service: its address and a key."""
 BLANK_MEANS_NONE = frozenset(
     (
+        "archive",
         "bandwidth",
         "changes_days",
         "estimator",
         "half_life_days",
         "retention_days",
         "audit_retention_days",
+        "history_days",
     )
 )
 DEFAULT_ESTIMATOR = "bursty"
+ARCHIVED_AFTER_DAYS = 30.0
+"""Default retention of the log beside an archive, days: that of the feed of changes."""
 FADING = tuple(
     name for name, kind in ESTIMATORS.items() if "half_life_days" in kind.__dataclass_fields__
 )
@@ -72,7 +77,13 @@ class Settings(AccessSettings):
     half_life_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = 180
     """Half-life of evidence, days; empty: evidence keeps its weight."""
     retention_days: Annotated[float, Field(gt=0, le=36_500)] | None = 730
-    """Retention of the observation log, days; empty: for ever."""
+    """Retention of the observation log in the database, days; empty: for ever. With
+    RECRAWL_ARCHIVE the default is 30, unless the estimator reads the log (mle, mm)."""
+    archive: SecretStr | None = None
+    """Path, or address of fsspec such as s3://BUCKET/FOLDER, for the days of the log that are older
+    than RECRAWL_RETENTION_DAYS; empty: they are deleted."""
+    history_days: Annotated[float, Field(gt=0, le=36_500)] | None = 90
+    """Retention of the history, days; empty: for ever."""
     changes_days: Annotated[float, Field(gt=0, le=36_500)] | None = 30
     """Retention of the feed of changes, days; empty: for ever."""
     webhooks_private: bool = False
@@ -152,12 +163,23 @@ class Settings(AccessSettings):
             objective=self.objective,
             timing=self.timing,
             bandwidth=self.bandwidth,
-            retention=_days(self.retention_days),
+            retention=_days(self._retention_days(name)),
             audit_retention=_days(self.audit_retention_days),
+            history_retention=_days(self.history_days),
             url_groups=self.url_groups,
             clocks=self.clocks,
             host_delay_s=self.host_delay_s,
         )
+
+    def _retention_days(self, estimator: str) -> float | None:
+        is_set = "retention_days" in self.model_fields_set
+        if is_set or self.archive is None or ESTIMATORS[estimator].needs_history:
+            return self.retention_days
+        return ARCHIVED_AFTER_DAYS
+
+    def log_archive(self) -> LogArchive | None:
+        """Return the archive of the log; raise `InvalidSettings` if no package can reach it."""
+        return None if self.archive is None else LogArchive(self.archive.get_secret_value())
 
     @property
     def changes_retention(self) -> timedelta | None:

@@ -1,5 +1,6 @@
 """The store of pages, evidence and schedules."""
 
+from service.archive.log_archive import LogArchive
 from service.model.domain import Subscription
 from service.storage.clock import Clock
 from service.storage.contract import Brought, Lead, Registered, Store, Transaction
@@ -16,12 +17,18 @@ __all__ = [
 
 
 def open_store(
-    url: str, width: int, *, clock: Clock | None = None, timeout_s: float | None = None
+    url: str,
+    width: int,
+    *,
+    clock: Clock | None = None,
+    timeout_s: float | None = None,
+    archive: LogArchive | None = None,
 ) -> Store:
     """Return the store of a database URL; `width` is the estimator's number of columns.
 
     A `clock` replaces the store's own clock. `timeout_s` limits one statement; None: no limit, for
-    batches. Raise `InvalidSettings` unless the URL names a SQLite file or a Postgres database.
+    batches. `archive` has the old days of the log. Raise `InvalidSettings` unless the URL names a
+    SQLite file or a Postgres database.
     """
     import sqlalchemy as sa
 
@@ -41,9 +48,12 @@ def open_store(
     backend = parsed.get_backend_name()
     if backend in ("postgresql", "postgres") and parsed.database:
         deadlines = BATCH if timeout_s is None else request_deadlines(timeout_s)
-        return PostgresStore(url, width, deadlines=deadlines, clock=clock)
-    if backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
-        return SqliteStore(url, width, BUSY_S if timeout_s is None else timeout_s, clock=clock)
-    raise InvalidSettings(
-        "RECRAWL_DATABASE_URL must be sqlite:///FILE or postgresql://USER@HOST/DATABASE"
-    )
+        store: Store = PostgresStore(url, width, deadlines=deadlines, clock=clock)
+    elif backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
+        store = SqliteStore(url, width, BUSY_S if timeout_s is None else timeout_s, clock=clock)
+    else:
+        raise InvalidSettings(
+            "RECRAWL_DATABASE_URL must be sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+        )
+    store.archive = archive
+    return store

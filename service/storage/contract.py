@@ -28,6 +28,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from numpy.typing import NDArray
 
+from service.archive.log_archive import LogArchive
 from service.model.arrays import Bools, Instants, Ints, Keys
 from service.model.columns import (
     EvidenceColumns,
@@ -47,9 +48,11 @@ from service.model.domain import (
 from service.model.errors import RecrawlError
 from service.storage.access import AccessStatements
 from service.storage.answers import AnswerStatements
+from service.storage.archive import ArchiveStatements
 from service.storage.clock import Clock
 from service.storage.epochs import EpochStatements
 from service.storage.feed import FeedStatements
+from service.storage.history import HistoryStatements
 from service.storage.listing import ListingStatements
 from service.storage.queue import (
     HostStatements,
@@ -62,6 +65,14 @@ from service.storage.webhooks import WebhookStatements
 
 GONE_CHECKS = 5
 """Checks of a gone page, after 1, 2, 4, … days, before it is retired."""
+
+
+class Disk(NamedTuple):
+    """A file system, bytes."""
+
+    size: int
+    free: int
+    """Room that the process may use."""
 
 
 class Registered(NamedTuple):
@@ -91,7 +102,9 @@ class Transaction(
     AnswerStatements,
     ValidatorStatements,
     FeedStatements,
+    HistoryStatements,
     WebhookStatements,
+    ArchiveStatements,
     EpochStatements,
 ):
     """The statements of a store."""
@@ -134,22 +147,24 @@ class Transaction(
     def page_log(
         self, page_id: int, limit: int, before: tuple[datetime, Kind] | None = None
     ) -> list[LogEntry]:
-        """Return the newest entries of a page's log before a time and kind, newest first."""
+        """Return the newest entries of a page in the database before a place, newest first."""
 
     # -- observations
 
     @abstractmethod
-    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False, every: int = 0) -> PageStates:
         """Lock and return the states of these pages (ascending, unique) without unknown ids.
 
-        The rates in force are NaN unless `scheduled`, which doubles the time.
+        The rates in force are NaN unless `scheduled`, which doubles the time. URL group and
+        urgency are read too with `scheduled`, else of the pages whose id is a multiple of `every`.
         """
 
     def lock_states_and_leases(
-        self, page_id: Ints, tokens: LeaseTokens, *, scheduled: bool = False
+        self, page_id: Ints, tokens: LeaseTokens, *, scheduled: bool = False, every: int = 0
     ) -> tuple[PageStates, LockedLeases]:
         """Lock states as `lock_states`, then leases as `lock_leases`, in one step."""
-        return self.lock_states(page_id, scheduled=scheduled), self.lock_leases(tokens)
+        states = self.lock_states(page_id, scheduled=scheduled, every=every)
+        return states, self.lock_leases(tokens)
 
     @abstractmethod
     def save_states(self, states: PageStates) -> None:
@@ -172,7 +187,7 @@ class Transaction(
 
     @abstractmethod
     def log_of(self, page_id: Ints) -> LogColumns:
-        """Return the whole log of these pages, ordered by page_id and time."""
+        """Return the whole log of these pages, archived or not, ordered by page_id and time."""
 
     @abstractmethod
     def evidence_of(self, page_id: Ints) -> EvidenceColumns:
@@ -234,7 +249,8 @@ class Transaction(
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
         """Prepare the log for the next months; drop old schedules and old entries of the log.
 
-        Entries since `keep_log_since` stay; older entries may stay for up to a month.
+        Entries since `keep_log_since` stay; older entries may stay for up to a month. With an
+        archive no entry is dropped here (`drop_part`).
         `Lead.housekeep` does this while others write.
         """
 
@@ -266,6 +282,8 @@ class Store(ABC):
 
     clock: Clock
     """Clock of all processes that share the database."""
+    archive: LogArchive | None = None
+    """The archive of the log; None: entries older than the retention are deleted."""
 
     def keep_time(self) -> None:  # noqa: B027 - nothing to do where the database keeps the time
         """Follow a step of the machine's clock; call this method about once a second."""
@@ -286,6 +304,10 @@ class Store(ABC):
     def lead(self) -> AbstractContextManager["Lead"]:
         """Take the lead of epochs; raise `EpochRunning` while another process has the lead."""
 
+    def archiving(self) -> AbstractContextManager["Lead"]:
+        """Take the lead of archiving; raise `ArchiveRunning` while another process has it."""
+        raise NotImplementedError
+
     @abstractmethod
     def check(self) -> None:
         """Raise `StoreUnavailable` or a `StartupRefused` unless the store can serve."""
@@ -296,6 +318,10 @@ class Store(ABC):
         The error's `check` names the part that failed: `connection`, `schema` or `writes`.
         """
         self.check()
+
+    def disk(self) -> Disk | None:
+        """Return the file system of an embedded database; None: the database has its own."""
+        return None
 
     def abort(self) -> None:  # noqa: B027 - a store in memory never waits
         """End every wait for the database and refuse further work, because the process ends."""
@@ -321,3 +347,6 @@ class Lead(ABC):
         """Keep house (`Transaction.housekeep`); others can write meanwhile."""
         with self.begin() as tx:
             tx.housekeep(keep_log_since, now)
+
+    def seal_log(self, before: datetime) -> None:  # noqa: B027 - on Postgres only
+        """Set the log of days before an instant aside for the archive, as far as locks permit."""

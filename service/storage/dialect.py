@@ -17,6 +17,7 @@ Words in braces differ between the databases:
 | `{days_since}` | days from `pings_since` to `%(now)s` |
 | `{log_of_page}` | condition that finds a page's entries of the log without a scan |
 | `{log_of_any}` | condition beside one on `page_id`, for entries of several pages |
+| `{log}` | the log in the database, with the days that are set aside for the archive |
 | `{joined_tags}` | the tags of a group in one text, separated by spaces |
 """
 
@@ -78,11 +79,18 @@ class Dialect(ABC):
         """Write one entry of `meta`."""
         self.run(PUT_META, name=name, value=value)
 
+    def add_meta(self, name: str, value: str) -> None:
+        """Write one entry of `meta`, unless there is one."""
+        self.run(ADD_META, name=name, value=value)
+
 
 GET_META = "SELECT value FROM meta WHERE name = %(name)s"
 PUT_META = """
 INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
+"""
+ADD_META = """
+INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s) ON CONFLICT (name) DO NOTHING
 """
 
 

@@ -74,7 +74,7 @@ ONLY = {
     "crawl_rate_to": "schedule.crawl_rate{double} <= %(crawl_rate_to)s",
     "changed_since": """last_observed_at >= %(changed_since)s AND n_changes > 0
     AND (last_interval > 0 OR EXISTS (
-        SELECT 1 FROM observations WHERE {log_of_any} AND observations.page_id = page_states.page_id
+        SELECT 1 FROM {log} WHERE {log_of_any} AND observations.page_id = page_states.page_id
         AND observations.observed_at >= %(changed_since)s AND observations.changed = 1
     ))""",
 }
@@ -116,8 +116,7 @@ FRESHNESS = f"""
 SELECT page_states.page_id, CASE WHEN last_crawl_at IS NULL THEN
         (SELECT created_at FROM pages WHERE pages.page_id = page_states.page_id) END AS created_at,
     last_crawl_at, requested_at, gone, coalesce(n_failures, 0) AS n_failures, interval_factor,
-    {DUE_RATE} AS due_rate, observability, CASE WHEN n_pings > 0 THEN
-        (SELECT host_id FROM pages WHERE pages.page_id = page_states.page_id) ELSE 0 END AS host_id,
+    {DUE_RATE} AS due_rate, observability, page_states.host_id,
     url_group, last_observed_at, last_interval, n_observations, n_changes,
     coalesce(n_pings, 0) AS n_pings, pings_since, coalesce(pings_since_crawl, 0)
         AS pings_since_crawl,
@@ -129,7 +128,7 @@ LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND schedule.epoch 
 WHERE page_states.page_id {{among_ids}}
 ORDER BY page_states.page_id
 """
-"""Statement that looks into `pages` only for pages never crawled, and for those with pings."""
+"""Statement that looks into `pages` only for pages never crawled."""
 CHANGES = """observations.changed = 1 AND observations."interval" IS NOT NULL
     AND observations.observed_at > given.since"""
 """Condition on the entries of the log that found a change after an instant."""

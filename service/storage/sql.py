@@ -13,9 +13,11 @@ from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch,
 from service.model.errors import PageNotFound, SubscriptionNotFound
 from service.storage.access_sql import AccessSql
 from service.storage.answers import AnswersSql
+from service.storage.archive_sql import ArchivedLog
 from service.storage.contract import Brought, Registered
 from service.storage.epochs_sql import EpochsSql
 from service.storage.feed_sql import FeedSql
+from service.storage.history_sql import HistorySql
 from service.storage.queue import FillMark
 from service.storage.queue_sql import QueueSql
 from service.storage.tables import SELDOM_SET
@@ -52,7 +54,7 @@ WHERE pages.page_id = %(page_id)s
 only for a page without a schedule."""
 
 PAGE_LOG = """
-SELECT observed_at, kind, changed, "interval", status FROM observations
+SELECT observed_at, kind, changed, "interval", status FROM {{log}}
 WHERE {{log_of_page}} AND {before}
 ORDER BY observed_at DESC, kind DESC LIMIT %(limit)s
 """
@@ -110,7 +112,9 @@ WHERE page_id > %(after)s AND page_id <= %(last)s AND ({later})
 REDATE_PAGES, REDATE_STATES = redate("pages", "created_at"), redate("page_states", *DATES)
 
 
-class SqlTransaction(EpochsSql, QueueSql, AccessSql, AnswersSql, FeedSql, WebhooksSql):
+class SqlTransaction(
+    EpochsSql, QueueSql, AccessSql, AnswersSql, FeedSql, HistorySql, WebhooksSql, ArchivedLog
+):
     """The statements that Postgres and SQLite share."""
 
     width: int

@@ -8,6 +8,8 @@ deleted only without pages, while no other transaction can register any.
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from service.model.history import COUNTED_PAGES, COUNTS, GAUGES
+
 Instant = sa.DateTime(timezone=True).with_variant(sa.BigInteger(), "sqlite")
 """Type of instants, UTC: `timestamptz` on Postgres, microseconds since 1970 on SQLite."""
 Key = sa.LargeBinary(16).with_variant(postgresql.UUID(as_uuid=False), "postgresql")
@@ -96,6 +98,7 @@ page_states = sa.Table(
     "page_states",
     metadata,
     sa.Column("page_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("host_id", Id, nullable=False),
     sa.Column("last_crawl_at", Instant),
     sa.Column("last_observed_at", Instant),
     sa.Column("digest", sa.BigInteger),
@@ -217,9 +220,24 @@ observations = sa.Table(
     sa.Column("status", sa.SmallInteger),
     sa.PrimaryKeyConstraint("stretch", "page_id", "observed_at", "kind").ddl_if("sqlite"),
     sa.Index(None, "page_id").ddl_if("postgresql"),
-    comment="Append-only evidence; partitioned by month on Postgres, cut by retention.",
+    comment="Append-only evidence; partitioned by time on Postgres, cut by retention.",
     postgresql_partition_by="RANGE (observed_at)",
     sqlite_with_rowid=False,
+)
+
+log_files = sa.Table(
+    "log_files",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("day", Instant, nullable=False),
+    sa.Column("first_page", sa.BigInteger, nullable=False),
+    sa.Column("last_page", sa.BigInteger, nullable=False),
+    sa.Column("n_rows", sa.BigInteger, nullable=False),
+    sa.Column("n_bytes", sa.BigInteger, nullable=False),
+    sa.Column("checksum", sa.Text, nullable=False),
+    sa.Column("archived_at", Instant, nullable=False),
+    sa.Index(None, "day"),
+    comment="Files of the archive that have old days of the log.",
 )
 
 feed = sa.Table(
@@ -318,6 +336,42 @@ websub = sa.Table(
     sa.Column("verified_at", Instant),
     sa.Column("expires_at", Instant),
     comment="Subscriptions to topics at WebSub hubs.",
+)
+
+history_parts = sa.Table(
+    "history_parts",
+    metadata,
+    sa.Column("part", Id, sa.Identity(), primary_key=True),
+    sa.Column("at", Instant, nullable=False),
+    sa.Column("epoch", Id, nullable=False),
+    sa.Column("sums", sa.LargeBinary, nullable=False),
+    comment="Sums of commits, append-only, until they become rows of history.",
+    postgresql_with={"autovacuum_vacuum_scale_factor": "0.05"},
+)
+
+history = sa.Table(
+    "history",
+    metadata,
+    sa.Column("host_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("at", Instant, primary_key=True),
+    sa.Column("epoch", Id),
+    *(sa.Column(name, sa.BigInteger, nullable=False) for name in COUNTS),
+    sa.Column("measured_at", Instant),
+    *(sa.Column(name, sa.BigInteger) for name in COUNTED_PAGES),
+    *(sa.Column(name, sa.Double) for name in GAUGES),
+    sa.Index(None, "at"),
+    comment="Sums and gauges of steps of ten minutes, of all pages (host_id 0) and of busy hosts.",
+)
+
+calibrations = sa.Table(
+    "calibrations",
+    metadata,
+    sa.Column("at", Instant, primary_key=True),
+    sa.Column("epoch", Id, primary_key=True, autoincrement=False),
+    sa.Column("estimator", sa.Text, primary_key=True),
+    sa.Column("sums", sa.LargeBinary, nullable=False),
+    sa.Index(None, "epoch"),
+    comment="Predictions of changes and the results of crawls, summed by bins, a row a step.",
 )
 
 webhooks = sa.Table(

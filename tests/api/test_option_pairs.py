@@ -92,6 +92,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "since_epoch": (1, 2),
     "sort": ("host_id", "-host"),
     "state": ("active", "overdue"),
+    "step_s": (600, 86_400),
     "status": (0, 200, 301, 404, 503),
     "tag": ("news",),
     "tags": (["news"], []),
@@ -143,6 +144,7 @@ NOT_THERE = {
     "GET /webhooks/{webhook_id}/deliveries": 404,
     "POST /webhooks/{webhook_id}/redeliver": 404,
     "POST /keys": 403,
+    "GET /history": 404,
 }
 """Operations on what does not exist here; a service without keys makes none over HTTP."""
 

@@ -60,7 +60,20 @@ def test_the_state_of_a_service_is_shown(recrawl, learnt: Live):
     assert shown["queue"].startswith("a crawl has been ready for ")
     state = json.loads(recrawl("status", "--json", url=learnt.url).out)
     assert (state["health"], state["epoch"]["n_pages"], state["waiting_items"]) == ("ok", 2, 0)
-    assert state["epoch"] == state["newest_epoch"] == learnt.get("/epochs/1").json()
+    assert state["epoch"] == learnt.get("/epochs/1").json()
+    assert state["newest_epoch"] == {**state["epoch"], "calibration": None}
+
+
+def test_the_last_step_of_the_history_is_shown(recrawl, learnt: Live):
+    learnt.clock.advance(minutes=10)
+    learnt.service.runner.run_once()
+    row = learnt.get("/history").json()["items"][-1]
+    shown = dict(line.split(None, 1) for line in recrawl("status", url=learnt.url).out.splitlines())
+    assert shown["fresh"].startswith(f"{row['fresh_share']:.1%} of copies, by importance, ")
+    assert shown["fresh"].endswith(f"{row['n_overdue']} overdue")
+    assert shown["crawls"] == (
+        f"{row['n_reported']} in ten minutes, {row['n_changed']} found changes"
+    )
 
 
 def test_a_failed_epoch_is_shown_beside_the_one_in_force(recrawl, learnt: Live):

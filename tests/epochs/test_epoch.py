@@ -437,6 +437,7 @@ def test_what_is_reported_during_an_epoch_is_kept_and_counts_in_the_next(store, 
         replace(
             states_of(store, ids),
             crawl_rate=after.crawl_rate,
+            urgency=after.urgency,
             crawl_probability=after.crawl_probability,
         ),
     )
@@ -482,6 +483,7 @@ def test_a_plan_is_a_value():
         "bandwidth",
         "retention",
         "audit_retention",
+        "history_retention",
         "url_groups",
         "clocks",
         "host_delay_s",

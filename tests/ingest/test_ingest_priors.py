@@ -71,4 +71,4 @@ def test_an_estimator_without_a_prior_takes_none(memory, page):
     publish(memory, schedule_columns([page]))
     by = rules(LLN(), Timing.poisson)
     with memory.begin() as tx:
-        assert rules_in_force(tx, by) is by
+        assert rules_in_force(tx, by).estimator is by.estimator

@@ -52,10 +52,10 @@ def test_every_pin_has_hashes_and_no_line_names_a_host(name: str) -> None:
     assert "//" not in text
 
 
-def test_arrow_adds_one_distribution_and_changes_no_pin() -> None:
+def test_arrow_adds_two_distributions_and_changes_no_pin() -> None:
     service, arrow = pins("requirements.txt"), pins("requirements-arrow.txt")
     assert {name: arrow.get(name) for name in service} == service
-    assert arrow.keys() - service.keys() == {"pyarrow"}
+    assert arrow.keys() - service.keys() == {"fsspec", "pyarrow"}
 
 
 def test_the_image_installs_what_is_pinned_and_nothing_else() -> None:

@@ -43,6 +43,7 @@ def test_every_setting_has_a_default_that_works():
         bandwidth=None,
         retention=timedelta(days=730),
         audit_retention=timedelta(days=730),
+        history_retention=timedelta(days=90),
         url_groups=True,
         clocks=True,
         host_delay_s=1.0,
@@ -113,6 +114,20 @@ def test_names_of_others_are_left_alone(monkeypatch, name):
 def test_a_blank_means_none_where_none_means_something(monkeypatch, name):
     monkeypatch.setenv(f"RECRAWL_{name.upper()}", "")
     assert getattr(read_settings(), name) is None
+
+
+def test_beside_an_archive_the_database_keeps_what_the_estimator_needs(monkeypatch, tmp_path):
+    monkeypatch.setenv("RECRAWL_ARCHIVE", str(tmp_path))
+    settings = read_settings()
+    assert settings.log_archive().root == str(tmp_path)
+    kept = {name: settings.plan(name).retention.days for name in ("gamma", "mle", "mm")}
+    assert kept == {"gamma": 30, "mle": 730, "mm": 730}
+    monkeypatch.setenv("RECRAWL_RETENTION_DAYS", "90")
+    assert {read_settings().plan(name).retention.days for name in kept} == {90}
+    monkeypatch.setenv("RECRAWL_RETENTION_DAYS", "")
+    assert read_settings().plan().retention is None
+    monkeypatch.setenv("RECRAWL_ARCHIVE", "")
+    assert read_settings().log_archive() is None
 
 
 def test_none_for_ever_reaches_the_plan(monkeypatch):

@@ -24,15 +24,17 @@ BEGIN
     WHERE datname = current_database() AND pid <> pg_backend_pid();
     FOR name IN
         SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
-            AND relname ~ '^(schedule|observations)_[0-9_]+$'
+            AND relname ~ '^(schedule|observations|sealed)_[0-9a-f_]+$'
     LOOP EXECUTE 'DROP TABLE ' || name;
     END LOOP;
     DELETE FROM observations; DELETE FROM epochs; DELETE FROM url_groups; DELETE FROM meta;
+    DELETE FROM log_files;
     DELETE FROM lease_answers; DELETE FROM page_validators; DELETE FROM clocks;
     DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts;
     DELETE FROM page_tags; DELETE FROM tags;
     DELETE FROM due_pages; DELETE FROM host_queues; DELETE FROM host_groups; DELETE FROM websub;
     DELETE FROM feed; DELETE FROM webhooks;
+    DELETE FROM history; DELETE FROM history_parts; DELETE FROM calibrations;
     DELETE FROM webhook_deliveries; DELETE FROM parked_pages;
     DELETE FROM api_keys; DELETE FROM audit;
     ALTER TABLE pages ALTER page_id RESTART; ALTER TABLE hosts ALTER host_id RESTART;

@@ -23,6 +23,7 @@ from recrawl_client.wire.pages import (
 )
 from recrawl_client.wire.schedule import ScheduledPage
 from service.api.responses.clocks import move_of
+from service.api.responses.history import encode_calibrations
 from service.api.responses.why import explain
 from service.estimation.estimates import PageEstimate
 from service.leases import due
@@ -32,6 +33,7 @@ from service.model.arrays import Codes, Ints, moments
 from service.model.columns import ScheduledPages
 from service.model.domain import Epoch, LogEntry, Page, Verdict
 from service.model.errors import BatchRejected
+from service.model.history import Calibrations
 from service.storage.queue import DuePages
 from service.storage.validators import ValidatorColumns
 
@@ -158,10 +160,11 @@ def shared(kind: type[msgspec.Struct], *sources: object) -> dict[str, Any]:
     }
 
 
-def encode_epoch(epoch: Epoch) -> wire.Epoch:
+def encode_epoch(epoch: Epoch, calibrations: Calibrations | None = None) -> wire.Epoch:
     """Return one run, with the fields of its certificate."""
     fields = shared(wire.Epoch, epoch, epoch.certificate)
-    return wire.Epoch(**{**fields, "status": epoch.status.value})
+    compared = None if calibrations is None else encode_calibrations(calibrations)
+    return wire.Epoch(**{**fields, "status": epoch.status.value, "calibration": compared})
 
 
 def encode_page(

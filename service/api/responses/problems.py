@@ -63,6 +63,8 @@ STATUS: dict[type[Exception], int] = {
     errors.SchemaBehind: 503,
     errors.SchemaAhead: 503,
     errors.StoreFull: 507,
+    errors.ArchiveUnavailable: 503,
+    errors.ArchiveDamaged: 503,
     CoreError: 422,
 }
 TYPES = "https://github.com/recrawl/recrawl/blob/main/docs/reference/problems.md#"

@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 
 from recrawl_client.wire.schedule import Epoch, EpochsAnswer
 from service.access.audit import write_audit
-from service.api import examples, openapi
+from service.api import openapi
 from service.api.admission import TheActor
 from service.api.cursors import (
     CursorParameter,
@@ -16,9 +16,11 @@ from service.api.cursors import (
     encode_cursor,
     next_link,
 )
+from service.api.examples import epochs as examples
 from service.api.responses.encode import answer, encode_epoch
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheService
+from service.history.reading import calibrations_of
 from service.model import domain
 from service.model.access import Actor
 from service.model.errors import EpochNotFound
@@ -63,18 +65,20 @@ def get_latest_epoch(service: TheService) -> Response:
     """
     with service.store.begin(write=False) as tx:
         epoch = tx.epoch_in_force()
+        compared = {} if epoch is None else calibrations_of(tx, epoch.epoch)
     if epoch is None:
         raise EpochNotFound("no epoch has been published yet; ask for one with POST /epochs")
     service.watch.note([epoch])
-    return answer(encode_epoch(epoch))
+    return answer(encode_epoch(epoch, compared))
 
 
 @router.get("/epochs/{epoch}", responses=openapi.answers(Epoch, examples.EPOCH_ANSWER, 404, 422))
 def get_epoch(service: TheService, epoch: EpochPath) -> Response:
     """Show one epoch, whatever its state."""
-    run = read_epoch(service, epoch)
+    with service.store.begin(write=False) as tx:
+        run, compared = tx.epoch(epoch), calibrations_of(tx, epoch)
     service.watch.note([run])
-    return answer(encode_epoch(run))
+    return answer(encode_epoch(run, compared))
 
 
 @router.post(

@@ -13,7 +13,7 @@ from recrawl_client.wire.listing import (
     PagesAnswer,
 )
 from recrawl_client.wire.pages import CrawlAnswer, PageAnswer
-from service.api import examples, openapi
+from service.api import openapi
 from service.api.admission import TheCaller
 from service.api.cursors import (
     CursorParameter,
@@ -24,6 +24,7 @@ from service.api.cursors import (
     next_link,
 )
 from service.api.encodings import best
+from service.api.examples import pages as examples
 from service.api.requests.bodies import JSON, NDJSON
 from service.api.requests.filters import PageFilters, with_filters
 from service.api.requests.limited import check_urls
@@ -169,18 +170,19 @@ def list_observations(
 ) -> Response:
     """Read the whole log of a page, newest entries first.
 
-    The log has the crawls and pings that `RECRAWL_RETENTION_DAYS` keeps.
+    The log has the crawls and pings that `RECRAWL_RETENTION_DAYS` keeps, and older ones that are in
+    `RECRAWL_ARCHIVE`. Because a part reads a limited number of archived days, it may have fewer
+    entries than `limit`, even none; the last part has no `next_cursor`.
     """
     path = f"/pages/{page_id}/observations"
     place = None if cursor is None else decode_cursor(cursor, LogPlace, path)
     before = None if place is None else (EPOCH + place.at * MICROSECOND, Kind(place.kind))
     with service.store.begin(write=False) as tx:
         tx.page(page_id)
-        log = tx.page_log(page_id, limit, before)
+        log, end = tx.page_history(page_id, limit, before)
     next_cursor = None
-    if len(log) == limit:
-        last = (log[-1].observed_at - EPOCH) // MICROSECOND
-        next_cursor = encode_cursor(LogPlace(last, log[-1].kind.value))
+    if end is not None:
+        next_cursor = encode_cursor(LogPlace((end[0] - EPOCH) // MICROSECOND, end[1].value))
     items = [CrawlAnswer(**{**shared(CrawlAnswer, each), "kind": each.kind.name}) for each in log]
     body = LogAnswer(items=items, next_cursor=next_cursor)
     return answer(body, headers=next_link(request, next_cursor))

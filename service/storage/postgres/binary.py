@@ -243,14 +243,28 @@ def copy_out(
     block: int = 65_536,
     rare: Mapping[str, np.generic] | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Run COPY (…) TO STDOUT (FORMAT BINARY) and return its columns.
+    """Run COPY (…) TO STDOUT (FORMAT BINARY) and return its columns (`copied_blocks`)."""
+    nulls = {name: np.empty(0, null.dtype) for name, null in (rare or {}).items()}
+    gathered = Gathered({name: np.empty(0, dtype) for name, dtype in dtypes.items()} | nulls)
+    for columns in copied_blocks(connection, statement, dtypes, block, rare):
+        gathered.append(columns)
+    return gathered.columns()
+
+
+def copied_blocks(
+    connection: psycopg.Connection[Any],
+    statement: str,
+    dtypes: Mapping[str, str],
+    block: int = 65_536,
+    rare: Mapping[str, np.generic] | None = None,
+) -> Iterator[list[NDArray[Any]]]:
+    """Run COPY (…) TO STDOUT (FORMAT BINARY) and yield the columns of blocks of rows.
 
     `dtypes` has the numpy type of each column, which has a fixed width and no NULL. The last
     columns are the `rare` ones, NULL in most rows; `rare` has the value that replaces NULL.
     """
     empty = {name: np.empty(0, dtype) for name, dtype in dtypes.items()}
     nulls = dict(rare or {})
-    gathered = Gathered(empty | {name: np.empty(0, null.dtype) for name, null in nulls.items()})
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         layout = _row_dtype(wire(column).dtype for column in empty.values())
         for rows, has_rare, tails in _row_blocks(connection, layout, len(nulls), block):
@@ -259,9 +273,8 @@ def copy_out(
             )
             seldom = zip(_rare(tails, nulls), nulls.values(), strict=True)
             others = (placed(len(rows), has_rare, values, null) for values, null in seldom)
-            gathered.append([*usual, *others])
+            yield [*usual, *others]
         copy.read()  # so that psycopg sees the end of the copy
-    return gathered.columns()
 
 
 def _oid(column: NDArray[Any]) -> int:

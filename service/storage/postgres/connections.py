@@ -24,7 +24,6 @@ from psycopg.abc import PQGen
 
 from service.model.errors import (
     AnswerTaken,
-    EpochRunning,
     RecrawlError,
     StoreFull,
     StoreUnavailable,
@@ -195,6 +194,7 @@ POOL_TIMEOUT_S = 5
 """Limit on the wait for a connection of the pool, seconds."""
 
 LEAD_LOCK = 0x7265_6372_6177_6C  # "recrawl"
+ARCHIVE_LOCK = 0x7265_6372_6C6F_67  # "recrlog"
 
 PARAMETERS = {
     "application_name": "recrawl",
@@ -290,13 +290,13 @@ def taken(engine: sa.Engine) -> Iterator[Connection]:
 
 
 @contextmanager
-def leading(engine: sa.Engine) -> Iterator[Connection]:
-    """Take a connection with the advisory lock of leaders; raise `EpochRunning` without it."""
+def leading(engine: sa.Engine, number: int, other: type[RecrawlError]) -> Iterator[Connection]:
+    """Take a connection with an advisory lock; raise `other` while another process has it."""
     with taken(engine) as driver, as_batch(driver):
-        lock = {"lock": LEAD_LOCK}
+        lock = {"lock": number}
         ((locked,),) = driver.statements.run("SELECT pg_try_advisory_lock(%(lock)s)", lock)
         if not locked:
-            raise EpochRunning
+            raise other
         try:
             watch(driver.statements)
             yield driver

@@ -65,7 +65,7 @@ FROM unnest(%(page_id)s::bigint[], %(since)s::timestamptz[])
     WITH ORDINALITY AS given (page_id, since, position), LATERAL (
     SELECT min(observed_at) AS first_at, (array_agg("interval" ORDER BY observed_at))[1]
         AS first_interval, count(*) AS n
-    FROM observations WHERE observations.page_id = given.page_id AND {CHANGES}
+    FROM {{log}} WHERE observations.page_id = given.page_id AND {CHANGES}
 ) AS changes
 """
 

@@ -71,11 +71,11 @@ SELECT {DUE_ARRAYS} FROM (
 """
 """Statement that reads `created_at` of pages never crawled only; for others it decides nothing."""
 DUE_PAGES = f"""
-SELECT {DUE_ARRAYS}, array_agg(coalesce(url, '')), array_agg(coalesce(host, '')),
-    array_agg(coalesce(etag, '')), array_agg(coalesce(last_modified, '-infinity')),
-    array_agg(coalesce(note, ''))
+SELECT {DUE_ARRAYS}, array_agg(coalesce(host_id, 0)), array_agg(coalesce(url, '')),
+    array_agg(coalesce(host, '')), array_agg(coalesce(etag, '')),
+    array_agg(coalesce(last_modified, '-infinity')), array_agg(coalesce(note, ''))
 FROM (
-    SELECT given.page_id, created_at, url, host, {_STATE}, etag, last_modified, note
+    SELECT given.page_id, created_at, pages.host_id, url, host, {_STATE}, etag, last_modified, note
     FROM {GIVEN_STATES} LEFT JOIN pages ON pages.page_id = given.page_id
     LEFT JOIN hosts ON hosts.host_id = pages.host_id
     LEFT JOIN page_validators ON page_validators.page_id = given.page_id ORDER BY position

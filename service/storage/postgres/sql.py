@@ -17,7 +17,8 @@ from service.storage.postgres.statements import EPOCH_IN_FORCE
 from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET
 
 FORMS = "%({})s", '"{}"'
-RATES_IN_FORCE = ("crawl_rate", "crawl_probability")
+ASIDE = ("url_group", "crawl_rate", "crawl_probability", "urgency")
+"""Fields of a state that only some statements read."""
 
 
 def given(*names: str) -> str:
@@ -50,7 +51,7 @@ WITH given AS (
     FROM given JOIN hosts USING (host)
     ORDER BY key
     ON CONFLICT (key) DO NOTHING
-    RETURNING page_id, key
+    RETURNING page_id, key, host_id
 )"""
 ROWS_ADDED = """
 SELECT array_agg(coalesce(page_id, 0) ORDER BY position) FROM given LEFT JOIN added USING (key)
@@ -63,10 +64,10 @@ _NEW = ADDED.format(
 )
 ADD_PAGES = f"""{_NEW}, states AS (
     INSERT INTO page_states
-        (page_id, pings_since, interval_factor, n_observations, n_changes, observability, gone,
-        url_group, estimate)
-    SELECT page_id, %(now)s, 1, 0, 0, coalesce(nullif(observability, -1::smallint), 2), false,
-        url_group, %(estimate)s
+        (page_id, host_id, pings_since, interval_factor, n_observations, n_changes, observability,
+        gone, url_group, estimate)
+    SELECT page_id, added.host_id, %(now)s, 1, 0, 0,
+        coalesce(nullif(observability, -1::smallint), 2), false, url_group, %(estimate)s
     FROM added JOIN given USING (key)
     ORDER BY page_id
 )
@@ -110,7 +111,7 @@ SELECT array_agg(
 FROM unnest(%(key)s::uuid[]) WITH ORDINALITY AS given (key, position)
 """
 
-OF_STATES = [name for name in PageStates.__dataclass_fields__ if name not in RATES_IN_FORCE]
+OF_STATES = [name for name in PageStates.__dataclass_fields__ if name not in ASIDE]
 NULL_FOR_NO_TIME = ("last_crawl_at", "last_observed_at", "last_ping_at", "requested_at")
 NONE = dict.fromkeys(NULL_FOR_ZERO, "0") | dict.fromkeys(NULL_FOR_NO_TIME, "'-infinity'")
 NONE["last_age"] = "'NaN'"
@@ -144,13 +145,27 @@ FROM (
     ORDER BY page_id FOR NO KEY UPDATE
 ) AS locked
 """
+_COMPARED = "page_id %% %(every)s = 0"
+LOCK_COMPARED_STATES = f"""
+SELECT {STATES}, array_agg(url_group) FILTER (WHERE {_COMPARED}),
+    array_agg(coalesce((
+        SELECT urgency::float8 FROM schedule
+        WHERE epoch = {EPOCH_IN_FORCE} AND schedule.page_id = locked.page_id AND shift IS NULL
+    ), 'NaN')) FILTER (WHERE {_COMPARED})
+FROM (
+    SELECT *, {RARE} FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
+    ORDER BY page_id FOR NO KEY UPDATE
+) AS locked
+"""
+"""Statement that also reads URL group and urgency of pages whose id is a multiple of a number."""
 
 LOCK_SCHEDULED_STATES = f"""
-SELECT {STATES},
+SELECT {STATES}, array_agg(url_group), array_agg(coalesce(urgency, 'NaN')),
     array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(crawl_probability, 'NaN'))
 FROM (
     SELECT page_states.*, {RARE}, crawl_rate::float8,
-        CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0) END AS crawl_probability
+        CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0) END AS crawl_probability,
+        CASE WHEN shift IS NULL THEN urgency::float8 END AS urgency
     FROM page_states
     LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND epoch = {EPOCH_IN_FORCE}
     WHERE page_states.page_id = ANY(%(page_id)s::bigint[])
@@ -158,7 +173,8 @@ FROM (
 ) AS locked
 """
 
-WRITTEN = [name for name in OF_STATES if name not in ("page_id", "pings_since", "observability")]
+READ_ONLY = ("page_id", "pings_since", "observability", "host_id")
+WRITTEN = [name for name in OF_STATES if name not in READ_ONLY]
 SAVE_STATES = f"""
 UPDATE page_states SET {", ".join(f"{name} = {_write(name)}" for name in WRITTEN)}
 FROM {given("page_id", *WRITTEN)} WHERE page_states.page_id = given.page_id
@@ -241,7 +257,8 @@ READ_PAGES = f"""
 SELECT {STATES}, array_agg(url), array_agg(importance), array_agg(coalesce(min_crawl_rate, 'NaN')),
     array_agg(coalesce(max_crawl_rate, 'NaN')), array_agg(created_at)
 FROM (
-    SELECT *, {RARE} FROM pages JOIN page_states USING (page_id) WHERE page_id > %(after)s
+    SELECT page_states.*, {RARE}, url, importance, min_crawl_rate, max_crawl_rate, created_at
+    FROM pages JOIN page_states USING (page_id) WHERE page_id > %(after)s
     ORDER BY page_id LIMIT %(limit)s
 ) AS read
 """
@@ -263,7 +280,7 @@ SELECT array_agg(page_id), array_agg(observed_at), array_agg(kind),
     array_agg(coalesce(changed, -1::smallint)), array_agg(coalesce("interval", 'NaN')),
     array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(status, -1::smallint))
 FROM (
-    SELECT * FROM observations WHERE page_id = ANY(%(page_id)s::bigint[])
+    SELECT * FROM {log} WHERE page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_id, observed_at, kind
 ) AS entries
 """
@@ -271,7 +288,7 @@ FROM (
 EVIDENCE_OF = """
 SELECT array_agg(page_id), array_agg("interval"), array_agg(coalesce(changed, -1::smallint))
 FROM (
-    SELECT * FROM observations
+    SELECT * FROM {log}
     WHERE page_id = ANY(%(page_id)s::bigint[]) AND "interval" IS NOT NULL
     ORDER BY page_id, observed_at, kind
 ) AS entries
@@ -279,7 +296,8 @@ FROM (
 
 LOAD_COLUMNS = """
 COPY (
-    SELECT page_id, CASE WHEN gone THEN 0.0 ELSE importance END, observability, host_id, url_group,
+    SELECT page_id, CASE WHEN gone THEN 0.0 ELSE importance END, observability, pages.host_id,
+        url_group,
         coalesce(last_observed_at, '-infinity'), last_interval::float8,
         coalesce(last_age, 'NaN')::float8, n_observations::bigint, interval_factor::float8,
         estimate,

@@ -43,6 +43,7 @@ WORDS = {
     "days_since": "CAST(extract(epoch FROM %(now)s - pings_since) AS double precision) / 86400.0",
     "log_of_page": "page_id = %(page_id)s",
     "log_of_any": "true",
+    "log": "(TABLE observations UNION ALL TABLE sealed_observations) AS observations",
     "joined_tags": "string_agg(tag, ' ' ORDER BY tag)",
 }
 BINARY = pq.Format.BINARY
@@ -266,6 +267,12 @@ class PostgresDialect(Dialect, Transaction):
         """The answer to `ASK_EPOCH`; None before the statement was sent or deferred."""
         self.number: int | None = None
         """The epoch in force; None before the answer was read."""
+
+    @property
+    def driver(self) -> psycopg.Connection[Any]:
+        """The psycopg connection of this transaction, after sending the deferred statements."""
+        self.statements.send()
+        return self.statements.driver
 
     @override
     def run(self, statement: str, **parameters: Any) -> Rows:

@@ -18,13 +18,15 @@ import psycopg
 import sqlalchemy as sa
 from typing_extensions import override
 
-from service.model.errors import LeadershipLost, StoreUnavailable
+from service.model.errors import ArchiveRunning, EpochRunning, LeadershipLost, StoreUnavailable
 from service.storage import migrations
 from service.storage.clock import Clock, FollowingClock
 from service.storage.contract import Lead, Store, failing
 from service.storage.postgres.connections import (
+    ARCHIVE_LOCK,
     BATCH,
     CHECK,
+    LEAD_LOCK,
     Connection,
     Deadlines,
     as_batch,
@@ -35,6 +37,7 @@ from service.storage.postgres.connections import (
 )
 from service.storage.postgres.listening import Listener
 from service.storage.postgres.partitions import keep_house
+from service.storage.postgres.sealing import seal
 from service.storage.postgres.sql import KEYS_CHANNEL
 from service.storage.postgres.statements import AUTOCOMMIT, READ_ONLY, SNAPSHOT, WRITE, Statements
 from service.storage.postgres.transaction import PostgresTransaction
@@ -128,6 +131,7 @@ class PostgresStore(Store):
             statements.later(migrations.fence(), {})
         tx = PostgresTransaction(statements, self.width)
         tx.clock, tx.database_clock = self.clock, self.database_clock
+        tx.archive = self.archive
         return tx
 
     @override
@@ -138,7 +142,17 @@ class PostgresStore(Store):
     @contextmanager
     def lead(self) -> Iterator["PostgresLead"]:
         self.silence.refuse()
-        with translated(self.check_schema), leading(self.engine) as driver:
+        with translated(self.check_schema), leading(self.engine, LEAD_LOCK, EpochRunning) as driver:
+            yield PostgresLead(driver, self)
+
+    @override
+    @contextmanager
+    def archiving(self) -> Iterator["PostgresLead"]:
+        self.silence.refuse()
+        with (
+            translated(self.check_schema),
+            leading(self.engine, ARCHIVE_LOCK, ArchiveRunning) as driver,
+        ):
             yield PostgresLead(driver, self)
 
     def check_schema(self) -> None:
@@ -200,3 +214,7 @@ class PostgresLead(Lead):
     @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
         keep_house(self.begin, keep_log_since, now)
+
+    @override
+    def seal_log(self, before: datetime) -> None:
+        seal(self.begin, before)

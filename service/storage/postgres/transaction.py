@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 import numpy as np
-import psycopg
 from numpy.typing import NDArray
 from typing_extensions import override
 
@@ -16,6 +15,7 @@ from service.model.arrays import (
     Floats,
     Ints,
     Keys,
+    UrlGroups,
     instant,
     nothing,
 )
@@ -42,9 +42,11 @@ from service.storage.epochs import NOTHING, Learnt
 from service.storage.postgres import binary, sql
 from service.storage.postgres.binary import SHORT, SHORT_RATES, broad, masked, narrow, short
 from service.storage.postgres.feed import PostgresFeed
+from service.storage.postgres.history import PostgresHistory
 from service.storage.postgres.listing import PostgresListing
 from service.storage.postgres.partitions import keep_house
 from service.storage.postgres.queue import PostgresQueue
+from service.storage.postgres.sealing import PostgresArchiving
 from service.storage.postgres.statements import Rows, named
 from service.storage.queue import LeaseTokens, LockedLeases
 from service.storage.sql import SqlTransaction, any_seldom_set
@@ -60,14 +62,15 @@ OWN = len(sql.OF_STATES) + len(sql.MARKS)
 """Number of columns of `sql.STATES`, after which the rates in force may follow."""
 
 
-class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, PostgresQueue):
+class PostgresTransaction(
+    PostgresFeed,
+    PostgresHistory,
+    PostgresListing,
+    PostgresArchiving,
+    SqlTransaction,
+    PostgresQueue,
+):
     """The transaction in the SQL of Postgres."""
-
-    @property
-    def driver(self) -> psycopg.Connection[Any]:
-        """The psycopg connection of this transaction, after sending the deferred statements."""
-        self.statements.send()
-        return self.statements.driver
 
     @override
     def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
@@ -87,6 +90,7 @@ class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, Postgre
             states = replace(
                 brought.states,
                 page_id=page_id,
+                host_id=self._ids_of_hosts(new.host),
                 observability=np.where(
                     new.observability == UNSPECIFIED, Observability.auto, new.observability
                 ).astype(np.int16),
@@ -107,26 +111,45 @@ class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, Postgre
         return self.id_array(sql.PAGE_IDS, key=key)
 
     @override
-    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
-        (row,) = self._lock_states(page_id, scheduled=scheduled)
-        return self._states(row[:OWN], row[OWN:])
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False, every: int = 0) -> PageStates:
+        every = 1 if scheduled else every
+        (row,) = self._lock_states(page_id, every, scheduled=scheduled)
+        return self._states(row[:OWN], every, *row[OWN:])
 
     @override
     def lock_states_and_leases(
-        self, page_id: Ints, tokens: LeaseTokens, *, scheduled: bool = False
+        self, page_id: Ints, tokens: LeaseTokens, *, scheduled: bool = False, every: int = 0
     ) -> tuple[PageStates, LockedLeases]:
-        states = self._lock_states(page_id, scheduled=scheduled)
+        every = 1 if scheduled else every
+        states = self._lock_states(page_id, every, scheduled=scheduled)
         leases = self.lock_leases(tokens)
         (row,) = states
-        return self._states(row[:OWN], row[OWN:]), leases
+        return self._states(row[:OWN], every, *row[OWN:]), leases
 
-    def _lock_states(self, page_id: Ints, *, scheduled: bool) -> Rows:
+    def _lock_states(self, page_id: Ints, every: int, *, scheduled: bool) -> Rows:
         self.ask_epoch()
-        statement = sql.LOCK_SCHEDULED_STATES if scheduled else sql.LOCK_STATES
-        return self.later(statement, page_id=page_id)
+        if scheduled:
+            return self.later(sql.LOCK_SCHEDULED_STATES, page_id=page_id)
+        if every:
+            return self.later(sql.LOCK_COMPARED_STATES, page_id=page_id, every=every)
+        return self.later(sql.LOCK_STATES, page_id=page_id)
 
-    def _states(self, own: Sequence[Any], rates: Sequence[Floats] = ()) -> PageStates:
-        """Return states from the columns of `sql.STATES`; rates that were not read are NaN."""
+    def _ids_of_hosts(self, host: NDArray[np.object_]) -> Ints:
+        names, row = np.unique(host, return_inverse=True)
+        return self.host_ids(names.tolist())[row]
+
+    def _states(
+        self,
+        own: Sequence[Any],
+        every: int = 0,
+        url_group: UrlGroups | None = None,
+        urgency: Floats | None = None,
+        *rates: Floats,
+    ) -> PageStates:
+        """Return states from the columns of `sql.STATES`; numbers that were not read are NaN.
+
+        URL groups and urgencies are those of the pages whose id is a multiple of `every`.
+        """
         *columns, rare, dated = own
         if rare is None:
             return PageStates.empty(estimate=(self.width,))
@@ -139,8 +162,14 @@ class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, Postgre
         if dated is not None:
             states["last_age"][states["page_id"].searchsorted(dated)] = ages
         states["estimate"] = states["estimate"].view("<f8").reshape(-1, self.width)
-        crawl_rate, crawl_probability = rates or np.full((2, len(rare)), np.nan)
-        return PageStates(**states, crawl_rate=crawl_rate, crawl_probability=crawl_probability)
+        n = len(rare)
+        crawl_rate, crawl_probability = rates or np.full((2, n), np.nan)
+        states |= {"crawl_rate": crawl_rate, "crawl_probability": crawl_probability}
+        states |= {"url_group": np.zeros(n, np.int32), "urgency": np.full(n, np.nan)}
+        if url_group is not None:
+            read = np.flatnonzero(states["page_id"] % every == 0) if every > 1 else slice(None)
+            states["url_group"][read], states["urgency"][read] = url_group, urgency
+        return PageStates(**states)
 
     @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
@@ -204,11 +233,11 @@ class PostgresTransaction(PostgresFeed, PostgresListing, SqlTransaction, Postgre
                 copy.write(block)
 
     @override
-    def log_of(self, page_id: Ints) -> LogColumns:
+    def stored_log(self, page_id: Ints) -> LogColumns:
         return self.columns(LogColumns, sql.LOG_OF, page_id=page_id)
 
     @override
-    def evidence_of(self, page_id: Ints) -> EvidenceColumns:
+    def stored_evidence(self, page_id: Ints) -> EvidenceColumns:
         return self.columns(EvidenceColumns, sql.EVIDENCE_OF, page_id=page_id)
 
     @override

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from service.model.arrays import Ints
 from service.model.columns import EvidenceColumns, LogColumns
+from service.storage.archive_sql import ArchivedLog
 from service.storage.sqlite import sql
 
 STRETCH = 32_768
@@ -44,11 +45,11 @@ FROM observations WHERE stretch IN ({sql.STRETCHES}) AND page_id BETWEEN ?1 AND 
     AND +page_id IN (SELECT value FROM json_each(?3))
 """
 
-LOG_OF = f"""
-SELECT page_id, observed_at, kind, coalesce(changed, -1), "interval", crawl_rate,
-    coalesce(status, -1)
-{OF_PAGES}
-"""
+LOGGED = """page_id, observed_at, kind, coalesce(changed, -1), "interval", crawl_rate,
+    coalesce(status, -1)"""
+"""Columns of `LogColumns` in their order."""
+
+LOG_OF = f"SELECT {LOGGED} {OF_PAGES}"
 
 EVIDENCE_OF = f"""
 SELECT page_id, "interval", coalesce(changed, -1)
@@ -91,7 +92,7 @@ def _newest(driver: sqlite3.Connection, day: int) -> tuple[int, int]:
     return newest, n_entries
 
 
-class SqliteLog(sql.SqliteDialect):
+class SqliteLog(ArchivedLog, sql.SqliteDialect):
     """The log in the SQL of SQLite."""
 
     stretches: Stretches
@@ -107,12 +108,12 @@ class SqliteLog(sql.SqliteDialect):
         )
 
     @override
-    def log_of(self, page_id: Ints) -> LogColumns:
+    def stored_log(self, page_id: Ints) -> LogColumns:
         log = self.columns(LogColumns, self._of_pages(LOG_OF, page_id))
         return log.take(np.lexsort((log.kind, log.observed_at, log.page_id)))
 
     @override
-    def evidence_of(self, page_id: Ints) -> EvidenceColumns:
+    def stored_evidence(self, page_id: Ints) -> EvidenceColumns:
         return self.columns(EvidenceColumns, self._of_pages(EVIDENCE_OF, page_id))
 
     def _of_pages(self, statement: str, page_id: Ints) -> sqlite3.Cursor:

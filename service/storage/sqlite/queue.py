@@ -69,8 +69,8 @@ LEFT JOIN schedule ON schedule.page_id = given.value AND schedule.epoch = :epoch
 ORDER BY given.key
 """
 DUE_PAGES = f"""
-SELECT given.value, {DUE}, coalesce(url, ''), coalesce(host, ''), coalesce(etag, ''),
-    last_modified, coalesce(note, '')
+SELECT given.value, {DUE}, coalesce(pages.host_id, 0), coalesce(url, ''),
+    coalesce(host, ''), coalesce(etag, ''), last_modified, coalesce(note, '')
 FROM {GIVEN} LEFT JOIN {STATES} LEFT JOIN hosts ON hosts.host_id = pages.host_id
 LEFT JOIN page_validators ON page_validators.page_id = pages.page_id
 ORDER BY given.key

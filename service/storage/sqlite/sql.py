@@ -43,7 +43,8 @@ NAT = np.iinfo(np.int64).min
 TOGETHER = 100
 """Rows that one statement inserts, about a thousand variables."""
 
-NOT_WRITTEN = ("page_id", "pings_since", "observability", "crawl_rate", "crawl_probability")
+ASIDE = ("observability", "host_id", "url_group", "crawl_rate", "crawl_probability", "urgency")
+NOT_WRITTEN = ("page_id", "pings_since", *ASIDE)
 WRITTEN = (*(n for n in PageStates.__dataclass_fields__ if n not in NOT_WRITTEN), "page_id")
 """Columns of a state in the order of `SAVE_STATES`."""
 COMMON = tuple(name for name in WRITTEN if name not in SELDOM_SET)
@@ -89,15 +90,15 @@ VALUES (?, ?, ?, coalesce(?, 1), ?, ?, ?)
 
 ADD_STATES = """
 INSERT INTO page_states
-    (page_id, pings_since, interval_factor, n_observations, n_changes, observability, gone,
+    (page_id, host_id, pings_since, interval_factor, n_observations, n_changes, observability, gone,
     url_group, estimate)
-VALUES (?, ?, 1, 0, 0, ?, 0, ?, ?)
+VALUES (?, ?, ?, 1, 0, 0, ?, 0, ?, ?)
 """
 
 PLACES = {name: "nullif(?, 0)" if name in NULL_FOR_ZERO else "?" for name in WRITTEN}
 BRING_STATES = f"""
-INSERT INTO page_states (pings_since, {", ".join(WRITTEN)}, observability, url_group)
-VALUES (?, {", ".join(PLACES.values())}, ?, ?)
+INSERT INTO page_states (pings_since, {", ".join(WRITTEN)}, observability, host_id, url_group)
+VALUES (?, {", ".join(PLACES.values())}, ?, ?, ?)
 """
 
 CHANGE_PAGES = """
@@ -116,19 +117,23 @@ WHERE page_states.page_id = given.page_id
     AND given.observability NOT IN (-1, page_states.observability)
 """
 
-OF_STATES = [name for name in PageStates.__dataclass_fields__ if not name.startswith("crawl_")]
-STATES = "SELECT page_states." + ", ".join(
-    f"coalesce({name}, 0)" if name in NULL_FOR_ZERO else name for name in OF_STATES
+OF_STATES = [*PageStates.__dataclass_fields__][:-3]
+STATES = "SELECT " + ", ".join(
+    f"coalesce({name}, 0)" if name in NULL_FOR_ZERO else f"page_states.{name}" for name in OF_STATES
 )
 """Columns of `PageStates` in their order, without the rates in force."""
 
 LOCK_STATES = f"""
-{STATES}, NULL, NULL
-FROM page_states WHERE page_id IN (SELECT value FROM json_each(?)) ORDER BY page_id
+{STATES}, NULL, NULL, CASE WHEN ?1 > 0 AND page_id % ?1 = 0 THEN (
+    SELECT urgency FROM schedule WHERE epoch = ({NUMBER_IN_FORCE})
+        AND schedule.page_id = page_states.page_id AND shift IS NULL
+) END
+FROM page_states WHERE page_id IN (SELECT value FROM json_each(?2)) ORDER BY page_id
 """
 
 LOCK_SCHEDULED_STATES = f"""
-{STATES}, crawl_rate, CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END
+{STATES}, crawl_rate, CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END,
+    CASE WHEN shift IS NULL THEN urgency END
 FROM page_states
 LEFT JOIN schedule ON schedule.page_id = page_states.page_id
     AND schedule.epoch = ({NUMBER_IN_FORCE})
@@ -154,13 +159,14 @@ RETURNING page_id
 """
 
 READ_PAGES = f"""
-{STATES}, NULL, NULL, url, importance, min_crawl_rate, max_crawl_rate, created_at
+{STATES}, NULL, NULL, NULL, url, importance, min_crawl_rate, max_crawl_rate, created_at
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
 WHERE pages.page_id > ? ORDER BY pages.page_id LIMIT ?
 """
 
 LOAD_COLUMNS = f"""
-SELECT pages.page_id, observability + {OBSERVABILITIES} * (url_group + {URL_GROUPS} * host_id),
+SELECT pages.page_id,
+    observability + {OBSERVABILITIES} * (url_group + {URL_GROUPS} * pages.host_id),
     CASE WHEN gone THEN 0.0 ELSE importance END, last_observed_at, last_interval, n_observations,
     interval_factor, estimate
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
@@ -242,6 +248,7 @@ WORDS = {
     "days_since": "(%(now)s - pings_since) / 86400e6",
     "log_of_page": f"stretch IN ({STRETCHES}) AND page_id = %(page_id)s",
     "log_of_any": f"stretch IN ({STRETCHES})",
+    "log": "observations",
     "joined_tags": "group_concat(tag, ' ')",
 }
 

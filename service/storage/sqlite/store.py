@@ -6,6 +6,7 @@ system unlocks that file whenever the process dies.
 """
 
 import fcntl
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -19,10 +20,17 @@ from typing_extensions import override
 
 from service.model.arrays import EPOCH
 from service.model.columns import ScheduleColumns
-from service.model.errors import EpochRunning, NoDatabase, StoreFull, StoreUnavailable
+from service.model.errors import (
+    ArchiveRunning,
+    EpochRunning,
+    NoDatabase,
+    RecrawlError,
+    StoreFull,
+    StoreUnavailable,
+)
 from service.storage import migrations
 from service.storage.clock import SMALL_STEP, Clock, SteadyClock, boot_id
-from service.storage.contract import ENDED, Lead, Store, failing
+from service.storage.contract import ENDED, Disk, Lead, Store, failing
 from service.storage.sqlite.connections import (
     BUSY_S,
     READING_CACHE,
@@ -88,7 +96,7 @@ class SqliteStore(Store):
 
     def _transaction(self, driver: sqlite3.Connection) -> SqliteTransaction:
         tx = SqliteTransaction(driver, self.width, self.fetching, self.stretches)
-        tx.clock = self.clock
+        tx.clock, tx.archive = self.clock, self.archive
         return tx
 
     @override
@@ -191,10 +199,17 @@ class SqliteStore(Store):
         self.ended = True
 
     @override
+    def lead(self) -> AbstractContextManager["SqliteLead"]:
+        return self._locked("lead", EpochRunning)
+
+    @override
+    def archiving(self) -> AbstractContextManager["SqliteLead"]:
+        return self._locked("archive", ArchiveRunning)
+
     @contextmanager
-    def lead(self) -> Iterator["SqliteLead"]:
+    def _locked(self, name: str, taken: type[RecrawlError]) -> Iterator["SqliteLead"]:
         # the system unlocks the file when its holder dies
-        path = Path(f"{self.engine.url.database}-lead")
+        path = Path(f"{self.engine.url.database}-{name}")
         try:
             lock = path.open("w")
         except OSError as error:
@@ -206,7 +221,7 @@ class SqliteStore(Store):
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise EpochRunning from error
+                raise taken from error
             yield SqliteLead(self)
 
     @override
@@ -237,6 +252,14 @@ class SqliteStore(Store):
                 f"{path} was moved or replaced while it was in use; put the file back and send "
                 "this again, or restart the service to use the file that is there"
             )
+
+    @override
+    def disk(self) -> Disk | None:
+        try:
+            usage = shutil.disk_usage(Path(str(self.engine.url.database)).absolute().parent)
+        except OSError:
+            return None
+        return Disk(usage.total, usage.free)
 
     @override
     def check(self) -> None:
@@ -272,7 +295,7 @@ class SqliteLead(Lead):
 
     @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
-        keep_house(self.begin, keep_log_since)
+        keep_house(self.begin, keep_log_since if self.store.archive is None else None)
         self.checkpoint()
 
     def checkpoint(self) -> None:

@@ -34,10 +34,12 @@ from service.storage.column_builder import Gathered, placed
 from service.storage.contract import Brought, Registered
 from service.storage.sql import SqlTransaction, any_seldom_set
 from service.storage.sqlite import sql
+from service.storage.sqlite.archiving import SqliteArchiving
 from service.storage.sqlite.connections import Turns
 from service.storage.sqlite.feed import SqliteFeed
+from service.storage.sqlite.history import SqliteHistory
 from service.storage.sqlite.listing import SqliteListing
-from service.storage.sqlite.log import SqliteLog, Stretches
+from service.storage.sqlite.log import Stretches
 from service.storage.sqlite.queue import SqliteQueue
 from service.storage.validators import ValidatorChanges, ValidatorColumns
 
@@ -48,7 +50,9 @@ BLOCK = 20_000
 """Rows that an epoch reads, writes or deletes at a time: other writers wait at most 0.1 s."""
 
 
-class SqliteTransaction(SqliteLog, SqliteFeed, SqliteListing, SqlTransaction, SqliteQueue):
+class SqliteTransaction(
+    SqliteArchiving, SqliteFeed, SqliteHistory, SqliteListing, SqlTransaction, SqliteQueue
+):
     """The transaction in the SQL of SQLite."""
 
     def __init__(
@@ -92,11 +96,17 @@ class SqliteTransaction(SqliteLog, SqliteFeed, SqliteListing, SqlTransaction, Sq
             page_id = self.page_ids(new.key)
         created = page_id > newest
         added = brought and brought.take(created)
-        self._add_states(page_id[created], new.take(created), now, added)
+        hosts = np.array(host_id, np.int64)[created]
+        self._add_states(page_id[created], hosts, new.take(created), now, added)
         return Registered(page_id, created)
 
     def _add_states(
-        self, page_id: Ints, new: PageColumns, now: datetime, brought: Brought | None
+        self,
+        page_id: Ints,
+        host_id: Ints,
+        new: PageColumns,
+        now: datetime,
+        brought: Brought | None,
     ) -> None:
         unspecified = new.observability == UNSPECIFIED
         watched = sql.values(np.where(unspecified, Observability.auto, new.observability))
@@ -104,13 +114,15 @@ class SqliteTransaction(SqliteLog, SqliteFeed, SqliteListing, SqlTransaction, Sq
         if brought is None:
             since = repeat(sql.microseconds(now), len(new))
             zeros = repeat(bytes(8 * self.width), len(new))
-            sql.add_rows(
-                self.driver, sql.ADD_STATES, sql.values(page_id), since, watched, url_group, zeros
-            )
+            ids = sql.values(page_id), sql.values(host_id)
+            sql.add_rows(self.driver, sql.ADD_STATES, *ids, since, watched, url_group, zeros)
             return
         states = replace(brought.states, page_id=page_id)
         pings_since = sql.values(states.pings_since)
-        self.run_many(sql.BRING_STATES, pings_since, *sql.written(states), watched, url_group)
+        hosts = sql.values(host_id)
+        self.run_many(
+            sql.BRING_STATES, pings_since, *sql.written(states), watched, hosts, url_group
+        )
 
     def _of_hosts(self, host: Iterable[str]) -> Iterable[int]:
         """Return the id of each host; insert new hosts."""
@@ -136,10 +148,12 @@ class SqliteTransaction(SqliteLog, SqliteFeed, SqliteListing, SqlTransaction, Sq
         return np.array([ids.get(k, 0) for k in keys], np.int64)
 
     @override
-    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False, every: int = 0) -> PageStates:
         # the write transaction is the lock
-        statement = sql.LOCK_SCHEDULED_STATES if scheduled else sql.LOCK_STATES
-        return self.columns(PageStates, self.run(statement, sql.listed(page_id)))
+        pages = sql.listed(page_id)
+        if scheduled:
+            return self.columns(PageStates, self.run(sql.LOCK_SCHEDULED_STATES, pages))
+        return self.columns(PageStates, self.run(sql.LOCK_STATES, every, pages))
 
     @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
@@ -248,7 +262,7 @@ class SqliteTransaction(SqliteLog, SqliteFeed, SqliteListing, SqlTransaction, Sq
 
     @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
-        keep_house(lambda: nullcontext(self), keep_log_since)
+        keep_house(lambda: nullcontext(self), keep_log_since if self.archive is None else None)
 
     def drop_schedule(self) -> bool:
         """Delete a block of an old schedule; return whether there was one."""

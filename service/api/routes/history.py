@@ -1,0 +1,92 @@
+"""The history: what was achieved."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import AwareDatetime
+
+from recrawl_client.wire.history import HistoryAnswer
+from service.api import openapi
+from service.api.cursors import (
+    CursorParameter,
+    HistoryPlace,
+    decode_cursor,
+    encode_cursor,
+    next_link,
+)
+from service.api.examples import epochs as examples
+from service.api.responses.encode import answer
+from service.api.responses.history import encode_row
+from service.api.route import GUARDED, DirectRoute
+from service.api.service import TheService
+from service.history.reading import read_rows
+from service.model.arrays import EPOCH
+from service.model.history import ALL_HOSTS, STEP
+from service.model.urls import normalise_host
+
+router = APIRouter(tags=["history"], route_class=DirectRoute, dependencies=GUARDED)
+
+STEP_S = int(STEP.total_seconds())
+LONGEST_S = 30 * 86_400
+"""Maximum length of a row, seconds."""
+USUAL = timedelta(days=1)
+"""Range without `since`."""
+LAST = datetime(9000, 1, 1, tzinfo=UTC)
+"""Latest bound of a range, so that sums of instants do not overflow."""
+
+Moment = Annotated[AwareDatetime | None, Query(description="An RFC 3339 instant with a zone")]
+
+
+@router.get(
+    "/history",
+    responses=openapi.answers(
+        HistoryAnswer, examples.HISTORY_ANSWER, 404, 422, headers=openapi.LINK
+    ),
+)
+def get_history(
+    request: Request,
+    service: TheService,
+    since: Moment = None,
+    until: Moment = None,
+    step_s: Annotated[
+        int,
+        Query(
+            ge=STEP_S,
+            le=LONGEST_S,
+            multiple_of=STEP_S,
+            description="Length of a row, seconds: a multiple of 600",
+        ),
+    ] = STEP_S,
+    host: Annotated[
+        str | None, Query(max_length=300, description="A host, such as example.com")
+    ] = None,
+    cursor: CursorParameter = None,
+    limit: Annotated[int, Query(ge=1, le=1_000, description="Maximum number of rows of a part")] = (
+        200
+    ),
+) -> Response:
+    """Show what was achieved, oldest row first.
+
+    Every ten minutes a row has the leases, crawls, changes and pings of the time before, and at its
+    end the expected freshness of all copies: it follows from last crawls and from change rates in
+    force, not from the plan. `calibration` compares predicted changes with crawls. Longer rows have
+    sums, and the gauges of their last step. `until` is the first instant after the range; the range
+    begins a day before it unless `since` says otherwise, at a multiple of `step_s`. A host has rows
+    for the steps in which it was among the 1,000 busiest. The row that is not over is not
+    `complete`.
+    """
+    step = timedelta(seconds=step_s)
+    end = min(until or service.now() + timedelta(microseconds=1), LAST)
+    begin = max(since or max(end - USUAL, EPOCH + USUAL), EPOCH)
+    if cursor is not None:
+        begin = max(begin, decode_cursor(cursor, HistoryPlace, "/history").moment)
+    name = None if host is None else normalise_host(host)
+    with service.store.begin(write=False) as tx:
+        host_id = ALL_HOSTS if name is None else tx.host(name).host_id
+        rows, following = read_rows(tx, host_id, begin, end, step, limit)
+    next_cursor = None if following is None else encode_cursor(HistoryPlace.of(following))
+    body = HistoryAnswer(
+        step_s=step_s, host=name, items=list(map(encode_row, rows)), next_cursor=next_cursor
+    )
+    return answer(body, headers=next_link(request, next_cursor))

@@ -1,0 +1,115 @@
+"""P(changed) of pages, which freshness, the live calibration and replays share. Pure."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from service.core.estimators.base import Estimator, from_columns
+from service.core.forecast import days_at_risk, probability_unchanged
+from service.estimation.estimates import EpochFacts, RateEstimates, estimate_rates
+from service.model.arrays import Bools, Floats, Instants, Ints, days, nothing
+from service.model.columns import EpochColumns, PageStates
+from service.model.domain import Observability
+from service.model.freshness import FreshnessColumns
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """P(no change) of pages in any time, by their estimates."""
+
+    estimator: Estimator[Any]
+    state: Any
+    """State of the estimator; None for an estimator that reads the log."""
+    estimates: RateEstimates
+    pinged: Bools
+    """True where pings decide."""
+
+    @classmethod
+    def of(
+        cls,
+        pages: FreshnessColumns | PageStates,
+        estimator: Estimator[Any],
+        now: np.datetime64,
+        from_log: Floats | None = None,
+    ) -> "Forecast":
+        """Return the forecast of pages; `from_log` has rates if the estimator needs history."""
+        own = estimator.of_url_groups(pages.url_group)
+        state = from_columns(own, pages.estimate) if from_log is None else None
+        estimates = estimate_rates(_as_epoch(pages), estimator, now, from_log)
+        return cls(own, state, estimates, pinged(pages, estimator))
+
+    def unchanged(self, span: Floats) -> Floats:
+        """Return P(no unannounced change in some days), 1 for a span that is none."""
+        span = np.nan_to_num(np.maximum(span, 0.0))
+        rate = (1.0 - self.estimates.recall) * self.estimates.change_rate
+        plug_in = np.exp(-rate * span)
+        if self.state is None:
+            return plug_in
+        return np.where(
+            self.pinged, plug_in, probability_unchanged(self.estimator, self.state, span)
+        )
+
+    def all_false(self, n_pings: Floats) -> Floats:
+        """Return P(none of the pings announced a change), 1 where pings are ignored."""
+        used = self.estimates.recall > 0
+        precision = np.where(used, self.estimates.precision, 0.0)
+        return np.asarray((1.0 - precision) ** np.where(used, n_pings, 0.0))
+
+
+def pinged(pages: FreshnessColumns | PageStates, estimator: Estimator[Any]) -> Bools:
+    """Return the pages whose pings count beside their crawls, or announce every change."""
+    complete: Bools = pages.observability == Observability.complete
+    if estimator.steady is None:
+        return complete
+    some: Bools = (pages.observability == Observability.auto) & (pages.n_pings > 0)
+    return np.asarray(complete | some)
+
+
+def observed_ratio(urgency: Floats, budget_factor: float) -> Floats:
+    """Return ratios of observed to expected changes of siblings, by which time counts; 1: none.
+
+    Bounds and pings keep the urgency of a page at 1.
+    """
+    moved = (urgency > 0) & (urgency != 1.0)
+    return np.where(moved, urgency / budget_factor, 1.0)
+
+
+def predicted_changes(
+    states: PageStates,
+    estimator: Estimator[Any],
+    epoch: EpochFacts,
+    since: Instants,
+    at: Instants,
+    n_pings: Ints,
+) -> Floats:
+    """Return P(changed) of (N,) crawls before their results, by the states of their pages.
+
+    Parameters
+    ----------
+    since, at
+        Last answer of each page, and the crawl.
+    n_pings
+        Pings in between.
+    """
+    span = days(at - since)
+    to_epoch = np.fmin(days(epoch.started_at - since), span)
+    ratio = observed_ratio(states.urgency, epoch.budget_factor)
+    risk = np.maximum(days_at_risk(span, to_epoch, ratio), 0.0)
+    own = estimator.of_url_groups(states.url_group)
+    unchanged = probability_unchanged(own, from_columns(own, states.estimate), risk)
+    with_pings = np.flatnonzero(pinged(states, estimator))
+    if len(with_pings):
+        forecast = Forecast.of(states.take(with_pings), estimator, at[with_pings].max())
+        quiet = forecast.unchanged(risk[with_pings])
+        unchanged[with_pings] = quiet * forecast.all_false(n_pings[with_pings].astype(np.float64))
+    return np.asarray(1.0 - unchanged)
+
+
+def _as_epoch(pages: FreshnessColumns | PageStates) -> EpochColumns:
+    """Return pages as an epoch reads them; columns that no estimate needs are empty."""
+    own = pages.arrays()
+    n = len(pages)
+    return EpochColumns(
+        **{f.name: own.get(f.name, nothing(f.type, n)) for f in fields(EpochColumns)}
+    )

@@ -1,0 +1,1 @@
+"""The history: achievements in steps of ten minutes, counted, measured and read."""

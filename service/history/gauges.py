@@ -1,0 +1,176 @@
+"""Gauges of the history: how fresh copies are now, from last crawls and change rates in force.
+
+The pages are read in blocks, so that memory is bounded. A corpus of more than `MOST_MEASURED` pages
+is sampled: of every k blocks of `SAMPLED_TOGETHER` consecutive page_ids the first one counts, and
+k is the smallest number that leaves at most `MOST_MEASURED`. If all pages of a block were alike,
+the standard error of a share would be 1.1 percentage points; with independent pages it is 0.04.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from service.core.estimators.base import Estimator
+from service.core.forecast import expected_harmonic
+from service.estimation.estimates import fitted_last
+from service.estimation.freshness import read_freshness
+from service.leases.due import due_at
+from service.model.arrays import NO_TIME, Floats, Ints, instant
+from service.model.freshness import MeasuredPages
+from service.model.history import ALL_HOSTS, Gauges
+from service.storage import Store, Transaction
+from service.storage.clock import Clock
+
+MOST_MEASURED = 2_000_000
+"""Maximum number of page_ids that one measurement reads."""
+TOGETHER = 20_000
+"""Page_ids of one transaction where all are read."""
+SAMPLED_TOGETHER = 1_000
+"""Page_ids of one transaction, and of a block, in a sample."""
+
+SUMS = (
+    "n_pages",
+    "n_never_crawled",
+    "n_overdue",
+    "asked_rate",
+    "importance",
+    "fresh",
+    "fresh_plain",
+    "stale",
+    "stale_plain",
+)
+"""Sums over the pages of a host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Ranges of page_ids that a measurement reads."""
+
+    last: int
+    """Highest page_id."""
+    step: int = 1
+    """The first of so many blocks is read."""
+    length: int = TOGETHER
+
+    @classmethod
+    def of(cls, last: int, most: int = MOST_MEASURED) -> "Blocks":
+        """Return the blocks for page_ids up to `last`.
+
+        >>> Blocks.of(70_000).step, Blocks.of(20_000_000).step
+        (1, 10)
+        """
+        if last <= most:
+            return cls(last)
+        return cls(last, -(-last // most), SAMPLED_TOGETHER)
+
+    @property
+    def starts(self) -> range:
+        """The page_ids before the blocks."""
+        return range(0, self.last, self.step * self.length)
+
+    @property
+    def share(self) -> float:
+        """Share of the page_ids that are read."""
+        read = sum(min(self.length, self.last - start) for start in self.starts)
+        return read / self.last if self.last else 1.0
+
+
+def measure(
+    store: Store, estimator: Estimator[Any], hosts: Ints, now: Clock, most: int = MOST_MEASURED
+) -> dict[int, Gauges]:
+    """Return the gauges of all pages (`ALL_HOSTS`), and of (H,) hosts, ascending.
+
+    `estimator` is that of the settings, without the prior of the epoch in force.
+    """
+    with store.begin(write=False) as tx:
+        epoch = tx.epoch_in_force()
+        fitted = fitted_last(tx, estimator, epoch)
+        blocks = Blocks.of(tx.last_page_id(), most)
+    totals = np.zeros((len(hosts) + 1, len(SUMS)))
+    for start in blocks.starts:
+        with store.begin(write=False) as tx:
+            pages = tx.measured_pages(start, start + blocks.length)
+            if len(pages):
+                totals += _sums(pages, _measures(tx, pages, fitted, instant(now())), hosts)
+    at = now()
+    with store.begin(write=False) as tx:
+        paused = tx.paused_queues(at)
+    bandwidth = None if epoch is None or epoch.certificate is None else epoch.certificate.bandwidth
+    gauges = {}
+    for host_id, sums in zip([ALL_HOSTS, *hosts.tolist()], totals, strict=True):
+        whole = host_id == ALL_HOSTS
+        troubled, by_hand = (len(queues) if whole else int(host_id in queues) for queues in paused)
+        gauges[host_id] = _gauges(
+            dict(zip(SUMS, sums.tolist(), strict=True)),
+            blocks.share,
+            measured_at=at,
+            n_paused_by_trouble=troubled,
+            n_paused_by_hand=by_hand,
+            bandwidth=bandwidth if whole else None,
+        )
+    return gauges
+
+
+def _gauges(sums: dict[str, float], share: float, **own: Any) -> Gauges:
+    """Return gauges from sums of a share of the pages."""
+
+    def ratio(above: str, below: str) -> float | None:
+        return sums[above] / sums[below] if sums[below] else None
+
+    return Gauges(
+        n_pages=round(sums["n_pages"] / share),
+        n_never_crawled=round(sums["n_never_crawled"] / share),
+        n_overdue=round(sums["n_overdue"] / share),
+        asked_rate=sums["asked_rate"] / share,
+        fresh_share=ratio("fresh", "importance"),
+        fresh_share_plain=ratio("fresh_plain", "n_pages"),
+        harmonic_staleness=ratio("stale", "importance"),
+        harmonic_staleness_plain=ratio("stale_plain", "n_pages"),
+        sampled_share=share,
+        **own,
+    )
+
+
+def _measures(
+    tx: Transaction, pages: MeasuredPages, estimator: Estimator[Any], now: np.datetime64
+) -> Floats:
+    """Return (N, len(SUMS)) terms of pages.
+
+    A page without a copy is not fresh. Its creation counts as one change that was not crawled.
+    """
+    no_copy = np.isnat(pages.last_observed_at)
+    since = np.where(no_copy, pages.created_at, NO_TIME)
+    stale, changes = read_freshness(tx, pages, since, estimator, now)
+    fresh = np.where(no_copy, 0.0, 1.0 - stale)
+    mean = np.minimum(changes, FAR)
+    created = np.divide(-np.expm1(-mean), mean, out=np.ones_like(mean), where=mean > 0)
+    staleness = expected_harmonic(mean) + np.where(no_copy, created, 0.0)
+    terms = {
+        "n_pages": np.ones(len(pages)),
+        "n_never_crawled": np.isnat(pages.last_crawl_at),
+        "n_overdue": due_at(pages) < now,
+        "asked_rate": np.nan_to_num(pages.due_rate),
+        "importance": pages.importance,
+        "fresh": fresh * pages.importance,
+        "fresh_plain": fresh,
+        "stale": staleness * pages.importance,
+        "stale_plain": staleness,
+    }
+    return np.column_stack([terms[name] for name in SUMS])
+
+
+FAR = 1e12
+"""Maximum expected number of changes of a page, far beyond any."""
+
+
+def _sums(pages: MeasuredPages, terms: Floats, hosts: Ints) -> Floats:
+    """Return (1 + H, len(SUMS)) sums over all pages, and over those of each host."""
+    sums = np.zeros((len(hosts) + 1, terms.shape[1]))
+    sums[0] = terms.sum(axis=0)
+    if len(hosts):
+        at = np.minimum(np.searchsorted(hosts, pages.host_id), len(hosts) - 1)
+        own = hosts[at] == pages.host_id
+        for column in range(terms.shape[1]):
+            sums[1:, column] = np.bincount(at[own], terms[own, column], len(hosts))
+    return sums

@@ -1,0 +1,115 @@
+"""Rows of the history: parts of commits are merged, and become rows when their step has ended.
+
+The process that runs epochs does this, under the lead. A part that was committed late is added to
+its step by the next round.
+"""
+
+from collections import defaultdict
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from service.core.estimators.base import Estimator
+from service.history.gauges import measure
+from service.model.arrays import Ints
+from service.model.history import ALL_HOSTS, STEP, Gauges, Part, Tally, step_of
+from service.storage import Store, Transaction
+from service.storage.clock import Clock
+
+MERGE_EVERY = timedelta(seconds=15)
+"""Time between two rounds of merging."""
+MANY_PARTS = 1_000
+"""Number of parts above which they are merged before their step ends."""
+MOST_TAKEN = 5_000
+"""Maximum number of parts that one transaction merges."""
+
+
+class HistoryKeeper:
+    """Keeps the history of a store; one process at a time calls `keep`."""
+
+    def __init__(
+        self, store: Store, estimator: Estimator[Any], retention: timedelta | None, now: Clock
+    ) -> None:
+        self.store = store
+        self.estimator = estimator
+        self.retention = retention
+        self.now = now
+        self._kept_at: datetime | None = None
+        """Time of the last round."""
+
+    def due(self) -> bool:
+        """Return whether a step has ended since the last round, or parts may have to be merged."""
+        now, last = self.now(), self._kept_at
+        return last is None or abs(now - last) >= MERGE_EVERY or step_of(now) != step_of(last)
+
+    def keep(self) -> None:
+        """Merge parts; if a step has ended since the last round, write its rows."""
+        now = self.now()
+        begin = step_of(now)
+        ended = self._kept_at is None or step_of(self._kept_at) != begin
+        if ended:
+            self._merge(begin, fewest=1)
+            self._write_rows(begin)
+        self._merge(begin + STEP, fewest=MANY_PARTS)
+        self._kept_at = now
+
+    def _merge(self, before: datetime, fewest: int) -> None:
+        """Merge the parts of steps before an instant until there are few, or one for each key."""
+        while True:
+            with self.store.begin() as tx:
+                if tx.n_parts(before) <= fewest:
+                    return
+                taken = tx.take_parts(before, MOST_TAKEN)
+                parts = merged(taken)
+                for part in parts:
+                    tx.add_part(part)
+            if len(parts) == len(taken):
+                return
+
+    def _write_rows(self, begin: datetime) -> None:
+        """Write the rows of the steps that ended before `begin`, with gauges of the last one."""
+        last = begin - STEP
+        with self.store.begin(write=False) as tx:
+            newest = tx.newest_measured()
+            busiest = _hosts(tx.parts_from(last, MOST_TAKEN), last)
+        gauges: dict[int, Gauges] = {}
+        if newest is None or newest.at < last:
+            gauges = measure(self.store, self.estimator, busiest, self.now)
+        with self.store.begin() as tx:
+            self._write(tx, begin, last, gauges)
+            if self.retention is not None:
+                tx.cut_history(self.now() - self.retention)
+
+    def _write(
+        self, tx: Transaction, begin: datetime, last: datetime, gauges: dict[int, Gauges]
+    ) -> None:
+        number = tx.number_in_force() or None
+        by_step: dict[datetime, list[Part]] = defaultdict(list)
+        for part in merged(tx.take_parts(begin, MOST_TAKEN)):
+            by_step[part.at].append(part)
+            tx.add_calibrations(part.at, part.epoch, part.tally.calibrations)
+        by_step[last] += []
+        for at, parts in sorted(by_step.items()):
+            epoch = max([part.epoch for part in parts], default=0) or None
+            tally = Tally.merged(part.tally for part in parts)
+            own = gauges if at == last else {}
+            tx.add_to_step(ALL_HOSTS, at, epoch or number, tally, own.get(ALL_HOSTS))
+            hosts = tally.busiest()
+            for row, host_id in enumerate(hosts.host_id.tolist()):
+                one = Tally(hosts.host_id[row : row + 1], hosts.counts[row : row + 1])
+                tx.add_to_step(host_id, at, epoch or number, one, own.get(host_id))
+
+
+def merged(parts: list[Part]) -> list[Part]:
+    """Return one part for each step and epoch, in their order."""
+    by_key: dict[tuple[datetime, int], list[Tally]] = defaultdict(list)
+    for part in parts:
+        by_key[part.at, part.epoch].append(part.tally)
+    return [Part(*key, Tally.merged(tallies)) for key, tallies in sorted(by_key.items())]
+
+
+def _hosts(parts: list[Part], at: datetime) -> Ints:
+    """Return the busiest hosts of a step, ascending."""
+    tally = Tally.merged(part.tally for part in parts if part.at == at)
+    return np.asarray(tally.busiest().host_id, np.int64)

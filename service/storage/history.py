@@ -1,0 +1,93 @@
+"""The contract of the history: sums of commits, and rows of steps.
+
+A transaction that counts appends one part, which commits with it and waits for nobody. The process
+that runs epochs merges parts, and makes rows of the steps that have ended.
+"""
+
+from abc import ABC, abstractmethod
+from datetime import datetime
+from typing import NamedTuple
+
+from service.model.freshness import MeasuredPages
+from service.model.history import Calibrations, Gauges, HistoryStep, Part, Tally
+
+
+class PausedQueues(NamedTuple):
+    """Hosts whose host queue is blocked."""
+
+    by_trouble: set[int]
+    """host_ids of queues that pause after trouble."""
+    by_hand: set[int]
+    """host_ids of queues that somebody blocked."""
+
+
+class StepCalibration(NamedTuple):
+    """Predictions of one step and epoch."""
+
+    at: datetime
+    epoch: int
+    calibrations: Calibrations
+
+
+class HistoryStatements(ABC):
+    """The statements of the history."""
+
+    @abstractmethod
+    def count(self, tally: Tally) -> None:
+        """Append the sums of this transaction to the step of the store's time."""
+
+    @abstractmethod
+    def n_parts(self, before: datetime) -> int:
+        """Return the number of parts of the steps that begin before an instant."""
+
+    @abstractmethod
+    def take_parts(self, before: datetime, limit: int) -> list[Part]:
+        """Remove and return the oldest parts of the steps that begin before an instant."""
+
+    @abstractmethod
+    def add_part(self, part: Part) -> None:
+        """Append merged parts."""
+
+    @abstractmethod
+    def parts_from(self, since: datetime, limit: int) -> list[Part]:
+        """Return parts of the steps from `since` on, at most `limit`, without removing them."""
+
+    @abstractmethod
+    def add_to_step(
+        self, host_id: int, at: datetime, epoch: int | None, tally: Tally, gauges: Gauges | None
+    ) -> None:
+        """Add the counts of all hosts of a tally to the row of a host, and replace its gauges."""
+
+    @abstractmethod
+    def add_calibrations(self, at: datetime, epoch: int, calibrations: Calibrations) -> None:
+        """Add predictions to those of a step and epoch; one process at a time calls this."""
+
+    @abstractmethod
+    def steps(
+        self, host_id: int, since: datetime, until: datetime, limit: int
+    ) -> list[HistoryStep]:
+        """Return rows of a host with since <= at < until, ascending, at most `limit`."""
+
+    @abstractmethod
+    def newest_measured(self) -> HistoryStep | None:
+        """Return the newest row of all pages that has gauges."""
+
+    @abstractmethod
+    def calibrations(self, since: datetime, until: datetime) -> list[StepCalibration]:
+        """Return the predictions of the steps with since <= at < until, ascending."""
+
+    @abstractmethod
+    def calibrations_of(self, epoch: int) -> Calibrations:
+        """Return the predictions that were made under an epoch, without those of parts."""
+
+    @abstractmethod
+    def cut_history(self, before: datetime) -> None:
+        """Delete rows of steps before an instant."""
+
+    @abstractmethod
+    def measured_pages(self, after: int, last: int) -> MeasuredPages:
+        """Return the pages with after < page_id <= last that are not gone, ascending."""
+
+    @abstractmethod
+    def paused_queues(self, now: datetime) -> PausedQueues:
+        """Return the hosts whose host queue is blocked now."""

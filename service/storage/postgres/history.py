@@ -1,0 +1,32 @@
+"""The history in the SQL of Postgres."""
+
+from datetime import datetime
+from typing import Any
+
+from typing_extensions import override
+
+from service.model.freshness import MeasuredPages
+from service.storage.history_sql import COUNT, HistorySql
+from service.storage.postgres.listing import FRESH
+from service.storage.postgres.statements import PostgresDialect
+
+MEASURED = {**FRESH, "importance": "importance"}
+ARRAYS = ", ".join(f"array_agg({column})" for column in MEASURED.values())
+
+
+class PostgresHistory(HistorySql, PostgresDialect):
+    """The history in the SQL of Postgres."""
+
+    @override
+    def put_part(self, at: datetime, epoch: int, sums: bytes) -> None:
+        self.later(COUNT, at=at, epoch=epoch, sums=sums)
+
+    @override
+    def read_measured(self, statement: str, **parameters: Any) -> MeasuredPages:
+        # planned for each block, because the best plan depends on the range
+        (row,) = self.once(f"SELECT {ARRAYS} FROM ({statement}) AS rows", **parameters)
+        if row[0] is None:
+            return MeasuredPages.empty(estimate=(self.width,))
+        columns = dict(zip(MEASURED, row, strict=True))
+        columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, self.width)
+        return MeasuredPages(**columns)

@@ -1,0 +1,143 @@
+"""The history over HTTP: what a service did, in steps of ten minutes."""
+
+from datetime import timedelta
+
+import pytest
+from support.live_server import START, Live, running
+
+DAY_S = 86_400
+
+
+def observe(api: Live, page_id, digest=None, **fields):
+    """Report one crawl at the present instant."""
+    content = {} if digest is None else {"digest": digest}
+    item = {"page_id": page_id, "observed_at": api.clock.now.isoformat(), **content, **fields}
+    answer = api.post("/observations", [item])
+    assert answer.json()["accepted"] == 1, answer.text
+
+
+def rows(api: Live, **query):
+    answer = api.get("/history", **{"since": START.isoformat(), **query})
+    assert answer.status_code == 200, answer.text
+    return answer.json()["items"]
+
+
+def counts(row):
+    names = ("leased", "reported", "failed", "changed", "wasted", "pings", "true_pings")
+    names = (*names, "false_pings", "missed")
+    return {name: row[f"n_{name}"] for name in names if row[f"n_{name}"]}
+
+
+def test_a_step_has_the_sums_of_its_commits_and_the_gauges_of_its_end(api: Live):
+    one, two, _ = api.register(*(f"https://a.example/{i}" for i in range(3)))
+    observe(api, one, "v1")
+    observe(api, two, "v1")
+    api.epoch()
+    api.clock.advance(minutes=3)
+    observe(api, one, "v2")
+    observe(api, two, "v1")
+    api.clock.advance(seconds=1)
+    observe(api, two, status=503)
+    (running_row,) = rows(api)
+    assert running_row["complete"] is False
+    assert running_row["measured_at"] is running_row["fresh_share"] is None
+    expected = {"reported": 5, "failed": 1, "changed": 1, "wasted": 1}
+    assert counts(running_row) == expected
+    api.clock.advance(minutes=7)
+    api.service.runner.run_once()
+    row, *later = rows(api)
+    assert later == []
+    assert row["complete"] is True
+    assert counts(row) == expected
+    assert row["at"] == START.isoformat().replace("+00:00", "Z")
+    assert (row["n_pages"], row["n_never_crawled"], row["sampled_share"]) == (3, 1, 1.0)
+    assert 0 < row["fresh_share"] < 2 / 3
+    assert row["bandwidth"] == pytest.approx(0.6)
+    assert row["n_asked"] == pytest.approx(0.6 * 600 / DAY_S)
+    (compared,) = row["calibration"]
+    assert (compared["estimator"], compared["n"], compared["n_changed"]) == ("bursty", 2, 1)
+    assert sum(each["n"] for each in compared["bins"]) == 2
+    (epoch,) = {row["epoch"]}
+    assert api.get(f"/epochs/{epoch}").json()["calibration"] == row["calibration"]
+
+
+def test_a_coarser_row_has_the_sums_of_its_steps(api: Live):
+    (page,) = api.register("https://a.example/")
+    for step in range(6):
+        observe(api, page, f"v{step}")
+        api.clock.advance(minutes=10)
+        api.service.runner.run_once()
+    fine, (coarse,) = rows(api), rows(api, step_s=3600)
+    assert [row["n_reported"] for row in fine] == [1] * 6
+    assert coarse["n_reported"] == 6
+    assert coarse["n_changed"] == sum(row["n_changed"] for row in fine) == 5
+    assert coarse["measured_at"] == fine[-1]["measured_at"]
+    assert coarse["n_asked"] == pytest.approx(sum(row["n_asked"] or 0 for row in fine))
+    assert coarse["calibration"][0]["n"] == sum(row["calibration"][0]["n"] for row in fine[1:])
+
+
+def test_parts_of_the_history_follow_each_other(api: Live):
+    (page,) = api.register("https://a.example/")
+    for step in range(7):
+        observe(api, page, f"v{step}")
+        api.clock.advance(minutes=10)
+        api.service.runner.run_once()
+    whole, cursor, parts = rows(api), None, []
+    while cursor is not None or not parts:
+        query = {"since": START.isoformat(), "limit": 3} | ({"cursor": cursor} if cursor else {})
+        answer = api.get("/history", **query)
+        parts.append(answer.json()["items"])
+        cursor = answer.json()["next_cursor"]
+    assert [len(part) for part in parts] == [3, 3, 1]
+    assert [row for part in parts for row in part] == whole
+
+
+def test_a_host_has_rows_of_its_own(api: Live):
+    (one,) = api.register("https://a.example/")
+    (other,) = api.register("https://b.example/")
+    for page in (one, other, other):
+        api.clock.advance(seconds=1)
+        observe(api, page, "v1")
+    assert rows(api, host="b.example")[0]["n_reported"] == 2
+    api.clock.advance(minutes=10)
+    api.service.runner.run_once()
+    (row,) = rows(api, host="B.example")
+    assert (row["n_reported"], row["n_pages"], row["bandwidth"]) == (2, 1, None)
+    assert row["calibration"] == []
+    assert rows(api)[0]["n_reported"] == 3
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"step_s": 700}, "step_s"),
+        ({"since": "2026-05-02T00:00:00"}, "since"),
+        ({"host": "a b"}, "host"),
+        ({"cursor": "kqZwYWdlczER"}, "cursor"),
+    ],
+)
+def test_a_bad_question_is_refused_with_its_field(sqlite_api: Live, query, field):
+    answer = sqlite_api.get("/history", **query)
+    assert answer.status_code == 422
+    assert field in answer.text
+
+
+def test_the_history_of_an_unknown_host_is_not_found(sqlite_api: Live):
+    assert sqlite_api.get("/history", host="a.example").status_code == 404
+
+
+def test_ranges_of_any_size_are_answered(sqlite_api: Live):
+    for since in ("0001-01-01T00:00:00Z", "1960-01-01T00:00:00+14:00", "9999-12-31T23:59:59Z"):
+        answer = sqlite_api.get("/history", since=since, until="9999-12-31T23:59:59Z")
+        assert answer.status_code in (200, 422), answer.text
+
+
+def test_replicas_add_to_the_same_step(postgres_url):
+    with running(postgres_url) as one, running(postgres_url, clock=one.clock) as other:
+        (page,) = one.register("https://a.example/")
+        for api in (one, other, one):
+            one.clock.advance(seconds=1)
+            observe(api, page, "v1")
+        one.clock.now = START + timedelta(minutes=10)
+        other.service.runner.run_once()
+        assert rows(one)[0]["n_reported"] == rows(other)[0]["n_reported"] == 3
