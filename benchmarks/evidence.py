@@ -22,7 +22,8 @@ Several seeds are averaged, with the standard error. Then it prints:
 - the calibration of its predictions
 - the staleness of the live pages alone, where nearly all pages of a site never change
 
-After a change of a policy, delete its lines: `--forget recrawl`.
+After a change of a policy, delete its lines with `--forget recrawl`, or keep them until they are
+played again with `--outdate recrawl`; the page shows then which are old.
 """
 
 import argparse
@@ -42,6 +43,7 @@ from rich.table import Table
 
 from benchmarks.evidence_cells import (
     FIRST_SEED,
+    OUTDATED,
     SITES,
     WEIGHTINGS,
     Cell,
@@ -212,13 +214,21 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--table", action="store_true", help="print the tables of --out and stop")
     parser.add_argument("--forget", nargs="*", default=(), help="policies to delete and play again")
+    parser.add_argument(
+        "--outdate", nargs="*", default=(), help="policies to play again, with old lines until then"
+    )
     arguments = parser.parse_args()
     lines = read(arguments.out)
-    if arguments.forget:
+    if arguments.forget or arguments.outdate:
         lines = [each for each in lines if each["policy"] not in arguments.forget]
+        lines = [
+            {**each, OUTDATED: True} if each["policy"] in arguments.outdate else each
+            for each in lines
+        ]
         arguments.out.write_text("".join(json.dumps(each) + "\n" for each in lines))
     if not arguments.table:
-        done = {Task(cell_of(each), each["seed"], each["policy"]) for each in lines}
+        current = (each for each in lines if OUTDATED not in each)
+        done = {Task(cell_of(each), each["seed"], each["policy"]) for each in current}
         cells = list(grid(arguments.sites, arguments.importance, arguments.bandwidths))
         every = tasks(cells, arguments.seeds, chosen(arguments.policies))
         run(

@@ -12,6 +12,8 @@ WEIGHTINGS = ("equal", "lognormal")
 """Importance of pages."""
 FIRST_SEED = 1
 """Seed of lines without the field `seed`."""
+OUTDATED = "outdated"
+"""Field of lines whose policy has changed since; they are shown until the policy has played."""
 
 Line = dict[str, Any]
 """Outcome of one policy in one cell with one seed."""

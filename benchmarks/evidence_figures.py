@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.evidence_cells import Cell, Line, cell_of, site_of
+from benchmarks.evidence_cells import OUTDATED, Cell, Line, cell_of, site_of
 from recrawl_lab.policies.lineup import (
     HINDSIGHT,
     HINDSIGHT_KNOWS,
@@ -29,6 +29,8 @@ VARIANTS = ("lambdacrawl-gamma", "lambdacrawl-bursty", *PARTS)
 """Our own variants: Recrawl without its rules of timing, and with one part left out each."""
 A_LOSS = 0.003
 """Least gain of a variant over Recrawl that is counted, share of the variant's staleness."""
+
+NOT_PLAYED: Line = {OUTDATED: True}
 
 ByPolicy = dict[str, Line]
 """Lines of one cell and seed by policy."""
@@ -85,6 +87,11 @@ class Played:
         """Our own variants."""
         return [name for name in VARIANTS if name in self]
 
+    @property
+    def n_seeds(self) -> int:
+        """Number of seeds with which Recrawl has played, as it is now."""
+        return sum(OUTDATED not in lines.get(RECRAWL, NOT_PLAYED) for lines in self.seeds.values())
+
     def measure(self, name: str, field: str = "harmonic") -> Mean | None:
         """Return a measure of a policy."""
         return self._mean(lambda lines: lines[name].get(field), name)
@@ -129,9 +136,12 @@ Cells = dict[Cell, Played]
 
 
 def by_cell(lines: list[Line]) -> Cells:
-    """Return the lines by cell, in order, without cells that repeat another cell's world."""
+    """Return the lines by cell, in order, without cells that repeat another cell's world.
+
+    A line replaces an outdated one.
+    """
     cells: dict[Cell, dict[int, ByPolicy]] = defaultdict(lambda: defaultdict(dict))
-    for line in lines:
+    for line in sorted(lines, key=lambda line: OUTDATED not in line):
         cells[cell_of(line)][line["seed"]][line["policy"]] = line
     return {cell: Played(dict(cells[cell])) for cell in sorted(cells) if not cell.repeats}
 

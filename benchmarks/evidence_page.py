@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.evidence_cells import WEIGHTINGS, Cell
 from benchmarks.evidence_cells import read as read_lines
-from benchmarks.evidence_figures import Cells, Mean, against, by_cell, live, summary
+from benchmarks.evidence_figures import Cells, Mean, Played, against, by_cell, live, summary
 from recrawl_lab.policies.lineup import HINDSIGHT, RECRAWL, UNIFORM
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -56,15 +56,16 @@ def ratios(cells: Cells) -> Iterator[str]:
     """Yield the lines of the table of cells."""
     yield (
         "Staleness over that of uniform crawling; *own best* is that of Recrawl over the best of "
-        "our own variants, above 1 where a part of the default costs something:"
+        "our own variants, above 1 where a part of the default costs something. *Seeds* is the "
+        "number of games of Recrawl as it is now, *old* marks lines from before its last changes:"
     )
     yield ""
     names = _shown(cells)
-    yield from _head(names, "own best", "gap closed")
+    yield from _head(names, "own best", "gap closed", "seeds")
     for cell, played in cells.items():
         figures = [_text(played.over(name, UNIFORM), 2) for name in names]
         last = _text(played.over_variant(), 3), _text(played.gap_closed(), 2)
-        yield _row(cell, *figures, *last)
+        yield _row(cell, *figures, *last, _seeds(played))
 
 
 def staleness_of_live_pages(cells: Cells) -> Iterator[str]:
@@ -101,6 +102,10 @@ def _row(cell: Cell, *figures: str) -> str:
 
 def _text(figure: Mean | None, digits: int) -> str:
     return "" if figure is None else figure.text(digits)
+
+
+def _seeds(played: Played) -> str:
+    return str(played.n_seeds or ("old" if RECRAWL in played else ""))
 
 
 def figure(cells: Cells) -> Figure:

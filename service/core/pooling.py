@@ -65,7 +65,7 @@ class Totals(NamedTuple):
     def of(cls, changes: ArrayLike, days: ArrayLike) -> "Totals":
         """Return the sums of (N,) changes and days."""
         counts, watched = np.asarray(changes, np.float64), np.asarray(days, np.float64)
-        amounts = np.count_nonzero(watched), counts.sum(), watched.sum(), counts @ counts
+        amounts = np.count_nonzero(watched), counts.sum(), watched.sum(), np.square(counts).sum()
         return cls(*map(float, amounts))
 
     def close_to(self, other: "Totals") -> bool:

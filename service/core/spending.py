@@ -99,7 +99,7 @@ def spent(
     since = np.full(shape, start)
     np.minimum(start, last, out=since, where=recrawls == 0)
     np.minimum(start, before, out=since, where=(recrawls == 1) & (length > 0))
-    n_planned = float(np.maximum(since - end, 0.0) @ rate)
+    n_planned = float((np.maximum(since - end, 0.0) * rate).sum())  # BLAS threads would spin
     return Spent(float(n_last + n_before) + n_earlier, n_planned, len(last))
 
 

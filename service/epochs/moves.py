@@ -4,6 +4,7 @@ A move becomes part of the urgency, so the due rule does not know it. The next e
 to find the instants by the crawl rate again.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +40,11 @@ PER_WINDOW = 2.0
 """Minimum interval of pages that are moved, in times between epochs."""
 PACED_EVERY = 1.0 / 24.0
 """Maximum time between epochs for a pace, days: the hours must not pass unseen."""
+MOVED_AHEAD = 1.5
+"""Time beyond the next epoch for which better hours are looked for, days: most of the work is
+that of the hours, and a later epoch knows the clock better."""
+BLOCK = 1 << 18
+"""Maximum pages whose moves are computed at a time, so that arrays are reused."""
 MOST_PROBED = 4.0
 """Maximum interval of pages with extra crawls, days; a clock gains little beyond."""
 
@@ -57,17 +63,13 @@ class Situation(NamedTuple):
 
     pages: EpochColumns
     crawl_rate: Floats
-    urgency: Floats
+    rate: Floats
+    """Crawl rate times urgency, 1/day."""
     change_rate: Floats
     free: Bools
     """True for pages without pings in use, which have been crawled."""
     place: Ints
     """Row of the page's host among those with a clock; -1 for other hosts."""
-
-    @property
-    def rate(self) -> Floats:
-        """Crawl rate times urgency, 1/day."""
-        return self.crawl_rate * self.urgency
 
 
 def most_crawled(
@@ -110,9 +112,10 @@ def exposures(pages: EpochColumns, clocks: Clocks | None) -> Floats:
         return exposure
     place = _places(pages.host_id, clocks.hosts)
     row = np.flatnonzero((place >= 0) & (exposure > 0))
-    end = in_days(pages.last_observed_at[row])
     table = changes(profiles_of(clocks.hosts))
-    exposure[row] = passed(table, place[row], end - exposure[row], end)
+    for some in _blocks(row):
+        end = in_days(pages.last_observed_at[some])
+        exposure[some] = passed(table, place[some], end - exposure[some], end)
     return exposure
 
 
@@ -130,9 +133,10 @@ def moved(
     if clocks is None:
         return Moved(urgency, still, still)
     free = (estimates.ping_rate == 0) & (pages.observability != Observability.complete)
-    free &= ~np.isnat(pages.last_observed_at) & (crawl_rate * urgency > 0)
+    rate = crawl_rate * urgency
+    free &= ~np.isnat(pages.last_observed_at) & (rate > 0)
     place = _places(pages.host_id, clocks.hosts)
-    before = Situation(pages, crawl_rate, urgency, estimates.change_rate, free, place)
+    before = Situation(pages, crawl_rate, rate, estimates.change_rate, free, place)
     after = Moved(urgency.copy(), still, still.copy())
     if len(clocks.hosts):
         _move(before, clocks, last, now, after)
@@ -160,24 +164,40 @@ def _move(
 
     The instant by the crawl rate of a page is one interval after that of its last crawl. A page is
     moved if its interval is `PER_WINDOW` times the time between epochs or more. Otherwise the next
-    crawl but one, which the same urgency dates, would be in the same epoch.
+    crawl but one, which the same urgency dates, would be in the same epoch. Crawls beyond
+    `MOVED_AHEAD` stay at their instants until a later epoch.
     """
     between = since(last, now).days
     slowest, fastest = 1.0 / MOST_INTERVAL, 1.0 / max(FAST_INTERVAL, PER_WINDOW * between)
     there = before.free & (before.place >= 0)
     row = np.flatnonzero(there & (before.rate >= slowest) & (before.rate <= fastest))
-    pages, host, rate = before.pages, before.place[row], before.rate[row]
-    step = pages.interval_factor[row] / rate
-    carried = _carried(pages, row, clocks.shifts, between, now)
-    nominal = in_days(pages.last_observed_at[row]) - carried / DAY_MINUTES + step
-    turn = turns(pages.page_id[row], nominal)
-    planned = Planned(host, nominal, 1.0 / rate, before.change_rate[row], turn)
-    spread = _spread(clocks, np.bincount(host, rate, len(clocks.hosts)).astype(np.float64))
+    crawls = np.bincount(before.place[row], before.rate[row], len(clocks.hosts))
+    spread = _spread(clocks, crawls.astype(np.float64))
     mass = excess_mass(profiles_of(clocks.hosts), spread)
-    minutes = np.rint(moves(mass, planned, spread, float(in_days(now))) * DAY_MINUTES)
-    wait = step + (minutes - carried) / DAY_MINUTES
-    _wait(before, row, wait, after.urgency)
-    after.shift[row], after.carried[row] = minutes, carried
+    latest = float(in_days(now)) + between + MOVED_AHEAD
+    for some in _blocks(row):
+        step = before.pages.interval_factor[some] / before.rate[some]
+        carried = _carried(before.pages, some, clocks.shifts, between, now)
+        nominal = in_days(before.pages.last_observed_at[some]) - carried / DAY_MINUTES + step
+        soon = np.flatnonzero(nominal < latest)
+        planned = _planned(before, some[soon], nominal[soon])
+        minutes = np.zeros(len(some))
+        minutes[soon] = np.rint(moves(mass, planned, spread, float(in_days(now))) * DAY_MINUTES)
+        _wait(before, some, step + (minutes - carried) / DAY_MINUTES, after.urgency)
+        after.shift[some], after.carried[some] = minutes, carried
+
+
+def _planned(before: Situation, row: Ints, nominal: Floats) -> Planned:
+    """Return the next crawls of pages by their rates."""
+    turn = turns(before.pages.page_id[row], nominal)
+    interval = 1.0 / before.rate[row]
+    return Planned(before.place[row], nominal, interval, before.change_rate[row], turn)
+
+
+def _blocks(row: Ints) -> Iterator[Ints]:
+    """Yield the rows in blocks."""
+    for start in range(0, len(row), BLOCK):
+        yield row[start : start + BLOCK]
 
 
 def _wait(before: Situation, row: Ints, wait: Floats, urgency: Floats) -> None:

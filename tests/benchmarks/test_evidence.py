@@ -7,7 +7,7 @@ import pytest
 from support.sim_cases import world_of
 
 from benchmarks.evidence import LIVE_RATE, Task, of_live_pages, tasks
-from benchmarks.evidence_cells import SITES, Cell, cell_of, grid, read
+from benchmarks.evidence_cells import OUTDATED, SITES, Cell, cell_of, grid, read
 from benchmarks.evidence_figures import VARIANTS, Mean, against, by_cell, live, summary
 from benchmarks.evidence_page import figure, markdown
 from recrawl_lab.policies.lineup import HINDSIGHT_KNOWS, LINEUP, PARTS
@@ -278,13 +278,21 @@ def test_the_page_has_the_variants_and_the_live_pages_in_tables():
     rows = list(markdown(by_cell(lines)))
     assert (
         "| site | bulk | importance | R | LambdaCrawl | Recrawl | hindsight | own best | "
-        "gap closed |"
+        "gap closed | seeds |"
     ) in rows
     assert (
-        "| data-feeds | none | equal | 1 | 0.40 | 0.25 ± 0.050 |  | 0.625 ± 0.1250 |  |"
+        "| data-feeds | none | equal | 1 | 0.40 | 0.25 ± 0.050 |  | 0.625 ± 0.1250 |  | 2 |"
     ) in rows
-    assert "| oi-wiki | out | equal | 0.5 |  | 0.50 | 0.80 |  | 2.50 |" in rows
+    assert "| oi-wiki | out | equal | 0.5 |  | 0.50 | 0.80 |  | 2.50 | 1 |" in rows
     assert "| data-feeds | none | equal | 1 | 0.400 | 0.160 | 0.100 ± 0.0200 |" in rows
+
+
+def test_lines_of_an_earlier_policy_are_marked_until_it_has_played_again():
+    old = [{**line, OUTDATED: True} for line in lines_of(OI_WIKI, uniform=1.0, recrawl=0.5)]
+    new = lines_of(OI_WIKI, uniform=1.0, recrawl=0.4)
+    assert "| oi-wiki | out | equal | 0.1 | 0.50 |  |  | old |" in list(markdown(by_cell(old)))
+    for lines in (new + old, old + new):
+        assert "| oi-wiki | out | equal | 0.1 | 0.40 |  |  | 1 |" in list(markdown(by_cell(lines)))
 
 
 def test_every_row_of_a_table_has_as_many_cells_as_its_head():

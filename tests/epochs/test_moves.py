@@ -10,7 +10,7 @@ from support.clock_cases import burst, many
 from support.clocked_cases import at_day, clock_of, epoch_at, known, no_clocks, pages_of
 
 from service.core.clocks.timing import CONCENTRATION, FAST_INTERVAL
-from service.epochs.moves import exposures, most_crawled, moved
+from service.epochs.moves import MOVED_AHEAD, exposures, most_crawled, moved
 from service.epochs.urgency import LastEpoch
 from service.model.columns import NOT_MOVED, OUT_OF_TURN, ShiftColumns
 from service.model.domain import Observability
@@ -68,6 +68,21 @@ def test_the_next_instant_counts_from_the_instant_by_the_rate():
     assert after.shift[0] / 1440 == pytest.approx(at[0] - nominal, abs=1 / 1440)
     earlier, _ = a_move(pages, 1.0, 10.0, shifts=shifts, between=0.01)
     assert earlier.carried[0] == -60  # crawled before it
+
+
+def test_crawls_of_later_days_stay_at_their_instants():
+    """A page of five days, whose last crawl came two hours late, is moved when it is near."""
+    pages = daily(1)
+    shifts = ShiftColumns(page_id=pages.page_id, shift=np.int16([0]), carried=np.int16([120]))
+    crawled = (pages.last_observed_at[0] - at_day(0.0)[()]) / np.timedelta64(1, "D")
+    nominal = crawled - 120 / 1440 + 5.0
+    far = nominal - MOVED_AHEAD - 2 * HOUR
+    after, at = a_move(pages, 0.2, far, shifts=shifts)
+    assert (after.shift[0], after.carried[0]) == (0, 120)
+    assert at[0] == pytest.approx(nominal, abs=1e-6)
+    after, at = a_move(pages, 0.2, far + 3 * HOUR, shifts=shifts)
+    assert after.shift[0] != 0
+    assert at[0] == pytest.approx(nominal + after.shift[0] / 1440, abs=1 / 1440)
 
 
 @settings(max_examples=6)
