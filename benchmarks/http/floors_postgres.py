@@ -384,7 +384,7 @@ class PostgresFloors:
         connection.command("BEGIN")
         connection.copy_out(
             "COPY (SELECT page_id, importance, observability, min_crawl_rate, max_crawl_rate, "
-            "host_id, n_pings, pings_since, last_ping_at, real_pings, false_pings, trust, "
+            "pages.host_id, n_pings, pings_since, last_ping_at, real_pings, false_pings, trust, "
             "last_observed_at, last_interval, interval_factor, estimate "
             "FROM pages JOIN page_states USING (page_id)) TO STDOUT (FORMAT BINARY)"
         )

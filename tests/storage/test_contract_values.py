@@ -267,7 +267,7 @@ def test_what_pings_left_is_cleared_of_one_page_beside_others_that_never_had_any
     ids = np.sort(register(store, 3))
     pinged = np.array([False, True, False])
     with store.begin() as tx:
-        plain = tx.lock_states(ids)
+        plain = tx.lock_states(ids, scheduled=True)
         requested_at = np.where(pinged, instant(T0), plain.requested_at)
         tx.save_states(
             replace(plain, n_pings=pinged * 4, trust=pinged * 1.5, requested_at=requested_at)
