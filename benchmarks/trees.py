@@ -170,8 +170,8 @@ class Crawls:
     def __init__(self, base: Any, page_id: Any, now: list[Any], rng: Any) -> None:
         from service.batching.reports import Recorder
         from service.estimation.estimates import InForce
-        from service.leases.lease import LeaseSettler
         from service.leases.politeness import Politeness
+        from service.leases.settle import LeaseSettler
 
         settler = LeaseSettler(Politeness(), base.runner.ahead, rng)
         self.recorder = Recorder(base.store, InForce(base.rules), settler)

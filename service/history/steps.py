@@ -13,7 +13,7 @@ import numpy as np
 from service.core.estimators.base import Estimator
 from service.history.gauges import measure
 from service.model.arrays import Ints
-from service.model.history import ALL_HOSTS, STEP, Gauges, Part, Tally, step_of
+from service.model.history import ALL_HOSTS, STEP, Gauges, Part, Tally, merged_parts, step_of
 from service.storage import Store, Transaction
 from service.storage.clock import Clock
 
@@ -61,7 +61,7 @@ class HistoryKeeper:
                 if tx.n_parts(before) <= fewest:
                     return
                 taken = tx.take_parts(before, MOST_TAKEN)
-                parts = merged(taken)
+                parts = merged_parts(taken)
                 for part in parts:
                     tx.add_part(part)
             if len(parts) == len(taken):
@@ -86,7 +86,7 @@ class HistoryKeeper:
     ) -> None:
         number = tx.number_in_force() or None
         by_step: dict[datetime, list[Part]] = defaultdict(list)
-        for part in merged(tx.take_parts(begin, MOST_TAKEN)):
+        for part in merged_parts(tx.take_parts(begin, MOST_TAKEN)):
             by_step[part.at].append(part)
             tx.add_calibrations(part.at, part.epoch, part.tally.calibrations)
         by_step[last] += []
@@ -99,14 +99,6 @@ class HistoryKeeper:
             for row, host_id in enumerate(hosts.host_id.tolist()):
                 one = Tally(hosts.host_id[row : row + 1], hosts.counts[row : row + 1])
                 tx.add_to_step(host_id, at, epoch or number, one, own.get(host_id))
-
-
-def merged(parts: list[Part]) -> list[Part]:
-    """Return one part for each step and epoch, in their order."""
-    by_key: dict[tuple[datetime, int], list[Tally]] = defaultdict(list)
-    for part in parts:
-        by_key[part.at, part.epoch].append(part.tally)
-    return [Part(*key, Tally.merged(tallies)) for key, tallies in sorted(by_key.items())]
 
 
 def _hosts(parts: list[Part], at: datetime) -> Ints:

@@ -1,5 +1,6 @@
 """Achievements in steps of ten minutes: sums of commits, and rows of the history."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -185,6 +186,18 @@ def unpacked_calibration(content: bytes) -> CalibrationSums:
     )
 
 
+class HostEvents(NamedTuple):
+    """(N,) events of one kind."""
+
+    name: str
+    """Name of their count."""
+    host_id: Ints
+
+    def tally(self) -> Tally:
+        """Return the sums."""
+        return Tally.of(self.host_id, {self.name: np.ones(len(self.host_id), np.bool_)})
+
+
 class Part(NamedTuple):
     """Sums of commits of one step and epoch."""
 
@@ -193,6 +206,14 @@ class Part(NamedTuple):
     epoch: int
     """Epoch in force; 0: none."""
     tally: Tally
+
+
+def merged_parts(parts: Iterable[Part]) -> list[Part]:
+    """Return one part for each step and epoch, in their order."""
+    by_key: dict[tuple[datetime, int], list[Tally]] = defaultdict(list)
+    for part in parts:
+        by_key[part.at, part.epoch].append(part.tally)
+    return [Part(*key, Tally.merged(tallies)) for key, tallies in sorted(by_key.items())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
