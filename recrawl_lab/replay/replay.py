@@ -237,7 +237,7 @@ class LocalFleet:
             outcome = record(tx, columns, rules)
             if outcome.events is None:
                 return
-            row, probability, changed = compare(tx, outcome.events)
+            row, probability, changed = compare(tx, [outcome.events])
         crawl = outcome.accepted[row]
         predicted = Predicted(crawls.page[crawl], crawls.at[crawl], probability, changed)
         self._predicted.append(predicted)

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import structlog
@@ -37,7 +36,7 @@ EVERY_S = 1.0
 """Time from the first event to the transaction that writes its sums, seconds."""
 MOST_HELD = 20_000
 """Maximum number of crawls that wait for their predictions; more are counted, not compared."""
-MOST_COMPARED = 500
+MOST_COMPARED = 100
 """Number of crawls of a second that are all compared with their predictions.
 
 Of more crawls those of pages whose page_id is a multiple of a number are compared, about as many.
@@ -51,8 +50,8 @@ log = structlog.get_logger()
 def compared_every(n_crawls: int) -> int:
     """Return the number whose multiples are the page_ids to compare.
 
-    >>> [compared_every(n) for n in (1, 500, 501, 20_000)]
-    [1, 1, 2, 40]
+    >>> [compared_every(n) for n in (1, 100, 101, 20_000)]
+    [1, 1, 2, 200]
     """
     return -(-max(n_crawls, 1) // MOST_COMPARED)
 
@@ -74,47 +73,38 @@ class CrawlEvents(NamedTuple):
     """Pings within the interval."""
     rules: Rules
 
-    @classmethod
-    def merged(cls, parts: Sequence["CrawlEvents"]) -> "CrawlEvents":
-        """Return the crawls of several commits, with the rules of the last one."""
-        if len(parts) == 1:
-            return parts[0]
-        starts = accumulate((len(part.states) for part in parts[:-1]), initial=0)
-        page = [part.page + start for part, start in zip(parts, starts, strict=True)]
-        columns: dict[str, Any] = {
-            name: np.concatenate([getattr(part, name) for part in parts])
-            for name in cls._fields[2:-1]
-        }
-        states = PageStates.concatenate([part.states for part in parts])
-        return parts[-1]._replace(states=states, page=np.concatenate(page), **columns)
 
-    def tally(self) -> Tally:
-        """Return the sums without predictions.
+def tally_of(commits: Sequence[CrawlEvents]) -> Tally:
+    """Return the sums of crawls without predictions.
 
-        A ping is true if the next crawl of its page found a change, else false. A change that no
-        ping announced is missed if the page has had pings.
-        """
-        found, same = self.changed == 1, self.changed == 0
-        columns = {
-            "n_reported": np.ones(len(self.page), np.bool_),
-            "n_failed": self.failing,
-            "n_changed": found,
-            "n_wasted": same,
+    A ping is true if the next crawl of its page found a change, else false. A change that no ping
+    announced is missed if the page has had pings.
+    """
+    host_id = np.concatenate([each.states.host_id[each.page] for each in commits])
+    changed = np.concatenate([each.changed for each in commits])
+    found, same = changed == 1, changed == 0
+    columns = {
+        "n_reported": np.ones(len(host_id), np.bool_),
+        "n_failed": np.concatenate([each.failing for each in commits]),
+        "n_changed": found,
+        "n_wasted": same,
+    }
+    had_pings = np.concatenate([each.states.n_pings[each.page] for each in commits]) > 0
+    if had_pings.any():
+        n_pings = np.concatenate([each.n_pings for each in commits])
+        columns |= {
+            "n_true_pings": n_pings * found,
+            "n_false_pings": n_pings * same,
+            "n_missed": found & (n_pings == 0) & had_pings,
         }
-        if self.states.n_pings.any():
-            columns |= {
-                "n_true_pings": self.n_pings * found,
-                "n_false_pings": self.n_pings * same,
-                "n_missed": found & (self.n_pings == 0) & (self.states.n_pings > 0)[self.page],
-            }
-        return Tally.of(self.states.host_id[self.page], columns)
+    return Tally.of(host_id, columns)
 
 
 class Compared(NamedTuple):
     """(K,) crawls that were compared with their predictions."""
 
     crawl: Ints
-    """Row of the crawl."""
+    """Row of the crawl in its commit."""
     probability: Floats
     """P(changed) before the crawl."""
     changed: Bools
@@ -123,34 +113,42 @@ class Compared(NamedTuple):
 NOT_COMPARED = Compared(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.bool_))
 
 
-def compare(tx: Transaction, crawls: CrawlEvents, every: int = 1) -> Compared:
-    """Return crawls that are evidence with their predictions.
+def compare(tx: Transaction, commits: Sequence[CrawlEvents], every: int = 1) -> Compared:
+    """Return crawls of one epoch that are evidence, with their predictions.
 
     Pages whose id is a multiple of `every` are compared, unless they were deleted since. After
     another epoch nothing is compared, because urgencies of the crawls' epoch are gone. An estimator
     that reads the log predicts nothing.
     """
-    rules = crawls.rules
+    rules = commits[-1].rules
     if rules.estimator.needs_history or rules.epoch.number != tx.number_in_force():
         return NOT_COMPARED
-    page_id = crawls.states.page_id[crawls.page]
-    row = np.flatnonzero(crawls.is_evidence & (page_id % every == 0))
-    pages = tx.freshness_columns(distinct(page_id[row]))
-    row = row[np.isin(page_id[row], pages.page_id)]
-    if not len(row):
+    chosen = []
+    for each in commits:
+        row = np.flatnonzero(each.is_evidence & (each.states.page_id[each.page] % every == 0))
+        if len(row):
+            chosen.append((each, row, each.page[row]))
+    if not chosen:
         return NOT_COMPARED
-    states = crawls.states.take(crawls.page[row])
-    pages = pages.take(pages.page_id.searchsorted(states.page_id))
-    pages = replace(pages, **{name: getattr(states, name) for name in BEFORE})
-    probability = predicted_changes(
-        pages,
-        rules.estimator,
-        rules.epoch,
-        crawls.at[row],
-        crawls.interval[row],
-        crawls.n_pings[row],
+    before = {
+        name: np.concatenate([getattr(each.states, name)[page] for each, _, page in chosen])
+        for name in BEFORE
+    }
+    at, interval, n_pings, changed = (
+        np.concatenate([getattr(each, name)[row] for each, row, _ in chosen])
+        for name in ("at", "interval", "n_pings", "changed")
     )
-    return Compared(row, probability, crawls.changed[row] == 1)
+    pages = tx.freshness_columns(distinct(before["page_id"]))
+    there = np.flatnonzero(np.isin(before["page_id"], pages.page_id))
+    if not len(there):
+        return NOT_COMPARED
+    before = {name: column[there] for name, column in before.items()}
+    pages = replace(pages.take(pages.page_id.searchsorted(before["page_id"])), **before)
+    probability = predicted_changes(
+        pages, rules.estimator, rules.epoch, at[there], interval[there], n_pings[there]
+    )
+    crawl = np.concatenate([row for _, row, _ in chosen])[there]
+    return Compared(crawl, probability, changed[there] == 1)
 
 
 class HistoryCounter(Counter):
@@ -186,7 +184,7 @@ class HistoryCounter(Counter):
         n = len(counted.events.page)
         if self._n_crawls + n > MOST_HELD:
             self.n_not_compared += n
-            return counted._replace(events=counted.events.tally())
+            return counted._replace(events=tally_of([counted.events]))
         self._n_crawls += n
         return counted
 
@@ -232,22 +230,22 @@ class HistoryCounter(Counter):
         epoch = max((number for _, number in crawls), default=0)
         parts = [Part(at, epoch, tally) for at, tally in sums]
         for key, each in crawls.items():
-            parts.append(Part(*key, self._compared(CrawlEvents.merged(each))))
+            parts.append(Part(*key, self._compared(each)))
         return parts
 
-    def _compared(self, crawls: CrawlEvents) -> Tally:
+    def _compared(self, commits: list[CrawlEvents]) -> Tally:
         """Return the sums of crawls and, while the database answers, of predictions."""
-        tally, n = crawls.tally(), len(crawls.page)
+        tally, n = tally_of(commits), sum(len(each.page) for each in commits)
         try:
             with self.store.begin(write=False) as tx:
-                compared = compare(tx, crawls, compared_every(n))
+                compared = compare(tx, commits, compared_every(n))
         except OUTAGES:
             self.n_not_compared += n
             return tally
         if not len(compared.crawl):
             return tally
         sums = CalibrationSums.of(compared.probability, compared.changed)
-        return replace(tally, calibrations={crawls.rules.estimator.name: sums})
+        return replace(tally, calibrations={commits[-1].rules.estimator.name: sums})
 
     @override
     def close(self) -> None:

@@ -44,11 +44,13 @@ class HistoryKeeper:
         return last is None or abs(now - last) >= MERGE_EVERY or step_of(now) != step_of(last)
 
     def keep(self) -> None:
-        """Merge parts; if a step has ended since the last round, write its rows."""
+        """Merge parts; write the rows of steps that have ended, and of their late parts."""
+        self.store.counter.write()
         now = self.now()
         begin = step_of(now)
-        ended = self._kept_at is None or step_of(self._kept_at) != begin
-        if ended:
+        with self.store.begin(write=False) as tx:
+            late = tx.n_parts(begin) > 0
+        if late or self._kept_at is None or step_of(self._kept_at) != begin:
             self._merge(begin, fewest=1)
             self._write_rows(begin)
         self._merge(begin + STEP, fewest=MANY_PARTS)

@@ -9,7 +9,14 @@ import pytest
 from structlog.testing import capture_logs
 from support.ingest_cases import announce, crawl, rules
 from support.live_server import Clock
-from support.store_cases import DAY, crawl_columns, page_columns, register
+from support.store_cases import (
+    DAY,
+    crawl_columns,
+    page_columns,
+    publish,
+    register,
+    schedule_columns,
+)
 
 from service.core.calibration import CalibrationSums
 from service.core.estimators.gamma import Gamma
@@ -18,7 +25,7 @@ from service.history import counting, gauges, steps
 from service.history.counting import HistoryCounter
 from service.history.gauges import Blocks, measure
 from service.history.reading import calibrations_of, newest, read_rows
-from service.history.steps import HistoryKeeper
+from service.history.steps import MERGE_EVERY, HistoryKeeper
 from service.ingest.record import record
 from service.model.errors import StoreUnavailable
 from service.model.history import (
@@ -136,18 +143,18 @@ def test_a_transaction_that_rolls_back_counts_nothing(sql_store, clock):
     assert n_parts(sql_store, clock) == 0
 
 
-def test_a_commit_after_the_end_of_its_step_is_added_to_its_row(sql_store, clock):
+def test_sums_that_come_after_the_end_of_their_step_are_added_by_the_next_round(sql_store, clock):
     count(sql_store, reports(1, 2))
     keep = keeper(sql_store, clock)
     late = clock()
     clock.advance(minutes=10)
     keep.keep()
     clock.now, now = late, clock()
-    count(sql_store, reports(1, 3))  # this commit began before the end of the step
-    clock.now = now + STEP
+    count(sql_store, reports(1, 3))  # another process writes its last second of the step
+    clock.now = now + MERGE_EVERY
     keep.keep()
     (row, *_) = rows_of(sql_store, clock)
-    assert (row.at, row.counts["n_reported"]) == (step_of(late), 5)
+    assert (row.at, row.counts["n_reported"], row.complete) == (step_of(late), 5, True)
     assert rows_of(sql_store, clock, 1)[0].counts["n_reported"] == 5
 
 
