@@ -39,7 +39,7 @@ MOST_HELD = 20_000
 MOST_COMPARED = 100
 """Number of crawls of a second that are all compared with their predictions.
 
-Of more crawls those of pages whose page_id is a multiple of a number are compared, about as many.
+Above, only pages whose page_id is a multiple of a number are compared: about as many crawls.
 """
 BEFORE = FreshnessColumns.__dataclass_fields__.keys() & PageStates.__dataclass_fields__.keys()
 """Columns of a prediction as of before the crawl; the others are the same after it."""
@@ -204,6 +204,8 @@ class HistoryCounter(Counter):
     def write(self) -> None:
         with self._writing:
             with self._lock:
+                if self._timer is not None:
+                    self._timer.cancel()
                 held, self._held, self._n_crawls, self._timer = self._held, [], 0, None
             self._parts = merged_parts([*self._parts, *self._sums(held)])
             if not self._parts:
@@ -249,9 +251,7 @@ class HistoryCounter(Counter):
 
     @override
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
         try:
             self.write()
         except OUTAGES:
-            log.warning("the counts of the last second are lost for the history")
+            log.warning("the last second's counts are lost for the history: no database answers")

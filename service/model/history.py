@@ -106,11 +106,6 @@ class Tally:
             np.add.at(counts, row, np.concatenate([part.counts for part in parts]))
         return cls(hosts, counts, merged_calibrations(part.calibrations for part in parts))
 
-    @property
-    def is_empty(self) -> bool:
-        """True if there is nothing to count."""
-        return not self.counts.any() and not self.calibrations
-
     def busiest(self, most: int = MOST_HOSTS) -> "Tally":
         """Return the hosts with the most leases, reports and pings, at most `most`."""
         if len(self.host_id) <= most:
